@@ -1,0 +1,1 @@
+"""Remote note services behind one contract."""

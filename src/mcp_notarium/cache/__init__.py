@@ -1,0 +1,1 @@
+"""The encrypted database: the only room that imports the SQLCipher driver."""

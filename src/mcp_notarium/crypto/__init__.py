@@ -1,0 +1,1 @@
+"""Pure: bytes to bytes. Keys, envelopes and the key file as a value."""

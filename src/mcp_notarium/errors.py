@@ -1,0 +1,312 @@
+"""The one exception tree: every failure a caller can act on differently is a class here.
+
+::
+
+    NotariumError                    category, http status, user message, details, hint, subcategory
+    ├── ConfigError                  a setting is missing, malformed or unreadable
+    ├── LockedError                  the cache may not be opened; carries a Verdict
+    ├── InvalidRequest               the caller (agent or person) asked for something impossible
+    │   ├── QueryError               the search text asks for something the query language cannot say
+    │   ├── PatchError               a line patch that lies outside the note or overlaps itself
+    │   └── ConfirmationRequired     destructive or sharing, and nobody confirmed it
+    ├── NoteNotFound                 no such note, here or at the note service
+    ├── VersionConflict              the note has moved on since the caller read it
+    ├── LoginRequired                no usable login: none stored, or the note service refused it
+    ├── BackendError                 the note service
+    │   ├── BackendUnavailable       not reachable, or answering 5xx
+    │   ├── BackendTimeout           no answer within the deadline
+    │   ├── RateLimited              asked to slow down; carries retry_after seconds
+    │   ├── BackendRejected          it will not take this body, now or later (400, 413)
+    │   ├── BackendProtocolError     it answered something that makes no sense, or too much
+    │   ├── OutcomeUnknown           a write was sent and no answer came back
+    │   ├── CursorLost               the change feed no longer knows our place in it
+    │   └── RemoteVanished           too many notes disappeared at once to be believed
+    └── CacheError                   the local database
+        ├── CacheBusy                another process holds it
+        ├── CacheFull                no space left on the device
+        └── CacheDamaged             the key is right and the file is not
+
+Whose fault it is stands in the class. Messages never carry note text, secrets, SQL or paths of
+other people's machines; they are rendered at the two doors only (``server`` and ``cli``).
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any, ClassVar
+
+
+class Verdict(IntEnum):
+    """Why a cache is locked; the value is the exit code of ``status`` and ``doctor``."""
+
+    KEY_MISSING = 10
+    WRONG_KEY = 11
+    KEY_FILE_DAMAGED = 12
+    DATABASE_DAMAGED = 13
+    DATABASE_MISSING = 14
+    OTHER_OWNER = 15
+    SCHEMA_NEWER = 16
+    MIGRATION_FAILED = 17
+    BUSY = 18
+    ROLLBACK_SEEN = 19
+    UNSAFE_PATH = 20
+    CRYPTO_UNSUITABLE = 21
+    MODE_MISMATCH = 22
+    KEYCHAIN_UNUSABLE = 23
+
+
+class NotariumError(Exception):
+    """Base of everything raised on purpose. Give a message; the class supplies the rest.
+
+    ``message`` is for logs and developers, ``user_message`` for the person or the agent (defaults
+    to ``message``), ``resolution_hint`` says what to do next, ``details`` are plain JSON values.
+    """
+
+    category: ClassVar[str] = "INTERNAL"
+    subcategory: str | None = None
+    http_status_code: int = 500
+    exit_code: int = 1
+    retryable: ClassVar[bool] = False
+    default_hint: ClassVar[str | None] = None
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        user_message: str | None = None,
+        details: dict[str, Any] | None = None,
+        resolution_hint: str | None = None,
+        subcategory: str | None = None,
+        http_status_code: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.user_message = user_message or message
+        self.details: dict[str, Any] = dict(details or {})
+        self.resolution_hint = resolution_hint or self.default_hint
+        if subcategory is not None:
+            self.subcategory = subcategory
+        if http_status_code is not None:
+            self.http_status_code = http_status_code
+
+    def to_dict(self) -> dict[str, Any]:
+        """The error as the client gets it: plain JSON values, no trace, path or secret."""
+        body: dict[str, Any] = {
+            "category": self.category,
+            "subcategory": self.subcategory,
+            "http_status_code": self.http_status_code,
+            "message": self.user_message,
+            "resolution_hint": self.resolution_hint,
+            "retryable": self.retryable,
+            "details": self.details or None,
+        }
+        return {key: value for key, value in body.items() if value is not None}
+
+
+class ConfigError(NotariumError):
+    """A setting is missing, malformed, out of range or unreadable."""
+
+    category = "VALIDATION"
+    subcategory = "configuration"
+    http_status_code = 400
+
+
+class LockedError(NotariumError):
+    """The cache may not be opened. Nothing was changed or deleted; the hint is the way out."""
+
+    category = "DB_OPERATION"
+    subcategory = "locked"
+    http_status_code = 423
+
+    def __init__(
+        self,
+        verdict: Verdict,
+        message: str,
+        *,
+        resolution_hint: str,
+        details: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(
+            message,
+            resolution_hint=resolution_hint,
+            details={"verdict": verdict.name.lower(), "exit_code": int(verdict)} | (details or {}),
+        )
+        self.verdict = verdict
+        self.exit_code = int(verdict)
+
+
+class InvalidRequest(NotariumError):
+    """The request cannot be carried out as it stands; change it as the hint says."""
+
+    category = "VALIDATION"
+    http_status_code = 400
+
+
+class QueryError(InvalidRequest):
+    """The search text asks for something the query language cannot say."""
+
+    subcategory = "query"
+
+
+class PatchError(InvalidRequest):
+    """The patch does not fit the text it was made for; nothing was changed."""
+
+    subcategory = "patch"
+
+
+class ConfirmationRequired(InvalidRequest):
+    """The action is destructive or shares a note, and nobody has confirmed it."""
+
+    subcategory = "confirmation_required"
+    http_status_code = 403
+
+
+class NoteNotFound(NotariumError):
+    """No note with this id is known here or at the note service."""
+
+    category = "NOT_FOUND"
+    http_status_code = 404
+    default_hint = "Use `list` to find the note and take its `uuid` as `id`."
+
+
+class VersionConflict(NotariumError):
+    """The note has changed since the caller read it; nothing was written."""
+
+    category = "BACKEND_API"
+    subcategory = "conflict"
+    http_status_code = 409
+    default_hint = (
+        "Call `get` with this id, apply your change to the current text, "
+        "and `save` again with the new `local_version`."
+    )
+
+
+class LoginRequired(NotariumError):
+    """There is no login that the note service accepts; the cache stays readable."""
+
+    category = "AUTH"
+    subcategory = "login_required"
+    http_status_code = 401
+    default_hint = (
+        "Ask the user to run `mcp-notarium login` in a terminal, or to set "
+        "SIMPLENOTE_PASSWORD or SIMPLENOTE_TOKEN in the client's configuration."
+    )
+
+
+class BackendError(NotariumError):
+    """The note service did not do what was asked."""
+
+    category = "BACKEND_API"
+    http_status_code = 502
+
+
+class BackendUnavailable(BackendError):
+    """The note service cannot be reached or is failing; the request was not carried out."""
+
+    subcategory = "unavailable"
+    http_status_code = 503
+    retryable = True
+    default_hint = (
+        "Nothing was saved. Reading still works from the cache; try the write again later."
+    )
+
+
+class BackendTimeout(BackendError):
+    """No answer came within API_TIMEOUT_SECONDS."""
+
+    category = "TIMEOUT"
+    subcategory = "timeout"
+    http_status_code = 504
+    retryable = True
+    default_hint = "Try again later, or raise API_TIMEOUT_SECONDS."
+
+
+class RateLimited(BackendError):
+    """The note service asks to slow down; wait ``retry_after`` seconds (None: not said)."""
+
+    subcategory = "rate_limit"
+    http_status_code = 429
+    retryable = True
+    default_hint = "Wait as long as `retry_after_seconds` says (or a minute) and try again."
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(
+            message,
+            details=None if retry_after is None else {"retry_after_seconds": retry_after},
+        )
+        self.retry_after = retry_after
+
+
+class BackendRejected(BackendError):
+    """The note service refuses this body for good (bad form, or too large)."""
+
+    subcategory = "rejected"
+    http_status_code = 400
+    default_hint = "The note service will not take this text as it is: shorten or change it."
+
+
+class BackendProtocolError(BackendError):
+    """The note service answered something that is not its protocol, or far too much."""
+
+    subcategory = "bad_answer"
+
+
+class OutcomeUnknown(BackendError):
+    """A write was sent and no answer came: it may or may not have been stored.
+
+    The intent stays in the cache and is finished with the same write_id by the next sync.
+    """
+
+    subcategory = "in_doubt"
+    http_status_code = 504
+    default_hint = (
+        "Do not repeat the write. MCP Notarium keeps it and finishes it when the note service "
+        "answers again; check with `get` in a while."
+    )
+
+
+class CursorLost(BackendError):
+    """The change feed no longer knows our cursor; a complete sweep is needed."""
+
+    subcategory = "cursor_lost"
+    retryable = True
+
+
+class RemoteVanished(BackendError):
+    """More notes disappeared at once than a person deletes; nothing was removed here."""
+
+    subcategory = "remote_vanished"
+    default_hint = (
+        "If the notes were really deleted, run `mcp-notarium reset-cache`; "
+        "if not, nothing is lost: the cache still has them."
+    )
+
+
+class CacheError(NotariumError):
+    """The local database did not do what was asked."""
+
+    category = "DB_OPERATION"
+
+
+class CacheBusy(CacheError):
+    """Another process holds the cache."""
+
+    subcategory = "busy"
+    http_status_code = 503
+    retryable = True
+    default_hint = "Try again in a few seconds."
+
+
+class CacheFull(CacheError):
+    """The disk is full or the quota is used up; the last change was rolled back."""
+
+    subcategory = "disk_full"
+    http_status_code = 507
+    default_hint = "Free some disk space, then try again; nothing already stored is lost."
+
+
+class CacheDamaged(CacheError):
+    """The database cannot be read although its key is right."""
+
+    subcategory = "damaged"
+    default_hint = "Run `mcp-notarium doctor`; it names the damage and the way out."

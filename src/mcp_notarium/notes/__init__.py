@@ -1,0 +1,1 @@
+"""Pure: what a note is, and what can be done to its text."""

@@ -1,0 +1,1 @@
+"""The engine that keeps cache and note service in step."""

@@ -1,0 +1,1 @@
+"""The four tools: wire models and one handler each."""
