@@ -1,0 +1,151 @@
+"""Accounts and the ways into them: password, e-mailed code, token.
+
+It decides who may enter and mints tokens; it knows no HTTP. A token belongs to the account, not to
+the login: every login of one account gives the same one, until the password changes.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from mcp_notarium.simulator.rules import ANYTHING, LENIENT_NOTE, NOTE, Refused
+from mcp_notarium.simulator.store import Bucket
+from mcp_notarium.simulator.versions import Limits
+
+_CODE_LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
+
+
+@dataclass(slots=True)
+class Account:
+    """One user with their buckets. ``compromised`` and ``unverified`` refuse the login."""
+
+    username: str
+    password: str
+    token: str
+    userid: str
+    buckets: dict[str, Bucket] = field(default_factory=dict)
+    compromised: bool = False
+    unverified: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SentCode:
+    """A login code as the e-mail would carry it."""
+
+    username: str
+    code: str
+    request_source: str
+    sent_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Doors:
+    """The rules of logging in."""
+
+    code_seconds: float = 600.0
+    max_bad_codes: int = 5
+    """After so many wrong codes in a row the account host answers 429."""
+
+
+class Accounts:
+    """Everybody who has an account."""
+
+    def __init__(
+        self,
+        *,
+        limits: Limits | None = None,
+        require_schema: bool = True,
+        doors: Doors | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.sent_codes: list[SentCode] = []
+        self._limits = limits or Limits()
+        self._note_rules = NOTE if require_schema else LENIENT_NOTE
+        self._doors = doors or Doors()
+        self._clock = clock
+        self._by_name: dict[str, Account] = {}
+        self._open_codes: dict[str, SentCode] = {}
+        self._bad_codes: dict[str, int] = {}
+
+    def add(self, username: str, password: str) -> Account:
+        """Open an account. Raises ``Refused`` 409 if the name is taken."""
+        name = _normal(username)
+        if name in self._by_name:
+            raise Refused(409, "account exists")
+        account = Account(name, password, secrets.token_hex(16), secrets.token_hex(16))
+        self._by_name[name] = account
+        return account
+
+    def get(self, username: str) -> Account:
+        """The account of that name. Raises ``KeyError``."""
+        return self._by_name[_normal(username)]
+
+    def by_token(self, token: str) -> Account | None:
+        """Whose token this is."""
+        for account in self._by_name.values():
+            if hmac.compare_digest(account.token.encode(), token.encode()):
+                return account
+        return None
+
+    def bucket(self, account: Account, name: str) -> Bucket:
+        """A bucket of the account, made when first named; case does not count."""
+        key = name.lower()
+        if key not in account.buckets:
+            rules = self._note_rules if key == "note" else ANYTHING
+            new = Bucket(rules=rules, limits=self._limits, clock=self._clock)
+            # Another thread may have been faster: then its bucket stays.
+            account.buckets.setdefault(key, new)
+        return account.buckets[key]
+
+    def log_in(self, username: str, password: str) -> Account:
+        """Enter by password. Raises ``Refused`` with the service's plain-text reasons."""
+        account = self._by_name.get(_normal(username))
+        if account is None:
+            raise Refused(401, f"unknown username: {username}")
+        if not hmac.compare_digest(account.password.encode(), password.encode()):
+            raise Refused(401, "invalid login")
+        if account.compromised:
+            raise Refused(401, "compromised password")
+        if account.unverified:
+            raise Refused(403, "verification required")
+        return account
+
+    def send_code(self, username: str, request_source: str) -> None:
+        """Send a login code; to an unknown address silently nothing."""
+        name = _normal(username)
+        if name not in self._by_name:
+            return
+        code = "".join(secrets.choice(_CODE_LETTERS) for _ in range(6))
+        sent = SentCode(name, code, request_source, self._clock())
+        self.sent_codes.append(sent)
+        self._open_codes[name] = sent
+
+    def redeem_code(self, username: str, code: str) -> Account:
+        """Enter by code, once. Raises ``Refused`` with the service's error word as reason."""
+        name = _normal(username)
+        if self._bad_codes.get(name, 0) >= self._doors.max_bad_codes:
+            raise Refused(429, "too-many-requests")
+        sent = self._open_codes.get(name)
+        if sent is None or self._clock() > sent.sent_at + self._doors.code_seconds:
+            raise Refused(400, "request-not-found")
+        if not hmac.compare_digest(sent.code.encode(), code.upper().encode()):
+            self._bad_codes[name] = self._bad_codes.get(name, 0) + 1
+            raise Refused(400, "invalid-code")
+        del self._open_codes[name]
+        self._bad_codes.pop(name, None)
+        return self._by_name[name]
+
+    def change_password(self, username: str, password: str) -> str:
+        """Set a new password; the old token dies. Returns the new token."""
+        account = self.get(username)
+        account.password = password
+        account.token = secrets.token_hex(16)
+        return account.token
+
+
+def _normal(username: str) -> str:
+    return username.strip().lower()

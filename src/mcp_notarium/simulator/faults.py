@@ -1,0 +1,234 @@
+"""Programmable misfortune: which request meets which fault, and how often it happened.
+
+A rule counts the requests that match it and fires from its ``nth`` match on, ``times`` times. It
+only says what shall happen; ``http.py`` makes it happen.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+from mcp_notarium.simulator.feed import Distortions
+
+FOR_EVER = 1_000_000_000
+
+_BAD_GATEWAY = (
+    b"<html>\r\n<head><title>502 Bad Gateway</title></head>\r\n"
+    b"<body><center><h1>502 Bad Gateway</h1></center></body>\r\n</html>\r\n"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Answer with a status instead of doing anything. ``body`` None: what the host would say."""
+
+    status: int
+    body: bytes | None = None
+    retry_after: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CutBefore:
+    """Close the connection before anything is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class CutAfter:
+    """Do it, then close the connection without an answer: the client cannot know."""
+
+
+@dataclass(frozen=True, slots=True)
+class CutAnswer:
+    """Do it, send the given share of the answer's body, then close the connection."""
+
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate:
+    """Do it and answer with only the given share of the body, as if that were all of it."""
+
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """Wait before (or, ``after`` set, after) doing it, then go on."""
+
+    seconds: float
+    after: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Run something in the serving thread before the request is looked at, then go on."""
+
+    action: Callable[[], object]
+
+
+Fault = Status | CutBefore | CutAfter | CutAnswer | Truncate | Delay | Call
+
+
+@dataclass(slots=True)
+class Rule:
+    """One fault with the requests it is meant for, and its counters."""
+
+    fault: Fault
+    method: str | None
+    path: str
+    nth: int
+    times: int
+    query: dict[str, str] = field(default_factory=dict)
+    matched: int = 0
+    fired: int = 0
+
+    def meets(self, method: str, path: str, query: dict[str, str]) -> bool:
+        """Count the request if it matches, and say whether the fault happens to it."""
+        if self.method not in {None, method} or not fnmatchcase(path, self.path):
+            return False
+        if any(not fnmatchcase(query.get(key, ""), want) for key, want in self.query.items()):
+            return False
+        self.matched += 1
+        if not self.nth <= self.matched < self.nth + self.times:
+            return False
+        self.fired += 1
+        return True
+
+
+class Faults:
+    """The rules in force. Every method may be called from any thread.
+
+    ``path`` is a shell pattern over the decoded path (``*`` also matches ``/``); ``query`` holds
+    patterns for parameters, a parameter that is absent counting as empty. ``nth`` counts matching
+    requests from 1. Each method returns its rule, whose ``matched`` and ``fired`` tell what became
+    of it.
+    """
+
+    def __init__(self) -> None:
+        self._rules: list[Rule] = []
+        self._lock = threading.Lock()
+        self.feed = Distortions()
+
+    def add(
+        self,
+        fault: Fault,
+        *,
+        method: str | None = None,
+        path: str = "*",
+        query: dict[str, str] | None = None,
+        nth: int = 1,
+        times: int = 1,
+    ) -> Rule:
+        """Put any fault in force."""
+        rule = Rule(fault, method, path, nth, times, dict(query or {}))
+        with self._lock:
+            self._rules.append(rule)
+        return rule
+
+    def status(
+        self,
+        status: int,
+        *,
+        method: str | None = None,
+        path: str = "*",
+        nth: int = 1,
+        times: int = 1,
+        retry_after: str | None = None,
+        body: bytes | None = None,
+    ) -> Rule:
+        """Answer with ``status``; ``retry_after`` is the header's text."""
+        fault = Status(status, body, retry_after)
+        return self.add(fault, method=method, path=path, nth=nth, times=times)
+
+    def bad_gateway(
+        self, *, method: str | None = None, path: str = "*", nth: int = 1, times: int = 1
+    ) -> Rule:
+        """Answer 502 with the HTML page of a proxy."""
+        return self.status(502, body=_BAD_GATEWAY, method=method, path=path, nth=nth, times=times)
+
+    def cut_before(
+        self, *, method: str | None = None, path: str = "*", nth: int = 1, times: int = 1
+    ) -> Rule:
+        """Close the connection before the request is carried out."""
+        return self.add(CutBefore(), method=method, path=path, nth=nth, times=times)
+
+    def cut_after(
+        self, *, method: str | None = None, path: str = "*", nth: int = 1, times: int = 1
+    ) -> Rule:
+        """Carry the request out, then close the connection: the lost answer."""
+        return self.add(CutAfter(), method=method, path=path, nth=nth, times=times)
+
+    def cut_answer(
+        self,
+        *,
+        share: float = 0.5,
+        method: str | None = None,
+        path: str = "*",
+        nth: int = 1,
+        times: int = 1,
+    ) -> Rule:
+        """Close the connection in the middle of the answer's body."""
+        return self.add(CutAnswer(share), method=method, path=path, nth=nth, times=times)
+
+    def truncate(
+        self,
+        *,
+        share: float = 0.5,
+        method: str | None = None,
+        path: str = "*",
+        nth: int = 1,
+        times: int = 1,
+    ) -> Rule:
+        """Answer with broken-off JSON in a complete HTTP answer."""
+        return self.add(Truncate(share), method=method, path=path, nth=nth, times=times)
+
+    def delay(
+        self,
+        seconds: float,
+        *,
+        after: bool = False,
+        method: str | None = None,
+        path: str = "*",
+        nth: int = 1,
+        times: int = 1,
+    ) -> Rule:
+        """Answer late; with ``after`` the request is carried out at once and only answered late."""
+        return self.add(Delay(seconds, after), method=method, path=path, nth=nth, times=times)
+
+    def call(
+        self,
+        action: Callable[[], object],
+        *,
+        method: str | None = None,
+        path: str = "*",
+        query: dict[str, str] | None = None,
+        nth: int = 1,
+        times: int = 1,
+    ) -> Rule:
+        """Run ``action`` before a matching request is looked at, then go on with it."""
+        return self.add(Call(action), method=method, path=path, query=query, nth=nth, times=times)
+
+    def forget_cv(self, *, nth: int = 1, times: int = 1) -> Rule:
+        """Answer 404 to ``GET /changes`` as if the cv had aged out."""
+        return self.status(404, method="GET", path="*/changes", nth=nth, times=times)
+
+    def distort_feed(
+        self, *, aggregate: bool = False, duplicate: bool = False, reorder: bool = False
+    ) -> None:
+        """From now on the change feed sends entries like this; without arguments, normally."""
+        self.feed = Distortions(aggregate=aggregate, duplicate=duplicate, reorder=reorder)
+
+    def clear(self) -> None:
+        """Drop every rule and distortion."""
+        with self._lock:
+            self._rules.clear()
+        self.feed = Distortions()
+
+    def meeting(self, method: str, path: str, query: dict[str, str]) -> tuple[Fault, ...]:
+        """Count a request against every rule and return the faults that happen to it, in order."""
+        with self._lock:
+            met = [rule for rule in self._rules if rule.meets(method, path, query)]
+        return tuple(rule.fault for rule in met)
