@@ -1,0 +1,78 @@
+"""Turns the picked texts into a :class:`Config`, once they are all known to be good."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+from mcp_notarium.config.picking import DEFAULT, NOT_SET, Pick
+from mcp_notarium.config.values import Config, Destructive, Kdf, OnUnreadable
+from mcp_notarium.errors import ConfigError
+from mcp_notarium.secret import Secret
+
+_SIMPLENOTE = "simplenote"
+
+
+def complete(picks: dict[str, Pick], *, data_dir: Callable[[], Path]) -> None:
+    """Fill in what depends on other variables or on the platform."""
+    if picks["NOTARIUM_BACKEND"].text != _SIMPLENOTE:
+        picks["SIMPLENOTE_USERNAME"] = _owner_elsewhere(picks)
+    folder = picks["NOTARIUM_DATA_DIR"]
+    if folder.text is None and folder.problem is None:
+        picks["NOTARIUM_DATA_DIR"] = _default_folder(folder, data_dir)
+
+
+def config(picks: Mapping[str, Pick]) -> Config:
+    """The configuration; every pick is free of problems."""
+    text = {name: pick.text or "" for name, pick in picks.items()}
+    secret = {name: Secret(value) if value else None for name, value in text.items()}
+    return Config(
+        username=text["SIMPLENOTE_USERNAME"],
+        data_dir=Path(text["NOTARIUM_DATA_DIR"]),
+        password=secret["SIMPLENOTE_PASSWORD"],
+        token=secret["SIMPLENOTE_TOKEN"],
+        db_key=secret["DB_ENCRYPTION_KEY"],
+        db_key_origin=picks["DB_ENCRYPTION_KEY"].set_by,
+        db_encryption=text["DB_ENCRYPTION"] == "on",
+        kdf=cast("Kdf", text["DB_ENCRYPTION_KDF"]),
+        kdf_iterations=int(text["DB_ENCRYPTION_KDF_ITERATIONS"]),
+        on_unreadable=cast("OnUnreadable", text["DB_ON_UNREADABLE"]),
+        memory_security=text["DB_CIPHER_MEMORY_SECURITY"] == "on",
+        sync_interval=float(text["SYNC_INTERVAL_SECONDS"]),
+        api_timeout=float(text["API_TIMEOUT_SECONDS"]),
+        log_level=text["LOG_LEVEL"],
+        log_file=Path(text["LOG_FILE_PATH"]) if text["LOG_FILE_PATH"] else None,
+        backend=text["NOTARIUM_BACKEND"],
+        tools=text["NOTARIUM_TOOLS"],
+        destructive=cast("Destructive", text["NOTARIUM_DESTRUCTIVE"]),
+        keychain=text["NOTARIUM_KEYCHAIN"] == "on",
+        request_source=text["SIMPLENOTE_REQUEST_SOURCE"],
+        api_url=text["SIMPERIUM_API_URL"],
+        auth_url=text["SIMPERIUM_AUTH_URL"],
+        app_url=text["SIMPLENOTE_APP_URL"],
+        api_key=Secret(text["SIMPERIUM_API_KEY"]),
+    )
+
+
+def _owner_elsewhere(picks: Mapping[str, Pick]) -> Pick:
+    """Other stores need no account: their cache belongs to the store's own name."""
+    username = picks["SIMPLENOTE_USERNAME"]
+    if username.origin != NOT_SET:
+        return username
+    return Pick(picks["NOTARIUM_BACKEND"].text, DEFAULT, warnings=username.warnings)
+
+
+def _default_folder(pick: Pick, data_dir: Callable[[], Path]) -> Pick:
+    try:
+        folder = data_dir()
+    except RuntimeError:  # no home folder to be found
+        folder = Path()
+    if folder.is_absolute():
+        return replace(pick, text=str(folder), origin=DEFAULT)
+    problem = ConfigError(
+        "the folder for application data cannot be found",
+        resolution_hint="Set NOTARIUM_DATA_DIR to a full path.",
+    )
+    return replace(pick, problem=problem)

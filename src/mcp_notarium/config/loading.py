@@ -1,0 +1,171 @@
+"""Loads the configuration: every variable picked from its best source, read, checked, explained.
+
+:func:`load` raises one ``ConfigError`` naming everything that is wrong; :func:`inspect` never
+raises and shows the same as rows. :func:`load_here` and :func:`inspect_here` are the only places
+that look at the environment and the working folder of this process.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from mcp_notarium.config import building
+from mcp_notarium.config.picking import Pick, pick
+from mcp_notarium.config.sources import gather
+from mcp_notarium.config.values import Config
+from mcp_notarium.config.variables import VARIABLES, Variable
+from mcp_notarium.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One variable as it may be shown: secrets appear as "set (N characters)", never in part."""
+
+    name: str
+    value: str
+    origin: str
+    purpose: str = ""
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The configuration, how each setting came about, and what was odd but usable."""
+
+    config: Config
+    settings: tuple[Setting, ...]
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Inspected:
+    """What a person sees of a configuration that may be incomplete or wrong.
+
+    ``source_problem`` is what hindered reading ``--env-file``; the rest stands in the settings.
+    """
+
+    settings: tuple[Setting, ...]
+    warnings: tuple[str, ...]
+    source_problem: ConfigError | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    picks: Mapping[str, Pick]
+    warnings: tuple[str, ...]
+    source_problem: ConfigError | None
+
+    def problems(self) -> tuple[ConfigError, ...]:
+        found = [pick_.problem for pick_ in self.picks.values()]
+        return tuple(problem for problem in (self.source_problem, *found) if problem)
+
+
+def default_data_dir(environ: Mapping[str, str]) -> Path:
+    """The platform's folder for application data of this user."""
+    platform: str = sys.platform
+    if platform == "linux":
+        # The XDG rule as platformdirs has it; importing that costs as much as the rest of a start.
+        home = environ.get("XDG_DATA_HOME", "").strip()
+        return Path(home or "~/.local/share").expanduser() / "mcp-notarium"
+    import platformdirs  # noqa: PLC0415 - slow, and not needed everywhere
+
+    return platformdirs.user_data_path("mcp-notarium", appauthor=False)
+
+
+def load(
+    environ: Mapping[str, str],
+    *,
+    cwd: Path,
+    env_file: Path | None = None,
+    data_dir: Callable[[Mapping[str, str]], Path] = default_data_dir,
+) -> Loaded:
+    """The checked configuration. Raises ``ConfigError`` with everything that has to be changed.
+
+    ``env_file`` (relative to ``cwd``) is read instead of ``cwd/.env``; ``environ`` wins over both.
+    ``data_dir`` gives the default of NOTARIUM_DATA_DIR.
+    """
+    reading = _read(environ, cwd=cwd, env_file=env_file, data_dir=data_dir)
+    if problems := reading.problems():
+        raise _joined(problems)
+    return Loaded(building.config(reading.picks), _settings(reading), reading.warnings)
+
+
+def inspect(
+    environ: Mapping[str, str],
+    *,
+    cwd: Path,
+    env_file: Path | None = None,
+    data_dir: Callable[[Mapping[str, str]], Path] = default_data_dir,
+) -> Inspected:
+    """As :func:`load`, but what is wrong comes back as rows and problems; never raises."""
+    reading = _read(environ, cwd=cwd, env_file=env_file, data_dir=data_dir)
+    return Inspected(_settings(reading), reading.warnings, reading.source_problem)
+
+
+def load_here(*, env_file: Path | None = None) -> Loaded:
+    """:func:`load` for this process: its environment, its working folder."""
+    return load(os.environ, cwd=_working_folder(), env_file=env_file)
+
+
+def inspect_here(*, env_file: Path | None = None) -> Inspected:
+    """:func:`inspect` for this process: its environment, its working folder."""
+    return inspect(os.environ, cwd=_working_folder(), env_file=env_file)
+
+
+def _working_folder() -> Path:
+    try:
+        return Path.cwd()
+    except OSError:  # the folder is gone; nothing relative can be meant
+        return Path(os.path.sep)
+
+
+def _read(
+    environ: Mapping[str, str],
+    *,
+    cwd: Path,
+    env_file: Path | None,
+    data_dir: Callable[[Mapping[str, str]], Path],
+) -> _Reading:
+    gathered = gather(environ, cwd=cwd, env_file=env_file)
+    picks = {
+        variable.name: pick(variable, gathered.sources, cwd=cwd, environ=environ)
+        for variable in VARIABLES
+    }
+    building.complete(picks, data_dir=lambda: data_dir(environ))
+    odd = [warning for pick_ in picks.values() for warning in pick_.warnings]
+    return _Reading(picks, gathered.warnings + tuple(odd), gathered.problem)
+
+
+def _settings(reading: _Reading) -> tuple[Setting, ...]:
+    return tuple(_setting(variable, reading.picks[variable.name]) for variable in VARIABLES)
+
+
+def _setting(variable: Variable, pick_: Pick) -> Setting:
+    shown = pick_.text or ""
+    if variable.secret and shown:
+        shown = f"set ({len(shown)} characters)"
+    return Setting(
+        name=variable.name,
+        value=shown,
+        origin=pick_.origin,
+        purpose=variable.purpose,
+        problem=_explained(pick_.problem) if pick_.problem else "",
+    )
+
+
+def _explained(problem: ConfigError) -> str:
+    return f"{problem.message}. {problem.resolution_hint or ''}".strip()
+
+
+def _joined(problems: tuple[ConfigError, ...]) -> ConfigError:
+    if len(problems) == 1:
+        return problems[0]
+    return ConfigError(
+        f"{len(problems)} settings need attention: "
+        + "; ".join(problem.message for problem in problems),
+        resolution_hint=" ".join(problem.resolution_hint or "" for problem in problems).strip(),
+    )

@@ -1,0 +1,161 @@
+"""The text of one variable read as its kind says. Pure: values in, values and warnings out.
+
+Raises ``ConfigError`` whose message names the variable and whose hint says what to write instead;
+the text of a secret never stands in either.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+from mcp_notarium.config.variables import Kind, Variable
+from mcp_notarium.errors import ConfigError
+
+_NUMBER = re.compile(r"[+-]?[0-9]{1,300}(\.[0-9]{1,300})?", re.ASCII)
+_WHOLE = re.compile(r"[+-]?[0-9]{1,300}", re.ASCII)
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
+_PLACEHOLDER = re.compile(r"\$\{[A-Za-z_][\w.:-]*\}|\{\{\s*[A-Za-z_][\w.:-]*\s*\}\}", re.ASCII)
+_URL = re.compile(
+    r"(?P<scheme>https?)://(?P<host>\[[0-9a-f:.]{2,45}\]|[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?)"
+    r"(?::(?P<port>[0-9]{1,5}))?(?P<path>(?:/[A-Za-z0-9._~%-]*)*)",
+    re.ASCII | re.IGNORECASE,
+)
+_HIGHEST_PORT = 65_535
+_SHOWN = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A value in its canonical text, and what was odd about it ("" if nothing)."""
+
+    text: str
+    warning: str = ""
+
+
+def read(variable: Variable, text: str) -> Read:
+    """``text`` as the variable's kind wants it: trimmed, canonical, within bounds."""
+    if _PLACEHOLDER.fullmatch(text.strip()):
+        raise ConfigError(
+            f"{variable.name} holds a placeholder that was never filled in",
+            resolution_hint=f"Write the value itself for {variable.name}, "
+            "or remove it from the client's configuration.",
+        )
+    if variable.secret:
+        return _secret(variable, text)
+    return _READERS[variable.kind](variable, text.strip())
+
+
+def _secret(variable: Variable, text: str) -> Read:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ConfigError(
+            f"{variable.name} is not valid UTF-8",
+            resolution_hint=f"Type {variable.name} again on a system that uses UTF-8.",
+        ) from None  # the cause would carry the value
+    return Read(text)
+
+
+def _text(variable: Variable, text: str) -> Read:
+    if any(not char.isprintable() for char in text):
+        raise ConfigError(
+            f"{variable.name} holds characters that cannot be printed",
+            resolution_hint=f"Type {variable.name} again without control characters.",
+        )
+    return Read(text)
+
+
+def _name(variable: Variable, text: str) -> Read:
+    if not _NAME.fullmatch(text):
+        raise ConfigError(
+            f"{variable.name} is {_shown(text)}, which is not a name",
+            resolution_hint="Use letters, digits, '.', '_' and '-' only "
+            f"(the default is {variable.default}).",
+        )
+    return Read(text)
+
+
+def _choice(variable: Variable, text: str) -> Read:
+    word = text.casefold()
+    word = dict(variable.aliases).get(word, word)
+    if word not in variable.choices:
+        raise ConfigError(
+            f"{variable.name} is {_shown(text)}, which is not one of its choices",
+            resolution_hint=f"Set {variable.name} to one of: {', '.join(variable.choices)}.",
+        )
+    return Read(word)
+
+
+def _number(variable: Variable, text: str) -> Read:
+    whole = variable.kind is Kind.COUNT
+    if not (_WHOLE if whole else _NUMBER).fullmatch(text):
+        raise ConfigError(
+            f"{variable.name} is {_shown(text)}, which is not a {'whole ' if whole else ''}number",
+            resolution_hint=f"Set {variable.name} to a number from {variable.minimum} to "
+            f"{variable.maximum} (the default is {variable.default}).",
+        )
+    number = int(text) if whole else float(text)
+    if number < variable.minimum:
+        return _clamped(variable, text, variable.minimum, "minimum")
+    if number > variable.maximum:
+        return _clamped(variable, text, variable.maximum, "maximum")
+    return Read(str(number if whole or not math.isclose(number, round(number)) else round(number)))
+
+
+def _clamped(variable: Variable, text: str, bound: int, word: str) -> Read:
+    relation = "below" if word == "minimum" else "above"
+    warning = f"{variable.name} is {_shown(text)}, {relation} its {word}; {bound} is used instead."
+    return Read(str(bound), warning)
+
+
+def _url(variable: Variable, text: str) -> Read:
+    found = _URL.fullmatch(text)
+    if found is None or int(found["port"] or 443) not in range(1, _HIGHEST_PORT + 1):
+        raise ConfigError(
+            f"{variable.name} is not an address that can be used",
+            resolution_hint=f"Write {variable.name} like {variable.default}: scheme, host and "
+            "path, without user name, query or fragment.",
+        )
+    local = _is_loopback(found["host"].casefold())
+    if found["scheme"].casefold() == "http" and not local:
+        raise ConfigError(
+            f"{variable.name} uses plain http to another machine",
+            resolution_hint=f"Use https for {variable.name}; plain http is for 127.0.0.1, "
+            "::1 and localhost only.",
+        )
+    address = text.rstrip("/")
+    if address == variable.default or local:
+        return Read(address)
+    return Read(address, f"{variable.name} sends requests to {found['host']} instead of the usual.")
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    import ipaddress  # noqa: PLC0415 - only where an address was changed
+
+    try:
+        address = ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return False
+    if isinstance(address, ipaddress.IPv4Address):
+        return address in ipaddress.IPv4Network("127.0.0.0/8")
+    return address == ipaddress.IPv6Address("::1")
+
+
+def _shown(text: str) -> str:
+    short = text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+    return ascii(short) if not short.isprintable() else f"'{short}'"
+
+
+_READERS = {
+    Kind.TEXT: _text,
+    Kind.NAME: _name,
+    Kind.CHOICE: _choice,
+    Kind.SECONDS: _number,
+    Kind.COUNT: _number,
+    Kind.PATH: _text,
+    Kind.URL: _url,
+}

@@ -1,0 +1,262 @@
+"""The table of variables: what can be configured, with which default, bounds and trust.
+
+Names are a contract with every MCP client configuration out there: add, do not rename.
+``docs/configuration.md`` is made from this table (``config/document.py``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+
+
+class Trust(IntEnum):
+    """Which sources may set a variable; each level includes the ones above it."""
+
+    ENVIRONMENT = 1
+    """Only the real environment: it decides to which host credentials are sent."""
+    ENV_FILE = 2
+    """Also the file named by ``--env-file``."""
+    WORKING_FOLDER = 3
+    """Also a ``.env`` in the working directory, which may be somebody else's repository."""
+
+
+class Kind(StrEnum):
+    """How the text of a variable is read."""
+
+    TEXT = "text"
+    NAME = "name"
+    SECRET = "secret"  # noqa: S105 - the kind of a variable, not a value
+    SECONDS = "seconds"
+    COUNT = "whole number"
+    CHOICE = "choice"
+    PATH = "path"
+    URL = "address"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variable:
+    """One variable. ``minimum`` and ``maximum`` clamp; ``aliases`` are accepted spellings."""
+
+    name: str
+    purpose: str
+    kind: Kind
+    default: str = ""
+    shown_default: str = ""
+    minimum: int = 0
+    maximum: int = 0
+    choices: tuple[str, ...] = ()
+    aliases: tuple[tuple[str, str], ...] = ()
+    required: bool = False
+    has_file: bool = False
+    value_beats_file: bool = False
+    trust: Trust = Trust.ENV_FILE
+    bound_to: str = ""
+    """From the working folder only where no better source sets this other variable."""
+
+    @property
+    def secret(self) -> bool:
+        """Whether the value is never shown."""
+        return self.kind is Kind.SECRET
+
+    @property
+    def file_name(self) -> str:
+        """The variable that names a file holding the value."""
+        return f"{self.name}_FILE"
+
+
+ON_OFF = ("on", "off")
+_SWITCH_ALIASES = tuple(
+    [(word, "on") for word in ("true", "yes", "1")]
+    + [(word, "off") for word in ("false", "no", "0")]
+)
+
+BUILT_IN_API_KEY = "e2f0978acfea407aa23fdf557478d3f2"
+"""The application key of the Simplenote applications; it names the program, not a person."""
+
+VARIABLES = (
+    Variable(
+        name="SIMPLENOTE_USERNAME",
+        purpose="E-mail address of the Simplenote account.",
+        kind=Kind.TEXT,
+        required=True,
+        trust=Trust.WORKING_FOLDER,
+    ),
+    Variable(
+        name="SIMPLENOTE_PASSWORD",
+        purpose="Password of the account. Not needed after `mcp-notarium login`.",
+        kind=Kind.SECRET,
+        has_file=True,
+        trust=Trust.WORKING_FOLDER,
+    ),
+    Variable(
+        name="SIMPLENOTE_TOKEN",
+        purpose="Access token of the account, instead of a password.",
+        kind=Kind.SECRET,
+        has_file=True,
+        trust=Trust.WORKING_FOLDER,
+        # A token opens its own account whatever the username says: a repository's `.env` could
+        # lead somebody's new notes into a stranger's account.
+        bound_to="SIMPLENOTE_USERNAME",
+    ),
+    Variable(
+        name="DB_ENCRYPTION_KEY",
+        purpose="Passphrase that unlocks the encrypted cache, or `raw:` and 64 hex digits "
+        "(see `mcp-notarium generate-key`). Used before its file variant and the keychain.",
+        kind=Kind.SECRET,
+        has_file=True,
+        value_beats_file=True,
+        trust=Trust.WORKING_FOLDER,
+    ),
+    Variable(
+        name="DB_ENCRYPTION",
+        purpose="Whether the cache is encrypted. `off` keeps notes readable on disk "
+        "and warns at every start.",
+        kind=Kind.CHOICE,
+        default="on",
+        choices=ON_OFF,
+        aliases=_SWITCH_ALIASES,
+    ),
+    Variable(
+        name="DB_ENCRYPTION_KDF",
+        purpose="How a passphrase is stretched in new key slots; an old slot keeps its own.",
+        kind=Kind.CHOICE,
+        default="argon2id",
+        choices=("argon2id", "pbkdf2-sha512"),
+    ),
+    Variable(
+        name="DB_ENCRYPTION_KDF_ITERATIONS",
+        purpose="Rounds of PBKDF2-HMAC-SHA512, where that is chosen.",
+        kind=Kind.COUNT,
+        default="310000",
+        minimum=210_000,
+        maximum=10_000_000,
+    ),
+    Variable(
+        name="DB_ON_UNREADABLE",
+        purpose="What to do when the cache cannot be read: refuse and say why, or set it aside "
+        "and load all notes again (only where nothing can be lost).",
+        kind=Kind.CHOICE,
+        default="refuse",
+        choices=("refuse", "rebuild"),
+    ),
+    Variable(
+        name="DB_CIPHER_MEMORY_SECURITY",
+        purpose="Lock and wipe SQLCipher's memory; makes searching several times slower.",
+        kind=Kind.CHOICE,
+        default="off",
+        choices=ON_OFF,
+        aliases=_SWITCH_ALIASES,
+    ),
+    Variable(
+        name="SYNC_INTERVAL_SECONDS",
+        purpose="Longest time between two looks for changes made elsewhere.",
+        kind=Kind.SECONDS,
+        default="300",
+        minimum=60,
+        maximum=86_400,
+        trust=Trust.WORKING_FOLDER,
+    ),
+    Variable(
+        name="API_TIMEOUT_SECONDS",
+        purpose="How long one call of the note service may take.",
+        kind=Kind.SECONDS,
+        default="30",
+        minimum=5,
+        maximum=600,
+        trust=Trust.WORKING_FOLDER,
+    ),
+    Variable(
+        name="LOG_LEVEL",
+        purpose="How much is logged to stderr and to the log file.",
+        kind=Kind.CHOICE,
+        default="info",
+        choices=("trace", "debug", "info", "warn", "error", "fatal"),
+        aliases=(("warning", "warn"), ("critical", "fatal")),
+        trust=Trust.WORKING_FOLDER,
+    ),
+    Variable(
+        name="LOG_FILE_PATH",
+        purpose="File that log lines are appended to as JSON, besides stderr. "
+        "Its folder must exist.",
+        kind=Kind.PATH,
+        shown_default="none",
+    ),
+    Variable(
+        name="NOTARIUM_DATA_DIR",
+        purpose="Folder of the cache and its key file.",
+        kind=Kind.PATH,
+        shown_default="the platform's folder for application data",
+    ),
+    Variable(
+        name="NOTARIUM_BACKEND",
+        purpose="Which note store is served.",
+        kind=Kind.NAME,
+        default="simplenote",
+    ),
+    Variable(
+        name="NOTARIUM_TOOLS",
+        purpose="Which set of tools is offered to the agent.",
+        kind=Kind.NAME,
+        default="notarium",
+    ),
+    Variable(
+        name="NOTARIUM_DESTRUCTIVE",
+        purpose="Before deleting for good, sharing or dropping most of a note: ask the person "
+        "where the client can and else want `confirm: true`; only ever ask the person; or refuse.",
+        kind=Kind.CHOICE,
+        default="ask",
+        choices=("ask", "elicit", "deny"),
+    ),
+    Variable(
+        name="NOTARIUM_KEYCHAIN",
+        purpose="Whether the operating system's keychain may be asked for the passphrase.",
+        kind=Kind.CHOICE,
+        default="on",
+        choices=ON_OFF,
+        aliases=_SWITCH_ALIASES,
+    ),
+    Variable(
+        name="SIMPLENOTE_REQUEST_SOURCE",
+        purpose="Program name told to Simplenote when it e-mails a login code.",
+        kind=Kind.NAME,
+        default="mcp-notarium",
+    ),
+    Variable(
+        name="SIMPERIUM_API_URL",
+        purpose="Address of the note service. https, or plain http on this machine.",
+        kind=Kind.URL,
+        default="https://api.simperium.com/1",
+        trust=Trust.ENVIRONMENT,
+    ),
+    Variable(
+        name="SIMPERIUM_AUTH_URL",
+        purpose="Address that passwords are sent to. https, or plain http on this machine.",
+        kind=Kind.URL,
+        default="https://auth.simperium.com/1",
+        trust=Trust.ENVIRONMENT,
+    ),
+    Variable(
+        name="SIMPLENOTE_APP_URL",
+        purpose="Address that login codes are asked from. https, or plain http on this machine.",
+        kind=Kind.URL,
+        default="https://app.simplenote.com",
+        trust=Trust.ENVIRONMENT,
+    ),
+    Variable(
+        name="SIMPERIUM_API_KEY",
+        purpose="Application key sent with a password login.",
+        kind=Kind.SECRET,
+        default=BUILT_IN_API_KEY,
+        shown_default="built in",
+        trust=Trust.ENVIRONMENT,
+    ),
+)
+
+BY_NAME = {variable.name: variable for variable in VARIABLES}
+FILE_NAMES = {variable.file_name: variable for variable in VARIABLES if variable.has_file}
+
+
+def secret_names() -> tuple[str, ...]:
+    """The variables whose values are secrets, for wiping them from the environment once read."""
+    return tuple(variable.name for variable in VARIABLES if variable.secret)

@@ -1,0 +1,275 @@
+import os
+import stat
+
+import pytest
+
+from mcp_notarium import config
+from mcp_notarium.errors import ConfigError
+from mcp_notarium.secret import Secret
+
+MINIMUM = {"SIMPLENOTE_USERNAME": "ada@example.org"}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    tmp_path.chmod(0o700)
+    return tmp_path
+
+
+def load(folder, environ=MINIMUM, **options):
+    return config.load(environ, cwd=folder, data_dir=lambda _environ: folder / "data", **options)
+
+
+def write(path, content, mode=0o600):
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    path.chmod(mode)
+    return path
+
+
+def refusal(folder, environ, **options):
+    with pytest.raises(ConfigError) as caught:
+        load(folder, MINIMUM | environ, **options)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("content", "value"),
+    [
+        ("secret", "secret"),
+        ("secret\n", "secret"),
+        ("secret\r\n", "secret"),
+        ("secret\n\n", "secret\n"),
+        (" secret ", " secret "),
+        ("żółw\n", "żółw"),
+    ],
+)
+def test_a_secret_file_loses_one_final_newline_and_nothing_else(folder, content, value):
+    path = write(folder / "s", content)
+    loaded = load(folder, MINIMUM | {"SIMPLENOTE_PASSWORD_FILE": str(path)})
+    assert loaded.config.password == Secret(value)
+    assert loaded.warnings == ()
+
+
+@pytest.mark.parametrize("content", ["", "\n", b"\xff\xfe\xfd", b"a\0b", b"x" * (64 * 1024 + 1)])
+def test_a_secret_file_without_usable_text_is_refused(folder, content):
+    path = write(folder / "s", content)
+    error = refusal(folder, {"SIMPLENOTE_PASSWORD_FILE": str(path)})
+    assert "SIMPLENOTE_PASSWORD_FILE" in error.message
+
+
+def test_a_secret_file_that_is_missing_a_folder_or_a_pipe_is_refused_at_once(folder):
+    os.mkfifo(folder / "pipe")
+    for name in ("missing", ".", "pipe", "/dev/null"):
+        error = refusal(folder, {"DB_ENCRYPTION_KEY_FILE": str(folder / name)})
+        assert "DB_ENCRYPTION_KEY_FILE" in error.message
+        assert "cannot be read" in error.message
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o644])
+def test_a_secret_file_others_can_read_is_used_with_a_warning(folder, mode):
+    path = write(folder / "s", "secret", mode)
+    loaded = load(folder, MINIMUM | {"SIMPLENOTE_TOKEN_FILE": str(path)})
+    assert loaded.config.token == Secret("secret")
+    assert "SIMPLENOTE_TOKEN_FILE" in loaded.warnings[0]
+
+
+def test_the_credentials_folder_of_the_service_manager_is_trusted_with_its_modes(folder):
+    path = write(folder / "s", "secret", 0o644)
+    environ = {"SIMPLENOTE_TOKEN_FILE": str(path), "CREDENTIALS_DIRECTORY": str(folder)}
+    assert load(folder, MINIMUM | environ).warnings == ()
+
+
+@pytest.mark.parametrize("name", ["SIMPLENOTE_PASSWORD", "SIMPLENOTE_TOKEN"])
+def test_a_variable_and_its_file_together_are_refused_naming_both(folder, name):
+    path = write(folder / "s", "secret")
+    error = refusal(folder, {name: "value", f"{name}_FILE": str(path)})
+    assert f"Remove {name} to use the file" in error.resolution_hint
+    assert f"{name}_FILE" in error.resolution_hint
+
+
+def test_the_key_in_the_environment_is_used_before_its_file(folder):
+    environ = {"DB_ENCRYPTION_KEY": "value", "DB_ENCRYPTION_KEY_FILE": str(folder / "unread")}
+    loaded = load(folder, MINIMUM | environ)
+    assert loaded.config.db_key == Secret("value")
+    assert loaded.config.db_key_origin == "DB_ENCRYPTION_KEY"
+    assert "DB_ENCRYPTION_KEY_FILE is not used" in loaded.warnings[0]
+
+
+def test_the_origin_of_a_key_from_a_file_is_the_variable_that_named_it(folder):
+    path = write(folder / "s", "key")
+    loaded = load(folder, MINIMUM | {"DB_ENCRYPTION_KEY_FILE": str(path)})
+    assert loaded.config.db_key_origin == "DB_ENCRYPTION_KEY_FILE"
+    origin = {setting.name: setting.origin for setting in loaded.settings}["DB_ENCRYPTION_KEY"]
+    assert origin == "DB_ENCRYPTION_KEY_FILE (environment)"
+
+
+def test_a_trusted_dotenv_sets_what_it_may_and_the_environment_wins(folder):
+    write(
+        folder / ".env",
+        "\ufeffexport SIMPLENOTE_USERNAME=ada@example.org\nSIMPLENOTE_PASSWORD='pass word'\n"
+        'SIMPLENOTE_TOKEN="tok"\nDB_ENCRYPTION_KEY=${HOME}x # comment\nSYNC_INTERVAL_SECONDS=120\n'
+        "API_TIMEOUT_SECONDS=9\nLOG_LEVEL=debug\nUNRELATED=1\n",
+    )
+    loaded = load(folder, {"API_TIMEOUT_SECONDS": "11"})
+    made = loaded.config
+    assert made.username == "ada@example.org"
+    assert made.password == Secret("pass word")
+    assert made.token == Secret("tok")
+    assert made.db_key == Secret("${HOME}x")
+    assert (made.sync_interval, made.api_timeout, made.log_level) == (120.0, 11.0, "debug")
+    assert loaded.warnings == ()
+    assert {setting.name: setting.origin for setting in loaded.settings}["LOG_LEVEL"] == ".env"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("SIMPLENOTE_PASSWORD_FILE", "/etc/hostname"),
+        ("DB_ENCRYPTION_KEY_FILE", "/etc/hostname"),
+        ("NOTARIUM_DATA_DIR", "/tmp/theirs"),
+        ("LOG_FILE_PATH", "/tmp/theirs"),
+        ("SIMPERIUM_API_URL", "https://evil.example"),
+        ("SIMPERIUM_AUTH_URL", "https://evil.example"),
+        ("SIMPLENOTE_APP_URL", "https://evil.example"),
+        ("SIMPERIUM_API_KEY", "theirs"),
+        ("DB_ENCRYPTION", "off"),
+        ("DB_ENCRYPTION_KDF", "pbkdf2-sha512"),
+        ("DB_ON_UNREADABLE", "rebuild"),
+        ("NOTARIUM_DESTRUCTIVE", "ask"),
+        ("NOTARIUM_KEYCHAIN", "off"),
+        ("NOTARIUM_BACKEND", "memory"),
+        ("NOTARIUM_TOOLS", "theirs"),
+        ("SIMPLENOTE_REQUEST_SOURCE", "theirs"),
+    ],
+)
+def test_a_dotenv_cannot_redirect_or_loosen_anything(folder, name, value):
+    write(folder / ".env", f"{name}={value}\n")
+    loaded = load(folder)
+    assert loaded.config == load_without_dotenv(folder)
+    assert f"{name} in .env is ignored" in loaded.warnings[0]
+
+
+def test_an_empty_line_for_a_forbidden_variable_is_no_reason_for_a_warning(folder):
+    write(folder / ".env", "NOTARIUM_DATA_DIR=\nLOG_FILE_PATH\n")
+    assert load(folder).warnings == ()
+
+
+def load_without_dotenv(folder):
+    (folder / "empty").mkdir()
+    return config.load(
+        MINIMUM, cwd=folder / "empty", data_dir=lambda _environ: folder / "data"
+    ).config
+
+
+def test_a_token_in_a_dotenv_does_not_lead_a_known_account_elsewhere(folder):
+    write(folder / ".env", "SIMPLENOTE_USERNAME=eve@example.org\nSIMPLENOTE_TOKEN=eves\n")
+    loaded = load(folder)
+    assert loaded.config.token is None
+    assert "SIMPLENOTE_TOKEN in .env is ignored" in loaded.warnings[0]
+
+
+def test_a_key_file_named_in_the_environment_beats_a_key_in_a_dotenv(folder):
+    path = write(folder / "s", "mine")
+    write(folder / ".env", "DB_ENCRYPTION_KEY=theirs\n")
+    loaded = load(folder, MINIMUM | {"DB_ENCRYPTION_KEY_FILE": str(path)})
+    assert loaded.config.db_key == Secret("mine")
+
+
+def distrust_file_mode(folder):
+    (folder / ".env").chmod(0o620)
+
+
+def distrust_world(folder):
+    (folder / ".env").chmod(0o602)
+
+
+def distrust_folder(folder):
+    folder.chmod(0o777)
+
+
+def distrust_link(folder):
+    (folder / ".env").rename(folder / "real")
+    (folder / ".env").symlink_to(folder / "real")
+
+
+def distrust_pipe(folder):
+    (folder / ".env").unlink()
+    os.mkfifo(folder / ".env")
+
+
+def distrust_size(folder):
+    write(folder / ".env", "LOG_LEVEL=debug\n" + "#" * 64 * 1024)
+
+
+def distrust_bytes(folder):
+    write(folder / ".env", b"LOG_LEVEL=debug\n\xff")
+
+
+def distrust_owner(folder):
+    os.chown(folder / ".env", 12345, -1)
+
+
+def distrust_folder_owner(folder):
+    os.chown(folder, 12345, -1)
+
+
+AS_ROOT = [distrust_owner, distrust_folder_owner] if os.geteuid() == 0 else []
+
+
+@pytest.mark.parametrize(
+    "distrust",
+    [
+        distrust_file_mode,
+        distrust_world,
+        distrust_folder,
+        distrust_link,
+        distrust_pipe,
+        distrust_size,
+        distrust_bytes,
+        *AS_ROOT,
+    ],
+)
+def test_a_dotenv_that_others_may_have_written_is_ignored_with_the_reason(folder, distrust):
+    write(folder / ".env", "LOG_LEVEL=debug\n")
+    assert load(folder).config.log_level == "debug"
+    distrust(folder)
+    loaded = load(folder)
+    assert loaded.config.log_level == "info"
+    assert loaded.warnings[0].startswith("the .env in the working folder is ignored: ")
+
+
+def test_lines_of_a_dotenv_that_make_no_sense_are_named_by_number_only(folder):
+    write(folder / ".env", "LOG_LEVEL=debug\n'secret stuff\n")
+    loaded = load(folder)
+    assert loaded.config.log_level == "debug"
+    assert loaded.warnings == ("line 2 of the .env in the working folder is not understood.",)
+
+
+def test_a_named_file_may_set_all_but_the_addresses_and_replaces_the_dotenv(folder):
+    write(folder / ".env", "SYNC_INTERVAL_SECONDS=120\n")
+    named = write(folder / "mine.env", "NOTARIUM_DESTRUCTIVE=deny\nDB_ENCRYPTION=off\n")
+    loaded = load(folder, env_file=named)
+    assert (loaded.config.destructive, loaded.config.db_encryption) == ("deny", False)
+    assert loaded.config.sync_interval == 300.0
+    assert loaded.warnings == ()
+    write(named, "SIMPERIUM_AUTH_URL=https://evil.example\n")
+    error = refusal(folder, {}, env_file=named)
+    assert "SIMPERIUM_AUTH_URL may not be set in --env-file" in error.message
+
+
+def test_a_named_file_that_cannot_be_read_is_refused(folder):
+    assert "--env-file" in refusal(folder, {}, env_file=folder / "missing").message
+
+
+def test_a_named_file_that_others_can_read_is_used_with_a_warning(folder):
+    named = write(folder / "mine.env", "LOG_LEVEL=debug\n", 0o644)
+    loaded = load(folder, env_file=named)
+    assert loaded.config.log_level == "debug"
+    assert "chmod 600" in loaded.warnings[0]
+
+
+def test_loading_writes_nothing(folder):
+    write(folder / ".env", "LOG_LEVEL=debug\n")
+    load(folder, MINIMUM | {"LOG_FILE_PATH": str(folder / "log")})
+    assert [path.name for path in folder.iterdir()] == [".env"]
+    assert stat.S_IMODE((folder / ".env").stat().st_mode) == 0o600
