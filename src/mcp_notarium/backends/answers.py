@@ -1,0 +1,69 @@
+"""Pure: an answer's bytes to JSON values, within bounds, and JSON values to text.
+
+A hostile or broken answer gives ``BackendProtocolError``, never another exception and never a
+message that quotes it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NoReturn
+
+from mcp_notarium.errors import BackendProtocolError
+
+DEEPEST = 64
+
+# Made once: json.dumps makes an encoder at each call, for every note of a page.
+_READABLE = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+_ESCAPED = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+
+
+def parse_json(body: bytes) -> Any:
+    """The JSON value in ``body`` (UTF-8); nested at most ``DEEPEST`` levels, finite numbers only.
+
+    Raises ``BackendProtocolError``.
+    """
+    try:
+        value = json.loads(body.decode(), parse_constant=_refuse, parse_float=_finite)
+    except (ValueError, RecursionError):
+        raise BackendProtocolError("the note service answered something that is not JSON") from None
+    if _deeper_than(value, DEEPEST):
+        raise BackendProtocolError("the note service answered JSON that is nested too deeply")
+    return value
+
+
+def to_json(value: Any) -> str:
+    """Compact JSON text that is always valid UTF-8; lone surrogates go out as escapes."""
+    text = _READABLE.encode(value)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return _ESCAPED.encode(value)
+    return text
+
+
+def _refuse(_name: str) -> NoReturn:
+    raise ValueError("not a JSON number")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if number - number != 0:
+        raise ValueError("not a finite number")
+    return number
+
+
+def _deeper_than(value: Any, levels: int) -> bool:
+    """Whether lists and objects nest deeper than ``levels``; a level at a time, no recursion."""
+    level = [value]
+    for _ in range(levels):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, dict | list)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, dict | list)
+        ]
+        if not level:
+            return False
+    return True

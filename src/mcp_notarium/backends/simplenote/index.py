@@ -1,0 +1,67 @@
+"""Pure codec of a bucket's listing (``/index``): JSON to a page of entries.
+
+A page is read whole or not at all; a single note that is no object becomes an entry without
+content, so that it can neither hide nor spoil its neighbours.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mcp_notarium.backends.base import Entry, ListingPage
+from mcp_notarium.backends.simplenote.urls import possible_id
+from mcp_notarium.backends.simplenote.wire import etag_of, revision_from
+from mcp_notarium.errors import BackendProtocolError
+from mcp_notarium.notes.note import Revision
+
+
+def page_from(answer: Any, *, mark: str | None, with_content: bool) -> ListingPage:
+    """The page that ``answer`` holds; ``mark`` is the one it was asked with.
+
+    A missing, empty or repeated mark ends the listing. Raises ``BackendProtocolError``.
+    """
+    if not isinstance(answer, dict) or not isinstance(answer.get("index"), list):
+        raise _nonsense("no list of notes")
+    cursor = _opaque(answer.get("current"))
+    if not cursor:
+        raise _nonsense("no place in the stream of changes")
+    following = _opaque(answer.get("mark"))
+    return ListingPage(
+        entries=tuple(_entry(item, with_content=with_content) for item in answer["index"]),
+        cursor=cursor,
+        next_mark=None if following in ("", mark) else following,
+    )
+
+
+def _entry(item: Any, *, with_content: bool) -> Revision | Entry:
+    if not isinstance(item, dict):
+        raise _nonsense("an entry that is not an object")
+    note_id, version = note_id_from(item.get("id")), version_from(item.get("v"))
+    fields = item.get("d")
+    if with_content and isinstance(fields, dict):
+        return revision_from(note_id, fields, version=version)
+    return Entry(note_id, etag_of(version), version)
+
+
+def note_id_from(value: Any) -> str:
+    """A note id out of an answer. Raises ``BackendProtocolError``."""
+    if not isinstance(value, str) or not possible_id(value):
+        raise _nonsense("a note without a usable id")
+    return value
+
+
+def version_from(value: Any) -> int:
+    """A version number out of an answer. Raises ``BackendProtocolError``."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 10**18:
+        raise _nonsense("a note without a version number")
+    return value
+
+
+def _opaque(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        return ""
+    return str(value)
+
+
+def _nonsense(what: str) -> BackendProtocolError:
+    return BackendProtocolError(f"the note service answered a listing with {what}")

@@ -1,0 +1,134 @@
+"""Which token to use now: the one given, the one stored, or a new one by password.
+
+Many requests may be refused at once and one of them renews for all. A refused password is not
+sent again for minutes, growing to an hour, so that a wrong setting never locks the account.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from mcp_notarium.backends.simplenote.auth import Authenticator, usable_in_header
+from mcp_notarium.errors import LoginRequired, NotariumError, RateLimited
+from mcp_notarium.secret import Secret
+
+FIRST_PAUSE = 5 * 60.0
+LONGEST_PAUSE = 60 * 60.0
+
+
+class TokenStore(Protocol):
+    """Where a token outlives the process. It may decline to store, by raising a NotariumError."""
+
+    def load(self) -> Secret | None:
+        """The stored token, read anew each time: another process may have logged in."""
+
+    def store(self, token: Secret) -> None:
+        """Keep this token instead of any other."""
+
+    def forget(self) -> None:
+        """Keep none."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """What the service said to the password, and how long we leave it in peace (seconds)."""
+
+    message: str
+    hint: str | None
+    limited: bool
+    pause: float
+    until: float
+
+
+class Tokens:
+    """The tokens of one account. ``clock`` gives epoch seconds."""
+
+    def __init__(
+        self,
+        *,
+        authenticator: Authenticator,
+        username: str,
+        password: Secret | None,
+        token: Secret | None,
+        store: TokenStore,
+        clock: Callable[[], float],
+    ) -> None:
+        self._authenticator = authenticator
+        self._username = username
+        self._password = password or None
+        self._given = token or None
+        self._store = store
+        self._clock = clock
+        self._current: Secret | None = None
+        self._refusal: _Refusal | None = None
+        self._turn = asyncio.Lock()
+
+    async def current(self) -> Secret:
+        """The token to use. Raises ``LoginRequired`` if there is none to be had."""
+        async with self._turn:
+            if self._current is None:
+                self._current = self._given or self._stored() or await self._log_in()
+            if not usable_in_header(self._current):
+                raise LoginRequired("the configured token has characters that no token has")
+            return self._current
+
+    async def renewed(self, refused: Secret) -> Secret:
+        """Another token than ``refused``, which the service just refused.
+
+        Raises ``LoginRequired`` if there is no other way in.
+        """
+        async with self._turn:
+            if self._current is not None and self._current != refused:
+                return self._current  # somebody was faster
+            self._current = None
+            stored = self._stored()
+            if stored is not None and stored != refused:
+                self._current = stored
+            else:
+                self._current = await self._log_in()
+            return self._current
+
+    def _stored(self) -> Secret | None:
+        try:
+            return self._store.load() or None
+        except NotariumError:
+            return None
+
+    async def _log_in(self) -> Secret:
+        if self._password is None:
+            raise LoginRequired("Simplenote does not accept the login, or there is none yet")
+        self._check_pause()
+        try:
+            token = await self._authenticator.by_password(self._username, self._password)
+        except (LoginRequired, RateLimited) as error:
+            self._remember(error)
+            raise
+        self._refusal = None
+        try:
+            self._store.store(token)
+        except NotariumError:
+            return token  # it lives as long as the process
+        return token
+
+    def _check_pause(self) -> None:
+        refusal, now = self._refusal, self._clock()
+        if refusal is None or now >= refusal.until:
+            return
+        if refusal.limited:
+            raise RateLimited(refusal.message, retry_after=refusal.until - now)
+        raise LoginRequired(refusal.message, resolution_hint=refusal.hint)
+
+    def _remember(self, error: NotariumError) -> None:
+        pause = FIRST_PAUSE
+        if self._refusal is not None:
+            pause = min(LONGEST_PAUSE, self._refusal.pause * 2)
+        self._refusal = _Refusal(
+            message=error.message,
+            hint=error.resolution_hint,
+            limited=isinstance(error, RateLimited),
+            pause=pause,
+            until=self._clock() + pause,
+        )

@@ -1,0 +1,66 @@
+"""Pure: where Simplenote lives, and how its addresses are put together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import quote, urlencode
+
+APP_ID = "chalk-bump-f49"
+"""Simplenote's public name at Simperium; every client carries it."""
+
+LONGEST_ID = 256
+NOTES = "note"
+"""The bucket of notes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Urls:
+    """The three hosts: the api for notes, the one for passwords, the one for e-mailed codes."""
+
+    api: str = "https://api.simperium.com/1"
+    auth: str = "https://auth.simperium.com/1"
+    app: str = "https://app.simplenote.com"
+    app_id: str = APP_ID
+
+    def all(self) -> tuple[str, str, str]:
+        """Every base url, for the list of hosts that may be contacted."""
+        return self.api, self.auth, self.app
+
+    def authorize(self) -> str:
+        """Where a password becomes a token. The slash at the end is part of the address."""
+        return f"{self.auth.rstrip('/')}/{self.app_id}/authorize/"
+
+    def account(self, verb: str) -> str:
+        """Where codes are asked for and handed in."""
+        return f"{self.app.rstrip('/')}/account/{verb}"
+
+    def bucket(self, bucket: str, verb: str, query: Mapping[str, str]) -> str:
+        """``index`` or ``changes`` of a bucket."""
+        return f"{self._base(bucket)}/{verb}{_query(query)}"
+
+    def item(
+        self, bucket: str, item_id: str, *, version: int | None, query: Mapping[str, str]
+    ) -> str:
+        """One object, or one version of it."""
+        path = f"{self._base(bucket)}/i/{quote(item_id, safe='')}"
+        return f"{path}{'' if version is None else f'/v/{version}'}{_query(query)}"
+
+    def _base(self, bucket: str) -> str:
+        return f"{self.api.rstrip('/')}/{self.app_id}/{bucket}"
+
+
+def possible_id(item_id: str) -> bool:
+    """Whether the service can have an object of this id at all.
+
+    Ids of dots alone are left out: in a path they would mean another place.
+    """
+    try:
+        length = len(item_id.encode())
+    except UnicodeEncodeError:
+        return False
+    return 0 < length <= LONGEST_ID and item_id.strip(".") != ""
+
+
+def _query(query: Mapping[str, str]) -> str:
+    return f"?{urlencode(query)}" if query else ""

@@ -1,0 +1,145 @@
+"""Writing one note to Simplenote: push and guarded delete, and what each answer means.
+
+While an earlier try of a write may have arrived, a refusal proves nothing and becomes
+``OutcomeUnknown``. It merges nothing and retries nothing itself.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from mcp_notarium.backends.answers import parse_json
+from mcp_notarium.backends.base import Acknowledgement, Answer
+from mcp_notarium.backends.http import Reply, Request
+from mcp_notarium.backends.simplenote import wire
+from mcp_notarium.backends.simplenote.account import Account
+from mcp_notarium.backends.simplenote.reads import NoteReads, version_in
+from mcp_notarium.backends.simplenote.urls import NOTES, Urls, possible_id
+from mcp_notarium.errors import (
+    BackendError,
+    BackendProtocolError,
+    BackendRejected,
+    LoginRequired,
+    NotariumError,
+    NoteNotFound,
+    OutcomeUnknown,
+    VersionConflict,
+)
+from mcp_notarium.notes.note import Revision
+from mcp_notarium.notes.pending import PendingWrite
+
+_NOT_FOUND = 404
+_BAD_VERSION = 405
+_REPEATED = 409
+_EMPTY_CHANGE = 412
+_TOO_LARGE = 413
+_INVALID_DIFF = 440
+_REJECTED = frozenset({400, _TOO_LARGE, 417, _INVALID_DIFF})
+_BASE_UNKNOWN = frozenset({_NOT_FOUND, _BAD_VERSION})
+_NOT_DELETED = frozenset({_NOT_FOUND, _BAD_VERSION, _REPEATED, _EMPTY_CHANGE})
+
+
+class NoteWrites:
+    """The writing half of a backend, stamped with ``client_id``."""
+
+    def __init__(self, *, account: Account, urls: Urls, client_id: str, reads: NoteReads) -> None:
+        self._account = account
+        self._urls = urls
+        self._client_id = client_id
+        self._reads = reads
+
+    async def push(self, write: PendingWrite) -> Acknowledgement:
+        """See ``Backend.push``."""
+        if not possible_id(write.note_id):
+            raise BackendRejected("Simplenote takes no note of this id")
+        base = None if write.base_etag is None else wire.version_of(write.base_etag)
+        if write.base_etag is not None and base is None:
+            await self._conflict(write.note_id)
+        request = self._push_request(write, base)
+        reply = await self._account.send(request)
+        if reply.status == _INVALID_DIFF:
+            # The service sometimes trips over its own diff; the same whole object may pass.
+            reply = await self._account.send(request)
+        if reply.ok:
+            return Acknowledgement(await self._stored(write.note_id, reply), Answer.STORED)
+        if reply.status == _REPEATED:
+            return Acknowledgement(await self._head(write.note_id), Answer.REPEATED)
+        if reply.status == _EMPTY_CHANGE:
+            return Acknowledgement(await self._head(write.note_id), Answer.UNCHANGED)
+        if reply.status in _BASE_UNKNOWN and base is not None and not reply.in_doubt:
+            await self._conflict(write.note_id)
+        raise _refusal(reply)
+
+    async def delete(self, note_id: str, *, etag: str, write_id: str) -> None:
+        """See ``Backend.delete``. A note that is not in the trash gives ``BackendRejected``."""
+        if not possible_id(note_id):
+            return  # the service cannot have it
+        version = wire.version_of(etag)
+        if version is None:
+            await self._accept_absence(note_id, etag)
+            return
+        query = {"clientid": self._client_id, "ccid": write_id}
+        url = self._urls.item(NOTES, note_id, version=version, query=query)
+        reply = await self._account.send(Request("DELETE", url, write=True))
+        if reply.status in _NOT_DELETED:
+            await self._accept_absence(note_id, etag)
+        elif not reply.ok:
+            raise _refusal(reply)
+
+    def _push_request(self, write: PendingWrite, base: int | None) -> Request:
+        query = {"clientid": self._client_id, "ccid": write.write_id, "response": "1"}
+        return Request(
+            "POST",
+            self._urls.item(NOTES, write.note_id, version=base, query=query),
+            headers={"content-type": "application/json"},
+            body=write.body.encode(),
+            write=True,
+        )
+
+    async def _stored(self, note_id: str, reply: Reply) -> Revision:
+        """What the answer to a stored write says the note is now; if it says nothing, ask."""
+        version = version_in(reply)
+        try:
+            fields = wire.fields_from(parse_json(reply.body))
+        except BackendProtocolError:
+            return await self._head(note_id)
+        if version is None:
+            return await self._head(note_id)
+        return wire.revision_from(note_id, fields, version=version)
+
+    async def _head(self, note_id: str) -> Revision:
+        """The newest revision after a write was answered; without it all is in doubt."""
+        try:
+            return await self._reads.get(note_id)
+        except (BackendError, LoginRequired) as error:
+            raise OutcomeUnknown("the write was answered, and then the note was not") from error
+
+    async def _conflict(self, note_id: str) -> NoReturn:
+        """Raise ``VersionConflict``, or ``NoteNotFound`` if the note is gone."""
+        await self._reads.get(note_id)
+        raise _moved_on(note_id)
+
+    async def _accept_absence(self, note_id: str, etag: str) -> None:
+        """A delete was not carried out: fine if the note is gone, else say why not."""
+        try:
+            head = await self._head(note_id)
+        except NoteNotFound:
+            return
+        if head.etag == etag:
+            raise BackendProtocolError("Simplenote deletes neither this note nor says why")
+        raise _moved_on(note_id)
+
+
+def _moved_on(note_id: str) -> VersionConflict:
+    return VersionConflict("the note has another revision at Simplenote", details={"id": note_id})
+
+
+def _refusal(reply: Reply) -> NotariumError:
+    """What a refused write means."""
+    if reply.in_doubt:
+        return OutcomeUnknown("the write was sent and no answer came back")
+    if reply.status == _TOO_LARGE:
+        return BackendRejected("Simplenote refuses the note: it is too large")
+    if reply.status in _REJECTED:
+        return BackendRejected("Simplenote refuses the note in this form")
+    return BackendProtocolError(f"Simplenote answered a write with status {reply.status}")

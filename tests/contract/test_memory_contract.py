@@ -1,0 +1,66 @@
+"""The in-memory backend keeps the contract, merging silently or refusing an old base."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+from contract.backend_contract import BackendContract, Bench
+from mcp_notarium.backends.base import Capabilities
+from support.memory_backend import LIKE_SIMPERIUM, Fault, MemoryBackend, MemoryStore
+
+
+class MemoryBench:
+    def __init__(self, capabilities: Capabilities) -> None:
+        self.store = MemoryStore()
+        self.backend = MemoryBackend(self.store, capabilities=capabilities)
+
+    async def put(self, note_id, text, *, tags=(), trash=False) -> None:
+        self.store.put(note_id, text, tags=tags, trash=trash)
+
+    async def remove(self, note_id) -> None:
+        self.store.remove(note_id)
+
+    async def text(self, note_id) -> str:
+        return self.store.text(note_id)
+
+    def forget_cursors(self) -> None:
+        self.store.forget_cursors()
+
+    def forget_versions(self, note_id) -> None:
+        self.store.forget_versions(note_id)
+
+    def refuse_login(self) -> None:
+        self._always(Fault.LOGIN)
+
+    def unreachable(self) -> None:
+        self._always(Fault.UNAVAILABLE)
+
+    def lose_answers(self, times) -> None:
+        self._always(Fault.LOST_ANSWER, times)
+
+    def lose_requests(self, times) -> None:
+        self._always(Fault.TIMEOUT, times)
+
+    def hang(self) -> None:
+        self.backend.faults.plan(Fault.HANG_AFTER, on="push")
+
+    def _always(self, fault: Fault, times: int = 99) -> None:
+        self.backend.faults.clear()
+        if times:
+            self.backend.faults.plan(fault, times=times)
+
+
+class TestMemory(BackendContract):
+    capabilities = LIKE_SIMPERIUM
+
+    @asynccontextmanager
+    async def open_bench(self) -> AsyncIterator[Bench]:
+        bench = MemoryBench(self.capabilities)
+        yield bench
+        await bench.backend.close()
+
+
+class TestMemoryRefusingOldBases(TestMemory):
+    capabilities = replace(LIKE_SIMPERIUM, detects_stale_base=True)

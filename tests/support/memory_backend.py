@@ -1,0 +1,330 @@
+"""A client of the in-memory note store, with faults on order: fast, deterministic, no HTTP.
+
+``MemoryStore`` is the service; any number of ``MemoryBackend`` clients share one. Each client has
+its own :class:`Faults`, taken in order by the calls they are meant for. No sleeping except in
+``changes(wait=True)``, which returns as soon as the store changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from mcp_notarium.backends.base import (
+    Acknowledgement,
+    BaseLookup,
+    Capabilities,
+    ChangePage,
+    Entry,
+    ListingPage,
+)
+from mcp_notarium.errors import (
+    BackendProtocolError,
+    BackendRejected,
+    BackendTimeout,
+    BackendUnavailable,
+    CursorLost,
+    LoginRequired,
+    NotariumError,
+    NoteNotFound,
+    OutcomeUnknown,
+    RateLimited,
+    VersionConflict,
+)
+from mcp_notarium.notes.note import Content, Revision, Tombstone
+from mcp_notarium.notes.pending import PendingWrite
+from support.memory_store import Fields, Kept, Logged, MemoryStore, content_of, etag_of
+
+LIKE_SIMPERIUM = Capabilities(
+    change_feed=True,
+    long_poll=True,
+    delta_listing=True,
+    idempotent_push=True,
+    detects_stale_base=False,
+    has_versions=True,
+    trash_before_delete=True,
+    shares_by_tag=True,
+)
+LARGEST_PAGE = 1000
+
+
+class Fault(StrEnum):
+    """What can go wrong with one call; planned with :meth:`Faults.plan`."""
+
+    UNAVAILABLE = "unavailable"
+    """Nothing was sent: ``BackendUnavailable``."""
+    TIMEOUT = "timeout"
+    """Cut *before* the store acted: ``OutcomeUnknown`` for writes, else ``BackendTimeout``."""
+    LOST_ANSWER = "lost_answer"
+    """Cut *after* the store acted: ``OutcomeUnknown`` for writes, else ``BackendTimeout``."""
+    RATE_LIMITED = "rate_limited"
+    REJECTED = "rejected"
+    LOGIN = "login"
+    NONSENSE = "nonsense"
+    CURSOR_LOST = "cursor_lost"
+    STALE = "stale"
+    """A read answers as if the newest change had not happened yet."""
+    RACE = "race"
+    """Another device changes the note after the caller looked and before the push arrives."""
+    VANISHED = "vanished"
+    """A listing is empty, ``get`` finds nothing; no tombstone is written."""
+    WITHOUT_CONTENT = "without_content"
+    """Listings and changes carry ``Entry`` only."""
+    HANG_BEFORE = "hang_before"
+    """Blocks before the store acted, until cancelled."""
+    HANG_AFTER = "hang_after"
+    """Blocks after the store acted, until cancelled."""
+
+
+_REFUSALS: dict[Fault, type[NotariumError]] = {
+    Fault.UNAVAILABLE: BackendUnavailable,
+    Fault.RATE_LIMITED: RateLimited,
+    Fault.REJECTED: BackendRejected,
+    Fault.LOGIN: LoginRequired,
+    Fault.NONSENSE: BackendProtocolError,
+    Fault.CURSOR_LOST: CursorLost,
+}
+
+
+@dataclass(slots=True)
+class _Planned:
+    kind: Fault
+    on: str | None
+    times: int
+    edit: Callable[[str], str] | None
+
+
+@dataclass(slots=True)
+class Faults:
+    """The faults ordered for one client, taken in order by the calls they are meant for."""
+
+    planned: list[_Planned] = field(default_factory=list)
+
+    def plan(
+        self,
+        kind: Fault,
+        *,
+        on: str | None = None,
+        times: int = 1,
+        edit: Callable[[str], str] | None = None,
+    ) -> None:
+        """Let the next ``times`` calls of method ``on`` (None: any) meet ``kind``.
+
+        ``edit`` is what the other device does to the text in a ``RACE``; default: append a line.
+        """
+        self.planned.append(_Planned(kind, on, times, edit))
+
+    def clear(self) -> None:
+        """Let everything work again."""
+        self.planned.clear()
+
+    def take(self, method: str) -> _Planned | None:
+        """The fault this call meets, if any."""
+        for planned in self.planned:
+            if planned.on in (None, method):
+                planned.times -= 1
+                if planned.times <= 0:
+                    self.planned.remove(planned)
+                return planned
+        return None
+
+
+class MemoryBackend:
+    """One client of a :class:`MemoryStore`. ``calls`` lists every call, for negative proofs."""
+
+    def __init__(
+        self,
+        store: MemoryStore,
+        *,
+        faults: Faults | None = None,
+        capabilities: Capabilities = LIKE_SIMPERIUM,
+        poll_seconds: float = 30.0,
+    ) -> None:
+        self.store = store
+        self.faults = faults or Faults()
+        self.capabilities = capabilities
+        self.poll_seconds = poll_seconds
+        self.calls: list[str] = []
+
+    async def list_page(
+        self, *, since: str | None, mark: str | None, limit: int, with_content: bool
+    ) -> ListingPage:
+        """See ``Backend.list_page``."""
+        fault = await self._begin("list_page")
+        start = self.store.sequence(since) if since is not None else -1
+        below = int(mark, 16) if mark is not None else None
+        lag = fault is Fault.STALE
+        cursor = self.store.cursor(lag=lag)
+        found = [
+            (note_id, kept, version)
+            for note_id, kept in self.store.newest_first()
+            if kept.changed > start and (below is None or kept.changed < below)
+            if (version := self.store.listed_version(kept, lag=lag)) is not None
+        ]
+        if fault is Fault.VANISHED:
+            found = []
+        size = max(1, min(limit, LARGEST_PAGE))
+        bare = not with_content or fault is Fault.WITHOUT_CONTENT
+        entries = [
+            _line(note_id, kept, version, bare=bare) for note_id, kept, version in found[:size]
+        ]
+        more = f"{found[size - 1][1].changed:x}" if len(found) > size else None
+        page = ListingPage(tuple(entries), cursor, more, len(self.store.ids()))
+        await self._end(fault, write=False)
+        return page
+
+    async def changes(self, cursor: str, *, wait: bool, base_of: BaseLookup) -> ChangePage:
+        """See ``Backend.changes``. Own changes are included."""
+        fault = await self._begin("changes")
+        sequence = self.store.sequence(cursor)
+        if wait and fault is not Fault.STALE:
+            await self.store.wait(sequence, seconds=self.poll_seconds)
+        if fault is Fault.STALE:
+            return ChangePage((), cursor)
+        news = self.store.logged_since(sequence)
+        first = {logged.note_id: logged for logged in reversed(news)}
+        last = {logged.note_id: logged for logged in news}
+        oldest_first = [logged for logged in news if logged is last[logged.note_id]]
+        bare = fault is Fault.WITHOUT_CONTENT
+        changes = [
+            self._change(first[logged.note_id], logged, base_of, bare=bare)
+            for logged in oldest_first
+        ]
+        page = ChangePage(tuple(changes), self.store.cursor())
+        await self._end(fault, write=False)
+        return page
+
+    def _change(
+        self, first: Logged, last: Logged, base_of: BaseLookup, *, bare: bool
+    ) -> Revision | Tombstone | Entry:
+        if last.after is None:
+            return Tombstone(last.note_id)
+        base = base_of(last.note_id)
+        kept = self.store.kept(last.note_id)
+        known = first.before == (base.server_version if base else 0)
+        bare = bare or not known or last.after not in kept.versions
+        return _line(last.note_id, kept, last.after, bare=bare)
+
+    async def get(self, note_id: str, *, etag: str | None = None) -> Revision:
+        """See ``Backend.get``."""
+        fault = await self._begin("get")
+        kept = self.store.kept(note_id)
+        wanted = _seen(kept, fault)
+        if etag is not None:
+            wanted = next((n for n in kept.versions if etag_of(n) == etag), 0)
+        if fault is Fault.VANISHED or wanted not in kept.versions:
+            raise NoteNotFound("no such note in the store", details={"id": note_id})
+        revision = _revision(note_id, etag_of(wanted), kept.versions[wanted], wanted)
+        await self._end(fault, write=False)
+        return revision
+
+    def compose(self, base: Revision | None, content: Content, *, now: float) -> str:
+        """See ``Backend.compose``. Content equal to the base's gives the base's own body."""
+        fields: Fields = json.loads(base.raw) if base else {"created": now}
+        wanted = Content(_clean(content.text), tuple(map(_clean, content.tags)), content.trash)
+        if base is None or wanted != base.content:
+            fields |= {"text": wanted.text, "tags": list(wanted.tags), "trash": wanted.trash}
+            fields["modified"] = now
+        return json.dumps(fields)
+
+    def revision_of(self, note_id: str, body: str) -> Revision:
+        """See ``Backend.revision_of``."""
+        return _revision(note_id, "", json.loads(body), None)
+
+    async def push(self, write: PendingWrite) -> Acknowledgement:
+        """See ``Backend.push``."""
+        planned = await self._begin_planned("push")
+        fault = planned.kind if planned else None
+        if fault is Fault.RACE and write.note_id in self.store.ids():
+            other = planned.edit if planned and planned.edit else _append_line
+            self.store.edit(write.note_id, other)
+        largest = self.capabilities.max_note_bytes
+        if largest is not None and len(write.body.encode()) > largest:
+            raise BackendRejected("the note is too large", details={"id": write.note_id})
+        answer = self.store.write(write, strict=self.capabilities.detects_stale_base)
+        kept = self.store.kept(write.note_id)
+        revision = _revision(write.note_id, etag_of(kept.head), kept.versions[kept.head], kept.head)
+        await self._end(fault, write=True)
+        return Acknowledgement(revision, answer)
+
+    async def delete(self, note_id: str, *, etag: str, write_id: str) -> None:
+        """See ``Backend.delete``."""
+        planned = await self._begin_planned("delete")
+        fault = planned.kind if planned else None
+        if fault is Fault.RACE and note_id in self.store.ids():
+            self.store.edit(note_id, _append_line)
+        if note_id in self.store.ids():
+            kept = self.store.kept(note_id)
+            if etag_of(kept.head) != etag:
+                raise VersionConflict("the note has changed", details={"id": note_id})
+            if self.capabilities.trash_before_delete and not kept.versions[kept.head]["trash"]:
+                raise BackendRejected("the note is not in the trash", details={"id": note_id})
+            self.store.remove(note_id)
+        await self._end(fault, write=True)
+
+    async def close(self) -> None:
+        """See ``Backend.close``."""
+        self.calls.append("close")
+
+    async def _begin(self, method: str) -> Fault | None:
+        planned = await self._begin_planned(method)
+        return planned.kind if planned else None
+
+    async def _begin_planned(self, method: str) -> _Planned | None:
+        self.calls.append(method)
+        planned = self.faults.take(method)
+        await asyncio.sleep(0)  # a real call lets others run, so this one does as well
+        if planned and planned.kind in _REFUSALS:
+            raise _REFUSALS[planned.kind]("a fault on order")
+        if planned and planned.kind is Fault.TIMEOUT:
+            raise _no_answer(write=method in ("push", "delete"))
+        if planned and planned.kind is Fault.HANG_BEFORE:
+            await asyncio.Event().wait()
+        return planned
+
+    async def _end(self, fault: Fault | None, *, write: bool) -> None:
+        await asyncio.sleep(0)
+        if fault is Fault.HANG_AFTER:
+            await asyncio.Event().wait()
+        if fault is Fault.LOST_ANSWER:
+            raise _no_answer(write=write)
+
+
+def _no_answer(*, write: bool) -> Exception:
+    return OutcomeUnknown("no answer came") if write else BackendTimeout("no answer came")
+
+
+def _append_line(text: str) -> str:
+    return text + ("" if not text or text.endswith("\n") else "\n") + "from elsewhere\n"
+
+
+def _clean(text: str) -> str:
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _revision(note_id: str, etag: str, fields: Fields, version: int | None) -> Revision:
+    return Revision(
+        id=note_id,
+        etag=etag,
+        content=content_of(fields),
+        created_at=fields["created"],
+        modified_at=fields["modified"],
+        raw=json.dumps(fields),
+        server_version=version,
+        pinned=bool(fields.get("pinned")),
+        markdown=bool(fields.get("markdown")),
+    )
+
+
+def _seen(kept: Kept, fault: Fault | None) -> int:
+    older = kept.head - 1
+    return older if fault is Fault.STALE and older in kept.versions else kept.head
+
+
+def _line(note_id: str, kept: Kept, version: int, *, bare: bool) -> Revision | Entry:
+    if bare:
+        return Entry(note_id, etag_of(version), version)
+    return _revision(note_id, etag_of(version), kept.versions[version], version)

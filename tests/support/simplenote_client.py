@@ -1,0 +1,65 @@
+"""Clients of the embedded Simperium for tests: quick retries, short deadlines, tokens in memory."""
+
+from __future__ import annotations
+
+from mcp_notarium.backends.http import HttpSession
+from mcp_notarium.backends.retrying import Patience
+from mcp_notarium.backends.simplenote.client import SimplenoteBackend
+from mcp_notarium.backends.simplenote.urls import Urls
+from mcp_notarium.secret import Secret
+from mcp_notarium.simulator import Simulator
+
+QUICK = Patience(tries=3, first=0.01, longest=0.02)
+
+
+class MemoryTokens:
+    """A ``TokenStore`` that forgets with the process; ``stored`` counts the stores."""
+
+    def __init__(self, token: Secret | None = None) -> None:
+        self.token = token
+        self.stored = 0
+
+    def load(self) -> Secret | None:
+        return self.token
+
+    def store(self, token: Secret) -> None:
+        self.token = token
+        self.stored += 1
+
+    def forget(self) -> None:
+        self.token = None
+
+
+def urls_of(sim: Simulator) -> Urls:
+    """The addresses of a running simulator."""
+    return Urls(api=sim.api_url, auth=sim.auth_url, app=sim.app_url, app_id=sim.app_id)
+
+
+def open_session(
+    sim: Simulator, *, timeout: float = 10.0, patience: Patience = QUICK
+) -> HttpSession:
+    """Connections to a running simulator."""
+    return HttpSession(bases=urls_of(sim).all(), timeout=timeout, patience=patience)
+
+
+def open_backend(
+    sim: Simulator,
+    *,
+    tokens: MemoryTokens | None = None,
+    password: str | None = None,
+    token: str | None = None,
+    timeout: float = 10.0,
+    patience: Patience = QUICK,
+) -> SimplenoteBackend:
+    """A backend that logs in with the simulator's own password, unless told otherwise."""
+    return SimplenoteBackend(
+        urls=urls_of(sim),
+        username=sim.username,
+        password=Secret(sim.password if password is None else password),
+        token=None if token is None else Secret(token),
+        tokens=tokens or MemoryTokens(),
+        api_key=Secret(sim.api_key),
+        client_id="mcp-notarium-test",
+        timeout=timeout,
+        session=open_session(sim, timeout=timeout, patience=patience),
+    )
