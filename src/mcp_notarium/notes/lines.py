@@ -1,0 +1,105 @@
+r"""Cut a text into lines and give back parts of it, byte for byte. Does not change any text.
+
+A line ends at ``\n``; a ``\r`` right before it belongs to the end of the line. Nothing else ends
+a line: a lone ``\r``, form feed, U+0085, U+2028 and U+2029 are ordinary characters inside one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mcp_notarium.errors import InvalidRequest
+
+CRLF = "\r\n"
+LF = "\n"
+
+
+def split_lines(text: str) -> list[str]:
+    r"""The lines of a text with their ends; ``"".join`` of them is the text again.
+
+    The empty text has no lines; only the last line may be without an end.
+    """
+    *ended, rest = text.split(LF)
+    lines = [line + LF for line in ended]
+    if rest:
+        lines.append(rest)
+    return lines
+
+
+def total_lines(text: str) -> int:
+    r"""How many lines ``split_lines`` gives: 0 for ``""``, 1 for ``a`` and ``a\n``."""
+    return text.count(LF) + (text != "" and not text.endswith(LF))
+
+
+def end_of(line: str) -> str:
+    r"""What ends this line: ``\r\n``, ``\n`` or nothing."""
+    if line.endswith(CRLF):
+        return CRLF
+    return LF if line.endswith(LF) else ""
+
+
+def content_of(line: str) -> str:
+    """The line without its end."""
+    return line[: len(line) - len(end_of(line))]
+
+
+def ended(content: str, end: str) -> str:
+    r"""The line of this content with this end.
+
+    A content that itself ends with ``\r`` gets ``\r\n`` where ``\n`` is asked for, because the
+    ``\r`` would otherwise become part of the line's end.
+    """
+    return content + (CRLF if end == LF and content.endswith("\r") else end)
+
+
+def newline_of(text: str) -> str:
+    r"""The end that most lines of the text have; ``\n`` where none has one or both are equal."""
+    with_return = text.count(CRLF)
+    return CRLF if with_return > text.count(LF) - with_return else LF
+
+
+@dataclass(frozen=True, slots=True)
+class LineRange:
+    """``count`` lines from line ``start`` on (the first line is 1); count 0 means to the end."""
+
+    start: int = 1
+    count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Lines ``start`` .. ``start + count - 1`` of a text that has ``total`` lines."""
+
+    text: str
+    start: int
+    count: int
+    total: int
+
+    @property
+    def partial(self) -> bool:
+        """Whether lines of the text are missing here."""
+        return self.count < self.total
+
+
+def cut(text: str, lines: LineRange) -> Slice:
+    """The named lines with their ends, unchanged; an end beyond the last line is clipped.
+
+    Raises ``InvalidRequest`` if the range starts after the last line, naming the number of
+    lines. Starting an empty text at line 1 is legal and gives the empty slice.
+    """
+    if lines.start < 1 or lines.count < 0:
+        raise InvalidRequest(
+            "A line range starts at 1 or later and its count is 0 (to the end) or more.",
+            resolution_hint="Lines are numbered from 1; use a count of 0 for all that follow.",
+        )
+    parts = split_lines(text)
+    total = len(parts)
+    if lines.start > max(total, 1):
+        raise InvalidRequest(
+            f"Line {lines.start} is outside the note, which has {total} lines.",
+            details={"total_lines": total},
+            resolution_hint=f"Ask for a start between 1 and {max(total, 1)}.",
+        )
+    stop = lines.start - 1 + lines.count if lines.count else total
+    chosen = parts[lines.start - 1 : stop]
+    return Slice(text="".join(chosen), start=lines.start, count=len(chosen), total=total)

@@ -1,0 +1,240 @@
+"""Find what changed from one sequence to another, and what did not. Knows nothing about text.
+
+Equal beginnings and ends come off first, then items that occur once on both sides are anchors
+(the longest run of them that keeps the order), and what is left between them is compared by
+Myers' greedy search. That search has a budget for the whole call: 20,000 lines of a repetitive
+text would else cost seconds. Where it runs out, the rest counts as replaced as a whole, which is
+true, only less fine.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+NOWHERE = -1
+"""The partner of an item that is gone."""
+
+_BUDGET = 250_000
+_DEPTH = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Items ``low`` .. ``high`` of the base became items ``start`` .. ``stop`` of a side."""
+
+    low: int
+    high: int
+    start: int
+    stop: int
+
+    @property
+    def adds_only(self) -> bool:
+        """Nothing of the base is gone."""
+        return self.low == self.high
+
+    @property
+    def deletes_only(self) -> bool:
+        """Nothing is new."""
+        return self.start == self.stop
+
+    @property
+    def even(self) -> bool:
+        """As many items as before."""
+        return self.high - self.low == self.stop - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A stretch of both sequences still to be compared."""
+
+    low: int
+    high: int
+    other_low: int
+    other_high: int
+    depth: int = 0
+
+
+class _Matcher:
+    def __init__(self, first: Sequence[str], second: Sequence[str], *, budget: int) -> None:
+        numbers: dict[str, int] = {}
+        self.first = [numbers.setdefault(item, len(numbers)) for item in first]
+        self.second = [numbers.setdefault(item, len(numbers)) for item in second]
+        self.partner = [NOWHERE] * len(first)
+        self.budget = budget
+
+    def run(self) -> list[int]:
+        parts = [_Part(0, len(self.first), 0, len(self.second))]
+        while parts:
+            part = self._trim(parts.pop())
+            if part.low == part.high or part.other_low == part.other_high:
+                continue
+            anchors = self._anchors(part) if part.depth < _DEPTH else []
+            if anchors:
+                parts += self._between(part, anchors)
+            else:
+                self._search(part)
+        return self.partner
+
+    def _trim(self, part: _Part) -> _Part:
+        low, high, other_low, other_high = part.low, part.high, part.other_low, part.other_high
+        while low < high and other_low < other_high and self.first[low] == self.second[other_low]:
+            self.partner[low] = other_low
+            low, other_low = low + 1, other_low + 1
+        while (
+            low < high
+            and other_low < other_high
+            and self.first[high - 1] == self.second[other_high - 1]
+        ):
+            high, other_high = high - 1, other_high - 1
+            self.partner[high] = other_high
+        return _Part(low, high, other_low, other_high, part.depth)
+
+    def _anchors(self, part: _Part) -> list[tuple[int, int]]:
+        """Items that occur once on both sides, as many as keep their order."""
+        mine = self.first[part.low : part.high]
+        other = self.second[part.other_low : part.other_high]
+        count, other_count = Counter(mine), Counter(other)
+        place = {item: index for index, item in enumerate(other) if other_count[item] == 1}
+        pairs = [
+            (part.low + index, part.other_low + place[item])
+            for index, item in enumerate(mine)
+            if count[item] == 1 and item in place
+        ]
+        return _longest_rising(pairs)
+
+    def _between(self, part: _Part, anchors: list[tuple[int, int]]) -> Iterator[_Part]:
+        """Match the anchors; what is left are the gaps that have something on both sides."""
+        low, other_low = part.low, part.other_low
+        for high, other_high in [*anchors, (part.high, part.other_high)]:
+            if low < high and other_low < other_high:
+                yield _Part(low, high, other_low, other_high, part.depth + 1)
+            if high < part.high:
+                self.partner[high] = other_high
+            low, other_low = high + 1, other_high + 1
+
+    def _search(self, part: _Part) -> None:
+        """Myers' search; leaves the part unmatched when the budget is used up."""
+        mine = self.first[part.low : part.high]
+        other = self.second[part.other_low : part.other_high]
+        size, other_size = len(mine), len(other)
+        reach, trail = {1: 0}, []
+        for distance in range(size + other_size + 1):
+            trail.append(reach.copy())
+            for diagonal in range(-distance, distance + 1, 2):
+                x = _step(reach, diagonal, distance)
+                start = x
+                y = x - diagonal
+                while x < size and y < other_size and mine[x] == other[y]:
+                    x, y = x + 1, y + 1
+                self.budget -= 1 + x - start
+                reach[diagonal] = x
+                if x >= size and y >= other_size:
+                    self._walk_back(part, trail)
+                    return
+            # Copying the frontier costs about as much as advancing it.
+            self.budget -= distance
+            if self.budget < 0:
+                return
+
+    def _walk_back(self, part: _Part, trail: list[dict[int, int]]) -> None:
+        x, y = part.high - part.low, part.other_high - part.other_low
+        for distance in range(len(trail) - 1, -1, -1):
+            reach, diagonal = trail[distance], x - y
+            start = _step(reach, diagonal, distance)
+            while x > start:
+                x, y = x - 1, y - 1
+                self.partner[part.low + x] = part.other_low + y
+            if distance:
+                down = _goes_down(reach, diagonal, distance)
+                x, y = (x, y - 1) if down else (x - 1, y)
+
+
+def _goes_down(reach: dict[int, int], diagonal: int, distance: int) -> bool:
+    return diagonal == -distance or (
+        diagonal != distance and reach[diagonal - 1] < reach[diagonal + 1]
+    )
+
+
+def _step(reach: dict[int, int], diagonal: int, distance: int) -> int:
+    """Where the diagonal is entered with one more difference."""
+    if _goes_down(reach, diagonal, distance):
+        return reach[diagonal + 1]
+    return reach[diagonal - 1] + 1
+
+
+def _longest_rising(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The longest subsequence of pairs, sorted by the first, whose second also rises."""
+    tails: list[int] = []
+    ends: list[int] = []
+    before: list[int] = []
+    for index, (_, value) in enumerate(pairs):
+        place = bisect_left(tails, value)
+        before.append(ends[place - 1] if place else NOWHERE)
+        tails[place : place + 1] = [value]
+        ends[place : place + 1] = [index]
+    chosen: list[tuple[int, int]] = []
+    index = ends[-1] if ends else NOWHERE
+    while index != NOWHERE:
+        chosen.append(pairs[index])
+        index = before[index]
+    return chosen[::-1]
+
+
+def partners(first: Sequence[str], second: Sequence[str], *, budget: int = _BUDGET) -> list[int]:
+    """For each item of ``first`` its index in ``second``, or ``NOWHERE``; rising.
+
+    ``budget`` bounds the steps of the fine search, not the whole work, which is about linear.
+    """
+    return _Matcher(first, second, budget=budget).run()
+
+
+def changes(base: Sequence[str], side: Sequence[str]) -> list[Change]:
+    """What the side changed, in order; no two touch, and each stands as late as it can.
+
+    Standing late makes equal edits equal: one more ``x`` in a row of them can be seen at many
+    places, and both sides must see it at the same.
+    """
+    found: list[Change] = []
+    limit = len(base)
+    for change in reversed(list(_raw_changes(base, side))):
+        for part in reversed(_late(change, base, side, limit=limit)):
+            whole = part
+            if found and part.high == found[-1].low:
+                last = found.pop()
+                whole = Change(part.low, last.high, part.start, last.stop)
+            found.append(whole)
+        limit = found[-1].low
+    return found[::-1]
+
+
+def _raw_changes(base: Sequence[str], side: Sequence[str]) -> Iterator[Change]:
+    low = start = 0
+    for index, other in enumerate([*partners(base, side), len(side)]):
+        if other == NOWHERE:
+            continue
+        if index > low or other > start:
+            yield Change(low, index, start, other)
+        low, start = index + 1, other + 1
+
+
+def _late(change: Change, base: Sequence[str], side: Sequence[str], *, limit: int) -> list[Change]:
+    """The change as late as it can stand; what grew or shrank may stand later than the rest."""
+    even = min(change.high - change.low, change.stop - change.start)
+    low, start = change.low + even, change.start + even
+    rest = Change(low, change.high, start, change.stop)
+    slid = _slid(rest, base, side, limit=limit)
+    if not even:
+        return [slid]
+    return [change] if slid == rest else [Change(change.low, low, change.start, start), slid]
+
+
+def _slid(change: Change, base: Sequence[str], side: Sequence[str], *, limit: int) -> Change:
+    low, high, start, stop = change.low, change.high, change.start, change.stop
+    while change.adds_only and high < limit and side[start] == base[high]:
+        low, high, start, stop = low + 1, high + 1, start + 1, stop + 1
+    while change.deletes_only and high < limit and base[low] == base[high]:
+        low, high, start, stop = low + 1, high + 1, start + 1, stop + 1
+    return Change(low, high, start, stop)
