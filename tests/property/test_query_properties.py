@@ -1,0 +1,276 @@
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from mcp_notarium.errors import QueryError
+from mcp_notarium.query.fold import fold, gram_runs, grams, supplement, without_grams
+from mcp_notarium.query.model import And, Condition, Not, Or, Phrase, Query, Tagged, Word
+from mcp_notarium.query.parser import parse
+from mcp_notarium.query.sql import build, words_of
+from mcp_notarium.query.stem import completions, spelling, stem
+from support.search_index import Entry, SearchTables
+
+TOKENS = st.sampled_from(
+    [
+        *["one", "two", "tree", "trees", "running", "Café", "cafe", "Łódź", "lodz", "straße"],
+        *["strasse", "Việt", "viet", "ёж", "еж", "don't", "project-x", "2024", "007", "0026481"],
+        *[
+            "東京",
+            "京",
+            "東京都",
+            "สวัสดี",
+            "한글",
+            "😀",
+            "🎉😀",
+            "iPhone手机",
+            "手机",
+            "++",
+            "->",
+            "©",
+        ],
+        *["AND", "NOT", "or", "a_b", "x\u0301", "ﬁn", "fin", "100₽", "\ufffd", "²"],
+    ]
+)
+GLUE = st.sampled_from([" ", " ", " ", ", ", "-", ""])
+SYNTAX = st.sampled_from([*"\"-*:^(){}+\0'|~ \n", "OR", "tag:", "before:", "NEAR(", "\ud800"])
+TYPED = st.one_of(
+    st.text(st.characters() | st.characters(categories=["Cs"])),
+    st.lists(TOKENS | SYNTAX | GLUE, max_size=14).map("".join),
+)
+
+
+@st.composite
+def note_texts(draw):
+    """One line, because phrases over a line end need not be found in folded spelling."""
+    tokens = draw(st.lists(TOKENS, max_size=7))
+    return "".join(token + draw(GLUE) for token in tokens)
+
+
+@st.composite
+def conditions(draw, depth=2):
+    leaf = st.one_of(
+        st.builds(Word, TOKENS),
+        st.builds(Word, TOKENS, st.just(True)),
+        st.builds(Phrase, st.lists(TOKENS, min_size=1, max_size=3).map(" ".join)),
+        st.builds(Tagged, st.sampled_from(["a", "B"])),
+    )
+    kind = draw(st.sampled_from(["leaf", "leaf", "not", "and", "or"])) if depth else "leaf"
+    if kind == "leaf":
+        return draw(leaf)
+    if kind == "not":
+        return Not(draw(conditions(depth=depth - 1)))
+    parts = tuple(draw(st.lists(conditions(depth=depth - 1), min_size=2, max_size=3)))
+    return And(parts) if kind == "and" else Or(parts)
+
+
+ENTRIES = st.lists(
+    st.builds(
+        Entry,
+        note_texts(),
+        st.lists(st.sampled_from(["A", "b"]), max_size=2, unique=True).map(tuple),
+        st.integers(0, 5),
+        st.integers(0, 5),
+        st.booleans(),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+# --- the oracle: goes through every note, knows nothing of indexes ---
+
+
+def tokens_of(text: str) -> list[str]:
+    return re.findall(r"[^\W_]+", without_grams(fold(text)))
+
+
+def has_phrase(entry: Entry, text: str, *, prefix: bool) -> bool:
+    wanted, have = tokens_of(text), tokens_of(entry.text)
+    return any(
+        all(
+            same(have[at + index], token, prefix=prefix and index == len(wanted) - 1)
+            for index, token in enumerate(wanted)
+        )
+        for at in range(len(have) - len(wanted) + 1)
+    )
+
+
+def same(have: str, wanted: str, *, prefix: bool) -> bool:
+    if not prefix:
+        return stem(have) == stem(wanted)
+    completed = {stem(word) for word in completions(wanted)}
+    return stem(have).startswith(stem(spelling(wanted))) or stem(have) in completed
+
+
+def holds(condition: Condition | None, entry: Entry) -> bool:  # noqa: PLR0911  # one per kind
+    match condition:
+        case None:
+            return True
+        case Not(inner):
+            return not holds(inner, entry)
+        case And(parts):
+            return all(holds(part, entry) for part in parts)
+        case Or(parts):
+            return any(holds(part, entry) for part in parts)
+        case Tagged(tag):
+            return tag.lower() in map(str.lower, entry.tags)
+        case Word(text, prefix):
+            return has_text(entry, text, prefix=prefix)
+        case Phrase(text):
+            return has_text(entry, text, prefix=False)
+
+
+def has_text(entry: Entry, text: str, *, prefix: bool) -> bool:
+    runs = gram_runs(fold(text))
+    if not tokens_of(text) and not runs:
+        return text in entry.text
+    at_end = prefix and not (runs and fold(text).endswith(runs[-1]))
+    return has_phrase(entry, text, prefix=at_end) and all(
+        any(run in have for have in gram_runs(fold(entry.text))) for run in runs
+    )
+
+
+def matches(query: Query, entry: Entry) -> bool:
+    tags = {tag.lower() for tag in entry.tags}
+    return (
+        holds(query.terms, entry)
+        and query.trash in {"any", "trashed" if entry.trash else "active"}
+        and all(tag.lower() in tags for tag in query.tags)
+        and not any(tag.lower() in tags for tag in query.excluded_tags)
+        and (not query.any_tags or any(tag.lower() in tags for tag in query.any_tags))
+        and (query.after is None or entry.modified_at >= query.after)
+        and (query.before is None or entry.modified_at < query.before)
+    )
+
+
+TAGS = st.lists(st.sampled_from(["a", "B", "c"]), max_size=2).map(tuple)
+QUERIES = st.builds(
+    Query,
+    terms=st.none() | conditions(),
+    tags=TAGS,
+    excluded_tags=TAGS,
+    any_tags=TAGS,
+    before=st.none() | st.integers(0, 6),
+    after=st.none() | st.integers(0, 6),
+    trash=st.sampled_from(["active", "trashed", "any"]),
+    sort_by=st.sampled_from(["modified_at", "created_at"]),
+    sort_order=st.sampled_from(["ASC", "DESC"]),
+)
+
+
+@given(ENTRIES, QUERIES)
+@settings(max_examples=120, deadline=None)
+def test_search_finds_what_a_linear_scan_finds(entries, query):
+    tables = SearchTables(entries)
+    try:
+        expected = {pk for pk, entry in enumerate(entries, 1) if matches(query, entry)}
+        assert set(tables.found(query)) == expected
+        assert tables.counted(query) in {None, len(expected)}
+    finally:
+        tables.close()
+
+
+@given(ENTRIES, st.none() | conditions())
+@settings(max_examples=60, deadline=None)
+def test_search_with_terms_only_finds_what_a_linear_scan_finds(entries, terms):
+    """As above, without filters that leave little to compare."""
+    tables = SearchTables(entries)
+    try:
+        query = Query(terms=terms, trash="any")
+        expected = {pk for pk, entry in enumerate(entries, 1) if holds(terms, entry)}
+        assert set(tables.found(query)) == expected
+    finally:
+        tables.close()
+
+
+@given(ENTRIES, QUERIES)
+@settings(max_examples=30, deadline=None)
+def test_without_text_the_order_is_the_sort(entries, query):
+    tables = SearchTables(entries)
+    plain = Query(sort_by=query.sort_by, sort_order=query.sort_order, trash=query.trash)
+    try:
+        found = tables.found(plain)
+    finally:
+        tables.close()
+    sign = -1 if query.sort_order == "DESC" else 1
+    keys = [(sign * getattr(entries[pk - 1], query.sort_by), -sign * pk) for pk in found]
+    assert keys == sorted(keys)
+
+
+SMALL = SearchTables([Entry("one two ++ 東京 Łódź", ("a",)), Entry("", (), trash=True)])
+
+
+@given(TYPED)
+@example('"')
+@example("\0")
+@example('"\0"')
+@example('-"" OR *')
+@example("NEAR(a b, 2)")
+@example("{text} : a")
+@example("a AND")
+@example("\u0301")
+@example("\U00010ffff")
+@settings(max_examples=250, deadline=None)
+def test_whatever_is_typed_runs_or_is_a_query_error(text):
+    with suppress(QueryError):
+        query = parse(text)
+        statements = build(query, limit=5)
+        rows = SMALL.run(statements.rows)
+        if statements.count is not None:
+            assert SMALL.run(statements.count) == [(len(rows),)]
+        SMALL.found(query, expansions={word: ["lodz", word] for word in words_of(query)})
+
+
+@given(TYPED, TYPED)
+def test_arguments_of_any_text_parse_or_are_a_query_error(text, argument):
+    with suppress(QueryError):
+        assert isinstance(parse(text, tags=[argument], before=argument, after=argument), Query)
+    with suppress(QueryError):
+        assert isinstance(parse(text, tags=[argument], trash=argument), Query)
+
+
+@given(st.text())
+def test_folding_twice_changes_nothing_more(text):
+    assert fold(fold(text)) == fold(text)
+    assert supplement(text) == supplement(text.replace("\r", "\r"))
+
+
+@given(st.text(), st.text())
+def test_lines_fold_each_for_itself(one, other):
+    assert fold(f"{one}\n{other}") == f"{fold(one)}\n{fold(other)}"
+
+
+@given(st.text(st.sampled_from("東京都会議"), min_size=1), st.data())
+def test_every_part_of_a_run_is_a_phrase_of_its_grams(run, data):
+    start = data.draw(st.integers(0, len(run) - 1))
+    part = run[start : data.draw(st.integers(start + 1, len(run)))]
+    have, wanted = grams(run), grams(part)
+    if len(part) == 1:
+        assert any(token.startswith(wanted[0]) for token in have)
+    else:
+        pairs = wanted[:-1]
+        assert pairs in [have[at : at + len(pairs)] for at in range(len(have))]
+
+
+WORDS = """
+abilities administration analysis analyze automatically automation boxes businesses cities
+communication configured databases engineering happiness happy hopefulness meetings
+nationalization optimizer organizational poly polymer ponies relational relativity responsibility
+running studies troubling universities utilities
+"""
+ENGLISH = st.sampled_from(WORDS.split())
+
+
+@given(ENGLISH, st.data())
+@settings(deadline=None)
+def test_every_beginning_of_a_word_finds_it_as_a_prefix(word, data):
+    prefix = word[: data.draw(st.integers(1, len(word)))]
+    tables = SearchTables([Entry(f"some {word} here")])
+    try:
+        assert tables.found(parse(f"{prefix}*")) == [1]
+    finally:
+        tables.close()
