@@ -1,0 +1,224 @@
+"""``Database``: one open connection, its transactions, and its errors in our own words.
+
+It knows no table. How a file is created, checked and opened stands in ``database.py``; what the
+statements are stands in the modules that run them. One thread at a time may use a ``Database``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
+from typing import Any
+
+from mcp_notarium.cache.driver import Connection
+from mcp_notarium.cache.failures import translate
+from mcp_notarium.cache.guard import Guard
+from mcp_notarium.errors import CacheDamaged, CacheError
+from mcp_notarium.notes.clean import replace_surrogates
+
+Parameters = Sequence[Any] | Mapping[str, Any]
+Row = tuple[Any, ...]
+
+CHECKPOINT_PAGES = 1000
+"""How far the WAL grows before the process that checkpoints moves it into the main file."""
+
+_SEARCH_CHECK = "INSERT INTO notes_fts(notes_fts, rank) VALUES ('integrity-check', 1)"
+
+
+class Database:
+    """An open cache file. Every method may raise ``CacheError`` or one of its subclasses.
+
+    After ``CacheDamaged`` the connection is closed and stays so: what SQLCipher answers after a
+    page it could not decrypt means nothing.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        path: Path,
+        *,
+        encrypted: bool,
+        driver_error: type[Exception],
+        guard: Guard,
+    ) -> None:
+        self.path = path
+        self.encrypted = encrypted
+        self._connection: Connection | None = connection
+        self._guard = guard
+        self._damage: str | None = None
+        self._failures = (driver_error, MemoryError, OverflowError)
+        self._durable: bool | None = None  # of the open transaction; None: none is open
+        self._synced = "FULL"
+
+    @property
+    def closed(self) -> bool:
+        """Whether the connection is gone, by :meth:`close` or by damage."""
+        return self._connection is None
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether the caller is inside :meth:`transaction`."""
+        return self._durable is not None
+
+    def rows(self, sql: str, parameters: Parameters = ()) -> list[Row]:
+        """All rows of a query."""
+        found: list[Row] = self._do(lambda c, p: c.execute(sql, p).fetchall(), parameters)
+        return found
+
+    def row(self, sql: str, parameters: Parameters = ()) -> Row | None:
+        """The first row of a query, or None."""
+        found: Row | None = self._do(lambda c, p: c.execute(sql, p).fetchone(), parameters)
+        return found
+
+    def number(self, sql: str, parameters: Parameters = ()) -> int:
+        """The one integer a query answers; 0 if it answers nothing."""
+        found = self.row(sql, parameters)
+        return int(found[0]) if found and found[0] is not None else 0
+
+    def run(self, sql: str, parameters: Parameters = ()) -> int:
+        """Run a statement; returns the number of rows it changed (-1 where that means nothing).
+
+        Outside a transaction it commits by itself, without waiting for the disk.
+        """
+        changed: int = self._do(lambda c, p: c.execute(sql, p).rowcount, parameters)
+        return changed
+
+    def run_many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Run a statement once per row of parameters."""
+        everything = list(rows)
+        if everything:
+            self._do(lambda c, p: c.executemany(sql, p), everything)
+
+    @contextmanager
+    def transaction(self, *, durable: bool = False) -> Iterator[None]:
+        """One write transaction: all of it or, on any exception, nothing.
+
+        ``durable`` waits until the disk has it (power loss included); otherwise a power cut may
+        undo the newest transactions, never tear one. Does not nest: raises ``RuntimeError``.
+        """
+        if self._durable is not None:
+            msg = "transactions do not nest"
+            raise RuntimeError(msg)
+        self._set_synchronous("FULL" if durable else "NORMAL")
+        self.run("BEGIN IMMEDIATE")
+        self._durable = durable
+        try:
+            yield
+            self.run("COMMIT")
+        except BaseException:
+            self._roll_back()
+            raise
+        finally:
+            self._durable = None
+
+    @contextmanager
+    def joined(self, *, durable: bool = False) -> Iterator[None]:
+        """The caller's transaction if one is open, else a new one.
+
+        Raises ``RuntimeError`` if ``durable`` is asked for inside one that is not.
+        """
+        if durable and self._durable is False:
+            msg = "this needs a durable transaction"
+            raise RuntimeError(msg)
+        with self.transaction(durable=durable) if self._durable is None else nullcontext():
+            yield
+
+    @contextmanager
+    def schema_change(self) -> Iterator[None]:
+        """Let migrations create tables while it is entered."""
+        with self._guard.schema_change():
+            yield
+
+    def data_version(self) -> int:
+        """A number that changes whenever *another* connection has committed."""
+        return self.number("PRAGMA data_version")
+
+    def user_version(self) -> int:
+        """The schema version in the file; 0 in a new one."""
+        return self.number("PRAGMA user_version")
+
+    def set_checkpointer(self, wanted: bool) -> None:  # noqa: FBT001 - reads as a setter
+        """Whether this process moves the WAL into the main file. At most one process may."""
+        self.run(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES if wanted else 0}")
+
+    def checkpoint(self) -> bool:
+        """Move the whole WAL into the main file and empty it; False if readers prevented it."""
+        found = self.row("PRAGMA wal_checkpoint(TRUNCATE)")
+        return found is not None and found[0] == 0
+
+    def size_bytes(self) -> int:
+        """Bytes on disk: the main file and its WAL."""
+        total = 0
+        for suffix in ("", "-wal"):
+            with suppress(FileNotFoundError):
+                total += self.path.with_name(self.path.name + suffix).stat().st_size
+        return total
+
+    def check(self, *, deep: bool = False) -> tuple[str, ...]:
+        """What is wrong with the file, in technical words; empty when all is well.
+
+        Moves the WAL into the main file first: the page check knows no WAL and would report
+        damage that is none. ``deep`` also compares indexes with their tables (twice the time).
+        """
+        questions = ["PRAGMA cipher_integrity_check"] if self.encrypted else []
+        questions += [f"PRAGMA {'integrity' if deep else 'quick'}_check", _SEARCH_CHECK]
+        try:
+            self.checkpoint()
+            for question in questions:
+                found = tuple(str(line[0]) for line in self.rows(question) if line[0] != "ok")
+                if found:  # after a bad page the other answers mean nothing
+                    return found
+        except CacheError as error:
+            return (error.message,)
+        return ()
+
+    def close(self) -> None:
+        """Let go of the file. Idempotent; never raises."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(*self._failures):
+                connection.close()
+
+    def _set_synchronous(self, level: str) -> None:
+        if level != self._synced:
+            self.run(f"PRAGMA synchronous = {level}")
+            self._synced = level
+
+    def _roll_back(self) -> None:
+        # A full disk may already have rolled back; a damaged file has closed the connection.
+        if self._connection is not None and self._connection.in_transaction:
+            with suppress(*self._failures):
+                self._connection.execute("ROLLBACK")
+
+    def _do(self, action: Callable[[Connection, Any], Any], parameters: Any) -> Any:
+        connection = self._live()
+        try:
+            return action(connection, parameters)
+        except UnicodeEncodeError:
+            return self._do(action, _storable(parameters))
+        except self._failures as error:
+            raise self._failed(error) from None
+
+    def _live(self) -> Connection:
+        if self._connection is None:
+            raise CacheDamaged(self._damage) if self._damage else CacheError("the cache is closed")
+        return self._connection
+
+    def _failed(self, error: BaseException) -> CacheError:
+        meaning = translate(error, writing=self._durable is not None)
+        if isinstance(meaning, CacheDamaged):
+            self._damage = meaning.message
+            self.close()
+        return meaning
+
+
+def _storable(value: Any) -> Any:
+    """The same parameters with every lone surrogate as U+FFFD: SQLite stores UTF-8 only."""
+    if isinstance(value, str):
+        return replace_surrogates(value)
+    if isinstance(value, Mapping):
+        return {name: _storable(part) for name, part in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
+        return [_storable(part) for part in value]
+    return value

@@ -1,0 +1,163 @@
+"""What start-up can decide, and the form in which the table's rows say it. Pure.
+
+A refusal has a verdict, a sentence and the exact way out. Some refusals turn into ``Rebuild`` where
+the settings ask for it and nothing can be lost; which, is said row by row in ``startup``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from mcp_notarium.cache.observations import Mode, Observations, OnUnreadable, Sample
+from mcp_notarium.errors import Verdict
+
+_NAMED_PAGES = 8
+
+MAKE_KEY = (
+    "Run `mcp-notarium generate-key` and set what it prints as DB_ENCRYPTION_KEY in the client's "
+    "configuration (keep a copy in a safe place), or name a file that holds it in "
+    "DB_ENCRYPTION_KEY_FILE. DB_ENCRYPTION=off keeps the notes unencrypted instead."
+)
+GIVE_KEY = (
+    "Give the key this cache was made with, as DB_ENCRYPTION_KEY or in the file named by "
+    "DB_ENCRYPTION_KEY_FILE. If it is lost, `mcp-notarium reset-cache` sets the old cache aside "
+    "and fills a new one from the note service."
+)
+REINSTALL = (
+    "Reinstall: `pip uninstall sqlcipher3 sqlcipher3-binary`, then `pip install mcp-notarium`; "
+    "`mcp-notarium doctor` shows what is loaded."
+)
+RESTORE = (
+    "Restore `notarium_keys.json` (or `notarium_keys.json.bak`) from a backup. If there is none, "
+    "`mcp-notarium reset-cache` sets the old cache aside and fills a new one from the note service."
+)
+SET_ASIDE = (
+    "Run `mcp-notarium doctor` to see what is wrong. Restore the folder from a backup, or "
+    "run `mcp-notarium reset-cache`: it sets the old cache aside and fills a new one from the "
+    "note service."
+)
+UPDATE = "Update MCP Notarium: `pip install --upgrade mcp-notarium`."
+OTHER_ACCOUNT = (
+    "Check SIMPLENOTE_USERNAME. If the folder was copied here by mistake, move it out of the data "
+    "folder; `mcp-notarium doctor` names it."
+)
+_REBUILD_OFFER = (
+    " Or start once with DB_ON_UNREADABLE=rebuild: the old files move to `quarantine/`, nothing "
+    "is deleted."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Serve the cache. ``settle``: the key file and its copy are to be brought to rest first."""
+
+    notices: tuple[str, ...] = ()
+    settle: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Nothing is there: make a new cache."""
+
+    notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Migrate:
+    """An older schema: make a verified copy, then migrate."""
+
+    version: int
+    program: int
+    notices: tuple[str, ...] = ()
+    settle: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuild:
+    """Move everything to quarantine and make a new generation.
+
+    ``verdict`` is what would be refused otherwise; None: a first start was cut short.
+    """
+
+    verdict: Verdict | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Locked:
+    """Refuse; nothing was and nothing will be changed."""
+
+    verdict: Verdict
+    message: str
+    hint: str
+
+
+Decision = Open | Create | Migrate | Rebuild | Locked
+Condition = Callable[[Observations], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One case: its name, what is decided, and when; ``mode`` None: in both modes."""
+
+    name: str
+    gives: Callable[[Observations], Decision]
+    when: Condition
+    mode: Mode | None = None
+
+    def applies(self, seen: Observations) -> bool:
+        """Whether this row's case is what is seen."""
+        return self.mode in {None, seen.mode} and self.when(seen)
+
+
+def refuse(name: str, verdict: Verdict, message: str, hint: str, when: Condition) -> Row:
+    """A row that refuses, whatever the settings say."""
+
+    def locked(seen: Observations) -> Decision:
+        return Locked(verdict, _filled(message, seen), _filled(hint, seen))
+
+    return Row(name, locked, when)
+
+
+def unreadable(name: str, verdict: Verdict, message: str, hint: str, when: Condition) -> Row:
+    """A row that refuses, or rebuilds where that is asked for and loses nothing."""
+
+    def locked_or_rebuilt(seen: Observations) -> Decision:
+        said, way_out = _filled(message, seen), _filled(hint, seen)
+        obstacle = _obstacle(seen)
+        if seen.on_unreadable is not OnUnreadable.REBUILD:
+            return Locked(verdict, said, way_out + ("" if obstacle else _REBUILD_OFFER))
+        if obstacle:
+            refused = f" DB_ON_UNREADABLE=rebuild was not followed: {obstacle}."
+            return Locked(verdict, said, way_out + refused)
+        return Rebuild(verdict, said)
+
+    return Row(name, locked_or_rebuilt, when)
+
+
+def _obstacle(seen: Observations) -> str | None:
+    """Why a rebuild could lose something, or would go on for ever."""
+    if not seen.refetchable:
+        return "this cache is the only place the notes are kept"
+    if not seen.no_pending:
+        return "a change that never reached the note service may be inside"
+    if seen.rebuilt_recently:
+        return "it was rebuilt within the last 24 hours (do two clients use different keys?)"
+    return None
+
+
+def _filled(template: str, seen: Observations) -> str:
+    return template.format(
+        reason=seen.reason,
+        source=seen.source or "the key source",
+        version=seen.newer_version,
+        pages=_pages(seen.sample),
+        since=f" It was last changed on {seen.rotated}." if seen.rotated else "",
+    )
+
+
+def _pages(sample: Sample | None) -> str:
+    pages = sample.bad_pages if sample else ()
+    named = ", ".join(str(page) for page in pages[:_NAMED_PAGES])
+    return f" (page {named})" if named else ""

@@ -1,0 +1,156 @@
+"""The SQLCipher driver: found, judged and imported here and nowhere else.
+
+The import happens at the first call, because it costs start-up time. This module opens no file; it
+only says what the driver is and whether it may be trusted with notes.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from mcp_notarium.errors import LockedError, Verdict
+
+DISTRIBUTIONS = ("sqlcipher3-binary", "sqlcipher3", "sqlcipher3-wheels")
+"""All of them install the same import package, so the last one unpacked wins silently."""
+
+OLDEST_CIPHER = (4, 12)
+"""The oldest SQLCipher these settings were measured with (160-digit keys, temp_store enforced)."""
+
+WAL_RESET_FIXED = (3, 51, 3)
+"""Before this SQLite, two connections that both checkpoint can corrupt the file."""
+
+_MEMORY_TEMP_STORES = (2, 3)
+_REINSTALL = (
+    "Reinstall: `pip uninstall sqlcipher3 sqlcipher3-binary`, then `pip install mcp-notarium`."
+)
+
+
+class Connection(Protocol):
+    """The part of the driver's connection that the cache uses."""
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open."""
+
+    def execute(self, sql: str, parameters: Any = (), /) -> Any:
+        """Run one statement and return its cursor."""
+
+    def executemany(self, sql: str, parameters: Iterable[Any], /) -> Any:
+        """Run one statement once per row of parameters."""
+
+    def set_key(self, key: str, /) -> None:
+        """Give the key without any SQL text."""
+
+    def set_authorizer(self, callback: Callable[..., int] | None, /) -> None:
+        """Ask ``callback`` before each statement is prepared."""
+
+    def close(self) -> None:
+        """Let go of the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class DriverFacts:
+    """What the driver is. ``provider`` is empty where it is not SQLCipher."""
+
+    distribution: str
+    cipher_version: str
+    sqlite_version: tuple[int, ...]
+    fts5: bool
+    temp_store: int
+    provider: str
+
+    @property
+    def single_checkpointer(self) -> bool:
+        """Whether only one process may checkpoint (the WAL-reset defect of older SQLite)."""
+        return self.sqlite_version < WAL_RESET_FIXED
+
+
+def installed(version: Callable[[str], str] | None = None) -> tuple[str, ...]:
+    """The driver distributions present, as ``name version``; ``version`` is a stand-in for tests."""
+    from importlib import metadata  # noqa: PLC0415 - costs start-up time
+
+    found = []
+    for name in DISTRIBUTIONS:
+        try:
+            found.append(f"{name} {(version or metadata.version)(name)}")
+        except metadata.PackageNotFoundError:
+            continue
+    return tuple(found)
+
+
+@functools.cache
+def module() -> Any:
+    """The driver's DB-API module, imported once. Raises ``LockedError`` (CRYPTO_UNSUITABLE)."""
+    found = installed()
+    if len(found) > 1:
+        raise _unsuitable(
+            f"two SQLCipher drivers are installed over each other: {', '.join(found)}",
+            hint=_REINSTALL,
+        )
+    try:
+        return importlib.import_module("sqlcipher3.dbapi2")
+    except ImportError:
+        raise _unsuitable("the SQLCipher driver cannot be loaded", hint=_REINSTALL) from None
+
+
+@functools.cache
+def facts() -> DriverFacts:
+    """What the installed driver is, asked once. Raises ``LockedError`` (CRYPTO_UNSUITABLE)."""
+    driver = module()
+    connection = driver.connect(":memory:", isolation_level=None)
+    try:
+        connection.execute("PRAGMA cipher_log_level = NONE")
+        cipher = connection.execute("PRAGMA cipher_version").fetchone()
+        if cipher:
+            connection.set_key(f"x'{'00' * 80}'")
+        provider = connection.execute("PRAGMA cipher_provider").fetchone()
+        options = {row[0] for row in connection.execute("PRAGMA compile_options")}
+    finally:
+        connection.close()
+    return DriverFacts(
+        distribution=next(iter(installed()), "unknown"),
+        cipher_version=cipher[0] if cipher else "",
+        sqlite_version=_numbers(driver.sqlite_version),
+        fts5="ENABLE_FTS5" in options,
+        temp_store=next((int(o[-1]) for o in options if o.startswith("TEMP_STORE=")), 1),
+        provider=provider[0] if provider else "",
+    )
+
+
+def demand(found: DriverFacts) -> DriverFacts:
+    """The same facts if notes may be trusted to this driver, else ``LockedError``.
+
+    Asked in plain mode too: there the same driver runs without a key.
+    """
+    for bad, message in (
+        (not found.cipher_version, "the driver is plain SQLite, not SQLCipher"),
+        (_numbers(found.cipher_version) < OLDEST_CIPHER, "this SQLCipher is too old"),
+        (not found.provider, "this SQLCipher has no crypto provider"),
+        (not found.fts5, "the driver was built without full-text search"),
+        (
+            found.temp_store not in _MEMORY_TEMP_STORES,
+            "the driver would write notes to temporary files in clear",
+        ),
+    ):
+        if bad:
+            raise _unsuitable(message, hint=_REINSTALL, driver=found.distribution)
+    return found
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    head = re.match(r"[0-9.]*", version)
+    return tuple(int(part) for part in head[0].split(".") if part) if head else ()
+
+
+def _unsuitable(message: str, *, hint: str, driver: str | None = None) -> LockedError:
+    return LockedError(
+        Verdict.CRYPTO_UNSUITABLE,
+        message,
+        resolution_hint=hint,
+        details={"driver": driver} if driver else None,
+    )

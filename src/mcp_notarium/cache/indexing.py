@@ -1,0 +1,104 @@
+"""``IndexUpkeep``: keeps the search index in step where triggers would be too slow.
+
+Triggers keep ``notes_fts`` for every plain write, and remove the terms of old text from the index
+for good (FTS5 ``secure-delete``). For many rows at once both cost too much: the index would write
+a segment per row, and search every term of every old text in lists as long as the collection.
+Many rows are therefore indexed with one statement, and what they leave behind is merged away in
+slices by ``tidy``. Everything here happens inside the caller's transaction, except ``tidy``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from enum import IntEnum
+
+from mcp_notarium.cache.connection import Database
+
+FEW = 8
+"""Up to so many replaced rows the triggers do it, each taking some milliseconds."""
+
+_SLICE_PAGES = 200
+
+
+class _Owed(IntEnum):
+    """Whether a merge of the whole index is due."""
+
+    NOTHING = 0
+    START = 1
+    CONTINUE = 2
+
+
+class IndexUpkeep:
+    """The search index of one cache, seen from those who write notes."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    @contextmanager
+    def deferred(self, *, replaced: Sequence[int] = (), written: Sequence[int]) -> Iterator[None]:
+        """Triggers rest while it is entered; it does their work for these rows (pk) at once.
+
+        ``replaced`` are about to be rewritten or deleted, ``written`` are there at the end.
+        """
+        self._db.run("UPDATE search_index SET deferred = 1")
+        if replaced:
+            self._set_secure_delete(on=False)
+            self._db.run(_FORGET, (json.dumps(replaced),))
+        yield
+        if written:
+            self._db.run(_REMEMBER, (json.dumps(written),))
+        self._db.run("INSERT INTO notes_fts(notes_fts) VALUES ('flush')")
+        self._db.run("UPDATE search_index SET deferred = 0, changes = changes + 1")
+        if replaced:
+            self._set_secure_delete(on=True)
+            self._owe(_Owed.START)
+
+    def empty(self) -> None:
+        """Drop every term, together with what deleted notes left behind."""
+        self._db.run("INSERT INTO notes_fts(notes_fts) VALUES ('delete-all')")
+        self._owe(_Owed.NOTHING)
+
+    def changes(self) -> int:
+        """A number that grows with every change of the index."""
+        return self._db.number("SELECT changes FROM search_index")
+
+    def tidy(self) -> bool:
+        """Merge a slice of the index in a transaction of its own; True while more is to be done.
+
+        Costs nothing when nothing is due. At the end no term of replaced or removed text is left.
+        """
+        owed = _Owed(self._db.number("SELECT owed FROM search_index"))
+        if owed is _Owed.NOTHING:
+            return False
+        with self._db.transaction():
+            worked = self._merge(-_SLICE_PAGES if owed is _Owed.START else _SLICE_PAGES)
+            self._owe(_Owed.CONTINUE if worked else _Owed.NOTHING)
+        return worked
+
+    def _merge(self, pages: int) -> bool:
+        before = self._db.number("SELECT total_changes()")
+        self._db.run("INSERT INTO notes_fts(notes_fts, rank) VALUES ('merge', ?)", (pages,))
+        # The command itself counts as one change.
+        return self._db.number("SELECT total_changes()") - before > 1
+
+    def _owe(self, owed: _Owed) -> None:
+        self._db.run("UPDATE search_index SET owed = ?", (int(owed),))
+
+    def _set_secure_delete(self, *, on: bool) -> None:
+        self._db.run(
+            "INSERT INTO notes_fts(notes_fts, rank) VALUES ('secure-delete', ?)", (int(on),)
+        )
+
+
+_FORGET = """
+INSERT INTO notes_fts(notes_fts, rowid, text, tags, supplement)
+SELECT 'delete', n.pk, n.text, n.tags, n.supplement
+FROM json_each(?) AS wanted CROSS JOIN notes n ON n.pk = wanted.value
+"""
+_REMEMBER = """
+INSERT INTO notes_fts(rowid, text, tags, supplement)
+SELECT n.pk, n.text, n.tags, n.supplement
+FROM json_each(?) AS wanted CROSS JOIN notes n ON n.pk = wanted.value
+"""

@@ -1,0 +1,390 @@
+"""``NoteTable``: the acknowledged notes, stored and read one by one.
+
+``notes`` holds only what the note service acknowledged; what a person wants and the service has
+not confirmed stands in ``pending_writes``. Searching is in ``search.py``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from mcp_notarium.cache.connection import Database, Row
+from mcp_notarium.cache.indexing import FEW, IndexUpkeep
+from mcp_notarium.cache.raw import StoredRaw, with_text, without_text
+from mcp_notarium.notes.clean import replace_surrogates, tag_key
+from mcp_notarium.notes.lines import total_lines
+from mcp_notarium.notes.note import Content, Note, Revision, Tombstone
+from mcp_notarium.notes.preview import preview
+from mcp_notarium.query.fold import supplement
+
+Change = Revision | Tombstone
+
+BATCH = 500
+"""How many notes are looked up and written together; more gains nothing (measured)."""
+
+_AS_JSON = json.JSONEncoder(ensure_ascii=False).encode
+_LATEST = 253_402_300_799  # the end of the year 9999: what a calendar date can still show
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What :meth:`NoteTable.apply` did, in notes."""
+
+    stored: int = 0
+    removed: int = 0
+    unchanged: int = 0
+
+    def __add__(self, other: Applied) -> Applied:
+        return Applied(
+            self.stored + other.stored,
+            self.removed + other.removed,
+            self.unchanged + other.unchanged,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many notes there are."""
+
+    active: int
+    trashed: int
+
+    @property
+    def total(self) -> int:
+        """All notes, the trash included."""
+        return self.active + self.trashed
+
+
+@dataclass(frozen=True, slots=True)
+class TagCount:
+    """A tag in one of its spellings, and how many notes outside the trash carry it."""
+
+    tag: str
+    notes: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    pk: int
+    local_version: int
+    etag: str
+
+
+@dataclass(slots=True)
+class _Plan:
+    """What one batch does to the table, sorted by kind."""
+
+    first_pk: int
+    gone: list[int] = field(default_factory=list)
+    changed: list[tuple[_Known, Revision]] = field(default_factory=list)
+    new: list[tuple[int, Revision]] = field(default_factory=list)
+
+    def take(self, change: Change, known: _Known | None) -> None:
+        match change, known:
+            case Revision(), None:
+                self.new.append((self.first_pk + len(self.new), change))
+            case Revision(), _Known() if change.etag != known.etag:
+                self.changed.append((known, change))
+            case Tombstone(), _Known():
+                self.gone.append(known.pk)
+
+    @property
+    def new_pks(self) -> list[int]:
+        return [pk for pk, _ in self.new]
+
+    @property
+    def replaced(self) -> list[int]:
+        return [*self.gone, *(known.pk for known, _ in self.changed)]
+
+    @property
+    def written(self) -> list[int]:
+        return [*self.new_pks, *(known.pk for known, _ in self.changed)]
+
+    def outcome(self, size: int) -> Applied:
+        stored = len(self.new) + len(self.changed)
+        return Applied(stored, len(self.gone), size - stored - len(self.gone))
+
+
+class NoteTable:
+    """The notes of one cache. Writing methods must run inside ``Database.transaction``."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+        self._index = IndexUpkeep(database)
+
+    def get(self, note_id: str) -> Note | None:
+        """The note as it is here, or None."""
+        row = self._db.row(_GET, (note_id,))
+        if row is None:
+            return None
+        return Note(
+            id=row[0],
+            local_version=row[1],
+            server_version=row[2],
+            created_at=row[3],
+            modified_at=row[4],
+            trash=bool(row[5]),
+            pinned=bool(row[6]),
+            markdown=bool(row[7]),
+            tags=tuple(json.loads(row[8])),
+            text=row[9],
+        )
+
+    def base(self, note_id: str) -> Revision | None:
+        """The revision the note service acknowledged last, its raw object whole; or None."""
+        row = self._db.row(_BASE, (note_id,))
+        if row is None:
+            return None
+        text = row[7]
+        return Revision(
+            id=row[0],
+            etag=row[8],
+            server_version=row[1],
+            content=Content(text=text, tags=tuple(json.loads(row[6])), trash=bool(row[2])),
+            pinned=bool(row[3]),
+            markdown=bool(row[4]),
+            created_at=row[9],
+            modified_at=row[10],
+            raw=with_text(StoredRaw(row[13], row[11], escaped=bool(row[12])), text),
+        )
+
+    def etag(self, note_id: str) -> str | None:
+        """The etag of the acknowledged revision, or None."""
+        row = self._db.row(_ETAG, (note_id,))
+        return None if row is None else row[0]
+
+    def etags(self) -> dict[str, str]:
+        """Id to etag of every note; about 150 bytes each, no text is read."""
+        return dict(self._db.rows(_ETAGS))
+
+    def counts(self) -> Counts:
+        """Kept totals; costs the same at any size."""
+        row = self._db.row("SELECT active, trashed FROM note_counts")
+        return Counts(*row) if row else Counts(0, 0)
+
+    def tags(self, limit: int = 100) -> list[TagCount]:
+        """The most used tags of notes outside the trash, most used first, then by name."""
+        return [TagCount(*row) for row in self._db.rows(_TAGS, (limit,))]
+
+    def apply(self, changes: Iterable[Change]) -> Applied:
+        """Store revisions and remove what has a tombstone, in the order given.
+
+        A revision whose etag is already here changes nothing. Raises ``RuntimeError`` outside a
+        transaction: what is stored and the cursor that covers it belong together.
+        """
+        self._demand_transaction()
+        done = Applied()
+        for batch in _batches(changes):
+            done += self._apply_batch(batch)
+        return done
+
+    def clear(self) -> None:
+        """Remove every note. Version numbers given before are not given again for other text."""
+        self._demand_transaction()
+        self._db.run(_RAISE_FLOOR)
+        with self._index.deferred(written=()):
+            self._index.empty()
+            self._db.run("DELETE FROM note_tags")
+            self._db.run("DELETE FROM note_base")
+            self._db.run("DELETE FROM notes")
+
+    def tidy(self) -> bool:
+        """One slice of idle work on the search index; see :meth:`IndexUpkeep.tidy`.
+
+        Call it outside a transaction, again and again while it returns True, with pauses.
+        """
+        return self._index.tidy()
+
+    def _demand_transaction(self) -> None:
+        if not self._db.in_transaction:
+            msg = "notes are written inside a transaction"
+            raise RuntimeError(msg)
+
+    def _apply_batch(self, batch: dict[str, Change]) -> Applied:
+        known = self._known(batch)
+        plan = _Plan(first_pk=self._db.number("SELECT max(pk) FROM notes") + 1)
+        for id_, change in batch.items():
+            plan.take(change, known.get(id_))
+        if len(plan.replaced) <= FEW:
+            self._remove(plan.gone)
+            self._update(plan.changed)
+            with self._index.deferred(written=plan.new_pks):
+                self._insert(plan.new)
+        else:
+            with self._index.deferred(replaced=plan.replaced, written=plan.written):
+                self._remove(plan.gone)
+                self._update(plan.changed)
+                self._insert(plan.new)
+        return plan.outcome(len(batch))
+
+    def _known(self, ids: Iterable[str]) -> dict[str, _Known]:
+        rows = self._db.rows(_KNOWN, (json.dumps(list(ids)),))
+        return {row[0]: _Known(*row[1:]) for row in rows}
+
+    def _remove(self, pks: list[int]) -> None:
+        self._db.run_many("DELETE FROM notes WHERE pk = ?", [(pk,) for pk in pks])
+
+    def _insert(self, new: list[tuple[int, Revision]]) -> None:
+        if not new:
+            return
+        floor = self._db.number(_FLOOR)
+        self._db.run_many(
+            _INSERT, ((pk, max(r.server_version or 1, floor), *_columns(r)) for pk, r in new)
+        )
+        self._store_parts(new)
+
+    def _update(self, changed: list[tuple[_Known, Revision]]) -> None:
+        self._db.run_many(
+            _UPDATE,
+            (
+                (max(old.local_version + 1, r.server_version or 0), *_columns(r), old.pk)
+                for old, r in changed
+            ),
+        )
+        placed = [(old.pk, revision) for old, revision in changed]
+        self._db.run_many("DELETE FROM note_tags WHERE pk = ?", [(pk,) for pk, _ in placed])
+        self._store_parts(placed)
+
+    def _store_parts(self, placed: list[tuple[int, Revision]]) -> None:
+        self._db.run_many(_PUT_BASE, (_base_columns(pk, revision) for pk, revision in placed))
+        self._db.run_many(
+            "INSERT OR IGNORE INTO note_tags(pk, tag, key) VALUES (?, ?, ?)",
+            ((pk, tag, tag_key(tag)) for pk, revision in placed for tag in revision.content.tags),
+        )
+
+
+def _batches(changes: Iterable[Change]) -> Iterator[dict[str, Change]]:
+    """Batches in which no note stands twice, so that each can be written as a whole."""
+    batch: dict[str, Change] = {}
+    for change in changes:
+        clean = _clean(change)
+        if clean.id in batch or len(batch) == BATCH:
+            yield batch
+            batch = {}
+        batch[clean.id] = clean
+    if batch:
+        yield batch
+
+
+def _columns(revision: Revision) -> tuple[Any, ...]:
+    content = revision.content
+    return (
+        revision.id,
+        revision.server_version,
+        _seconds(revision.created_at),
+        _seconds(revision.modified_at),
+        int(content.trash),
+        int(revision.pinned),
+        int(revision.markdown),
+        total_lines(content.text),
+        content.digest(),
+        _AS_JSON(content.tags),
+        preview(content.text),
+        supplement(content.text),
+        content.text,
+    )
+
+
+def _base_columns(pk: int, revision: Revision) -> Row:
+    stored = without_text(revision.raw, revision.content.text)
+    return (
+        pk,
+        revision.etag,
+        _number(revision.created_at),
+        _number(revision.modified_at),
+        stored.text_at,
+        int(stored.escaped),
+        stored.rest,
+    )
+
+
+def _clean(change: Change) -> Change:
+    """The change without lone surrogates, which cannot be stored; mostly itself."""
+    try:
+        change.id.encode()
+        if isinstance(change, Revision):
+            change.content.text.encode()
+            "".join((change.etag, *change.content.tags)).encode()
+    except UnicodeEncodeError:
+        return _cleaned(change)
+    return change
+
+
+def _cleaned(change: Change) -> Change:
+    if isinstance(change, Tombstone):
+        return Tombstone(replace_surrogates(change.id))
+    content = Content(
+        text=replace_surrogates(change.content.text),
+        tags=tuple(map(replace_surrogates, change.content.tags)),
+        trash=change.content.trash,
+    )
+    return replace(
+        change,
+        id=replace_surrogates(change.id),
+        etag=replace_surrogates(change.etag),
+        content=content,
+    )
+
+
+def _number(value: float) -> float:
+    return 0.0 if math.isnan(value) else float(value)
+
+
+def _seconds(value: float) -> int:
+    return math.floor(min(max(_number(value), -_LATEST), _LATEST))
+
+
+_GET = """
+SELECT id, local_version, server_version, created_at, modified_at, trash, pinned, markdown, tags,
+       text
+FROM notes WHERE id = ?
+"""
+_BASE = """
+SELECT n.id, n.server_version, n.trash, n.pinned, n.markdown, NULL, n.tags, n.text,
+       b.etag, b.created_at, b.modified_at, b.text_at, b.text_escaped, b.raw
+FROM notes n JOIN note_base b ON b.pk = n.pk WHERE n.id = ?
+"""
+_ETAG = "SELECT b.etag FROM notes n JOIN note_base b ON b.pk = n.pk WHERE n.id = ?"
+_ETAGS = "SELECT n.id, b.etag FROM notes n JOIN note_base b ON b.pk = n.pk"
+_KNOWN = """
+SELECT n.id, n.pk, n.local_version, b.etag
+FROM json_each(?) AS wanted
+CROSS JOIN notes n ON n.id = wanted.value
+CROSS JOIN note_base b ON b.pk = n.pk
+"""
+_FLOOR = "SELECT CAST(value AS INTEGER) FROM sync_metadata WHERE key = 'local_version_floor'"
+# Numbers that are simply the service's own come back as they were; only ours must not restart.
+_RAISE_FLOOR = """
+INSERT INTO sync_metadata(key, value)
+SELECT 'local_version_floor', CAST(max(local_version) + 1 AS TEXT) FROM notes
+WHERE local_version > coalesce(server_version, 0) HAVING count(*) > 0
+ON CONFLICT (key) DO UPDATE SET
+  value = CAST(max(CAST(value AS INTEGER), CAST(excluded.value AS INTEGER)) AS TEXT)
+"""
+_INSERT = """
+INSERT INTO notes(pk, local_version, id, server_version, created_at, modified_at, trash, pinned,
+                  markdown, total_lines, content_digest, tags, head, supplement, text)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+_UPDATE = """
+UPDATE notes SET local_version = ?, id = ?, server_version = ?, created_at = ?, modified_at = ?,
+                 trash = ?, pinned = ?, markdown = ?, total_lines = ?, content_digest = ?,
+                 tags = ?, head = ?, supplement = ?, text = ?
+WHERE pk = ?
+"""
+_PUT_BASE = """
+INSERT INTO note_base(pk, etag, created_at, modified_at, text_at, text_escaped, raw)
+VALUES (?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (pk) DO UPDATE SET
+  etag = excluded.etag, created_at = excluded.created_at, modified_at = excluded.modified_at,
+  text_at = excluded.text_at, text_escaped = excluded.text_escaped, raw = excluded.raw
+"""
+_TAGS = """
+SELECT t.tag, count(DISTINCT t.pk) AS uses
+FROM note_tags t CROSS JOIN notes n INDEXED BY notes_meta ON n.pk = t.pk AND n.trash = 0
+GROUP BY t.key ORDER BY uses DESC, t.key LIMIT ?
+"""

@@ -1,0 +1,167 @@
+"""``SearchIndex``: one page of the notes a query asks for, and how many there are.
+
+What a query means in SQL stands in ``query/sql.py``; this runs it. When words find nothing it
+looks once more inside words (``fahrt`` in ``Schifffahrt``) and says so; for misspelt words it
+offers words that do find something within the same limits.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from mcp_notarium.cache.connection import Database, Row
+from mcp_notarium.cache.vocabulary import Vocabulary
+from mcp_notarium.notes.clean import replace_surrogates
+from mcp_notarium.notes.preview import preview
+from mcp_notarium.query.fold import fold, words_only
+from mcp_notarium.query.model import Query, Word
+from mcp_notarium.query.sql import Statements, build, words_of
+from mcp_notarium.query.stem import spelling, stem
+
+_SHORTEST_PART = 3
+_MOST_EXPANSIONS = 200
+_MOST_CANDIDATES = 12
+_MOST_PREVIEWED = 16_384
+_WORD = re.compile(r"\w+")
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A note in a listing. ``head`` is the preview: its first lines, cut and without blank ones."""
+
+    id: str
+    head: str
+    local_version: int
+    server_version: int | None
+    tags: tuple[str, ...]
+    modified_at: int
+    created_at: int
+    trash: bool
+    pinned: bool
+    total_lines: int
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One page. ``total`` counts all pages; ``inside_words``: no whole word matched."""
+
+    notes: list[Summary]
+    total: int
+    inside_words: bool = False
+
+
+class SearchIndex:
+    """Searches one cache. Reads only."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+        self._vocabulary = Vocabulary(database)
+
+    def find(self, query: Query, *, limit: int, offset: int = 0, preview_lines: int = 1) -> Found:
+        """``limit`` notes after the first ``offset``, in the order the query asks for."""
+        found = self._page(query, build(query, limit=limit, offset=offset), limit, offset)
+        if not found.total and (inside := self._expansions(query)):
+            wider = build(query, limit=limit, offset=offset, expansions=inside)
+            found = replace(self._page(query, wider, limit, offset), inside_words=True)
+        if preview_lines > 1:
+            found = replace(found, notes=self._with_longer_heads(found.notes, preview_lines))
+        return found
+
+    def suggest(self, word: str, *, within: Query | None = None, limit: int = 3) -> list[str]:
+        """Words spelled almost like this one that do find something, best first.
+
+        ``within`` gives the limits that hold (tags, dates, trash); its terms do not matter. A word
+        that stands only in notes outside of them is never offered.
+        """
+        found: list[str] = []
+        wanted = words_only(replace_surrogates(word))
+        for term in self._nearby(wanted) if wanted.isalnum() else ():
+            spelled = self._as_written(term, within or Query())
+            if spelled and spelled not in found and fold(spelled) != wanted:
+                found.append(spelled)
+            if len(found) == limit:
+                break
+        return found
+
+    def _page(self, query: Query, statements: Statements, limit: int, offset: int) -> Found:
+        rows = self._db.rows(statements.rows.sql, statements.rows.parameters)
+        notes = [_summary(row) for row in rows]
+        return Found(notes, self._total(query, statements, len(rows), limit, offset))
+
+    def _total(
+        self, query: Query, statements: Statements, rows: int, limit: int, offset: int
+    ) -> int:
+        if rows < limit and (rows or not offset):
+            return offset + rows  # the last page: nothing to count
+        if statements.count is not None:
+            return self._db.number(statements.count.sql, statements.count.parameters)
+        return self._db.number(_KEPT[query.trash])
+
+    def _expansions(self, query: Query) -> dict[str, list[str]]:
+        """For each word asked for: the index terms that have it inside."""
+        inside = {}
+        for word in words_of(query):
+            folded = words_only(word)
+            if len(folded) >= _SHORTEST_PART:
+                inside[word] = self._inside(folded)
+        return {word: terms for word, terms in inside.items() if terms}
+
+    def _inside(self, folded: str) -> list[str]:
+        terms = self._vocabulary.containing(folded, limit=_MOST_EXPANSIONS)
+        if not terms and len(stem(folded)) > _SHORTEST_PART:
+            # A compound is stemmed at its end: "Hausbesitzers" is in the index as "hausbesitz".
+            cut = stem(folded)
+            inside = self._vocabulary.containing(cut, limit=_MOST_EXPANSIONS)
+            terms = [term for term in inside if term.endswith(cut)]
+        return terms
+
+    def _nearby(self, word: str) -> list[str]:
+        near = self._vocabulary.near(word, limit=_MOST_CANDIDATES)
+        stemmed = stem(word)
+        if stemmed != word:
+            near += self._vocabulary.near(stemmed, limit=_MOST_CANDIDATES)
+        return list(dict.fromkeys(near))
+
+    def _as_written(self, term: str, within: Query) -> str | None:
+        """A whole word of a note within the limits whose stem is this index term."""
+        query = replace(within, terms=Word(spelling(term)))
+        statements = build(query, limit=1, expansions={spelling(term): [term]})
+        row = self._db.row(statements.rows.sql, statements.rows.parameters)
+        if row is None:
+            return None
+        text = self._db.row("SELECT text FROM notes WHERE pk = ?", (row[0],))
+        words = dict.fromkeys(_WORD.findall(text[0])) if text else ()
+        return next((word.lower() for word in words if stem(fold(word)) == term), None)
+
+    def _with_longer_heads(self, notes: Sequence[Summary], lines: int) -> list[Summary]:
+        ids = json.dumps([note.id for note in notes])
+        texts: dict[str, str] = dict(self._db.rows(_BEGINNINGS, (_MOST_PREVIEWED, ids)))
+        return [replace(note, head=preview(texts.get(note.id, note.head), lines)) for note in notes]
+
+
+def _summary(row: Row) -> Summary:
+    return Summary(
+        id=row[1],
+        local_version=row[2],
+        server_version=row[3],
+        modified_at=row[4],
+        created_at=row[5],
+        trash=bool(row[6]),
+        pinned=bool(row[7]),
+        tags=tuple(json.loads(row[8])),
+        head=row[9],
+        total_lines=row[10],
+    )
+
+
+_KEPT = {
+    "active": "SELECT active FROM note_counts",
+    "trashed": "SELECT trashed FROM note_counts",
+    "any": "SELECT active + trashed FROM note_counts",
+}
+_BEGINNINGS = """
+SELECT n.id, substr(n.text, 1, ?) FROM json_each(?) AS wanted JOIN notes n ON n.id = wanted.value
+"""

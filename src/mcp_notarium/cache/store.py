@@ -1,0 +1,30 @@
+"""``Cache``: the rooms of one open database under one roof. It adds nothing to them."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+
+from mcp_notarium.cache.connection import Database
+from mcp_notarium.cache.notes import NoteTable
+from mcp_notarium.cache.pending import PendingWrites
+from mcp_notarium.cache.search import SearchIndex
+from mcp_notarium.cache.sync_state import SyncState
+
+
+class Cache:
+    """Everything that is stored for one account."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.notes = NoteTable(database)
+        self.search = SearchIndex(database)
+        self.sync_state = SyncState(database)
+        self.pending = PendingWrites(database)
+
+    def transaction(self, *, durable: bool = False) -> AbstractContextManager[None]:
+        """See :meth:`Database.transaction`."""
+        return self.database.transaction(durable=durable)
+
+    def close(self) -> None:
+        """Close the database. Idempotent."""
+        self.database.close()

@@ -1,0 +1,128 @@
+"""``SyncState``: our place in the store's stream of changes, and how the last cycles went.
+
+Rows of ``sync_metadata``. The cursor moves only in the transaction that stores what it covers;
+that is the caller's business, every setter joins the transaction that is open.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+
+from mcp_notarium.cache.connection import Database
+from mcp_notarium.errors import CacheError
+from mcp_notarium.secret import Secret
+
+_CURSOR = "backend_cursor"
+_PROGRESS = "first_sync"
+_METRICS = "sync_metrics"
+_LOGIN_TOKEN = "login_token"  # noqa: S105 - the name of a row, not a token
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far the first load is. ``anchor_cursor`` is the cursor of its first page.
+
+    ``mark`` is where the next page starts, ``total`` what the store says it has (None: unknown).
+    """
+
+    anchor_cursor: str | None = None
+    mark: str | None = None
+    loaded: int = 0
+    total: int | None = None
+    complete: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """The last cycles: times in epoch seconds, ``error_count`` counts failures in a row."""
+
+    last_sync_at: float | None = None
+    duration_ms: int | None = None
+    status: str = "never"
+    error_count: int = 0
+    last_error: str | None = None
+
+
+class SyncState:
+    """What sync must remember between two starts of the program."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    def get(self, key: str) -> str | None:
+        """The value of a key, or None."""
+        row = self._db.row("SELECT value FROM sync_metadata WHERE key = ?", (key,))
+        return None if row is None else row[0]
+
+    def set(self, key: str, value: str | None) -> None:
+        """Store a value; None removes the key."""
+        if value is None:
+            self._db.run("DELETE FROM sync_metadata WHERE key = ?", (key,))
+        else:
+            self._db.run(_PUT, (key, value))
+
+    def cursor(self) -> str | None:
+        """Our place in the store's stream of changes; None before the first complete load."""
+        return self.get(_CURSOR)
+
+    def set_cursor(self, cursor: str | None) -> None:
+        """Move the cursor, in the transaction that stores what it covers."""
+        self.set(_CURSOR, cursor)
+
+    def progress(self) -> Progress:
+        """How far the first load is; a fresh ``Progress`` if none was begun."""
+        value = self.get(_PROGRESS)
+        return Progress() if value is None else Progress(**json.loads(value))
+
+    def set_progress(self, progress: Progress | None) -> None:
+        """Remember how far the first load is; None forgets it (a reset)."""
+        self.set(_PROGRESS, None if progress is None else json.dumps(asdict(progress)))
+
+    def metrics(self) -> Metrics:
+        """How the last cycles went."""
+        value = self.get(_METRICS)
+        return Metrics() if value is None else Metrics(**json.loads(value))
+
+    def record_cycle(
+        self, *, at: float, duration_ms: int, status: str, error: str | None = None
+    ) -> Metrics:
+        """Note the end of a cycle at ``at`` (epoch seconds); ``error`` None means it went well.
+
+        A failed cycle leaves ``last_sync_at`` at the last good one.
+        """
+        before = self.metrics()
+        after = Metrics(
+            last_sync_at=at if error is None else before.last_sync_at,
+            duration_ms=duration_ms,
+            status=status,
+            error_count=0 if error is None else before.error_count + 1,
+            last_error=error,
+        )
+        self.set(_METRICS, json.dumps(asdict(after)))
+        return after
+
+    @property
+    def keeps_login(self) -> bool:
+        """Whether a login token may be stored here: only in an encrypted cache."""
+        return self._db.encrypted
+
+    def login_token(self) -> Secret | None:
+        """The stored login token, or None."""
+        value = self.get(_LOGIN_TOKEN) if self.keeps_login else None
+        return None if value is None else Secret(value)
+
+    def set_login_token(self, token: Secret | None) -> None:
+        """Store or (None) forget the login token. Raises ``CacheError`` in a plain cache."""
+        if token is not None and not self.keeps_login:
+            raise CacheError(
+                "a login is not stored in an unencrypted cache",
+                resolution_hint="Turn encryption on, or give SIMPLENOTE_TOKEN in the environment.",
+            )
+        self.set(_LOGIN_TOKEN, None if token is None else token.reveal_text())
+
+
+_PUT = """
+INSERT INTO sync_metadata(key, value) VALUES (?, ?)
+ON CONFLICT (key) DO UPDATE SET value = excluded.value
+"""

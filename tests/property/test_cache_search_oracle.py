@@ -1,0 +1,157 @@
+"""Search against reading every note: nothing missing, nothing too much."""
+
+import functools
+import random
+import re
+
+import pytest
+
+from mcp_notarium.notes.clean import tag_key
+from mcp_notarium.query.fold import fold, gram_runs
+from mcp_notarium.query.parser import parse
+from mcp_notarium.query.stem import stem
+from support import corpus
+from support.cache_room import make, store
+
+NOTES = list(corpus.revisions(600, seed=7, mix=corpus.MOTLEY))
+WORD = re.compile(r"[^\W_]+")
+
+
+@functools.cache
+def token(word):
+    """What the index makes of a word."""
+    return stem(fold(word))
+
+
+@functools.cache
+def is_plain(word):
+    """Whether the word is one word to the index, and worth asking for."""
+    return not gram_runs(fold(word)) and len(word) > 1
+
+
+def words(text):
+    return [word for word in WORD.findall(text) if is_plain(word)]
+
+
+def in_a_row(text):
+    return " " + " ".join(map(token, WORD.findall(text))) + " "
+
+
+FOLDED = {note.id: fold(note.content.text) for note in NOTES}
+IN_A_ROW = {note.id: in_a_row(note.content.text) for note in NOTES}
+TOKENS = {note.id: set(IN_A_ROW[note.id].split()) for note in NOTES}
+
+
+def has_word(note, word):
+    return token(word) in TOKENS[note.id]
+
+
+def has_phrase(note, phrase):
+    return in_a_row(phrase) in IN_A_ROW[note.id]
+
+
+def expected(condition, *, trash=False):
+    return {note.id for note in NOTES if note.content.trash is trash and condition(note)}
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    made = make(tmp_path_factory.mktemp("oracle"))
+    store(made, NOTES)
+    yield made
+    made.close()
+
+
+def found(cache, text):
+    page = cache.search.find(parse(text), limit=len(NOTES))
+    assert page.total == len(page.notes)
+    return set() if page.inside_words else {summary.id for summary in page.notes}
+
+
+def sample(things, count):
+    unique = sorted(set(things))
+    return random.Random(5).sample(unique, min(count, len(unique)))
+
+
+def all_words():
+    return [word for note in NOTES for word in words(note.content.text)]
+
+
+def test_every_word_finds_exactly_the_notes_that_have_it(cache):
+    asked = sample(all_words(), 150)
+    wrong = [
+        word
+        for word in asked
+        if found(cache, word) != expected(lambda note, word=word: has_word(note, word))
+    ]
+    assert wrong == []
+    assert len(asked) == 150
+
+
+def test_words_with_accents_are_found_with_and_without_them(cache):
+    accented = sample([word for word in all_words() if fold(word) != word.casefold()], 60)
+    wrong = [
+        spelled
+        for word in accented
+        for spelled in (word, fold(word), word.upper())
+        if found(cache, spelled) != expected(lambda note, word=word: has_word(note, word))
+    ]
+    assert wrong == []
+    assert len(accented) > 30
+
+
+def test_two_words_find_exactly_the_notes_that_have_both(cache):
+    dice = random.Random(3)
+    pool = sample(all_words(), 200)
+    wrong = []
+    for _ in range(80):
+        one, other = dice.sample(pool, 2)
+        both = expected(lambda note, a=one, b=other: has_word(note, a) and has_word(note, b))
+        if found(cache, f"{one} {other}") != both:
+            wrong.append((one, other))
+    assert wrong == []
+
+
+def test_a_phrase_finds_exactly_the_notes_that_have_its_words_in_a_row(cache):
+    dice = random.Random(4)
+    wrong, asked = [], 0
+    for note in dice.sample(NOTES, 150):
+        line = dice.choice([line for line in note.content.text.splitlines() if line.strip()])
+        pieces = re.findall(r"[^\W_]+(?: [^\W_]+){1,2}", line)
+        pieces = [piece for piece in pieces if all(map(is_plain, piece.split(" ")))]
+        if not pieces:
+            continue
+        phrase = dice.choice(pieces)
+        asked += 1
+        if found(cache, f'"{phrase}"') != expected(lambda note, p=phrase: has_phrase(note, p)):
+            wrong.append(phrase)
+    assert wrong == []
+    assert asked > 60
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 5])
+def test_scripts_without_spaces_are_found_like_by_reading(cache, length):
+    dice = random.Random(length)
+    runs = sorted({run for folded in FOLDED.values() for run in gram_runs(folded)})
+    runs = [run for run in runs if len(run) >= length]
+    wrong = []
+    for run in dice.choices(runs, k=60):
+        start = dice.randrange(len(run) - length + 1)
+        piece = run[start : start + length]
+        if found(cache, piece) != expected(lambda note, piece=piece: piece in FOLDED[note.id]):
+            wrong.append(piece)
+    assert wrong == []
+
+
+@pytest.mark.parametrize("tag", [*corpus.TAGS, "tag-3-7", "WORK", "Reading LIST"])
+def test_a_tag_finds_exactly_the_notes_that_carry_it(cache, tag):
+    carried = expected(lambda note: tag_key(tag) in map(tag_key, note.content.tags))
+    assert found(cache, f'tag:"{tag}"') == carried
+    assert found(cache, f'-tag:"{tag}"') == expected(lambda _: True) - carried
+
+
+def test_the_trash_has_its_own_answers(cache):
+    for word in sample(all_words(), 40):
+        in_trash = expected(lambda note, word=word: has_word(note, word), trash=True)
+        assert found(cache, f"{word} trash:yes") == in_trash
+        assert not in_trash & found(cache, word)

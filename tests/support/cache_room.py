@@ -1,0 +1,64 @@
+"""Real cache files for tests: a fixed key, quick creation, and child processes that use them."""
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+from mcp_notarium.cache import database
+from mcp_notarium.cache.database import Database
+from mcp_notarium.cache.store import Cache
+from mcp_notarium.secret import Secret
+
+SALT = bytes(range(0xA0, 0xB0))
+MAC_KEY = Secret(bytes(range(32, 64)))
+KEY = Secret("x'" + bytes(range(32)).hex() + MAC_KEY.reveal().hex() + SALT.hex() + "'")
+OTHER_KEY = Secret("x'" + bytes(range(100, 164)).hex() + SALT.hex() + "'")
+
+_PRELUDE = """
+import sys
+sys.path[:0] = {path!r}
+from pathlib import Path
+from support import corpus
+from support.cache_room import *
+def say(*words):
+    print(*words, flush=True)
+"""
+
+
+def make(folder: Path, *, key: Secret | None = KEY, name: str = "cache.db", **meta: str) -> Cache:
+    """A new cache in a folder."""
+    return Cache(database.create(folder / name, key, meta=meta))
+
+
+def reopen(folder: Path, *, key: Secret | None = KEY, name: str = "cache.db") -> Cache:
+    """The cache that is there."""
+    return Cache(database.connect(folder / name, key))
+
+
+def second_connection(cache: Cache, *, key: Secret | None = KEY) -> Database:
+    """Another connection to the same file that does not wait for locks."""
+    return database.connect(cache.database.path, key, busy_timeout=0)
+
+
+def store(cache: Cache, revisions, cursor: str | None = None) -> None:
+    """Apply revisions, and perhaps the cursor, in one transaction."""
+    with cache.transaction():
+        cache.notes.apply(revisions)
+        if cursor is not None:
+            cache.sync_state.set_cursor(cursor)
+
+
+def child(script: str, *arguments: object) -> subprocess.Popen[str]:
+    """A Python process that runs ``script`` with this module's names; its output is a pipe."""
+    code = _PRELUDE.format(path=sys.path) + textwrap.dedent(script)
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def run_child(script: str, *arguments: object) -> str:
+    """Run to the end (60 s at most) and return what it said; fails if the child failed."""
+    process = child(script, *arguments)
+    said, complaint = process.communicate(timeout=60)
+    assert process.returncode == 0, complaint
+    return said

@@ -1,0 +1,294 @@
+import json
+import math
+from dataclasses import replace
+
+import pytest
+
+from mcp_notarium.cache.indexing import FEW
+from mcp_notarium.cache.notes import BATCH, Applied, Counts, TagCount
+from mcp_notarium.notes.note import Content, Note, Tombstone
+from mcp_notarium.query.parser import parse
+from support import corpus
+from support.cache_room import make, reopen, store
+
+
+def apply(cache, *changes):
+    with cache.transaction():
+        return cache.notes.apply(changes)
+
+
+def note(number=1, text="one two\nthree", *, tags=("a", "B"), trash=False, version=1, **more):
+    return corpus.make(f"id{number}", Content(text, tags, trash), version=version, **more)
+
+
+def edited(revision, text=None, **more):
+    content = revision.content if text is None else replace(revision.content, text=text)
+    version = (revision.server_version or 0) + 1
+    return replace(revision, content=content, etag=f"e{version}", server_version=version, **more)
+
+
+def test_a_stored_revision_reads_back_as_note_and_as_base(either):
+    revision = replace(
+        note(created_at=12.75, modified_at=99.5, version=7), pinned=True, markdown=True
+    )
+    assert apply(either, revision) == Applied(stored=1)
+    assert either.notes.get("id1") == Note(
+        id="id1",
+        local_version=7,
+        server_version=7,
+        text="one two\nthree",
+        tags=("a", "B"),
+        trash=False,
+        created_at=12,
+        modified_at=99,
+        pinned=True,
+        markdown=True,
+    )
+    assert either.notes.base("id1") == revision
+    assert either.notes.etag("id1") == revision.etag
+
+
+def test_what_was_never_stored_is_none(cache):
+    assert cache.notes.get("nobody") is None
+    assert cache.notes.base("nobody") is None
+    assert cache.notes.etag("nobody") is None
+    assert cache.notes.get("lone \ud800") is None
+
+
+def test_every_note_of_a_motley_corpus_survives_a_restart_exactly(tmp_path):
+    revisions = list(corpus.revisions(150, mix=corpus.MOTLEY))
+    cache = make(tmp_path)
+    store(cache, revisions)
+    cache.close()
+    again = reopen(tmp_path)
+    assert [again.notes.base(revision.id) for revision in revisions] == revisions
+    assert again.notes.etags() == {revision.id: revision.etag for revision in revisions}
+    again.close()
+
+
+def test_applying_outside_a_transaction_is_an_error(cache):
+    with pytest.raises(RuntimeError):
+        cache.notes.apply([note()])
+    with pytest.raises(RuntimeError):
+        cache.notes.clear()
+    assert cache.notes.get("id1") is None
+
+
+def test_an_equal_etag_changes_nothing(cache):
+    apply(cache, note())
+    other_text = replace(note(), content=Content("never stored"))
+    assert apply(cache, other_text) == Applied(unchanged=1)
+    assert cache.notes.get("id1").text == "one two\nthree"
+    assert cache.notes.get("id1").local_version == 1
+
+
+def test_the_local_version_starts_with_the_servers_and_never_falls_behind_it(cache):
+    numbers = []
+    for version, etag in ((5, "a"), (6, "b"), (9, "c"), (None, "d"), (3, "e")):
+        apply(cache, replace(note(), server_version=version, etag=etag))
+        numbers.append(cache.notes.get("id1").local_version)
+    assert numbers == [5, 6, 9, 10, 11]
+
+
+def test_a_note_without_a_server_version_starts_at_one(cache):
+    apply(cache, replace(note(), server_version=None))
+    assert cache.notes.get("id1").local_version == 1
+
+
+def test_a_stale_number_from_before_a_clear_never_matches_other_text(cache):
+    numbered = note(1, version=4)
+    own = replace(note(2), server_version=None)
+    apply(cache, numbered, own)
+    for text in ("second", "third"):
+        apply(cache, replace(own, etag=text, content=Content(text)))
+    assert cache.notes.get("id2").local_version == 3
+    with cache.transaction():
+        cache.notes.clear()
+    apply(cache, replace(own, etag="fourth", content=Content("fourth")), numbered)
+    assert cache.notes.get("id2").local_version > 3
+
+
+def test_clearing_where_all_numbers_are_the_servers_gives_them_again(cache):
+    apply(cache, note(version=4))
+    with cache.transaction():
+        cache.notes.clear()
+    apply(cache, note(version=4))
+    assert cache.notes.get("id1").local_version == 4
+
+
+def test_clearing_leaves_nothing_to_find_and_a_sound_index(cache):
+    store(cache, corpus.revisions(40))
+    with cache.transaction():
+        cache.notes.clear()
+    assert cache.notes.counts() == Counts(0, 0)
+    assert cache.notes.etags() == {}
+    assert cache.notes.tags() == []
+    assert cache.search.find(parse("note"), limit=5).total == 0
+    assert cache.database.check(deep=True) == ()
+    store(cache, corpus.revisions(40))
+    assert cache.notes.counts().total == 40
+
+
+def test_a_tombstone_removes_everything_of_its_note(cache):
+    apply(cache, note(1), note(2))
+    assert apply(cache, Tombstone("id1"), Tombstone("unknown")) == Applied(removed=1, unchanged=1)
+    assert cache.notes.get("id1") is None
+    for table in ("notes", "note_base", "note_tags"):
+        assert {row[0] for row in cache.database.rows(f"SELECT pk FROM {table}")} == {2}
+    assert cache.search.find(parse("one"), limit=5).total == 1
+    assert cache.database.check() == ()
+
+
+def test_changes_of_one_note_in_one_call_count_in_the_order_given(cache):
+    first = note(text="first")
+    done = apply(cache, first, edited(first, "second"), Tombstone("id1"), edited(first, "third"))
+    assert done == Applied(stored=3, removed=1)
+    assert cache.notes.get("id1").text == "third"
+
+
+@pytest.mark.parametrize("many", [1, FEW, FEW + 1, BATCH + 7], ids=str)
+def test_edits_and_removals_are_searchable_at_once_in_any_number(cache, many):
+    before = [note(number, "wombat " + "x" * number) for number in range(2 * many)]
+    apply(cache, *before)
+    edits = [edited(revision, "platypus") for revision in before[:many]]
+    apply(cache, *edits, *[Tombstone(revision.id) for revision in before[many:]])
+    assert cache.search.find(parse("wombat"), limit=1).total == 0
+    assert cache.search.find(parse("platypus"), limit=1).total == many
+    assert cache.notes.counts() == Counts(many, 0)
+    assert cache.database.check() == ()
+
+
+def terms(cache):
+    cache.database.run(
+        "CREATE VIRTUAL TABLE IF NOT EXISTS temp.t USING fts5vocab('main', 'notes_fts', 'row')"
+    )
+    return {row[0] for row in cache.database.rows("SELECT term FROM temp.t")}
+
+
+def index_bytes(cache):
+    return b"".join(row[0] for row in cache.database.rows("SELECT block FROM notes_fts_data"))
+
+
+def test_words_of_a_single_deleted_note_are_gone_from_the_index_at_once(cache):
+    apply(cache, note(1, "quixotic zebra"), note(2, "plain horse"))
+    apply(cache, Tombstone("id1"))
+    assert b"quixot" not in index_bytes(cache)
+
+
+def test_words_of_many_deleted_notes_are_gone_from_the_index_after_tidying(cache):
+    apply(cache, *[note(number, f"quixotic{number} zebra") for number in range(60)])
+    apply(cache, *[Tombstone(f"id{number}") for number in range(50)])
+    assert cache.search.find(parse("zebra"), limit=1).total == 10
+    for _ in range(100):
+        if not cache.notes.tidy():
+            break
+    assert not cache.notes.tidy()
+    assert b"quixotic1" not in index_bytes(cache)
+    assert len(terms(cache)) == 13
+    assert cache.database.check() == ()
+
+
+def test_tidying_when_nothing_is_due_writes_nothing(cache):
+    apply(cache, note())
+    watcher = cache.database.number("SELECT total_changes()")
+    assert cache.notes.tidy() is False
+    assert cache.database.number("SELECT total_changes()") == watcher
+
+
+def test_counts_follow_every_kind_of_change(cache):
+    apply(cache, note(1), note(2, trash=True), note(3))
+    assert cache.notes.counts() == Counts(active=2, trashed=1)
+    apply(cache, edited(replace(note(1), content=Content("t", (), trash=True))))
+    assert cache.notes.counts() == Counts(active=1, trashed=2)
+    apply(cache, Tombstone("id2"), edited(note(1, "t", version=8)))
+    assert cache.notes.counts() == Counts(active=2, trashed=0)
+    assert cache.notes.counts().total == 2
+
+
+def test_counts_of_a_transaction_that_failed_are_not_kept(cache):
+    apply(cache, note(1))
+    with pytest.raises(ZeroDivisionError), cache.transaction():
+        cache.notes.apply([note(2) if cache.notes.counts().active else 1 / 0, _Explodes()])
+    assert cache.notes.counts() == Counts(active=1, trashed=0)
+
+
+class _Explodes:
+    @property
+    def id(self):
+        raise ZeroDivisionError
+
+
+def test_tags_are_counted_over_spellings_and_without_the_trash(cache):
+    apply(
+        cache,
+        note(1, tags=("Work", "home")),
+        note(2, tags=("work",)),
+        note(3, tags=("WORK",), trash=True),
+        note(4, tags=("zeta",)),
+    )
+    assert [(found.tag.lower(), found.notes) for found in cache.notes.tags()] == [
+        ("work", 2),
+        ("home", 1),
+        ("zeta", 1),
+    ]
+    assert cache.notes.tags(1)[0].notes == 2
+    assert isinstance(cache.notes.tags(1)[0], TagCount)
+
+
+def test_tags_that_are_taken_off_are_gone(cache):
+    apply(cache, note(tags=("old", "kept")))
+    apply(cache, edited(replace(note(), content=Content("t", ("kept",)))))
+    assert [found.tag for found in cache.notes.tags()] == ["kept"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "\n", "no newline", "crlf\r\nlines\r\n", "nul \0 inside", "\ufeffbom", "🏖️ \u202e bidi"],
+    ids=repr,
+)
+def test_text_goes_through_byte_for_byte(either, text):
+    apply(either, note(text=text))
+    assert either.notes.get("id1").text == text
+    assert either.notes.base("id1") == note(text=text)
+
+
+def test_words_after_a_nul_are_found(cache):
+    apply(cache, note(text="before\0after"))
+    assert cache.search.find(parse("after"), limit=1).total == 1
+
+
+def test_lone_surrogates_become_replacement_characters_and_never_raise(either):
+    broken = replace(
+        note(text="a\ud800b", tags=("t\udfff",)), id="id\ud834", etag="e\udc00", raw='"\ud83d"'
+    )
+    apply(either, broken)
+    found = either.notes.get("id\ufffd")
+    assert (found.text, found.tags) == ("a\ufffdb", ("t\ufffd",))
+    assert json.loads(either.notes.base("id\ufffd").raw) == "\ud83d"
+    assert apply(either, broken) == Applied(unchanged=1)
+    assert apply(either, Tombstone("id\ud834")) == Applied(removed=1)
+
+
+@pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf, 1e300, -5.5], ids=str)
+def test_impossible_times_are_stored_as_possible_ones(cache, odd):
+    apply(cache, note(modified_at=odd, created_at=odd))
+    found = cache.notes.get("id1")
+    assert abs(found.modified_at) < 10**12
+    assert found.created_at == found.modified_at
+    assert found.modified_at == -6 or odd != -5.5
+
+
+def test_a_note_of_a_megabyte_is_stored_once(cache):
+    before = cache.database.size_bytes()
+    text = "".join(f"{number:x} " for number in range(170_000))
+    apply(cache, note(text=text))
+    assert cache.notes.base("id1").content.text == text
+    stored = cache.database.row("SELECT length(raw) FROM note_base")[0]
+    assert stored < 400
+    assert cache.database.size_bytes() > before + len(text)
+
+
+def test_several_hundred_notes_take_more_than_one_batch_and_lose_none(cache):
+    many = [note(number, f"text {number}") for number in range(BATCH * 2 + 1)]
+    assert apply(cache, *many) == Applied(stored=BATCH * 2 + 1)
+    assert cache.notes.counts().active == BATCH * 2 + 1

@@ -1,0 +1,105 @@
+import pytest
+
+from mcp_notarium.cache import database, schema
+from mcp_notarium.cache.schema import MIGRATIONS, SCHEMA_VERSION, Migration
+from mcp_notarium.errors import CacheError
+from support import corpus
+from support.cache_room import KEY, make, reopen, store
+
+WIDER = Migration(2, "a colour for each note", ("ALTER TABLE notes ADD COLUMN colour TEXT",))
+BROKEN = Migration(
+    2, "breaks half-way", ("CREATE TABLE half (x)", "INSERT INTO nowhere VALUES (1)")
+)
+THIRD = Migration(3, "a table", ("CREATE TABLE third (x)",))
+
+
+def records(db):
+    return db.rows("SELECT version, name FROM schema_migrations ORDER BY version")
+
+
+def tables(db):
+    return {row[0] for row in db.rows("SELECT name FROM sqlite_master")}
+
+
+def test_a_new_cache_has_the_current_schema_and_says_whose_it_is(either):
+    found = schema.state(either.database)
+    assert found.version == SCHEMA_VERSION
+    assert found.ours
+    assert not found.newer_than()
+    assert not found.older_than()
+    assert records(either.database) == [(step.version, step.name) for step in MIGRATIONS]
+
+
+def test_an_up_to_date_cache_takes_no_step(cache):
+    assert schema.migrate(cache.database) == ()
+
+
+def test_an_older_cache_takes_the_missing_steps_and_keeps_its_notes(tmp_path, cache):
+    kept = list(corpus.revisions(10))
+    store(cache, kept)
+    assert schema.state(cache.database).older_than(3)
+    assert schema.migrate(cache.database, (*MIGRATIONS, WIDER, THIRD)) == (2, 3)
+    cache.close()
+    again = reopen(tmp_path)
+    assert again.database.user_version() == 3
+    assert [version for version, _ in records(again.database)] == [1, 2, 3]
+    assert [again.notes.base(note.id) for note in kept] == kept
+    assert schema.state(again.database).newer_than()
+    again.close()
+
+
+def test_a_step_that_fails_leaves_the_version_before_it(cache):
+    with pytest.raises(CacheError):
+        schema.migrate(cache.database, (*MIGRATIONS, BROKEN))
+    assert cache.database.user_version() == 1
+    assert "half" not in tables(cache.database)
+    assert [version for version, _ in records(cache.database)] == [1]
+    assert schema.migrate(cache.database, (*MIGRATIONS, WIDER)) == (2,)
+
+
+def test_a_step_another_process_took_meanwhile_is_not_taken_twice(tmp_path, cache):
+    steps = (*MIGRATIONS, WIDER)
+    other = reopen(tmp_path)
+    assert schema.migrate(other.database, steps) == (2,)
+    assert schema.migrate(cache.database, steps) == ()
+    other.close()
+
+
+def test_migrations_are_numbered_from_one_without_gaps():
+    assert [step.version for step in MIGRATIONS] == list(range(1, SCHEMA_VERSION + 1))
+
+
+def test_a_database_with_tables_and_no_version_is_not_ours(tmp_path):
+    cache = make(tmp_path)
+    with cache.database.schema_change():
+        cache.database.run("PRAGMA user_version = 0")
+    found = schema.state(cache.database)
+    assert found.tables > 0
+    assert not found.ours
+    assert not found.empty
+    cache.close()
+
+
+def test_a_database_of_another_program_is_not_ours(tmp_path):
+    cache = make(tmp_path)
+    with cache.database.schema_change():
+        cache.database.run("PRAGMA application_id = 7")
+    cache.close()
+    again = database.connect(tmp_path / "cache.db", KEY)
+    assert not schema.state(again).ours
+    again.close()
+
+
+def test_text_cannot_stand_where_a_number_belongs(cache):
+    store(cache, corpus.revisions(1))
+    with pytest.raises(CacheError):
+        cache.database.run("UPDATE notes SET modified_at = 'yesterday'")
+    with pytest.raises(CacheError):
+        cache.database.run("UPDATE notes SET trash = 2")
+
+
+def test_a_base_without_its_note_is_impossible(cache):
+    with pytest.raises(CacheError):
+        cache.database.run(
+            "INSERT INTO note_base(pk, etag, created_at, modified_at, raw) VALUES (9, 'e', 0, 0, '')"
+        )

@@ -1,0 +1,149 @@
+import pytest
+
+from mcp_notarium.cache.store import Cache
+from mcp_notarium.cache.vocabulary import distance
+from mcp_notarium.notes.note import Content, Tombstone
+from mcp_notarium.query.model import Query
+from mcp_notarium.query.parser import parse
+from support import corpus
+from support.cache_room import second_connection, store
+
+
+def note(number, text, *, tags=(), trash=False, modified_at=None):
+    at = 1000 + number if modified_at is None else modified_at
+    return corpus.make(f"id{number}", Content(text, tags, trash), modified_at=at, created_at=at)
+
+
+def find(cache, text=None, *, limit=20, offset=0, **more):
+    return cache.search.find(parse(text, **more), limit=limit, offset=offset)
+
+
+def ids(found):
+    return [summary.id for summary in found.notes]
+
+
+def test_a_listing_shows_the_newest_first_with_an_honest_total_and_pages(cache):
+    store(cache, [note(number, f"text {number}") for number in range(7)])
+    assert ids(find(cache, limit=3)) == ["id6", "id5", "id4"]
+    assert ids(find(cache, limit=3, offset=6)) == ["id0"]
+    for offset in (0, 3, 6, 7, 50):
+        assert find(cache, limit=3, offset=offset).total == 7
+    assert ids(find(cache, limit=3, offset=50)) == []
+
+
+def test_a_summary_says_what_a_listing_needs(cache):
+    store(cache, [note(1, "\n  First line  \nsecond\n", tags=("a", "ż"), modified_at=5)])
+    (summary,) = find(cache).notes
+    assert summary.head == "First line"
+    assert summary.tags == ("a", "ż")
+    assert (summary.local_version, summary.modified_at, summary.total_lines) == (1, 5, 3)
+    assert (summary.trash, summary.pinned) == (False, False)
+
+
+def test_longer_previews_come_from_the_text(cache):
+    store(cache, [note(1, "one\n\ntwo\nthree\nfour"), note(2, "only")])
+    found = cache.search.find(Query(), limit=5, preview_lines=3)
+    assert [summary.head for summary in found.notes] == ["only", "one\ntwo\nthree"]
+
+
+def test_the_trash_is_left_out_unless_asked_for(cache):
+    store(cache, [note(1, "apple"), note(2, "apple", trash=True)])
+    assert (ids(find(cache, "apple")), find(cache, "apple").total) == (["id1"], 1)
+    assert ids(find(cache, "apple trash:yes")) == ["id2"]
+    assert find(cache, "apple trash:any").total == 2
+    assert find(cache).total == 1
+    assert find(cache, "trash:yes").total == 1
+    assert find(cache, "trash:any").total == 2
+
+
+def test_totals_of_a_search_cover_all_pages(cache):
+    store(cache, [note(number, "apple pie") for number in range(9)])
+    assert find(cache, "apple", limit=4).total == 9
+    assert find(cache, "apple", limit=4, offset=8).total == 9
+    assert find(cache, "apple", limit=4, offset=40).total == 9
+
+
+def test_words_inside_other_words_are_found_only_if_nothing_else_is_and_marked(cache):
+    store(cache, [note(1, "Donaudampfschifffahrt"), note(2, "Schifffahrtsamt"), note(3, "Amt")])
+    found = find(cache, "schifffahrt")
+    assert sorted(ids(found)) == ["id1", "id2"]
+    assert found.inside_words
+    assert not find(cache, "amt").inside_words
+    assert ids(find(cache, "amt")) == ["id3"]
+
+
+def test_looking_inside_words_pages_and_counts_like_any_search(cache):
+    store(cache, [note(number, f"prefix{number}wombat{number}") for number in range(5)])
+    found = find(cache, "wombat", limit=2, offset=2)
+    assert (len(found.notes), found.total, found.inside_words) == (2, 5, True)
+
+
+def test_looking_inside_words_respects_tags_and_trash(cache):
+    store(
+        cache,
+        [
+            note(1, "xwombatx", tags=("open",)),
+            note(2, "xwombatx", tags=("secret",)),
+            note(3, "xwombatx", trash=True),
+        ],
+    )
+    assert ids(find(cache, "wombat -tag:secret")) == ["id1"]
+
+
+def test_numbers_are_not_looked_for_inside_the_codes_of_other_scripts(cache):
+    store(cache, [note(1, "東京都"), note(2, "plain")])
+    assert find(cache, "0026481").total == 0
+    assert find(cache, "26481").total == 0
+
+
+def test_a_note_stored_after_a_miss_is_found_inside_words_too(cache):
+    store(cache, [note(1, "nothing of interest")])
+    assert find(cache, "wombat").total == 0
+    store(cache, [note(2, "marswombatburrow")])
+    assert ids(find(cache, "wombat")) == ["id2"]
+    store(cache, [Tombstone("id2")])
+    assert find(cache, "wombat").total == 0
+
+
+def test_a_note_stored_by_another_process_after_a_miss_is_found_too(cache):
+    assert find(cache, "wombat").total == 0
+    other = Cache(second_connection(cache))
+    store(other, [note(2, "marswombatburrow")])
+    assert ids(find(cache, "wombat")) == ["id2"]
+    other.close()
+
+
+def test_a_misspelt_word_is_answered_with_whole_words_that_do_occur(cache):
+    store(cache, [note(1, "The Calendars were lost"), note(2, "A beautiful Łódź")])
+    assert cache.search.suggest("calender") == ["calendars"]
+    assert cache.search.suggest("beatiful") == ["beautiful"]
+    assert cache.search.suggest("lodx") == ["łódź"]
+    assert cache.search.suggest("xylophone") == []
+    assert cache.search.suggest("") == []
+    assert cache.search.suggest("two words") == []
+
+
+def test_nothing_is_suggested_from_notes_outside_the_limits(cache):
+    store(cache, [note(1, "calendar", tags=("secret",)), note(2, "unrelated")])
+    hidden = Query(excluded_tags=("secret",))
+    assert cache.search.suggest("calender", within=hidden) == []
+    assert cache.search.suggest("calender") == ["calendar"]
+    trashed = note(3, "kalender", trash=True)
+    store(cache, [trashed])
+    assert cache.search.suggest("kalendar", within=hidden) == []
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "apart"),
+    [("abc", "abc", 0), ("abc", "acb", 1), ("abc", "ab", 1), ("abc", "xbcd", 2), ("ab", "xyz", 3)],
+)
+def test_the_distance_counts_missing_wrong_and_swapped_letters(one, other, apart):
+    assert distance(one, other, at_most=2) == apart
+    assert distance(other, one, at_most=2) == apart
+
+
+def test_no_text_a_person_can_type_is_an_sql_error(cache):
+    store(cache, corpus.revisions(20, mix=corpus.MOTLEY))
+    for text in ('"', "*", "NEAR(a b)", "text:x", "a\0b", "\ud800", "(", "^a", "x" * 4000, "'; --"):
+        assert find(cache, text).total >= 0
+        assert isinstance(cache.search.suggest(text), list)
