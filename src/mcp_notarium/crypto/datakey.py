@@ -1,0 +1,72 @@
+"""The data key: 256 random bits that everything else is derived from, one label per purpose."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from typing import NoReturn, final
+
+from mcp_notarium.crypto.kdf import KEY_SIZE, SALT_SIZE, hkdf
+from mcp_notarium.crypto.userkey import RandomBytes
+from mcp_notarium.secret import Secret
+
+_LABEL = "mcp-notarium/v1/"
+_PURPOSE = re.compile(r"[a-z][a-z0-9-]*")
+
+
+@final
+class DataKey:
+    """Holds the data key and hands out subkeys; it prints, pickles and hashes no more than a Secret.
+
+    Purposes in use: ``db-enc``, ``db-mac``, ``key-file-mac``, ``owner``; ``audit`` is kept for
+    the audit chain.
+    """
+
+    __slots__ = ("_secret",)
+
+    def __init__(self, secret: Secret) -> None:
+        if len(secret) != KEY_SIZE:
+            raise ValueError("a data key has 32 bytes")
+        self._secret = secret
+
+    @classmethod
+    def generate(cls, random_bytes: RandomBytes = secrets.token_bytes) -> DataKey:
+        """A new random data key."""
+        return cls(Secret(random_bytes(KEY_SIZE)))
+
+    def secret(self) -> Secret:
+        """The key itself, for wrapping it and for nothing else."""
+        return self._secret
+
+    def subkey(self, purpose: str) -> Secret:
+        """32 bytes for one purpose (a lower-case word of ASCII letters, digits and hyphens)."""
+        if not _PURPOSE.fullmatch(purpose):
+            raise ValueError("a purpose is a lower-case ASCII word")
+        return hkdf(self._secret, label=(_LABEL + purpose).encode())
+
+    def database_key(self, salt: bytes) -> Secret:
+        """SQLCipher's raw form ``x'<160 hex>'``: encryption key, page MAC key, 16-byte salt.
+
+        Giving all three leaves SQLCipher nothing to derive, and a damaged salt in the file does
+        no harm.
+        """
+        if len(salt) != SALT_SIZE:
+            # A shorter string would silently be taken as a passphrase by SQLCipher.
+            raise ValueError("a database salt has 16 bytes")
+        encryption, mac = self.subkey("db-enc"), self.page_mac_key()
+        return Secret(f"x'{encryption.reveal().hex()}{mac.reveal().hex()}{salt.hex()}'")
+
+    def page_mac_key(self) -> Secret:
+        """The key of the HMAC at the end of every database page."""
+        return self.subkey("db-mac")
+
+    def __eq__(self, other: object) -> bool:
+        return self._secret == other._secret if isinstance(other, DataKey) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]  # equal by value and secret: never a dict key
+
+    def __repr__(self) -> str:
+        return "DataKey('***')"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a DataKey is not pickled")

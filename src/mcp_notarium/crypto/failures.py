@@ -1,0 +1,82 @@
+"""The ways a key or a key file refuses: leaves of the error tree, so that any door can show them.
+
+Start-up catches them and gives them the sentence of its table; elsewhere they speak for themselves.
+"""
+
+from __future__ import annotations
+
+from mcp_notarium.errors import InvalidRequest, LockedError, Verdict
+
+_LOOK = "Run `mcp-notarium doctor`; it names what is wrong and the way out."
+
+
+class KeyFileDamaged(LockedError):
+    """The key file is not what was written: bytes changed, cut, or put together by somebody else."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            Verdict.KEY_FILE_DAMAGED, f"the key file is damaged: {reason}", resolution_hint=_LOOK
+        )
+        self.reason = reason
+
+
+class KeyFileNewer(LockedError):
+    """The key file is whole and was written by a later release."""
+
+    def __init__(self, version: int) -> None:
+        super().__init__(
+            Verdict.SCHEMA_NEWER,
+            f"the key file has format version {version}, which this release does not know",
+            resolution_hint="Update MCP Notarium to the release that wrote it.",
+        )
+        self.version = version
+
+
+class WrongKey(LockedError):
+    """The key file is whole and no slot opens with this key: proven, the database untouched."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            Verdict.WRONG_KEY,
+            "the key is wrong",
+            resolution_hint="Give the key this cache was made with, or the one it was last "
+            "rotated to.",
+        )
+
+
+class MalformedKey(LockedError):
+    """What was given as a key cannot be one."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            Verdict.KEY_MISSING,
+            f"there is no usable key: {reason}",
+            resolution_hint="Run `mcp-notarium generate-key` and set what it prints as "
+            "DB_ENCRYPTION_KEY, or choose a passphrase.",
+        )
+        self.reason = reason
+
+
+class WeakPassphrase(InvalidRequest):
+    """A new passphrase that could be guessed."""
+
+    subcategory = "weak_passphrase"
+    default_hint = (
+        "Take at least 15 characters that nobody would guess (four or five random words do), or a "
+        "key from `mcp-notarium generate-key`."
+    )
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the new passphrase is too weak: {reason}")
+        self.reason = reason
+
+
+class KdfOutOfMemory(LockedError):
+    """There is not enough memory to stretch the passphrase; a weaker try is never made."""
+
+    def __init__(self, memory_kib: int) -> None:
+        super().__init__(
+            Verdict.CRYPTO_UNSUITABLE,
+            f"deriving the key needs {memory_kib // 1024} MiB of memory, which is not to be had",
+            resolution_hint="Free some memory and start again.",
+        )

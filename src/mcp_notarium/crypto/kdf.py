@@ -1,0 +1,150 @@
+"""From a passphrase to a wrapping key: Argon2id, PBKDF2-HMAC-SHA512, or HKDF for random keys.
+
+Parameters read from disk are hostile: :func:`derive` checks floor and ceiling before any work and
+never retries with weaker ones. Nothing here reads a clock, a file or a setting.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import unicodedata
+from dataclasses import dataclass
+
+from mcp_notarium.crypto.failures import KdfOutOfMemory, KeyFileDamaged
+from mcp_notarium.secret import Secret
+
+KEY_SIZE = 32
+SALT_SIZE = 16
+_SLOT_LABEL = b"mcp-notarium/v1/slot"
+
+
+@dataclass(frozen=True, slots=True)
+class Argon2id:
+    """Argon2id, version 1.3. The defaults are RFC 9106's second choice and our floor."""
+
+    memory_kib: int = 65_536
+    time_cost: int = 3
+    lanes: int = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Pbkdf2Sha512:
+    """PBKDF2-HMAC-SHA512, for those who need an approved algorithm."""
+
+    iterations: int = 310_000
+
+
+@dataclass(frozen=True, slots=True)
+class HkdfSha256:
+    """No stretching: for secrets that are 256 random bits already."""
+
+
+Parameters = Argon2id | Pbkdf2Sha512 | HkdfSha256
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What is accepted from disk: below the floor is weakening, above the ceiling exhaustion."""
+
+    argon2_floor: Argon2id
+    argon2_ceiling: Argon2id
+    pbkdf2_floor: int
+    pbkdf2_ceiling: int
+
+    def refuses(self, parameters: Parameters) -> str | None:
+        """Why these parameters are not worked with, or None."""
+        match parameters:
+            case Argon2id():
+                return self._refuses_argon2(parameters)
+            case Pbkdf2Sha512(iterations):
+                low, high = self.pbkdf2_floor, self.pbkdf2_ceiling
+                return None if low <= iterations <= high else "PBKDF2 iterations out of bounds"
+            case HkdfSha256():
+                return None
+
+    def _refuses_argon2(self, given: Argon2id) -> str | None:
+        low, high = self.argon2_floor, self.argon2_ceiling
+        for name, value, least, most in (
+            ("memory", given.memory_kib, low.memory_kib, high.memory_kib),
+            ("time cost", given.time_cost, low.time_cost, high.time_cost),
+            ("lanes", given.lanes, low.lanes, high.lanes),
+        ):
+            if not least <= value <= most:
+                return f"Argon2id {name} out of bounds"
+        if given.memory_kib < 8 * given.lanes:
+            return "Argon2id memory too small for its lanes"
+        return None
+
+
+PRODUCTION = Bounds(
+    argon2_floor=Argon2id(),
+    argon2_ceiling=Argon2id(memory_kib=1_048_576, time_cost=16, lanes=16),
+    pbkdf2_floor=210_000,
+    pbkdf2_ceiling=10_000_000,
+)
+
+CHEAPEST = Argon2id(memory_kib=8, time_cost=1, lanes=1)
+"""For tests, together with ``bounds=TEST_BOUNDS``; refused wherever PRODUCTION is in force."""
+
+TEST_BOUNDS = Bounds(
+    argon2_floor=CHEAPEST,
+    argon2_ceiling=Argon2id(),
+    pbkdf2_floor=1,
+    pbkdf2_ceiling=310_000,
+)
+
+
+def normalise_passphrase(passphrase: Secret) -> Secret:
+    """The passphrase in Unicode form NFC: the same words typed on another machine are the same key.
+
+    Raises ``UnicodeDecodeError`` if it is not UTF-8.
+    """
+    return Secret(unicodedata.normalize("NFC", passphrase.reveal_text()))
+
+
+def derive(
+    passphrase: Secret, *, salt: bytes, parameters: Parameters, bounds: Bounds = PRODUCTION
+) -> Secret:
+    """A 32-byte wrapping key. The passphrase is taken byte for byte; normalise it before.
+
+    Raises ``KeyFileDamaged`` for parameters out of bounds, before any work, and
+    ``KdfOutOfMemory``.
+    """
+    if reason := bounds.refuses(parameters):
+        raise KeyFileDamaged(reason)
+    match parameters:
+        case Argon2id():
+            return _argon2id(passphrase, salt, parameters)
+        case Pbkdf2Sha512(iterations):
+            return Secret(
+                hashlib.pbkdf2_hmac("sha512", passphrase.reveal(), salt, iterations, KEY_SIZE)
+            )
+        case HkdfSha256():
+            return hkdf(passphrase, salt=salt, label=_SLOT_LABEL)
+
+
+def hkdf(secret: Secret, *, label: bytes, salt: bytes | None = None) -> Secret:
+    """32 bytes by HKDF-SHA256 for one purpose; the label is the domain separation."""
+    from cryptography.hazmat.primitives.hashes import SHA256  # noqa: PLC0415 - start-up time
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF  # noqa: PLC0415 - start-up time
+
+    return Secret(HKDF(SHA256(), KEY_SIZE, salt, label).derive(secret.reveal()))
+
+
+def _argon2id(passphrase: Secret, salt: bytes, parameters: Argon2id) -> Secret:
+    from argon2.exceptions import HashingError  # noqa: PLC0415 - start-up time, raw keys skip it
+    from argon2.low_level import Type, hash_secret_raw  # noqa: PLC0415 - start-up time, as above
+
+    try:
+        raw = hash_secret_raw(
+            secret=passphrase.reveal(),
+            salt=salt,
+            time_cost=parameters.time_cost,
+            memory_cost=parameters.memory_kib,
+            parallelism=parameters.lanes,
+            hash_len=KEY_SIZE,
+            type=Type.ID,
+        )
+    except (HashingError, MemoryError):
+        raise KdfOutOfMemory(parameters.memory_kib) from None
+    return Secret(raw)

@@ -1,0 +1,206 @@
+"""Slots of the key file: make them, open them, exchange them. The file's bytes are in ``layout``.
+
+A key is tested by unwrapping a slot, never by trying the database. What comes out is proven twice:
+by the slot's own tag and by the MAC over the whole file, made with a key derived from it.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from dataclasses import dataclass, replace
+
+from mcp_notarium.crypto import envelope, kdf, userkey
+from mcp_notarium.crypto.datakey import DataKey
+from mcp_notarium.crypto.failures import KeyFileDamaged, WrongKey
+from mcp_notarium.crypto.layout import (
+    MOST_SLOTS,
+    KeyFile,
+    Slot,
+    SlotState,
+    SlotType,
+    parse,
+    serialise,
+    slot_aad,
+)
+from mcp_notarium.crypto.owner import normalise_username
+from mcp_notarium.crypto.userkey import RandomBytes
+from mcp_notarium.secret import Secret
+
+__all__ = [
+    "KeyFile",
+    "Opened",
+    "Slot",
+    "SlotState",
+    "SlotType",
+    "add_passphrase_slot",
+    "build",
+    "new_slot",
+    "open_slot",
+    "owned_by",
+    "parse",
+    "replace_slots",
+    "serialise",
+    "unlock",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A data key and the slot it came out of."""
+
+    data_key: DataKey
+    slot: Slot
+
+
+def build(
+    *,
+    data_key: DataKey,
+    passphrase: Secret,
+    parameters: kdf.Parameters,
+    username: str,
+    now: int,
+    bounds: kdf.Bounds = kdf.PRODUCTION,
+    random_bytes: RandomBytes = secrets.token_bytes,
+) -> KeyFile:
+    """A new key file with one slot, sequence 1 and fresh random identifiers, sealed.
+
+    ``parameters`` are for a passphrase; a raw key always gets a raw slot. Raises ``MalformedKey``.
+    """
+    empty = KeyFile(
+        vault_id=random_bytes(16).hex(),
+        generation=random_bytes(8).hex(),
+        database_salt=random_bytes(kdf.SALT_SIZE),
+        owner_tag=_owner_tag(data_key, username),
+        sequence=1,
+        created=now,
+        rotated=None,
+        slots=(),
+    )
+    slot = new_slot(
+        empty,
+        data_key,
+        passphrase,
+        parameters=parameters,
+        label="",
+        bounds=bounds,
+        random_bytes=random_bytes,
+    )
+    return _sealed(replace(empty, slots=(slot,)), data_key)
+
+
+def unlock(keyfile: KeyFile, passphrase: Secret, *, bounds: kdf.Bounds = kdf.PRODUCTION) -> DataKey:
+    """The data key. Raises ``WrongKey``, ``MalformedKey``, ``KeyFileDamaged`` (forged)."""
+    return open_slot(keyfile, passphrase, bounds=bounds).data_key
+
+
+def open_slot(
+    keyfile: KeyFile, passphrase: Secret, *, bounds: kdf.Bounds = kdf.PRODUCTION
+) -> Opened:
+    """Like :func:`unlock`, and which slot it was. A disabled slot is not even tried."""
+    key = userkey.read(passphrase)
+    for slot in keyfile.slots:
+        if slot.type.value != key.kind or slot.state is SlotState.DISABLED:
+            continue
+        wrapping_key = kdf.derive(key.material, salt=slot.salt, parameters=slot.kdf, bounds=bounds)
+        aad = slot_aad(vault_id=keyfile.vault_id, slot=slot)
+        inner = envelope.unwrap(wrapping_key, slot.wrapped, nonce=slot.nonce, aad=aad)
+        if inner is not None:
+            return Opened(_verified(keyfile, DataKey(inner)), slot)
+    raise WrongKey
+
+
+def owned_by(keyfile: KeyFile, data_key: DataKey, username: str) -> bool:
+    """Whether the key file was made for this user name."""
+    return hmac.compare_digest(keyfile.owner_tag, _owner_tag(data_key, username))
+
+
+def add_passphrase_slot(
+    keyfile: KeyFile,
+    data_key: DataKey,
+    passphrase: Secret,
+    *,
+    parameters: kdf.Parameters,
+    label: str = "",
+    bounds: kdf.Bounds = kdf.PRODUCTION,
+    random_bytes: RandomBytes = secrets.token_bytes,
+) -> KeyFile:
+    """The same key file with one more slot (passphrase or raw), next sequence, sealed."""
+    slot = new_slot(
+        keyfile,
+        data_key,
+        passphrase,
+        parameters=parameters,
+        label=label,
+        bounds=bounds,
+        random_bytes=random_bytes,
+    )
+    return replace_slots(keyfile, data_key, slots=(*keyfile.slots, slot))
+
+
+def replace_slots(
+    keyfile: KeyFile, data_key: DataKey, *, slots: tuple[Slot, ...], rotated: int | None = None
+) -> KeyFile:
+    """The same key file with these slots, next sequence, sealed.
+
+    ``ValueError`` if there would be too many, or no active slot that opens without the OS
+    keychain: a keychain that is reset must never be the end of the notes.
+    """
+    if len(slots) > MOST_SLOTS:
+        raise ValueError(f"a key file has at most {MOST_SLOTS} slots")
+    if not any(s.state is SlotState.ACTIVE and s.type is not SlotType.KEYRING for s in slots):
+        raise ValueError("an active slot that needs no keychain must remain")
+    changed = replace(
+        keyfile,
+        slots=slots,
+        sequence=keyfile.sequence + 1,
+        rotated=keyfile.rotated if rotated is None else rotated,
+    )
+    return _sealed(changed, data_key)
+
+
+def new_slot(
+    keyfile: KeyFile,
+    data_key: DataKey,
+    passphrase: Secret,
+    *,
+    parameters: kdf.Parameters,
+    label: str = "",
+    bounds: kdf.Bounds = kdf.PRODUCTION,
+    random_bytes: RandomBytes = secrets.token_bytes,
+) -> Slot:
+    """A slot for this key file that opens with ``passphrase`` (or raw key), under the next id."""
+    key = userkey.read(passphrase)
+    slot = Slot(
+        id=max((slot.id for slot in keyfile.slots), default=0) + 1,
+        type=SlotType(key.kind),
+        state=SlotState.ACTIVE,
+        label=label,
+        kdf=kdf.HkdfSha256() if key.kind == "raw" else parameters,
+        salt=random_bytes(kdf.SALT_SIZE),
+        nonce=random_bytes(envelope.NONCE_SIZE),
+        wrapped=b"",
+    )
+    wrapping_key = kdf.derive(key.material, salt=slot.salt, parameters=slot.kdf, bounds=bounds)
+    aad = slot_aad(vault_id=keyfile.vault_id, slot=slot)
+    wrapped = envelope.wrap(wrapping_key, data_key.secret(), nonce=slot.nonce, aad=aad)
+    return replace(slot, wrapped=wrapped)
+
+
+def _owner_tag(data_key: DataKey, username: str) -> bytes:
+    name = normalise_username(username).encode()
+    return hmac.digest(data_key.subkey("owner").reveal(), name, "sha256")
+
+
+def _mac(keyfile: KeyFile, data_key: DataKey) -> bytes:
+    return hmac.digest(data_key.subkey("key-file-mac").reveal(), keyfile.signed_bytes(), "sha256")
+
+
+def _sealed(keyfile: KeyFile, data_key: DataKey) -> KeyFile:
+    return replace(keyfile, mac=_mac(keyfile, data_key))
+
+
+def _verified(keyfile: KeyFile, data_key: DataKey) -> DataKey:
+    if not hmac.compare_digest(keyfile.mac, _mac(keyfile, data_key)):
+        raise KeyFileDamaged("it was changed by somebody who does not have the key")
+    return data_key

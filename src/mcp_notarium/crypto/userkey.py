@@ -1,0 +1,105 @@
+"""What a person gives as the key: a passphrase, or ``raw:`` and 64 hex digits.
+
+Also the rule for *new* passphrases. An existing one is never judged: it opens or it does not.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from mcp_notarium.crypto.failures import MalformedKey
+from mcp_notarium.crypto.kdf import KEY_SIZE, normalise_passphrase
+from mcp_notarium.secret import Secret
+
+RandomBytes = Callable[[int], bytes]
+
+RAW_PREFIX = "raw:"
+SHORTEST_NEW = 15
+_LONGEST = 4096
+_LEFT_OVER = 5
+_RUN = 4
+
+_ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm", "1234567890", "qwertzuiop", "azertyuiop")
+_WORDS = (
+    "passphrase", "password", "passwort", "simplenote", "notarium", "letmein", "welcome",
+    "changeme", "administrator", "admin", "iloveyou", "default", "example", "secret", "encryption",
+    "database", "monkey", "dragon", "master", "login", "test", "pass", "word", "key", "my", "the",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class UserKey:
+    """A key as given, read once: ``material`` is the NFC passphrase or the 32 raw bytes."""
+
+    kind: Literal["passphrase", "raw"]
+    material: Secret
+
+
+def read(given: Secret) -> UserKey:
+    """Tell a raw key from a passphrase. Raises ``MalformedKey``; never echoes what was given."""
+    try:
+        text = given.reveal_text()
+    except UnicodeDecodeError:
+        raise MalformedKey("it is not UTF-8 text") from None
+    if text.startswith(RAW_PREFIX):
+        return UserKey("raw", _raw(text.removeprefix(RAW_PREFIX)))
+    if not text.strip():
+        raise MalformedKey("it is empty")
+    if len(text) > _LONGEST:
+        raise MalformedKey(f"it is longer than {_LONGEST} characters")
+    return UserKey("passphrase", normalise_passphrase(given))
+
+
+def generate(random_bytes: RandomBytes = secrets.token_bytes) -> Secret:
+    """A new raw key in the form that DB_ENCRYPTION_KEY takes: ``raw:`` and 64 hex digits."""
+    return Secret(RAW_PREFIX + random_bytes(KEY_SIZE).hex())
+
+
+def weakness(given: Secret) -> str | None:
+    """Why a new key should not be taken, or None. A well-formed raw key is never weak.
+
+    Raises ``MalformedKey`` like :func:`read`.
+    """
+    key = read(given)
+    if key.kind == "raw":
+        return None
+    text = key.material.reveal_text()
+    if len(text) < SHORTEST_NEW:
+        return f"it has fewer than {SHORTEST_NEW} characters"
+    folded = text.casefold()
+    if folded in (folded + folded)[1:-1]:
+        return "it repeats itself"
+    if len(set(_without_patterns(folded))) < _LEFT_OVER:
+        return "it is made of well-known words and sequences"
+    return None
+
+
+def _raw(digits: str) -> Secret:
+    if not re.fullmatch(r"[0-9A-Fa-f]{64}", digits):
+        raise MalformedKey("after `raw:` there must be exactly 64 hexadecimal digits")
+    return Secret(bytes.fromhex(digits))
+
+
+def _without_patterns(text: str) -> str:
+    """What is left of a passphrase when everything guessable is taken out."""
+    for word in _WORDS:
+        text = text.replace(word, "")
+    kept: list[str] = []
+    start = 0
+    for end in range(1, len(text) + 1):
+        if end == len(text) or not _follows(text[end - 1], text[end]):
+            run = text[start:end]
+            kept.append(run if len(run) < _RUN else "")
+            start = end
+    return "".join(kept)
+
+
+def _follows(one: str, other: str) -> bool:
+    if abs(ord(one) - ord(other)) <= 1:
+        return True
+    pair = one + other
+    return any(pair in row or pair in row[::-1] for row in _ROWS)

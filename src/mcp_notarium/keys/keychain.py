@@ -1,0 +1,152 @@
+"""The operating system's keychain, and only a real one.
+
+Allowed are macOS Keychain, Windows Credential Manager, Secret Service and KWallet. A backend that
+keeps secrets in a plain file, or nowhere, is refused: it would look safe and not be. ``keyring`` is
+imported when the first secret is asked for, and each secret is read once per process, because
+every read may show a dialog.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from mcp_notarium.errors import LockedError, Verdict
+from mcp_notarium.secret import Secret
+
+_Answer = TypeVar("_Answer")
+
+SERVICE = "mcp-notarium"
+KEY = "database-key"
+TOKEN = "login-token"  # noqa: S105 - the name of an entry, not a token
+
+_ALLOWED = {
+    ("keyring.backends.macOS", "Keyring"): "macOS Keychain",
+    ("keyring.backends.Windows", "WinVaultKeyring"): "Windows Credential Manager",
+    ("keyring.backends.SecretService", "Keyring"): "Secret Service",
+    ("keyring.backends.libsecret", "Keyring"): "Secret Service",
+    ("keyring.backends.kwallet", "DBusKeyring"): "KWallet",
+    ("keyring.backends.kwallet", "DBusKeyringKWallet4"): "KWallet",
+}
+_CHAINER = ("keyring.backends.chainer", "ChainerBackend")
+_NONE_HERE = ("keyring.backends.fail", "Keyring")
+
+
+class Backend(Protocol):
+    """The part of a ``keyring`` backend that is used."""
+
+    def get_password(self, service: str, username: str) -> str | None:
+        """The secret, or None."""
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        """Store a secret."""
+
+    def delete_password(self, service: str, username: str) -> None:
+        """Remove a secret; raises if there is none."""
+
+
+class Keychain:
+    """Secrets by kind and owner. Raises only ``LockedError`` (KEYCHAIN_UNUSABLE).
+
+    A machine *without* a keychain is no error for reading: there is no secret there. A keychain
+    that is refused, locked or failing is one.
+    """
+
+    def __init__(self, current: Callable[[], object] | None = None) -> None:
+        self._current = current or _system_backend
+        self._read: dict[tuple[str, str], Secret | None] = {}
+
+    @property
+    def usable(self) -> bool:
+        """Whether there is an allowed keychain; it may still turn out to be locked."""
+        try:
+            return self._backend() is not None
+        except LockedError:
+            return False
+
+    def get(self, kind: str, owner: str) -> Secret | None:
+        """A secret, read once; None if there is none or no keychain at all."""
+        entry = (kind, owner)
+        if entry not in self._read:
+            backend = self._backend()
+            found = None if backend is None else _asked(backend.get_password, *_place(entry))
+            self._read[entry] = None if found is None else Secret(found)
+        return self._read[entry]
+
+    def set(self, kind: str, owner: str, secret: Secret) -> None:
+        """Store a secret."""
+        backend = self._backend()
+        if backend is None:
+            raise _unusable("this machine has none")
+        _asked(backend.set_password, *_place((kind, owner)), secret.reveal_text())
+        self._read[kind, owner] = secret
+
+    def delete(self, kind: str, owner: str) -> None:
+        """Remove a secret; nothing happens if there is none."""
+        if self.get(kind, owner) is not None:
+            backend = self._backend()
+            if backend is not None:
+                _asked(backend.delete_password, *_place((kind, owner)))
+        self._read[kind, owner] = None
+
+    def _backend(self) -> Backend | None:
+        return _allowed(self._current())
+
+
+@functools.cache
+def system_keychain() -> Keychain:
+    """The keychain of this process; one, so that each secret is read once."""
+    return Keychain()
+
+
+def _allowed(backend: object) -> Backend | None:
+    """The backend itself, or the first real one of a chain; None where there is no keychain."""
+    kind = _kind(backend)
+    if kind == _NONE_HERE:
+        return None
+    if kind == _CHAINER:
+        chained = getattr(backend, "backends", ())
+        return next((one for one in chained if _kind(one) in _ALLOWED), None) or _refuse(backend)
+    if kind not in _ALLOWED:
+        return _refuse(backend)
+    return backend  # type: ignore[return-value]  # its class is one of those listed
+
+
+def _refuse(backend: object) -> Backend | None:
+    raise _unusable(f"`{'.'.join(_kind(backend))}` is not a keychain that protects anything")
+
+
+def _kind(backend: object) -> tuple[str, str]:
+    module = type(backend).__module__
+    # The macOS backend lives in a package whose submodules differ between releases.
+    return (".".join(module.split(".")[:3]), type(backend).__name__)
+
+
+def _place(entry: tuple[str, str]) -> tuple[str, str]:
+    kind, owner = entry
+    return (SERVICE, f"{kind}:{owner[:16]}")
+
+
+def _asked(question: Callable[..., _Answer], *given: str) -> _Answer:
+    try:
+        return question(*given)
+    except Exception as error:  # noqa: BLE001 - foreign code: whatever it raises, it is unusable
+        # Only the class is named: a foreign message may quote what was to be stored.
+        raise _unusable(f"it answered {type(error).__name__}") from None
+
+
+def _unusable(reason: str) -> LockedError:
+    return LockedError(
+        Verdict.KEYCHAIN_UNUSABLE,
+        f"the system's keychain cannot be used: {reason}",
+        resolution_hint="Unlock it, or set NOTARIUM_KEYCHAIN=off and give the key in "
+        "DB_ENCRYPTION_KEY or DB_ENCRYPTION_KEY_FILE.",
+        details={"reason": reason},
+    )
+
+
+def _system_backend() -> object:
+    import keyring  # noqa: PLC0415 - slow, and most starts never ask for it
+
+    return keyring.get_keyring()

@@ -1,0 +1,93 @@
+"""Brings a database to the program's schema, after a copy of it was made and checked.
+
+Nobody else has the file open meanwhile. The copy stays in the quarantine folder like everything
+that was set aside.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+from mcp_notarium.cache import database, pages, schema
+from mcp_notarium.crypto.datakey import DataKey
+from mcp_notarium.crypto.keyslots import KeyFile
+from mcp_notarium.errors import CacheError, LockedError, Verdict
+from mcp_notarium.keys import quarantine
+from mcp_notarium.keys.files import sync_folder
+from mcp_notarium.keys.folder import AccountFolder
+from mcp_notarium.secret import Secret
+
+_CHUNK = 1 << 20
+
+
+def migrate(
+    folder: AccountFolder,
+    path: Path,
+    data_key: DataKey | None,
+    keyfile: KeyFile | None,
+    *,
+    now: float,
+) -> Path:
+    """Copy, check, migrate; returns the copy. Raises ``LockedError`` (MIGRATION_FAILED)."""
+    key = None
+    if data_key is not None and keyfile is not None:
+        key = data_key.database_key(keyfile.database_salt)
+    try:
+        _empty_log(path, key)
+        copy = _copied(path, quarantine.new_folder(folder, now) / path.name)
+        _check(path, copy, data_key, keyfile)
+        opened = database.connect(path, key)
+        try:
+            schema.migrate(opened)
+        finally:
+            opened.close()
+    except CacheError as error:
+        raise _failed(error.message) from error
+    return copy
+
+
+def _empty_log(path: Path, key: Secret | None) -> None:
+    opened = database.connect(path, key)
+    try:
+        emptied = opened.checkpoint()
+    finally:
+        opened.close()
+    if not emptied:
+        raise _failed("the write-ahead log could not be emptied")
+
+
+def _copied(path: Path, copy: Path) -> Path:
+    descriptor = os.open(copy, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    with path.open("rb") as source, os.fdopen(descriptor, "wb") as target:
+        while chunk := source.read(_CHUNK):
+            target.write(chunk)
+        target.flush()
+        os.fsync(target.fileno())
+    sync_folder(copy.parent)
+    return copy
+
+
+def _check(path: Path, copy: Path, data_key: DataKey | None, keyfile: KeyFile | None) -> None:
+    if _digest(path) != _digest(copy):
+        raise _failed("the copy differs from the original")
+    if data_key is None or keyfile is None:
+        return
+    found = pages.sample(copy, data_key.page_mac_key(), keyfile.database_salt, every=True)
+    if found.bad:
+        raise _failed("the database has damaged pages")
+
+
+def _digest(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").digest()
+
+
+def _failed(reason: str) -> LockedError:
+    return LockedError(
+        Verdict.MIGRATION_FAILED,
+        f"the database could not be brought to this release's schema: {reason}",
+        resolution_hint="Nothing was lost. Run `mcp-notarium doctor`; go back to the release you "
+        "had before, or run `mcp-notarium reset-cache` to set the cache aside and fill a new one.",
+    )

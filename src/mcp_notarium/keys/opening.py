@@ -1,0 +1,313 @@
+"""Opens the cache of one account: look, decide by the table, do what was decided.
+
+The decision is ``cache/startup``'s alone. A cache that is in order is opened without any exclusive
+lock; everything that changes files is decided a second time under the key lock, because clients
+like to start a server twice. Whoever has the database open holds the folder's presence lock, so
+that nobody moves the file under it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from mcp_notarium.cache import startup
+from mcp_notarium.cache.database import Database, companions
+from mcp_notarium.cache.observations import Observations
+from mcp_notarium.cache.startup import Create, Decision, Locked, Migrate, Open, Rebuild
+from mcp_notarium.crypto.datakey import DataKey
+from mcp_notarium.crypto.kdf import PRODUCTION, Bounds, Parameters
+from mcp_notarium.crypto.keyslots import KeyFile
+from mcp_notarium.errors import CacheBusy, CacheFull, LockedError
+from mcp_notarium.keys import creating, keyfile, migrating, quarantine, surroundings
+from mcp_notarium.keys.certificate import Certificate
+from mcp_notarium.keys.creating import Made
+from mcp_notarium.keys.files import At, disk_errors, nowhere
+from mcp_notarium.keys.folder import AccountFolder, find_problem, prepare, trusted
+from mcp_notarium.keys.keychain import Keychain
+from mcp_notarium.keys.locks import Presence, busy, key_lock
+from mcp_notarium.keys.looking import Observer, OpeningSettings, Scene, without_log
+
+__all__ = ["OpenedCache", "OpeningSettings", "observe", "open_cache", "set_aside", "verdict"]
+
+_Value = TypeVar("_Value")
+
+_UNUSABLE = "the cache folder cannot be used"
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedCache:
+    """An open cache. ``data_key`` None and ``generation`` '': it is not encrypted.
+
+    ``certificate`` is withdrawn. Renew it only when everything that records an intent withdraws
+    it first.
+    """
+
+    database: Database
+    data_key: DataKey | None
+    generation: str
+    created: bool
+    notices: tuple[str, ...]
+    certificate: Certificate
+    presence: Presence
+
+    def close(self) -> None:
+        """Promise that nothing is pending, if so; close the database; leave. Never raises."""
+        if not self.database.closed:
+            self.certificate.renew(self.database)
+            self.database.close()
+        self.presence.release()
+
+
+def open_cache(
+    settings: OpeningSettings,
+    *,
+    kdf: Parameters | None = None,
+    bounds: Bounds = PRODUCTION,
+    refetchable: bool = True,
+    system: Keychain | None = None,
+    clock: Callable[[], float] = time.time,
+    at: At = nowhere,
+) -> OpenedCache:
+    """Open or make the account's cache. Raises ``LockedError`` or ``CacheFull``; deletes nothing.
+
+    ``kdf`` stands in for the settings' parameters of a new slot. ``refetchable`` False: the cache
+    is the only place the notes are kept and is never rebuilt.
+    """
+    observer = Observer(settings, bounds=bounds, refetchable=refetchable, system=system)
+    opener = _Opener(
+        settings=settings,
+        observer=observer,
+        parameters=kdf or creating.parameters(settings),
+        bounds=bounds,
+        clock=clock,
+        at=at,
+    )
+    with disk_errors(_UNUSABLE):
+        return opener.as_it_is() or opener.under_lock()
+
+
+def observe(settings: OpeningSettings, *, bounds: Bounds = PRODUCTION) -> Observations:
+    """What start-up would see; changes nothing.
+
+    The database is opened only where no log is left that opening would move into it.
+    """
+    with disk_errors(_UNUSABLE):
+        scene = Observer(settings, bounds=bounds).look(now=time.time(), opens=without_log)
+    scene.close()
+    return scene.seen
+
+
+def verdict(settings: OpeningSettings, *, bounds: Bounds = PRODUCTION) -> Decision:
+    """What start-up would decide; changes nothing."""
+    return startup.decide(observe(settings, bounds=bounds))
+
+
+def set_aside(settings: OpeningSettings, *, clock: Callable[[], float] = time.time) -> Path | None:
+    """Move the account's cache and key file to the quarantine, readable or not.
+
+    Returns the folder they went to, None if there was nothing. Raises ``LockedError``: UNSAFE_PATH,
+    or BUSY while anybody has the cache open.
+    """
+    folder = trusted(settings.account_dir)
+    if not folder.path.is_dir():
+        return None
+    with disk_errors(_UNUSABLE), key_lock(folder):
+        presence = Presence(folder)
+        try:
+            presence.exclude()
+            return quarantine.set_aside(folder, quarantine.everything(folder), now=clock())
+        finally:
+            presence.release()
+
+
+@dataclass(frozen=True, slots=True)
+class _Opener:
+    """One call of :func:`open_cache`: what it was given, and its steps."""
+
+    settings: OpeningSettings
+    observer: Observer
+    parameters: Parameters
+    bounds: Bounds
+    clock: Callable[[], float]
+    at: At
+
+    def as_it_is(self) -> OpenedCache | None:
+        """Open a cache that is in order; None if something has to be done first."""
+        presence = self._presence()
+        scene = self.observer.look(now=self.clock())
+        decision = startup.decide(scene.seen)
+        if isinstance(decision, Open) and not decision.settle:
+            return self._finished(scene, presence, decision.notices)
+        scene.close()
+        if presence is not None:
+            presence.release()
+        if isinstance(decision, Locked):
+            raise refusal(decision)
+        return None
+
+    def under_lock(self) -> OpenedCache:
+        """Decide again, alone, and do it."""
+        folder = trusted(self.settings.account_dir)
+        prepare(folder)
+        with key_lock(folder):
+            presence = Presence(folder)
+            scene: Scene | None = None
+            try:
+                presence.share()
+                scene = self.observer.look(now=self.clock())
+                return self._done(scene, presence, startup.decide(scene.seen))
+            except BaseException:
+                if scene is not None:
+                    scene.close()
+                presence.release()
+                raise
+
+    def _done(self, scene: Scene, presence: Presence, decision: Decision) -> OpenedCache:
+        match decision:
+            case Open(notices):
+                self._rest(scene)
+                return self._finished(scene, presence, notices)
+            case Create(notices):
+                return self._made(scene, presence, notices)
+            case Migrate():
+                return self._migrated(scene, presence, decision)
+            case Rebuild(_, reason):
+                return self._rebuilt(scene, presence, reason)
+            case Locked():
+                raise refusal(decision)
+
+    def _presence(self) -> Presence | None:
+        """Announce ourselves, if there is a folder that may be trusted."""
+        folder = AccountFolder(self.settings.account_dir)
+        if not folder.path.is_dir() or find_problem(folder) is not None:
+            return None
+        return Presence(trusted(self.settings.account_dir)).share()
+
+    def _rest(self, scene: Scene) -> None:
+        if scene.files is not None and not scene.seen.plain:
+            keyfile.bring_to_rest(scene.folder, scene.files, now=self.clock())
+            self._set_half_done_aside(scene)
+
+    def _set_half_done_aside(self, scene: Scene) -> None:
+        """Move a prepared key file that never counted, and the empty database made for it."""
+        unfinished = scene.files.prepared.keyfile if scene.files is not None else None
+        if unfinished is not None:
+            database = companions(scene.folder.database(unfinished.generation))
+            half_done = [*database, scene.folder.prepared_key_file]
+            quarantine.set_aside(scene.folder, half_done, now=self.clock())
+
+    def _finished(
+        self, scene: Scene, presence: Presence | None, notices: tuple[str, ...]
+    ) -> OpenedCache:
+        made = Made(_present(scene.database), scene.keyfile, scene.data_key)
+        if made.keyfile is not None:
+            raise_sequence(made.database, made.keyfile)
+        return self._opened(scene.folder, made, presence, notices, created=False)
+
+    def _made(
+        self, scene: Scene, presence: Presence, notices: tuple[str, ...], *, instead: bool = False
+    ) -> OpenedCache:
+        folder, now = scene.folder, self.clock()
+        if scene.files is not None:
+            keyfile.remove_strays(scene.files)
+        if scene.seen.plain:
+            if instead:
+                quarantine.set_aside(folder, quarantine.everything(folder), now=now)
+            made = creating.make_plain(folder, self.settings, now=now, at=self.at)
+        else:
+            made = creating.make_encrypted(
+                folder,
+                self.settings,
+                _present(scene.key).passphrase,
+                parameters=self.parameters,
+                now=now,
+                bounds=self.bounds,
+                make_room=self._room(folder, now) if instead else _no_room,
+                at=self.at,
+            )
+        return self._opened(folder, made, presence, notices, created=True)
+
+    def _room(self, folder: AccountFolder, now: float) -> Callable[[KeyFile], None]:
+        def make_room(made: KeyFile) -> None:
+            kept = {*companions(folder.database(made.generation)), folder.prepared_key_file}
+            quarantine.set_aside(folder, quarantine.everything(folder, but=kept), now=now)
+
+        return make_room
+
+    def _rebuilt(self, scene: Scene, presence: Presence, reason: str) -> OpenedCache:
+        scene.close()
+        presence.exclude()
+        # First, so that the only prepared key file is the one that is made now.
+        self._set_half_done_aside(scene)
+        notice = f"A new cache was made, the old files are in `quarantine/`: {reason.rstrip('.')}."
+        opened = self._made(scene, presence, (notice,), instead=True)
+        presence.share()
+        return opened
+
+    def _migrated(self, scene: Scene, presence: Presence, decision: Migrate) -> OpenedCache:
+        path = _present(scene.database).path
+        scene.close()
+        presence.exclude()
+        self._rest(scene)
+        migrating.migrate(scene.folder, path, scene.data_key, scene.keyfile, now=self.clock())
+        presence.share()
+        again = self.observer.look(now=self.clock())
+        after = startup.decide(again.seen)
+        if not isinstance(after, Open):
+            again.close()
+            raise refusal(after) if isinstance(after, Locked) else busy("the cache is changing")
+        said = f"The database was brought from schema {decision.version} to {decision.program}."
+        return self._finished(again, presence, (said, *decision.notices))
+
+    def _opened(
+        self,
+        folder: AccountFolder,
+        made: Made,
+        presence: Presence | None,
+        notices: tuple[str, ...],
+        *,
+        created: bool,
+    ) -> OpenedCache:
+        generation = made.keyfile.generation if made.keyfile is not None else ""
+        certificate = Certificate(folder, generation)
+        certificate.withdraw()
+        return OpenedCache(
+            database=made.database,
+            data_key=made.data_key,
+            generation=generation,
+            created=created,
+            notices=(*notices, *surroundings.warnings(folder.path)),
+            certificate=certificate,
+            presence=_present(presence),
+        )
+
+
+def refusal(locked: Locked) -> LockedError:
+    """The decision as an error."""
+    return LockedError(locked.verdict, locked.message, resolution_hint=locked.hint)
+
+
+def raise_sequence(database: Database, keyfile: KeyFile) -> None:
+    """Remember the newest key file seen, so that an older one put back is noticed."""
+    with suppress(CacheBusy, CacheFull), database.transaction(durable=True):
+        database.run(
+            "UPDATE sync_metadata SET value = ? "
+            "WHERE key = 'key_sequence' AND CAST(value AS INTEGER) < ?",
+            (str(keyfile.sequence), keyfile.sequence),
+        )
+
+
+def _no_room(_made: KeyFile) -> None:
+    """Nothing is in the way of a first cache."""
+
+
+def _present(value: _Value | None) -> _Value:
+    """What the decision has made sure of."""
+    if value is None:
+        raise AssertionError("decided without having seen it")
+    return value

@@ -1,0 +1,84 @@
+"""Setting files aside: they move into ``quarantine/<UTC time>/`` and stay as they were.
+
+Nothing is deleted here but what is older than somebody decided, and nothing is moved while another
+process may have it open: the caller holds both locks.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from mcp_notarium.keys.files import sync_folder
+from mcp_notarium.keys.folder import AccountFolder
+
+KEPT_DAYS = 30
+_STAMP = "%Y%m%dT%H%M%SZ"
+_NAME = re.compile(r"(\d{8}T\d{6}Z)(?:-\d+)?")
+
+
+def set_aside(folder: AccountFolder, paths: Iterable[Path], *, now: float) -> Path | None:
+    """Move what exists of ``paths`` in this order; returns the folder they went to, if any did."""
+    existing = [path for path in paths if path.exists()]
+    if not existing:
+        return None
+    target = new_folder(folder, now)
+    for path in existing:
+        path.rename(target / path.name)
+    sync_folder(target)
+    sync_folder(folder.path)
+    return target
+
+
+def everything(folder: AccountFolder, *, but: Iterable[Path] = ()) -> list[Path]:
+    """All files of an account's cache, in the order in which they are to be moved.
+
+    Databases first, what explains them last, so that after a crash in between the next start sees
+    no less than before about what is still there.
+    """
+    kept = set(but)
+    databases = sorted(folder.path.glob("notarium_cache*"))
+    keys = [folder.key_copy, folder.key_file, folder.prepared_key_file, folder.certificate]
+    return [path for path in (*databases, *keys) if path not in kept]
+
+
+def last_use(folder: AccountFolder) -> float | None:
+    """When something was last set aside, in epoch seconds."""
+    return max((at for at, _ in _entries(folder)), default=None)
+
+
+def discard(folder: AccountFolder, *, before: float) -> int:
+    """Delete what was set aside before this time (epoch seconds); returns how many folders."""
+    old = [path for at, path in _entries(folder) if at < before]
+    for path in old:
+        shutil.rmtree(path)
+    return len(old)
+
+
+def _entries(folder: AccountFolder) -> list[tuple[float, Path]]:
+    if not folder.quarantine.is_dir():
+        return []
+    found = ((_NAME.fullmatch(path.name), path) for path in folder.quarantine.iterdir())
+    return [(_epoch(match[1]), path) for match, path in found if match]
+
+
+def _epoch(stamp: str) -> float:
+    return datetime.strptime(stamp, _STAMP).replace(tzinfo=UTC).timestamp()
+
+
+def new_folder(folder: AccountFolder, now: float) -> Path:
+    """A new empty folder in the quarantine, named after the time (epoch seconds)."""
+    folder.quarantine.mkdir(mode=0o700, exist_ok=True)
+    stamp = datetime.fromtimestamp(now, UTC).strftime(_STAMP)
+    for number in range(1, 1000):
+        target = folder.quarantine / (stamp if number == 1 else f"{stamp}-{number}")
+        try:
+            target.mkdir(mode=0o700)
+        except FileExistsError:
+            continue
+        sync_folder(folder.quarantine)
+        return target
+    raise FileExistsError("too much was set aside within one second")

@@ -1,0 +1,54 @@
+"""Where the key comes from: the settings (variable, then file), then the keychain.
+
+The first source that is present decides. If it is wrong, the start is refused; no other is tried.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from mcp_notarium.keys import keychain
+from mcp_notarium.keys.keychain import Keychain
+from mcp_notarium.secret import Secret
+
+KEYCHAIN = "the system's keychain"
+
+
+class KeySettings(Protocol):
+    """The settings that say where a key may come from."""
+
+    @property
+    def db_key(self) -> Secret | None:
+        """The value of DB_ENCRYPTION_KEY, or of the file that DB_ENCRYPTION_KEY_FILE names."""
+
+    @property
+    def db_key_origin(self) -> str:
+        """Which of the two it was."""
+
+    @property
+    def keychain(self) -> bool:
+        """Whether the keychain may be asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A key and the name of its source."""
+
+    passphrase: Secret
+    origin: str
+
+
+def find_passphrase(
+    settings: KeySettings, owner: str, *, system: Keychain | None = None
+) -> Found | None:
+    """The key of the first source present, or None. ``owner`` is the owner hash.
+
+    Raises ``LockedError`` (KEYCHAIN_UNUSABLE) if the keychain decides and cannot be used.
+    """
+    if settings.db_key is not None:
+        return Found(settings.db_key, settings.db_key_origin or "DB_ENCRYPTION_KEY")
+    if not settings.keychain:
+        return None
+    kept = (system or keychain.system_keychain()).get(keychain.KEY, owner)
+    return None if kept is None else Found(kept, KEYCHAIN)

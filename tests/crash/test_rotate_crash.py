@@ -1,0 +1,80 @@
+"""A change of passphrase killed at any step: exactly one passphrase opens, a retry works."""
+
+from dataclasses import replace
+
+import pytest
+
+from mcp_notarium.crypto import kdf, keyslots
+from mcp_notarium.crypto.rotation import REWRAP
+from mcp_notarium.errors import LockedError, Verdict
+from mcp_notarium.keys import rotate
+from mcp_notarium.secret import Secret
+from support import account_child
+from support.account import (
+    BOUNDS,
+    OTHER,
+    PASSPHRASE,
+    account,
+    fingerprint,
+    folder_of,
+    made,
+    open_cheaply,
+)
+
+THIRD = "two slow trains cross the valley"
+
+
+def opens(config, passphrase):
+    try:
+        open_cheaply(replace(config, db_key=Secret(passphrase))).close()
+    except LockedError as error:
+        if error.verdict is not Verdict.WRONG_KEY:
+            raise
+        return False
+    return True
+
+
+def strays(config):
+    return [path.name for path in config.account_dir.iterdir() if path.name.endswith(".tmp")]
+
+
+def rotate_to_third(config, old):
+    return rotate.rotate_passphrase(
+        config, old=Secret(old), new=Secret(THIRD), parameters=kdf.CHEAPEST, bounds=BOUNDS
+    )
+
+
+@pytest.mark.parametrize("row", REWRAP, ids=lambda row: row.step)
+def test_killed_after_any_step_exactly_the_passphrase_of_the_table_opens(tmp_path, row):
+    config = made(tmp_path)
+    before = fingerprint(config.account_dir)
+    assert account_child.run(tmp_path, "rotate", row.step) == account_child.KILLED
+    if row.opens == "old":
+        after = fingerprint(config.account_dir)
+        assert {name: after.get(name) for name in before} == before
+    assert opens(config, PASSPHRASE) is (row.opens == "old")
+    assert opens(config, OTHER) is (row.opens == "new")
+    assert strays(config) == []
+    folder = folder_of(config)
+    assert folder.key_copy.read_bytes() == folder.key_file.read_bytes()
+
+
+@pytest.mark.parametrize("row", REWRAP, ids=lambda row: row.step)
+def test_killed_after_any_step_the_next_rotation_works_and_tidies_up(tmp_path, row):
+    config = made(tmp_path)
+    assert account_child.run(tmp_path, "rotate", row.step) == account_child.KILLED
+    done = rotate_to_third(config, PASSPHRASE if row.opens == "old" else OTHER)
+    assert done.proven
+    assert strays(config) == []
+    assert [opens(config, one) for one in (PASSPHRASE, OTHER, THIRD)] == [False, False, True]
+    for path in (folder_of(config).key_file, folder_of(config).key_copy):
+        keyfile = keyslots.parse(path.read_bytes(), bounds=BOUNDS)
+        assert len(keyfile.slots) == 1
+        assert keyfile.sequence == done.sequence
+
+
+def test_a_rotation_that_is_not_killed_ends_well(tmp_path):
+    config = made(tmp_path)
+    assert account_child.run(tmp_path, "rotate") == 0
+    assert opens(account(tmp_path), OTHER)
+    assert not opens(config, PASSPHRASE)

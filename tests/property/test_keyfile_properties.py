@@ -1,0 +1,175 @@
+"""Whatever stands in a key file, reading it ends in a refusal or in exactly what was written."""
+
+import json
+import resource
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mcp_notarium.crypto import kdf, keyslots
+from mcp_notarium.crypto.failures import KeyFileDamaged, KeyFileNewer, WrongKey
+from mcp_notarium.secret import Secret
+from support.account import PASSPHRASE
+from support.keyfiles import DATA_KEY, RAW_KEY, cheap, forged
+
+WORDS = Secret(PASSPHRASE)
+BOTH = keyslots.add_passphrase_slot(
+    cheap(), DATA_KEY, RAW_KEY, parameters=kdf.CHEAPEST, bounds=kdf.TEST_BOUNDS
+)
+RAW = keyslots.serialise(BOTH)
+
+
+def parse(raw):
+    return keyslots.parse(raw, bounds=kdf.TEST_BOUNDS)
+
+
+def test_every_single_flipped_bit_is_damage_and_never_a_wrong_key():
+    for place in range(len(RAW)):
+        for bit in range(8):
+            flipped = RAW[:place] + bytes([RAW[place] ^ (1 << bit)]) + RAW[place + 1 :]
+            with pytest.raises(KeyFileDamaged):
+                parse(flipped)
+
+
+def test_every_truncation_is_damage():
+    for length in range(len(RAW)):
+        with pytest.raises(KeyFileDamaged):
+            parse(RAW[:length])
+
+
+def test_every_lengthening_is_damage():
+    for more in (b"\x00", b" ", b"\n", b"}", b"{}", RAW):
+        with pytest.raises(KeyFileDamaged):
+            parse(RAW + more)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=400))
+def test_arbitrary_bytes_are_damage(raw):
+    with pytest.raises(KeyFileDamaged):
+        parse(raw)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=20) | st.just("A" * 22 + "=="),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4)
+    ),
+    max_leaves=8,
+)
+FIELDS = sorted(json.loads(RAW))
+SLOT_FIELDS = sorted(json.loads(RAW)["slots"][0])
+
+
+@settings(max_examples=300, deadline=None)
+@given(field=st.sampled_from(FIELDS), value=json_values)
+def test_any_value_in_any_field_is_refused_or_does_not_open(field, value):
+    assert_never_opens(forged(RAW, lambda fields: fields.update({field: value})), RAW_KEY)
+
+
+@settings(max_examples=300, deadline=None)
+@given(field=st.sampled_from(SLOT_FIELDS), value=json_values, slot=st.integers(0, 1))
+def test_any_value_in_any_slot_field_is_refused_or_does_not_open(field, value, slot):
+    def change(fields):
+        fields["slots"][slot].update({field: value})
+
+    assert_never_opens(forged(RAW, change), RAW_KEY)
+
+
+def assert_never_opens(raw, key):
+    """A forged file is refused as such; only the unchanged one opens."""
+    if raw == RAW:
+        return
+    try:
+        opened = keyslots.unlock(parse(raw), key, bounds=kdf.TEST_BOUNDS)
+    except (KeyFileDamaged, KeyFileNewer, WrongKey):
+        return
+    pytest.fail(f"opened: {opened!r}")
+
+
+@settings(max_examples=100, deadline=None)
+@given(name=st.text(min_size=1, max_size=12), value=json_values)
+def test_a_field_that_is_not_of_the_format_is_refused(name, value):
+    if name in FIELDS or name in SLOT_FIELDS:
+        return
+    with pytest.raises(KeyFileDamaged):
+        parse(forged(RAW, lambda fields: fields.update({name: value})))
+    with pytest.raises(KeyFileDamaged):
+        parse(forged(RAW, lambda fields: fields["slots"][0].update({name: value})))
+
+
+def test_every_duplicated_field_is_refused():
+    text = RAW.decode()
+    fields = json.loads(RAW)
+    for name in FIELDS:
+        value = json.dumps(fields[name], sort_keys=True, separators=(",", ":"))
+        twice = text.replace("{", f'{{"{name}":{value},', 1)
+        assert json.loads(twice) == fields
+        with pytest.raises(KeyFileDamaged):
+            parse(twice.encode())
+
+
+def test_swapped_slots_do_not_open():
+    def swap_contents(fields):
+        one, other = fields["slots"]
+        for name in ("wrapped", "nonce", "salt"):
+            one[name], other[name] = other[name], one[name]
+
+    def swap_order(fields):
+        fields["slots"].reverse()
+
+    def swap_numbers(fields):
+        one, other = fields["slots"]
+        one["id"], other["id"] = other["id"], one["id"]
+        fields["slots"].reverse()
+
+    for swap in (swap_contents, swap_order, swap_numbers):
+        for key in (WORDS, RAW_KEY):
+            assert_never_opens(forged(RAW, swap), key)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    memory=st.integers(-1, 2**53 - 1),
+    time_cost=st.integers(-1, 2**53 - 1),
+    lanes=st.integers(-1, 2**53 - 1),
+)
+def test_no_cost_from_a_file_is_worked_with_outside_the_bounds(memory, time_cost, lanes):
+    cost = kdf.Argon2id(memory, time_cost, lanes)
+    refused = kdf.PRODUCTION.refuses(cost) is not None
+    within = 65_536 <= memory <= 1_048_576 and 3 <= time_cost <= 16 and 4 <= lanes <= 16
+    assert refused is not within
+
+
+BOMBS = {
+    "memory": forged(RAW, lambda f: f["slots"][0]["kdf"].update(memory_kib=2**31)),
+    "time": forged(RAW, lambda f: f["slots"][0]["kdf"].update(time_cost=2**31)),
+    "depth": b'{"a":' * 13_000,
+    "list depth": b"[" * 65_536,
+    "digits": b'{"a":' + b"9" * 65_000 + b"}",
+    "size": b" " * (64 * 1024 + 1),
+    "slots": forged(RAW, lambda f: f.update(slots=f["slots"] * 50)),
+    "names": b"{" + b",".join(b'"%d":0' % n for n in range(7000)) + b"}",
+}
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_a_bomb_is_refused_quickly_and_without_much_memory(bomb):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    started = time.process_time()
+    with pytest.raises(KeyFileDamaged):
+        keyslots.unlock(keyslots.parse(BOMBS[bomb]), WORDS)
+    assert time.process_time() - started < 0.2
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 20 * 1024
+
+
+@settings(max_examples=60, deadline=None)
+@given(passphrase=st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40))
+def test_any_passphrase_opens_what_was_made_with_it(passphrase):
+    if not passphrase.strip() or passphrase.startswith("raw:"):
+        return
+    key = Secret(passphrase)
+    keyfile = parse(keyslots.serialise(cheap(key)))
+    assert keyslots.unlock(keyfile, key, bounds=kdf.TEST_BOUNDS) == DATA_KEY

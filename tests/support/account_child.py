@@ -1,0 +1,82 @@
+"""Another process that does one thing to an account's cache and dies where it is told to.
+
+``run`` does ``create``, ``create-plain``, ``rebuild``, ``rotate`` or ``write``, killed by SIGKILL at
+a step; ``start`` holds a cache open until it gets a line.
+"""
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from mcp_notarium.crypto import kdf
+from mcp_notarium.keys import rotate
+from mcp_notarium.secret import Secret
+from support.account import BOUNDS, OTHER, account, open_cheaply
+
+KILLED = -signal.SIGKILL
+_HOLD = "import sys; sys.path[:0] = {path!r}; from support import account_child; account_child.hold({folder!r})"
+
+# A server that has everything imported and forks: a fresh interpreter per step takes far longer.
+_processes = multiprocessing.get_context("forkserver")
+_processes.set_forkserver_preload([__name__])
+
+
+def run(folder: Path, action: str, step: str = "") -> int | None:
+    """Do it in a process of its own, to its end or death; returns the exit code."""
+    process = _processes.Process(target=act, args=(folder, action, str(step)))
+    process.start()
+    process.join(60)
+    return process.exitcode
+
+
+def start_unready(folder: Path) -> subprocess.Popen[str]:
+    """Hold the cache open in a process that prints "ready" in time. Write a line to end it."""
+    code = _HOLD.format(path=[str(Path(__file__).parents[1])], folder=str(folder))
+    return subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+
+
+def start(folder: Path) -> subprocess.Popen[str]:
+    """Hold the cache open in a process that is ready now."""
+    process = start_unready(folder)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def hold(folder: str) -> None:
+    """What the process of :func:`start` does."""
+    opened = open_cheaply(account(Path(folder)))
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    sys.stdin.readline()
+    opened.close()
+
+
+def act(folder: Path, action: str, step: str) -> None:
+    """What the process of :func:`run` does."""
+
+    def at(name: str) -> None:
+        if name == step:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    config = account(folder)
+    if action == "rotate":
+        rotate.rotate_passphrase(
+            config, new=Secret(OTHER), parameters=kdf.CHEAPEST, bounds=BOUNDS, at=at
+        )
+        return
+    if action == "create-plain":
+        config = replace(config, db_encryption=False)
+    if action == "rebuild":
+        config = replace(config, db_key=Secret(OTHER), on_unreadable="rebuild")
+    opened = open_cheaply(config, at=at)
+    if action == "write":
+        opened.database.run("INSERT INTO sync_metadata(key, value) VALUES ('mark', 'written')")
+        os.kill(os.getpid(), signal.SIGKILL)
+    opened.close()

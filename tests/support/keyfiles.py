@@ -1,0 +1,60 @@
+"""Key files made from fixed randomness, and a way to forge them: change fields, fix the checksum."""
+
+import base64
+import hashlib
+import json
+from collections.abc import Callable
+
+from mcp_notarium.crypto import canonical, kdf, keyslots
+from mcp_notarium.crypto.datakey import DataKey
+from mcp_notarium.crypto.keyslots import KeyFile
+from mcp_notarium.secret import Secret
+from support.account import PASSPHRASE, USERNAME
+
+NOW = 1_763_683_200
+DATA_KEY = DataKey(Secret(bytes(range(32))))
+RAW_KEY = Secret("raw:" + bytes(range(100, 132)).hex())
+
+
+def counting(seed: str = "") -> Callable[[int], bytes]:
+    """Randomness that is the same every time and different at every call."""
+    calls = iter(range(1, 1000))
+
+    def random_bytes(size: int) -> bytes:
+        return hashlib.sha256(f"{seed}{next(calls)}".encode()).digest()[:size]
+
+    return random_bytes
+
+
+def cheap(
+    passphrase: Secret | None = None, *, parameters: kdf.Parameters = kdf.CHEAPEST
+) -> KeyFile:
+    """A key file that opens with PASSPHRASE (or what is given) at the cheapest cost."""
+    return keyslots.build(
+        data_key=DATA_KEY,
+        passphrase=passphrase or Secret(PASSPHRASE),
+        parameters=parameters,
+        username=USERNAME,
+        now=NOW,
+        bounds=kdf.TEST_BOUNDS,
+        random_bytes=counting(),
+    )
+
+
+def forged(raw: bytes, change: Callable[[dict], object]) -> bytes:
+    """The same file with fields changed by somebody who knows how to fix the checksum."""
+    fields = json.loads(raw)
+    change(fields)
+    return with_sum(fields)
+
+
+def with_sum(fields: dict) -> bytes:
+    """Fields as bytes with a fitting checksum."""
+    fields.pop("sum", None)
+    fields["sum"] = hashlib.sha256(canonical.encode(fields)).hexdigest()
+    return canonical.encode(fields)
+
+
+def b64(value: bytes) -> str:
+    """Base64 as the format writes it."""
+    return base64.b64encode(value).decode()

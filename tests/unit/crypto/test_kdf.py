@@ -1,0 +1,101 @@
+import pytest
+from argon2.exceptions import HashingError
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.kdf.argon2 import Argon2id as SecondArgon2id
+from cryptography.hazmat.primitives.kdf.pbkdf2 import PBKDF2HMAC
+
+from mcp_notarium.crypto import kdf
+from mcp_notarium.crypto.failures import KdfOutOfMemory, KeyFileDamaged
+from mcp_notarium.errors import Verdict
+from mcp_notarium.secret import Secret
+
+SALT = bytes(range(16))
+WORDS = Secret("violet kettle under seven maps")
+
+
+def test_argon2id_at_production_cost_agrees_with_a_second_implementation():
+    cost = kdf.Argon2id()
+    second = SecondArgon2id(salt=SALT, length=32, iterations=3, lanes=4, memory_cost=65536).derive(
+        WORDS.reveal()
+    )
+    assert kdf.derive(WORDS, salt=SALT, parameters=cost).reveal() == second
+
+
+def test_pbkdf2_agrees_with_a_second_implementation():
+    second = PBKDF2HMAC(hashes.SHA512(), 32, SALT, 210_000).derive(WORDS.reveal())
+    assert kdf.derive(WORDS, salt=SALT, parameters=kdf.Pbkdf2Sha512(210_000)).reveal() == second
+
+
+def test_a_random_key_is_not_stretched_but_bound_to_its_salt():
+    random_key = Secret(bytes(32))
+    one = kdf.derive(random_key, salt=SALT, parameters=kdf.HkdfSha256())
+    other = kdf.derive(random_key, salt=bytes(16), parameters=kdf.HkdfSha256())
+    assert one != other
+    assert one != random_key
+
+
+def test_the_default_is_the_floor_of_production():
+    assert kdf.PRODUCTION.argon2_floor == kdf.Argon2id()
+    assert kdf.PRODUCTION.refuses(kdf.Argon2id()) is None
+    assert kdf.PRODUCTION.refuses(kdf.Pbkdf2Sha512()) is None
+
+
+@pytest.mark.parametrize(
+    "weak",
+    [
+        kdf.Argon2id(memory_kib=65_535),
+        kdf.Argon2id(time_cost=2),
+        kdf.Argon2id(lanes=3),
+        kdf.Argon2id(memory_kib=0, time_cost=0, lanes=0),
+        kdf.Pbkdf2Sha512(209_999),
+        kdf.Pbkdf2Sha512(0),
+        kdf.CHEAPEST,
+    ],
+)
+def test_production_refuses_a_cost_below_its_floor(weak):
+    with pytest.raises(KeyFileDamaged, match="out of bounds"):
+        kdf.derive(WORDS, salt=SALT, parameters=weak)
+
+
+@pytest.mark.parametrize(
+    "bomb",
+    [
+        kdf.Argon2id(memory_kib=2**31),
+        kdf.Argon2id(memory_kib=1_048_577),
+        kdf.Argon2id(time_cost=17),
+        kdf.Argon2id(lanes=17),
+        kdf.Pbkdf2Sha512(10_000_001),
+    ],
+)
+def test_a_bomb_is_refused_before_any_work(bomb, monkeypatch):
+    def exploded(**_cost):
+        pytest.fail("work was begun")
+
+    monkeypatch.setattr("argon2.low_level.hash_secret_raw", exploded)
+    monkeypatch.setattr("hashlib.pbkdf2_hmac", lambda *_given: exploded())
+    with pytest.raises(KeyFileDamaged):
+        kdf.derive(WORDS, salt=SALT, parameters=bomb)
+
+
+def test_memory_that_cannot_be_had_is_said_and_nothing_weaker_is_tried(monkeypatch):
+    tries = []
+
+    def failing(**cost):
+        tries.append(cost["memory_cost"])
+        raise HashingError("Memory allocation error")
+
+    monkeypatch.setattr("argon2.low_level.hash_secret_raw", failing)
+    with pytest.raises(KdfOutOfMemory) as refused:
+        kdf.derive(WORDS, salt=SALT, parameters=kdf.Argon2id())
+    assert tries == [65_536]
+    assert refused.value.verdict is Verdict.CRYPTO_UNSUITABLE
+
+
+def test_argon2_memory_must_be_enough_for_its_lanes():
+    assert kdf.TEST_BOUNDS.refuses(kdf.Argon2id(memory_kib=16, time_cost=1, lanes=4))
+
+
+def test_a_passphrase_typed_decomposed_is_the_same_key():
+    composed = kdf.normalise_passphrase(Secret("stra\u00dfe \u00e9"))
+    assert kdf.normalise_passphrase(Secret("stra\u00dfe e\u0301")) == composed
+    assert composed.reveal() == "stra\u00dfe \u00e9".encode()

@@ -1,0 +1,91 @@
+import pytest
+
+from mcp_notarium.crypto import userkey
+from mcp_notarium.crypto.failures import MalformedKey
+from mcp_notarium.errors import Verdict
+from mcp_notarium.secret import Secret
+
+
+def test_a_generated_key_is_read_as_a_raw_key():
+    made = userkey.generate(lambda size: bytes(range(size)))
+    assert made.reveal_text() == "raw:" + bytes(range(32)).hex()
+    read = userkey.read(made)
+    assert read.kind == "raw"
+    assert read.material.reveal() == bytes(range(32))
+
+
+def test_two_generated_keys_differ():
+    assert userkey.generate() != userkey.generate()
+
+
+def test_raw_digits_may_be_upper_case():
+    upper = Secret("raw:" + "AB" * 32)
+    assert userkey.read(upper) == userkey.read(Secret("raw:" + "ab" * 32))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "raw:",
+        "raw:abc",
+        "raw:" + "a" * 63,
+        "raw:" + "a" * 65,
+        "raw:" + "g" * 64,
+        "raw: " + "a" * 64,
+    ],
+)
+def test_a_malformed_raw_key_is_refused_and_never_taken_as_a_passphrase(text):
+    with pytest.raises(MalformedKey) as refused:
+        userkey.read(Secret(text))
+    assert refused.value.verdict is Verdict.KEY_MISSING
+    assert text[4:] == "" or text[4:] not in str(refused.value)
+
+
+@pytest.mark.parametrize("given", [b"", b"   \n", b"\xff\xfe", b"x" * 4097])
+def test_what_cannot_be_a_key_is_refused(given):
+    with pytest.raises(MalformedKey):
+        userkey.read(Secret(given))
+
+
+def test_anything_else_is_a_passphrase_kept_to_the_byte():
+    assert userkey.read(Secret(" two  words ")).material == Secret(" two  words ")
+
+
+@pytest.mark.parametrize(
+    "weak",
+    [
+        "short but odd!",
+        "passwordpassword",
+        "abcabcabcabcabcabc",
+        "aaaaaaaaaaaaaaaaaaaa",
+        "123456789012345",
+        "1234567890qwertyuiop",
+        "abcdefghijklmnopqrst",
+        "Password1234567890",
+        "mysecretpassword",
+        "changemechangemenow1"[:16],
+        "simplenotepassphrase",
+    ],
+)
+def test_guessable_passphrases_are_weak(weak):
+    assert userkey.weakness(Secret(weak))
+
+
+@pytest.mark.parametrize(
+    "strong",
+    [
+        "violet kettle under seven maps",
+        "correct horse battery staple",
+        "p9#Lk2!vXq7@Zr4m",
+        "Fünf laute Möwen am Kai",
+        "五匹の静かな猫が橋の上で眠っている",
+        "raw:" + "0" * 64,
+    ],
+)
+def test_long_unusual_passphrases_and_raw_keys_are_not_weak(strong):
+    assert userkey.weakness(Secret(strong)) is None
+
+
+def test_length_counts_composed_characters():
+    assert userkey.weakness(Secret("e\u0301xyqwzkvbmtp"))
+    assert "15" in (userkey.weakness(Secret("e\u0301" * 10)) or "")

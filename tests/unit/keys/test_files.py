@@ -1,0 +1,102 @@
+import errno
+import os
+import stat
+
+import pytest
+
+from mcp_notarium.errors import CacheFull, LockedError, Verdict
+from mcp_notarium.keys import files
+
+
+def keep(_content):
+    """Accept whatever was read back."""
+
+
+def test_content_is_put_in_place_whole_and_private(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+    files.replace_private(path, b"new", check=keep)
+    assert path.read_bytes() == b"new"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert [one.name for one in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_check_that_fails_leaves_the_old_file_and_nothing_else(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+
+    def refuse(content):
+        assert content == b"new"
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        files.replace_private(path, b"new", check=refuse)
+    assert path.read_bytes() == b"old"
+    assert [one.name for one in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("step", ["write", "sync", "verify"])
+def test_a_failure_before_the_switch_leaves_the_old_file_and_nothing_else(tmp_path, step):
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+
+    def fail(name):
+        if name == step:
+            raise OSError(errno.ENOSPC, "full")
+
+    with pytest.raises(OSError, match="full"):
+        files.replace_private(path, b"new", check=keep, at=fail)
+    assert path.read_bytes() == b"old"
+    assert [one.name for one in tmp_path.iterdir()] == ["file"]
+
+
+def test_steps_are_told_in_order(tmp_path):
+    steps = []
+    files.replace_private(tmp_path / "file", b"x", check=keep, at=steps.append)
+    assert steps == ["write", "sync", "verify", "switch", "sync_folder"]
+
+
+def test_the_file_is_flushed_before_the_switch_and_the_folder_after(tmp_path, monkeypatch):
+    events = []
+    real = os.fsync
+    monkeypatch.setattr(
+        os,
+        "fsync",
+        lambda fd: (
+            events.append("folder" if stat.S_ISDIR(os.fstat(fd).st_mode) else "file"),
+            real(fd),
+        ),
+    )
+    files.replace_private(tmp_path / "file", b"x", check=keep, at=events.append)
+    assert events == ["write", "file", "sync", "verify", "switch", "folder", "sync_folder"]
+
+
+def test_reading_stops_after_the_limit(tmp_path):
+    (tmp_path / "file").write_bytes(b"x" * 100)
+    assert files.read_private(tmp_path / "file", most=10) == b"x" * 11
+
+
+def test_a_missing_file_is_none(tmp_path):
+    assert files.read_private(tmp_path / "file", most=10) is None
+
+
+def test_links_folders_and_pipes_are_not_read(tmp_path):
+    (tmp_path / "real").write_bytes(b"x")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("link", "folder", "pipe"):
+        with pytest.raises(OSError):
+            files.read_private(tmp_path / name, most=10)
+
+
+@pytest.mark.parametrize(
+    ("number", "meaning"),
+    [(errno.ENOSPC, CacheFull), (errno.EDQUOT, CacheFull), (errno.EROFS, LockedError)],
+)
+def test_errors_of_the_disk_become_our_own_and_name_no_path(number, meaning):
+    with pytest.raises(meaning) as said, files.disk_errors("it cannot be done"):
+        raise OSError(number, os.strerror(number), "/somebody/somewhere")
+    assert "somewhere" not in said.value.message
+    if isinstance(said.value, LockedError):
+        assert said.value.verdict is Verdict.UNSAFE_PATH

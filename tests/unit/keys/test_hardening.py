@@ -1,0 +1,108 @@
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mcp_notarium.keys import hardening
+
+KEY = "raw:5ec4e7" + "0" * 58
+
+
+def child(code, **environment):
+    """Run code in a fresh process and return what it printed; nothing is done to this one."""
+    ran = subprocess.run(
+        [sys.executable, "-c", f"import os\nfrom mcp_notarium.keys import hardening\n{code}"],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+        env={"PATH": os.environ["PATH"]} | environment,
+    )
+    return ran.stdout.strip()
+
+
+SHOW = "print(open('/proc/self/environ', 'rb').read().count(b'5ec4e7'))"
+
+
+def test_a_wiped_variable_is_gone_from_the_environment_the_kernel_shows():
+    code = f"hardening.wipe_environment('DB_ENCRYPTION_KEY')\n{SHOW}"
+    assert child(SHOW, DB_ENCRYPTION_KEY=KEY) == "1"
+    assert child(code, DB_ENCRYPTION_KEY=KEY) == "0"
+
+
+def test_dropping_it_from_python_alone_would_not_do():
+    code = f"os.environ.pop('DB_ENCRYPTION_KEY')\n{SHOW}"
+    assert child(code, DB_ENCRYPTION_KEY=KEY) == "1"
+
+
+def test_another_process_sees_nothing_either():
+    code = (
+        "import sys\n"
+        "hardening.wipe_environment('DB_ENCRYPTION_KEY', 'SIMPLENOTE_PASSWORD')\n"
+        "print('ready', flush=True)\nsys.stdin.readline()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", f"from mcp_notarium.keys import hardening\n{code}"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={"DB_ENCRYPTION_KEY": KEY, "SIMPLENOTE_PASSWORD": "s3cret-pass", "OTHER": "stays"},
+    ) as process:
+        assert process.stdout.readline() == "ready\n"
+        environ = Path(f"/proc/{process.pid}/environ").read_bytes()
+        process.communicate("go\n", timeout=30)
+    assert b"5ec4e7" not in environ
+    assert b"s3cret" not in environ
+    assert b"OTHER=stays" in environ
+
+
+def test_children_started_later_do_not_inherit_it():
+    code = (
+        "import subprocess, sys\n"
+        "hardening.wipe_environment('DB_ENCRYPTION_KEY')\n"
+        "print('DB_ENCRYPTION_KEY' in os.environ)\n"
+        "sys.stdout.flush()\n"
+        "subprocess.run(['env'])"
+    )
+    shown = child(code, DB_ENCRYPTION_KEY=KEY)
+    assert shown.startswith("False")
+    assert "DB_ENCRYPTION_KEY" not in shown
+
+
+def test_wiping_what_is_not_set_does_nothing():
+    assert child("hardening.wipe_environment('NOT_SET')\nprint('fine')") == "fine"
+
+
+def test_a_hardened_process_writes_private_files_and_no_cores():
+    code = (
+        "import resource\n"
+        "took = hardening.harden_process()\n"
+        "print(','.join(took), oct(os.umask(0)), resource.getrlimit(resource.RLIMIT_CORE))"
+    )
+    assert child(code) == "umask,no_core_files,not_dumpable 0o77 (0, 0)"
+
+
+def test_a_hardened_process_is_not_dumpable():
+    code = (
+        "import ctypes\n"
+        "get = lambda: ctypes.CDLL(None).prctl(3, 0, 0, 0, 0)\n"
+        "print(get(), end=' ')\nhardening.harden_process()\nprint(get())"
+    )
+    assert child(code) == "1 0"
+
+
+def test_the_files_under_proc_of_a_hardened_process_belong_to_root():
+    # Not dumpable: the kernel hands /proc/PID to root, so that a peer of the same user is refused.
+    code = "hardening.forbid_dumping()\ns = os.stat('/proc/self/environ')\nprint(s.st_uid, oct(s.st_mode))"
+    uid, mode = child(code).split()
+    assert uid == "0"
+    assert stat.S_IMODE(int(mode, 8)) == 0o400
+
+
+@pytest.mark.parametrize("platform", ["darwin", "win32"])
+def test_elsewhere_what_does_not_exist_is_not_claimed(platform, monkeypatch):
+    monkeypatch.setattr(sys, "platform", platform)
+    assert not hardening.forbid_dumping()

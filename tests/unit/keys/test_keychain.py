@@ -1,0 +1,142 @@
+import subprocess
+import sys
+
+import pytest
+
+from mcp_notarium.errors import LockedError, Verdict
+from mcp_notarium.keys.keychain import KEY, TOKEN, Keychain
+from mcp_notarium.secret import Secret
+from support.keychains import backend
+
+OWNER = "0123456789abcdef" * 4
+
+
+ALLOWED = [
+    ("keyring.backends.macOS", "Keyring"),
+    ("keyring.backends.Windows", "WinVaultKeyring"),
+    ("keyring.backends.SecretService", "Keyring"),
+    ("keyring.backends.libsecret", "Keyring"),
+    ("keyring.backends.kwallet", "DBusKeyring"),
+    ("keyring.backends.kwallet", "DBusKeyringKWallet4"),
+]
+REFUSED = [
+    ("keyrings.alt.file", "PlaintextKeyring"),
+    ("keyrings.alt.file", "EncryptedKeyring"),
+    ("keyring.backends.null", "Keyring"),
+    ("keyring.backends.chainer", "ChainerBackend"),
+    ("keyring.backends.SecretServiceX", "Keyring"),
+    ("evil.keyring.backends.SecretService", "Keyring"),
+    ("builtins", "Keyring"),
+]
+
+
+@pytest.mark.parametrize(("module", "name"), ALLOWED)
+def test_real_keychains_keep_give_and_forget(module, name):
+    one = backend(module, name)
+    keychain = Keychain(lambda: one)
+    assert keychain.usable
+    assert keychain.get(KEY, OWNER) is None
+    keychain.set(KEY, OWNER, Secret("s3cret"))
+    assert keychain.get(KEY, OWNER) == Secret("s3cret")
+    assert keychain.get(TOKEN, OWNER) is None
+    keychain.delete(KEY, OWNER)
+    assert keychain.get(KEY, OWNER) is None
+
+
+@pytest.mark.parametrize(("module", "name"), REFUSED)
+def test_what_protects_nothing_is_refused_by_name_and_never_touched(module, name):
+    refused = backend(module, name)
+    keychain = Keychain(lambda: refused)
+    assert not keychain.usable
+    for act in (
+        lambda: keychain.get(KEY, OWNER),
+        lambda: keychain.set(KEY, OWNER, Secret("s3cret")),
+        lambda: keychain.delete(KEY, OWNER),
+    ):
+        with pytest.raises(LockedError) as said:
+            act()
+        assert said.value.verdict is Verdict.KEYCHAIN_UNUSABLE
+        assert name in said.value.message
+    assert refused.kept == {}
+    assert refused.reads == 0
+
+
+def test_a_chain_is_used_by_its_first_real_member():
+    plain = backend("keyrings.alt.file", "PlaintextKeyring")
+    real = backend("keyring.backends.kwallet", "DBusKeyring")
+    chain = backend("keyring.backends.chainer", "ChainerBackend", backends=[plain, real])
+    keychain = Keychain(lambda: chain)
+    keychain.set(KEY, OWNER, Secret("s3cret"))
+    assert len(real.kept) == 1
+    assert plain.kept == {}
+
+
+def test_a_machine_without_a_keychain_has_no_secret_and_keeps_none():
+    keychain = Keychain(lambda: backend("keyring.backends.fail", "Keyring"))
+    assert not keychain.usable
+    assert keychain.get(KEY, OWNER) is None
+    keychain.delete(KEY, OWNER)
+    with pytest.raises(LockedError):
+        keychain.set(KEY, OWNER, Secret("s3cret"))
+
+
+def test_each_secret_is_read_once_per_process():
+    one = backend("keyring.backends.kwallet", "DBusKeyring")
+    keychain = Keychain(lambda: one)
+    for _ in range(3):
+        keychain.get(KEY, OWNER)
+        keychain.get(TOKEN, OWNER)
+    assert one.reads == 2
+
+
+def test_a_locked_keychain_is_a_verdict_that_repeats_nothing_it_said():
+    def locked(*_given):
+        raise RuntimeError("prompt dismissed for s3cret")
+
+    one = backend("keyring.backends.SecretService", "Keyring", get_password=locked)
+    with pytest.raises(LockedError) as said:
+        Keychain(lambda: one).get(KEY, OWNER)
+    assert said.value.verdict is Verdict.KEYCHAIN_UNUSABLE
+    assert "s3cret" not in said.value.message
+    assert "RuntimeError" in said.value.message
+
+
+def test_entries_name_the_program_and_part_of_the_owner_hash_only():
+    one = backend("keyring.backends.kwallet", "DBusKeyring")
+    Keychain(lambda: one).set(TOKEN, OWNER, Secret("t"))
+    assert list(one.kept) == [("mcp-notarium", "login-token:0123456789abcdef")]
+
+
+def test_keyring_is_imported_only_when_it_is_asked_for():
+    code = (
+        "import sys; from mcp_notarium.keys import keychain, unlock, token, opening; "
+        "keychain.system_keychain(); assert 'keyring' not in sys.modules; "
+        "print(keychain.system_keychain().get('database-key', 'x'), 'keyring' in sys.modules)"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+        env={"PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring"},
+    )
+    assert ran.stdout.split() == ["None", "True"]
+
+
+def test_a_null_keychain_set_by_the_environment_is_refused():
+    code = (
+        "from mcp_notarium.keys import keychain\n"
+        "from mcp_notarium.errors import LockedError\n"
+        "try: keychain.system_keychain().get('database-key', 'x')\n"
+        "except LockedError as e: print(int(e.verdict))"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+        env={"PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring"},
+    )
+    assert ran.stdout.strip() == "23"

@@ -1,0 +1,211 @@
+import shutil
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+
+from mcp_notarium.cache.pending import PendingWrites
+from mcp_notarium.errors import LockedError, Verdict
+from mcp_notarium.keys import opening
+from mcp_notarium.notes.note import Content
+from mcp_notarium.notes.pending import PendingWrite, WriteKind
+from mcp_notarium.secret import Secret
+from support import account_child
+from support.account import (
+    OTHER,
+    account,
+    fingerprint,
+    folder_of,
+    made,
+    open_cheaply,
+)
+
+NOW = 1_763_683_200.0
+LATER = NOW + 10 * 86_400
+
+
+def at(moment):
+    return {"clock": lambda: moment}
+
+
+def old_cache(tmp_path, **changes):
+    """A cache made ten days before everything else in a test, closed cleanly."""
+    config = account(tmp_path, **changes)
+    open_cheaply(config, **at(NOW)).close()
+    return replace(config, on_unreadable="rebuild")
+
+
+def database_of(config):
+    (generation,) = folder_of(config).generations()
+    return folder_of(config).database(generation)
+
+
+def spoil_key_files(config):
+    folder_of(config).key_file.write_bytes(b"x")
+    folder_of(config).key_copy.write_bytes(b"x")
+
+
+def remove_key_files(config):
+    folder_of(config).key_file.unlink()
+    folder_of(config).key_copy.unlink()
+
+
+REASONS = {
+    "wrong key": lambda config: replace(config, db_key=Secret(OTHER)),
+    "key files damaged": spoil_key_files,
+    "key files gone": remove_key_files,
+    "database gone": lambda config: database_of(config).unlink(),
+    "database emptied": lambda config: database_of(config).write_bytes(b""),
+    "database damaged": lambda config: database_of(config).write_bytes(b"rubbish" * 4096),
+}
+
+
+def happen(reason, config):
+    changed = REASONS[reason](config)
+    return changed if isinstance(changed, type(config)) else config
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_what_cannot_be_read_is_moved_byte_for_byte_and_made_anew(tmp_path, reason):
+    config = happen(reason, old_cache(tmp_path))
+    before = fingerprint(config.account_dir)
+    with closing(open_cheaply(config, **at(LATER))) as opened:
+        assert opened.created
+        assert "quarantine" in opened.notices[0]
+        (quarantined,) = folder_of(config).quarantine.iterdir()
+        assert fingerprint(quarantined) == before
+        assert folder_of(config).generations() == (opened.generation,)
+    with closing(open_cheaply(config, **at(LATER))) as again:
+        assert not again.created
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_without_the_setting_nothing_moves(tmp_path, reason):
+    config = happen(reason, replace(old_cache(tmp_path), on_unreadable="refuse"))
+    before = fingerprint(config.account_dir)
+    with pytest.raises(LockedError) as refused:
+        open_cheaply(config, **at(LATER))
+    assert "DB_ON_UNREADABLE=rebuild" in refused.value.resolution_hint
+    assert fingerprint(config.account_dir) == before
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_after_a_hard_stop_nothing_is_rebuilt_because_a_write_may_be_inside(tmp_path, reason):
+    config = old_cache(tmp_path)
+    folder_of(config).certificate.unlink()
+    config = happen(reason, config)
+    before = fingerprint(config.account_dir)
+    with pytest.raises(LockedError) as refused:
+        open_cheaply(config, **at(LATER))
+    assert "was not followed" in refused.value.resolution_hint
+    assert fingerprint(config.account_dir) == before
+
+
+def test_an_unfinished_write_inside_is_never_set_aside(tmp_path):
+    config = account(tmp_path)
+    with closing(open_cheaply(config, **at(NOW))) as opened:
+        PendingWrites(opened.database).add(
+            PendingWrite(
+                write_id="w",
+                note_id="n",
+                kind=WriteKind.CREATE,
+                base_etag=None,
+                content=Content("unsaved text"),
+                body="{}",
+                created_at=NOW,
+                owner="me",
+                lease_until=NOW,
+            )
+        )
+    wrong = replace(config, on_unreadable="rebuild", db_key=Secret(OTHER))
+    with pytest.raises(LockedError) as refused:
+        open_cheaply(wrong, **at(LATER))
+    assert refused.value.verdict is Verdict.WRONG_KEY
+    with closing(open_cheaply(config)) as again:
+        assert PendingWrites(again.database).count() == 1
+
+
+def test_a_store_that_is_the_only_source_is_never_rebuilt(tmp_path):
+    config = happen("database damaged", old_cache(tmp_path))
+    with pytest.raises(LockedError) as refused:
+        open_cheaply(config, refetchable=False, **at(LATER))
+    assert "only place" in refused.value.resolution_hint
+
+
+def test_two_clients_with_different_keys_do_not_rebuild_each_other_for_ever(tmp_path):
+    mine = old_cache(tmp_path)
+    theirs = replace(mine, db_key=Secret(OTHER))
+    open_cheaply(theirs, **at(LATER)).close()
+    with pytest.raises(LockedError) as refused:
+        open_cheaply(mine, **at(LATER + 3600))
+    assert "24 hours" in refused.value.resolution_hint
+    with closing(open_cheaply(mine, **at(LATER + 90_000))) as opened:
+        assert opened.created
+
+
+def test_nothing_is_moved_under_a_running_server(tmp_path):
+    config = old_cache(tmp_path)
+    running = account_child.start(tmp_path)
+    try:
+        # Its promise is withdrawn while it runs; even with one nothing may move.
+        folder_of(config).certificate.touch(mode=0o600)
+        generation = database_of(config).name.split(".")[1]
+        folder_of(config).certificate.write_bytes(
+            b'{"format":"mcp-notarium-nothing-pending","generation":"%s","version":1}'
+            % generation.encode()
+        )
+        before = fingerprint(config.account_dir)
+        with pytest.raises(LockedError) as refused:
+            open_cheaply(replace(config, db_key=Secret(OTHER)), **at(LATER))
+        assert refused.value.verdict is Verdict.BUSY
+        assert fingerprint(config.account_dir) == before
+    finally:
+        running.communicate("end\n", timeout=30)
+
+
+@pytest.mark.parametrize("content", [b"", b"rubbish" * 4096])
+def test_a_plain_cache_is_rebuilt_by_the_same_rule(tmp_path, content):
+    config = old_cache(tmp_path, db_encryption=False)
+    folder_of(config).plain_database.write_bytes(content)
+    with closing(open_cheaply(config, **at(LATER))) as opened:
+        assert opened.created
+    (kept,) = folder_of(config).quarantine.rglob("notarium_cache.sqlite")
+    assert kept.read_bytes() == content
+
+
+def test_setting_aside_moves_everything_and_the_next_start_begins_anew(tmp_path):
+    config = made(tmp_path)
+    before = fingerprint(config.account_dir)
+    target = opening.set_aside(config, clock=lambda: NOW)
+    assert fingerprint(target) == before
+    with closing(open_cheaply(config)) as opened:
+        assert opened.created
+
+
+def test_setting_aside_needs_no_key_and_nothing_readable(tmp_path):
+    config = made(tmp_path)
+    spoil_key_files(config)
+    assert opening.set_aside(replace(config, db_key=None)) is not None
+    assert opening.set_aside(config) is None
+
+
+def test_setting_aside_is_refused_under_a_running_server(tmp_path):
+    config = account(tmp_path)
+    with closing(open_cheaply(config)), pytest.raises(LockedError) as refused:
+        opening.set_aside(config)
+    assert refused.value.verdict is Verdict.BUSY
+
+
+def test_there_is_nothing_to_set_aside_where_there_is_no_folder(tmp_path):
+    config = account(tmp_path)
+    assert opening.set_aside(config) is None
+    assert not config.data_dir.exists()
+
+
+def test_a_restored_folder_opens_after_it_was_set_aside(tmp_path):
+    config = made(tmp_path)
+    target = opening.set_aside(config)
+    for file in target.iterdir():
+        shutil.move(file, config.account_dir / file.name)
+    with closing(open_cheaply(config)) as opened:
+        assert not opened.created
