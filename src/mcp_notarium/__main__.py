@@ -1,0 +1,58 @@
+"""The program's one entry. Serving takes the shortest way; everything else loads ``cli.main``.
+
+A client waits for the handshake, so this file imports nothing that the server does not need.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+_ENV_FILE = "--env-file"
+_NOTE = """\
+This is an MCP server; it is usually started by an MCP client and now waits for one on stdin.
+To set it up:   mcp-notarium --help
+To stop it:     Ctrl+C
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run with ``argv`` (default: the process's arguments); returns the exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    serving = _serving(arguments)
+    if serving is None:
+        from mcp_notarium.cli import main as cli  # noqa: PLC0415 - argparse, only for the verbs
+
+        return cli.run(arguments)
+    if not arguments and os.isatty(0):
+        sys.stderr.write(_NOTE)
+    from mcp_notarium.server.run import serve  # noqa: PLC0415 - a verb does not need the server
+
+    try:
+        return serve(env_file=serving.get(_ENV_FILE))
+    except KeyboardInterrupt:
+        return 130
+
+
+def _serving(arguments: list[str]) -> dict[str, Path] | None:
+    """The options of ``[--env-file PATH] [serve] [--env-file PATH]``; None for anything else."""
+    options: dict[str, Path] = {}
+    rest = list(arguments)
+    verbs = 0
+    while rest:
+        word = rest.pop(0)
+        if word == _ENV_FILE and rest and not rest[0].startswith("-"):
+            options[_ENV_FILE] = Path(rest.pop(0))
+        elif word.startswith(f"{_ENV_FILE}=") and word != f"{_ENV_FILE}=":
+            options[_ENV_FILE] = Path(word.partition("=")[2])
+        elif word == "serve" and not verbs:
+            verbs += 1
+        else:
+            return None
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,209 @@
+"""``mcp-notarium demo``: the real server at its real work, against an embedded note service.
+
+Starts the simulator on loopback with notes of real prose, launches this very program as an MCP
+client would, and shows what a person would want to see before trusting it. Needs no account and no
+network, and leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import secrets
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mcp_notarium.cli import demo_offline
+from mcp_notarium.cli.terminal import Screen
+from mcp_notarium.simulator import Simulator
+from mcp_notarium.simulator.data import prose
+
+if TYPE_CHECKING:
+    from mcp import Client
+
+SEARCH = "garbage collection"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of the verb."""
+    parser.add_argument(
+        "--notes", type=int, default=400, help="how many notes the account has (default 400)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Show the whole story; exit code 0 only if every step did what it says."""
+    screen = Screen()
+    simulator = Simulator(latency=0.02)
+    simulator.load(prose(args.notes, seed=7))
+    with (
+        simulator.running(),
+        tempfile.TemporaryDirectory(prefix="notarium-demo-") as folder,
+    ):
+        stage = Stage(screen=screen, simulator=simulator, folder=Path(folder))
+        asyncio.run(stage.play())
+    screen.check(not Path(folder).exists(), "and nothing is left behind")
+    return screen.close()
+
+
+class Stage:
+    """The demo's props: a simulator, a data folder and the environment a client would give."""
+
+    def __init__(self, *, screen: Screen, simulator: Simulator, folder: Path) -> None:
+        self.screen = screen
+        self.simulator = simulator
+        self.folder = folder
+        self.key = secrets.token_urlsafe(24)
+
+    def environment(self, *, key: str | None = None) -> dict[str, str]:
+        """What stands in an MCP client's configuration for this server."""
+        return {
+            "SIMPLENOTE_USERNAME": self.simulator.username,
+            "SIMPLENOTE_PASSWORD": self.simulator.password,
+            "DB_ENCRYPTION_KEY": key or self.key,
+            "NOTARIUM_DATA_DIR": str(self.folder),
+            "NOTARIUM_KEYCHAIN": "off",
+            "SIMPERIUM_API_URL": self.simulator.api_url,
+            "SIMPERIUM_AUTH_URL": self.simulator.auth_url,
+            "SIMPLENOTE_APP_URL": self.simulator.app_url,
+            "SIMPERIUM_API_KEY": self.simulator.api_key,
+            "LOG_LEVEL": "warn",
+        }
+
+    @asynccontextmanager
+    async def server(self) -> AsyncIterator[Client]:
+        """The real server in a process of its own, spoken to by the SDK's client over stdio."""
+        from mcp import Client, StdioServerParameters  # noqa: PLC0415 - half a second, only here
+
+        parameters = StdioServerParameters(
+            command=sys.executable,
+            args=["-m", "mcp_notarium"],
+            env=self.environment(),
+            cwd=self.folder,
+        )
+        async with Client(parameters, mode="legacy", read_timeout_seconds=30) as client:
+            yield client
+
+    async def play(self) -> None:
+        """Every act in turn."""
+        self.screen.title("MCP Notarium: a Simplenote account, served to an agent")
+        self.screen.say(
+            f"An embedded note service holds {len(self.simulator.notes())} notes. "
+            "The server is a process of its own, spoken to over stdio."
+        )
+        async with self.server() as client:
+            await self.first_sync(client)
+            await self.read(client)
+            note = await self.write(client)
+            await self.conflict(client, note)
+        demo_offline.encrypted_file(self.screen, self.folder)
+        self.simulator.stop_listening()
+        self.screen.step("Restart with no network")
+        async with self.server() as client:
+            await demo_offline.read_and_refuse(self.screen, client, SEARCH)
+        demo_offline.wrong_key(self.screen, self.folder, self.environment(key="not the right one"))
+        demo_offline.clean_exit(self.screen, self.folder, self.environment())
+
+    async def first_sync(self, client: Client) -> None:
+        """The first page answers at once, the rest arrives while the agent works."""
+        self.screen.step("First sync")
+        started = time.perf_counter()
+        answer = await call(client, "list", limit=3)
+        self.screen.say(f"first answer after {_ms(started)}: {answer['total_items']} notes so far")
+        complete = False
+        while not complete and time.perf_counter() - started < 20:  # noqa: PLR2004 - seconds
+            facts = (await call(client, "list", limit=1)).get("sync") or {}
+            complete = bool(facts.get("complete", True))
+            if not complete:
+                self.screen.say(f"  still loading, {facts.get('loaded')} of {facts.get('total')}")
+                await asyncio.sleep(0.05)
+        truth = sum(not note.get("deleted") for note in self.simulator.notes().values())
+        total = (await call(client, "list", limit=1))["total_items"]
+        self.screen.check(total == truth, f"all {total} notes are here after {_ms(started)}")
+
+    async def read(self, client: Client) -> None:
+        """List, search, and one note by lines."""
+        self.screen.step("List, search, read by lines")
+        for item in (await call(client, "list", limit=3))["content"]:
+            self.screen.say(f"  {item['uuid'][:8]}  v{item['local_version']}  {item['text'][:60]}")
+        started = time.perf_counter()
+        found = await call(client, "list", query=SEARCH, limit=3)
+        self.screen.check(
+            found["total_items"] > 0,
+            f'search "{SEARCH}": {found["total_items"]} notes in {_ms(started)}',
+        )
+        first = found["content"][0]
+        part = await call(client, "get", id=first["uuid"], range_line_start=1, range_line_count=3)
+        self.screen.quote(part["text"])
+        self.screen.check(
+            part["text_is_partial"] is True,
+            f"lines 1 to 3 of {part['text_total_lines']} of “{first['text'][:40]}”",
+        )
+
+    async def write(self, client: Client) -> dict[str, Any]:
+        """A new note, confirmed by the service, then a patch of one line."""
+        self.screen.step("Save, then patch one line")
+        text = "Garden plan\n\n- beans\n- carrots\n- leeks\n"
+        note = await call(client, "save", text=text, tags=["garden"])
+        at_service = self.simulator.note(note["id"])
+        self.screen.check(
+            at_service is not None and at_service["content"] == text,
+            f"saved as version {note['server_version']}, confirmed by the service",
+        )
+        patch = [{"operation": "modification", "line_number": 4, "value": "- carrots, two rows"}]
+        note = await call(
+            client, "save", id=note["id"], local_version=note["local_version"], text_patch=patch
+        )
+        self.screen.check(
+            "two rows" in self.simulator.note(note["id"])["content"],
+            f"line 4 patched, now version {note['server_version']}",
+        )
+        return note
+
+    async def conflict(self, client: Client, note: dict[str, Any]) -> None:
+        """Another device edits the note while the agent still holds the old version."""
+        self.screen.step("A conflict with another device")
+        theirs = note["text"].replace("- beans", "- beans, climbing ones")
+        self.simulator.edit(note["id"], content=theirs)
+        self.screen.say("another device changed line 3; the agent, not knowing, changes line 5 ...")
+        patch = [{"operation": "modification", "line_number": 5, "value": "- leeks, late"}]
+        arguments = {"id": note["id"], "text_patch": patch}
+        result = await client.call_tool(
+            "save", arguments | {"local_version": note["local_version"]}
+        )
+        if result.is_error:
+            self.screen.say("  refused: the note has moved on; the agent reads it again")
+            fresh = await call(client, "get", id=note["id"])
+            await call(client, "save", **arguments, local_version=fresh["local_version"])
+        else:
+            self.screen.say("  merged by lines against the newest version")
+        merged = self.simulator.note(note["id"])["content"]
+        self.screen.quote(merged)
+        self.screen.check(
+            "climbing ones" in merged and "late" in merged,
+            "both edits are in the note at the service; nothing was lost",
+        )
+
+
+async def call(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
+    """One tool call that must succeed; returns its structured content."""
+    result = await client.call_tool(tool, arguments)
+    if result.is_error or not isinstance(result.structured_content, dict):
+        raise DemoFailed(tool, getattr(result.content[0], "text", ""))
+    return result.structured_content
+
+
+class DemoFailed(RuntimeError):
+    """A step of the demo did not do what it should."""
+
+    def __init__(self, tool: str, text: str) -> None:
+        super().__init__(f"{tool} answered an error: {text}")
+
+
+def _ms(started: float) -> str:
+    return f"{(time.perf_counter() - started) * 1000:.0f} ms"

@@ -1,0 +1,151 @@
+"""``mcp-notarium doctor``: examines configuration, libraries, folder, keys, cache and the way to the service.
+
+Changes nothing. Exit code: the verdict's (10-23) if the cache is locked, 1 if the configuration is
+wrong, else 0, also when the note service cannot be reached.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from mcp_notarium import __version__
+from mcp_notarium.app import App, open_app
+from mcp_notarium.cache import driver
+from mcp_notarium.cli import settings, status
+from mcp_notarium.config import Config
+from mcp_notarium.errors import ConfigError, LockedError, NotariumError
+from mcp_notarium.keys.keychain import system_keychain
+from mcp_notarium.sync.leader import Leader
+
+OK, WARN, BAD = "ok", "warn", "bad"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing looked at: its name, ``ok``, ``warn`` or ``bad``, what was seen, what to do."""
+
+    name: str
+    state: str
+    seen: str
+    hint: str = ""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The form of the answer, and how far to look."""
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--deep", action="store_true", help="read every page of the database")
+    parser.add_argument("--offline", action="store_true", help="do not ask the note service")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the findings; the exit code says the worst."""
+    try:
+        config = settings.prepare(args)
+    except ConfigError as error:
+        found = [Finding("configuration", BAD, error.user_message, error.resolution_hint or "")]
+        return _printed(found, 1, as_json=args.json)
+    found = [Finding("configuration", OK, f"account folder {config.account_dir}")]
+    found += [_libraries(), _keychain(config)]
+    facts = status.collect(config)
+    found.append(_verdict(facts))
+    if facts["exit_code"] == 0 and facts["cache"] == "in order":
+        found += asyncio.run(_inside(config, deep=args.deep, offline=args.offline))
+    return _printed(found, facts["exit_code"], as_json=args.json)
+
+
+def _libraries() -> Finding:
+    try:
+        seen = driver.facts()
+    except LockedError as error:
+        return Finding("libraries", BAD, error.user_message, error.resolution_hint or "")
+    sqlite = ".".join(str(part) for part in seen.sqlite_version)
+    return Finding(
+        "libraries",
+        OK,
+        f"mcp-notarium {__version__}, {seen.distribution}: SQLCipher {seen.cipher_version}, "
+        f"SQLite {sqlite}, {seen.provider}",
+    )
+
+
+def _keychain(config: Config) -> Finding:
+    if not config.keychain:
+        return Finding("keychain", OK, "switched off (NOTARIUM_KEYCHAIN=off)")
+    if system_keychain().usable:
+        return Finding("keychain", OK, "there is one")
+    return Finding("keychain", OK, "none here; a login is kept in the encrypted cache")
+
+
+def _verdict(facts: dict[str, Any]) -> Finding:
+    if facts["exit_code"]:
+        return Finding(
+            "cache", BAD, f"{facts['verdict']}: {facts['message']}", facts["resolution_hint"]
+        )
+    return Finding("cache", OK, facts["cache"])
+
+
+async def _inside(config: Config, *, deep: bool, offline: bool) -> list[Finding]:
+    async with open_app(config, syncing=False) as app:
+        found = [_pages(app, config, deep=deep), _sync(app), _writes(app)]
+        if not offline:
+            found.append(await _service(app))
+        return found
+
+
+def _pages(app: App, config: Config, *, deep: bool) -> Finding:
+    """Checked only if no server is at work: the check moves the log, and one process may do that."""
+    leader = Leader(config.account_dir / "sync.lock")
+    if not leader.acquire():
+        return Finding("pages", OK, "not checked: a server is at work on this cache")
+    try:
+        wrong = app.cache.database.check(deep=deep)
+    finally:
+        leader.release()
+    if wrong:
+        hint = "Run `mcp-notarium reset-cache`; it sets the old files aside."
+        return Finding("pages", BAD, f"{len(wrong)} faults, first: {wrong[0]}", hint)
+    return Finding("pages", OK, "every page is authentic, search index and tables agree")
+
+
+def _sync(app: App) -> Finding:
+    facts = app.cache.sync_state.metrics()
+    if facts.last_sync_at is None:
+        return Finding(
+            "sync", WARN, "has never completed", "Start a server, or `mcp-notarium login`."
+        )
+    state = WARN if facts.last_error else OK
+    return Finding("sync", state, facts.last_error or f"last cycle: {facts.status}")
+
+
+def _writes(app: App) -> Finding:
+    writes = len(app.cache.pending.all())
+    if not writes:
+        return Finding("writes", OK, "none unfinished")
+    hint = "They are finished, with their own ids, as soon as a server reaches the note service."
+    return Finding("writes", WARN, f"{writes} unfinished", hint)
+
+
+async def _service(app: App) -> Finding:
+    try:
+        await app.backend.list_page(since=None, mark=None, limit=1, with_content=False)
+    except NotariumError as error:
+        return Finding("service", WARN, error.user_message, error.resolution_hint or "")
+    finally:
+        await app.backend.close()
+    return Finding("service", OK, "reachable, and the login is accepted")
+
+
+def _printed(found: list[Finding], code: int, *, as_json: bool) -> int:
+    if as_json:
+        body = {"exit_code": code, "findings": [asdict(one) for one in found]}
+        sys.stdout.write(json.dumps(body, indent=2) + "\n")
+        return code
+    for one in found:
+        sys.stdout.write(f"{one.state:<5} {one.name:<14} {one.seen}\n")
+        if one.hint:
+            sys.stdout.write(f"      {'':<14} → {one.hint}\n")
+    return code

@@ -1,0 +1,76 @@
+"""``mcp-notarium login``: a code by e-mail (or the password) becomes a token that is kept safely.
+
+The token goes into the OS keychain, else into the encrypted cache; never into a file in clear.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+
+from mcp_notarium.app import App, open_app
+from mcp_notarium.backends.simplenote.auth import Authenticator
+from mcp_notarium.backends.simplenote.urls import Urls
+from mcp_notarium.cli import settings
+from mcp_notarium.cli.terminal import ask_secret, talk
+from mcp_notarium.config import Config
+from mcp_notarium.errors import ConfigError
+from mcp_notarium.secret import Secret
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which way in."""
+    way = parser.add_mutually_exclusive_group()
+    way.add_argument("--password", action="store_true", help="ask for the password, send no e-mail")
+    way.add_argument(
+        "--code-stdin", action="store_true", help="read the code of the e-mail from standard input"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Log in; exit code 0 when the token works and is kept."""
+    config = settings.prepare(args)
+    return asyncio.run(_log_in(config, args))
+
+
+async def _log_in(config: Config, args: argparse.Namespace) -> int:
+    async with open_app(config, syncing=False) as app:
+        if not app.tokens.lasting:
+            raise ConfigError(
+                "there is no safe place for a login: the cache is not encrypted and there is no "
+                "usable keychain",
+                resolution_hint="Remove DB_ENCRYPTION=off, or set SIMPLENOTE_TOKEN or "
+                "SIMPLENOTE_PASSWORD in the client's configuration instead.",
+            )
+        app.tokens.store(await _token(config, args))
+        await _prove(app)
+    talk(f"Logged in. {app.config.backend.capitalize()} accepts the token; it is kept for servers.")
+    return 0
+
+
+async def _token(config: Config, args: argparse.Namespace) -> Secret:
+    desk = Authenticator.opened(
+        urls=Urls(api=config.api_url, auth=config.auth_url, app=config.app_url),
+        api_key=config.api_key,
+        timeout=config.api_timeout,
+    )
+    try:
+        if args.password:
+            return await desk.by_password(config.username, ask_secret("Simplenote password: "))
+        await desk.request_code(config.username, request_source=config.request_source)
+        talk("Simplenote has sent a code to the account's e-mail address.")
+        return await desk.complete_code(config.username, _code(from_stdin=args.code_stdin))
+    finally:
+        await desk.close()
+
+
+def _code(*, from_stdin: bool) -> str:
+    if from_stdin:
+        return sys.stdin.readline()
+    return ask_secret("Code from the e-mail: ").reveal_text()
+
+
+async def _prove(app: App) -> None:
+    """One small request in the account's name."""
+    await app.backend.list_page(since=None, mark=None, limit=1, with_content=False)

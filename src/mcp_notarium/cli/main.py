@@ -1,0 +1,163 @@
+"""The command line: finds the verb, hands over, renders errors. Each verb is a module of its own.
+
+A verb's module is imported only when it is called; it offers ``add_arguments(parser)`` and
+``run(args) -> int``. Data goes to stdout, talk to stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+
+from mcp_notarium import __version__, log
+from mcp_notarium.errors import NotariumError
+from mcp_notarium.redaction.escaping import several_lines
+from mcp_notarium.redaction.traces import describe
+
+USAGE_EXIT = 2
+INTERRUPTED_EXIT = 130
+BROKEN_PIPE_EXIT = 141
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """One row of the table: which module does it, and what ``--help`` says about it."""
+
+    module: str
+    summary: str
+
+
+VERBS = {
+    "serve": Verb(
+        "mcp_notarium.cli.serve", "serve an MCP client on stdin and stdout (the default)"
+    ),
+    "login": Verb("mcp_notarium.cli.login", "log in with a code sent by e-mail, or a password"),
+    "logout": Verb("mcp_notarium.cli.logout", "forget the stored login"),
+    "status": Verb("mcp_notarium.cli.status", "say in what state the cache is"),
+    "doctor": Verb("mcp_notarium.cli.doctor", "examine configuration, keys, cache and network"),
+    "rotate-key": Verb("mcp_notarium.cli.rotate_key", "change the passphrase of the cache"),
+    "generate-key": Verb("mcp_notarium.cli.generate_key", "make a new random key"),
+    "reset-cache": Verb("mcp_notarium.cli.reset_cache", "empty the cache and load it again"),
+    "demo": Verb("mcp_notarium.cli.demo", "show the server at work with a simulated account"),
+}
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Carry out a command line; returns the exit code, never raises an error of ours."""
+    try:
+        code = _dispatch(list(arguments))
+        sys.stdout.flush()
+    except SystemExit as leaving:  # argparse: --help is 0, a wrong command line is 2
+        code = leaving.code if isinstance(leaving.code, int) else USAGE_EXIT
+    except KeyboardInterrupt:
+        sys.stderr.write("\n")
+        code = INTERRUPTED_EXIT
+    except BrokenPipeError:
+        code = _leave_pipe()
+    except NotariumError as error:
+        code = _show(error)
+    except Exception as error:  # noqa: BLE001 - the last resort: no trace with values on a screen
+        code = _show_unexpected(error)
+    return code
+
+
+def _dispatch(arguments: list[str]) -> int:
+    options = _parser().parse_args(arguments)
+    if options.print_config_vars:
+        from mcp_notarium.cli import config_vars  # noqa: PLC0415 - as every verb
+
+        return config_vars.run(options)
+    if options.json:
+        _parser().error("--json here goes with --print-config-vars")
+    verb = VERBS.get(options.verb)
+    if verb is None:
+        _parser().error(f"unknown command {options.verb!r}; see mcp-notarium --help")
+    module = import_module(verb.module)
+    args = _parse_verb(options, module.add_arguments, verb)
+    act: Callable[[argparse.Namespace], int] = module.run
+    return act(args)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="mcp-notarium",
+        description="MCP server for your notes, with an encrypted local cache.",
+        epilog="commands:\n"
+        + "\n".join(f"  {name:<14}{verb.summary}" for name, verb in VERBS.items())
+        + "\n\nWithout a command it serves. `mcp-notarium COMMAND --help` tells more.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"mcp-notarium {__version__}")
+    parser.add_argument(
+        "--print-config-vars",
+        action="store_true",
+        help="list every variable, its value (secrets masked) and where it came from",
+    )
+    parser.add_argument("--json", action="store_true", help="with --print-config-vars: as JSON")
+    _add_env_file(parser)
+    parser.add_argument("verb", nargs="?", default="serve", metavar="COMMAND", help="see below")
+    parser.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    return parser
+
+
+def _parse_verb(
+    options: argparse.Namespace,
+    add_arguments: Callable[[argparse.ArgumentParser], None],
+    verb: Verb,
+) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog=f"mcp-notarium {options.verb}",
+        description=verb.summary[0].upper() + verb.summary[1:] + ".",
+        allow_abbrev=False,
+    )
+    _add_env_file(parser)
+    add_arguments(parser)
+    parser.set_defaults(env_file=options.env_file)
+    return parser.parse_args(options.rest)
+
+
+def _add_env_file(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--env-file",
+        type=Path,
+        metavar="PATH",
+        help="file with variables, read instead of a .env in the working folder",
+    )
+
+
+def _show(error: NotariumError) -> int:
+    _say(f"mcp-notarium: {error.user_message}")
+    if error.resolution_hint:
+        _say(f"→ {error.resolution_hint}")
+    return error.exit_code
+
+
+def _show_unexpected(error: Exception) -> int:
+    described = describe(error)
+    _say(f"mcp-notarium: unexpected {described['type']}: {described['message']}")
+    for frame in described.get("frames", [])[-3:]:
+        _say(f"  at {frame}")
+    _say("→ This is a fault in the program; please report it with the lines above.")
+    return 1
+
+
+def _say(text: str) -> None:
+    line = several_lines(log.scrub(text)) + "\n"
+    with suppress(OSError, ValueError):
+        encoding = sys.stderr.encoding or "utf-8"
+        sys.stderr.write(line.encode(encoding, "backslashreplace").decode(encoding))
+        sys.stderr.flush()
+
+
+def _leave_pipe() -> int:
+    # The reader went away (`| head`); the interpreter's own flush at exit must not complain.
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return BROKEN_PIPE_EXIT

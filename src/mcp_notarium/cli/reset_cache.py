@@ -1,0 +1,88 @@
+"""``mcp-notarium reset-cache``: an empty cache, filled again from the note service.
+
+A cache that can be opened is emptied in place: its login and its unfinished writes stay. One that
+cannot be opened is moved to the quarantine, whole, and a new one is made.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from contextlib import AbstractAsyncContextManager
+
+from mcp_notarium.app import App, open_app
+from mcp_notarium.cli import settings
+from mcp_notarium.cli.terminal import ask_yes, talk
+from mcp_notarium.config import Config
+from mcp_notarium.errors import LockedError, LoginRequired, NotariumError
+from mcp_notarium.keys import opening
+
+_LONGEST_SYNC = 3600.0
+_GLANCE = 0.5
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Consent for scripts."""
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Reset after asking; exit code 0 when the first load is complete."""
+    config = settings.prepare(args)
+    return asyncio.run(_reset(config, yes=args.yes))
+
+
+async def _reset(config: Config, *, yes: bool) -> int:
+    try:
+        async with open_app(config) as app:
+            if not _agreed("Empty the cache and load every note again?", yes=yes):
+                return 1
+            await app.driver.reset()
+            return await _loaded(app)
+    except LockedError as error:
+        talk(f"The cache cannot be opened: {error.user_message}.")
+    if not _agreed(
+        "Move it to the quarantine (nothing is deleted) and start a new one? A write that was "
+        "never confirmed would stay in the old files.",
+        yes=yes,
+    ):
+        return 1
+    moved = opening.set_aside(config)
+    talk(f"The old files are in {moved}." if moved else "There was nothing to set aside.")
+    return await _filled(open_app(config))
+
+
+def _agreed(question: str, *, yes: bool) -> bool:
+    if yes or ask_yes(question):
+        return True
+    talk("Nothing was changed. (In a script, say --yes.)")
+    return False
+
+
+async def _filled(opened: AbstractAsyncContextManager[App]) -> int:
+    async with opened as app:
+        try:
+            return await _loaded(app)
+        except LoginRequired as error:
+            talk(f"The new cache is ready and empty: {error.user_message}.")
+            talk(f"→ {error.resolution_hint}")
+            return 0
+
+
+async def _loaded(app: App) -> int:
+    """Wait for the first load, saying how far it is. Raises ``LoginRequired`` if it cannot begin."""
+    cycle = asyncio.create_task(app.driver.sync_now(_LONGEST_SYNC))
+    while not cycle.done():
+        await asyncio.wait({cycle}, timeout=_GLANCE)
+        status = app.driver.status()
+        if status.needs_login:
+            cycle.cancel()
+            raise LoginRequired("Simplenote does not accept the login, or there is none yet")
+        talk(f"  {status.loaded} of {status.total if status.total is not None else '?'} notes")
+    if not cycle.result():
+        raise NotariumError(
+            f"the load did not finish: {app.driver.status().last_error or 'no reason known'}",
+            resolution_hint="Whatever has arrived is kept; the next server start goes on from it.",
+        )
+    talk("The cache is complete.")
+    return 0

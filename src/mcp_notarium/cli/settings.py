@@ -1,0 +1,28 @@
+"""What every verb does first: protect the process, read the configuration, start logging."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from mcp_notarium import config, log
+from mcp_notarium.cli.terminal import talk
+from mcp_notarium.config import Config
+from mcp_notarium.keys import hardening
+
+
+def prepare(args: argparse.Namespace) -> Config:
+    """The checked configuration; its secrets are gone from the environment afterwards.
+
+    Raises ``ConfigError`` naming everything that has to be changed.
+    """
+    hardening.harden_process()
+    loaded = config.load_here(env_file=args.env_file)
+    hardening.wipe_environment(*config.secret_names())
+    # A person reads along: routine events would only stand in the way.
+    quiet = loaded.config.log_level in {"info", "warn"} and sys.stderr.isatty()
+    log.configure("error" if quiet else loaded.config.log_level, loaded.config.log_file)
+    log.protect_config(loaded.config)
+    for warning in loaded.warnings:
+        talk(f"note: {warning}")
+    return loaded.config

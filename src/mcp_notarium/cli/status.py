@@ -1,0 +1,100 @@
+"""``mcp-notarium status``: in what state the cache is, in a few lines or as JSON.
+
+Exit code: 0, or the verdict's (10-23). Asks the note service nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from datetime import UTC, datetime
+from typing import Any
+
+from mcp_notarium import __version__
+from mcp_notarium.app import App, open_app
+from mcp_notarium.cache.startup import Create
+from mcp_notarium.cli import settings
+from mcp_notarium.config import Config
+from mcp_notarium.errors import LockedError
+from mcp_notarium.keys import opening
+from mcp_notarium.notes.pending import WriteState
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The form of the answer."""
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the state; the exit code says it too."""
+    config = settings.prepare(args)
+    facts = collect(config)
+    sys.stdout.write((json.dumps(facts, indent=2) if args.json else text(facts)) + "\n")
+    return int(facts["exit_code"])
+
+
+def collect(config: Config) -> dict[str, Any]:
+    """The facts as plain JSON values; a locked cache is a fact, not an error."""
+    facts: dict[str, Any] = {
+        "version": __version__,
+        "folder": str(config.account_dir),
+        "encryption": "on" if config.db_encryption else "off",
+        "backend": config.backend,
+    }
+    try:
+        if isinstance(opening.verdict(config), Create):
+            return facts | {"verdict": "ok", "exit_code": 0, "cache": "not made yet"}
+        return facts | asyncio.run(_inside(config))
+    except LockedError as error:
+        return facts | {
+            "verdict": error.verdict.name.lower(),
+            "exit_code": error.exit_code,
+            "message": error.user_message,
+            "resolution_hint": error.resolution_hint,
+        }
+
+
+async def _inside(config: Config) -> dict[str, Any]:
+    async with open_app(config, syncing=False) as app:
+        return {"verdict": "ok", "exit_code": 0, "cache": "in order"} | _cache_facts(app)
+
+
+def _cache_facts(app: App) -> dict[str, Any]:
+    counts, metrics = app.cache.notes.counts(), app.cache.sync_state.metrics()
+    progress, writes = app.cache.sync_state.progress(), app.cache.pending.all()
+    return {
+        "notes": counts.active,
+        "notes_in_trash": counts.trashed,
+        "complete": progress.complete,
+        "size_bytes": app.cache.database.size_bytes(),
+        "schema_version": app.cache.database.user_version(),
+        "last_sync_at": _time(metrics.last_sync_at),
+        "last_sync_status": metrics.status or None,
+        "last_error": metrics.last_error,
+        "pending_writes": sum(write.state is WriteState.IN_FLIGHT for write in writes),
+        "rejected_writes": sum(write.state is WriteState.REJECTED for write in writes),
+        "notices": list(app.notices),
+    }
+
+
+def text(facts: dict[str, Any]) -> str:
+    """The facts as aligned lines, the verdict last."""
+    left_out = {"verdict", "exit_code", "message", "resolution_hint", "notices"}
+    lines = [
+        f"{key.replace('_', ' '):<18}{'-' if value is None else value}"
+        for key, value in facts.items()
+        if key not in left_out
+    ]
+    lines += [f"note: {notice}" for notice in facts.get("notices", ())]
+    if facts["exit_code"]:
+        lines += [
+            f"LOCKED ({facts['verdict']}, exit code {facts['exit_code']}): {facts['message']}",
+            f"→ {facts['resolution_hint']}",
+        ]
+    return "\n".join(lines)
+
+
+def _time(epoch: float | None) -> str | None:
+    return None if epoch is None else datetime.fromtimestamp(epoch, UTC).isoformat(" ", "seconds")

@@ -1,0 +1,78 @@
+"""Talk on the terminal: progress, questions and verdicts. Data goes to stdout by other ways."""
+
+from __future__ import annotations
+
+import getpass
+import sys
+import textwrap
+import time
+
+from mcp_notarium.errors import ConfigError
+from mcp_notarium.secret import Secret
+
+_WIDTH = 96
+
+
+class Screen:
+    """What the demo prints, and whether everything it claimed was true."""
+
+    def __init__(self) -> None:
+        self._steps = 0
+        self._failed = 0
+        self._checks = 0
+        self._started = time.perf_counter()
+
+    def title(self, text: str) -> None:
+        """The first line."""
+        self._line(f"\n{text}\n{'=' * len(text)}")
+
+    def step(self, text: str) -> None:
+        """The heading of an act."""
+        self._steps += 1
+        self._line(f"\n{self._steps}. {text}")
+
+    def say(self, text: str) -> None:
+        """One remark."""
+        self._line(textwrap.fill(text, _WIDTH, initial_indent="   ", subsequent_indent="   "))
+
+    def quote(self, text: str) -> None:
+        """Some lines of a note, as they are."""
+        for line in text.splitlines():
+            self._line(f"   │ {line[: _WIDTH - 5]}")
+
+    def check(self, true: bool, claim: str) -> None:  # noqa: FBT001 - reads as a sentence
+        """A claim, marked as kept or broken."""
+        self._checks += 1
+        self._failed += not true
+        self._line(f"   {'✓' if true else '✗ NOT TRUE:'} {claim}")
+
+    def close(self) -> int:
+        """The last line; the exit code."""
+        took = time.perf_counter() - self._started
+        kept = self._checks - self._failed
+        self._line(f"\n{kept} of {self._checks} claims kept, in {took:.0f} s.\n")
+        return 1 if self._failed else 0
+
+    def _line(self, text: str) -> None:
+        print(text, flush=True)
+
+
+def talk(text: str) -> None:
+    """One line to the person, on stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def ask_secret(prompt: str) -> Secret:
+    """A secret typed on the terminal, unseen. Raises ``ConfigError`` where there is none."""
+    if not sys.stdin.isatty():
+        raise ConfigError(
+            "there is no terminal to ask on",
+            resolution_hint="Run the command in a terminal, or use the options that read a file.",
+        )
+    return Secret(getpass.getpass(prompt, stream=sys.stderr))
+
+
+def ask_yes(question: str) -> bool:
+    """A yes-or-no question on the terminal; anything but yes is no."""
+    talk(f"{question} [y/N] ")
+    return sys.stdin.isatty() and sys.stdin.readline().strip().lower() in {"y", "yes"}

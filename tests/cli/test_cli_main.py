@@ -1,0 +1,193 @@
+import argparse
+import importlib
+import os
+import pty
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from mcp_notarium import __version__
+from mcp_notarium.cli import main as cli
+from mcp_notarium.errors import BackendUnavailable, LockedError, Verdict
+
+SCRIPT = Path(sysconfig.get_path("scripts")) / "mcp-notarium"
+BARE = {"PATH": os.environ["PATH"], "HOME": "/nonexistent"}
+ENTRIES = [[str(SCRIPT)], [sys.executable, "-m", "mcp_notarium"]]
+
+
+def run(*arguments, entry=ENTRIES[1], env=(), cwd="/", **options):
+    return subprocess.run(
+        [*entry, *arguments],
+        env=BARE | dict(env),
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        **options,
+    )
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_version_is_one_line_on_stdout(entry):
+    done = run("--version", entry=entry)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"mcp-notarium {__version__}\n", "")
+
+
+def test_help_names_every_command_and_imports_none():
+    done = run("--help")
+    assert done.returncode == 0
+    assert done.stderr == ""
+    for name, verb in cli.VERBS.items():
+        assert f"  {name} " in done.stdout
+        assert verb.summary in done.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["frobnicate"], ["--frobnicate"], ["--json"], ["serve", "--frobnicate"], ["--env-file"],
+     ["--print-config-var"]],
+)  # fmt: skip
+def test_a_command_line_that_makes_no_sense_exits_2_and_says_why_on_stderr(arguments):
+    done = run(*arguments)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "mcp-notarium" in done.stderr
+
+
+@pytest.mark.parametrize("name", sorted(cli.VERBS))
+def test_every_command_of_the_table_exists_and_takes_its_options(name):
+    module = importlib.import_module(cli.VERBS[name].module)
+    parser = argparse.ArgumentParser()
+    module.add_arguments(parser)
+    assert callable(module.run)
+
+
+def test_serving_without_a_username_is_one_critical_line_and_exit_1(tmp_path):
+    done = run(cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1
+    assert '"level": "critical"' in done.stderr
+    assert "SIMPLENOTE_USERNAME" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [["serve", "--env-file", "{}"], ["--env-file={}"], ["--env-file", "{}", "serve"]]
+)
+def test_serving_reads_the_file_named_before_or_after_the_command(tmp_path, arguments):
+    named = tmp_path / "settings"
+    named.write_text("SIMPLENOTE_USERNAME=ada@example.org\nLOG_LEVEL=deafening\n")
+    named.chmod(0o600)
+    done = run(*(word.format(named) for word in arguments), cwd=tmp_path)
+    assert done.returncode == 1
+    assert "deafening" in done.stderr
+    assert "SIMPLENOTE_USERNAME" not in done.stderr
+
+
+def test_started_at_a_terminal_it_says_what_it_is_and_serves_all_the_same(tmp_path):
+    ours, theirs = pty.openpty()
+    try:
+        started = subprocess.run(
+            ENTRIES[1], env=BARE, cwd=tmp_path, stdin=theirs, capture_output=True, text=True,
+            timeout=60, check=False,
+        )  # fmt: skip
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert started.stdout == ""
+    assert started.stderr.startswith("This is an MCP server")
+    assert "--help" in started.stderr
+    assert "SIMPLENOTE_USERNAME" in started.stderr
+
+
+def test_a_reader_that_goes_away_causes_no_traceback():
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [*ENTRIES[1], "--print-config-vars"], env=BARE, cwd="/", stdout=writing,
+        stderr=subprocess.PIPE, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    os.close(writing)
+    assert done.returncode == cli.BROKEN_PIPE_EXIT
+    assert done.stderr == ""
+
+
+@pytest.fixture
+def verb(monkeypatch, tmp_path):
+    """Installs a verb whose ``run`` does what the test says."""
+
+    def install(act):
+        module = type(sys)("verb_under_test")
+        module.add_arguments = lambda parser: parser.add_argument("--loud", action="store_true")
+        module.run = act
+        monkeypatch.setitem(sys.modules, "verb_under_test", module)
+        monkeypatch.setitem(cli.VERBS, "verb", cli.Verb("verb_under_test", "do it"))
+
+    return install
+
+
+def raising(error):
+    def act(_args):
+        raise error
+
+    return act
+
+
+def test_a_verb_gets_its_options_and_gives_the_exit_code(verb):
+    seen = []
+    verb(lambda args: seen.append(args) or 7)
+    assert cli.run(["--env-file", "one", "verb", "--loud"]) == 7
+    assert cli.run(["verb", "--env-file", "two"]) == 7
+    assert [(args.loud, args.env_file) for args in seen] == [
+        (True, Path("one")),
+        (False, Path("two")),
+    ]
+
+
+def test_an_error_of_ours_is_its_message_and_what_to_do(verb, capsys):
+    verb(raising(BackendUnavailable("no route", resolution_hint="Try later.")))
+    assert cli.run(["verb"]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err == "mcp-notarium: no route\n→ Try later.\n"
+
+
+@pytest.mark.parametrize("verdict", list(Verdict))
+def test_a_locked_cache_gives_the_exit_code_of_its_verdict(verb, verdict, capsys):
+    verb(raising(LockedError(verdict, "locked", resolution_hint="Unlock it.")))
+    assert cli.run(["verb"]) == int(verdict)
+    assert "→ Unlock it." in capsys.readouterr().err
+
+
+def test_an_unexpected_error_shows_its_place_and_not_its_text(verb, capsys):
+    verb(raising(ValueError("a note's text")))
+    assert cli.run(["verb"]) == 1
+    shown = capsys.readouterr().err
+    assert "unexpected ValueError" in shown
+    assert "test_cli_main.py" in shown
+    assert "note's text" not in shown
+
+
+def test_an_error_cannot_steer_the_terminal(verb, capsys):
+    verb(raising(BackendUnavailable("bad\x1b[2J\u202e answer", resolution_hint="x\ry")))
+    cli.run(["verb"])
+    assert not set(capsys.readouterr().err) & set("\x1b\u202e\r")
+
+
+def test_an_interrupt_exits_130_without_a_traceback(verb, capsys):
+    verb(raising(KeyboardInterrupt()))
+    assert cli.run(["verb"]) == 130
+    assert capsys.readouterr().err == "\n"
+
+
+def test_an_error_is_shown_on_a_stream_that_cannot_encode_it(verb, monkeypatch, tmp_path):
+    verb(raising(BackendUnavailable("żółw", resolution_hint="Wait.")))
+    with (tmp_path / "err").open("w", encoding="ascii") as stream:
+        monkeypatch.setattr(sys, "stderr", stream)
+        assert cli.run(["verb"]) == 1
+    assert (tmp_path / "err").read_text("ascii").endswith("\\u2192 Wait.\n")

@@ -1,0 +1,208 @@
+"""The verbs as a person types them: login, logout, status, doctor, rotate-key, reset-cache."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from mcp_notarium.simulator import Simulator
+from mcp_notarium.simulator.data import prose
+from support.whole import DEADLINE, SERVE, Server, account_folder, environment, run, until
+
+NOTES = 15
+
+
+@pytest.fixture(name="simulator")
+def _simulator():
+    simulator = Simulator()
+    simulator.load(prose(NOTES, seed=5))
+    with simulator.running():
+        yield simulator
+
+
+def _active(simulator: Simulator) -> int:
+    return sum(not note["deleted"] for note in simulator.notes().values())
+
+
+def _fill(simulator: Simulator, env: dict[str, str]) -> None:
+    with Server(env) as server:
+        server.loaded(_active(simulator))
+        assert server.leave() == 0
+
+
+def _log_in(simulator: Simulator, env: dict[str, str], *, code: str | None = None):
+    process = subprocess.Popen(
+        [*SERVE, "login", "--code-stdin"],
+        env=env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        until(lambda: bool(simulator.sent_codes) or process.poll() is not None)
+        typed = code or simulator.sent_codes[-1].code.lower()
+        output = process.communicate(typed + "\n", timeout=DEADLINE)
+    return process.returncode, "".join(output)
+
+
+def test_login_by_code_lets_a_server_without_password_sync(
+    simulator: Simulator, tmp_path: Path
+) -> None:
+    env = environment(simulator, tmp_path, SIMPLENOTE_PASSWORD=None)
+    with Server(env) as server:
+        answer = server.tool("list")
+        assert answer["total_items"] == 0
+        assert "login" in answer["sync"]["note"]
+        assert server.error("save", text="x")["subcategory"] == "login_required"
+        assert server.leave() == 0
+    code, output = _log_in(simulator, env)
+    assert code == 0, output
+    assert simulator.token not in output
+    _fill(simulator, env)
+    files = (tmp_path / "cache").rglob("*")
+    assert not any(simulator.token.encode() in f.read_bytes() for f in files if f.is_file())
+
+
+def test_a_wrong_code_is_refused_and_says_what_to_do(simulator: Simulator, tmp_path: Path) -> None:
+    env = environment(simulator, tmp_path, SIMPLENOTE_PASSWORD=None)
+    code, output = _log_in(simulator, env, code="AAAAAA")
+    assert code == 1
+    assert "newest e-mail" in output
+
+
+def test_logout_forgets_the_login_and_keeps_the_notes(simulator: Simulator, tmp_path: Path) -> None:
+    env = environment(simulator, tmp_path, SIMPLENOTE_PASSWORD=None)
+    assert _log_in(simulator, env)[0] == 0
+    _fill(simulator, env)
+    assert run(env, "logout").returncode == 0
+    with Server(env) as server:
+        assert server.tool("list")["total_items"] == _active(simulator)
+        assert server.error("save", text="x")["subcategory"] == "login_required"
+        server.leave()
+
+
+def test_a_login_has_no_safe_place_in_a_plain_cache(simulator: Simulator, tmp_path: Path) -> None:
+    env = environment(simulator, tmp_path, SIMPLENOTE_PASSWORD=None, DB_ENCRYPTION="off")
+    done = run(env, "login", "--code-stdin")
+    assert done.returncode == 1
+    assert "no safe place" in done.stderr
+    assert not simulator.sent_codes
+
+
+def test_status_and_doctor_of_a_healthy_cache(simulator: Simulator, tmp_path: Path) -> None:
+    env = environment(simulator, tmp_path)
+    fresh = run(env, "status", "--json")
+    assert fresh.returncode == 0
+    assert json.loads(fresh.stdout)["cache"] == "not made yet"
+    assert not (tmp_path / "cache").exists()
+    _fill(simulator, env)
+    status = json.loads(run(env, "status", "--json").stdout)
+    assert status["notes"] == _active(simulator)
+    assert status["complete"] is True
+    assert status["pending_writes"] == 0
+    done = run(env, "doctor", "--json", "--deep")
+    findings = {one["name"]: one for one in json.loads(done.stdout)["findings"]}
+    assert done.returncode == 0
+    assert {name: one["state"] for name, one in findings.items()} == dict.fromkeys(findings, "ok")
+    assert "SQLCipher 4." in findings["libraries"]["seen"]
+    assert "authentic" in findings["pages"]["seen"]
+
+
+def test_status_works_beside_a_running_server(simulator: Simulator, tmp_path: Path) -> None:
+    env = environment(simulator, tmp_path)
+    with Server(env) as server:
+        server.loaded(_active(simulator))
+        assert run(env, "status").returncode == 0
+        done = run(env, "doctor")
+        assert done.returncode == 0
+        assert "a server is at work" in done.stdout
+        assert server.leave() == 0
+
+
+def test_rotate_key_changes_the_key_under_a_running_server(
+    simulator: Simulator, tmp_path: Path
+) -> None:
+    env = environment(simulator, tmp_path)
+    new = "a much better passphrase than before 42"
+    with Server(env) as server:
+        server.loaded(_active(simulator))
+        done = run(env, "rotate-key", "--new-key-stdin", stdin=new + "\n")
+        assert done.returncode == 0, done.stderr
+        assert new not in done.stdout + done.stderr
+        made = server.tool("save", text="written after the rotation")
+        assert server.leave() == 0
+    assert run(env, "status").returncode == 11
+    with Server(env | {"DB_ENCRYPTION_KEY": new}) as server:
+        assert server.tool("get", id=made["id"])["text"] == "written after the rotation"
+        server.leave()
+
+
+def test_rotate_key_refuses_a_weak_passphrase_and_changes_nothing(
+    simulator: Simulator, tmp_path: Path
+) -> None:
+    env = environment(simulator, tmp_path)
+    _fill(simulator, env)
+    before = (account_folder(simulator, tmp_path) / "notarium_keys.json").read_bytes()
+    done = run(env, "rotate-key", "--new-key-stdin", stdin="short\n")
+    assert done.returncode == 1
+    assert "15" in done.stderr
+    assert (account_folder(simulator, tmp_path) / "notarium_keys.json").read_bytes() == before
+
+
+def test_generated_keys_are_new_each_time_and_open_a_cache(
+    simulator: Simulator, tmp_path: Path
+) -> None:
+    env = environment(simulator, tmp_path)
+    keys = {run(env, "generate-key").stdout.strip() for _ in range(2)}
+    assert len(keys) == 2
+    key_file = tmp_path / "key"
+    key_file.write_text(keys.pop() + "\n")
+    key_file.chmod(0o600)
+    _fill(
+        simulator,
+        environment(
+            simulator, tmp_path, DB_ENCRYPTION_KEY=None, DB_ENCRYPTION_KEY_FILE=str(key_file)
+        ),
+    )
+
+
+def test_reset_cache_asks_and_then_loads_everything_again(
+    simulator: Simulator, tmp_path: Path
+) -> None:
+    env = environment(simulator, tmp_path)
+    _fill(simulator, env)
+    refused = run(env, "reset-cache")
+    assert refused.returncode == 1
+    assert "Nothing was changed" in refused.stderr
+    done = run(env, "reset-cache", "--yes")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(run(env, "status", "--json").stdout)["notes"] == _active(simulator)
+
+
+def test_reset_cache_sets_a_cache_aside_that_no_key_opens(
+    simulator: Simulator, tmp_path: Path
+) -> None:
+    env = environment(simulator, tmp_path)
+    _fill(simulator, env)
+    other = env | {"DB_ENCRYPTION_KEY": "raw:" + "77" * 32}
+    done = run(other, "reset-cache", "--yes")
+    assert done.returncode == 0, done.stderr
+    assert list((account_folder(simulator, tmp_path) / "quarantine").rglob("*.encrypted"))
+    assert json.loads(run(other, "status", "--json").stdout)["notes"] == _active(simulator)
+
+
+def test_a_plain_cache_is_an_explicit_choice_and_said_at_each_start(
+    simulator: Simulator, tmp_path: Path
+) -> None:
+    env = environment(simulator, tmp_path, DB_ENCRYPTION="off", DB_ENCRYPTION_KEY=None)
+    for _ in range(2):
+        with Server(env) as server:
+            server.loaded(_active(simulator))
+            assert server.tool("manage", action="get_stats")["db_encryption"] == "off"
+            assert server.leave() == 0
+            assert "not encrypted" in server.errors()
+    assert (account_folder(simulator, tmp_path) / "notarium_cache.sqlite").exists()
