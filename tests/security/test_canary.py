@@ -1,0 +1,182 @@
+"""Plants a marker in every secret and every note, runs every flow at TRACE, reads every byte."""
+
+from __future__ import annotations
+
+import base64
+import json
+import urllib.parse
+from pathlib import Path
+
+import pytest
+
+from mcp_notarium.simulator import Simulator
+from support.whole import Server, account_folder, environment, run, until
+
+USERNAME = "canary.owner@mailbox-of-canary.example"
+PASSWORD = "Pw-canary-7f3e 'quoted' \"twice\" ü"
+PASSPHRASE = "Kp-canary-91bd passphrase with spaces"
+TITLE = "Ti-canary-42aa the title of a note"
+BODY = "Bo-canary-53cc a sentence nobody else may read"
+TAG = "Ta-canary-64dd"
+QUERY = "Qu-canary-75ee"
+FOUND_WORDS = [
+    "canary-7f3e", "canary-91bd", "canary-42aa", "canary-53cc", "canary-64dd", "canary-75ee",
+    "canary.owner", "mailbox-of-canary",
+]  # fmt: skip
+
+
+@pytest.fixture(name="simulator")
+def _simulator():
+    simulator = Simulator(username=USERNAME, password=PASSWORD, poll_seconds=1.0)
+    simulator.load(
+        {
+            f"{number:032x}": {
+                "content": f"{TITLE}\n{BODY} {number}\n",
+                "tags": [TAG],
+                "systemTags": [],
+                "creationDate": 1_700_000_000 + number,
+                "modificationDate": 1_700_000_000 + number,
+                "deleted": False,
+                "shareURL": "",
+                "publishURL": "",
+            }
+            for number in range(30)
+        }
+    )
+    with simulator.running():
+        yield simulator
+
+
+def test_no_secret_and_no_note_text_is_written_anywhere_at_any_level(
+    simulator: Simulator, tmp_path: Path
+) -> None:
+    log_file = tmp_path / "notarium.log"
+    env = environment(
+        simulator, tmp_path, DB_ENCRYPTION_KEY=PASSPHRASE, LOG_LEVEL="trace",
+        LOG_FILE_PATH=str(log_file),
+    )  # fmt: skip
+    written = {
+        "reading and writing": _read_and_write(simulator, env),
+        "failing service": _failing_service(simulator, env),
+        "wrong key": _wrong_key(env),
+        "damaged database": _damaged(simulator, env, tmp_path),
+        "command line": _commands(env),
+        "log file": log_file.read_bytes(),
+    }
+    assert len(written["log file"]) > 10_000, "the flows were not traced"
+    token = simulator.token
+    for flow, output in written.items():
+        _assert_clean(flow, output, [*FOUND_WORDS, token])
+    for path in (tmp_path / "cache").rglob("*"):
+        if path.is_file():
+            _assert_clean(path.name, path.read_bytes(), [*FOUND_WORDS, token])
+
+
+def test_the_search_for_leaks_finds_one() -> None:
+    leak = {"deep": base64.b64encode(f"xx{PASSWORD}".encode()).decode()}
+    with pytest.raises(AssertionError, match="canary-7f3e"):
+        _assert_clean("control", json.dumps(leak).encode(), FOUND_WORDS)
+
+
+def _read_and_write(simulator: Simulator, env: dict[str, str]) -> bytes:
+    with Server(env) as server:
+        server.loaded(30)
+        first = server.tool("list", query=f"{QUERY} OR canary tag:{TAG}")
+        assert first["total_items"] == 30
+        note = server.tool("get", id=f"{3:032x}")
+        patch = [{"operation": "addition", "line_number": 1, "value": f"{BODY} new line"}]
+        saved = server.tool(
+            "save", id=note["id"], local_version=note["local_version"], text_patch=patch
+        )
+        made = server.tool("save", text=f"{TITLE}\nmade here", tags=[TAG])
+        simulator.edit(f"{4:032x}", content=f"{BODY} changed elsewhere")
+        until(lambda: "elsewhere" in server.tool("get", id=f"{4:032x}")["text"])
+        server.error("save", id=note["id"], local_version=1, text=f"{BODY} stale")
+        server.error("get", id=f"{BODY}")
+        server.error("list", query="before:2024-99-99 " + QUERY)
+        server.error("save", text=BODY, text_patch=patch)
+        server.error("save", text=BODY, tags=["someone@canary.owner.example"])
+        server.send({"jsonrpc": "2.0", "id": 900, "method": "tools/call", "params": {"name": BODY}})
+        server.receive()
+        server.raw(f'{{"broken {BODY}\n'.encode())
+        server.receive()
+        trashed = server.tool(
+            "manage", action="trash", id=made["id"], local_version=made["local_version"]
+        )
+        server.tool(
+            "manage", action="delete_permanently", id=made["id"],
+            local_version=trashed["new_local_version"], confirm=True,
+        )  # fmt: skip
+        server.tool("manage", action="get_stats")
+        server.tool("manage", action="reset_cache", confirm=True)
+        assert saved["server_version"] == 2
+        assert server.leave() == 0
+        return server.errors().encode()
+
+
+def _failing_service(simulator: Simulator, env: dict[str, str]) -> bytes:
+    with Server(env | {"API_TIMEOUT_SECONDS": "5"}) as server:
+        server.loaded(30)
+        simulator.faults.status(400, method="POST", path="*/i/*", times=1, body=BODY.encode())
+        server.error("save", text=f"{BODY} refused")
+        simulator.faults.bad_gateway(method="POST", path="*/i/*", times=1)
+        simulator.faults.truncate(method="POST", path="*/i/*", times=1)
+        server.result("save", text=f"{BODY} through trouble")
+        simulator.stop_listening()
+        server.error("save", text=f"{BODY} unreachable")
+        simulator.resume()
+        simulator.change_password("another password")
+        server.result("save", text=f"{BODY} login refused")
+        server.leave()
+        simulator.change_password(PASSWORD)
+        return server.errors().encode()
+
+
+def _wrong_key(env: dict[str, str]) -> bytes:
+    with Server(env | {"DB_ENCRYPTION_KEY": PASSPHRASE + " canary-91bd wrong"}) as server:
+        assert server.error("list")["details"]["verdict"] == "wrong_key"
+        assert server.leave() == 1
+        return server.errors().encode()
+
+
+def _damaged(simulator: Simulator, env: dict[str, str], folder: Path) -> bytes:
+    path = next(account_folder(simulator, folder).glob("*.sqlite.encrypted"))
+    whole = path.read_bytes()
+    path.write_bytes(whole[:4096] + bytes(4096) + whole[8192:])
+    with Server(env) as server:
+        server.error("list")
+        server.leave()
+        output = server.errors().encode()
+    path.write_bytes(whole)
+    return output
+
+
+def _commands(env: dict[str, str]) -> bytes:
+    output = b""
+    for arguments in (
+        ["status", "--json"], ["doctor", "--deep"], ["--print-config-vars"], ["--help"],
+        ["login", "--code-stdin"], ["reset-cache"], ["rotate-key", "--new-key-stdin"],
+    ):  # fmt: skip
+        done = run(env, *arguments, stdin="short canary-91bd")
+        output += done.stdout.encode() + done.stderr.encode()
+    # The account's own folder name, and a person's own address in their own settings table, are
+    # for that person's terminal; everything else is not.
+    return output.replace(USERNAME.encode(), b"")
+
+
+def _assert_clean(flow: str, output: bytes, words: list[str]) -> None:
+    for word in words:
+        for form in _forms(word):
+            at = output.find(form)
+            around = output[max(0, at - 200) : at + 100]
+            assert at < 0, f"{word} leaks in {flow}: ...{around!r}"
+
+
+def _forms(word: str) -> list[bytes]:
+    raw = word.encode()
+    forms = [raw, raw.upper(), raw.hex().encode(), urllib.parse.quote(word, safe="").encode()]
+    for shift in range(3):
+        # Inside longer base64 text only the middle of a word has a fixed form.
+        encoded = base64.b64encode(b"\0" * shift + raw + b"\0\0")
+        forms.append(encoded[4 if shift else 0 : -8])
+    return forms
