@@ -34,17 +34,16 @@ RNG = random.Random(20)
 WORDS = ["".join(RNG.choice("bdfgklmnprstvz") + RNG.choice("aeiou") for _ in range(3)) for _ in range(6000)]
 
 
-def notes(count: int) -> list[dict[str, Any]]:
+def notes(count: int) -> dict[str, dict[str, Any]]:
     """Notes of about 1.5 KB; word frequencies fall off as in a language."""
     weights = [1 / (rank + 3) for rank in range(len(WORDS))]
-    made = []
+    made = {}
     for number in range(count):
         words = RNG.choices(WORDS, weights, k=210)
         words[17] = f"unique{number}"
         date = 1_600_000_000 + number * 600
-        made.append(
+        made[f"{number:032x}"] = (
             {
-                "id": f"{number:032x}",
                 "content": " ".join(words[:8]) + "\n" + "\n".join(" ".join(words[at : at + 12]) for at in range(8, 210, 12)),
                 "tags": ["work"] if number % 10 == 0 else [],
                 "systemTags": [],
@@ -113,13 +112,13 @@ for line in sys.stdin:
 '''
 
 
-def bare_database(path: Path, made: list[dict[str, Any]]) -> None:
+def bare_database(path: Path, made: dict[str, dict[str, Any]]) -> None:
     """The same notes in plain SQLite with FTS5."""
     with closing(sqlite3.connect(path)) as db:
         db.execute("CREATE TABLE notes(pk INTEGER PRIMARY KEY, id TEXT, modified REAL, text TEXT)")
         db.execute("CREATE INDEX m ON notes(modified)")
         db.execute("CREATE VIRTUAL TABLE f USING fts5(text, content=notes, content_rowid=pk, tokenize='porter unicode61')")
-        db.executemany("INSERT INTO notes VALUES(NULL,?,?,?)", ((n["id"], n["modificationDate"], n["content"]) for n in made))
+        db.executemany("INSERT INTO notes VALUES(NULL,?,?,?)", ((key, n["modificationDate"], n["content"]) for key, n in made.items()))
         db.execute("INSERT INTO f(f) VALUES('rebuild')")
         db.commit()
 
