@@ -1,0 +1,125 @@
+"""Every way one secret can be spelled in text, as one regular expression per secret.
+
+Instead of listing encodings (they multiply: JSON in repr in JSON ...), each *character* of the
+secret becomes a small alternation of its spellings, so a text half quoted by one layer and half by
+another still matches. Base64 (three alignments, both alphabets) and hexadecimal mix characters and
+get a pattern each. All patterns are meant for ``re.IGNORECASE``.
+
+It does not find secrets that were cut to fewer than ``HEAD_LENGTH`` characters, compressed,
+encrypted or reversed.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import unicodedata
+from collections.abc import Iterator
+
+MINIMUM_LENGTH = 6
+"""Shorter secrets are not searched for: they would blot out ordinary words everywhere."""
+
+HEAD_LENGTH = 12
+"""The start of a secret of at least 16 characters is looked for on its own (truncated values)."""
+
+_LONG_ENOUGH_FOR_HEAD = 16
+_PERCENT = r"%(?:25){0,3}"
+_SEMICOLON = rf"(?:;|{_PERCENT}3b)"
+_AMPERSAND = rf"(?:&|{_PERCENT}26)(?:amp{_SEMICOLON}){{0,3}}"
+_HASH = rf"(?:#|{_PERCENT}23)"
+_BACKSLASH = rf"(?:\\|{_PERCENT}5c)"
+_ESCAPES = rf"{_BACKSLASH}{{0,15}}"
+_SOME_ESCAPES = rf"{_BACKSLASH}{{1,16}}"
+_HTML_NAMES = {'"': "quot", "&": "amp", "'": "apos", "<": "lt", ">": "gt"}
+_LETTER_ESCAPES = {"\n": "n", "\t": "t", "\r": "r", "\f": "f", "\b": "b", "\v": "v", "\0": "0"}
+_DOUBLED_IN_SQL = "'"
+_FIRST_ASTRAL = 0x10000
+_FIRST_BEYOND_ASCII = 0x80
+
+
+def pattern(secret: bytes) -> str:
+    """A pattern for all spellings of ``secret``, or ``""`` if it is too short to look for."""
+    if len(secret) < MINIMUM_LENGTH:
+        return ""
+    return "|".join(dict.fromkeys(_alternatives(secret)))
+
+
+def _alternatives(secret: bytes) -> Iterator[str]:
+    text = secret.decode("utf-8", "surrogateescape")
+    for form in ("NFC", "NFD"):
+        yield _text(unicodedata.normalize(form, text))
+    yield _text(text)
+    for shift in range(3):
+        yield _base64(secret, shift)
+    yield rf"(?:[:\s+-]|{_PERCENT}(?:20|3a))?".join(f"{byte:02x}" for byte in secret)
+    if len(text) >= _LONG_ENOUGH_FOR_HEAD:
+        yield _text(text[:HEAD_LENGTH]) + rf"[^\s\"'\\<>&]{{0,{len(text)}}}"
+
+
+def _text(text: str) -> str:
+    runs = re.findall(r"\\+|[^\\]", text, re.DOTALL)
+    return "".join(_backslashes(run) if run[0] == "\\" else _character(run) for run in runs)
+
+
+def _backslashes(run: str) -> str:
+    # One bounded repetition for the whole run: repetitions side by side would backtrack.
+    count = len(run)
+    entity = rf"{_AMPERSAND}{_HASH}(?:0{{0,4}}92|x0{{0,4}}5c){_SEMICOLON}"
+    return rf"(?:{_BACKSLASH}{{{count},{count * 16}}}|(?:{entity}){{{count}}})"
+
+
+def _character(char: str) -> str:
+    if char.isascii() and char.isalnum():
+        return char
+    # Regular expressions fold the case of a letter, but not of the letter an escape stands for.
+    cases = dict.fromkeys((char, char.lower(), char.upper()))
+    forms = (form for case in cases if len(case) == 1 for form in _spellings(case))
+    one = f"{_ESCAPES}(?:{'|'.join(dict.fromkeys(forms))})"
+    return f"(?:{one}){{1,8}}" if char == _DOUBLED_IN_SQL else one
+
+
+def _spellings(char: str) -> Iterator[str]:
+    """What may stand for a character that is not a plain letter.
+
+    Any escapes before it are matched already, so ``u0022`` stands for a quote even without them:
+    repeating them here would let the two repetitions share one run of backslashes.
+    """
+    code = ord(char)
+    octets = char.encode("utf-8", "surrogateescape")
+    plain = f"(?:{re.escape(char)}|{''.join(f'{_PERCENT}{octet:02x}' for octet in octets)})"
+    yield plain
+    if char == " ":
+        yield rf"(?:\+|{_PERCENT}2b)"
+    if char in _LETTER_ESCAPES:
+        yield _LETTER_ESCAPES[char]
+    yield _SOME_ESCAPES.join(f"x{octet:02x}" for octet in octets)
+    yield _unicode_escape(code)
+    yield rf"{_AMPERSAND}{_HASH}(?:0{{0,6}}{code}|x0{{0,6}}{code:x}){_SEMICOLON}"
+    if char in _HTML_NAMES:
+        yield f"{_AMPERSAND}{_HTML_NAMES[char]}{_SEMICOLON}"
+    if code >= _FIRST_BEYOND_ASCII:
+        yield rf"(?:x{code:02x}|u\{{0{{0,6}}{code:x}\}})"
+        yield re.escape(octets.decode("latin-1"))
+
+
+def _unicode_escape(code: int) -> str:
+    if code < _FIRST_ASTRAL:
+        return rf"u(?:0000)?{code:04x}"
+    high, low = divmod(code - _FIRST_ASTRAL, 0x400)
+    return rf"(?:u{0xD800 + high:04x}{_SOME_ESCAPES}u{0xDC00 + low:04x}|u{code:08x})"
+
+
+def _base64(secret: bytes, shift: int) -> str:
+    """The characters of the encoding that depend on ``secret`` alone when ``shift`` bytes precede."""
+    encoded = base64.b64encode(b"\0" * shift + secret).decode()
+    first = -(-shift * 8 // 6)
+    last = (shift + len(secret)) * 8 // 6
+    return "".join(map(_base64_character, encoded[first:last]))
+
+
+def _base64_character(char: str) -> str:
+    if char == "+":
+        return rf"(?:[+-]|{_PERCENT}2b|{_SOME_ESCAPES}u002b)"
+    if char == "/":
+        return rf"(?:{_ESCAPES}/|_|{_PERCENT}2f)"
+    return char

@@ -1,0 +1,311 @@
+"""Pushes secrets, in every spelling, through every way text can leave the process.
+
+Run by ``test_redaction_matrix.py``: ``python redaction_child.py LOG_FILE MODE`` with the spellings
+as JSON on stdin. MODE ``off`` switches the redaction off, to show that the search finds leaks.
+Standard output is left alone, as in a server.
+"""
+
+import asyncio
+import gc
+import json
+import logging
+import os
+import sys
+import threading
+import traceback
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from mcp_notarium import log
+from mcp_notarium.cli import main as cli
+from mcp_notarium.errors import BackendError
+from mcp_notarium.log import foreign, state
+from mcp_notarium.redaction import redactor, traces
+from mcp_notarium.secret import Secret
+
+OWN = log.get("matrix")
+SINKS = {}
+
+
+def sink(push):
+    SINKS[push.__name__] = push
+    return push
+
+
+@dataclass
+class Holder:
+    text: str
+
+
+class Finaliser:
+    def __init__(self, text):
+        self.text = text
+
+    def __del__(self):
+        raise ValueError(self.text)
+
+    def __repr__(self):
+        return self.text
+
+
+def raising(text):
+    local_copy = text
+    raise ValueError(text, local_copy)
+
+
+def caught(text):
+    try:
+        raising(text)
+    except ValueError as error:
+        return error
+
+
+@sink
+def fact_under_a_listed_name(text):
+    OWN.warning("matrix.fact", message=text)
+
+
+@sink
+def fact_under_another_name(text):
+    OWN.warning("matrix.fact", something=text)
+
+
+@sink
+def fact_under_a_secrets_name(text):
+    OWN.warning("matrix.fact", password=text)
+
+
+@sink
+def fact_as_identifier(text):
+    OWN.warning("matrix.fact", note_id=text)
+
+
+@sink
+def event_name(text):
+    OWN.warning(text)
+
+
+@sink
+def nested_mapping(text):
+    OWN.warning("matrix.fact", reason={"status": {"hint": text, text: 1}})
+
+
+@sink
+def nested_list(text):
+    OWN.warning("matrix.fact", reason=[[text], (text,), {text}])
+
+
+@sink
+def dataclass_value(text):
+    OWN.warning("matrix.fact", reason=Holder(text))
+
+
+@sink
+def path_value(text):
+    OWN.warning("matrix.fact", path=Path(text.replace("\0", "")))
+
+
+@sink
+def bytes_value(text):
+    OWN.warning("matrix.fact", reason=text.encode("utf-8", "surrogateescape"))
+
+
+@sink
+def exception_argument(text):
+    OWN.error("matrix.failed", exc=caught(text))
+
+
+@sink
+def exception_of_ours(text):
+    OWN.error("matrix.failed", exc=BackendError(text))
+
+
+@sink
+def exception_from_the_system(text):
+    OWN.error("matrix.failed", exc=OSError(5, text, text))
+
+
+@sink
+def exception_cause(text):
+    error = RuntimeError("outer")
+    error.__cause__ = caught(text)
+    OWN.error("matrix.failed", exc=error)
+
+
+@sink
+def exception_group(text):
+    OWN.error("matrix.failed", exc=ExceptionGroup(text, [caught(text), KeyError(text)]))
+
+
+@sink
+def exception_note(text):
+    error = caught(text)
+    error.add_note(text)
+    OWN.error("matrix.failed", exc=error)
+
+
+@sink
+def library_message(text):
+    logging.getLogger("httpx").warning(text)
+
+
+@sink
+def library_arguments(text):
+    logging.getLogger("httpcore.http11").warning("headers %s %r", text, {"token": text})
+
+
+@sink
+def library_exception(text):
+    try:
+        raising(text)
+    except ValueError:
+        logging.getLogger("mcp.server").exception(text, stack_info=True)
+
+
+@sink
+def library_debug(text):
+    logging.getLogger("mcp.client").debug("got %s", text, extra={"password": text})
+
+
+@sink
+def library_with_wrong_arguments(text):
+    logging.getLogger("httpx").warning("%d of them", text)
+
+
+@sink
+def unknown_library(text):
+    logging.getLogger("whatever").error(text)
+
+
+@sink
+def library_with_structlog(text):
+    structlog.get_logger("other").error(text, token=text, exc_info=caught(text))
+
+
+@sink
+def warning(text):
+    warnings.warn(text, stacklevel=1)
+
+
+@sink
+def stderr_line(text):
+    sys.stderr.write(f"<{text}>\n")
+
+
+@sink
+def stderr_in_pieces(text):
+    for piece in (text[:3], text[3:7], text[7:]):
+        sys.stderr.write(piece)
+        sys.stderr.flush()
+    sys.stderr.write("\n")
+
+
+@sink
+def stderr_printed(text):
+    print({"value": text}, text, file=sys.stderr)  # noqa: T201 - a way out
+
+
+@sink
+def stderr_bytes(text):
+    sys.stderr.buffer.write(text.encode("utf-8", "surrogateescape") + b"\n")
+    sys.stderr.buffer.flush()
+
+
+@sink
+def printed_to_stdout(text):
+    print(text)  # noqa: T201 - a way out
+
+
+@sink
+def printed_traceback(text):
+    try:
+        raising(text)
+    except ValueError:
+        traceback.print_exc()
+
+
+@sink
+def uncaught_exception(text):
+    error = caught(text)
+    sys.excepthook(type(error), error, error.__traceback__)
+
+
+@sink
+def thread_exception(text):
+    thread = threading.Thread(target=raising, args=(text,))
+    thread.start()
+    thread.join()
+
+
+@sink
+def finaliser_exception(text):
+    Finaliser(text)
+    gc.collect(0)
+
+
+@sink
+def loop_exception(text):
+    async def forget():
+        log.watch_loop(asyncio.get_running_loop())
+        future = asyncio.get_running_loop().create_future()
+        future.set_exception(ValueError(text))
+        del future
+        gc.collect(0)
+
+    asyncio.run(forget())
+
+
+@sink
+def error_text_for_a_client(text):
+    sys.stderr.write(log.scrub(text) + "\n")
+
+
+@sink
+def command_line_error(text):
+    cli._show(BackendError(text, resolution_hint=text))
+
+
+@sink
+def command_line_fault(text):
+    cli._show_unexpected(caught(text))
+
+
+def switch_off():
+    """The same ways out with the redaction removed: what the search must then find."""
+    redactor.Redactor.text = lambda self, text: text
+    redactor.Redactor.rendered = lambda self, text: text
+    redactor.Redactor.value = lambda self, name, value, depth=0: (
+        traces.describe(value) if isinstance(value, BaseException) else _shown(value)
+    )
+    traces.message_of = lambda error: f"{error} {error.__dict__}"
+    foreign._message = lambda record, template, args: template % args if args else template
+    state.scrub = lambda text: text
+
+
+def _shown(value):
+    return value if isinstance(value, str) else repr(value)
+
+
+def main():
+    file, mode = Path(sys.argv[1]), sys.argv[2]
+    work = json.load(sys.stdin)
+    if mode == "off":
+        switch_off()
+    log.configure("trace", file, divert_stdout=True)
+    warnings.simplefilter("always")
+    log.protect(*(Secret(secret) for secret in work["secrets"]))
+    log.configure_full()
+    marks = os.open(file, os.O_WRONLY | os.O_APPEND)
+    for name, push in SINKS.items():
+        for descriptor in (2, marks):
+            os.write(descriptor, f"@@{name}\n".encode())
+        for spelling in work["spellings"]:
+            push(spelling)
+    log.close()
+
+
+if __name__ == "__main__":
+    main()

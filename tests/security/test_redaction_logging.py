@@ -1,0 +1,425 @@
+import ast
+import asyncio
+import io
+import json
+import logging
+import os
+import stat
+import subprocess
+import sys
+import threading
+import warnings
+from pathlib import Path
+
+import pytest
+
+from mcp_notarium import log
+from mcp_notarium.config import Config
+from mcp_notarium.errors import ConfigError
+from mcp_notarium.log import state
+from mcp_notarium.log.state import DROPPED
+from mcp_notarium.log.streams import RedactingStream
+from mcp_notarium.redaction.redactor import Redactor
+from mcp_notarium.secret import Secret
+
+SOURCE = Path(__file__).parents[2] / "src" / "mcp_notarium"
+SECRET = "Zq7 unicorn-battery staple 9"
+NOTE = "Dear diary, today I robbed a bank"
+OWN = log.get("tests")
+ASYNCIO = ("asyncio", "debug")
+LEVELS = {"trace", "debug", "info", "warning", "error", "critical"}
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def logging_to(monkeypatch):
+    """Configures logging to a string and gives everything back afterwards."""
+
+    def configure(level="info", file=None, stream=None, **options):
+        stream = io.StringIO() if stream is None else stream
+        log.configure(level, file, stream=stream, **options)
+        return stream
+
+    monkeypatch.setattr(state.STATE, "redactor", None)
+    yield configure
+    log.close()
+
+
+def events(stream):
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def note_in_everything():
+    OWN.warning("tests.note", title=NOTE, text=NOTE, tags=[NOTE], query=NOTE, length=len(NOTE))
+    OWN.error("tests.failed", exc=ValueError(NOTE))
+    logging.getLogger("mcp.server").warning(f"rejected {NOTE}")  # noqa: G004 - as libraries do
+    logging.getLogger("mcp.server").debug("received %s", {"text": NOTE})
+    logging.getLogger("asyncio").error("Task exception: %r", KeyError(NOTE))
+    logging.getLogger("anything").error(NOTE)
+    warnings.warn(NOTE, stacklevel=1)
+    thread = threading.Thread(target=lambda: {}[NOTE])
+    thread.start()
+    thread.join()
+    asyncio.run(lose(NOTE))
+    Finaliser()
+
+
+class Finaliser:
+    def __del__(self):
+        raise ValueError(NOTE)
+
+
+async def lose(text):
+    loop = asyncio.get_running_loop()
+    log.watch_loop(loop)
+    loop.call_exception_handler({"message": "lost", "exception": KeyError(text), "task": text})
+
+
+def test_note_text_reaches_no_line_even_at_trace(logging_to):
+    stream = logging_to("trace")
+    log.configure_full()
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        note_in_everything()
+    shown = stream.getvalue()
+    # asyncio itself says which selector it uses, in words of its own
+    ours = [event for event in events(stream) if (event["logger"], event["level"]) != ASYNCIO]
+    assert len(ours) == 10
+    assert "diary" not in shown
+    assert events(stream)[0]["length"] == len(NOTE)
+
+
+def test_an_event_is_one_line_whatever_stands_in_it(logging_to, tmp_path):
+    forged = 'x\n{"event":"forged"}\r\x1b[2J\u2028\u202e\x85'
+    stream = logging_to("info", tmp_path / "log", stream=Terminal())
+    OWN.info("tests.event", reason=forged, path=forged, note_id="a\nb")
+    OWN.info(forged)
+    in_file = (tmp_path / "log").read_text("utf-8")
+    for shown in (stream.getvalue(), in_file):
+        assert len(shown.splitlines()) == 2
+        assert not set(shown) & set("\x1b\r\u2028\u202e\x85")
+    assert json.loads(in_file.splitlines()[0])["reason"] == forged
+
+
+def test_an_event_says_when_how_bad_who_and_what_in_this_order(logging_to):
+    stream = logging_to()
+    OWN.warning("tests.event", notes=3, reason="disk full")
+    shown = events(stream)[0]
+    assert list(shown) == ["timestamp", "level", "logger", "event", "notes", "reason"]
+    assert (shown["level"], shown["logger"], shown["event"]) == ("warning", "tests", "tests.event")
+
+
+def test_a_terminal_gets_lines_for_people(logging_to):
+    stream = logging_to(stream=Terminal())
+    OWN.warning("tests.event", notes=3, reason="disk full")
+    assert stream.getvalue()[8:] == ' WARNING  tests: tests.event notes=3 reason="disk full"\n'
+
+
+@pytest.mark.parametrize(
+    ("level", "heard"),
+    [
+        ("trace", ["trace", "debug", "info", "warning", "error", "critical"]),
+        ("debug", ["debug", "info", "warning", "error", "critical"]),
+        ("INFO", ["info", "warning", "error", "critical"]),
+        ("warn", ["warning", "error", "critical"]),
+        ("error", ["error", "critical"]),
+        ("fatal", ["critical"]),
+    ],
+)
+def test_events_below_the_level_are_not_written(logging_to, level, heard):
+    stream = logging_to(level)
+    for method in ("trace", "debug", "info", "warning", "error", "critical"):
+        getattr(OWN, method)("tests.event")
+    assert [event["level"] for event in events(stream)] == heard
+
+
+@pytest.mark.parametrize(
+    ("level", "heard"), [("info", 1), ("error", 0), ("debug", 2), ("trace", 2)]
+)
+def test_libraries_are_heard_from_warning_on_unless_debugging(logging_to, level, heard):
+    stream = logging_to(level)
+    log.configure_full()
+    logging.getLogger("httpx").info("GET %s", "https://h.example")
+    logging.getLogger("httpx").warning("retrying %s", SECRET)
+    assert len(events(stream)) == heard
+
+
+def test_a_librarys_talk_of_connections_is_kept_and_redacted(logging_to):
+    stream = logging_to()
+    log.protect(Secret(SECRET))
+    log.configure_full()
+    logging.getLogger("httpx").warning("GET %s with %s", "/index", SECRET)
+    assert events(stream)[0]["message"] == "GET /index with [redacted]"
+
+
+def test_of_another_library_only_the_constant_template_is_shown(logging_to):
+    stream = logging_to()
+    log.configure_full()
+    logging.getLogger("mcp.server").warning("refused %s", NOTE)
+    shown = events(stream)[0]
+    assert shown["message"] == "refused %s"
+    assert shown["where"].startswith("test_redaction_logging:")
+
+
+def test_unconfigured_logging_is_silent_below_warning_and_redacted_above(capsys):
+    log.close()
+    OWN.info("tests.event")
+    OWN.error("tests.failed", reason="mail ada@example.org")
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert json.loads(captured.err)["reason"].startswith("mail [email:")
+
+
+class Hostile(str):
+    __slots__ = ()
+
+    def __len__(self):
+        raise ZeroDivisionError
+
+
+def test_what_the_redaction_cannot_handle_is_dropped_and_nothing_else_lost(logging_to, monkeypatch):
+    stream = logging_to()
+    log.protect(Secret(SECRET))
+    OWN.info("tests.before")
+    OWN.info("tests.odd", anything=Hostile(SECRET))
+    with monkeypatch.context() as patch:
+        patch.setattr(Redactor, "rendered", lambda self, text: 1 / 0)
+        OWN.info("tests.unredactable", reason=SECRET)
+        logging.getLogger("httpx").warning(SECRET)
+        sys.stderr.write(SECRET + "\n")
+        assert log.scrub(SECRET) == DROPPED
+    OWN.info("tests.after")
+    assert "unicorn" not in stream.getvalue()
+    lines = [line for line in stream.getvalue().splitlines() if line != DROPPED]
+    shown = [json.loads(line)["event"] for line in lines]
+    assert shown == ["tests.before", DROPPED, DROPPED, DROPPED, "tests.after"]
+    assert stream.getvalue().count(DROPPED) == 4
+
+
+def test_logging_to_a_closed_stream_does_not_break_the_caller(logging_to):
+    stream = logging_to()
+    stream.close()
+    OWN.error("tests.failed", reason="nobody hears")
+
+
+def test_a_secret_learnt_later_is_blotted_from_then_on(logging_to):
+    stream = logging_to()
+    OWN.info("tests.event", reason="token-abc-123")
+    log.protect(Secret("token-abc-123"))
+    OWN.info("tests.event", reason="token-abc-123")
+    assert [event["reason"] for event in events(stream)] == ["token-abc-123", "[redacted]"]
+
+
+def test_a_secret_that_only_the_finished_line_spells_is_blotted(logging_to):
+    stream = logging_to(stream=Terminal())
+    log.protect(Secret("tests.event notes=314"))
+    OWN.info("tests.event", notes=314, reason="disk full")
+    assert stream.getvalue()[8:] == ' INFO     tests: [redacted] reason="disk full"\n'
+
+
+def test_every_secret_of_a_configuration_is_protected(logging_to):
+    digits = "0f1e2d3c" * 8
+    logging_to()
+    log.protect_config(
+        Config(
+            username="ada@example.org",
+            data_dir=Path("/x"),
+            password=Secret("the password"),
+            token=Secret("the token"),
+            db_key=Secret(f"raw:{digits}"),
+            api_key=Secret("application"),
+        )
+    )
+    spelled = ["the password", "the token", "application", digits, bytes.fromhex(digits).hex(":")]
+    assert {log.scrub(f"<{text}>") for text in spelled} == {"<[redacted]>"}
+
+
+def test_closing_gives_everything_back_as_it_was(logging_to):
+    before = (
+        sys.stderr,
+        sys.stdout,
+        sys.excepthook,
+        threading.excepthook,
+        sys.unraisablehook,
+        warnings.showwarning,
+        list(logging.getLogger().handlers),
+    )
+    logging_to(stream=sys.stderr, divert_stdout=True)
+    log.configure_full()
+    assert sys.stdout is sys.stderr
+    log.close()
+    after = (
+        sys.stderr,
+        sys.stdout,
+        sys.excepthook,
+        threading.excepthook,
+        sys.unraisablehook,
+        warnings.showwarning,
+        list(logging.getLogger().handlers),
+    )
+    assert after == before
+
+
+def test_events_can_be_captured_in_tests():
+    with log.capture() as captured:
+        OWN.trace("tests.event", notes=1)
+    OWN.trace("tests.event", notes=2)
+    assert [(event["event"], event["notes"]) for event in captured] == [("tests.event", 1)]
+
+
+def test_the_log_file_is_private_and_appended_to(logging_to, tmp_path):
+    file = tmp_path / "log"
+    file.write_text("before\n")
+    file.chmod(0o644)
+    previous = os.umask(0)
+    try:
+        logging_to(file=file)
+        logging_to(file=tmp_path / "new")
+        logging_to(file=file)
+    finally:
+        os.umask(previous)
+    OWN.info("tests.event")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o600
+    first, second = file.read_text().splitlines()
+    assert first == "before"
+    assert json.loads(second)["event"] == "tests.event"
+
+
+def a_link(path):
+    path.with_name("target").write_text("")
+    path.symlink_to(path.with_name("target"))
+
+
+def a_link_to_nothing(path):
+    path.symlink_to(path.with_name("created"))
+
+
+def a_hard_link(path):
+    path.with_name("target").write_text("")
+    path.hardlink_to(path.with_name("target"))
+
+
+def a_folder(path):
+    path.mkdir()
+
+
+def a_pipe(path):
+    os.mkfifo(path)
+
+
+def a_folder_of_everybody(path):
+    path.parent.chmod(0o777)
+
+
+def somebody_elses(path):
+    path.write_text("")
+    os.chown(path, 12345, -1)
+
+
+AS_ROOT = [somebody_elses] if os.geteuid() == 0 else []
+
+
+@pytest.mark.parametrize(
+    "prepare",
+    [a_link, a_link_to_nothing, a_hard_link, a_folder, a_pipe, a_folder_of_everybody, *AS_ROOT],
+)
+def test_a_log_file_that_is_not_simply_ours_is_refused(tmp_path, prepare):
+    before = sys.stderr
+    prepare(tmp_path / "log")
+    with pytest.raises(ConfigError) as caught:
+        log.configure("info", tmp_path / "log")
+    assert "LOG_FILE_PATH" in caught.value.message
+    assert sys.stderr is before
+    assert not (tmp_path / "created").exists()
+
+
+def test_the_folder_of_the_log_file_must_exist(tmp_path):
+    with pytest.raises(ConfigError):
+        log.configure("info", tmp_path / "missing" / "log")
+    assert not (tmp_path / "missing").exists()
+
+
+def test_configuring_imports_neither_structlog_nor_the_stdlibs_logging():
+    program = (
+        "import sys; from mcp_notarium import log; log.get('x').debug('x.y'); log.configure();"
+        "print(sorted({'structlog', 'logging', 'json', 'asyncio', 'mcp'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", f"import sys; sys.path[:0] = {sys.path!r}; {program}"],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+    assert done.stdout == "[]\n"
+
+
+def test_text_written_in_pieces_is_joined_before_it_is_searched():
+    inner = io.StringIO()
+    stream = RedactingStream(inner, Redactor(b"k").with_secret(Secret(SECRET)).text)
+    for piece in ("say ", SECRET[:9], SECRET[9:], " twice\nand ", "so on"):
+        stream.write(piece)
+        stream.flush()
+    assert inner.getvalue() == "say [redacted] twice\n"
+    stream.finish()
+    assert inner.getvalue() == "say [redacted] twice\nand so on"
+
+
+def test_a_prompt_on_a_terminal_is_shown_without_waiting_for_its_line_to_end():
+    inner = Terminal()
+    stream = RedactingStream(inner, str)
+    stream.write("Code: ")
+    stream.flush()
+    assert inner.getvalue() == "Code: "
+
+
+def test_a_terminal_shows_its_reader_addresses_but_no_secret(logging_to):
+    stream = logging_to(stream=Terminal())
+    log.protect(Secret(SECRET))
+    sys.stderr.write(f"a code was sent to ada@example.org, not {SECRET}\n")
+    assert stream.getvalue() == "a code was sent to ada@example.org, not [redacted]\n"
+
+
+def test_a_line_without_an_end_is_not_held_for_ever():
+    inner = io.StringIO()
+    RedactingStream(inner, str).write("x" * 70_000)
+    assert len(inner.getvalue()) == 70_000
+
+
+def log_calls():
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                holder = node.func.value
+                name = getattr(holder, "id", getattr(holder, "attr", ""))
+                if name == "_log" and node.func.attr in LEVELS:
+                    yield f"{path.relative_to(SOURCE)}:{node.lineno}", node
+
+
+def test_every_event_in_the_source_has_a_constant_dotted_name_and_no_note_under_its_facts():
+    calls = dict(log_calls())
+    assert calls
+    for place, call in calls.items():
+        event = call.args[0]
+        assert len(call.args) == 1, place
+        assert isinstance(event, ast.Constant), place
+        assert "." in event.value, place
+        assert " " not in event.value, place
+        named = {keyword.arg for keyword in call.keywords}
+        forbidden = {
+            None,
+            "text",
+            "title",
+            "tag",
+            "tags",
+            "content",
+            "preview",
+            "query",
+            "username",
+        }
+        assert not named & forbidden, place

@@ -1,0 +1,111 @@
+import json
+import time
+
+import pytest
+
+from mcp_notarium.redaction.escaping import one_line, several_lines
+from mcp_notarium.redaction.redactor import Redactor
+from mcp_notarium.redaction.shapes import BLOT
+
+REDACTOR = Redactor(email_key=b"k")
+
+
+@pytest.mark.parametrize(
+    ("text", "hidden"),
+    [
+        ("Authorization: Bearer abcdef123456", "abcdef123456"),
+        ("authorization: basic YWRhOnB3MTIz", "YWRhOnB3MTIz"),
+        ("BEARER%20abcdef123456", "abcdef123456"),
+        ("PRAGMA key = \"x'00112233445566778899aabbccddeeff'\"", "0011223344556677"),
+        ("key X'00112233445566778899AABBCCDDEEFF'", "8899AABB"),
+        ("jwt eyJhbGciOiJI.eyJzdWIiOiIx.c2lnbmF0dXJl end", "eyJzdWIiOiIx"),
+        ("digest 5f4dcc3b5aa765d61d8327deb882cf99 end", "5f4dcc3b"),
+        ("https://ada:hunter2@example.org/x", "hunter2"),
+        ("password=hunter2&x=1", "hunter2"),
+        ("password: 'hunter 2'", "hunter 2"),
+        ('{"token":"hunter2","n":1}', "hunter2"),
+        ('{\\"api_key\\": \\"hunter2\\"}', "hunter2"),
+        ("(b'X-Simperium-Token', b'hunter2')", "hunter2"),
+        ("X-Simperium-Token: hunter2", "hunter2"),
+        ("DB_ENCRYPTION_KEY=hunter2", "hunter2"),
+        ("SIMPLENOTE_PASSWORD = hunter2", "hunter2"),
+        ("from ada.lovelace+x@mail.example.org to", "lovelace"),
+        ("user=ada%40example.org&", "example"),
+        ("żółw@example.org", "żółw"),
+        ('"mail":"ada@example.org"', "ada"),
+    ],
+)
+def test_what_looks_like_a_secret_is_blotted_unasked(text, hidden):
+    shown = REDACTOR.text(text)
+    assert hidden not in shown
+    assert REDACTOR.text(shown) == shown, "a second pass changes nothing"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sync.page_committed",
+        "2026-01-02T03:04:05.678901Z",
+        "the token bucket is empty",
+        "GET https://api.simperium.com/1/app/note/index?limit=100",
+        "deadbeef",
+        "user@host has no dot",
+        "a @ b",
+    ],
+)
+def test_ordinary_text_stays_as_it_is(text):
+    assert REDACTOR.text(text) == text
+
+
+def test_one_address_has_one_name_per_key_in_any_case_and_spelling():
+    one, two, three = (
+        REDACTOR.text(text) for text in ("ada@example.org", "Ada@Example.org", "ada%40example.org")
+    )
+    assert one == two == three
+    assert one != Redactor(email_key=b"other").text("ada@example.org")
+    assert one != REDACTOR.text("bob@example.org")
+
+
+def test_a_rendered_json_line_stays_json():
+    line = json.dumps(
+        {"token": True, "mail": "ada@example.org", "hex": "ab" * 20, "say": 'Bearer abcdefgh"x'}
+    )
+    shown = json.loads(REDACTOR.rendered(line))
+    assert shown["token"] is True
+    assert shown["hex"] == BLOT
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a@" * 20_000, "\\" * 40_000, "eyJ" + "a" * 40_000, "token=" * 10_000, "x'" * 20_000,
+     "a." * 20_000 + "@", "password" * 5_000, "https://" + "a:" * 20_000, "bearer " * 8_000],
+)  # fmt: skip
+def test_a_hostile_line_costs_no_more_than_its_length(text):
+    short = _seconds(text[: len(text) // 4])
+    assert _seconds(text) < 16 * short + 0.2
+
+
+def _seconds(text):
+    started = time.perf_counter()
+    REDACTOR.text(text)
+    return time.perf_counter() - started
+
+
+@pytest.mark.parametrize(
+    "char", ["\n", "\r", "\x1b", "\0", "\x85", "\u2028", "\u2029", "\u202e", "\u2066", "\u200b",
+             "\ufeff", "\U000e0041", "\ud800", "\x7f", "\u00ad"]
+)  # fmt: skip
+def test_characters_that_forge_or_hide_are_escaped(char):
+    shown = one_line(f"a{char}b")
+    assert char not in shown
+    assert f"{ord(char):04x}" in shown
+    assert len(shown.splitlines()) == 1
+
+
+def test_letters_of_every_script_and_emoji_stay():
+    text = "Żółw 日本語 עברית ไทย 😀 é"
+    assert one_line(text) == text
+
+
+def test_text_for_a_person_keeps_its_lines():
+    assert several_lines("a\n\tb\x1b[31m\r") == "a\n\tb\\u001b[31m\\u000d"
