@@ -1,0 +1,93 @@
+"""What to do when a person's text cannot be merged: keep it as a note of its own. Pure.
+
+It makes the content and the id of a conflict copy, and tells whether every line of an edit is still
+there after the store answered. It does not merge (``notes.merge``) and writes nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from enum import Enum
+
+from mcp_notarium.notes.lines import split_lines
+from mcp_notarium.notes.merge import merge_tags
+from mcp_notarium.notes.note import Content
+
+MARK = "(conflict copy) "
+"""Stands before the first line of a copy; the rest of the text is untouched."""
+
+
+def copy_id(write_id: str) -> str:
+    """The id of the copy of one write: 32 hex digits, the same in every process and every retry."""
+    return _derive("note", write_id)
+
+
+def copy_write_id(write_id: str) -> str:
+    """The idempotency key under which that copy is created."""
+    return _derive("write", write_id)
+
+
+def _derive(purpose: str, write_id: str) -> str:
+    label = f"mcp-notarium/conflict-copy/{purpose}/{write_id}"
+    return hashlib.sha256(label.encode()).hexdigest()[:32]
+
+
+def copy_content(content: Content, *, shares_by_tag: bool) -> Content:
+    """The text of a write that found no place, marked as a copy.
+
+    Tags go along, except e-mail addresses where such a tag shares the note: nobody agreed to share
+    the copy.
+    """
+    text = content.text if content.text.startswith(MARK) else MARK + content.text
+    tags = (tag for tag in content.tags if not (shares_by_tag and "@" in tag))
+    return Content(text=text, tags=tuple(tags), trash=content.trash)
+
+
+def inserted_lines(base: str, mine: str) -> Counter[str]:
+    """The lines ``mine`` has more often than ``base``, without their terminators or blank ones."""
+    return _counted(mine) - _counted(base)
+
+
+def survived(*, base: str, mine: str, stored: str) -> bool:
+    """Whether every line inserted between ``base`` and ``mine`` is in ``stored``.
+
+    A line that was mixed with somebody else's words does not count as there.
+    """
+    return inserted_lines(base, mine) <= _counted(stored)
+
+
+def _counted(text: str) -> Counter[str]:
+    lines = (line.rstrip("\r\n") for line in split_lines(text))
+    return Counter(line for line in lines if line.strip())
+
+
+class Echo(Enum):
+    """What the store made of a write."""
+
+    AS_SENT = "as sent"
+    MERGED = "merged"
+    """Somebody else's change is in it too, and every line of ours."""
+    TAGS_LOST = "tags lost"
+    """Every line of ours is there, but not every tag, or not the trash flag."""
+    TEXT_LOST = "text lost"
+
+
+def judge_echo(*, base: Content, sent: Content, stored: Content) -> Echo:
+    """Compare what the store holds after a write with what was sent over ``base``."""
+    if stored == sent:
+        return Echo.AS_SENT
+    if not survived(base=base.text, mine=sent.text, stored=stored.text):
+        return Echo.TEXT_LOST
+    if with_lost_tags(base=base, sent=sent, stored=stored) != stored:
+        return Echo.TAGS_LOST
+    return Echo.MERGED
+
+
+def with_lost_tags(*, base: Content, sent: Content, stored: Content) -> Content:
+    """What the store holds, with our change of tags and trash made again on top of it."""
+    return Content(
+        text=stored.text,
+        tags=merge_tags(base.tags, sent.tags, stored.tags),
+        trash=sent.trash if sent.trash != base.trash else stored.trash,
+    )

@@ -1,0 +1,206 @@
+"""``Delivery``: sends one recorded intent and stores what the store made of it.
+
+It does not decide what to send (``writer`` and ``replay`` do) and leaves the intent in the cache
+whenever it is not certain how the write ended.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+from mcp_notarium.backends.base import Acknowledgement, Answer, Backend
+from mcp_notarium.errors import (
+    BackendRejected,
+    BackendUnavailable,
+    CacheError,
+    LoginRequired,
+    NotariumError,
+    NoteNotFound,
+    OutcomeUnknown,
+    RateLimited,
+    VersionConflict,
+)
+from mcp_notarium.notes.note import Content, Revision, Tombstone
+from mcp_notarium.notes.pending import PendingWrite, WriteKind
+from mcp_notarium.sync.conflict import (
+    Echo,
+    copy_content,
+    copy_id,
+    copy_write_id,
+    judge_echo,
+    with_lost_tags,
+)
+from mcp_notarium.sync.intents import Intents
+
+NOT_STORED = (
+    BackendRejected,
+    BackendUnavailable,
+    LoginRequired,
+    NoteNotFound,
+    RateLimited,
+    VersionConflict,
+)
+"""With these the store has certainly not taken the write. After anything else it may have."""
+
+NOTHING = Content(text="")
+
+
+class Taken(Enum):
+    """How a delivery ended."""
+
+    STORED = "stored"
+    COPIED = "copied"
+    """Stored, but some of our text was not in it: that is kept in a conflict copy."""
+    REFUSED = "refused"
+    """The store will never take it; the text stays as a rejected intent."""
+    AGAIN = "again"
+    """Not stored, because the note is another one by now: decide anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """How a delivery ended, and whether somebody else's change is in it."""
+
+    taken: Taken
+    merged: bool = False
+    copy_id: str | None = None
+
+
+class Delivery:
+    """Push and commit of single intents."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        intents: Intents,
+        *,
+        clock: Callable[[], float],
+        reached: Callable[[str], None],
+    ) -> None:
+        self._backend = backend
+        self._intents = intents
+        self._clock = clock
+        self._reached = reached
+
+    async def send(self, write: PendingWrite, *, base: Content, repair: bool = True) -> Delivered:
+        """Push a CREATE or UPDATE and commit the answer.
+
+        Raises what the store raised: one of ``NOT_STORED`` with the intent untouched, or
+        ``OutcomeUnknown`` with the intent released for whoever comes first.
+        """
+        self._reached("recorded")
+        try:
+            answer = await self._backend.push(write)
+        except NOT_STORED:
+            raise
+        except Exception as error:
+            raise self._in_doubt(write) from error
+        self._reached("pushed")
+        return await self._accept(write, base, answer, repair=repair)
+
+    async def remove(self, write: PendingWrite) -> None:
+        """Carry out a DELETE and commit it. Raises as :meth:`send` does."""
+        self._reached("recorded")
+        try:
+            await self._backend.delete(
+                write.note_id, etag=write.base_etag or "", write_id=write.write_id
+            )
+        except NoteNotFound:
+            pass
+        except NOT_STORED:
+            raise
+        except Exception as error:
+            raise self._in_doubt(write) from error
+        self._reached("pushed")
+        self._finish(write, Tombstone(write.note_id), None)
+
+    async def keep_as_copy(
+        self, write: PendingWrite, *, instead: Revision | Tombstone
+    ) -> Delivered:
+        """Give the text a note of its own and let ``instead`` stand for the note it was for."""
+        copy = self._copy_of(write)
+        if self._finish(write, instead, copy):
+            await self._follow(copy, base=NOTHING)
+        return Delivered(Taken.COPIED, merged=True, copy_id=copy.note_id)
+
+    def _in_doubt(self, write: PendingWrite) -> NotariumError:
+        # Being cancelled does not come here: then the process may be going down, and the intent
+        # in the cache says all there is to say.
+        self._intents.release(write)
+        return OutcomeUnknown(
+            "the note service did not answer the write",
+            details={"id": write.note_id, "write_id": write.write_id},
+        )
+
+    async def _accept(
+        self, write: PendingWrite, base: Content, answer: Acknowledgement, *, repair: bool
+    ) -> Delivered:
+        stored = answer.revision
+        sent = self._backend.revision_of(write.note_id, write.body).content
+        echo = judge_echo(base=base, sent=sent, stored=stored.content)
+        lost = echo in (Echo.TEXT_LOST, Echo.TAGS_LOST)
+        if lost and answer.answer is Answer.UNCHANGED:
+            return Delivered(Taken.AGAIN)
+        follow_up, after = None, NOTHING
+        if echo is Echo.TEXT_LOST:
+            follow_up = self._copy_of(write)
+        elif echo is Echo.TAGS_LOST and repair and answer.answer is Answer.STORED:
+            wanted = with_lost_tags(base=base, sent=sent, stored=stored.content)
+            follow_up, after = self._repair_of(stored, wanted), stored.content
+        if self._finish(write, stored, follow_up) and follow_up is not None:
+            await self._follow(follow_up, base=after)
+        merged = echo is not Echo.AS_SENT
+        if echo is Echo.TEXT_LOST:
+            return Delivered(Taken.COPIED, merged=merged, copy_id=copy_id(write.write_id))
+        return Delivered(Taken.STORED, merged=merged)
+
+    def _finish(
+        self, write: PendingWrite, storing: Revision | Tombstone, follow_up: PendingWrite | None
+    ) -> bool:
+        try:
+            ours = self._intents.finish(write, storing=[storing], follow_up=follow_up)
+        except CacheError as error:
+            # The store has it and the cache has not: only the intent tells, and it is still there.
+            raise OutcomeUnknown(
+                "the write is stored, but could not be recorded here",
+                details={"id": write.note_id, "write_id": write.write_id},
+            ) from error
+        self._reached("committed")
+        return ours
+
+    async def _follow(self, write: PendingWrite, *, base: Content) -> None:
+        """Send what followed from another write; it stays an intent if that fails now."""
+        try:
+            delivered = await self.send(write, base=base, repair=False)
+        except BackendRejected as error:
+            self._intents.reject(write, error.message)
+        except NotariumError:
+            self._intents.release(write)
+        else:
+            if delivered.taken is Taken.AGAIN:
+                self._intents.release(write)
+
+    def _copy_of(self, write: PendingWrite) -> PendingWrite:
+        shares = self._backend.capabilities.shares_by_tag
+        content = copy_content(write.content, shares_by_tag=shares)
+        return self._intents.make(
+            write_id=copy_write_id(write.write_id),
+            note_id=copy_id(write.write_id),
+            kind=WriteKind.CREATE,
+            base_etag=None,
+            content=content,
+            body=self._backend.compose(None, content, now=self._clock()),
+        )
+
+    def _repair_of(self, stored: Revision, wanted: Content) -> PendingWrite:
+        return self._intents.make(
+            write_id=uuid.uuid4().hex,
+            note_id=stored.id,
+            kind=WriteKind.UPDATE,
+            base_etag=stored.etag,
+            content=wanted,
+            body=self._backend.compose(stored, wanted, now=self._clock()),
+        )

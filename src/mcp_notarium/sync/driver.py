@@ -1,0 +1,277 @@
+"""``Driver``: the only place in sync that waits. It runs the engine when something is due.
+
+One process leads: it listens to the change feed, polls, sweeps and checkpoints. The others write
+through and look at what the leader does; when it is gone, one of them takes over. Nothing is wiped
+except by :meth:`Driver.reset`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+
+from mcp_notarium.backends.base import Backend, ListingPage
+from mcp_notarium.cache.store import Cache
+from mcp_notarium.errors import CacheDamaged, CacheError
+from mcp_notarium.notes.note import Revision
+from mcp_notarium.notes.pending import WriteState
+from mcp_notarium.sync.cycle import Effect, Event, State
+from mcp_notarium.sync.engine import Engine, Log
+from mcp_notarium.sync.leader import Leader
+from mcp_notarium.sync.ledger import Ledger
+from mcp_notarium.sync.listing import FIRST_PAGE
+from mcp_notarium.sync.status import SyncStatus, read_status
+from mcp_notarium.sync.writer import Writer
+
+TICK = 1.0
+"""Seconds between two looks at what other processes want, and at the leader's lock."""
+GLANCE = 0.05
+"""The same for somebody who waits for an answer right now."""
+SLOW_RETRY = 300.0
+"""Seconds between attempts that only a person can make succeed."""
+DEAF = 1.0
+"""Seconds after a failure during which nobody can ask for another attempt."""
+QUICK_ANSWER = 1.0
+"""A change feed that has nothing to say and answers faster than this is not really waiting."""
+MOST_QUICK_ANSWERS = 2
+
+
+class Driver:
+    """Keeps one cache in step with the store, in this or another process."""
+
+    def __init__(
+        self,
+        cache: Cache,
+        backend: Backend,
+        writer: Writer,
+        *,
+        clock: Callable[[], float],
+        interval: float,
+        leader_lock_path: Path,
+        log: Log | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self._cache = cache
+        self._backend = backend
+        self._clock = clock
+        self._interval = interval
+        self._log = log
+        self._sleep = sleep
+        self._jitter = jitter
+        self._leader = Leader(leader_lock_path)
+        self._ledger = Ledger(cache, clock=clock)
+        self._engine = Engine(cache, backend, writer, ledger=self._ledger, clock=clock, log=log)
+        self._woken = asyncio.Event()
+        self._quick_answers = 0
+
+    async def run(self) -> None:
+        """Follow until this process leads, then sync until cancelled.
+
+        Returns by itself only if the cache is damaged or closed; reading and writing say so.
+        """
+        try:
+            while not self._leader.acquire():
+                self._woken.clear()
+                await self._tick(TICK, None)
+            self._cache.database.set_checkpointer(True)
+            if self._log:
+                self._log.info("sync.leading")
+            await self._lead()
+        except CacheDamaged:
+            self._engine.state = State.HALTED
+            if self._log:
+                self._log.warning("sync.cache_damaged")
+        finally:
+            await self._engine.close()
+            with suppress(CacheError):
+                self._cache.database.set_checkpointer(False)
+            self._leader.release()
+
+    async def cycle(self) -> State:
+        """One cycle now, without waiting for anything; for a process that leads by other means."""
+        await self._engine.work(Event.DUE)
+        return self._engine.state
+
+    def wake(self) -> None:
+        """Something may have changed: do not wait for the next interval. Never fails."""
+        self._woken.set()
+        if not self._leader.held:
+            with suppress(CacheError):
+                self._ledger.ask()
+
+    async def sync_now(self, timeout: float) -> bool:  # noqa: ASYNC109 - a deadline across processes
+        """Have a cycle that begins now, in whichever process leads; True if it went well.
+
+        False if it failed or did not end within ``timeout`` seconds; :meth:`status` tells more.
+        """
+        number = self._ledger.ask()
+        self._woken.set()
+        deadline = self._clock() + timeout
+        while (answer := self._ledger.answered(number)) is None:
+            if self._clock() >= deadline:
+                return False
+            await self._sleep(GLANCE)
+        return answer
+
+    async def wait_first_page(self, timeout: float) -> bool:  # noqa: ASYNC109 - see sync_now
+        """Wait until the newest notes are here; False if they are not within ``timeout`` seconds.
+
+        Returns at once where waiting is no use: no login, or the account looks emptied.
+        """
+        deadline = self._clock() + timeout
+        while not self._has_first_page():
+            stuck = self.status().state in (State.NEEDS_AUTH, State.HALTED)
+            if stuck or self._clock() >= deadline:
+                return False
+            await self._sleep(GLANCE)
+        return True
+
+    async def reset(self) -> None:
+        """Empty the cache and load everything again; unfinished writes stay.
+
+        Raises what the store raises, with nothing emptied, if it cannot be read.
+        """
+        page = await self._backend.list_page(
+            since=None, mark=None, limit=FIRST_PAGE, with_content=True
+        )
+        with self._cache.transaction(durable=True):
+            kept = self._bases_of_unfinished()
+            self._cache.notes.clear()
+            self._ledger.mark_emptied()
+            # Without its base the text of an unfinished write could not be merged any more.
+            self._cache.notes.apply(kept)
+            self._take_first_page(page, {base.id for base in kept})
+        self.wake()
+
+    def status(self) -> SyncStatus:
+        """How sync stands."""
+        return read_status(
+            self._cache,
+            leading=self._engine.state if self._leader.held else None,
+            feed=self._engine.sources.feed.usable(self._clock()),
+        )
+
+    def _has_first_page(self) -> bool:
+        progress = self._cache.sync_state.progress()
+        return progress.complete or progress.anchor_cursor is not None
+
+    def _bases_of_unfinished(self) -> list[Revision]:
+        writes = self._cache.pending.all()
+        unfinished = {write.note_id for write in writes if write.state is WriteState.IN_FLIGHT}
+        bases = (self._cache.notes.base(note_id) for note_id in sorted(unfinished))
+        return [base for base in bases if base is not None]
+
+    def _take_first_page(self, page: ListingPage, kept: set[str]) -> None:
+        revisions = [entry for entry in page.entries if isinstance(entry, Revision)]
+        if len(revisions) < len(page.entries):
+            return  # the first load will fetch them
+        self._cache.notes.apply(revision for revision in revisions if revision.id not in kept)
+        self._ledger.mark_load_began(empty=not kept)
+        if page.next_mark is None:
+            self._ledger.mark_loaded(anchor=page.cursor, total=page.total)
+        else:
+            self._ledger.mark_loading(anchor=page.cursor, mark=page.next_mark, total=page.total)
+
+    # Leading.
+
+    async def _lead(self) -> None:
+        event = Event.DUE
+        while True:
+            self._woken.clear()
+            effect = await self._engine.work(event)
+            event = await self._rest(effect)
+
+    async def _rest(self, effect: Effect) -> Event:
+        match effect:
+            case Effect.BACK_OFF:
+                await self._back_off()
+            case Effect.AWAIT_LOGIN:
+                token = self._cache.sync_state.login_token()
+                await self._wait(
+                    max(SLOW_RETRY, self._interval),
+                    until=lambda: self._cache.sync_state.login_token() != token,
+                )
+            case Effect.HALT:
+                await self._wait(max(SLOW_RETRY, self._interval))
+            case _:
+                return await self._listen()
+        return Event.DUE
+
+    async def _back_off(self) -> None:
+        delay = self._engine.delay(self._jitter())
+        # A store that asked us to stay away, or has just failed, is not asked again at once,
+        # however impatient somebody is.
+        deaf = delay if self._engine.asked_delay is not None else min(delay, DEAF)
+        await self._sleep(deaf)
+        await self._wait(delay - deaf)
+
+    async def _listen(self) -> Event:
+        """Rest until something is due, with the change feed open where there is one."""
+        if self._quick_answers > MOST_QUICK_ANSWERS:
+            pause = 2.0 ** min(self._quick_answers - MOST_QUICK_ANSWERS, 16)
+            if await self._wait(min(pause, self._interval), until=self._errands):
+                return Event.DUE
+        began = self._clock()
+        feed = (
+            asyncio.create_task(self._engine.listen()) if self._engine.sources.listens() else None
+        )
+        try:
+            await self._wait(self._interval, until=self._errands, feed=feed)
+            if feed is None or not feed.done():
+                return Event.DUE
+            event = feed.result()
+        finally:
+            await _stop(feed)
+        quick = event is Event.NOTHING_NEW and self._clock() - began < QUICK_ANSWER
+        self._quick_answers = self._quick_answers + 1 if quick else 0
+        return event
+
+    def _errands(self) -> bool:
+        return self._engine.errands_due() or self._engine.sources.sweep_due()
+
+    async def _wait(
+        self,
+        seconds: float,
+        *,
+        until: Callable[[], bool] = lambda: False,
+        feed: asyncio.Task[Event] | None = None,
+    ) -> bool:
+        """Wait, but not longer than until somebody wants something; True if somebody does."""
+        deadline = self._clock() + seconds
+        while not (feed is not None and feed.done()):
+            if self._woken.is_set() or self._wanted(until):
+                return True
+            left = deadline - self._clock()
+            if left <= 0:
+                return False
+            await self._tick(min(TICK, left), feed)
+        return False
+
+    def _wanted(self, until: Callable[[], bool]) -> bool:
+        with suppress(CacheError):
+            return self._ledger.open_request or until()
+        return False
+
+    async def _tick(self, seconds: float, feed: asyncio.Task[Event] | None) -> None:
+        pause = asyncio.ensure_future(self._sleep(seconds))
+        woken = asyncio.create_task(self._woken.wait())
+        tasks = {pause, woken} | ({feed} if feed is not None else set())
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (pause, woken):
+                task.cancel()
+            await asyncio.wait({pause, woken})
+
+
+async def _stop(task: asyncio.Task[Event] | None) -> None:
+    if task is None:
+        return
+    task.cancel()
+    await asyncio.wait({task})
+    if not task.cancelled():
+        task.exception()

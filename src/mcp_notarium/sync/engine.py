@@ -1,0 +1,252 @@
+"""``Engine``: carries out what the cycle table says, from something being due until the next rest.
+
+It has no clock of its own and never waits; ``driver`` decides when it works. Whatever goes wrong
+becomes an event of the table; nothing that was stored is ever taken back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import suppress
+from typing import Protocol
+
+from mcp_notarium.backends.base import Backend
+from mcp_notarium.cache.store import Cache
+from mcp_notarium.errors import BackendUnavailable, CacheDamaged, CacheError, NotariumError
+from mcp_notarium.sync.batch import Batch
+from mcp_notarium.sync.cycle import (
+    RESTING,
+    Effect,
+    Event,
+    State,
+    backoff_delay,
+    event_of,
+    receive,
+    retry_after_of,
+)
+from mcp_notarium.sync.intake import Intake, Superseded, Tally
+from mcp_notarium.sync.ledger import Ledger
+from mcp_notarium.sync.sources import Batches, Sources
+from mcp_notarium.sync.writer import Writer
+
+FIRST_ERRAND_DELAY = 1.0
+LONGEST_ERRAND_DELAY = 300.0
+
+
+class Log(Protocol):
+    """The part of a structured logger that sync uses."""
+
+    def info(self, event: str, /, **facts: object) -> object:
+        """Something happened."""
+
+    def warning(self, event: str, /, **facts: object) -> object:
+        """Something went wrong."""
+
+
+class Engine:
+    """The leader's work on one cache."""
+
+    def __init__(
+        self,
+        cache: Cache,
+        backend: Backend,
+        writer: Writer,
+        *,
+        ledger: Ledger,
+        clock: Callable[[], float],
+        log: Log | None,
+    ) -> None:
+        self._cache = cache
+        self._writer = writer
+        self._ledger = ledger
+        self._clock = clock
+        self._log = log
+        self._intake = Intake(cache, backend, ledger)
+        self.sources = Sources(cache, backend, intake=self._intake, ledger=ledger, clock=clock)
+        self.state = State.IDLE
+        self._plan: Batches | None = None
+        self._batch: Batch | None = None
+        self._tally = Tally()
+        self._began = 0.0
+        self._serving = 0
+        self._failure: NotariumError | None = None
+        self._failures = 0
+        self._errand_delay = 0.0
+        self._errand_at = 0.0
+
+    async def work(self, event: Event) -> Effect:
+        """Go through the table from ``event`` to the next resting state; gives its effect.
+
+        Raises ``CacheDamaged`` only.
+        """
+        if event is Event.DUE:
+            self._begin()
+        try:
+            while True:
+                step = receive(self.state, event)
+                self.state = step.state
+                if step.state in RESTING:
+                    self._end()
+                    return step.effect
+                event = await self._guarded(step.effect)
+        finally:
+            await self._drop_plan()
+
+    async def listen(self) -> Event:
+        """Wait for the change feed. What it brings is taken up by :meth:`work`."""
+        try:
+            batches = await self.sources.listen()
+        except NotariumError as error:
+            self._begin()
+            return self._failed(error)
+        self._begin()
+        if not batches:
+            return Event.NOTHING_NEW
+        self._batch, self._plan = batches[0], _each(batches[1:])
+        return Event.PAGE
+
+    def errands_due(self) -> bool:
+        """Whether an unfinished write or a note in doubt should be looked at again now."""
+        return self._clock() >= self._errand_at and self._has_errands()
+
+    def delay(self, jitter: float) -> float:
+        """Seconds to stay away after the last failure."""
+        return backoff_delay(self._failures, jitter=jitter, retry_after=self.asked_delay)
+
+    @property
+    def asked_delay(self) -> float | None:
+        """Seconds the store asked us to stay away, if it did."""
+        return retry_after_of(self._failure) if self._failure else None
+
+    @property
+    def last_error(self) -> str | None:
+        """What went wrong in the last cycle, for a person; None if it went well."""
+        return self._failure.user_message if self._failure else None
+
+    async def close(self) -> None:
+        """Let go of a listing that is being read."""
+        await self._drop_plan()
+
+    def _begin(self) -> None:
+        self._began = self._clock()
+        self._tally = Tally()
+        with suppress(CacheError):
+            self._serving = self._ledger.asked
+
+    async def _guarded(self, effect: Effect) -> Event:
+        try:
+            return await self._perform(effect)
+        except Superseded:
+            await self._drop_plan()
+            return Event.MORE
+        except CacheDamaged:
+            raise
+        except NotariumError as error:
+            await self._drop_plan()
+            return self._failed(error)
+        except Exception as error:  # noqa: BLE001 - one bad answer must not end sync for good
+            await self._drop_plan()
+            kind = type(error).__name__
+            return self._failed(BackendUnavailable(f"sync met an unexpected {kind}"))
+
+    def _failed(self, error: NotariumError) -> Event:
+        self._failure = error
+        return event_of(error, state=self.state)
+
+    async def _perform(self, effect: Effect) -> Event:
+        match effect:
+            case Effect.REPLAY:
+                return await self._replay()
+            case Effect.ASK:
+                return await self._ask(cursor_lost=False)
+            case Effect.SWEEP:
+                return await self._ask(cursor_lost=True)
+            case Effect.FETCH:
+                self._batch = await self._intake.fetch(self._current(), self._tally)
+                return Event.FETCHED
+            case Effect.COMMIT:
+                await self._intake.commit(self._current(), self._tally)
+                return Event.COMPLETE if self._current().last else Event.MORE
+            case _:
+                msg = f"{effect} is not work"
+                raise AssertionError(msg)
+
+    async def _replay(self) -> Event:
+        replayed = await self._writer.replay()
+        if self._log and replayed.waiting + replayed.copies + replayed.rejected:
+            self._log.warning(
+                "sync.replayed",
+                finished=replayed.finished,
+                copies=replayed.copies,
+                rejected=replayed.rejected,
+                waiting=replayed.waiting,
+            )
+        return Event.PUSHED
+
+    async def _ask(self, *, cursor_lost: bool) -> Event:
+        if self._plan is None:
+            self._plan = self.sources.cycle(cursor_lost=cursor_lost)
+        batch = await anext(self._plan, None)
+        if batch is None:
+            self._plan = None
+            return Event.NOTHING_NEW
+        self._batch = batch
+        return Event.PAGE
+
+    def _current(self) -> Batch:
+        assert self._batch is not None, "the table gives no work on a batch before a batch"  # noqa: S101 - a defect of ours, not a case
+        return self._batch
+
+    async def _drop_plan(self) -> None:
+        plan, self._plan, self._batch = self._plan, None, None
+        if plan is not None:
+            await plan.aclose()
+
+    def _end(self) -> None:
+        well = self.state is State.IDLE
+        if well:
+            self._failure, self._failures = None, 0
+        else:
+            self._failures += 1
+        with suppress(CacheError):
+            self._pace_errands()
+            self._record(well=well)
+
+    def _record(self, *, well: bool) -> None:
+        now = self._clock()
+        self._cache.sync_state.record_cycle(
+            at=now,
+            duration_ms=max(0, round((now - self._began) * 1000)),
+            status=self.state.value,
+            error=self.last_error,
+        )
+        self._ledger.answer(self._serving, well=well)
+        if self._log is None:
+            return
+        if not well:
+            error = type(self._failure).__name__
+            self._log.warning("sync.cycle_failed", state=self.state.value, error=error)
+        elif self._tally.changed or self._tally.deferred:
+            self._log.info(
+                "sync.cycle_done",
+                stored=self._tally.stored,
+                removed=self._tally.removed,
+                deferred=self._tally.deferred,
+                requests=self._tally.requests,
+            )
+
+    def _has_errands(self) -> bool:
+        return bool(self._intake.open_doubts()) or self._writer.has_work()
+
+    def _pace_errands(self) -> None:
+        if self._has_errands():
+            longer = self._errand_delay * 2 or FIRST_ERRAND_DELAY
+            self._errand_delay = min(longer, LONGEST_ERRAND_DELAY)
+        else:
+            self._errand_delay = 0.0
+        self._errand_at = self._clock() + self._errand_delay
+
+
+async def _each(batches: Iterable[Batch]) -> AsyncGenerator[Batch, None]:
+    for batch in batches:
+        yield batch

@@ -1,0 +1,183 @@
+"""``Intents``: the journal of writes. An intent is on the disk before anything is sent.
+
+It records, claims and ends intents together with the notes that belong to them, each in one
+transaction. It sends nothing and decides nothing about their content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from mcp_notarium.cache.store import Cache
+from mcp_notarium.errors import CacheBusy
+from mcp_notarium.notes.note import Content, Revision, Tombstone
+from mcp_notarium.notes.pending import PendingWrite, WriteKind, WriteState
+
+Hook = Callable[[], None]
+
+
+class Intents:
+    """The pending writes of one cache, from the view of one process."""
+
+    def __init__(
+        self,
+        cache: Cache,
+        *,
+        clock: Callable[[], float],
+        owner: str,
+        lease: float,
+        gone: Callable[[str], bool],
+        before_intent: Hook | None,
+        after_last_intent: Hook | None,
+    ) -> None:
+        self._cache = cache
+        self._clock = clock
+        self._owner = owner
+        self._lease = lease
+        self._gone = gone
+        self._before_intent = before_intent
+        self._after_last_intent = after_last_intent
+
+    def make(
+        self,
+        *,
+        write_id: str,
+        note_id: str,
+        kind: WriteKind,
+        base_etag: str | None,
+        content: Content,
+        body: str,
+    ) -> PendingWrite:
+        """An intent of this process, leased from now on; not recorded yet."""
+        now = self._clock()
+        return PendingWrite(
+            write_id=write_id,
+            note_id=note_id,
+            kind=kind,
+            base_etag=base_etag,
+            content=content,
+            body=body,
+            created_at=now,
+            owner=self._owner,
+            lease_until=now + self._lease,
+        )
+
+    def record(
+        self, write: PendingWrite, *, base: Revision | None = None, seen: str | None = None
+    ) -> bool:
+        """Put the intent on the disk, with the revision ``base`` it was made from.
+
+        False, and nothing recorded, if the cache no longer holds the revision ``seen`` that it
+        held when the caller looked. Raises ``CacheBusy`` if the note has another intent.
+        """
+        with self._cache.transaction(durable=True):
+            if self.in_flight(write.note_id):
+                raise CacheBusy("another process is saving this note")
+            if self._cache.notes.etag(write.note_id) not in (seen, base.etag if base else seen):
+                return False
+            if base is not None:
+                self._cache.notes.apply([base])
+            self._add(write)
+        return True
+
+    def adopt(self, head: Revision | Tombstone, *, seen: str | None) -> bool:
+        """Store what the store holds of a note; False if the note has moved on or is being saved."""
+        with self._cache.transaction():
+            held = self._cache.notes.etag(head.id)
+            etag = head.etag if isinstance(head, Revision) else seen
+            if held not in (seen, etag) or self.in_flight(head.id):
+                return False
+            self._cache.notes.apply([head])
+        return True
+
+    def rebase(
+        self, write: PendingWrite, *, base: Revision, content: Content, body: str
+    ) -> PendingWrite:
+        """The same intent, under the same write_id, made anew from ``base``."""
+        now = self._clock()
+        rebased = replace(
+            write,
+            base_etag=base.etag,
+            content=content,
+            body=body,
+            owner=self._owner,
+            lease_until=now + self._lease,
+        )
+        with self._cache.transaction(durable=True):
+            self._cache.pending.drop(write.write_id)
+            self._cache.notes.apply([base])
+            self._add(rebased)
+        return rebased
+
+    def finish(
+        self,
+        write: PendingWrite,
+        *,
+        storing: Iterable[Revision | Tombstone] = (),
+        follow_up: PendingWrite | None = None,
+    ) -> bool:
+        """Store the answer and drop the intent, in one transaction; record what follows from it.
+
+        False, and nothing stored, if another process has finished it in the meantime.
+        """
+        with self._cache.transaction(durable=True):
+            kept = self._cache.pending.get(write.write_id)
+            ours = kept is not None and kept.owner == self._owner
+            if ours:
+                self._cache.pending.drop(write.write_id)
+                self._cache.notes.apply(storing)
+                if follow_up is not None:
+                    self._add(follow_up)
+        self._tell_if_last()
+        return ours
+
+    def reject(self, write: PendingWrite, reason: str) -> None:
+        """Keep the intent as text that the store will never take."""
+        self._cache.pending.reject(write.write_id, reason)
+
+    def release(self, write: PendingWrite) -> None:
+        """Nobody is busy with it any more; whoever comes first may finish it."""
+        self._cache.pending.renew(
+            write.write_id, owner=self._owner, lease_until=min(write.lease_until, self._clock())
+        )
+
+    def claim(self, write: PendingWrite) -> PendingWrite | None:
+        """The intent, now leased to this process; None if somebody else is busy with it."""
+        now = self._clock()
+        claimed = self._cache.pending.claim(
+            write.write_id,
+            owner=self._owner,
+            now=now,
+            lease_until=now + self._lease,
+            gone_owner=write.owner if self._gone(write.owner) else None,
+        )
+        return self._cache.pending.get(write.write_id) if claimed else None
+
+    def claimable(self, write: PendingWrite) -> bool:
+        """Whether :meth:`claim` would succeed now."""
+        mine = write.owner == self._owner
+        return mine or write.lease_until <= self._clock() or self._gone(write.owner)
+
+    def in_flight(self, note_id: str) -> PendingWrite | None:
+        """The note's unfinished intent; there is never more than one."""
+        writes = self._cache.pending.for_note(note_id)
+        return next((write for write in writes if write.state is WriteState.IN_FLIGHT), None)
+
+    def all_in_flight(self) -> list[PendingWrite]:
+        """Every unfinished intent, oldest first."""
+        if self._cache.pending.count() == 0:
+            return []
+        return [write for write in self._cache.pending.all() if write.state is WriteState.IN_FLIGHT]
+
+    def _add(self, write: PendingWrite) -> None:
+        if self._before_intent is not None:
+            # Inside the write lock, so that no other process takes the flag away in between.
+            self._before_intent()
+        self._cache.pending.add(write)
+
+    def _tell_if_last(self) -> None:
+        # After the commit: a flag taken away before it would be missing if the commit failed. The
+        # hook looks again under the write lock, in a transaction of its own.
+        if self._after_last_intent is not None and self._cache.pending.count() == 0:
+            self._after_last_intent()

@@ -1,0 +1,46 @@
+"""``Leader``: of all processes on one cache, one syncs and checkpoints. A lock file says which.
+
+The system takes the lock away from a process that ends in any way, so a killed leader leaves no
+trace. It does not say who the leader is and never waits.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from filelock import FileLock
+
+
+class Leader:
+    """The claim of this process to lead."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock: FileLock | None = None
+
+    @property
+    def held(self) -> bool:
+        """Whether this process leads."""
+        return self._lock is not None and self._lock.is_locked
+
+    def acquire(self) -> bool:
+        """Try to lead; False if another process does, or if no lock can be had here."""
+        from filelock import FileLock, Timeout  # noqa: PLC0415 - costs start-up time
+
+        if self.held:
+            return True
+        if self._lock is None:
+            # Not bound to a thread: it is released wherever the event loop is closed.
+            self._lock = FileLock(self._path, mode=0o600, thread_local=False)
+        try:
+            self._lock.acquire(blocking=False)
+        except (Timeout, OSError):
+            return False
+        return True
+
+    def release(self) -> None:
+        """Let another process lead. Idempotent."""
+        if self._lock is not None:
+            self._lock.release(force=True)

@@ -1,0 +1,94 @@
+"""Reads a listing of the store to its end, page by page, with the next page asked for in advance.
+
+It stores nothing and trusts nothing: a listing that repeats itself or never ends is an error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from mcp_notarium.backends.base import Backend, ListingPage
+from mcp_notarium.errors import BackendProtocolError, BackendRejected, CursorLost, NoteNotFound
+
+FIRST_PAGE = 100
+"""Small, so that the newest notes can be read after one short request."""
+PAGE = 500
+BARE_PAGE = 1000
+"""Entries without content are small."""
+READ_AHEAD = 1
+"""Pages that lie ready while another is on its way and a third is being stored."""
+MOST_PAGES = 20_000
+
+Pages = AsyncGenerator[ListingPage, None]
+
+
+class PlaceLost(Exception):
+    """The store does not know the mark of an interrupted listing: begin again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Which listing: of everything or of what changed after ``since``, from ``mark`` on."""
+
+    since: str | None = None
+    mark: str | None = None
+    first: int = PAGE
+    limit: int = PAGE
+    with_content: bool = True
+
+
+async def pages(backend: Backend, listing: Listing) -> Pages:
+    """All pages, in order. Raises ``PlaceLost`` if the mark it starts from is refused."""
+    mark, size = listing.mark, listing.first
+    seen: set[str] = set()
+    for _ in range(MOST_PAGES):
+        page = await _page(backend, listing, mark=mark, size=size)
+        yield page
+        if page.next_mark is None:
+            return
+        if not page.next_mark or page.next_mark in seen:
+            raise BackendProtocolError("a listing of the note service repeats itself")
+        seen.add(page.next_mark)
+        mark, size = page.next_mark, listing.limit
+    raise BackendProtocolError("a listing of the note service has no end")
+
+
+async def _page(backend: Backend, listing: Listing, *, mark: str | None, size: int) -> ListingPage:
+    try:
+        return await backend.list_page(
+            since=listing.since, mark=mark, limit=size, with_content=listing.with_content
+        )
+    except (BackendRejected, BackendProtocolError, CursorLost, NoteNotFound):
+        if mark is not None and mark == listing.mark:
+            raise PlaceLost from None
+        raise
+
+
+async def read_ahead(backend: Backend, listing: Listing) -> Pages:
+    """The same pages, read by a task of its own while the caller stores the one before."""
+    ready: asyncio.Queue[ListingPage | Exception | None] = asyncio.Queue(READ_AHEAD)
+    reader = asyncio.create_task(_read(backend, listing, ready))
+    try:
+        while (page := await ready.get()) is not None:
+            if isinstance(page, Exception):
+                raise page
+            yield page
+    finally:
+        reader.cancel()
+        await asyncio.wait({reader})
+
+
+async def _read(
+    backend: Backend, listing: Listing, ready: asyncio.Queue[ListingPage | Exception | None]
+) -> None:
+    try:
+        async with aclosing(pages(backend, listing)) as all_pages:
+            async for page in all_pages:
+                await ready.put(page)
+    except Exception as error:  # noqa: BLE001 - raised again by the reader of the queue
+        await ready.put(error)
+    else:
+        await ready.put(None)

@@ -1,0 +1,358 @@
+"""Decides, note by note, what to do with what the store says. Pure: values in, actions out.
+
+Rules of this file: everything that decides about one note stands in ``CHANGES``; everything that
+decides about removals stands in ``plan_sweep`` and ``check_brake``. It does not read the cache, ask
+the store or know how long anything takes; ``intake`` does what is decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from enum import Enum
+from typing import assert_never
+
+from mcp_notarium.backends.base import Entry
+from mcp_notarium.errors import RemoteVanished
+from mcp_notarium.notes.note import Content, Revision, Tombstone
+from mcp_notarium.notes.pending import PendingWrite, WriteState
+
+BRAKE_COUNT = 10
+"""So many active notes may disappear at once without a question: a person's evening of tidying."""
+BRAKE_SHARE = 0.10
+"""In larger accounts this share of all notes may be missing from a complete listing."""
+TOMBSTONE_SHARE = 0.50
+"""The share that one answer of the change feed may remove: tombstones are said, not inferred."""
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A complete listing, or the last look, says nothing about this note: ask the store."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmed:
+    """What the store answered to a ``get`` made while the cache held the revision ``seen``."""
+
+    answer: Revision | Tombstone
+    seen: str | None
+
+    @property
+    def id(self) -> str:
+        """The note asked for."""
+        return self.answer.id
+
+
+Remote = Revision | Entry | Tombstone | Missing | Confirmed
+"""One thing the store says about one note."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Which acknowledged revision the cache holds; its ``content`` where a direct answer came."""
+
+    etag: str
+    version: int | None
+    content: Content | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """Our side of one note."""
+
+    known: Known | None
+    pending: PendingWrite | None = None
+
+
+class Here(Enum):
+    """Our side, as far as the table cares."""
+
+    UNKNOWN = "not known"
+    KNOWN = "known"
+    PENDING = "write in flight"
+
+
+class Said(Enum):
+    """The store's side against ours, as far as the table cares."""
+
+    SAME = "same"
+    NEWER = "newer"
+    OLDER = "older"
+    OTHER = "other"
+    REMADE = "same number, other text"
+    GONE = "gone"
+    MISSING = "not mentioned"
+
+
+class Move(Enum):
+    """What the table answers."""
+
+    NOTHING = "nothing"
+    STORE = "store"
+    REPLACE = "replace"
+    FETCH = "fetch"
+    FORGET = "forget"
+    RESOLVE = "resolve"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A move and the reason for it, in a reader's words."""
+
+    move: Move
+    why: str
+
+
+CHANGES: Mapping[tuple[Here, Said], Row] = {
+    (Here.UNKNOWN, Said.NEWER): Row(Move.STORE, "a new note"),
+    (Here.UNKNOWN, Said.OTHER): Row(Move.FETCH, "it went away here while we asked: ask again"),
+    (Here.UNKNOWN, Said.GONE): Row(Move.NOTHING, "it was never here, or is gone already"),
+    (Here.UNKNOWN, Said.MISSING): Row(Move.FETCH, "somebody wants to know: ask"),
+    (Here.KNOWN, Said.SAME): Row(Move.NOTHING, "we have it"),
+    (Here.KNOWN, Said.NEWER): Row(Move.STORE, "it was changed elsewhere"),
+    (Here.KNOWN, Said.OLDER): Row(
+        Move.FETCH, "a listing that lags, or a note made again after its removal: ask the note"
+    ),
+    (Here.KNOWN, Said.OTHER): Row(Move.FETCH, "which of the two is newer cannot be told: ask"),
+    (Here.KNOWN, Said.REMADE): Row(
+        Move.REPLACE, "removed and made again, and its version count came to the same number"
+    ),
+    (Here.KNOWN, Said.GONE): Row(Move.FORGET, "the store says it was removed"),
+    (Here.KNOWN, Said.MISSING): Row(Move.FETCH, "absence is no proof: ask the note itself"),
+    (Here.PENDING, Said.SAME): Row(Move.NOTHING, "the write is still on its way"),
+    (Here.PENDING, Said.NEWER): Row(Move.RESOLVE, "the pending text must be merged, not covered"),
+    (Here.PENDING, Said.OLDER): Row(Move.RESOLVE, "the writer asks for the newest revision anyway"),
+    (Here.PENDING, Said.OTHER): Row(Move.RESOLVE, "the writer asks for the newest revision anyway"),
+    (Here.PENDING, Said.REMADE): Row(Move.RESOLVE, "the writer asks for the note anyway"),
+    (Here.PENDING, Said.GONE): Row(Move.RESOLVE, "removed there, changed here: the text is kept"),
+    (Here.PENDING, Said.MISSING): Row(Move.RESOLVE, "first the write, then the question"),
+}
+"""The whole decision. Any pair that is not listed cannot occur (a note not known is never SAME or
+OLDER). A REJECTED write does not make a note PENDING: its text waits in its own table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """Leave the note as it is."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Put this acknowledged revision into the cache."""
+
+    revision: Revision
+
+    @property
+    def id(self) -> str:
+        """The note concerned."""
+        return self.revision.id
+
+
+@dataclass(frozen=True, slots=True)
+class Replace:
+    """Remove the note and put this revision in its place: its etag alone would not show it."""
+
+    revision: Revision
+
+    @property
+    def id(self) -> str:
+        """The note concerned."""
+        return self.revision.id
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """Ask the store for this note, then decide again with its answer."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """Remove the note from the cache."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resolve:
+    """The writer finishes this write first; the note is looked at again afterwards."""
+
+    id: str
+    write_id: str
+
+
+Action = Nothing | Store | Replace | Fetch | Forget | Resolve
+
+
+def here(local: Local) -> Here:
+    """Our side in the table's words."""
+    if local.pending is not None and local.pending.state is WriteState.IN_FLIGHT:
+        return Here.PENDING
+    return Here.UNKNOWN if local.known is None else Here.KNOWN
+
+
+def said(known: Known | None, remote: Remote) -> Said:
+    """The store's side in the table's words."""
+    match remote:
+        case Tombstone():
+            return Said.GONE
+        case Missing():
+            return Said.MISSING
+        case Confirmed(answer=answer, seen=seen):
+            return _confirmed(known, answer, still=seen == (known.etag if known else None))
+        case Revision() | Entry():
+            return _compare(known, remote)
+        case _:
+            assert_never(remote)
+
+
+def _confirmed(known: Known | None, answer: Revision | Tombstone, *, still: bool) -> Said:
+    """A direct answer is believed while we still hold what we held when we asked."""
+    if isinstance(answer, Tombstone):
+        return Said.GONE if still else Said.OTHER
+    if known is None:
+        return Said.NEWER if still else Said.OTHER
+    relation = _compare(known, answer)
+    if relation is Said.SAME:
+        remade = known.content not in (None, answer.content)
+        return Said.REMADE if remade else Said.SAME
+    return Said.NEWER if still else relation
+
+
+def _compare(known: Known | None, remote: Revision | Entry) -> Said:
+    if known is None:
+        return Said.NEWER
+    if known.etag == remote.etag:
+        return Said.SAME
+    if known.version is None or remote.server_version is None:
+        return Said.OTHER
+    if known.version == remote.server_version:
+        return Said.OTHER
+    return Said.NEWER if remote.server_version > known.version else Said.OLDER
+
+
+def plan(local: Local, remote: Remote) -> Action:
+    """What to do about one note."""
+    return _action(CHANGES[here(local), said(local.known, remote)].move, local, remote)
+
+
+def _action(move: Move, local: Local, remote: Remote) -> Action:
+    match move:
+        case Move.NOTHING:
+            return Nothing(remote.id)
+        case Move.FETCH:
+            return Fetch(remote.id)
+        case Move.FORGET:
+            return Forget(remote.id)
+        case Move.RESOLVE:
+            return Resolve(remote.id, local.pending.write_id if local.pending else "")
+        case Move.STORE | Move.REPLACE:
+            content = remote.answer if isinstance(remote, Confirmed) else remote
+            if not isinstance(content, Revision):
+                return Fetch(remote.id)
+            return Store(content) if move is Move.STORE else Replace(content)
+        case _:
+            assert_never(move)
+
+
+def plan_page(
+    remotes: Iterable[Remote], local_of: Callable[[str], Local]
+) -> tuple[tuple[Remote, Action], ...]:
+    """What to do about every note of a page, each with what was said about it."""
+    return tuple((remote, plan(local_of(remote.id), remote)) for remote in remotes)
+
+
+def one_each(remotes: Iterable[Remote]) -> tuple[Remote, ...]:
+    """The same page with one statement per note, at the place of its first mention.
+
+    Of several the highest version stays; if that cannot be told, or one of them is a removal, the
+    note is asked for, because a page's order is not worth trusting with a removal.
+    """
+    kept: dict[str, Remote] = {}
+    for remote in remotes:
+        before = kept.get(remote.id)
+        kept[remote.id] = remote if before is None else _better(before, remote)
+    return tuple(kept.values())
+
+
+def _better(first: Remote, second: Remote) -> Remote:
+    if first == second:
+        return first
+    if isinstance(first, Revision | Entry) and isinstance(second, Revision | Entry):
+        relation = _compare(Known(first.etag, first.server_version), second)
+        if relation is Said.SAME:
+            return second if isinstance(second, Revision) else first
+        if relation is not Said.OTHER:
+            return second if relation is Said.NEWER else first
+    return Missing(first.id)
+
+
+@dataclass(frozen=True, slots=True)
+class SweepPlan:
+    """What a complete listing means: these were changed, those were not in it."""
+
+    changed: tuple[Revision | Entry, ...]
+    missing: tuple[Missing, ...]
+
+
+def plan_sweep(known: Mapping[str, str], listed: Iterable[Revision | Entry]) -> SweepPlan:
+    """Compare a *complete* listing with what was known (id to etag) before its first page."""
+    last = {entry.id: entry for entry in one_each(listed)}
+    changed = tuple(
+        entry if isinstance(entry, Revision | Entry) else Entry(entry.id, "")
+        for entry in last.values()
+        if not (isinstance(entry, Revision | Entry) and known.get(entry.id) == entry.etag)
+    )
+    missing = tuple(Missing(note_id) for note_id in known if note_id not in last)
+    return SweepPlan(changed, missing)
+
+
+def brake_limit(known: int, share: float = BRAKE_SHARE) -> int:
+    """How many of ``known`` notes may disappear at once."""
+    return max(BRAKE_COUNT, int(known * share))
+
+
+def check_sweep_brake(*, known: int, missing: AbstractSet[str], trashed: AbstractSet[str]) -> None:
+    """Raise ``RemoteVanished`` if a complete listing lacks more notes than a person deletes.
+
+    ``trashed`` are those of the missing ids that lie in the trash here. Emptying the trash is an
+    ordinary act, so those do not count; a listing without any note we know is never believed.
+    """
+    if missing and len(missing) >= known:
+        raise _vanished(known, len(missing), limit=brake_limit(known))
+    _brake(known, len(missing - trashed), limit=brake_limit(known))
+
+
+def check_tombstone_brake(
+    *, known: int, removed: AbstractSet[str], trashed: AbstractSet[str]
+) -> None:
+    """Raise ``RemoteVanished`` if one answer of the change feed removes most of the notes."""
+    _brake(known, len(removed - trashed), limit=brake_limit(known, TOMBSTONE_SHARE))
+
+
+def _brake(known: int, lost: int, *, limit: int) -> None:
+    if lost > limit:
+        raise _vanished(known, lost, limit=limit)
+
+
+def _vanished(known: int, lost: int, *, limit: int) -> RemoteVanished:
+    return RemoteVanished(
+        f"{lost} of {known} notes disappeared at once from the note service",
+        details={"known": known, "missing": lost, "limit": limit},
+    )
+
+
+def change_table() -> str:
+    """``CHANGES`` as a Markdown table, for docs/sync.md."""
+    lines = ["| here | the store says | action | why |", "|---|---|---|---|"]
+    lines += [
+        f"| {ours.value} | {theirs.value} | {row.move.value} | {row.why} |"
+        for (ours, theirs), row in CHANGES.items()
+    ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,57 @@
+"""``SyncStatus``: how sync stands, as any process can tell it from the cache. Decides nothing."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+
+from mcp_notarium.cache.store import Cache
+from mcp_notarium.sync.cycle import State
+
+
+@dataclass(frozen=True, slots=True)
+class SyncStatus:
+    """How sync stands.
+
+    ``loaded`` of ``total`` notes are here (``total`` None: the store did not say) and ``complete``
+    tells whether the first load is over. ``last_sync_at`` is in epoch seconds. ``leader``: this
+    process syncs, otherwise another one does. ``feed``: changes elsewhere show within seconds.
+    """
+
+    state: State
+    loaded: int
+    total: int | None
+    complete: bool
+    last_sync_at: float | None
+    last_error: str | None
+    needs_login: bool
+    leader: bool
+    feed: bool
+
+
+def read_status(cache: Cache, *, leading: State | None, feed: bool) -> SyncStatus:
+    """The status from the cache; ``leading`` is the state of this process if it leads."""
+    progress, metrics = cache.sync_state.progress(), cache.sync_state.metrics()
+    loaded = cache.notes.counts().total
+    total = progress.total
+    if progress.complete or (total is not None and total < loaded):
+        total = loaded
+    state = leading or _state_elsewhere(metrics.status, complete=progress.complete)
+    return SyncStatus(
+        state=state,
+        loaded=loaded,
+        total=total,
+        complete=progress.complete,
+        last_sync_at=metrics.last_sync_at,
+        last_error=metrics.last_error,
+        needs_login=state is State.NEEDS_AUTH,
+        leader=leading is not None,
+        feed=feed,
+    )
+
+
+def _state_elsewhere(recorded: str, *, complete: bool) -> State:
+    state = State.IDLE
+    with suppress(ValueError):  # nothing recorded yet
+        state = State(recorded)
+    return State.INDEXING if state is State.IDLE and not complete else state

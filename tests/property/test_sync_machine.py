@@ -1,0 +1,341 @@
+"""Two clients, another device and a flaky network in any order: in the end everybody agrees.
+
+A client may crash between any two steps of a save or of a cycle and is started again on the same
+cache. After healing both caches equal the store, nothing is pending that the store would take, a
+further cycle changes nothing, and every line a person was told is kept is somewhere.
+"""
+
+import asyncio
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from mcp_notarium.errors import NotariumError, OutcomeUnknown
+from mcp_notarium.notes.note import Content
+from mcp_notarium.notes.pending import WriteState
+from mcp_notarium.sync.conflict import MARK
+from mcp_notarium.sync.cycle import State
+from support.memory_backend import Fault
+from support.sync_rig import LEASE, Client, Crash, FlyingTime
+from support.sync_worlds import READ_FAULTS, WRITE_FAULTS, MemoryWorld, SimplenoteWorld
+
+MOST_REMOVED = 6
+
+names = st.sampled_from(["a", "b"])
+positions = st.integers(0, 7)
+write_faults = st.sampled_from([None, None, None, *WRITE_FAULTS])
+read_faults = st.sampled_from([None, None, None, *READ_FAULTS])
+
+
+class SyncMachine(RuleBasedStateMachine):
+    """See the module."""
+
+    world_kind = MemoryWorld
+
+    def __init__(self):
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+        self.runner = asyncio.Runner()
+        self.world = self.world_kind()
+        self.time = FlyingTime()
+        self.number = 0
+        self.removed = 0
+        self.ended = set()
+        self.stop_at = None
+        self.promised = set()
+        self.versions = {}
+        self.clients = {name: self.start(name) for name in ("a", "b")}
+
+    def start(self, name):
+        folder = Path(self.folder.name).resolve() / name
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return Client(
+            folder,
+            None,
+            time=self.time,
+            backend=self.world.backend(name),
+            gone=lambda owner: owner in self.ended,
+            reached=self.reached,
+        )
+
+    def restart(self, name):
+        client = self.clients[name]
+        self.ended.add(client.owner)
+        client.close()
+        self.clients[name] = self.start(name)
+
+    def reached(self, step):
+        if step == self.stop_at:
+            self.stop_at = None
+            raise Crash
+
+    def teardown(self):
+        for client in self.clients.values():
+            client.close()
+        self.runner.run(self.world.close())
+        self.runner.close()
+        self.folder.cleanup()
+
+    def line(self, who):
+        self.number += 1
+        return f"line number {self.number} by {who}"
+
+    def forgive(self, text):
+        """Somebody deleted these lines on purpose after they had arrived."""
+        self.promised -= {line.removeprefix(MARK) for line in text.split("\n")}
+
+    def some_id(self, at):
+        ids = sorted(self.world.contents())
+        return ids[at % len(ids)] if ids else None
+
+    def some_note(self, name, at):
+        ids = sorted(self.clients[name].cache.notes.etags())
+        return self.clients[name].note(ids[at % len(ids)]) if ids else None
+
+    # Another device.
+
+    @initialize(count=st.integers(0, 4))
+    def begins(self, count):
+        for number in range(count):
+            self.world.put(f"old-{number}", f"old title {number}\nold line {number}\n")
+
+    @rule()
+    def another_device_creates(self):
+        self.world.put(f"other-{self.number}", self.line("them") + "\n")
+
+    @rule(at=positions, top=st.booleans())
+    def another_device_edits(self, at, top):
+        note_id, line = self.some_id(at), self.line("them")
+        if note_id:
+            self.world.edit(note_id, lambda t: f"{line}\n{t}" if top else f"{t}{line}\n")
+
+    @rule(at=positions)
+    def another_device_rewrites(self, at):
+        note_id = self.some_id(at)
+        if note_id:
+            self.forgive(self.world.contents()[note_id].text)
+            self.world.edit(note_id, lambda _: self.line("them") + "\n")
+
+    @rule(at=positions)
+    def another_device_trashes(self, at):
+        note_id = self.some_id(at)
+        if note_id:
+            self.world.put(note_id, self.world.contents()[note_id].text, trash=True)
+
+    @precondition(lambda self: self.removed < MOST_REMOVED)
+    @rule(at=positions)
+    def another_device_removes(self, at):
+        note_id = self.some_id(at)
+        if note_id:
+            self.removed += 1
+            self.forgive(self.world.contents()[note_id].text)
+            self.world.remove(note_id)
+
+    @rule()
+    def the_store_forgets_cursors(self):
+        self.world.forget_cursors()
+
+    @rule()
+    def the_store_forgets_all_it_may(self):
+        self.world.forget()
+
+    # Clients.
+
+    def write(self, name, note, content, line):
+        """A save; what it promises is remembered."""
+        client = self.clients[name]
+        try:
+            saved = self.runner.run(client.writer.save(note=note, content=content))
+        except OutcomeUnknown as unknown:
+            if "write_id" in unknown.details:
+                self.promised |= {line} - {None}
+        except NotariumError:
+            return
+        except Crash:
+            self.promised |= {line} - {None}
+            self.restart(name)
+        else:
+            assert self.clients[name].note(saved.note.id) == saved.note
+            self.promised |= {line} - {None}
+
+    def plan_write(self, name, fault):
+        if fault in self.world.write_faults:
+            self.world.plan_write(name, fault)
+
+    @rule(name=names, fault=write_faults)
+    def creates(self, name, fault):
+        self.plan_write(name, fault)
+        line = self.line(name)
+        self.write(name, None, Content(f"{line}\nsecond line\n"), line)
+        self.world.calm()
+
+    @rule(
+        name=names,
+        at=positions,
+        top=st.booleans(),
+        fault=write_faults,
+        step=st.sampled_from([None, None, None, "recorded", "pushed", "committed"]),
+    )
+    def edits(self, name, at, top, fault, step):
+        note, line = self.some_note(name, at), self.line(name)
+        if note is None:
+            return
+        self.plan_write(name, fault)
+        self.stop_at = step
+        text = f"{line}\n{note.text}" if top else f"{note.text}{line}\n"
+        self.write(name, note, Content(text, note.tags, note.trash), line)
+        self.stop_at = None
+        self.world.calm()
+
+    @rule(name=names, at=positions, fault=write_faults)
+    def replaces_the_first_line(self, name, at, fault):
+        note, line = self.some_note(name, at), self.line(name)
+        if note is None:
+            return
+        self.plan_write(name, fault)
+        first, _, rest = note.text.partition("\n")
+        self.forgive(first)
+        self.write(name, note, Content(f"{line}\n{rest}", note.tags, note.trash), line)
+        self.world.calm()
+
+    @rule(name=names, at=positions, fault=write_faults, trash=st.booleans())
+    def tags_and_trashes(self, name, at, fault, trash):
+        note = self.some_note(name, at)
+        if note is None:
+            return
+        self.plan_write(name, fault)
+        tags = (*note.tags, f"tag{self.number % 3}")
+        content = Content(note.text, tuple(dict.fromkeys(tags)), trash)
+        self.write(name, note, content, None)
+        self.world.calm()
+
+    @precondition(lambda self: self.removed < MOST_REMOVED)
+    @rule(name=names, at=positions)
+    def removes(self, name, at):
+        note = self.some_note(name, at)
+        if note is None or not note.trash:
+            return
+        self.removed += 1
+        there = self.world.contents().get(note.id)
+        try:
+            self.runner.run(self.clients[name].writer.remove(note))
+        except NotariumError:
+            return
+        self.forgive(note.text)
+        if there:
+            self.forgive(there.text)
+
+    @rule(name=names, first=read_faults, second=read_faults, write=write_faults)
+    def syncs(self, name, first, second, write):
+        for fault in (first, second):
+            if fault in self.world.read_faults:
+                self.world.plan_read(name, fault)
+        self.plan_write(name, write)
+        self.runner.run(self.clients[name].sync())
+        self.world.calm()
+
+    @rule(name=names, nth=st.integers(1, 6), torn=st.booleans())
+    def crashes_in_a_cycle(self, name, nth, torn):
+        client = self.clients[name]
+        with _ends_at(client, nth, torn=torn):
+            try:
+                self.runner.run(client.sync())
+            except Crash:
+                self.restart(name)
+
+    @rule(name=names)
+    def is_restarted(self, name):
+        self.restart(name)
+
+    @rule(name=names)
+    def is_reset(self, name):
+        self.runner.run(self.clients[name].driver.reset())
+
+    @rule(seconds=st.sampled_from([1.0, LEASE, 2 * 3600.0, 25 * 3600.0]))
+    def time_passes(self, seconds):
+        self.time.now += seconds
+
+    # What must hold.
+
+    @invariant()
+    def a_version_number_never_stands_for_two_texts(self):
+        for name, client in self.clients.items():
+            for note_id in client.cache.notes.etags():
+                note = client.note(note_id)
+                seen = self.versions.setdefault((name, note_id, note.local_version), note.content)
+                assert seen == note.content
+
+    @invariant()
+    def a_note_has_at_most_one_write_in_flight(self):
+        for client in self.clients.values():
+            flying = [w.note_id for w in client.cache.pending.all() if w.state == "in_flight"]
+            assert len(flying) == len(set(flying))
+
+    @rule()
+    def heals(self):
+        self.world.calm()
+        self.world.put("keeps the account from looking empty", self.line("them"))
+        for _ in range(4):
+            for client in self.clients.values():
+                self.runner.run(self._sync_or_reset(client))
+                self.time.now += LEASE + 1
+        self.removed = 0
+        truth = self.world.contents()
+        kept = {line for content in truth.values() for line in content.text.split("\n")}
+        for client in self.clients.values():
+            assert client.contents() == truth
+            writes = client.cache.pending.all()
+            assert all(write.state is WriteState.REJECTED for write in writes)
+            kept |= {line for write in writes for line in write.content.text.split("\n")}
+            rows = client.rows()
+            assert self.runner.run(client.sync()) is State.IDLE
+            assert client.rows() == rows
+        lost = self.promised - {line.removeprefix(MARK) for line in kept}
+        assert not lost
+
+    async def _sync_or_reset(self, client):
+        if await client.sync() is State.HALTED:
+            await client.driver.reset()
+
+
+@contextmanager
+def _ends_at(client, nth, *, torn):
+    """The process ends at its nth transaction: before its commit (``torn``) or after it."""
+    transaction = client.cache.transaction
+    begun = []
+
+    @contextmanager
+    def ending(**options):
+        begun.append(1)
+        with transaction(**options):
+            yield
+            if torn and len(begun) == nth:
+                raise Crash
+        if len(begun) == nth:
+            raise Crash
+
+    client.cache.transaction = ending
+    yield
+    client.cache.transaction = transaction
+
+
+class SimplenoteMachine(SyncMachine):
+    """The same with the real backend and the embedded service."""
+
+    world_kind = SimplenoteWorld
+
+
+TestSyncMachine = SyncMachine.TestCase
+TestSyncMachine.settings = settings(
+    max_examples=40, stateful_step_count=30, deadline=None, derandomize=True, database=None
+)
+TestSimplenoteMachine = SimplenoteMachine.TestCase
+TestSimplenoteMachine.settings = settings(
+    max_examples=4, stateful_step_count=20, deadline=None, derandomize=True, database=None
+)
+
+assert Fault.VANISHED not in READ_FAULTS, "a note that lies about its absence is not an outage"

@@ -1,0 +1,164 @@
+"""A cache, a store and the engine between them, for tests of sync: real parts, no wall clock.
+
+``Client`` is one process's view: its own database connection, backend, writer and driver. Clients
+share a store, and may share a cache file. ``FlyingTime`` passes only while somebody waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import itertools
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from mcp_notarium.backends.base import Backend, Capabilities
+from mcp_notarium.cache import database
+from mcp_notarium.cache.store import Cache
+from mcp_notarium.notes.note import Content, Note
+from mcp_notarium.secret import Secret
+from mcp_notarium.sync.driver import Driver
+from mcp_notarium.sync.writer import Saved, Writer
+from support.memory_backend import LIKE_SIMPERIUM, Faults, MemoryBackend
+from support.memory_store import MemoryStore
+
+KEY = Secret("x'" + "5a" * 80 + "'")
+LEASE = 60.0
+_numbers = itertools.count(1)
+
+
+class Crash(BaseException):
+    """The process ends here: nothing may catch this."""
+
+
+class FlyingTime:
+    """A clock that jumps over every pause; whoever sleeps lets all others run first."""
+
+    def __init__(self, now: float = 1_700_000_000.0) -> None:
+        self.now = now
+
+    def clock(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        for _ in range(5):
+            await asyncio.sleep(0)
+        self.now += seconds
+
+
+@functools.cache
+def _new_file() -> bytes:
+    """A new cache as bytes: copying it is ten times as fast as making one."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder).resolve() / "new"
+        database.create(path, KEY, meta={}).close()
+        return path.read_bytes()
+
+
+def open_cache(folder: Path) -> Cache:
+    """The cache in this folder, made if there is none."""
+    path = folder / "cache.sqlite.encrypted"
+    if not path.exists():
+        path.touch(mode=0o600)
+        path.write_bytes(_new_file())
+    return Cache(database.connect(path, KEY))
+
+
+class Client:
+    """One process: it can be thrown away at any moment and started again on the same folder."""
+
+    def __init__(
+        self,
+        folder: Path,
+        store: MemoryStore | None,
+        *,
+        time: FlyingTime | None = None,
+        capabilities: Capabilities = LIKE_SIMPERIUM,
+        faults: Faults | None = None,
+        backend: Backend | None = None,
+        reached: Callable[[str], None] = lambda _step: None,
+        **writer: object,
+    ) -> None:
+        self.folder = folder
+        self.time = time or FlyingTime()
+        self.owner = f"process-{next(_numbers)}"
+        self.ended = False
+        self.cache = open_cache(folder)
+        self.faults = faults or Faults()
+        self.backend = backend or MemoryBackend(
+            store, faults=self.faults, capabilities=capabilities, poll_seconds=0.01
+        )
+        self.writer = Writer(
+            self.cache,
+            self.backend,
+            clock=self.time.clock,
+            owner=self.owner,
+            lease=LEASE,
+            sleep=self.time.sleep,
+            reached=reached,
+            **{"gone": lambda _owner: False} | writer,
+        )
+        self.driver = Driver(
+            self.cache,
+            self.backend,
+            self.writer,
+            clock=self.time.clock,
+            interval=300.0,
+            leader_lock_path=folder / "sync.lock",
+            sleep=self.time.sleep,
+            jitter=lambda: 0.5,
+        )
+
+    def close(self) -> None:
+        self.cache.close()
+
+    async def sync(self):
+        """One cycle; gives the state it ended in."""
+        return await self.driver.cycle()
+
+    async def settle(self, cycles: int = 5) -> None:
+        """Cycles until nothing is left to do (bounded)."""
+        for _ in range(cycles):
+            await self.sync()
+            self.time.now += LEASE + 1
+
+    async def create(self, text: str, *tags: str) -> Note:
+        return (await self.writer.save(note=None, content=Content(text, tags))).note
+
+    async def change(self, note: Note, text: str) -> Saved:
+        content = Content(text, note.tags, note.trash)
+        return await self.writer.save(note=note, content=content)
+
+    async def trash(self, note: Note) -> Note:
+        content = Content(note.text, note.tags, trash=True)
+        return (await self.writer.save(note=note, content=content)).note
+
+    def note(self, note_id: str) -> Note:
+        note = self.cache.notes.get(note_id)
+        assert note is not None
+        return note
+
+    def contents(self) -> dict[str, Content]:
+        """Everything in the cache."""
+        ids = self.cache.notes.etags()
+        return {note_id: self.note(note_id).content for note_id in ids}
+
+    def rows(self) -> list[tuple]:
+        """Every row that sync may change, for comparing before and after."""
+        tables = ("notes", "note_base", "pending_writes", "sync_metadata", "note_tags")
+        return [
+            (table, *row)
+            for table in tables
+            for row in self.cache.database.rows(f"SELECT * FROM {table}")
+            if not (table == "sync_metadata" and row[0] == "sync_metrics")
+        ]
+
+
+async def until(holds: Callable[[], bool], *, seconds: float = 10.0) -> None:
+    """Let the event loop run until something holds; fails after a bounded time."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        await asyncio.sleep(0.001)

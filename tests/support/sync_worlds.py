@@ -1,0 +1,164 @@
+"""The store as another device sees it, and what can go wrong on the way to it: two kinds of world.
+
+``MemoryWorld`` is quick and knows every hazard; ``SimplenoteWorld`` is the real backend speaking
+HTTP to the embedded service. The state machine of sync runs in both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import ExitStack
+
+from mcp_notarium.backends.base import Backend
+from mcp_notarium.notes.note import Content
+from mcp_notarium.simulator import Simulator
+from support.memory_backend import Fault, Faults, MemoryBackend
+from support.memory_store import MemoryStore
+from support.simplenote_client import open_backend
+
+WRITE_FAULTS = (
+    Fault.TIMEOUT,
+    Fault.LOST_ANSWER,
+    Fault.UNAVAILABLE,
+    Fault.RACE,
+    Fault.RATE_LIMITED,
+    Fault.LOGIN,
+    Fault.REJECTED,
+    Fault.NONSENSE,
+)
+READ_FAULTS = (
+    Fault.UNAVAILABLE,
+    Fault.TIMEOUT,
+    Fault.LOST_ANSWER,
+    Fault.NONSENSE,
+    Fault.CURSOR_LOST,
+    Fault.WITHOUT_CONTENT,
+    Fault.STALE,
+)
+
+
+class MemoryWorld:
+    """A note store in memory."""
+
+    write_faults = WRITE_FAULTS
+    read_faults = READ_FAULTS
+
+    def __init__(self) -> None:
+        self.store = MemoryStore()
+        self.faults: dict[str, Faults] = {}
+
+    def backend(self, name: str) -> Backend:
+        self.faults[name] = Faults()
+        return MemoryBackend(self.store, faults=self.faults[name], poll_seconds=0.001)
+
+    def plan_write(self, name: str, fault: Fault) -> None:
+        self.faults[name].plan(fault, on="push")
+
+    def plan_read(self, name: str, fault: Fault) -> None:
+        method = "list_page" if fault is Fault.STALE else None
+        self.faults[name].plan(fault, on=method)
+
+    def calm(self) -> None:
+        for faults in self.faults.values():
+            faults.clear()
+
+    def contents(self) -> dict[str, Content]:
+        return self.store.contents()
+
+    def put(self, note_id: str, text: str, *, trash: bool = False) -> None:
+        self.store.put(note_id, text, trash=trash)
+
+    def edit(self, note_id: str, change: Callable[[str], str]) -> None:
+        self.store.edit(note_id, change)
+
+    def remove(self, note_id: str) -> None:
+        self.store.remove(note_id)
+
+    def forget(self) -> None:
+        """Old cursors, old versions and old write_ids become unknown."""
+        self.store.forget_cursors()
+        self.store.forget_write_ids()
+        for note_id in self.store.ids():
+            self.store.forget_versions(note_id)
+
+    def forget_cursors(self) -> None:
+        self.store.forget_cursors()
+
+    async def close(self) -> None:
+        return
+
+
+class SimplenoteWorld:
+    """The embedded Simperium, reached by the real backend."""
+
+    write_faults = (Fault.TIMEOUT, Fault.LOST_ANSWER, Fault.UNAVAILABLE, Fault.RACE, Fault.REJECTED)
+    read_faults = (Fault.UNAVAILABLE, Fault.TIMEOUT, Fault.LOST_ANSWER, Fault.CURSOR_LOST)
+
+    def __init__(self) -> None:
+        self._open = ExitStack()
+        self.sim = self._open.enter_context(Simulator(poll_seconds=0.01).running())
+        self._backends: list[Backend] = []
+
+    def backend(self, _name: str) -> Backend:
+        self._backends.append(open_backend(self.sim))
+        return self._backends[-1]
+
+    def plan_write(self, _name: str, fault: Fault) -> None:
+        where = {"method": "POST", "path": "*/note/i/*", "times": 9}
+        match fault:
+            case Fault.TIMEOUT:
+                self.sim.faults.cut_before(**where)
+            case Fault.LOST_ANSWER:
+                self.sim.faults.cut_after(**where)
+            case Fault.UNAVAILABLE:
+                self.sim.faults.status(503, **where)
+            case Fault.REJECTED:
+                self.sim.faults.status(400, **where)
+            case _:
+                self.sim.faults.call(self._race, method="POST", path="*/note/i/*")
+
+    def _race(self) -> None:
+        for note_id in sorted(self.contents())[:3]:
+            self.edit(note_id, lambda text: text + "from elsewhere\n")
+
+    def plan_read(self, _name: str, fault: Fault) -> None:
+        where = {"method": "GET", "path": "*/note/*", "times": 9}
+        match fault:
+            case Fault.TIMEOUT:
+                self.sim.faults.cut_before(**where)
+            case Fault.LOST_ANSWER:
+                self.sim.faults.cut_answer(**where)
+            case Fault.CURSOR_LOST:
+                self.sim.faults.forget_cv()
+            case _:
+                self.sim.faults.status(503, **where)
+
+    def calm(self) -> None:
+        self.sim.faults.clear()
+
+    def contents(self) -> dict[str, Content]:
+        return {
+            note_id: Content(note["content"], tuple(note["tags"]), bool(note["deleted"]))
+            for note_id, note in self.sim.notes().items()
+        }
+
+    def put(self, note_id: str, text: str, *, trash: bool = False) -> None:
+        self.sim.put(note_id, content=text, deleted=trash)
+
+    def edit(self, note_id: str, change: Callable[[str], str]) -> None:
+        self.sim.put(note_id, content=change(self.sim.note(note_id)["content"]))
+
+    def remove(self, note_id: str) -> None:
+        self.sim.delete(note_id)
+
+    def forget(self) -> None:
+        self.forget_cursors()
+
+    def forget_cursors(self) -> None:
+        self.sim.bucket("note").forget_changes()
+
+    async def close(self) -> None:
+        for backend in self._backends:
+            await backend.close()
+        await asyncio.to_thread(self._open.close)

@@ -1,0 +1,43 @@
+"""How far the change feed is trusted."""
+
+from mcp_notarium.sync.feed import PAUSE, Feed
+
+
+def test_a_feed_that_does_not_exist_is_never_asked():
+    feed = Feed(exists=False, long_poll=False)
+    assert not feed.usable(0.0)
+    assert not feed.listens(0.0)
+
+
+def test_one_failure_ends_listening_and_the_second_ends_asking_for_a_while():
+    feed = Feed(exists=True, long_poll=True)
+    assert feed.listens(0.0)
+    assert feed.failed(0.0) is False
+    assert feed.usable(0.0)
+    assert not feed.listens(0.0)
+    assert feed.failed(10.0) is True
+    assert not feed.usable(10.0 + PAUSE - 1)
+    assert feed.usable(10.0 + PAUSE)
+
+
+def test_one_good_answer_makes_up_for_the_failures_before():
+    feed = Feed(exists=True, long_poll=True)
+    feed.failed(0.0)
+    feed.worked()
+    assert feed.listens(0.0)
+    assert feed.failed(0.0) is False
+
+
+def test_a_feed_that_failed_with_everything_else_is_tried_first_again():
+    feed = Feed(exists=True, long_poll=True)
+    feed.failed(0.0)
+    feed.failed(0.0)
+    feed.excuse()
+    assert feed.usable(0.0)
+    assert feed.failed(0.0) is True
+
+
+def test_a_feed_without_long_poll_is_asked_but_not_listened_to():
+    feed = Feed(exists=True, long_poll=False)
+    assert feed.usable(0.0)
+    assert not feed.listens(0.0)

@@ -1,0 +1,218 @@
+"""The first load: newest notes at once, resumable anywhere, complete even if the store moves."""
+
+import asyncio
+
+import pytest
+
+from mcp_notarium.backends.base import ListingPage
+from mcp_notarium.sync.cycle import State
+from support.memory_backend import Fault
+from support.sync_rig import Crash
+
+
+def fill(store, count):
+    for number in range(count):
+        store.put(f"n{number:04}", f"note {number}\n", now=float(number))
+
+
+def requests(client):
+    """Records limit and mark of every listing."""
+    seen = []
+    list_page = client.backend.list_page
+
+    async def recording(*, since, mark, limit, with_content):
+        seen.append((limit, mark is not None, with_content))
+        return await list_page(since=since, mark=mark, limit=limit, with_content=with_content)
+
+    client.backend.list_page = recording
+    return seen
+
+
+def test_an_empty_account_is_complete_after_one_page(client):
+    assert asyncio.run(client.sync()) is State.IDLE
+    status = client.driver.status()
+    assert (status.complete, status.loaded, status.total) == (True, 0, 0)
+    assert client.cache.sync_state.cursor() is not None
+
+
+def test_the_first_page_is_small_and_the_others_are_large(client, store):
+    fill(store, 1200)
+    seen = requests(client)
+    asyncio.run(client.sync())
+    assert seen == [(100, False, True), (500, True, True), (500, True, True), (500, True, True)]
+    assert client.contents() == store.contents()
+
+
+def test_the_newest_notes_are_there_after_the_first_page(client, store):
+    fill(store, 150)
+    client.faults.plan(Fault.UNAVAILABLE, on="changes", times=9)
+    list_page = client.backend.list_page
+
+    async def first_only(**listing):
+        if listing["mark"] is not None:
+            await asyncio.Event().wait()
+        return await list_page(**listing)
+
+    client.backend.list_page = first_only
+
+    async def scenario():
+        load = asyncio.create_task(client.sync())
+        assert await client.driver.wait_first_page(1e6)
+        status = client.driver.status()
+        load.cancel()
+        await asyncio.wait({load})
+        return status
+
+    status = asyncio.run(scenario())
+    assert set(client.contents()) == {f"n{number:04}" for number in range(50, 150)}
+    assert (status.loaded, status.total, status.complete) == (100, 150, False)
+    assert status.state is State.INDEXING
+
+
+def test_the_next_page_is_asked_for_while_the_last_one_is_being_stored(client, store):
+    fill(store, 1200)
+    seen = requests(client)
+    commit = client.driver._engine._intake.commit
+    asked_before_commit = []
+
+    async def noting(batch, tally):
+        for _ in range(20):
+            await asyncio.sleep(0)
+        asked_before_commit.append(len(seen))
+        await commit(batch, tally)
+
+    client.driver._engine._intake.commit = noting
+    asyncio.run(client.sync())
+    assert asked_before_commit[:2] == [3, 4]
+
+
+def test_other_tasks_run_between_the_chunks_of_a_page(client, store):
+    fill(store, 600)
+
+    async def scenario():
+        counts = []
+        load = asyncio.create_task(client.sync())
+        while not load.done():
+            counts.append(client.cache.notes.counts().total)
+            await asyncio.sleep(0)
+        return counts
+
+    counts = asyncio.run(scenario())
+    assert {100, 200, 300, 400, 500, 600} <= set(counts)
+
+
+@pytest.mark.parametrize("commits", [1, 2, 3, 7])
+def test_a_load_that_was_killed_goes_on_where_it_was(clients, store, commits):
+    fill(store, 1200)
+    client = clients()
+    transaction = client.cache.transaction
+    begun = []
+
+    def counted(**options):
+        begun.append(1)
+        if len(begun) > commits:
+            raise Crash
+        return transaction(**options)
+
+    client.cache.transaction = counted
+
+    async def killed():
+        with pytest.raises(Crash):
+            await client.sync()
+
+    asyncio.run(killed())
+    client.close()
+    after = clients()
+    seen = requests(after)
+    assert (after.cache.sync_state.progress().anchor_cursor is not None) is (commits >= 1)
+    asyncio.run(after.sync())
+    assert seen[0] == (500, True, True), "it begins at the mark, not at the first page"
+    assert after.contents() == store.contents()
+    assert after.driver.status().complete
+
+
+def test_notes_that_change_while_the_pages_are_read_are_not_missed(client, store):
+    fill(store, 900)
+    list_page = client.backend.list_page
+
+    async def moving(**listing):
+        page = await list_page(**listing)
+        store.edit("n0000", lambda text: text + "changed\n")
+        store.put(f"new {len(client.backend.calls)}", "new\n")
+        if listing["mark"] is None:
+            store.remove("n0001")
+        return page
+
+    client.backend.list_page = moving
+    asyncio.run(client.sync())
+    assert client.contents() == store.contents()
+    assert client.driver.status().state is State.IDLE
+
+
+def test_a_mark_the_store_has_forgotten_starts_the_listing_again(clients, store):
+    fill(store, 700)
+    client = clients()
+    client.faults.plan(Fault.UNAVAILABLE, on="changes", times=9)
+    list_page = client.backend.list_page
+
+    async def second_page_fails(**listing):
+        if listing["mark"] is not None:
+            client.faults.plan(Fault.UNAVAILABLE, on="list_page")
+        return await list_page(**listing)
+
+    client.backend.list_page = second_page_fails
+    assert asyncio.run(client.sync()) is State.BACKING_OFF
+    store.remove("n0650")
+    client.backend.list_page = list_page
+    client.faults.clear()
+    client.faults.plan(Fault.REJECTED, on="list_page")
+    asyncio.run(client.settle(2))
+    assert client.contents() == store.contents()
+
+
+def test_a_listing_that_repeats_itself_is_an_error_and_not_a_loop(client, store):
+    fill(store, 300)
+    list_page = client.backend.list_page
+
+    async def repeating(**listing):
+        page = await list_page(**listing | {"mark": None})
+        return ListingPage(page.entries, page.cursor, "the same mark", page.total)
+
+    client.backend.list_page = repeating
+    assert asyncio.run(client.sync()) is State.BACKING_OFF
+    assert "repeats itself" in client.driver.status().last_error
+    assert len([call for call in client.backend.calls if call == "list_page"]) <= 4
+
+
+def test_listings_without_content_are_filled_in_by_asking(client, store):
+    fill(store, 30)
+    client.faults.plan(Fault.WITHOUT_CONTENT, on="list_page")
+    asyncio.run(client.sync())
+    assert client.contents() == store.contents()
+    assert client.backend.calls.count("get") == 30
+
+
+def test_a_failure_in_the_middle_keeps_what_came_and_goes_on_later(client, store):
+    fill(store, 1200)
+    client.faults.plan(Fault.UNAVAILABLE, on="changes")
+    list_page = client.backend.list_page
+    pages = []
+
+    async def third_fails(**listing):
+        pages.append(listing)
+        if len(pages) == 3:
+            client.faults.plan(Fault.TIMEOUT, on="list_page")
+        return await list_page(**listing)
+
+    client.backend.list_page = third_fails
+
+    async def scenario():
+        assert await client.sync() is State.BACKING_OFF
+        assert len(client.contents()) == 600
+        assert client.driver.status().loaded == 600
+        await client.settle(2)
+
+    asyncio.run(scenario())
+    assert client.contents() == store.contents()
+    assert pages[3] == pages[2]
+    assert len(pages) == 5

@@ -1,0 +1,388 @@
+"""After the first load: the feed, polling without it, lost cursors, complete listings."""
+
+import asyncio
+import json
+
+import pytest
+
+from mcp_notarium.backends.base import Capabilities, ChangePage, Entry
+from mcp_notarium.errors import OutcomeUnknown
+from mcp_notarium.sync.cycle import State
+from mcp_notarium.sync.ledger import SWEEP_PERIOD, SWEEP_PERIOD_BLIND
+from support.memory_backend import Fault
+
+POLLED = Capabilities(delta_listing=True, idempotent_push=True, trash_before_delete=True)
+LISTED = Capabilities(idempotent_push=True)
+
+
+@pytest.fixture
+def loaded(client, store):
+    """A client that has loaded twenty notes."""
+    for number in range(20):
+        store.put(f"n{number:02}", f"note {number}\n")
+    asyncio.run(client.sync())
+    client.backend.calls.clear()
+    return client
+
+
+def sync(client):
+    return asyncio.run(client.sync())
+
+
+def test_a_cycle_without_news_is_one_small_request_and_changes_nothing(loaded):
+    before = loaded.rows()
+    assert sync(loaded) is State.IDLE
+    assert loaded.backend.calls == ["changes"]
+    assert loaded.rows() == before
+
+
+def test_changes_elsewhere_arrive_without_asking_for_each_note(loaded, store):
+    store.edit("n03", lambda text: text + "more\n")
+    store.put("new", "new\n")
+    store.remove("n04")
+    sync(loaded)
+    assert loaded.contents() == store.contents()
+    assert loaded.backend.calls == ["changes", "changes"]
+
+
+def test_changes_without_content_are_asked_for(loaded, store):
+    store.edit("n03", lambda text: text + "more\n")
+    loaded.faults.plan(Fault.WITHOUT_CONTENT, on="changes")
+    sync(loaded)
+    assert loaded.contents() == store.contents()
+    assert loaded.backend.calls == ["changes", "get", "changes"]
+
+
+def test_a_change_of_a_note_whose_write_is_unanswered_waits_for_the_write(loaded, store):
+    async def scenario():
+        note = loaded.note("n03")
+        loaded.faults.plan(Fault.TIMEOUT, on="push")
+        with pytest.raises(OutcomeUnknown):
+            await loaded.change(note, "mine\n" + note.text)
+        store.edit("n03", lambda text: text + "theirs\n")
+        loaded.faults.plan(Fault.NONSENSE, on="get")
+        await loaded.sync()
+        assert loaded.note("n03").text == "note 3\n"
+        assert loaded.driver._ledger.doubts() == ("n03",)
+        await loaded.sync()
+
+    asyncio.run(scenario())
+    assert store.text("n03") == "mine\nnote 3\ntheirs\n"
+    assert loaded.contents() == store.contents()
+    assert loaded.driver._ledger.doubts() == ()
+
+
+def test_one_note_that_cannot_be_read_does_not_hold_up_the_others(loaded, store):
+    for note_id in ("n03", "n04", "n05"):
+        store.edit(note_id, lambda text: text + "more\n")
+    loaded.faults.plan(Fault.WITHOUT_CONTENT, on="changes")
+    loaded.faults.plan(Fault.NONSENSE, on="get")
+    assert sync(loaded) is State.IDLE
+    different = {i for i in store.ids() if loaded.contents()[i] != store.contents()[i]}
+    assert len(different) == 1
+    assert loaded.driver._ledger.doubts() == tuple(different)
+    sync(loaded)
+    assert loaded.contents() == store.contents()
+    assert loaded.driver._ledger.doubts() == ()
+
+
+def test_a_removed_id_that_is_used_again_is_followed(loaded, store):
+    store.remove("n03")
+    store.put("n03", "made again\n")
+    sync(loaded)
+    assert loaded.contents() == store.contents()
+
+
+def test_a_lost_cursor_is_replaced_by_comparing_everything(loaded, store):
+    store.edit("n03", lambda text: text + "more\n")
+    store.put("new", "new\n")
+    store.remove("n04")
+    store.forget_cursors()
+    assert sync(loaded) is State.IDLE
+    assert loaded.contents() == store.contents()
+    assert loaded.backend.calls.count("list_page") == 1
+    loaded.backend.calls.clear()
+    sync(loaded)
+    assert loaded.backend.calls == ["changes"]
+
+
+def test_changes_made_while_a_sweep_reads_its_pages_are_not_missed(loaded, store):
+    store.edit("n03", lambda text: text + "more\n")
+    store.forget_cursors()
+    list_page = loaded.backend.list_page
+
+    async def moving(**listing):
+        page = await list_page(**listing)
+        store.edit("n05", lambda text: text + "meanwhile\n")
+        store.put("meanwhile", "new\n")
+        return page
+
+    loaded.backend.list_page = moving
+    sync(loaded)
+    assert loaded.contents() == store.contents()
+
+
+def test_a_note_missing_from_a_listing_but_not_from_the_store_stays(loaded, store):
+    list_page = loaded.backend.list_page
+
+    async def forgetful(**listing):
+        page = await list_page(**listing)
+        kept = tuple(entry for entry in page.entries if entry.id not in ("n03", "n04"))
+        return type(page)(kept, page.cursor, page.next_mark, page.total)
+
+    loaded.backend.list_page = forgetful
+    store.edit("n09", lambda text: text + "more\n")
+    store.forget_cursors()
+    assert sync(loaded) is State.IDLE
+    assert loaded.contents() == store.contents()
+
+
+def test_a_sweep_that_does_not_read_every_page_removes_nothing(loaded, store):
+    store.remove("n03")
+    store.forget_cursors()
+    list_page = loaded.backend.list_page
+
+    async def broken_second_page(**listing):
+        if listing["mark"] is None:
+            return await list_page(**listing | {"limit": 5})
+        loaded.faults.plan(Fault.UNAVAILABLE, on="list_page")
+        return await list_page(**listing)
+
+    loaded.backend.list_page = broken_second_page
+    before = loaded.contents()
+    assert sync(loaded) is State.BACKING_OFF
+    assert loaded.contents() == before
+    loaded.backend.list_page = list_page
+    sync(loaded)
+    assert loaded.contents() == store.contents()
+
+
+def test_too_many_missing_notes_halt_the_cycle_and_nothing_is_removed(loaded, store):
+    for number in range(11):
+        store.remove(f"n{number:02}")
+    store.edit("n15", lambda text: text + "more\n")
+    store.forget_cursors()
+    before = set(loaded.contents())
+    assert sync(loaded) is State.HALTED
+    assert set(loaded.contents()) == before
+    assert loaded.note("n15").text == "note 15\nmore\n"
+    status = loaded.driver.status()
+    assert status.state is State.HALTED
+    assert "disappeared" in status.last_error
+    assert sync(loaded) is State.HALTED
+
+
+def test_an_account_that_suddenly_looks_empty_halts_the_cycle(loaded, store):
+    store.forget_cursors()
+    loaded.faults.plan(Fault.CURSOR_LOST, on="changes")
+    loaded.faults.plan(Fault.VANISHED, on="list_page")
+    loaded.faults.plan(Fault.VANISHED, on="get", times=99)
+    assert sync(loaded) is State.HALTED
+    assert loaded.contents() == store.contents()
+    loaded.faults.clear()
+    assert sync(loaded) is State.IDLE
+
+
+def test_a_feed_that_removes_most_of_the_notes_halts_the_cycle(loaded, store):
+    for number in range(12):
+        store.remove(f"n{number:02}")
+    cursor = loaded.cache.sync_state.cursor()
+    assert sync(loaded) is State.HALTED
+    assert len(loaded.contents()) == 20
+    assert loaded.cache.sync_state.cursor() == cursor
+
+
+def test_emptying_the_trash_elsewhere_goes_through(client, store):
+    for number in range(40):
+        store.put(f"n{number:02}", "x\n", trash=number < 30)
+
+    async def scenario():
+        await client.sync()
+        for number in range(30):
+            store.remove(f"n{number:02}")
+        assert await client.sync() is State.IDLE
+
+    asyncio.run(scenario())
+    assert client.contents() == store.contents()
+
+
+def test_a_sweep_is_made_every_day_even_if_the_feed_works(loaded, time):
+    sync(loaded)
+    assert "list_page" not in loaded.backend.calls
+    time.now += SWEEP_PERIOD + 1
+    sync(loaded)
+    assert loaded.backend.calls.count("list_page") == 1
+    sync(loaded)
+    assert loaded.backend.calls.count("list_page") == 1
+
+
+def test_many_missed_changes_are_listed_instead_of_asked_for_one_by_one(client, store):
+    async def scenario():
+        for number in range(400):
+            store.put(f"n{number:03}", "x\n")
+        await client.sync()
+        for number in range(350):
+            store.edit(f"n{number:03}", lambda text: text + "more\n")
+        store.forget_cursors()
+        client.faults.plan(Fault.CURSOR_LOST, on="changes")
+        client.backend.calls.clear()
+        await client.sync()
+
+    asyncio.run(scenario())
+    assert client.contents() == store.contents()
+    assert client.backend.calls.count("get") == 0
+
+
+def test_a_feed_that_fails_once_is_tried_again_and_twice_is_replaced_by_polling(loaded, store):
+    store.edit("n03", lambda text: text + "more\n")
+    loaded.faults.plan(Fault.NONSENSE, on="changes", times=2)
+    assert sync(loaded) is State.BACKING_OFF
+    assert loaded.note("n03").text == "note 3\n"
+    assert sync(loaded) is State.IDLE
+    assert loaded.contents() == store.contents()
+    assert loaded.driver.status().feed is False
+    assert loaded.backend.calls == ["changes", "changes", "list_page"]
+
+
+def test_a_feed_that_comes_back_is_used_again_after_a_sweep_for_what_polling_cannot_see(
+    loaded, store, time
+):
+    loaded.faults.plan(Fault.NONSENSE, on="changes", times=2)
+    sync(loaded)
+    store.remove("n03")
+    store.edit("n04", lambda text: text + "more\n")
+    sync(loaded)
+    assert "n03" in loaded.contents()
+    time.now += 400
+    loaded.backend.calls.clear()
+    assert sync(loaded) is State.IDLE
+    assert loaded.contents() == store.contents()
+    assert loaded.driver.status().feed is True
+
+
+def test_a_store_that_is_down_altogether_does_not_cost_the_feed(loaded, store):
+    loaded.faults.plan(Fault.UNAVAILABLE, times=6)
+
+    async def scenario():
+        for _ in range(3):
+            assert await loaded.sync() is State.BACKING_OFF
+        loaded.faults.clear()
+        store.edit("n03", lambda text: text + "more\n")
+        loaded.backend.calls.clear()
+        assert await loaded.sync() is State.IDLE
+
+    asyncio.run(scenario())
+    assert loaded.backend.calls == ["changes", "changes"]
+
+
+def test_without_a_feed_changes_are_polled_and_removals_found_every_hour(clients, store, time):
+    client = clients(capabilities=POLLED)
+    for number in range(5):
+        store.put(f"n{number}", "x\n")
+
+    async def scenario():
+        await client.sync()
+        store.edit("n1", lambda text: text + "more\n")
+        store.remove("n2")
+        client.backend.calls.clear()
+        await client.sync()
+        assert client.backend.calls == ["list_page"]
+        assert client.note("n1").text == "x\nmore\n"
+        assert client.cache.notes.get("n2") is not None
+        client.backend.calls.clear()
+        await client.sync()
+        assert client.backend.calls == ["list_page"]
+        time.now += SWEEP_PERIOD_BLIND + 1
+        await client.sync()
+
+    asyncio.run(scenario())
+    assert client.contents() == store.contents()
+
+
+def test_an_index_that_lags_behind_our_own_save_does_not_take_it_back(clients, store):
+    client = clients(capabilities=POLLED)
+    store.put("n", "one\n")
+
+    async def scenario():
+        await client.sync()
+        store.put("other", "x\n")
+        await client.change(client.note("n"), "one\ntwo\n")
+        client.faults.plan(Fault.STALE, on="list_page")
+        await client.sync()
+        assert client.note("n").text == "one\ntwo\n"
+
+    asyncio.run(scenario())
+
+
+def test_a_store_that_can_only_list_is_compared_in_every_cycle(clients, store):
+    client = clients(capabilities=LISTED)
+    for number in range(5):
+        store.put(f"n{number}", "x\n")
+
+    async def scenario():
+        await client.sync()
+        store.edit("n1", lambda text: text + "more\n")
+        store.remove("n2")
+        await client.sync()
+
+    asyncio.run(scenario())
+    assert client.contents() == store.contents()
+
+
+def test_a_login_that_is_refused_stops_sync_and_keeps_everything(loaded, store):
+    before = loaded.contents()
+    loaded.faults.plan(Fault.LOGIN)
+    assert sync(loaded) is State.NEEDS_AUTH
+    assert loaded.driver.status().needs_login
+    assert loaded.contents() == before
+    assert sync(loaded) is State.IDLE
+    assert not loaded.driver.status().needs_login
+
+
+def test_metrics_say_how_the_last_cycles_went(loaded, time):
+    loaded.faults.plan(Fault.UNAVAILABLE, times=2)
+    good = loaded.cache.sync_state.metrics()
+    time.now += 10
+    sync(loaded)
+    bad = loaded.cache.sync_state.metrics()
+    assert (bad.status, bad.error_count, bad.last_sync_at) == ("backing_off", 1, good.last_sync_at)
+    assert bad.last_error
+    loaded.faults.clear()
+    sync(loaded)
+    again = loaded.cache.sync_state.metrics()
+    assert (again.status, again.error_count, again.last_error) == ("idle", 0, None)
+    assert again.last_sync_at == time.now
+
+
+def test_an_answer_that_makes_no_sense_at_all_does_not_end_sync(loaded, store):
+    changes = loaded.backend.changes
+
+    async def broken(*_args, **_options):
+        raise KeyError("a defect")
+
+    loaded.backend.changes = broken
+    assert sync(loaded) is State.BACKING_OFF
+    assert "KeyError" in loaded.driver.status().last_error
+    assert "a defect" not in loaded.driver.status().last_error
+    loaded.backend.changes = changes
+    assert sync(loaded) is State.IDLE
+
+
+def test_a_feed_that_never_moves_its_cursor_does_not_loop(loaded):
+    cursor = loaded.cache.sync_state.cursor()
+
+    async def stuck(*_args, **_options):
+        loaded.backend.calls.append("changes")
+        return ChangePage((Entry("n03", "r9", 9),), cursor)
+
+    loaded.backend.changes = stuck
+    assert sync(loaded) is State.IDLE
+    assert loaded.backend.calls.count("changes") == 1
+
+
+def test_doubts_are_kept_as_plain_ids_and_nothing_else(loaded, store):
+    store.edit("n03", lambda text: text + "more\n")
+    loaded.faults.plan(Fault.WITHOUT_CONTENT, on="changes")
+    loaded.faults.plan(Fault.NONSENSE, on="get")
+    sync(loaded)
+    assert json.loads(loaded.cache.sync_state.get("sync.doubts")) == ["n03"]

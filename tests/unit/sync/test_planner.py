@@ -1,0 +1,248 @@
+"""What is decided about one note, one page and one complete listing."""
+
+from itertools import permutations, product
+
+import pytest
+
+from mcp_notarium.backends.base import Entry
+from mcp_notarium.errors import RemoteVanished
+from mcp_notarium.notes.note import Content, Revision, Tombstone
+from mcp_notarium.notes.pending import PendingWrite, WriteKind, WriteState
+from mcp_notarium.sync.planner import (
+    BRAKE_COUNT,
+    CHANGES,
+    Confirmed,
+    Fetch,
+    Forget,
+    Here,
+    Known,
+    Local,
+    Missing,
+    Move,
+    Nothing,
+    Replace,
+    Resolve,
+    Said,
+    Store,
+    brake_limit,
+    check_sweep_brake,
+    check_tombstone_brake,
+    one_each,
+    plan,
+    plan_sweep,
+)
+
+NOBODY = Local(None)
+HELD = Local(Known("r5", 5))
+
+
+def revision(version, *, note_id="n", etag=None, text="text"):
+    return Revision(
+        id=note_id,
+        etag=etag or f"r{version}",
+        content=Content(text),
+        created_at=0.0,
+        modified_at=0.0,
+        raw="{}",
+        server_version=version,
+    )
+
+
+def entry(version, *, note_id="n", etag=None):
+    return Entry(note_id, etag or f"r{version}", version)
+
+
+def pending(state=WriteState.IN_FLIGHT):
+    return PendingWrite(
+        write_id="w",
+        note_id="n",
+        kind=WriteKind.UPDATE,
+        base_etag="r5",
+        content=Content("mine"),
+        body="{}",
+        created_at=0.0,
+        owner="o",
+        lease_until=0.0,
+        state=state,
+    )
+
+
+def test_a_note_nobody_knew_is_stored_or_fetched_if_its_content_is_missing():
+    assert plan(NOBODY, revision(1)) == Store(revision(1))
+    assert plan(NOBODY, entry(1)) == Fetch("n")
+
+
+def test_a_tombstone_for_a_note_nobody_knew_does_nothing():
+    assert plan(NOBODY, Tombstone("n")) == Nothing("n")
+
+
+def test_an_equal_etag_means_there_is_nothing_to_do():
+    assert plan(HELD, revision(5, text="whatever it says")) == Nothing("n")
+    assert plan(HELD, entry(5)) == Nothing("n")
+
+
+def test_a_higher_version_is_stored():
+    assert plan(HELD, revision(6)) == Store(revision(6))
+    assert plan(HELD, entry(6)) == Fetch("n")
+
+
+def test_a_lower_version_is_never_stored_but_asked_for():
+    assert plan(HELD, revision(4)) == Fetch("n")
+
+
+def test_revisions_that_cannot_be_ordered_are_asked_for():
+    assert plan(HELD, revision(None, etag="other")) == Fetch("n")
+    assert plan(HELD, revision(5, etag="same number, other etag")) == Fetch("n")
+
+
+def test_a_tombstone_removes_a_known_note():
+    assert plan(HELD, Tombstone("n")) == Forget("n")
+
+
+def test_absence_from_a_listing_removes_nothing_but_asks():
+    assert plan(HELD, Missing("n")) == Fetch("n")
+
+
+@pytest.mark.parametrize(
+    "remote",
+    [
+        revision(6),
+        revision(4),
+        entry(6),
+        Tombstone("n"),
+        Missing("n"),
+        Confirmed(revision(6), "r5"),
+        Confirmed(Tombstone("n"), "r5"),
+    ],
+)
+def test_whatever_happened_there_a_write_in_flight_is_resolved_first(remote):
+    assert plan(Local(HELD.known, pending()), remote) == Resolve("n", "w")
+
+
+def test_a_new_note_on_its_way_is_not_taken_from_the_feed_before_its_answer():
+    assert plan(Local(None, pending()), revision(1)) == Resolve("n", "w")
+
+
+def test_a_rejected_write_does_not_hold_the_note_back():
+    assert plan(Local(HELD.known, pending(WriteState.REJECTED)), revision(6)) == Store(revision(6))
+
+
+def test_what_a_direct_answer_says_is_adopted_even_if_its_version_is_lower():
+    assert plan(HELD, Confirmed(revision(1, etag="made again"), "r5")) == Store(
+        revision(1, etag="made again")
+    )
+    assert plan(HELD, Confirmed(Tombstone("n"), "r5")) == Forget("n")
+    assert plan(HELD, Confirmed(revision(5), "r5")) == Nothing("n")
+
+
+def test_a_note_made_again_under_the_same_number_is_replaced():
+    held = Local(Known("r5", 5, Content("the old note")))
+    answer = revision(5, text="the new note")
+    assert plan(held, Confirmed(answer, "r5")) == Replace(answer)
+    same = revision(5, text="the old note")
+    assert plan(held, Confirmed(same, "r5")) == Nothing("n")
+    assert plan(Local(held.known, pending()), Confirmed(answer, "r5")) == Resolve("n", "w")
+
+
+def test_a_direct_answer_from_before_our_own_save_is_asked_for_again():
+    assert plan(HELD, Confirmed(revision(4), "r4")) == Fetch("n")
+    assert plan(HELD, Confirmed(Tombstone("n"), "r4")) == Fetch("n")
+    assert plan(HELD, Confirmed(revision(6), "r4")) == Store(revision(6))
+
+
+def test_a_direct_answer_does_not_bring_back_a_note_removed_meanwhile():
+    assert plan(NOBODY, Confirmed(revision(4), "r4")) == Fetch("n")
+    assert plan(NOBODY, Confirmed(revision(4), None)) == Store(revision(4))
+
+
+def test_every_situation_that_can_occur_has_a_row():
+    locals_ = [NOBODY, HELD, Local(None, pending()), Local(HELD.known, pending())]
+    answers = [Tombstone("n"), *(revision(v) for v in (None, 4, 5, 6))]
+    remotes = [
+        *answers,
+        *(entry(v) for v in (None, 4, 5, 6)),
+        Missing("n"),
+        *(Confirmed(answer, seen) for answer in answers for seen in (None, "r5", "r9")),
+    ]
+    met = set()
+    for local, remote in product(locals_, remotes):
+        action = plan(local, remote)
+        assert action.id == "n"
+        met.add(type(action))
+    assert met == {Nothing, Store, Fetch, Forget, Resolve}
+
+
+def test_no_row_of_a_pending_note_touches_the_note():
+    moves = {row.move for (ours, _), row in CHANGES.items() if ours is Here.PENDING}
+    assert moves == {Move.RESOLVE, Move.NOTHING}
+    assert CHANGES[Here.PENDING, Said.SAME].move is Move.NOTHING
+
+
+@pytest.mark.parametrize("order", list(permutations([revision(3), entry(4), revision(2)])))
+def test_of_several_statements_about_a_note_the_highest_version_stays(order):
+    assert one_each(order) == (entry(4),)
+
+
+def test_of_two_equal_statements_the_one_with_content_stays():
+    assert one_each([entry(3), revision(3)]) == (revision(3),)
+    assert one_each([revision(3), entry(3)]) == (revision(3),)
+
+
+def test_statements_that_contradict_each_other_become_a_question():
+    for order in permutations([revision(3), Tombstone("n")]):
+        assert one_each(order) == (Missing("n"),)
+    assert one_each([entry(None, etag="a"), entry(None, etag="b")]) == (Missing("n"),)
+
+
+def test_other_notes_of_a_page_keep_their_place():
+    page = [entry(1, note_id="a"), entry(1, note_id="b"), entry(2, note_id="a")]
+    assert one_each(page) == (entry(2, note_id="a"), entry(1, note_id="b"))
+
+
+def test_a_sweep_finds_what_changed_and_what_is_missing():
+    listed = [entry(1, note_id="same"), entry(2, note_id="newer"), entry(1, note_id="new")]
+    found = plan_sweep({"same": "r1", "newer": "r1", "missing": "r1"}, listed)
+    assert found.changed == (entry(2, note_id="newer"), entry(1, note_id="new"))
+    assert found.missing == (Missing("missing"),)
+
+
+def test_a_note_listed_twice_in_a_sweep_is_looked_at_once():
+    found = plan_sweep({"n": "r2"}, [entry(1), entry(2)])
+    assert found.changed == ()
+    assert found.missing == ()
+
+
+@pytest.mark.parametrize(("known", "limit"), [(1, 10), (100, 10), (109, 10), (250, 25)])
+def test_the_brake_lets_ten_notes_or_a_tenth_pass(known, limit):
+    assert brake_limit(known) == limit
+
+
+def ids(count):
+    return {f"n{number}" for number in range(count)}
+
+
+def test_a_sweep_may_miss_as_many_as_the_limit_and_not_one_more():
+    check_sweep_brake(known=1000, missing=ids(100), trashed=set())
+    with pytest.raises(RemoteVanished) as caught:
+        check_sweep_brake(known=1000, missing=ids(101), trashed=set())
+    assert caught.value.details == {"known": 1000, "missing": 101, "limit": 100}
+
+
+def test_an_empty_listing_is_never_believed():
+    with pytest.raises(RemoteVanished):
+        check_sweep_brake(known=1, missing=ids(1), trashed=ids(1))
+    check_sweep_brake(known=0, missing=set(), trashed=set())
+
+
+def test_emptying_the_trash_elsewhere_does_not_stop_a_sweep():
+    check_sweep_brake(known=100, missing=ids(60), trashed=ids(60))
+    with pytest.raises(RemoteVanished):
+        check_sweep_brake(known=100, missing=ids(60), trashed=ids(60 - BRAKE_COUNT - 1))
+
+
+def test_tombstones_may_remove_half_of_the_notes_and_not_more():
+    check_tombstone_brake(known=100, removed=ids(50), trashed=set())
+    check_tombstone_brake(known=3, removed=ids(3), trashed=set())
+    check_tombstone_brake(known=100, removed=ids(90), trashed=ids(60))
+    with pytest.raises(RemoteVanished):
+        check_tombstone_brake(known=100, removed=ids(51), trashed=set())

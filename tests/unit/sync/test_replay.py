@@ -1,0 +1,311 @@
+"""Finishing writes whose outcome nobody knows: exactly once, and no text is lost."""
+
+import asyncio
+
+import pytest
+
+from mcp_notarium.errors import BackendUnavailable, LoginRequired, OutcomeUnknown
+from mcp_notarium.notes.note import Content
+from mcp_notarium.notes.pending import WriteState
+from mcp_notarium.sync.conflict import MARK, copy_id
+from mcp_notarium.sync.writer import Replayed
+from support.memory_backend import Fault
+from support.sync_rig import LEASE
+
+
+async def unanswered(client, note, text, fault=Fault.TIMEOUT):
+    """A change whose answer never came; gives its intent."""
+    client.faults.plan(fault, on="push")
+    with pytest.raises(OutcomeUnknown):
+        if note is None:
+            await client.create(text)
+        else:
+            await client.change(note, text)
+    (write,) = client.cache.pending.all()
+    return write
+
+
+@pytest.mark.parametrize("fault", [Fault.TIMEOUT, Fault.LOST_ANSWER])
+@pytest.mark.parametrize("new", [True, False])
+def test_an_unanswered_write_is_there_exactly_once_after_replay(client, store, fault, new):
+    async def scenario():
+        note = None if new else await client.create("one\n")
+        write = await unanswered(client, note, "one\ntwo\n", fault)
+        assert await client.writer.replay() == Replayed(finished=1)
+        return write
+
+    write = asyncio.run(scenario())
+    assert store.contents() == {write.note_id: Content("one\ntwo\n")}
+    assert client.contents() == store.contents()
+    assert client.cache.pending.all() == []
+    assert store.kept(write.note_id).head == (1 if new else 2)
+
+
+def test_a_replay_merges_with_what_happened_meanwhile(client, store):
+    async def scenario():
+        note = await client.create("one\ntwo\n")
+        await unanswered(client, note, "one\ntwo\nthree\n")
+        store.edit(note.id, lambda text: "zero\n" + text)
+        await client.writer.replay()
+        return note
+
+    note = asyncio.run(scenario())
+    assert store.text(note.id) == "zero\none\ntwo\nthree\n"
+    assert client.contents() == store.contents()
+
+
+def test_a_replay_that_was_rebased_still_carries_the_first_write_id(client, store):
+    sent = []
+
+    async def scenario():
+        note = await client.create("one\n")
+        write = await unanswered(client, note, "one\ntwo\n")
+        store.edit(note.id, lambda text: "zero\n" + text)
+        push = client.backend.push
+
+        async def recording(sent_write):
+            sent.append(sent_write.write_id)
+            return await push(sent_write)
+
+        client.backend.push = recording
+        client.faults.plan(Fault.TIMEOUT, on="push")
+        await client.writer.replay()
+        await client.writer.replay()
+        return write
+
+    write = asyncio.run(scenario())
+    assert sent == [write.write_id] * 2
+
+
+def test_a_write_that_had_arrived_and_was_built_upon_is_not_repeated(client, store):
+    async def scenario():
+        note = await client.create("one\n")
+        await unanswered(client, note, "one\ntwo\n", Fault.LOST_ANSWER)
+        store.edit(note.id, lambda text: text + "three\n")
+        await client.writer.replay()
+        return note
+
+    note = asyncio.run(scenario())
+    assert store.text(note.id) == "one\ntwo\nthree\n"
+    assert store.kept(note.id).head == 3
+    assert client.contents() == store.contents()
+
+
+def test_text_that_cannot_be_merged_becomes_a_marked_note_of_its_own(client, store):
+    async def scenario():
+        note = await client.create("Title\nline\n", "work")
+        write = await unanswered(client, note, "Title\nmine\n")
+        store.edit(note.id, lambda _: "Title\ntheirs\n")
+        assert await client.writer.replay() == Replayed(copies=1)
+        return note, write
+
+    note, write = asyncio.run(scenario())
+    assert store.contents() == {
+        note.id: Content("Title\ntheirs\n", ("work",)),
+        copy_id(write.write_id): Content(f"{MARK}Title\nmine\n", ("work",)),
+    }
+    assert client.contents() == store.contents()
+    assert client.cache.pending.all() == []
+
+
+@pytest.mark.parametrize("fault", [Fault.TIMEOUT, Fault.LOST_ANSWER, Fault.UNAVAILABLE])
+def test_a_conflict_copy_is_made_once_however_often_it_is_tried(client, store, fault):
+    async def scenario():
+        note = await client.create("line\n")
+        await unanswered(client, note, "mine\n")
+        store.edit(note.id, lambda _: "theirs\n")
+        client.faults.plan(fault, on="push", times=2)
+        await client.settle()
+
+    asyncio.run(scenario())
+    assert sorted(content.text for content in store.contents().values()) == [
+        f"{MARK}mine\n",
+        "theirs\n",
+    ]
+    assert client.contents() == store.contents()
+
+
+def test_text_for_a_note_removed_elsewhere_becomes_a_note_of_its_own(client, store):
+    async def scenario():
+        note = await client.create("line\n")
+        write = await unanswered(client, note, "line\nmine\n")
+        store.remove(note.id)
+        await client.writer.replay()
+        return write
+
+    write = asyncio.run(scenario())
+    assert store.contents() == {copy_id(write.write_id): Content(f"{MARK}line\nmine\n")}
+    assert client.contents() == store.contents()
+
+
+def test_a_change_of_tags_for_a_note_removed_elsewhere_is_let_go(client, store):
+    async def scenario():
+        note = await client.create("line\n")
+        client.faults.plan(Fault.TIMEOUT, on="push")
+        with pytest.raises(OutcomeUnknown):
+            await client.writer.save(note=note, content=Content("line\n", ("tag",)))
+        store.remove(note.id)
+        await client.writer.replay()
+
+    asyncio.run(scenario())
+    assert store.contents() == client.contents() == {}
+    assert client.cache.pending.all() == []
+
+
+def test_what_the_store_refuses_for_good_is_kept_as_rejected_and_not_sent_again(client, store):
+    async def scenario():
+        note = await client.create("one\n")
+        write = await unanswered(client, note, "mine\n")
+        client.faults.plan(Fault.REJECTED, on="push")
+        assert await client.writer.replay() == Replayed(rejected=1)
+        calls = len(client.backend.calls)
+        assert await client.writer.replay() == Replayed()
+        assert len(client.backend.calls) == calls
+        return write
+
+    write = asyncio.run(scenario())
+    (kept,) = client.cache.pending.all()
+    assert kept.state is WriteState.REJECTED
+    assert kept.content == write.content
+    assert kept.reason
+
+
+def test_one_stubborn_write_does_not_hold_up_the_others(client, store):
+    async def scenario():
+        first, second = await client.create("one\n"), await client.create("two\n")
+        client.faults.plan(Fault.TIMEOUT, on="push", times=2)
+        for note in (first, second):
+            with pytest.raises(OutcomeUnknown):
+                await client.change(note, note.text + "more\n")
+        client.faults.plan(Fault.NONSENSE, on="get")
+        assert await client.writer.replay() == Replayed(finished=1, waiting=1)
+
+    asyncio.run(scenario())
+    (write,) = client.cache.pending.all()
+    saved = {content.text for content in store.contents().values()}
+    assert write.content.text not in saved
+    assert len([text for text in saved if text.endswith("more\n")]) == 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"), [(Fault.UNAVAILABLE, BackendUnavailable), (Fault.LOGIN, LoginRequired)]
+)
+def test_a_refusal_that_concerns_everything_is_raised_and_the_intent_stays(client, fault, error):
+    async def scenario():
+        await unanswered(client, None, "mine\n")
+        client.faults.plan(fault, on="get")
+        with pytest.raises(error):
+            await client.writer.replay()
+        assert client.writer.has_work()
+
+    asyncio.run(scenario())
+    assert len(client.cache.pending.all()) == 1
+
+
+def test_a_write_in_other_hands_is_left_to_them_until_their_lease_runs_out(clients, store, time):
+    first, second = clients(), clients()
+
+    async def scenario():
+        first.faults.plan(Fault.HANG_BEFORE, on="push")
+        stuck = asyncio.create_task(first.create("mine\n"))
+        await asyncio.sleep(0.01)
+        assert not second.writer.has_work()
+        assert await second.writer.replay() == Replayed(waiting=1)
+        assert store.ids() == set()
+        time.now += LEASE + 1
+        assert second.writer.has_work()
+        assert await second.writer.replay() == Replayed(finished=1)
+        stuck.cancel()
+
+    asyncio.run(scenario())
+    assert [content.text for content in store.contents().values()] == ["mine\n"]
+
+
+def test_a_write_of_an_ended_process_is_taken_over_at_once(clients, store):
+    first = clients()
+    second = clients(gone=lambda owner: owner == first.owner)
+
+    async def scenario():
+        first.faults.plan(Fault.HANG_BEFORE, on="push")
+        stuck = asyncio.create_task(first.create("mine\n"))
+        await asyncio.sleep(0.01)
+        assert second.writer.has_work()
+        assert await second.writer.replay() == Replayed(finished=1)
+        stuck.cancel()
+
+    asyncio.run(scenario())
+    assert [content.text for content in store.contents().values()] == ["mine\n"]
+
+
+def test_an_answer_that_comes_after_somebody_else_finished_the_write_changes_nothing(
+    clients, store, time
+):
+    first, second = clients(), clients()
+
+    async def scenario():
+        entered, go_on = asyncio.Event(), asyncio.Event()
+        push = first.backend.push
+
+        async def slow(write):
+            answer = await push(write)
+            entered.set()
+            await go_on.wait()
+            return answer
+
+        first.backend.push = slow
+        save = asyncio.create_task(first.create("mine\n"))
+        await entered.wait()
+        time.now += LEASE + 1
+        assert await second.writer.replay() == Replayed(finished=1)
+        (note_id,) = store.ids()
+        store.edit(note_id, lambda text: text + "theirs\n")
+        await second.sync()
+        go_on.set()
+        return await save
+
+    note = asyncio.run(scenario())
+    assert note.text == "mine\ntheirs\n"
+    assert first.contents() == store.contents()
+
+
+def test_a_base_that_the_cache_has_lost_comes_from_the_stores_history(client, store):
+    async def scenario():
+        note = await client.create("one\n")
+        await unanswered(client, note, "one\ntwo\n")
+        store.edit(note.id, lambda text: "zero\n" + text)
+        with client.cache.transaction():
+            client.cache.notes.clear()
+        await client.writer.replay()
+        return note
+
+    note = asyncio.run(scenario())
+    assert store.text(note.id) == "zero\none\ntwo\n"
+
+
+def test_without_any_base_the_text_is_kept_as_a_copy(client, store):
+    async def scenario():
+        note = await client.create("one\n")
+        await unanswered(client, note, "one\ntwo\n")
+        store.edit(note.id, lambda text: "zero\n" + text)
+        store.forget_versions(note.id)
+        with client.cache.transaction():
+            client.cache.notes.clear()
+        await client.writer.replay()
+
+    asyncio.run(scenario())
+    assert sorted(content.text for content in store.contents().values()) == [
+        f"{MARK}one\ntwo\n",
+        "zero\none\n",
+    ]
+    assert client.contents() == store.contents()
+
+
+def test_a_created_note_that_was_removed_since_does_not_come_back(client, store):
+    async def scenario():
+        write = await unanswered(client, None, "mine\n", Fault.LOST_ANSWER)
+        store.remove(write.note_id)
+        await client.writer.replay()
+
+    asyncio.run(scenario())
+    assert store.contents() == client.contents() == {}
+    assert client.cache.pending.all() == []
