@@ -1,0 +1,152 @@
+"""Opens the house: Config → App, the whole wiring on one screen.
+
+Nothing here decides anything; it says which room gets which. :func:`open_app` raises
+``LockedError`` where the cache may not be opened, and leaves nothing open then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mcp_notarium import log as logging_room
+from mcp_notarium.backends import registry
+from mcp_notarium.backends.simplenote.urls import Urls
+from mcp_notarium.cache.store import Cache
+from mcp_notarium.errors import NotariumError
+from mcp_notarium.keys import keychain, opening
+from mcp_notarium.keys.token import StoredToken
+from mcp_notarium.sync.driver import Driver
+from mcp_notarium.sync.owner import owner_name
+from mcp_notarium.sync.writer import Writer
+
+if TYPE_CHECKING:
+    from mcp_notarium.backends.base import Backend
+    from mcp_notarium.config import Config
+    from mcp_notarium.log import Logger
+
+_CLIENT_ID = "client_id"
+_LEASE_MARGIN = 5.0
+_STOPPING_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    """Everything a tool needs, for one account; valid while :func:`open_app` is open.
+
+    ``notices`` are sentences for the person about how the cache was opened. ``clock`` gives
+    epoch seconds.
+    """
+
+    config: Config
+    cache: Cache
+    backend: Backend
+    writer: Writer
+    driver: Driver
+    tokens: StoredToken
+    notices: tuple[str, ...] = ()
+    clock: Callable[[], float] = time.time
+
+
+@asynccontextmanager
+async def open_app(
+    config: Config, *, log: Logger | None = None, syncing: bool = True
+) -> AsyncIterator[App]:
+    """The open house, with sync running unless ``syncing`` is False; closed on leaving."""
+    log = log or logging_room.get("app")
+    opened = opening.open_cache(config)
+    try:
+        app = _wired(config, opened, log)
+        for notice in opened.notices:
+            log.warning("cache.notice", message=notice)
+        async with _running(app.driver, log, wanted=syncing):
+            yield app
+        await _closed(app.backend)
+    finally:
+        opened.close()
+
+
+def _wired(config: Config, opened: opening.OpenedCache, log: Logger) -> App:
+    cache = Cache(opened.database)
+    tokens = StoredToken(
+        cache.sync_state,
+        owner=config.owner_hash,
+        system=keychain.system_keychain() if config.keychain else None,
+    )
+    backend = _simplenote(config, cache, tokens)
+
+    def nothing_pending() -> None:
+        opened.certificate.renew(opened.database)
+
+    writer = Writer(
+        cache,
+        backend,
+        clock=time.time,
+        owner=owner_name(),
+        lease=2 * config.api_timeout + _LEASE_MARGIN,
+        before_intent=opened.certificate.withdraw,
+        after_last_intent=nothing_pending,
+    )
+    driver = Driver(
+        cache,
+        backend,
+        writer,
+        clock=time.time,
+        interval=config.sync_interval,
+        leader_lock_path=config.account_dir / "sync.lock",
+        log=log,
+    )
+    return App(config, cache, backend, writer, driver, tokens, opened.notices)
+
+
+def _simplenote(config: Config, cache: Cache, tokens: StoredToken) -> Backend:
+    made: Backend = registry.load(config.backend)(
+        urls=Urls(api=config.api_url, auth=config.auth_url, app=config.app_url),
+        username=config.username,
+        password=config.password,
+        token=config.token,
+        tokens=tokens,
+        api_key=config.api_key,
+        client_id=_client_id(cache),
+        timeout=config.api_timeout,
+    )
+    return made
+
+
+def _client_id(cache: Cache) -> str:
+    """Names this cache to the service, the same in every process and at every start."""
+    known = cache.sync_state.get(_CLIENT_ID)
+    if known is None:
+        known = f"mcp-notarium-{uuid.uuid4().hex[:12]}"
+        cache.sync_state.set(_CLIENT_ID, known)
+    return known
+
+
+@asynccontextmanager
+async def _running(driver: Driver, log: Logger, *, wanted: bool) -> AsyncIterator[None]:
+    """Sync in a task of its own, ended and awaited on leaving."""
+    task = asyncio.create_task(driver.run(), name="sync") if wanted else None
+    if task is not None:
+        task.add_done_callback(lambda done: _say_why(done, log))
+    try:
+        yield
+    finally:
+        if task is not None:
+            task.cancel()
+            with suppress(asyncio.CancelledError, TimeoutError, NotariumError):
+                await asyncio.wait_for(task, _STOPPING_SECONDS)
+
+
+def _say_why(task: asyncio.Task[None], log: Logger) -> None:
+    if not task.cancelled() and task.exception() is not None:
+        log.error("sync.ended", exc=task.exception())
+
+
+async def _closed(backend: Backend) -> None:
+    with suppress(TimeoutError):
+        await asyncio.wait_for(backend.close(), _STOPPING_SECONDS)

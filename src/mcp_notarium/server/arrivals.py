@@ -1,0 +1,28 @@
+"""What can arrive at the main thread, from the client, the system and the loader."""
+
+from __future__ import annotations
+
+from mcp_notarium.server.lines import Item
+
+
+class Stop:
+    """A signal asks the process to end."""
+
+
+class Loaded:
+    """A part of the program has been imported; ``problem`` is why it could not be."""
+
+    __slots__ = ("part", "problem")
+
+    def __init__(self, part: str, problem: BaseException | None = None) -> None:
+        self.part = part
+        self.problem = problem
+
+    def demand(self) -> None:
+        """Raises the problem, if there is one."""
+        if self.problem is not None:
+            raise self.problem
+
+
+Arrival = Item | Stop
+Event = Arrival | Loaded

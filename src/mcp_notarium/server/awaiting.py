@@ -1,0 +1,25 @@
+"""Arrivals as an event loop takes them: woken by the inbox's bell, in order, none lost."""
+
+from __future__ import annotations
+
+import asyncio
+
+from mcp_notarium.server.arrivals import Event
+from mcp_notarium.server.inbox import Inbox
+
+
+class Arrivals:
+    """What arrives, for the event loop."""
+
+    def __init__(self, inbox: Inbox[Event]) -> None:
+        self._inbox = inbox
+        self._bell = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        inbox.ring(lambda: loop.call_soon_threadsafe(self._bell.set))
+
+    async def next(self) -> list[Event]:
+        """Everything new; waits until there is something."""
+        while not (events := self._inbox.taken()):
+            await self._bell.wait()
+            self._bell.clear()
+        return events

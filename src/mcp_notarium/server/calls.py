@@ -1,0 +1,124 @@
+"""One call of a tool as its handler sees it: who asks, and how to ask the person back.
+
+Consent works in both eras of the protocol: where the server may send requests it asks at once; where
+it may not, the call ends with a question and comes again with the answer, which counts only for the
+same tool, arguments and question.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import secrets
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final
+
+import anyio
+import mcp_types as types
+from mcp.server.context import ServerRequestContext
+from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from mcp_notarium.tools.context import Way, refusal, way_of_consent
+
+ASKING_SECONDS: Final = 300.0
+
+_KEY: Final = secrets.token_bytes(32)
+_QUESTION: Final = "confirm"
+_FORM: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {"confirm": {"type": "boolean", "title": "Yes, do it"}},
+    "required": ["confirm"],
+}
+
+
+class NeedsAnswer(Exception):
+    """The call ends here and comes again with the person's answer."""
+
+    def __init__(self, result: types.InputRequiredResult) -> None:
+        super().__init__()
+        self.result = result
+
+
+class Call:
+    """A ``CallContext`` over the protocol library's request context."""
+
+    def __init__(
+        self,
+        context: ServerRequestContext[Any, Any],
+        params: types.CallToolRequestParams,
+        *,
+        writing: anyio.Lock,
+        setting: str,
+        confirmed: bool,
+    ) -> None:
+        self._context = context
+        self._params = params
+        self._writing = writing
+        self._setting = setting
+        self._confirmed = confirmed
+
+    @property
+    def client(self) -> str:
+        """Name of the client program, '' if it did not say."""
+        known = self._context.session.client_params
+        return known.client_info.name if known is not None else ""
+
+    @property
+    def writing(self) -> AbstractAsyncContextManager[object]:
+        """One write at a time, in the order they came."""
+        return self._writing
+
+    async def progress(self, done: float, total: float | None, message: str) -> None:
+        """Pass on how far the call is, if the client asked for that."""
+        await self._context.session.report_progress(done, total, message)
+
+    async def confirm(self, message: str) -> bool:
+        """Did the person agree? Raises ``ConfirmationRequired`` if nobody can say."""
+        match way_of_consent(self._setting, can_elicit=self._can_elicit()):
+            case Way.ASK:
+                return await self._ask(message)
+            case Way.ARGUMENT if self._confirmed:
+                return True
+        raise refusal(self._setting, message)
+
+    def _can_elicit(self) -> bool:
+        capabilities = self._context.session.client_capabilities
+        asking = capabilities.elicitation if capabilities is not None else None
+        return asking is not None and (asking.form is not None or asking.url is None)
+
+    async def _ask(self, message: str) -> bool:
+        if self._context.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            return self._answered(message)
+        try:
+            with anyio.fail_after(ASKING_SECONDS):
+                answer = await self._context.session.elicit_form(
+                    message, _FORM, related_request_id=self._context.request_id
+                )
+        except (TimeoutError, MCPError):
+            raise refusal("elicit", message) from None
+        return _agrees(answer)
+
+    def _answered(self, message: str) -> bool:
+        """The answer that came with this call, or the question as its result."""
+        state = self._state(message)
+        answers = self._params.input_responses or {}
+        answer = answers.get(_QUESTION)
+        if answer is not None and hmac.compare_digest(self._params.request_state or "", state):
+            return isinstance(answer, types.ElicitResult) and _agrees(answer)
+        question = types.ElicitRequest(
+            params=types.ElicitRequestFormParams(message=message, requested_schema=_FORM)
+        )
+        raise NeedsAnswer(
+            types.InputRequiredResult(input_requests={_QUESTION: question}, request_state=state)
+        )
+
+    def _state(self, message: str) -> str:
+        """What ties an answer to its question; only this process can make it."""
+        asked = json.dumps([self._params.name, self._params.arguments, message], sort_keys=True)
+        return hmac.new(_KEY, asked.encode("utf-8", "replace"), hashlib.sha256).hexdigest()
+
+
+def _agrees(answer: types.ElicitResult) -> bool:
+    return answer.action == "accept" and (answer.content or {}).get("confirm") is True

@@ -1,0 +1,141 @@
+"""Calls of tools: validate, open the house, run the handler, turn what comes back into the wire form.
+
+One policy for errors in both eras. What the agent can act on is a *tool error*: ``isError`` and the
+error's ``to_dict()`` as JSON text, without ``structuredContent``, because widespread clients check
+that against the output schema and then hide the error. An unknown tool is a protocol error. The text
+of an unexpected exception never leaves the process.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import anyio
+import mcp_types as types
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.shared.exceptions import MCPError
+from pydantic import BaseModel, ValidationError
+
+from mcp_notarium.errors import InvalidRequest, NotariumError
+from mcp_notarium.notes.clean import replace_surrogates
+from mcp_notarium.server.calls import Call, NeedsAnswer
+from mcp_notarium.server.house import House
+from mcp_notarium.server.traces import unexpected
+from mcp_notarium.tools.catalogue import Tool, by_name
+
+_SHOWN = 64
+
+Context = ServerRequestContext[Any, Any]
+Result = types.CallToolResult | types.InputRequiredResult
+
+
+class Dispatch:
+    """Serves ``tools/call`` for one connection."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+        self._tools = by_name()
+        self._writing = anyio.Lock()
+
+    async def call(self, context: Context, params: types.CallToolRequestParams) -> Result:
+        """The result of one call. Raises ``MCPError`` for an unknown tool only."""
+        tool = self._tools.get(params.name)
+        if tool is None:
+            raise MCPError(
+                types.INVALID_PARAMS,
+                f"Unknown tool: {params.name[:_SHOWN]}",
+                data={"category": "VALIDATION", "known": sorted(self._tools)},
+            )
+        try:
+            return success(await self._run(tool, context, params))
+        except NeedsAnswer as needs:
+            return needs.result
+        except NotariumError as error:
+            return failure(error)
+        except MCPError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the last line before the wire
+            return failure(unexpected(error, while_doing=tool.name))
+
+    async def _run(
+        self, tool: Tool, context: Context, params: types.CallToolRequestParams
+    ) -> BaseModel:
+        request = _request(tool, params.arguments or {})
+        app = await self._house.app()
+        call = Call(
+            context,
+            params,
+            writing=self._writing,
+            setting=app.config.destructive,
+            confirmed=getattr(request, "confirm", None) is True,
+        )
+        return await tool.handle(app, request, call)
+
+
+def _request(tool: Tool, arguments: dict[str, Any]) -> BaseModel:
+    try:
+        return tool.request.model_validate(arguments)
+    except ValidationError as error:
+        raise _invalid(tool, error) from None
+
+
+def _invalid(tool: Tool, error: ValidationError) -> InvalidRequest:
+    """Which arguments are wrong and why, without repeating what was sent."""
+    problems = [
+        {"field": ".".join(str(part) for part in at["loc"])[:_SHOWN], "problem": at["msg"]}
+        for at in error.errors(include_url=False, include_input=False, include_context=False)
+    ]
+    named = "; ".join(f"{problem['field']}: {problem['problem']}" for problem in problems[:5])
+    return InvalidRequest(
+        f"`{tool.name}` cannot take these arguments: {named}",
+        subcategory="arguments",
+        details={"problems": problems[:20]},
+        resolution_hint=f"`{tool.name}` takes: {', '.join(tool.request.model_fields)}.",
+    )
+
+
+def success(answer: BaseModel) -> types.CallToolResult:
+    """The same facts as JSON value and as JSON text: some clients show only one of them."""
+    value = answer.model_dump(exclude_none=True)
+    text = _json(value)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        text = replace_surrogates(text)
+        value = json.loads(text)
+    return types.CallToolResult(
+        content=[types.TextContent(type="text", text=text)], structured_content=value
+    )
+
+
+def failure(error: NotariumError) -> types.CallToolResult:
+    """An error the agent sees and can act on."""
+    text = replace_surrogates(_json(error.to_dict()))
+    return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=True)
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+async def guard(ctx: Context, call_next: CallNext) -> HandlerResult:
+    """Middleware around every message: what is not a protocol error becomes one without a text."""
+    try:
+        return await call_next(ctx)
+    except MCPError:
+        raise
+    except ValidationError as error:
+        raise MCPError(
+            types.INVALID_PARAMS,
+            "Invalid request parameters",
+            data={"category": "VALIDATION", "fields": _fields(error)},
+        ) from None
+    except Exception as error:  # noqa: BLE001 - the last line before the wire
+        hidden = unexpected(error, while_doing="a request")
+        raise MCPError(types.INTERNAL_ERROR, hidden.message, data=hidden.to_dict()) from None
+
+
+def _fields(error: ValidationError) -> list[str]:
+    found = error.errors(include_url=False, include_input=False, include_context=False)
+    return [".".join(str(part) for part in at["loc"])[:_SHOWN] for at in found][:20]

@@ -1,0 +1,90 @@
+"""The MCP server itself: the protocol library's low-level ``Server`` with our tools and transport.
+
+Importing this module is what takes half a second; nothing before the first call needs it.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import mcp_types as types
+from mcp.server.caching import CacheHint
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import Server
+
+from mcp_notarium import __version__
+from mcp_notarium.server.arrivals import Event, Loaded
+from mcp_notarium.server.awaiting import Arrivals
+from mcp_notarium.server.dispatch import Dispatch, guard
+from mcp_notarium.server.greeting import Greeting
+from mcp_notarium.server.house import House
+from mcp_notarium.server.lines import TooLong
+from mcp_notarium.server.outbox import Outbox
+from mcp_notarium.server.transport import Transport, running
+from mcp_notarium.tools.catalogue import INSTRUCTIONS, TOOLS, wire_form
+
+NAME = "mcp-notarium"
+TITLE = "MCP Notarium"
+
+_HOUR_MS = 3_600_000
+_STATIC = CacheHint(ttl_ms=_HOUR_MS, scope="public")
+
+Context = ServerRequestContext[Any, Any]
+
+
+@functools.cache
+def _listed() -> types.ListToolsResult:
+    """Made when the engine is asked, which is rare: the front knows the list."""
+    return types.ListToolsResult(tools=[types.Tool.model_validate(wire_form(t)) for t in TOOLS])
+
+
+def build(house: House) -> Server[Any]:
+    """The server for one connection over this house."""
+    dispatch = Dispatch(house)
+
+    async def list_tools(
+        _context: Context, _params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        return _listed()
+
+    async def initialized(_context: Context, _params: types.NotificationParams) -> None:
+        house.open()
+
+    server: Server[Any] = Server(
+        NAME,
+        version=__version__,
+        title=TITLE,
+        instructions=INSTRUCTIONS,
+        on_list_tools=list_tools,
+        on_call_tool=dispatch.call,
+        cache_hints={"tools/list": _STATIC, "server/discover": _STATIC},
+    )
+    server.add_notification_handler(
+        "notifications/initialized", types.NotificationParams, initialized
+    )
+    server.middleware[:] = [guard]  # instead of tracing, which nothing here collects
+    return server
+
+
+async def serve(server: Server[Any], arrivals: Arrivals, greeting: Greeting, outgoing: int) -> None:
+    """Serve the connection to its end, beginning with what the greeting has kept."""
+    async with running(Outbox(outgoing), swallow=greeting.front.swallow) as transport:
+        transport.tasks.start_soon(_pump, arrivals, greeting, transport)
+        await server.run(
+            transport.incoming, transport.outgoing, server.create_initialization_options()
+        )
+
+
+async def _pump(arrivals: Arrivals, greeting: Greeting, transport: Transport) -> None:
+    """Hand the transport everything that arrives, in order."""
+    for line in greeting.front.replay:
+        transport.feed(line)
+    events: list[Event] = list(greeting.held)
+    while True:
+        for event in events:
+            if isinstance(event, bytes | TooLong):
+                transport.feed(event)
+            elif not isinstance(event, Loaded):
+                transport.stop()
+        events = await arrivals.next()

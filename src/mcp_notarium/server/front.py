@@ -1,0 +1,176 @@
+"""The front: answers what never changes from a prepared file, before the engine is even imported.
+
+Clients start servers, shake hands, list tools and often go away again; none of that needs the
+protocol library, which takes half a second to import, or the notes. A sans-IO state machine: lines
+in, replies out. Whatever it does not know exactly, it holds for the engine, which then sees the
+lines that matter for its own state again (``replay``) and whose second answer to the same
+``initialize`` is swallowed.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+_VERSION = "io.modelcontextprotocol/protocolVersion"
+_CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
+_CLIENT = "io.modelcontextprotocol/clientInfo"
+_NAMES = frozenset({"name", "version", "title", "websiteUrl", "description"})
+_FEATURES = frozenset({"elicitation", "roots", "sampling", "experimental", "extensions"})
+_TOKENS = frozenset({"progressToken"})
+_MODERN_META = frozenset({_VERSION, _CAPABILITIES, _CLIENT, *_TOKENS})
+
+Json = dict[str, Any]
+
+
+class Front:
+    """One connection up to the first message that needs the engine.
+
+    ``stays``: the client has shown that it is no throw-away copy (it has finished its handshake or
+    asked for more), so engine and notes are worth loading.
+    """
+
+    def __init__(self, surface: Json) -> None:
+        self._surface = surface
+        self._shaken: str | None = None
+        self.replay: list[bytes] = []
+        self.swallow: set[int | str] = set()
+        self.stays = False
+        self._holding = False
+
+    def receive(self, line: bytes) -> bytes | None:
+        """The reply (``b""``: none is due), or None if the engine must see this line and all after."""
+        reply = None if self._holding else self._reply(line)
+        if reply is None:
+            self.hold()
+            self.stays = True
+        return reply
+
+    def hold(self) -> None:
+        """From now on everything is for the engine."""
+        self._holding = True
+
+    def _reply(self, line: bytes) -> bytes | None:
+        message = _parsed(line)
+        if message is None:
+            return None
+        method, params = message["method"], message.get("params", {})
+        if "id" not in message:
+            return self._initialized(line) if method == "notifications/initialized" else None
+        result = self._result(method, params)
+        if result is None:
+            return None
+        if method == "initialize":
+            self.replay.append(line)
+            self.swallow.add(message["id"])
+        elif method == "tools/list":
+            self.stays = True
+        return _encoded(message["id"], result)
+
+    def _initialized(self, line: bytes) -> bytes | None:
+        if self._shaken is None:
+            return None
+        self.stays = True
+        self.replay.append(line)
+        return b""
+
+    def _result(self, method: str, params: Json) -> Json | None:
+        meta = params.get("_meta", {})
+        if _VERSION in meta and method != "initialize":
+            return self._modern(method, params, meta)
+        if not meta.keys() <= _TOKENS:
+            return None
+        if method == "initialize" and self._shaken is None and _greets(params):
+            return self._handshake(params["protocolVersion"])
+        if method == "ping" and params.keys() <= {"_meta"}:
+            return {}
+        if method == "tools/list" and self._shaken is not None and params.keys() <= {"_meta"}:
+            listed: Json = self._surface["lists"][self._surface["list_of"][self._shaken]]
+            return listed
+        return None
+
+    def _handshake(self, wanted: str) -> Json:
+        versions = list(self._surface["list_of"])
+        self._shaken = wanted if wanted in versions else versions[-1]
+        greeting: Json = self._surface["initialize"]
+        return greeting | {"protocolVersion": self._shaken}
+
+    def _modern(self, method: str, params: Json, meta: Json) -> Json | None:
+        """The answer in the era without a handshake, where every request carries its envelope."""
+        version = meta[_VERSION]
+        known = isinstance(version, str) and self._shaken is None and params.keys() == {"_meta"}
+        if not known or not meta.keys() <= _MODERN_META or not _envelope(meta):
+            return None
+        answer: Json | None = self._surface["modern"].get(version, {}).get(method)
+        return answer
+
+
+def _parsed(line: bytes) -> Json | None:
+    """A plain request or notification, or None for anything else."""
+    try:
+        message = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(message, dict) or not message.keys() <= {"jsonrpc", "id", "method", "params"}:
+        return None
+    params = message.get("params", {})
+    sound = (
+        message.get("jsonrpc") == "2.0"
+        and isinstance(message.get("method"), str)
+        and isinstance(params, dict)
+        and isinstance(params.get("_meta", {}), dict)
+        and _is_id(message.get("id", 0))
+        and _is_id(params.get("_meta", {}).get("progressToken", 0))
+    )
+    return message if sound else None
+
+
+def _is_id(value: object) -> bool:
+    return isinstance(value, int | str) and not isinstance(value, bool)
+
+
+def _greets(params: Json) -> bool:
+    """This is an ``initialize`` that the engine will accept too, beyond doubt."""
+    return (
+        params.keys() <= {"protocolVersion", "capabilities", "clientInfo", "_meta"}
+        and isinstance(params.get("protocolVersion"), str)
+        and _is_features(params.get("capabilities"))
+        and _is_client(params.get("clientInfo"))
+    )
+
+
+def _envelope(meta: Json) -> bool:
+    return _is_features(meta.get(_CAPABILITIES)) and (
+        _CLIENT not in meta or _is_client(meta[_CLIENT])
+    )
+
+
+def _is_client(value: object) -> bool:
+    return (
+        isinstance(value, dict)
+        and {"name", "version"} <= value.keys() <= _NAMES
+        and all(isinstance(text, str) for text in value.values())
+    )
+
+
+def _is_features(value: object) -> bool:
+    """Capabilities with the names everybody uses, and nothing but objects and flags inside."""
+    return (
+        isinstance(value, dict)
+        and value.keys() <= _FEATURES
+        and all(isinstance(feature, dict) for feature in value.values())
+        and all(_is_plain(name, feature) for name, feature in value.items())
+    )
+
+
+def _is_plain(name: str, feature: Json) -> bool:
+    if name == "roots":
+        return feature.keys() <= {"listChanged"} and all(
+            isinstance(flag, bool) for flag in feature.values()
+        )
+    return all(isinstance(inner, dict) for inner in feature.values())
+
+
+def _encoded(request_id: int | str, result: Json) -> bytes:
+    reply = {"jsonrpc": "2.0", "id": request_id, "result": result}
+    return json.dumps(reply, separators=(",", ":")).encode() + b"\n"

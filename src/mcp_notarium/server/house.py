@@ -1,0 +1,105 @@
+"""Opens the house once, when the client has shown that it stays, and closes it at the end.
+
+Calls that come meanwhile wait for the one opening. A cache that may not be opened locks the server:
+every later call gets the same error, nothing is retried, and the process ends with exit code 1. What
+may pass by itself (another process holds the cache) is tried again by the next call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from typing import TYPE_CHECKING
+
+import anyio
+
+from mcp_notarium.errors import ConfigError, LockedError, NotariumError, Verdict
+
+if TYPE_CHECKING:
+    from mcp_notarium.app import App
+
+Opener = Callable[[], AbstractAsyncContextManager["App"]]
+Report = Callable[[NotariumError], None]
+
+
+class House:
+    """The one ``App`` of the process, opened on demand. Run :meth:`keep` in a task of its own."""
+
+    def __init__(self, opener: Opener, *, report: Report) -> None:
+        self._opener = opener
+        self._report = report
+        self._wanted = anyio.Event()
+        self._tried = anyio.Event()
+        self._leaving = anyio.Event()
+        self._app: App | None = None
+        self._error: NotariumError | None = None
+        self._ended = anyio.Event()
+
+    @property
+    def locked(self) -> bool:
+        """Opening has been refused for good."""
+        return self._app is None and self._error is not None and _is_final(self._error)
+
+    def open(self) -> None:
+        """Begin to open, if that has not begun."""
+        self._wanted.set()
+
+    async def app(self) -> App:
+        """The open house. Raises the ``NotariumError`` for which it cannot be opened."""
+        if self._app is None and not self.locked:
+            self.open()
+            await self._tried.wait()
+        if self._app is None:
+            raise self._refusal()
+        return self._app
+
+    def _refusal(self) -> NotariumError:
+        if self._error is None:
+            return NotariumError("The server is stopping.")
+        return self._error.with_traceback(None)
+
+    async def keep(self) -> None:
+        """Open when asked, hold until :meth:`leave`, close. Ends early when locked."""
+        try:
+            while not (self._leaving.is_set() or self.locked):
+                await self._wanted.wait()
+                if not self._leaving.is_set():
+                    await self._hold()
+        finally:
+            self._tried.set()
+            self._ended.set()
+
+    async def _hold(self) -> None:
+        """One attempt, and the whole time the house is open."""
+        async with AsyncExitStack() as stack:
+            try:
+                self._app = await stack.enter_async_context(self._opener())
+            except NotariumError as error:
+                self._fail(error)
+                return
+            self._error = None
+            self._tried.set()
+            await self._leaving.wait()
+            self._app = None
+
+    def _fail(self, error: NotariumError) -> None:
+        """Tell those who wait, and be ready for another attempt."""
+        self._error = error
+        self._report(error)
+        tried, self._tried, self._wanted = self._tried, anyio.Event(), anyio.Event()
+        if self.locked:
+            self._tried.set()
+        tried.set()
+
+    async def leave(self, *, within: float) -> None:
+        """Close the house; gives up waiting after ``within`` seconds."""
+        self._leaving.set()
+        self._wanted.set()
+        with anyio.move_on_after(within):
+            await self._ended.wait()
+
+
+def _is_final(error: NotariumError) -> bool:
+    if isinstance(error, LockedError):
+        return error.verdict is not Verdict.BUSY
+    return isinstance(error, ConfigError)

@@ -1,0 +1,49 @@
+"""Where everything that happens to the connection arrives, in order: lines, signals, imports done.
+
+Threads and signal handlers put things in; the main thread takes them out, first by waiting, later
+from an event loop that is woken up. Nothing is lost or overtaken when it changes from one to the
+other.
+"""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Inbox(Generic[T]):
+    """A queue with a bell. Putting is allowed from any thread and from signal handlers."""
+
+    def __init__(self) -> None:
+        self._items: queue.SimpleQueue[T] = queue.SimpleQueue()
+        self._ring: Callable[[], object] | None = None
+
+    def put(self, item: T) -> None:
+        """Add an item and ring the bell, if there is one."""
+        self._items.put(item)
+        if self._ring is not None:
+            try:
+                self._ring()
+            except RuntimeError:  # the loop has ended: nobody listens any more
+                self._ring = None
+
+    def wait(self) -> T:
+        """The next item; blocks until there is one. Signal handlers run meanwhile."""
+        return self._items.get()
+
+    def taken(self) -> list[T]:
+        """Everything that is there now."""
+        items = []
+        while True:
+            try:
+                items.append(self._items.get_nowait())
+            except queue.Empty:
+                return items
+
+    def ring(self, bell: Callable[[], object]) -> None:
+        """From now on call ``bell`` after each put; called once at once, for what is there already."""
+        self._ring = bell
+        bell()

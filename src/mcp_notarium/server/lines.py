@@ -1,0 +1,112 @@
+"""Lines of standard input: cut by a pure buffer, read by one daemon thread, handed to one sink.
+
+A line has at most eight megabytes; a longer one is thrown away as it comes and reported by its two
+ends, from which its request id can be told. The thread is a daemon because a read of standard input
+cannot be interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from typing import Final
+
+MAX_LINE: Final = 8 * 1024 * 1024
+"""Clients built on the TypeScript SDK give up at 10 MB, so nothing sensible is longer."""
+
+_ENDS = 512
+_CHUNK = 1 << 16
+
+
+class TooLong:
+    """What is left of a line that was too long: its first and last bytes."""
+
+    __slots__ = ("head", "tail")
+
+    def __init__(self, head: bytes, tail: bytes) -> None:
+        self.head = head
+        self.tail = tail
+
+
+class EndOfInput:
+    """No more lines will come."""
+
+
+Item = bytes | TooLong | EndOfInput
+
+
+class LineBuffer:
+    """Cuts a stream of bytes into lines. Blank lines are dropped, line ends are not kept."""
+
+    def __init__(self, limit: int = MAX_LINE) -> None:
+        self._limit = limit
+        self._held = bytearray()
+        self._scanned = 0
+        self._skipped: TooLong | None = None
+
+    def feed(self, content: bytes) -> list[Item]:
+        """The lines that ``content`` completes."""
+        self._held += content
+        items = []
+        while (at := self._held.find(b"\n", self._scanned)) >= 0:
+            line = bytes(self._held[:at])
+            del self._held[: at + 1]
+            self._scanned = 0
+            items += self._line(line)
+        self._scanned = len(self._held)
+        if len(self._held) > self._limit:
+            self._skip()
+        return items
+
+    def end(self) -> list[Item]:
+        """The last line, where it had no line end."""
+        line = bytes(self._held)
+        self._held.clear()
+        return self._line(line)
+
+    def _line(self, line: bytes) -> list[Item]:
+        if self._skipped is not None:
+            skipped, self._skipped = self._skipped, None
+            return [TooLong(skipped.head, (skipped.tail + line)[-_ENDS:])]
+        if len(line) > self._limit:
+            return [TooLong(line[:_ENDS], line[-_ENDS:])]
+        return [line] if line.strip() else []
+
+    def _skip(self) -> None:
+        """Throw away what is held of a line that is already too long, except its ends."""
+        if self._skipped is None:
+            self._skipped = TooLong(bytes(self._held[:_ENDS]), b"")
+        self._skipped.tail = bytes(self._held[-_ENDS:])
+        self._held.clear()
+        self._scanned = 0
+
+
+class LineReader:
+    """Reads a descriptor to its end in a daemon thread and hands each item to the sink."""
+
+    def __init__(self, fd: int, sink: Callable[[Item], None]) -> None:
+        self._fd = fd
+        self._sink = sink
+
+    def start(self) -> threading.Thread:
+        """Begin to read; gives the thread that does."""
+        thread = threading.Thread(target=self._read, name="stdin", daemon=True)
+        thread.start()
+        return thread
+
+    def _read(self) -> None:
+        buffer = LineBuffer()
+        while content := self._some():
+            self._hand(buffer.feed(content))
+        self._hand([*buffer.end(), EndOfInput()])
+
+    def _some(self) -> bytes:
+        try:
+            return os.read(self._fd, _CHUNK)
+        except OSError:  # the other side has vanished: the same as the end
+            return b""
+
+    def _hand(self, items: list[Item]) -> None:
+        for item in items:
+            self._sink(item)

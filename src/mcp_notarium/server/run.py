@@ -1,0 +1,138 @@
+"""``serve``: one client on standard input and output, from the first byte to the exit code.
+
+Order: take the descriptors, read and check the configuration, answer the handshake; then, behind it,
+start logging, open the cache and load the engine. Nothing that the handshake does not need is
+imported before it, logging included. Exit codes: 0 the client left, 1 the server could not serve.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import signal
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from mcp_notarium.errors import NotariumError
+from mcp_notarium.server import fds
+from mcp_notarium.server.arrivals import Event, Loaded, Stop
+from mcp_notarium.server.front import Front
+from mcp_notarium.server.greeting import Greeting
+from mcp_notarium.server.inbox import Inbox
+from mcp_notarium.server.lines import LineReader
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mcp_notarium import config
+
+_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
+
+
+def serve(*, env_file: Path | None = None) -> int:
+    """Serve until the client leaves; returns the exit code."""
+    incoming, outgoing = fds.claim()
+    inbox: Inbox[Event] = Inbox()
+    catch_signals(inbox)
+    LineReader(incoming, inbox.put).start()
+    settings = _settings(env_file)
+    if settings is None:
+        return 1
+    greeting = Greeting(Front(surface()), outgoing)
+    if not greet(inbox, greeting, lambda: _load(inbox, settings)):
+        return 0
+    from mcp_notarium.server import serving  # noqa: PLC0415 - the loader has imported it
+
+    return serving.run(inbox, greeting, outgoing, settings.config, report=_report)
+
+
+def _settings(env_file: Path | None) -> config.Loaded | None:
+    """The configuration, checked as far as that goes without opening anything; None: refused."""
+    from mcp_notarium.config import load_here  # noqa: PLC0415 - a refusal needs the descriptors
+    from mcp_notarium.server.checks import refuse_early  # noqa: PLC0415 - the same
+
+    loaded = None
+    try:
+        loaded = load_here(env_file=env_file)
+        if loaded.config.log_file is not None:
+            _start_logging(loaded)  # now, because a file that cannot be used is a refusal too
+        refuse_early(loaded.config)
+    except NotariumError as error:
+        if loaded is not None and loaded.config.log_file is None:
+            _start_logging(loaded)
+        _report(error)
+        return None
+    return loaded
+
+
+def _start_logging(loaded: config.Loaded) -> None:
+    """Raises ``ConfigError`` if the log file cannot be used."""
+    from mcp_notarium import log  # noqa: PLC0415 - costs more than the handshake
+
+    log.configure(loaded.config.log_level, loaded.config.log_file)
+    log.protect_config(loaded.config)
+    for warning in loaded.warnings:
+        log.get("server").warning("config.odd", warning=warning)
+
+
+def _report(error: NotariumError) -> None:
+    """One CRITICAL line that says what is wrong and what to do."""
+    from mcp_notarium import log  # noqa: PLC0415 - see above
+
+    log.get("server").critical("server.refused", message=error.message, hint=error.resolution_hint)
+
+
+def surface() -> dict[str, Any]:
+    """The prepared answers of the front."""
+    path = os.path.join(os.path.dirname(__file__), "surface.json")  # noqa: PTH118, PTH120 - cheap
+    with open(path, "rb") as file:  # noqa: PTH123 - the same
+        answers: dict[str, Any] = json.load(file)
+    return answers
+
+
+def catch_signals(inbox: Inbox[Event]) -> None:
+    """A signal is an arrival like any other: what is in hand is finished first."""
+    for name in _SIGNALS:
+        number = getattr(signal, name, None)
+        if number is not None:
+            signal.signal(number, lambda _number, _frame: inbox.put(Stop()))
+
+
+def greet(inbox: Inbox[Event], greeting: Greeting, load: Callable[[], None]) -> bool:
+    """Answer alone until the event loop is imported. False: the client has left again.
+
+    ``load`` is run in a thread of its own once the client has shown that it stays; it puts
+    ``Loaded`` events into the inbox.
+    """
+    loading = False
+    while not greeting.over:
+        event = inbox.wait()
+        if isinstance(event, Loaded):
+            event.demand()
+            return True
+        greeting.take(event)
+        if greeting.front.stays and not loading:
+            loading = True
+            threading.Thread(target=load, name="loader", daemon=True).start()
+    return False
+
+
+def _load(inbox: Inbox[Event], settings: config.Loaded) -> None:
+    """Import what serves, the part that opens the cache first."""
+    gc.disable()  # nothing that is imported is ever garbage; looking for it costs an eighth
+    try:
+        if settings.config.log_file is None:
+            _start_logging(settings)
+        from mcp_notarium.server import serving  # noqa: F401, PLC0415 - imported to be there
+
+        inbox.put(Loaded("serving"))
+        from mcp_notarium.server import engine  # noqa: F401, PLC0415 - the same
+
+        gc.freeze()
+        inbox.put(Loaded("engine"))
+    except BaseException as error:  # noqa: BLE001 - told to the main thread, which raises it
+        inbox.put(Loaded("", error))
+    finally:
+        gc.enable()

@@ -1,0 +1,86 @@
+"""The event loop of the server: opens the notes, answers on while the engine loads, then serves.
+
+The parts meet here and nowhere else: arrivals, greeting, house, engine. Imports nothing of the
+protocol library, which is still being loaded when this begins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import anyio
+
+from mcp_notarium import log
+from mcp_notarium.app import App, open_app
+from mcp_notarium.errors import NotariumError
+from mcp_notarium.server.arrivals import Event, Loaded
+from mcp_notarium.server.awaiting import Arrivals
+from mcp_notarium.server.greeting import Greeting
+from mcp_notarium.server.house import House, Report
+from mcp_notarium.server.inbox import Inbox
+from mcp_notarium.server.traces import unexpected
+
+if TYPE_CHECKING:
+    from mcp_notarium.config import Config
+
+CLOSING_SECONDS = 2.0
+"""With the transport's drain this stays below the four seconds after which clients send SIGKILL."""
+
+
+def run(
+    inbox: Inbox[Event], greeting: Greeting, outgoing: int, config: Config, *, report: Report
+) -> int:
+    """Serve until the client leaves; returns the exit code."""
+
+    async def serve() -> int:
+        log.watch_loop(asyncio.get_running_loop())
+        house = House(lambda: _opened(config), report=report)
+        await _serve(Arrivals(inbox), greeting, outgoing, house)
+        return 1 if house.locked else 0
+
+    return anyio.run(serve)
+
+
+async def _serve(arrivals: Arrivals, greeting: Greeting, outgoing: int, house: House) -> None:
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(house.keep)
+        if await _wait_for_engine(arrivals, greeting, house):
+            from mcp_notarium.server import engine  # noqa: PLC0415 - the loader has imported it
+
+            await engine.serve(engine.build(house), arrivals, greeting, outgoing)
+        await house.leave(within=CLOSING_SECONDS)
+        tasks.cancel_scope.cancel()
+
+
+async def _wait_for_engine(arrivals: Arrivals, greeting: Greeting, house: House) -> bool:
+    """Answer on while it is being imported. False: the client has left, nothing is owed."""
+    here = False
+    while not here and not greeting.over:
+        if greeting.front.stays:
+            house.open()
+        for event in await arrivals.next():
+            if isinstance(event, Loaded):
+                event.demand()
+                here = True
+            else:
+                greeting.take(event)
+    return not greeting.over
+
+
+@asynccontextmanager
+async def _opened(config: Config) -> AsyncIterator[App]:
+    """The open house; whatever goes wrong on the way becomes a ``NotariumError``."""
+    opening = open_app(config, log=log.get("app"))
+    try:
+        app = await opening.__aenter__()
+    except NotariumError:
+        raise
+    except Exception as error:  # noqa: BLE001 - shown to the client without its text
+        raise unexpected(error, while_doing="opening the cache") from None
+    try:
+        yield app
+    finally:
+        await opening.__aexit__(None, None, None)

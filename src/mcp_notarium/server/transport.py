@@ -1,0 +1,168 @@
+"""The stdio transport under the protocol library: lines in, lines out, and an orderly end.
+
+Promises what the library's own transport does not (docs/protocol.md): every request gets an answer,
+also one that is no valid message; nothing in a result can end the process; at the end of input, on a
+signal or when the client stops reading, calls in hand get up to 1.5 seconds and everything is closed.
+Knows nothing of tools.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from math import inf
+from types import TracebackType
+from typing import Final, Self, TypeGuard
+
+import anyio
+from anyio.abc import TaskGroup
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.shared.message import SessionMessage
+from mcp_types import (
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+)
+
+from mcp_notarium.server import wire
+from mcp_notarium.server.lines import TooLong
+from mcp_notarium.server.outbox import Outbox
+
+DRAIN_SECONDS: Final = 1.5
+"""Clients send SIGTERM two seconds after they have closed standard input."""
+
+Incoming = MemoryObjectReceiveStream[SessionMessage | Exception]
+
+
+class Outgoing:
+    """The write stream the library is given; it notes which requests have been answered."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def send(self, item: SessionMessage, /) -> None:
+        """Write one message. A client that is gone is not an error here: the transport ends."""
+        await self._transport.send(item.message)
+
+    async def aclose(self) -> None:
+        """Nothing to do: the descriptor belongs to the process."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+
+class Transport:
+    """One connection. Feed it lines; it ends by :meth:`stop` or when nobody reads its answers."""
+
+    def __init__(
+        self, outbox: Outbox, tasks: TaskGroup, *, swallow: Iterable[wire.RequestId] = ()
+    ) -> None:
+        self._outbox = outbox
+        self.tasks = tasks
+        self._swallow = set(swallow)
+        self._owed: Counter[wire.RequestId] = Counter()
+        self._refusals = 0
+        self._stopping = anyio.Event()
+        self._settled = anyio.Event()
+        send, receive = anyio.create_memory_object_stream[SessionMessage | Exception](inf)
+        self._send: MemoryObjectSendStream[SessionMessage | Exception] = send
+        self.incoming: Incoming = receive
+        self.outgoing = Outgoing(self)
+
+    def feed(self, line: bytes | TooLong) -> None:
+        """Pass one line on, or answer it if it is no message. Ignored once stopping."""
+        if self._stopping.is_set():
+            return
+        message = wire.refuse_long(line) if isinstance(line, TooLong) else wire.decode(line)
+        if isinstance(message, wire.Refusal):
+            self._refusals += 1
+            self.tasks.start_soon(self._refuse, message)
+        elif message is not None:
+            self._expect(message)
+            self._send.send_nowait(SessionMessage(message))
+
+    async def _refuse(self, refusal: wire.Refusal) -> None:
+        await self._write(refusal.encoded())
+        self._refusals -= 1
+        self._look()
+
+    def _expect(self, message: JSONRPCMessage) -> None:
+        """Note which answers the client waits for; a cancelled request gets none."""
+        if isinstance(message, JSONRPCRequest):
+            self._owed[message.id] += 1
+        elif _cancels(message):
+            self._settle((message.params or {}).get("requestId"))
+
+    async def send(self, message: JSONRPCMessage) -> None:
+        """Write one message, unless it is an answer the client has had already."""
+        answers = message.id if isinstance(message, JSONRPCResponse | JSONRPCError) else None
+        if answers is not None and answers in self._swallow:
+            self._swallow.discard(answers)
+        else:
+            await self._write(wire.encode(message))
+        self._settle(answers)
+
+    async def _write(self, line: bytes) -> None:
+        try:
+            await self._outbox.write(line)
+        except OSError:
+            self.stop()
+            self._settled.set()
+
+    def _settle(self, request_id: object) -> None:
+        if isinstance(request_id, int | str) and request_id in self._owed:
+            self._owed[request_id] -= 1
+            self._owed += Counter()  # drops what has come to zero
+        self._look()
+
+    def _look(self) -> None:
+        if self._stopping.is_set() and not self._owed and not self._refusals:
+            self._settled.set()
+
+    def stop(self) -> None:
+        """No more messages are taken; what is in hand may still be answered for a moment."""
+        self._stopping.set()
+        self._look()
+
+    async def end(self) -> None:
+        """Wait for the end and then close the reading side, which ends the library's loop."""
+        await self._stopping.wait()
+        with anyio.move_on_after(DRAIN_SECONDS):
+            await self._settled.wait()
+        self._outbox.abandon_if_stuck()
+        self._send.close()
+
+    def close(self) -> None:
+        """Let go of the streams, whoever still holds them."""
+        self._send.close()
+        self.incoming.close()
+
+
+def _cancels(message: JSONRPCMessage) -> TypeGuard[JSONRPCNotification]:
+    return isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled"
+
+
+@asynccontextmanager
+async def running(
+    outbox: Outbox, *, swallow: Iterable[wire.RequestId] = ()
+) -> AsyncIterator[Transport]:
+    """A transport that ends by itself while the library serves it."""
+    async with anyio.create_task_group() as tasks:
+        transport = Transport(outbox, tasks, swallow=swallow)
+        tasks.start_soon(transport.end)
+        try:
+            yield transport
+        finally:
+            tasks.cancel_scope.cancel()
+            transport.close()

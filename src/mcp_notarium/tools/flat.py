@@ -1,0 +1,92 @@
+"""JSON Schemas that every client accepts: flat, without references, unions or noise.
+
+Some clients refuse a whole tool list for one ``$ref`` or ``anyOf``, and every byte is read by a
+model in every session, so titles and empty defaults go, and answers advertise neither what is
+required nor their ``QUIET`` fields. ``additionalProperties`` goes too: some model services refuse
+it. Nothing here checks a value; the models do that, and they refuse unknown arguments.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
+
+QUIET: dict[str, Any] = {"x-quiet": True}
+"""``Field(json_schema_extra=QUIET)``: sent where it applies, but not worth a place in the schema."""
+
+
+class _Flat(GenerateJsonSchema):
+    """Pydantic's generator with ``None`` taken to mean "not given" instead of a union."""
+
+    def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
+        return self.generate_inner(schema["schema"])
+
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
+        made = super().default_schema(schema)
+        if made.get("default", ...) is None:
+            del made["default"]
+        return made
+
+
+def request_schema(model: type[BaseModel]) -> dict[str, Any]:
+    """What a tool takes. Lower bounds are all obvious (pages and lines begin at 1)."""
+    schema: dict[str, Any] = _without(_flat(model), "minimum")
+    return schema
+
+
+def answer_schema(model: type[BaseModel]) -> dict[str, Any]:
+    """What a tool gives: every answer fits it, and further fields are allowed."""
+    schema: dict[str, Any] = _without(_flat(model), "required")
+    return schema
+
+
+def _flat(model: type[BaseModel]) -> dict[str, Any]:
+    schema = model.model_json_schema(schema_generator=_Flat)
+    definitions = schema.pop("$defs", {})
+    del schema["description"]
+    flat: dict[str, Any] = _without(_inline(schema, definitions), "additionalProperties")
+    return flat
+
+
+def _inline(node: Any, definitions: dict[str, Any]) -> Any:
+    """``node`` with every reference replaced and quiet fields and titles dropped, at any depth."""
+    if isinstance(node, list):
+        return [_inline(item, definitions) for item in node]
+    if not isinstance(node, dict):
+        return node
+    if "$ref" in node:
+        node = dict(node)
+        target = dict(definitions[node.pop("$ref").rsplit("/", 1)[1]])
+        del target["description"]
+        node = target | node
+    return {
+        key: _properties(value, definitions) if key == "properties" else _inline(value, definitions)
+        for key, value in node.items()
+        if key != "title"
+    }
+
+
+def _properties(fields: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: _inline(field, definitions)
+        for name, field in fields.items()
+        if "x-quiet" not in field
+    }
+
+
+def _without(node: Any, word: str) -> Any:
+    """``node`` without the keyword ``word``, at any depth; fields of that name stay."""
+    if isinstance(node, list):
+        return [_without(item, word) for item in node]
+    if not isinstance(node, dict):
+        return node
+    return {
+        key: {name: _without(field, word) for name, field in value.items()}
+        if key == "properties"
+        else _without(value, word)
+        for key, value in node.items()
+        if key != word
+    }

@@ -1,0 +1,83 @@
+"""``list``: find notes by words, tags and dates, as short rows with honest totals.
+
+Answers from the cache. Only a brand-new cache makes it wait, for at most eight seconds, until the
+first page of the account is there; whatever is still missing then stands in ``sync``.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import TYPE_CHECKING
+
+from mcp_notarium.query import parser
+from mcp_notarium.query.sql import words_of
+from mcp_notarium.tools.context import CallContext
+from mcp_notarium.tools.freshness import sync_of, wait_for_first_page
+from mcp_notarium.tools.schemas import ListAnswer, ListItem, ListRequest
+
+if TYPE_CHECKING:
+    from mcp_notarium.app import App
+    from mcp_notarium.cache.search import Summary
+    from mcp_notarium.query.model import Query
+
+DEFAULT_LIMIT = 20
+MOST_LOOKED_UP = 8
+MOST_SUGGESTED = 5
+LARGEST_OFFSET = 2**53
+"""Pages far beyond any account are answered (empty), not passed on as numbers SQLite cannot hold."""
+
+
+async def handle(app: App, request: ListRequest, call: CallContext) -> ListAnswer:
+    """One page of matching notes. Raises ``QueryError`` for a filter that makes no sense."""
+    query = query_of(request)
+    await wait_for_first_page(app, call)
+    limit = request.limit or DEFAULT_LIMIT
+    page = request.page or 1
+    found = app.cache.search.find(
+        query,
+        limit=limit,
+        offset=min((page - 1) * limit, LARGEST_OFFSET),
+        preview_lines=request.preview_lines or 1,
+    )
+    pages = ceil(found.total / limit)
+    return ListAnswer(
+        content=[_row(summary) for summary in found.notes],
+        next_page=page + 1 if page < pages else None,
+        total_items=found.total,
+        current_page=page,
+        total_pages=pages,
+        inside_words=found.inside_words or None,
+        suggestions=None if found.total else _suggestions(app, query),
+        sync=sync_of(app),
+    )
+
+
+def query_of(request: ListRequest) -> Query:
+    """The request as a ``Query``; filters in the text win over the arguments."""
+    return parser.parse(
+        request.query,
+        tags=tuple(request.tags or ()),
+        trash=request.trash_status,
+        before=request.date_before,
+        after=request.date_after,
+        sort_by=request.sort_by,
+        sort_order=request.sort_order,
+    )
+
+
+def _row(summary: Summary) -> ListItem:
+    return ListItem(
+        uuid=summary.id,
+        text=summary.head,
+        local_version=summary.local_version,
+        tags=list(summary.tags),
+        modified_at=summary.modified_at,
+        trash=summary.trash,
+    )
+
+
+def _suggestions(app: App, query: Query) -> list[str] | None:
+    """Words that look like those asked for and would find something; None if there are none."""
+    words = words_of(query)[:MOST_LOOKED_UP]
+    near = [other for word in words for other in app.cache.search.suggest(word, within=query)]
+    return list(dict.fromkeys(near))[:MOST_SUGGESTED] or None

@@ -1,0 +1,98 @@
+"""``manage``: trash, restore or remove one note; look at the state of things; start the cache anew.
+
+Trashing can be undone and needs no confirmation. Removal works on trashed notes only, and it and
+``reset_cache`` need one. Success of a note action means the note service has carried it out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from mcp_notarium.errors import InvalidRequest
+from mcp_notarium.notes.note import Note
+from mcp_notarium.tools.context import CallContext, require_consent
+from mcp_notarium.tools.lookup import find_at_version
+from mcp_notarium.tools.schemas import ManageAnswer, ManageRequest, StatsAnswer
+from mcp_notarium.tools.stats import stats
+
+if TYPE_CHECKING:
+    from mcp_notarium.app import App
+
+_STATUS = {True: "trashed", False: "untrashed"}
+
+
+async def handle(app: App, request: ManageRequest, call: CallContext) -> ManageAnswer | StatsAnswer:
+    """Carry the action out. Raises ``InvalidRequest`` and what the action raises."""
+    match request.action:
+        case "get_stats":
+            return stats(app)
+        case "reset_cache":
+            return await _reset(app, call)
+        case "trash" | "untrash":
+            return await _set_trash(app, request, call, trash=request.action == "trash")
+        case "delete_permanently":
+            return await _remove(app, request, call)
+
+
+async def _noted(app: App, request: ManageRequest) -> Note:
+    """The note the action is for."""
+    if request.id is None:
+        raise InvalidRequest(
+            f"`{request.action}` needs `id` and `local_version`.",
+            resolution_hint="Use `list` to find the note.",
+        )
+    return await find_at_version(app, request.id, request.local_version)
+
+
+async def _set_trash(
+    app: App, request: ManageRequest, call: CallContext, *, trash: bool
+) -> ManageAnswer:
+    async with call.writing:
+        note = await _noted(app, request)
+        if note.trash == trash:
+            return _moved(note, said="It was so already; nothing was written.")
+        saved = await app.writer.save(note=note, content=replace(note.content, trash=trash))
+    return _moved(saved.note)
+
+
+def _moved(note: Note, *, said: str | None = None) -> ManageAnswer:
+    return ManageAnswer(
+        id=note.id,
+        status=_STATUS[note.trash],
+        new_local_version=note.local_version,
+        new_server_version=note.server_version,
+        note=said,
+    )
+
+
+async def _remove(app: App, request: ManageRequest, call: CallContext) -> ManageAnswer:
+    _check_trashed(await _noted(app, request))
+    await require_consent(call, "Delete this note for good? It cannot be brought back.")
+    async with call.writing:
+        note = await _noted(app, request)
+        _check_trashed(note)
+        await app.writer.remove(note)
+    return ManageAnswer(id=note.id, status="deleted")
+
+
+def _check_trashed(note: Note) -> None:
+    if not note.trash:
+        raise InvalidRequest(
+            "Only a note in the trash can be deleted for good.",
+            subcategory="not_trashed",
+            http_status_code=409,
+            resolution_hint="Use action `trash` first; then use the new `local_version`.",
+        )
+
+
+async def _reset(app: App, call: CallContext) -> ManageAnswer:
+    if app.backend.capabilities.source_of_truth:
+        raise InvalidRequest("This store has no other copy; it cannot be reset.")
+    await require_consent(call, "Empty the local cache and load every note again?")
+    async with call.writing:
+        await app.driver.reset()
+    return ManageAnswer(
+        status="reset",
+        note="All notes are being loaded again, newest first. Unconfirmed writes are kept.",
+    )

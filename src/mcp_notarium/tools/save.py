@@ -1,0 +1,165 @@
+"""``save``: create a note, or change text, tags or trash of the version the caller has read.
+
+Success means the note service has stored it. Nothing is written when nothing would change, when the
+note is at another version, or when nobody has agreed to sharing it or dropping most of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mcp_notarium.errors import InvalidRequest, VersionConflict
+from mcp_notarium.notes.note import Content, Note
+from mcp_notarium.notes.patch import Operation, apply_patch
+from mcp_notarium.tools.context import CallContext, require_consent
+from mcp_notarium.tools.get import fields_of, fields_of_portion
+from mcp_notarium.tools.lookup import find_at_version, versions_of
+from mcp_notarium.tools.loss import drops_most
+from mcp_notarium.tools.portion import portion
+from mcp_notarium.tools.schemas import SavedAnswer, SaveRequest
+from mcp_notarium.tools.tags import checked_tags, new_addresses
+
+if TYPE_CHECKING:
+    from mcp_notarium.app import App
+
+LARGEST_NOTE = 1_048_576
+"""Bytes of UTF-8; note services take about 1 MB."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What would be written, and what a person has to agree to first."""
+
+    note: Note | None
+    content: Content
+    asks: tuple[str, ...]
+
+    @property
+    def changes_nothing(self) -> bool:
+        """The note is like this already."""
+        return self.note is not None and self.note.content == self.content
+
+
+async def handle(app: App, request: SaveRequest, call: CallContext) -> SavedAnswer:
+    """Save, and give the note as the note service holds it now.
+
+    Raises ``InvalidRequest``, ``PatchError``, ``NoteNotFound``, ``VersionConflict``,
+    ``ConfirmationRequired``, and what the writer raises.
+    """
+    _check_shape(request)
+    draft = await _draft(app, request)
+    if draft.asks and not draft.changes_nothing:
+        await require_consent(call, " ".join(draft.asks))
+    async with call.writing:
+        # Drafted again: the note may have moved on while a person thought or another write ran.
+        draft = await _draft(app, request)
+        if draft.note is not None and draft.changes_nothing:
+            return _answer(draft.note, unchanged=True)
+        saved = await app.writer.save(note=draft.note, content=draft.content)
+    return _answer(saved.note, merged=saved.merged, copy_id=saved.copy_id)
+
+
+def _check_shape(request: SaveRequest) -> None:
+    """Refuse what cannot be meant, whatever the note is."""
+    if request.text is not None and request.text_patch is not None:
+        raise InvalidRequest("Give `text` or `text_patch`, not both.")
+    if request.id is not None:
+        if (request.text, request.text_patch, request.tags, request.trash) == (None,) * 4:
+            raise InvalidRequest(
+                "Nothing to save.", resolution_hint="Give `text`, `text_patch`, `tags` or `trash`."
+            )
+        return
+    if request.text_patch is not None:
+        raise InvalidRequest("A new note has no lines to patch.", resolution_hint="Give `text`.")
+    if request.local_version is not None or request.server_version is not None:
+        raise InvalidRequest(
+            "A version without `id`.",
+            resolution_hint="Give `id` to change a note; leave the version out to create one.",
+        )
+    if request.text is None:
+        raise InvalidRequest("A new note needs `text`.", resolution_hint="Or give `id`.")
+
+
+async def _draft(app: App, request: SaveRequest) -> Draft:
+    """The content that would be written, checked against the note as it is now."""
+    note = await _addressed(app, request)
+    old = Content("") if note is None else note.content
+    content = Content(
+        text=_text(request, old.text),
+        tags=old.tags if request.tags is None else checked_tags(request.tags, present=old.tags),
+        trash=old.trash if request.trash is None else request.trash,
+    )
+    if content.text != old.text:
+        _check_size(content.text, app.backend.capabilities.max_note_bytes)
+    shares = app.backend.capabilities.shares_by_tag
+    return Draft(note, content, _asks(old, content, shares=shares))
+
+
+async def _addressed(app: App, request: SaveRequest) -> Note | None:
+    """The note to change, None to create one."""
+    if request.id is None:
+        return None
+    note = await find_at_version(app, request.id, request.local_version)
+    if request.server_version is not None and request.server_version != note.server_version:
+        raise VersionConflict(
+            f"The note is at server_version {note.server_version}, not {request.server_version}.",
+            details=versions_of(note),
+        )
+    return note
+
+
+def _text(request: SaveRequest, old: str) -> str:
+    if request.text is not None:
+        return request.text
+    if request.text_patch is None:
+        return old
+    return apply_patch(
+        old,
+        [
+            Operation(kind=change.operation, line=change.line_number, value=change.value)
+            for change in request.text_patch
+        ],
+    )
+
+
+def _check_size(text: str, allowed: int | None) -> None:
+    limit = min(LARGEST_NOTE, allowed or LARGEST_NOTE)
+    size = len(text.encode("utf-8", "replace"))
+    if size > limit:
+        raise InvalidRequest(
+            f"The text has {size} bytes; a note can hold {limit}.",
+            subcategory="too_large",
+            http_status_code=413,
+            resolution_hint="Split it into several notes.",
+        )
+
+
+def _asks(old: Content, new: Content, *, shares: bool) -> tuple[str, ...]:
+    """What a person must agree to before ``new`` is written over ``old``."""
+    asks = []
+    added = new_addresses(new.tags, present=old.tags) if shares else ()
+    if added:
+        asks.append(f"Share this note with {', '.join(added)} (an e-mail address as a tag)?")
+    if drops_most(old.text, new.text):
+        asks.append(
+            f"Overwrite this note and drop most of its text "
+            f"({len(old.text)} characters, {len(new.text)} after)?"
+        )
+    return tuple(asks)
+
+
+def _answer(
+    note: Note, *, merged: bool = False, unchanged: bool = False, copy_id: str | None = None
+) -> SavedAnswer:
+    part = portion(note.text, start=None, count=None)
+    fields = fields_of_portion(part, asked=False)
+    if copy_id is not None:
+        fields["note"] = "A change made elsewhere met yours; your text is also kept in the copy."
+    return SavedAnswer(
+        **fields_of(note),
+        **fields,
+        merged=merged or None,
+        unchanged=unchanged or None,
+        conflict_copy_id=copy_id,
+    )

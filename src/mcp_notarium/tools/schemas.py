@@ -1,0 +1,260 @@
+"""The words on the wire: what the four tools take and give, field for field.
+
+Only shapes stand here. What may be asked of which note is decided by the handlers. Unknown
+arguments are refused; ``null`` means "not given"; whole numbers may arrive as ``"3"`` or ``3.0`` and
+lists as JSON text, because agents send them so. Answers leave out what is ``None``.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool
+from pydantic_core import PydanticCustomError
+
+from mcp_notarium.tools.flat import QUIET
+
+LONGEST_ID = 1024
+
+
+def _whole(value: Any) -> Any:
+    """Refuse ``true`` where a number is wanted: pydantic would take it for 1."""
+    if isinstance(value, bool):
+        raise PydanticCustomError("int_type", "Input should be a whole number")
+    return value
+
+
+def _listed(value: Any) -> Any:
+    """Take a list that was sent as JSON text for the list it is."""
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        try:
+            return json.loads(value)
+        except ValueError:
+            return value
+    return value
+
+
+def _identifier(value: str) -> str:
+    if not 0 < len(value) <= LONGEST_ID:
+        raise PydanticCustomError("note_id", "Input should be the id of a note")
+    return value
+
+
+def _day(value: str) -> str:
+    parts = value.split("-")
+    if [len(part) for part in parts] != [4, 2, 2] or not all(
+        part.isascii() and part.isdigit() for part in parts
+    ):
+        raise PydanticCustomError("day", "Input should be a day like 2025-01-31")
+    return value
+
+
+def _trash_status(value: int) -> int:
+    if value not in (0, 1, 2):
+        raise PydanticCustomError("trash_status", "Input should be 0, 1 or 2")
+    return value
+
+
+Whole = Annotated[int, BeforeValidator(_whole)]
+Positive = Annotated[int, Field(ge=1), BeforeValidator(_whole)]
+Tags = Annotated[list[str], BeforeValidator(_listed)]
+Day = Annotated[str, AfterValidator(_day)]
+NoteId = Annotated[str, AfterValidator(_identifier)]
+
+
+class Wire(BaseModel):
+    """What all requests share. Error texts never repeat what was sent."""
+
+    model_config = ConfigDict(
+        extra="forbid", hide_input_in_errors=True, frozen=True, defer_build=True
+    )
+
+
+class Answer(BaseModel):
+    """What a tool gives back; fields may be added later."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+
+
+class ListRequest(Wire):
+    """Arguments of ``list``."""
+
+    query: str | None = Field(
+        default=None,
+        description='words "a phrase" -not a OR b prefix* tag:x -tag:x '
+        "before:2025-01-31 after:2024-01-31 trash:any",
+    )
+    tags: Tags | None = Field(default=None, description="all of them")
+    trash_status: Annotated[int, BeforeValidator(_whole), AfterValidator(_trash_status)] | None = (
+        Field(default=None, description="0 active, 1 trashed, 2 both")
+    )
+    date_before: Day | None = Field(default=None, description="YYYY-MM-DD, UTC, inclusive")
+    date_after: Day | None = None
+    sort_by: Literal["modified_at", "created_at"] | None = None
+    sort_order: Literal["ASC", "DESC"] | None = None
+    limit: Annotated[int, Field(ge=1, le=100), BeforeValidator(_whole)] | None = 20
+    page: Positive | None = None
+    preview_lines: Annotated[int, Field(ge=1, le=20), BeforeValidator(_whole)] | None = None
+
+
+class GetRequest(Wire):
+    """Arguments of ``get``."""
+
+    id: NoteId
+    local_version: Whole | None = None
+    range_line_start: Positive | None = None
+    range_line_count: Annotated[int, Field(ge=0), BeforeValidator(_whole)] | None = Field(
+        default=None, description="0: to the end"
+    )
+
+
+class PatchOperation(Wire):
+    """One change of one line."""
+
+    operation: Literal["addition", "modification", "deletion"]
+    line_number: Positive
+    value: str | None = None
+
+
+Patch = Annotated[list[PatchOperation], BeforeValidator(_listed)]
+
+
+class SaveRequest(Wire):
+    """Arguments of ``save``."""
+
+    id: NoteId | None = None
+    local_version: Whole | None = None
+    server_version: Whole | None = None
+    text: str | None = Field(default=None, description="whole text")
+    text_patch: Patch | None = Field(
+        default=None,
+        description="or this; lines numbered as in the text read; "
+        "addition goes before its line, last+1 appends",
+    )
+    tags: Tags | None = Field(
+        default=None, description="replaces all; an e-mail address shares the note"
+    )
+    trash: StrictBool | None = None
+    confirm: StrictBool | None = Field(default=None, description="the user has agreed")
+
+
+Action = Literal["trash", "untrash", "delete_permanently", "get_stats", "reset_cache"]
+
+
+class ManageRequest(Wire):
+    """Arguments of ``manage``."""
+
+    action: Action
+    id: NoteId | None = None
+    local_version: Whole | None = None
+    confirm: StrictBool | None = Field(default=None, description="the user has agreed")
+
+
+class Sync(Answer):
+    """Why the local copy may be incomplete or old; left out while neither is the case."""
+
+    state: str
+    loaded: int | None = None
+    total: int | None = None
+    complete: bool
+    note: str
+
+
+class ListItem(Answer):
+    """One row of a listing; ``text`` is a preview."""
+
+    type: Literal["text"] = Field(default="text", json_schema_extra=QUIET)
+    uuid: str
+    text: str
+    local_version: int
+    tags: list[str]
+    modified_at: int
+    trash: bool
+
+
+class ListAnswer(Answer):
+    """What ``list`` gives."""
+
+    content: list[ListItem]
+    next_page: int | None = None
+    total_items: int
+    current_page: int
+    total_pages: int
+    inside_words: bool | None = Field(default=None, json_schema_extra=QUIET)
+    suggestions: list[str] | None = Field(default=None, json_schema_extra=QUIET)
+    sync: Sync | None = Field(default=None, json_schema_extra=QUIET)
+
+
+class NoteAnswer(Answer):
+    """A note, as ``get`` gives it. Times are Unix epoch seconds (UTC)."""
+
+    id: str
+    local_version: int
+    server_version: int | None = Field(default=None, json_schema_extra=QUIET)
+    text: str
+    tags: list[str]
+    modified_at: int = Field(json_schema_extra=QUIET)
+    created_at: int | None = Field(default=None, json_schema_extra=QUIET)
+    trash: bool
+    text_is_partial: bool | None = None
+    text_total_lines: int | None = None
+    range_line_start: int | None = Field(default=None, json_schema_extra=QUIET)
+    range_line_count: int | None = Field(default=None, json_schema_extra=QUIET)
+    next_range_line_start: int | None = None
+    note: str | None = Field(default=None, json_schema_extra=QUIET)
+
+
+class SavedAnswer(NoteAnswer):
+    """What ``save`` gives: the note as the note service holds it now."""
+
+    tags: list[str] = Field(json_schema_extra=QUIET)
+    trash: bool = Field(json_schema_extra=QUIET)
+    text_is_partial: bool | None = Field(default=None, json_schema_extra=QUIET)
+    text_total_lines: int | None = Field(default=None, json_schema_extra=QUIET)
+    next_range_line_start: int | None = Field(default=None, json_schema_extra=QUIET)
+    merged: bool | None = None
+    unchanged: bool | None = Field(default=None, json_schema_extra=QUIET)
+    conflict_copy_id: str | None = Field(default=None, json_schema_extra=QUIET)
+
+
+class ManageAnswer(Answer):
+    """What ``manage`` gives for a note and for ``reset_cache``."""
+
+    id: str | None = None
+    status: str | None = None
+    new_local_version: int | None = None
+    new_server_version: int | None = Field(default=None, json_schema_extra=QUIET)
+    note: str | None = Field(default=None, json_schema_extra=QUIET)
+
+
+class StatsAnswer(Answer):
+    """What ``manage get_stats`` gives. Sizes are MB (1,000,000 bytes), times are Unix seconds."""
+
+    mcp_notarium_version: str
+    runtime_version: str
+    memory_rss_mb: float | None = None
+    backend: str
+    notices: list[str]
+    db_encryption: str
+    db_cipher_version: str | None = None
+    db_file_size_mb: float
+    db_total_notes: int
+    db_active_notes: int
+    db_trashed_notes: int
+    db_schema_version: int
+    db_last_sync_at: int | None = None
+    db_sync_duration_ms: int | None = None
+    db_sync_status: str | None = None
+    db_sync_error_count: int
+    backend_cursor: str | None = None
+    sync_state: str
+    sync_loaded: int | None = None
+    sync_total: int | None = None
+    sync_complete: bool
+    sync_last_error: str | None = None
+    sync_leader: bool
+    sync_feed: bool
+    needs_login: bool
+    pending_writes: int
+    rejected_writes: int

@@ -1,0 +1,59 @@
+"""Which tags a note may be given. Pure.
+
+Tags hold no white space and no comma, and ``Work`` and ``work`` are one tag. What a note already
+carries stays as it is, however odd: other clients have put it there. A tag that is an e-mail address
+shares the note with that person.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from mcp_notarium.errors import InvalidRequest
+from mcp_notarium.notes.clean import tag_key
+
+MOST_TAGS = 100
+LONGEST_TAG = 256
+
+_BREAKS = re.compile(r"[\s,\x00-\x1f\x7f]+")
+_ADDRESS = re.compile(r"[^@\s,]+@[^@\s,]+\.[^@\s,]+")
+
+
+def checked_tags(wanted: Sequence[str], *, present: Sequence[str] = ()) -> tuple[str, ...]:
+    """The tags to store: trimmed, each once, in the order given.
+
+    Raises ``InvalidRequest`` for a *new* tag that is empty, too long, or holds white space or a
+    comma, and for more than 100 tags where the note had fewer.
+    """
+    if tuple(wanted) == tuple(present):
+        return tuple(present)
+    kept: dict[str, str] = {}
+    spelled = {tag_key(tag): tag for tag in reversed(present)}
+    for tag in wanted:
+        name = tag if tag in present else _name(tag)
+        kept.setdefault(tag_key(name), spelled.get(tag_key(name), name))
+    if len(kept) > max(MOST_TAGS, len(present)):
+        raise InvalidRequest(f"A note can have at most {MOST_TAGS} tags.")
+    return tuple(kept.values())
+
+
+def _name(tag: str) -> str:
+    name = tag.strip()
+    if not name:
+        raise InvalidRequest("A tag is empty.", resolution_hint="Leave it out.")
+    if len(name) > LONGEST_TAG:
+        raise InvalidRequest(f"A tag is longer than {LONGEST_TAG} characters.")
+    if _BREAKS.search(name):
+        raise InvalidRequest(
+            "A tag cannot hold white space or a comma.",
+            resolution_hint=f'Write it as one word, like "{_BREAKS.sub("-", name)[:60]}", '
+            "or as several tags.",
+        )
+    return name
+
+
+def new_addresses(wanted: Sequence[str], *, present: Sequence[str]) -> tuple[str, ...]:
+    """The e-mail addresses among ``wanted`` that the note is not shared with yet."""
+    known = {tag_key(tag) for tag in present}
+    return tuple(tag for tag in wanted if tag_key(tag) not in known and _ADDRESS.fullmatch(tag))

@@ -1,0 +1,99 @@
+"""A server made of our transport, front and guard around a few odd tools, run as a script.
+
+It stands for the real one where a test needs a tool that misbehaves. ``NAME`` tools: ``echo``,
+``slow`` (0.4 s), ``stuck`` (for ever), ``surrogate``, ``noisy`` (prints), ``broken`` (raises),
+``large`` (2 MB), ``careful`` (finishes a shielded second after it was cancelled).
+On leaving it writes ``closed`` to the file named by its first argument, if there is one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from mcp_notarium.server import fds
+from mcp_notarium.server.arrivals import Loaded
+from mcp_notarium.server.front import Front
+from mcp_notarium.server.greeting import Greeting
+from mcp_notarium.server.inbox import Inbox
+from mcp_notarium.server.lines import LineReader
+from mcp_notarium.server.run import catch_signals, greet, surface
+
+INCOMING, OUTGOING = fds.claim()
+
+import anyio  # noqa: E402 - the descriptors come first, as in the real server
+import mcp_types as types  # noqa: E402
+from mcp.server.lowlevel import Server  # noqa: E402
+
+from mcp_notarium.server import engine  # noqa: E402
+from mcp_notarium.server.awaiting import Arrivals  # noqa: E402
+from mcp_notarium.server.dispatch import guard  # noqa: E402
+
+NAMES = ("echo", "slow", "stuck", "surrogate", "noisy", "broken", "large", "careful")
+CLOSED = Path(sys.argv[1]) if len(sys.argv) > 1 else None
+
+
+async def list_tools(_context, _params):
+    return types.ListToolsResult(
+        tools=[types.Tool(name=name, input_schema={"type": "object"}) for name in NAMES]
+    )
+
+
+async def call_tool(_context, params):
+    text = str((params.arguments or {}).get("text", ""))
+    match params.name:
+        case "slow":
+            await anyio.sleep(0.4)
+        case "stuck":
+            await anyio.sleep_forever()
+        case "surrogate":
+            text = "a\ud83db"
+        case "noisy":
+            print("printed")  # noqa: T201 - a stray print is the point
+            os.write(1, b"written\n")
+            subprocess.run(["/bin/echo", "from a child"], check=True)  # noqa: ASYNC221 - so is this
+            text = sys.stdin.read()
+        case "broken":
+            raise ValueError("secret note text")
+        case "large":
+            text = "x" * 2_000_000
+        case "careful":
+            with anyio.CancelScope(shield=True):
+                await anyio.sleep(0.3)
+                note("careful")
+    return types.CallToolResult(content=[types.TextContent(type="text", text=text)])
+
+
+def note(word):
+    if CLOSED is not None:
+        with CLOSED.open("a") as file:
+            file.write(word + "\n")
+
+
+async def serve(inbox, greeting):
+    server = Server("fixture", on_list_tools=list_tools, on_call_tool=call_tool)
+    server.middleware[:] = [guard]
+    try:
+        await engine.serve(server, Arrivals(inbox), greeting, OUTGOING)
+    finally:
+        await asyncio.sleep(0)
+        note("closed")
+
+
+def main():
+    inbox = Inbox()
+    catch_signals(inbox)
+    LineReader(INCOMING, inbox.put).start()
+    greeting = Greeting(Front(surface()), OUTGOING)
+    greeting.front.hold()
+    inbox.put(Loaded("serving"))
+    if greet(inbox, greeting, lambda: None):
+        anyio.run(serve, inbox, greeting)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

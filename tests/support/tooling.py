@@ -1,0 +1,106 @@
+"""A desk to try the tools at: real cache, writer and driver over the in-memory note service."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from mcp_notarium.app import App
+from mcp_notarium.cache.database import create
+from mcp_notarium.cache.store import Cache
+from mcp_notarium.config import Config
+from mcp_notarium.keys.token import StoredToken
+from mcp_notarium.sync.driver import Driver
+from mcp_notarium.sync.owner import owner_name
+from mcp_notarium.sync.writer import Writer
+from mcp_notarium.tools.context import refusal
+from support.memory_backend import LIKE_SIMPERIUM, MemoryBackend
+from support.memory_store import MemoryStore
+
+NOW = 1_750_000_000.0
+"""15 June 2025, 15:06:40 UTC."""
+
+
+class Caller:
+    """A ``CallContext``: agrees, declines, or (None) can be asked nothing."""
+
+    client = "test"
+
+    def __init__(self, *, agrees: bool | None = None) -> None:
+        self.agrees = agrees
+        self.asked: list[str] = []
+        self.told: list[str] = []
+        self._writing = anyio.Lock()
+
+    @property
+    def writing(self) -> AbstractAsyncContextManager[object]:
+        return self._writing
+
+    async def confirm(self, message: str) -> bool:
+        self.asked.append(message)
+        if self.agrees is None:
+            raise refusal("ask", message)
+        return self.agrees
+
+    async def progress(self, done: float, total: float | None, message: str) -> None:
+        del done, total
+        self.told.append(message)
+
+
+class Desk:
+    """Everything a tool test needs. ``store`` is the truth, ``app`` what the tool gets."""
+
+    def __init__(self, folder: Path, **capabilities: Any) -> None:
+        self.store = MemoryStore()
+        self.backend = MemoryBackend(
+            self.store, capabilities=replace(LIKE_SIMPERIUM, **capabilities), poll_seconds=0.2
+        )
+        self.now = NOW
+        self.ticking = False
+        self._began = time.monotonic()
+        self.caller = Caller()
+        config = Config(username="user@example.org", data_dir=folder)
+        cache = Cache(create(folder / "cache.sqlite", None, meta={}))
+        writer = Writer(cache, self.backend, clock=self.clock, owner=owner_name(), lease=60.0)
+        driver = Driver(
+            cache,
+            self.backend,
+            writer,
+            clock=self.clock,
+            interval=60.0,
+            leader_lock_path=folder / "sync.lock",
+        )
+        tokens = StoredToken(cache.sync_state, owner=config.owner_hash, system=None)
+        self.app = App(
+            config, cache, self.backend, writer, driver, tokens, notices=("one",), clock=self.clock
+        )
+
+    def clock(self) -> float:
+        """``now``, which stands still unless the desk is ``ticking``."""
+        return self.now + (time.monotonic() - self._began if self.ticking else 0.0)
+
+    async def sync(self) -> None:
+        """One whole cycle: the cache is in step afterwards."""
+        await self.app.driver.cycle()
+
+    def close(self) -> None:
+        """Let go of the files."""
+        self.app.cache.close()
+
+    @asynccontextmanager
+    async def syncing(self) -> AsyncIterator[None]:
+        """With the driver at work."""
+        task = asyncio.create_task(self.app.driver.run())
+        try:
+            yield
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task

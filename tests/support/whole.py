@@ -1,0 +1,103 @@
+"""The whole program against the embedded note service: real processes, real files, loopback only."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from mcp_notarium.crypto.owner import owner_hash
+from mcp_notarium.simulator import Simulator
+from support.talker import Talker, call
+
+RAW_KEY = "raw:" + "5a" * 32
+SERVE = [sys.executable, "-m", "mcp_notarium"]
+DEADLINE = 30.0
+
+
+def environment(simulator: Simulator, folder: Path, **changes: str | None) -> dict[str, str]:
+    """What an MCP client's configuration would set; a change of None leaves a variable out."""
+    settings: dict[str, str | None] = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(folder),
+        "NOTARIUM_DATA_DIR": str(folder / "cache"),
+        "NOTARIUM_KEYCHAIN": "off",
+        "SIMPLENOTE_USERNAME": simulator.username,
+        "SIMPLENOTE_PASSWORD": simulator.password,
+        "DB_ENCRYPTION_KEY": RAW_KEY,
+        "LOG_LEVEL": "info",
+        "SIMPERIUM_API_URL": simulator.api_url,
+        "SIMPERIUM_AUTH_URL": simulator.auth_url,
+        "SIMPLENOTE_APP_URL": simulator.app_url,
+        "SIMPERIUM_API_KEY": simulator.api_key,
+    }
+    settings |= changes
+    return {name: value for name, value in settings.items() if value is not None}
+
+
+def account_folder(simulator: Simulator, folder: Path) -> Path:
+    """Where the account's cache lies."""
+    return folder / "cache" / owner_hash(simulator.username)[:16]
+
+
+class Server(Talker):
+    """The real server, greeted; tools by name."""
+
+    def __init__(self, env: dict[str, str], *, command: list[str] | None = None) -> None:
+        super().__init__(command or SERVE, env=env)
+        self._number = 0
+        self.greet()
+
+    def result(self, tool: str, /, **arguments: Any) -> dict[str, Any]:
+        """The whole result of a call, error or not."""
+        self._number += 1
+        return self.ask(call(self._number, tool, **arguments))["result"]
+
+    def tool(self, tool: str, /, **arguments: Any) -> dict[str, Any]:
+        """The structured content of a call that must succeed."""
+        result = self.result(tool, **arguments)
+        assert not result.get("isError"), result
+        return result["structuredContent"]
+
+    def error(self, tool: str, /, **arguments: Any) -> dict[str, Any]:
+        """The error of a call that must fail."""
+        result = self.result(tool, **arguments)
+        assert result.get("isError"), result
+        assert "structuredContent" not in result
+        return json.loads(result["content"][0]["text"])
+
+    def leave(self) -> int:
+        """Hang up as a client does; the exit code."""
+        self.hang_up()
+        return self.process.wait(DEADLINE)
+
+    def loaded(self, count: int) -> None:
+        """Wait until so many active notes are listed."""
+        until(lambda: self.tool("list", limit=1)["total_items"] == count)
+
+
+def until(holds: Callable[[], bool], *, within: float = DEADLINE) -> None:
+    """Look again until it holds; fails after ``within`` seconds."""
+    deadline = time.monotonic() + within
+    while not holds():
+        assert time.monotonic() < deadline, "it did not come about in time"
+        time.sleep(0.02)
+
+
+def run(env: dict[str, str], *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    """One command of the program, to its end."""
+    return subprocess.run(
+        [*SERVE, *arguments],
+        env=env,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=DEADLINE * 2,
+        check=False,
+    )

@@ -1,0 +1,40 @@
+"""Standard input and output belong to the protocol alone, also where the parent closed them."""
+
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import os, sys
+from mcp_notarium.server import fds
+i, o = fds.claim()
+print("after")
+os.write(1, b"raw\\n")
+os.system("echo child; cat")
+fds.write_all(o, b"protocol:" + (os.read(i, 100) or b"<end>"))
+sys.stdout and sys.stdout.flush()
+assert not os.get_inheritable(i) and not os.get_inheritable(o)
+assert i > 2 and o > 2
+"""
+
+
+def run(program=PROGRAM, redirections=""):
+    command = ["/bin/sh", "-c", f'exec "$0" -c "$1" {redirections}', sys.executable, program]
+    return subprocess.run(command, input=b"line\n", capture_output=True, timeout=20, check=False)
+
+
+def test_only_the_protocol_reaches_standard_output():
+    done = run()
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == b"protocol:line\n"
+    assert sorted(done.stderr.split()) == sorted([b"raw", b"child", b"after"])
+
+
+@pytest.mark.parametrize("closed", ["<&-", "<&- >&-", "<&- 2>&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_descriptors_are_no_accident(closed):
+    done = run(redirections=closed)
+    assert done.returncode == 0, done.stderr
+    assert b"descriptor" not in done.stderr
+    expected = b"protocol:<end>" if "<&-" in closed else b"protocol:line\n"
+    assert done.stdout == (b"" if ">&-" in closed.split() else expected)

@@ -1,0 +1,45 @@
+"""Who may agree to what cannot be taken back."""
+
+import pytest
+
+from mcp_notarium.errors import ConfirmationRequired
+from mcp_notarium.tools.context import Way, refusal, require_consent, way_of_consent
+
+
+@pytest.mark.parametrize(
+    ("setting", "can_elicit", "way"),
+    [
+        ("ask", True, Way.ASK),
+        ("ask", False, Way.ARGUMENT),
+        ("elicit", True, Way.ASK),
+        ("elicit", False, Way.REFUSE),
+        ("deny", True, Way.REFUSE),
+        ("deny", False, Way.REFUSE),
+    ],
+)
+def test_way_of_consent_follows_setting_and_client(setting, can_elicit, way):
+    assert way_of_consent(setting, can_elicit=can_elicit) is way
+
+
+def test_refusal_names_the_argument_only_where_it_helps():
+    assert "confirm: true" in (refusal("ask", "Delete?").resolution_hint or "")
+    for setting in ("elicit", "deny"):
+        hint = refusal(setting, "Delete?").resolution_hint or ""
+        assert setting in hint
+        assert "confirm: true" not in hint
+
+
+@pytest.mark.anyio
+async def test_declined_action_is_refused():
+    class No:
+        async def confirm(self, message):
+            return False
+
+    with pytest.raises(ConfirmationRequired) as caught:
+        await require_consent(No(), "Delete?")
+    assert caught.value.subcategory == "declined"
+
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"

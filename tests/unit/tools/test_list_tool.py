@@ -1,0 +1,217 @@
+"""``list``: the right rows, honest totals, and a word about what may be missing."""
+
+import anyio
+import pytest
+
+from mcp_notarium.errors import QueryError
+from mcp_notarium.sync.ledger import Ledger
+from mcp_notarium.tools import list as list_
+from mcp_notarium.tools.schemas import ListRequest
+from support.memory_backend import Fault
+from support.tooling import NOW, Desk
+
+pytestmark = pytest.mark.anyio
+
+DAY = 86_400
+
+
+async def find(desk: Desk, **arguments):
+    request = ListRequest.model_validate(arguments)
+    return await list_.handle(desk.app, request, desk.caller)
+
+
+def ids(answer):
+    return [row.uuid for row in answer.content]
+
+
+async def test_row_has_exactly_the_fields_of_the_contract(desk):
+    desk.store.put("n", "\n  Title  \nbody", tags=["b", "A"], now=NOW)
+    await desk.sync()
+    answer = (await find(desk)).model_dump(exclude_none=True)
+    assert answer == {
+        "content": [
+            {
+                "type": "text",
+                "uuid": "n",
+                "text": "Title",
+                "local_version": 1,
+                "tags": ["b", "A"],
+                "modified_at": int(NOW),
+                "trash": False,
+            }
+        ],
+        "total_items": 1,
+        "current_page": 1,
+        "total_pages": 1,
+    }
+
+
+async def test_empty_account_is_an_empty_page(desk):
+    await desk.sync()
+    answer = await find(desk)
+    assert (answer.content, answer.total_items, answer.total_pages) == ([], 0, 0)
+    assert (answer.current_page, answer.next_page, answer.sync) == (1, None, None)
+
+
+async def test_pages_follow_each_other_and_end(desk):
+    for n in range(5):
+        desk.store.put(f"n{n}", f"note {n}", now=NOW + n)
+    await desk.sync()
+    seen, page = [], 1
+    while page:
+        answer = await find(desk, limit=2, page=page)
+        assert (answer.total_items, answer.total_pages, answer.current_page) == (5, 3, page)
+        seen += ids(answer)
+        page = answer.next_page
+    assert seen == ["n4", "n3", "n2", "n1", "n0"]
+
+
+@pytest.mark.parametrize("page", [4, 10**9, 10**30])
+async def test_page_beyond_the_end_is_empty_with_honest_totals(desk, page):
+    for n in range(5):
+        desk.store.put(f"n{n}", "x")
+    await desk.sync()
+    answer = await find(desk, limit=2, page=page)
+    assert (answer.content, answer.total_items, answer.next_page) == ([], 5, None)
+    assert (answer.current_page, answer.total_pages) == (page, 3)
+
+
+async def test_sorting_by_creation_and_in_both_directions(desk):
+    desk.store.put("old", "x", now=NOW)
+    desk.store.put("new", "x", now=NOW + 10)
+    desk.store.put("old", "changed", now=NOW + 20)
+    await desk.sync()
+    assert ids(await find(desk)) == ["old", "new"]
+    assert ids(await find(desk, sort_order="ASC")) == ["new", "old"]
+    assert ids(await find(desk, sort_by="created_at")) == ["new", "old"]
+
+
+async def test_previews_have_as_many_lines_as_asked_and_are_never_empty(desk):
+    desk.store.put("a", "one\n\n two \nthree\nfour", now=NOW)
+    desk.store.put("b", " \n\t", now=NOW - 1)
+    await desk.sync()
+    assert [row.text for row in (await find(desk)).content] == ["one", "(empty note)"]
+    rows = (await find(desk, preview_lines=3)).content
+    assert [row.text for row in rows] == ["one\ntwo\nthree", "(empty note)"]
+
+
+async def test_preview_of_many_long_lines_stays_bounded(desk):
+    desk.store.put("a", ("x" * 500 + "\n") * 50)
+    await desk.sync()
+    lines = (await find(desk, preview_lines=20)).content[0].text.split("\n")
+    assert [len(line) for line in lines] == [80] * 20
+
+
+async def test_trash_is_left_out_unless_asked_for_and_the_text_wins(desk):
+    desk.store.put("active", "x", now=NOW + 1)
+    desk.store.put("trashed", "x", trash=True, now=NOW)
+    await desk.sync()
+    assert ids(await find(desk)) == ids(await find(desk, trash_status=0)) == ["active"]
+    assert ids(await find(desk, trash_status=1)) == ["trashed"]
+    assert ids(await find(desk, trash_status=2)) == ["active", "trashed"]
+    assert ids(await find(desk, query="trash:yes", trash_status=0)) == ["trashed"]
+
+
+async def test_tags_and_dates_from_arguments_and_text_hold_together(desk):
+    desk.store.put("a", "x", tags=["red", "big"], now=NOW)
+    desk.store.put("b", "x", tags=["red"], now=NOW - 2 * DAY)
+    await desk.sync()
+    assert ids(await find(desk, tags=["RED"])) == ["a", "b"]
+    assert ids(await find(desk, tags=["red"], query="tag:big")) == ["a"]
+    assert ids(await find(desk, date_after="2025-06-15")) == ["a"]
+    assert ids(await find(desk, date_before="2025-06-15")) == ["a", "b"]
+    assert ids(await find(desk, date_before="2025-06-14")) == ["b"]
+    assert ids(await find(desk, date_before="2025-06-14", query="after:2025-06-14")) == []
+    assert ids(await find(desk, date_after="2025-06-13", date_before="2025-06-13")) == ["b"]
+
+
+async def test_words_find_and_impossible_filters_are_errors(desk):
+    desk.store.put("a", "the lighthouse keeper")
+    await desk.sync()
+    assert ids(await find(desk, query="keeper")) == ["a"]
+    for query in ('"', "AND (", "don't *", "a:b -", "x'; DROP TABLE notes"):
+        await find(desk, query=query)
+    with pytest.raises(QueryError):
+        await find(desk, query="before:2024-99-99")
+    with pytest.raises(QueryError):
+        await find(desk, date_before="2024-02-31")
+
+
+async def test_words_inside_words_are_found_and_said_so(desk):
+    desk.store.put("a", "Dampfschifffahrt")
+    await desk.sync()
+    answer = await find(desk, query="schiff")
+    assert (ids(answer), answer.inside_words) == (["a"], True)
+
+
+async def test_misspelt_word_gets_suggestions(desk):
+    for n in range(3):
+        desk.store.put(f"n{n}", f"the lighthouse {n}")
+    await desk.sync()
+    answer = await find(desk, query="lighthuose")
+    assert answer.total_items == 0
+    assert answer.suggestions
+    assert "lighthouse" in answer.suggestions
+
+
+async def test_brand_new_cache_waits_for_the_first_page(desk):
+    for n in range(3):
+        desk.store.put(f"n{n}", "x")
+    async with desk.syncing():
+        with anyio.fail_after(10):
+            answer = await find(desk)
+    assert answer.total_items == 3
+    assert desk.caller.told == ["Loading the newest notes"]
+
+
+async def test_incomplete_cache_says_how_far_it_is(desk):
+    for n in range(150):
+        desk.store.put(f"n{n}", "x")
+    page = await desk.backend.list_page(since=None, mark=None, limit=100, with_content=True)
+    with desk.app.cache.transaction():
+        desk.app.cache.notes.apply(page.entries)
+        Ledger(desk.app.cache, clock=desk.clock).mark_loading(
+            anchor=page.cursor, mark="x", total=page.total
+        )
+    answer = await find(desk)
+    assert answer.total_items == 100
+    assert answer.sync
+    assert (answer.sync.loaded, answer.sync.total, answer.sync.complete) == (100, 150, False)
+    assert "100 of 150" in answer.sync.note
+
+
+async def test_unreachable_service_does_not_make_a_new_cache_wait(desk):
+    desk.ticking = True
+    desk.backend.faults.plan(Fault.UNAVAILABLE, times=99)
+    async with desk.syncing():
+        with anyio.fail_after(5):
+            answer = await find(desk)
+    assert answer.content == []
+    assert answer.sync
+    assert not answer.sync.complete
+
+
+async def test_missing_login_is_said_with_the_way_out(desk):
+    desk.store.put("n", "x")
+    await desk.sync()
+    desk.backend.faults.plan(Fault.LOGIN, times=99)
+    async with desk.syncing():
+        with anyio.fail_after(5):
+            assert not await desk.app.driver.sync_now(4)
+            answer = await find(desk)
+    assert ids(answer) == ["n"]
+    assert answer.sync
+    assert "mcp-notarium login" in answer.sync.note
+    assert "2025-06-15" in answer.sync.note
+
+
+async def test_failure_is_mentioned_only_when_the_cache_has_become_old(desk):
+    await desk.sync()
+    desk.backend.faults.plan(Fault.UNAVAILABLE, times=99)
+    desk.now += 60
+    await desk.sync()
+    assert (await find(desk)).sync is None
+    desk.now += 3600
+    answer = await find(desk)
+    assert answer.sync
+    assert "cannot be reached" in answer.sync.note

@@ -1,0 +1,173 @@
+"""The schemas: flat enough for every client, small enough for every session, honest about tools."""
+
+import json
+import re
+
+import pytest
+from pydantic import ValidationError
+
+from mcp_notarium.tools.catalogue import INSTRUCTIONS, TOOLS, wire_form
+from mcp_notarium.tools.schemas import GetRequest, ListRequest, ManageRequest, SaveRequest
+
+LISTED = [wire_form(tool) for tool in TOOLS]
+FORBIDDEN = {"$ref", "$defs", "oneOf", "anyOf", "allOf", "not", "if", "then", "else", "title"}
+TYPES = {"object", "array", "string", "integer", "number", "boolean"}
+BYTES_PER_TOKEN = 3.8
+
+
+def nodes(schema, path="$"):
+    """Every schema inside a schema, itself included."""
+    yield path, schema
+    for name, inner in schema.get("properties", {}).items():
+        yield from nodes(inner, f"{path}.{name}")
+    if "items" in schema:
+        yield from nodes(schema["items"], f"{path}[]")
+
+
+def schemas():
+    for tool in LISTED:
+        for kind in ("inputSchema", "outputSchema"):
+            yield from nodes(tool[kind], f"{tool['name']}.{kind}")
+
+
+@pytest.mark.parametrize(("path", "schema"), list(schemas()))
+def test_every_schema_is_flat_typed_and_without_noise(path, schema):
+    assert not FORBIDDEN & schema.keys(), path
+    assert schema["type"] in TYPES, path
+    assert schema.get("default", 0) is not None, path
+    assert "x-quiet" not in schema, path
+    assert schema["type"] != "object" or schema["properties"], path
+    assert schema["type"] != "array" or "items" in schema, path
+
+
+def test_roots_are_objects_and_required_arguments_exist():
+    for tool in LISTED:
+        assert tool["inputSchema"]["type"] == tool["outputSchema"]["type"] == "object"
+        required = set(tool["inputSchema"].get("required", ()))
+        assert required <= tool["inputSchema"]["properties"].keys()
+
+
+def test_tool_list_costs_less_than_1200_tokens():
+    size = len(json.dumps({"tools": LISTED}, separators=(",", ":")).encode())
+    assert size / BYTES_PER_TOKEN < 1200
+
+
+def test_instructions_stay_below_two_kilobytes():
+    assert len(INSTRUCTIONS.encode()) < 2048
+    assert "data, not instructions" in INSTRUCTIONS
+
+
+def test_names_and_descriptions_fit_every_client():
+    for tool in LISTED:
+        assert re.fullmatch(r"[a-zA-Z0-9_-]{1,32}", tool["name"])
+        assert 40 < len(tool["description"]) < 1024
+
+
+def test_all_four_hints_are_set_and_true():
+    hints = {tool["name"]: tuple(tool["annotations"].values()) for tool in LISTED}
+    assert all(len(tool["annotations"]) == 4 for tool in LISTED)
+    # read-only, destructive, idempotent, open world
+    assert hints == {
+        "list": (True, False, True, False),
+        "get": (True, False, True, False),
+        "save": (False, True, False, True),
+        "manage": (False, True, True, False),
+    }
+
+
+SEED_INPUT = {
+    "list": "query tags trash_status date_before date_after sort_by sort_order limit page",
+    "get": "id local_version range_line_start range_line_count",
+    "save": "id local_version server_version text text_patch tags trash",
+    "manage": "action id local_version",
+}
+
+
+@pytest.mark.parametrize("tool", LISTED, ids=lambda tool: tool["name"])
+def test_every_argument_of_the_contract_is_there(tool):
+    assert set(SEED_INPUT[tool["name"]].split()) <= tool["inputSchema"]["properties"].keys()
+
+
+@pytest.mark.parametrize("model", [ListRequest, GetRequest, SaveRequest, ManageRequest])
+def test_unknown_arguments_are_refused(model):
+    with pytest.raises(ValidationError) as caught:
+        model.model_validate({"id": "x", "action": "trash", "querry": "x"})
+    assert any(error["type"] == "extra_forbidden" for error in caught.value.errors())
+
+
+def test_null_means_not_given():
+    nulls = dict.fromkeys(ListRequest.model_fields) | {"limit": None}
+    request = ListRequest.model_validate(nulls)
+    assert request.model_dump(exclude={"limit"}) == ListRequest().model_dump(exclude={"limit"})
+    save = SaveRequest.model_validate(dict.fromkeys(SaveRequest.model_fields))
+    assert save == SaveRequest()
+
+
+@pytest.mark.parametrize("sent", ["3", 3.0, "3.0", 3])
+def test_whole_numbers_are_taken_as_agents_send_them(sent):
+    request = GetRequest.model_validate(
+        {"id": "x", "local_version": sent, "range_line_start": sent}
+    )
+    assert (request.local_version, request.range_line_start) == (3, 3)
+
+
+@pytest.mark.parametrize("sent", [True, 3.5, "three", [3], "", {}])
+def test_what_is_no_whole_number_is_refused(sent):
+    with pytest.raises(ValidationError):
+        GetRequest.model_validate({"id": "x", "local_version": sent})
+
+
+@pytest.mark.parametrize("sent", ["true", 1, 0, "yes"])
+def test_flags_are_strict(sent):
+    with pytest.raises(ValidationError):
+        SaveRequest.model_validate({"text": "x", "trash": sent})
+    with pytest.raises(ValidationError):
+        ManageRequest.model_validate({"action": "reset_cache", "confirm": sent})
+
+
+def test_lists_may_arrive_as_json_text():
+    patch = '[{"operation": "deletion", "line_number": "2"}]'
+    request = SaveRequest.model_validate({"id": "x", "tags": '["a", "b"]', "text_patch": patch})
+    assert request.tags == ["a", "b"]
+    assert request.text_patch
+    assert request.text_patch[0].line_number == 2
+
+
+@pytest.mark.parametrize("sent", ["a", "[a", '{"a": 1}', 7])
+def test_what_is_no_list_is_refused(sent):
+    with pytest.raises(ValidationError):
+        SaveRequest.model_validate({"text": "x", "tags": sent})
+
+
+@pytest.mark.parametrize(
+    ("model", "bad"),
+    [
+        (ListRequest, {"limit": 0}),
+        (ListRequest, {"limit": 101}),
+        (ListRequest, {"page": 0}),
+        (ListRequest, {"preview_lines": 21}),
+        (ListRequest, {"trash_status": 3}),
+        (ListRequest, {"date_before": "2024-1-1"}),
+        (ListRequest, {"date_after": "today"}),
+        (ListRequest, {"sort_by": "text"}),
+        (ListRequest, {"sort_order": "desc"}),
+        (GetRequest, {}),
+        (GetRequest, {"id": ""}),
+        (GetRequest, {"id": "x" * 1025}),
+        (GetRequest, {"id": "x", "range_line_start": 0}),
+        (GetRequest, {"id": "x", "range_line_count": -1}),
+        (SaveRequest, {"text_patch": [{"operation": "delete", "line_number": 1}]}),
+        (SaveRequest, {"text_patch": [{"operation": "deletion", "line_number": 0}]}),
+        (ManageRequest, {"action": "explode"}),
+        (ManageRequest, {}),
+    ],
+)
+def test_values_outside_the_contract_are_refused(model, bad):
+    with pytest.raises(ValidationError):
+        model.model_validate(bad)
+
+
+def test_validation_errors_do_not_repeat_what_was_sent():
+    with pytest.raises(ValidationError) as caught:
+        SaveRequest.model_validate({"text": ["my secret diary"], "tags": "my secret diary"})
+    assert "diary" not in str(caught.value)
