@@ -1,0 +1,114 @@
+"""Golden key files: what a release has written, every later one reads, and others can too."""
+
+import base64
+import hashlib
+import hmac
+import importlib.util
+import json
+import unicodedata
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from cryptography.hazmat.primitives.kdf.pbkdf2 import PBKDF2HMAC
+
+from mcp_notarium.crypto import keyslots
+from mcp_notarium.crypto.failures import KeyFileDamaged, KeyFileNewer, WrongKey
+from mcp_notarium.secret import Secret
+
+HERE = Path(__file__).parent
+FILES = sorted((HERE / "keyfiles").glob("*.keyfile"))
+REFUSALS = {"damaged": KeyFileDamaged, "newer": KeyFileNewer, "wrong key": WrongKey}
+
+
+def read(path):
+    """The head of a vector as a dict, and the key file's bytes."""
+    head, _, raw = path.read_bytes().partition(b"\n\n")
+    lines = (line.partition(": ") for line in head.decode().splitlines())
+    return {name: json.loads(value) for name, _, value in lines}, raw
+
+
+def opening(expected):
+    return [path for path in FILES if read(path)[0]["expect"] == expected]
+
+
+@pytest.mark.parametrize("path", opening("opens"), ids=lambda path: path.stem)
+def test_a_golden_key_file_opens_and_belongs_to_its_owner(path):
+    head, raw = read(path)
+    keyfile = keyslots.parse(raw)
+    data_key = keyslots.unlock(keyfile, Secret(head["key"]))
+    assert data_key.secret().reveal().hex() == head["data_key"]
+    assert keyslots.owned_by(keyfile, data_key, head["username"])
+    assert keyslots.serialise(keyfile) == raw
+
+
+@pytest.mark.parametrize(
+    "path", [path for kind in REFUSALS for path in opening(kind)], ids=lambda path: path.stem
+)
+def test_a_bad_key_file_is_refused_as_it_should_be(path):
+    head, raw = read(path)
+    with pytest.raises(REFUSALS[head["expect"]]):
+        keyslots.unlock(keyslots.parse(raw), Secret(head["key"]))
+
+
+def test_the_generator_still_makes_the_same_bytes():
+    place = HERE / "make_keyfile_vectors.py"
+    spec = importlib.util.spec_from_file_location("make_keyfile_vectors", place)
+    generator = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(generator)
+    assert generator.vectors() == {path.name: path.read_bytes() for path in FILES}
+
+
+def canonical(value):
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+def hkdf(secret, label, salt=None):
+    return HKDF(hashes.SHA256(), 32, salt, label).derive(secret)
+
+
+def stretched(key, slot):
+    """The wrapping key as docs/format.md says, with another implementation than ours."""
+    salt, cost = base64.b64decode(slot["salt"]), slot["kdf"]
+    if cost["algorithm"] == "hkdf-sha256":
+        return hkdf(bytes.fromhex(key.removeprefix("raw:")), b"mcp-notarium/v1/slot", salt)
+    words = unicodedata.normalize("NFC", key).encode()
+    if cost["algorithm"] == "pbkdf2-sha512":
+        return PBKDF2HMAC(hashes.SHA512(), 32, salt, cost["iterations"]).derive(words)
+    return Argon2id(
+        salt=salt,
+        length=32,
+        iterations=cost["time_cost"],
+        lanes=cost["lanes"],
+        memory_cost=cost["memory_kib"],
+    ).derive(words)
+
+
+@pytest.mark.parametrize("path", opening("opens"), ids=lambda path: path.stem)
+def test_a_reader_written_from_the_document_alone_opens_it_too(path):
+    head, raw = read(path)
+    fields = json.loads(raw)
+    checksum = fields.pop("sum")
+    assert hashlib.sha256(canonical(fields)).hexdigest() == checksum
+    slot = fields["slots"][-1]
+    place = {name: slot[name] for name in ("id", "kdf", "salt", "type")}
+    aad = canonical(
+        {
+            "format": "mcp-notarium-keys",
+            "slot": place,
+            "vault": fields["vault"],
+            "version": 1,
+        }
+    )
+    data_key = AESGCM(stretched(head["key"], slot)).decrypt(
+        base64.b64decode(slot["nonce"]), base64.b64decode(slot["wrapped"]), aad
+    )
+    assert data_key.hex() == head["data_key"]
+    mac = base64.b64decode(fields.pop("mac"))
+    mac_key = hkdf(data_key, b"mcp-notarium/v1/key-file-mac")
+    assert hmac.digest(mac_key, canonical(fields), "sha256") == mac
+    owner = hmac.digest(hkdf(data_key, b"mcp-notarium/v1/owner"), b"someone@example.com", "sha256")
+    assert base64.b64decode(fields["owner_tag"]) == owner
