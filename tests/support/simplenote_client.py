@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
 from mcp_notarium.backends.http import HttpSession
 from mcp_notarium.backends.retrying import Patience
 from mcp_notarium.backends.simplenote.client import SimplenoteBackend
 from mcp_notarium.backends.simplenote.urls import Urls
+from mcp_notarium.notes.note import Content, Revision
+from mcp_notarium.notes.pending import PendingWrite, WriteKind
 from mcp_notarium.secret import Secret
 from mcp_notarium.simulator import Simulator
 
@@ -62,4 +68,40 @@ def open_backend(
         client_id="mcp-notarium-test",
         timeout=timeout,
         session=open_session(sim, timeout=timeout, patience=patience),
+    )
+
+
+Step = Callable[[Simulator, SimplenoteBackend], Awaitable[Any]]
+
+
+def with_simulator(step: Step, *, timeout: float = 10.0, **options: Any) -> None:
+    async def whole() -> None:
+        async with Simulator(**options).serving() as sim:
+            backend = open_backend(sim, timeout=timeout)
+            try:
+                await step(sim, backend)
+            finally:
+                await backend.close()
+
+    asyncio.run(whole())
+
+
+def pending(
+    backend: SimplenoteBackend,
+    content: Content,
+    *,
+    base: Revision | None = None,
+    note_id: str = "n1",
+    write_id: str = "0b",
+) -> PendingWrite:
+    return PendingWrite(
+        write_id=write_id,
+        note_id=note_id,
+        kind=WriteKind.UPDATE if base else WriteKind.CREATE,
+        base_etag=base.etag if base else None,
+        content=content,
+        body=backend.compose(base, content, now=1_700_000_000.0),
+        created_at=0.0,
+        owner="t",
+        lease_until=0.0,
     )

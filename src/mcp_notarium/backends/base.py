@@ -140,7 +140,8 @@ class Backend(Protocol):
         """The exact body that turns ``base`` into ``content`` (pure).
 
         Unknown fields stay as they are, the modification time is ``now`` (epoch seconds), the
-        creation time is set only for a new note.
+        creation time is set only for a new note. Content equal to the base's gives the base's own
+        body: nothing was edited, so nothing may look edited.
         """
 
     def revision_of(self, note_id: str, body: str) -> Revision:

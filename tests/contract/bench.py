@@ -1,0 +1,121 @@
+"""The bench every contract test stands on: a store under test, a client of it, another device."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+import pytest
+
+from mcp_notarium.backends.base import Backend, Entry
+from mcp_notarium.notes.note import Content, Revision
+from mcp_notarium.notes.pending import PendingWrite, WriteKind
+
+
+class Bench(Protocol):
+    """One store under test."""
+
+    backend: Backend
+
+    async def put(
+        self, note_id: str, text: str, *, tags: tuple[str, ...] = (), trash: bool = False
+    ) -> None:
+        """Another device creates or overwrites a note."""
+
+    async def remove(self, note_id: str) -> None:
+        """Another device deletes a note for good."""
+
+    async def text(self, note_id: str) -> str:
+        """The text the store holds. ``KeyError`` if the note is gone."""
+
+    def forget_cursors(self) -> None:
+        """The store no longer knows any cursor given out so far."""
+
+    def forget_versions(self, note_id: str) -> None:
+        """The store no longer knows any version of a note but the newest."""
+
+    def refuse_login(self) -> None:
+        """No login works from now on."""
+
+    def unreachable(self) -> None:
+        """Nothing sent from now on arrives."""
+
+    def lose_answers(self, times: int) -> None:
+        """The next ``times`` requests are carried out and not answered."""
+
+    def lose_requests(self, times: int) -> None:
+        """The next ``times`` requests arrive and are cut off before anything is done."""
+
+    def hang(self) -> None:
+        """The next write is not answered for a long while."""
+
+
+def nothing_known(_note_id: str) -> Revision | None:
+    return None
+
+
+class OnABench:
+    """What the parts of the contract share; it has no tests."""
+
+    pytestmark = pytest.mark.anyio
+
+    def open_bench(self) -> AbstractAsyncContextManager[Bench]:
+        """A fresh store with a client; what it opens it closes."""
+        raise AssertionError("a contract needs a bench")
+
+    @pytest.fixture
+    def anyio_backend(self) -> str:
+        return "asyncio"
+
+    @pytest.fixture
+    async def bench(self, anyio_backend: str) -> AsyncIterator[Bench]:
+        async with self.open_bench() as bench:
+            yield bench
+
+    @staticmethod
+    def write(
+        backend: Backend,
+        note_id: str,
+        content: Content,
+        *,
+        base: Revision | None = None,
+        write_id: str = "00aa",
+        now: float = 1_700_000_000.0,
+    ) -> PendingWrite:
+        return PendingWrite(
+            write_id=write_id,
+            note_id=note_id,
+            kind=WriteKind.UPDATE if base else WriteKind.CREATE,
+            base_etag=base.etag if base else None,
+            content=content,
+            body=backend.compose(base, content, now=now),
+            created_at=now,
+            owner="test",
+            lease_until=now + 60,
+        )
+
+    @classmethod
+    async def create(
+        cls, bench: Bench, note_id: str, text: str, *, write_id: str = "c1", trash: bool = False
+    ) -> Revision:
+        content = Content(text, trash=trash)
+        write = cls.write(bench.backend, note_id, content, write_id=write_id)
+        return (await bench.backend.push(write)).revision
+
+    @staticmethod
+    async def whole_listing(
+        backend: Backend, *, limit: int, since: str | None = None, with_content: bool = True
+    ) -> tuple[str, list[Revision | Entry]]:
+        entries: list[Revision | Entry] = []
+        first = page = await backend.list_page(
+            since=since, mark=None, limit=limit, with_content=with_content
+        )
+        for _ in range(100):
+            entries += page.entries
+            if page.next_mark is None:
+                return first.cursor, entries
+            page = await backend.list_page(
+                since=since, mark=page.next_mark, limit=limit, with_content=with_content
+            )
+        raise AssertionError("the listing never ends")
