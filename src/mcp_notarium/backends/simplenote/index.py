@@ -30,7 +30,19 @@ def page_from(answer: Any, *, mark: str | None, with_content: bool) -> ListingPa
         entries=tuple(_entry(item, with_content=with_content) for item in answer["index"]),
         cursor=cursor,
         next_mark=None if following in ("", mark) else following,
+        total=_total(answer.get("count"), listed=len(answer["index"]), more=following != ""),
     )
+
+
+def _total(count: Any, *, listed: int, more: bool) -> int | None:
+    """The size of the whole listing, where ``count`` can mean that.
+
+    It is not documented whether it counts the account or the page; a count that equals a page
+    which is not the last one counts the page.
+    """
+    if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count < 10**9:
+        return None
+    return count if count > listed or (count == listed and not more) else None
 
 
 def _entry(item: Any, *, with_content: bool) -> Revision | Entry:
