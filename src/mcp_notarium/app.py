@@ -106,7 +106,7 @@ def _wired(config: Config, opened: opening.OpenedCache, log: Logger) -> App:
 
 def _simplenote(config: Config, cache: Cache, tokens: StoredToken) -> Backend:
     made: Backend = registry.load(config.backend)(
-        urls=Urls(api=config.api_url, auth=config.auth_url, app=config.app_url),
+        urls=Urls.given(api=config.api_url, auth=config.auth_url, app=config.app_url),
         username=config.username,
         password=config.password,
         token=config.token,

@@ -293,3 +293,18 @@ def test_any_value_is_a_page_or_a_protocol_error(answer: Any) -> None:
         page_from(answer, mark=None, with_content=True)
     except BackendProtocolError:
         return
+
+
+@pytest.mark.parametrize(
+    ("given", "used"),
+    [
+        ("https://api.example", "https://api.example/1"),
+        ("https://api.example/", "https://api.example/1"),
+        ("http://127.0.0.1:8080", "http://127.0.0.1:8080/1"),
+        ("https://api.example/1", "https://api.example/1"),
+        ("https://api.example/proxy/1", "https://api.example/proxy/1"),
+    ],
+)
+def test_a_simperium_host_without_a_path_means_version_1(given: str, used: str) -> None:
+    urls = Urls.given(api=given, auth=given, app="https://app.example")
+    assert (urls.api, urls.auth, urls.app) == (used, used, "https://app.example")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from urllib.parse import quote, urlencode
+from typing import Self
+from urllib.parse import quote, urlencode, urlsplit
 
 APP_ID = "chalk-bump-f49"
 """Simplenote's public name at Simperium; every client carries it."""
@@ -22,6 +23,11 @@ class Urls:
     auth: str = "https://auth.simperium.com/1"
     app: str = "https://app.simplenote.com"
     app_id: str = APP_ID
+
+    @classmethod
+    def given(cls, *, api: str, auth: str, app: str) -> Self:
+        """From settings: a Simperium host named without a path means its version 1."""
+        return cls(api=_versioned(api), auth=_versioned(auth), app=app)
 
     def all(self) -> tuple[str, str, str]:
         """Every base url, for the list of hosts that may be contacted."""
@@ -60,6 +66,10 @@ def possible_id(item_id: str) -> bool:
     except UnicodeEncodeError:
         return False
     return 0 < length <= LONGEST_ID and item_id.strip(".") != ""
+
+
+def _versioned(base: str) -> str:
+    return base if urlsplit(base).path.strip("/") else f"{base.rstrip('/')}/1"
 
 
 def _query(query: Mapping[str, str]) -> str:
