@@ -28,11 +28,12 @@ _SEMICOLON = rf"(?:;|{_PERCENT}3b)"
 _AMPERSAND = rf"(?:&|{_PERCENT}26)(?:amp{_SEMICOLON}){{0,3}}"
 _HASH = rf"(?:#|{_PERCENT}23)"
 _BACKSLASH = rf"(?:\\|{_PERCENT}5c)"
-_ESCAPES = rf"{_BACKSLASH}{{0,15}}"
-_SOME_ESCAPES = rf"{_BACKSLASH}{{1,16}}"
+# Possessive: two repetitions that could share one run of backslashes would try every split of it.
+_ESCAPES = rf"{_BACKSLASH}{{0,15}}+"
+_SOME_ESCAPES = rf"{_BACKSLASH}{{1,16}}+"
 _HTML_NAMES = {'"': "quot", "&": "amp", "'": "apos", "<": "lt", ">": "gt"}
 _LETTER_ESCAPES = {"\n": "n", "\t": "t", "\r": "r", "\f": "f", "\b": "b", "\v": "v", "\0": "0"}
-_DOUBLED_IN_SQL = "'"
+_JUNCTIONS = 3
 _FIRST_ASTRAL = 0x10000
 _FIRST_BEYOND_ASCII = 0x80
 
@@ -57,49 +58,64 @@ def _alternatives(secret: bytes) -> Iterator[str]:
 
 
 def _text(text: str) -> str:
-    runs = re.findall(r"\\+|[^\\]", text, re.DOTALL)
-    return "".join(_backslashes(run) if run[0] == "\\" else _character(run) for run in runs)
+    runs = re.findall(r"\\+|'+|[^\\']", text, re.DOTALL)
+    # Doubled quotes among backslashes can be read in many ways; a secret that alternates them
+    # again and again (no person's does) is not searched for in its doubled form.
+    doubling = len(re.findall(r"(?<=\\)'|(?<=')\\", text)) <= _JUNCTIONS
+    return "".join(
+        _run(run, after_backslash=before.endswith("\\"), doubling=doubling)
+        for before, run in zip(["", *runs], runs, strict=False)
+    )
 
 
-def _backslashes(run: str) -> str:
-    # One bounded repetition for the whole run: repetitions side by side would backtrack.
+def _run(run: str, *, after_backslash: bool, doubling: bool) -> str:
     count = len(run)
-    entity = rf"{_AMPERSAND}{_HASH}(?:0{{0,4}}92|x0{{0,4}}5c){_SEMICOLON}"
-    return rf"(?:{_BACKSLASH}{{{count},{count * 16}}}|(?:{entity}){{{count}}})"
+    if run[0] == "\\":
+        entity = rf"{_AMPERSAND}{_HASH}(?:0{{0,4}}92|x0{{0,4}}5c){_SEMICOLON}"
+        return rf"(?:{_BACKSLASH}{{{count},{count * 16}}}+|(?:{entity}){{{count}}})"
+    one = _character(run[0], after_backslash=after_backslash)
+    if run[0] == "'":  # SQL doubles it, each time it is quoted again
+        return rf"(?:{one}){{{count},{count * 8 if doubling else count}}}"
+    return one
 
 
-def _character(char: str) -> str:
+def _character(char: str, *, after_backslash: bool) -> str:
     if char.isascii() and char.isalnum():
         return char
     # Regular expressions fold the case of a letter, but not of the letter an escape stands for.
-    cases = dict.fromkeys((char, char.lower(), char.upper()))
-    forms = (form for case in cases if len(case) == 1 for form in _spellings(case))
-    one = f"{_ESCAPES}(?:{'|'.join(dict.fromkeys(forms))})"
-    return f"(?:{one}){{1,8}}" if char == _DOUBLED_IN_SQL else one
+    cases = [case for case in dict.fromkeys((char, char.lower(), char.upper())) if len(case) == 1]
+    plain = "|".join(dict.fromkeys(form for case in cases for form in _plain(case)))
+    escaped = "|".join(dict.fromkeys(form for case in cases for form in _escaped(case)))
+    # A backslash of the secret's own has taken the ones of this escape with it.
+    escapes = _ESCAPES if after_backslash else _SOME_ESCAPES
+    return f"(?:{_ESCAPES}(?:{plain})|{escapes}(?:{escaped}))"
 
 
-def _spellings(char: str) -> Iterator[str]:
-    """What may stand for a character that is not a plain letter.
-
-    Any escapes before it are matched already, so ``u0022`` stands for a quote even without them:
-    repeating them here would let the two repetitions share one run of backslashes.
-    """
-    code = ord(char)
+def _plain(char: str) -> Iterator[str]:
+    """What stands for a character, with or without backslashes before it."""
     octets = char.encode("utf-8", "surrogateescape")
-    plain = f"(?:{re.escape(char)}|{''.join(f'{_PERCENT}{octet:02x}' for octet in octets)})"
-    yield plain
+    yield re.escape(char)
+    yield "".join(f"{_PERCENT}{octet:02x}" for octet in octets)
     if char == " ":
         yield rf"(?:\+|{_PERCENT}2b)"
-    if char in _LETTER_ESCAPES:
-        yield _LETTER_ESCAPES[char]
-    yield _SOME_ESCAPES.join(f"x{octet:02x}" for octet in octets)
-    yield _unicode_escape(code)
+    code = ord(char)
     yield rf"{_AMPERSAND}{_HASH}(?:0{{0,6}}{code}|x0{{0,6}}{code:x}){_SEMICOLON}"
     if char in _HTML_NAMES:
         yield f"{_AMPERSAND}{_HTML_NAMES[char]}{_SEMICOLON}"
     if code >= _FIRST_BEYOND_ASCII:
-        yield rf"(?:x{code:02x}|u\{{0{{0,6}}{code:x}\}})"
         yield re.escape(octets.decode("latin-1"))
+
+
+def _escaped(char: str) -> Iterator[str]:
+    """What stands for a character after at least one backslash."""
+    code = ord(char)
+    octets = char.encode("utf-8", "surrogateescape")
+    if char in _LETTER_ESCAPES:
+        yield _LETTER_ESCAPES[char]
+    yield _SOME_ESCAPES.join(f"x{octet:02x}" for octet in octets)
+    yield _unicode_escape(code)
+    if code >= _FIRST_BEYOND_ASCII:
+        yield rf"(?:x{code:02x}|u\{{0{{0,6}}{code:x}\}})"
 
 
 def _unicode_escape(code: int) -> str:

@@ -86,9 +86,9 @@ def test_a_hostile_line_costs_no_more_than_its_length(text):
 
 
 def _seconds(text):
-    started = time.perf_counter()
+    started = time.process_time()
     REDACTOR.text(text)
-    return time.perf_counter() - started
+    return time.process_time() - started
 
 
 @pytest.mark.parametrize(
