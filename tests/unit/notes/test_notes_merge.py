@@ -49,6 +49,10 @@ from mcp_notarium.notes.note import Content
         pytest.param("a\nb", "a\nb\nm", "A\nb", "A\nb\nm", id="append after an open line"),
         pytest.param("a", "a\n\n", "x\na", "x\na\n\n", id="an empty last line is kept"),
         pytest.param("a\n", "", "a\n", "", id="mine emptied it"),
+        pytest.param("a\n\nb\nc", "a\n\nb", "a\n\nc", "a\n\n", id="an empty line becomes the last"),
+        pytest.param(
+            "a\r\nb\nc\n", "a", "a\r\nb\nc\nt\n", "a\r\nt", id="a line that was last gets its end back"
+        ),
         pytest.param("x\u2028y\n", "x\u2028y\nm\n", "t\nx\u2028y\n", "t\nx\u2028y\nm\n", id="U+2028"),
         pytest.param("\ud800\n", "\ud800\n😀\n", "x\n\ud800\n", "x\n\ud800\n😀\n", id="surrogates"),
     ],

@@ -146,6 +146,10 @@ def test_arguments_and_text_narrow_together():
     )
 
 
+def test_lone_surrogates_in_arguments_become_what_is_stored_for_them():
+    assert parse("tag:\ud800", tags=["\udfff"]).tags == ("\ufffd", "\ufffd")
+
+
 @pytest.mark.parametrize(
     ("argument", "trash"),
     [(0, "active"), (1, "trashed"), (2, "any"), ("trashed", "trashed"), (None, "active")],
