@@ -7,24 +7,38 @@ when the cache is opened.
 from __future__ import annotations
 
 import os
+import stat
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mcp_notarium.errors import LockedError, Verdict
+from mcp_notarium.errors import ConfigError, LockedError, Verdict
 
 if TYPE_CHECKING:
     from mcp_notarium.config import Config
 
+TOOL_SET = "notarium"
+
 _DRIVER = "sqlcipher3"
+_READABLE = 0o077
+_CHANGEABLE = 0o022
 _REINSTALL = "Run `pip uninstall sqlcipher3 sqlcipher3-binary`, then `pip install mcp-notarium`."
 
 
 def refuse_early(config: Config) -> None:
-    """Raises ``LockedError`` for what no later step could make good."""
+    """Raises ``ConfigError`` or ``LockedError`` for what no later step could make good."""
+    _check_tools(config)
     _check_driver(_installed_drivers())
     _check_mode(config)
     _check_folder(config)
+
+
+def _check_tools(config: Config) -> None:
+    if config.tools != TOOL_SET:
+        raise ConfigError(
+            "NOTARIUM_TOOLS names a set of tools that does not exist.",
+            resolution_hint=f"Remove it, or set it to {TOOL_SET}.",
+        )
 
 
 def _installed_drivers() -> tuple[str, ...] | None:
@@ -62,8 +76,41 @@ def _check_mode(config: Config) -> None:
 
 
 def _check_folder(config: Config) -> None:
-    from mcp_notarium.keys.folder import AccountFolder, find_problem  # noqa: PLC0415 - as above
+    """The full examination is imported only where a glance has not settled it."""
+    folder = config.account_dir
+    if _plainly_private(folder):
+        return
+    from mcp_notarium.keys.folder import AccountFolder, find_problem  # noqa: PLC0415 - see above
 
-    problem = find_problem(AccountFolder(config.account_dir))
+    problem = find_problem(AccountFolder(folder))
     if problem is not None:
         raise LockedError(Verdict.UNSAFE_PATH, problem.reason, resolution_hint=problem.command)
+
+
+def _plainly_private(folder: Path) -> bool:
+    """True only if the full examination would find nothing; it is made again at the opening."""
+    if os.name != "posix":
+        return False
+    try:
+        inside = [folder, *folder.iterdir()]
+    except FileNotFoundError:
+        inside = []
+    except OSError:
+        return False
+    return all(_ours(path, forbidden=_READABLE) for path in inside) and all(
+        _ours(path, forbidden=_CHANGEABLE) for path in folder.absolute().parents
+    )
+
+
+def _ours(path: Path, *, forbidden: int) -> bool:
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return True
+    plain = stat.S_ISDIR(found.st_mode) or (stat.S_ISREG(found.st_mode) and found.st_nlink == 1)
+    sticky = forbidden == _CHANGEABLE and found.st_mode & stat.S_ISVTX
+    return (
+        plain
+        and found.st_uid in {0, os.geteuid()}
+        and (bool(sticky) or not found.st_mode & forbidden)
+    )

@@ -27,7 +27,8 @@ class Front:
     """One connection up to the first message that needs the engine.
 
     ``stays``: the client has shown that it is no throw-away copy (it has finished its handshake or
-    asked for more), so engine and notes are worth loading.
+    asked for more), so the engine is worth loading. ``settled``: it has finished its handshake or
+    listed the tools, so the notes are worth opening.
     """
 
     def __init__(self, surface: Json) -> None:
@@ -36,6 +37,7 @@ class Front:
         self.replay: list[bytes] = []
         self.swallow: set[int | str] = set()
         self.stays = False
+        self.settled = False
         self._holding = False
 
     def receive(self, line: bytes) -> bytes | None:
@@ -64,13 +66,13 @@ class Front:
             self.replay.append(line)
             self.swallow.add(message["id"])
         elif method == "tools/list":
-            self.stays = True
+            self.stays = self.settled = True
         return _encoded(message["id"], result)
 
     def _initialized(self, line: bytes) -> bytes | None:
         if self._shaken is None:
             return None
-        self.stays = True
+        self.stays = self.settled = True
         self.replay.append(line)
         return b""
 

@@ -67,6 +67,15 @@ def _settings(env_file: Path | None) -> config.Loaded | None:
     return loaded
 
 
+def _protect() -> None:
+    """The secrets are read: from here on nobody else finds them in this process."""
+    from mcp_notarium.config import secret_names  # noqa: PLC0415 - see above
+    from mcp_notarium.keys import hardening  # noqa: PLC0415 - see above
+
+    hardening.harden_process()
+    hardening.wipe_environment(*secret_names())
+
+
 def _start_logging(loaded: config.Loaded) -> None:
     """Raises ``ConfigError`` if the log file cannot be used."""
     from mcp_notarium import log  # noqa: PLC0415 - costs more than the handshake
@@ -123,6 +132,7 @@ def _load(inbox: Inbox[Event], settings: config.Loaded) -> None:
     """Import what serves, the part that opens the cache first."""
     gc.disable()  # nothing that is imported is ever garbage; looking for it costs an eighth
     try:
+        _protect()
         if settings.config.log_file is None:
             _start_logging(settings)
         from mcp_notarium.server import serving  # noqa: F401, PLC0415 - imported to be there

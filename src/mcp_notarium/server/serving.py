@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING
 
 import anyio
@@ -59,7 +59,7 @@ async def _wait_for_engine(arrivals: Arrivals, greeting: Greeting, house: House)
     """Answer on while it is being imported. False: the client has left, nothing is owed."""
     here = False
     while not here and not greeting.over:
-        if greeting.front.stays:
+        if greeting.front.settled:
             house.open()
         for event in await arrivals.next():
             if isinstance(event, Loaded):
@@ -83,4 +83,12 @@ async def _opened(config: Config) -> AsyncIterator[App]:
     try:
         yield app
     finally:
+        await _closed(opening)
+
+
+async def _closed(opening: AbstractAsyncContextManager[App]) -> None:
+    """Close the house. Nothing is lost where that fails: every write is committed already."""
+    try:
         await opening.__aexit__(None, None, None)
+    except Exception as error:  # noqa: BLE001 - the process ends either way
+        unexpected(error, while_doing="closing the cache")

@@ -1,6 +1,6 @@
 """The stdio transport under the protocol library: lines in, lines out, and an orderly end.
 
-Promises what the library's own transport does not (docs/protocol.md): every request gets an answer,
+Promises what the library's own transport does not: every request gets an answer,
 also one that is no valid message; nothing in a result can end the process; at the end of input, on a
 signal or when the client stops reading, calls in hand get up to 1.5 seconds and everything is closed.
 Knows nothing of tools.

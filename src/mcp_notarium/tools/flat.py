@@ -43,16 +43,24 @@ def answer_schema(model: type[BaseModel]) -> dict[str, Any]:
     return schema
 
 
-def _flat(model: type[BaseModel]) -> dict[str, Any]:
+def full_schema(model: type[BaseModel]) -> dict[str, Any]:
+    """The flat schema with everything in it, for the documentation."""
+    return _flat(model, quiet=True)
+
+
+def _flat(model: type[BaseModel], *, quiet: bool = False) -> dict[str, Any]:
     schema = model.model_json_schema(schema_generator=_Flat)
     definitions = schema.pop("$defs", {})
     del schema["description"]
-    flat: dict[str, Any] = _without(_inline(schema, definitions), "additionalProperties")
+    inlined = _inline(schema, definitions)
+    if not quiet:
+        inlined = _without_quiet(inlined)
+    flat: dict[str, Any] = _without(inlined, "additionalProperties")
     return flat
 
 
 def _inline(node: Any, definitions: dict[str, Any]) -> Any:
-    """``node`` with every reference replaced and quiet fields and titles dropped, at any depth."""
+    """``node`` with every reference replaced and titles dropped, at any depth."""
     if isinstance(node, list):
         return [_inline(item, definitions) for item in node]
     if not isinstance(node, dict):
@@ -63,17 +71,27 @@ def _inline(node: Any, definitions: dict[str, Any]) -> Any:
         del target["description"]
         node = target | node
     return {
-        key: _properties(value, definitions) if key == "properties" else _inline(value, definitions)
+        key: {name: _inline(field, definitions) for name, field in value.items()}
+        if key == "properties"
+        else _inline(value, definitions)
         for key, value in node.items()
         if key != "title"
     }
 
 
-def _properties(fields: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+def _without_quiet(node: Any) -> Any:
+    """``node`` without the fields marked ``QUIET``, at any depth."""
+    if isinstance(node, list):
+        return [_without_quiet(item) for item in node]
+    if not isinstance(node, dict):
+        return node
     return {
-        name: _inline(field, definitions)
-        for name, field in fields.items()
-        if "x-quiet" not in field
+        key: {
+            name: _without_quiet(field) for name, field in value.items() if "x-quiet" not in field
+        }
+        if key == "properties"
+        else _without_quiet(value)
+        for key, value in node.items()
     }
 
 

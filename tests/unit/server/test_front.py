@@ -150,7 +150,7 @@ client = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(features | plain, client | plain, st.sampled_from(["2025-11-25", "x"]))
 def test_whoever_the_front_greets_the_engine_greets_too(capabilities, client_info, version):
     params = {

@@ -138,6 +138,25 @@ async def test_refusals_are_written_before_the_end():
         ]
 
 
+async def test_more_refusals_than_a_pipe_holds_are_all_written_before_the_end():
+    async with connected() as (transport, reading):
+        for _ in range(3000):
+            transport.feed(b"{bad")
+        transport.stop()
+        found = b""
+
+        async def read():
+            nonlocal found
+            while found.count(b"\n") < 3000:
+                found += await anyio.to_thread.run_sync(os.read, reading, 1 << 16)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(read)
+            await ended(transport)
+            assert found.count(b"\n") > 2000  # the rest is in the pipe
+    assert found.count(b"\n") == 3000
+
+
 async def test_answer_the_front_has_given_is_swallowed_once():
     async with connected(swallow={0}) as (transport, reading):
         transport.feed(request(0, "initialize"))

@@ -1,5 +1,7 @@
 """``save``: what is written is what was meant, once, or nothing at all."""
 
+import functools
+
 import anyio
 import pytest
 
@@ -248,6 +250,32 @@ async def test_note_that_moved_on_while_the_person_thought_is_not_written(desk):
     with pytest.raises(VersionConflict):
         await write(desk, Slow(), id="n", local_version=version, text="gone")
     assert desk.store.text("n") == "changed elsewhere meanwhile"
+
+
+async def test_consent_to_one_version_is_not_used_for_another(desk):
+    version = await noted(desk)
+
+    class Slow(Caller):
+        async def confirm(self, message):
+            desk.store.edit("n", lambda text: text + "and a secret\n")
+            await desk.sync()
+            return True
+
+    with pytest.raises(VersionConflict):
+        await write(desk, Slow(), id="n", local_version=version, tags=["new@example.org"])
+    assert desk.store.fields("n")["tags"] == []
+
+
+async def test_write_waits_for_the_one_before_it_whatever_the_note(desk):
+    version = await noted(desk)
+    desk.backend.faults.plan(Fault.HANG_BEFORE, on="push")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(functools.partial(write, desk, id="n", local_version=version, text="a"))
+        await anyio.wait_all_tasks_blocked()
+        tasks.start_soon(functools.partial(write, desk, text="another note"))
+        await anyio.wait_all_tasks_blocked()
+        assert desk.backend.calls.count("push") == 1
+        tasks.cancel_scope.cancel()
 
 
 async def test_writes_that_come_together_are_served_one_after_another(desk):

@@ -1,0 +1,216 @@
+"""The real program, as a client starts it, over a real note service on loopback."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import anyio
+import jsonschema
+import pytest
+from mcp import Client, StdioServerParameters
+
+from mcp_notarium.config import Config
+from mcp_notarium.tools.catalogue import TOOLS, wire_form
+from support.talker import HELLO, INITIALIZED, Talker, call, modern
+
+pytestmark = pytest.mark.timeout(90)
+
+KEY = "raw:" + "5a" * 32
+COMMAND = [sys.executable, "-m", "mcp_notarium"]
+
+
+def told(answer):
+    return json.loads(answer["result"]["content"][0]["text"])
+
+
+def environment_of(pid):
+    """The process's environment as others may see it: not at all, or without its secrets."""
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return b""
+
+
+async def converse(account, era):
+    """Find, read, change, patch, trash and look at the numbers; everything checked on the way."""
+    parameters = StdioServerParameters(
+        command=COMMAND[0], args=COMMAND[1:], env=account.environment()
+    )
+    schemas = {tool.name: wire_form(tool)["outputSchema"] for tool in TOOLS}
+
+    async with Client(parameters, mode=era, read_timeout_seconds=40) as client:
+
+        async def use(name, **arguments):
+            result = await client.call_tool(name, arguments)
+            assert not result.is_error, result
+            assert json.loads(result.content[0].text) == result.structured_content
+            jsonschema.validate(result.structured_content, schemas[name])
+            return result.structured_content
+
+        listed = (await client.list_tools()).tools
+        assert [tool.name for tool in listed] == ["list", "get", "save", "manage"]
+        found = await use("list", query="lighthouse")
+        assert [row["uuid"] for row in found["content"]] == ["diary"]
+        note = await use("get", id="shopping")
+        patch = [{"operation": "addition", "line_number": 4, "value": "- eggs"}]
+        saved = await use(
+            "save", id="shopping", local_version=note["local_version"], text_patch=patch
+        )
+        assert saved["text"] == note["text"] + "- eggs\n"
+        assert account.simulator.notes()["shopping"]["content"] == saved["text"]
+        gone = await use(
+            "manage", action="trash", id="shopping", local_version=saved["local_version"]
+        )
+        assert gone["status"] == "trashed"
+        numbers = await use("manage", action="get_stats")
+        assert numbers["db_encryption"] == "on"
+        assert numbers["db_cipher_version"].startswith("4.")
+        assert numbers["db_total_notes"] == 2
+        missing = await client.call_tool("get", {"id": "lighthouse"})
+        assert missing.is_error
+        assert missing.structured_content is None
+
+
+@pytest.mark.parametrize("era", ["legacy", "auto"])
+def test_whole_conversation_in_both_eras(account, era):
+    async def bounded():
+        with anyio.fail_after(80):
+            await converse(account, era)
+
+    anyio.run(bounded)
+
+
+@pytest.mark.parametrize(
+    "question", [HELLO, modern(0, "server/discover")], ids=["legacy", "modern"]
+)
+def test_copy_that_is_thrown_away_opens_nothing(account, question):
+    with Talker(COMMAND, env=account.environment()) as talker:
+        assert "result" in talker.ask(question)
+        talker.hang_up()
+        code, seconds = talker.leave()
+        assert talker.errors() == ""
+    assert code == 0
+    assert seconds < 5
+    assert not account.folder.exists()
+    assert account.simulator.requests == []
+
+
+def test_signal_before_anything_is_open_ends_it_cleanly(account):
+    with Talker(COMMAND, env=account.environment()) as talker:
+        talker.ask(HELLO)
+        talker.signal(signal.SIGTERM)
+        assert talker.leave()[0] == 0
+        assert talker.errors() == ""
+
+
+def test_piped_conversation_is_answered_by_the_real_server(account):
+    lines = [HELLO, INITIALIZED, call(1, "list"), call(2, "get", id="diary")]
+    sent = "\n".join(json.dumps(line) for line in lines)
+    done = subprocess.run(
+        COMMAND, input=sent.encode(), capture_output=True, timeout=40, check=True,
+        env=account.environment(),
+    )  # fmt: skip
+    answers = {answer["id"]: answer for answer in map(json.loads, done.stdout.splitlines())}
+    assert answers.keys() == {0, 1, 2}
+    assert told(answers[1])["total_items"] == 2
+    assert told(answers[2])["text"].startswith("Diary")
+
+
+def test_second_start_answers_from_the_cache_without_the_service(account):
+    with Talker(COMMAND, env=account.environment()) as talker:
+        talker.greet()
+        assert told(talker.ask(call(1, "list")))["total_items"] == 2
+        talker.signal(signal.SIGTERM)
+        assert talker.leave()[0] == 0
+        assert "Traceback" not in talker.errors()
+    account.simulator.stop_listening()
+    with Talker(COMMAND, env=account.environment()) as talker:
+        talker.greet()
+        assert told(talker.ask(call(1, "list", query="milk")))["total_items"] == 1
+        assert KEY.encode() not in environment_of(talker.process.pid)
+        refused = talker.ask(call(2, "save", text="new"))
+        assert refused["result"]["isError"]
+        assert told(refused)["subcategory"] in ("unavailable", "login_required")
+        talker.hang_up()
+        code, seconds = talker.leave()
+    assert code == 0
+    assert seconds < 10
+    text = b"".join(path.read_bytes() for path in account.folder.rglob("*") if path.is_file())
+    assert b"milk" not in text
+
+
+def refused_at_once(environment):
+    """Start a server that must refuse before the handshake; gives its one line on stderr."""
+    done = subprocess.run(
+        COMMAND, input=json.dumps(HELLO).encode() + b"\n", capture_output=True, timeout=30,
+        check=False, env=environment,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stdout == b""
+    (line,) = done.stderr.decode().splitlines()
+    assert "critical" in line.lower()
+    return line
+
+
+def test_missing_variable_refuses_before_the_handshake(account):
+    assert "SIMPLENOTE_USERNAME" in refused_at_once(account.environment(SIMPLENOTE_USERNAME=None))
+
+
+def test_plain_mode_beside_an_encrypted_cache_refuses_before_the_handshake(account):
+    config = Config(username=account.simulator.username, data_dir=account.folder)
+    config.account_dir.mkdir(mode=0o700, parents=True)
+    encrypted = config.account_dir / "notarium_cache.0123456789abcdef.sqlite.encrypted"
+    encrypted.touch(mode=0o600)
+    assert "DB_ENCRYPTION=off" in refused_at_once(account.environment(DB_ENCRYPTION="off"))
+
+
+def test_unsafe_folder_refuses_before_the_handshake(account):
+    account.folder.mkdir()
+    account.folder.chmod(0o777)
+    assert "chmod" in refused_at_once(account.environment())
+
+
+def test_handshake_needs_none_of_the_heavy_packages():
+    program = """
+import sys
+from pathlib import Path
+from mcp_notarium.server import run
+from mcp_notarium.config import load
+from mcp_notarium.server.checks import refuse_early
+refuse_early(load({"SIMPLENOTE_USERNAME": "u"}, cwd=Path("/")).config)
+run.surface()
+heavy = {"asyncio", "anyio", "mcp", "mcp_types", "pydantic", "httpx", "keyring", "structlog",
+         "logging", "argparse", "sqlcipher3", "cryptography", "platformdirs", "filelock",
+         "importlib.metadata", "subprocess", "socket", "ssl"}
+print(sorted(heavy & sys.modules.keys()))
+"""
+    environment = os.environ | {"HOME": "/nonexistent"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, timeout=30, check=True,
+        env=environment,
+    )  # fmt: skip
+    assert done.stdout == b"[]\n"
+
+
+def test_call_while_the_first_sync_runs_is_served(account):
+    account.simulator.load(
+        {f"n{n}": {"content": f"note {n}", "tags": [], "systemTags": [], "deleted": False,
+                   "creationDate": 1.0 + n, "modificationDate": 1.0 + n} for n in range(700)}
+    )  # fmt: skip
+    account.simulator.latency = 0.3
+    with Talker(COMMAND, env=account.environment()) as talker:
+        talker.greet()
+        oldest = told(talker.ask(call(1, "get", id="n0")))
+        assert oldest["text"] == "note 0"
+        first = told(talker.ask(call(2, "list")))
+        assert first["content"]
+        assert first["total_items"] == 702 or not first["sync"]["complete"]
+        deadline = time.monotonic() + 40
+        while told(talker.ask(call(3, "list")))["total_items"] < 702:
+            assert time.monotonic() < deadline
+        talker.hang_up()
+        assert talker.leave()[0] == 0

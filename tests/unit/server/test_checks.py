@@ -1,0 +1,124 @@
+"""What is refused before the handshake, and that a glance never accepts more than the full look."""
+
+import os
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mcp_notarium.config import Config
+from mcp_notarium.errors import ConfigError, LockedError, Verdict
+from mcp_notarium.keys.folder import AccountFolder, find_problem
+from mcp_notarium.server import checks
+from mcp_notarium.server.checks import refuse_early
+
+
+@pytest.fixture
+def config(tmp_path):
+    made = Config(username="user@example.org", data_dir=tmp_path)
+    made.account_dir.mkdir(mode=0o700)
+    return made
+
+
+def touch(path, mode=0o600):
+    path.write_bytes(b"")
+    path.chmod(mode)
+
+
+def refused(config):
+    with pytest.raises(LockedError) as caught:
+        refuse_early(config)
+    assert caught.value.resolution_hint
+    return caught.value.verdict
+
+
+def test_private_folder_and_one_driver_are_fine(config):
+    touch(config.account_dir / "notarium_keys.json")
+    refuse_early(config)
+
+
+def test_missing_folder_is_fine(tmp_path):
+    refuse_early(Config(username="u", data_dir=tmp_path / "not" / "there"))
+
+
+def test_unknown_tool_set_is_refused(tmp_path):
+    with pytest.raises(ConfigError):
+        refuse_early(Config(username="u", data_dir=tmp_path, tools="unknown"))
+
+
+def test_missing_driver_is_refused(config, monkeypatch):
+    monkeypatch.setattr(checks, "find_spec", lambda _name: None)
+    assert refused(config) is Verdict.CRYPTO_UNSUITABLE
+
+
+def test_two_drivers_over_each_other_are_refused(config, monkeypatch, tmp_path):
+    for name in ("sqlcipher3", "sqlcipher3-0.6.4.dist-info", "sqlcipher3_binary-0.6.0.dist-info"):
+        (tmp_path / "site" / name).mkdir(parents=True)
+
+    class Spec:
+        origin = str(tmp_path / "site" / "sqlcipher3" / "__init__.py")
+
+    monkeypatch.setattr(checks, "find_spec", lambda _name: Spec)
+    assert refused(config) is Verdict.CRYPTO_UNSUITABLE
+    (tmp_path / "site" / "sqlcipher3-0.6.4.dist-info").rmdir()
+    refuse_early(config)
+
+
+def test_plain_mode_beside_an_encrypted_cache_is_refused(tmp_path):
+    config = Config(username="u", data_dir=tmp_path, db_encryption=False)
+    config.account_dir.mkdir(mode=0o700)
+    refuse_early(config)
+    touch(config.account_dir / "notarium_cache.0123456789abcdef.sqlite.encrypted")
+    assert refused(config) is Verdict.MODE_MISMATCH
+
+
+def test_readable_folder_is_refused(config):
+    config.account_dir.chmod(0o750)
+    assert refused(config) is Verdict.UNSAFE_PATH
+
+
+@pytest.mark.parametrize("kind", ["hard link", "link", "readable", "pipe"])
+def test_glance_does_not_accept_what_is_no_private_file(config, kind):
+    file = config.account_dir / "notarium_keys.json"
+    touch(file)
+    assert checks._plainly_private(config.account_dir)
+    if kind == "hard link":
+        os.link(file, config.data_dir / "second")
+    elif kind == "readable":
+        file.chmod(0o640)
+    else:
+        file.unlink()
+        if kind == "link":
+            file.symlink_to(config.data_dir)
+        else:
+            os.mkfifo(file, 0o600)
+    assert not checks._plainly_private(config.account_dir)
+
+
+modes = st.sampled_from([0o600, 0o640, 0o604, 0o700, 0o400])
+names = st.sampled_from(["notarium_keys.json", "sync.lock", "server.lock", "other.txt"])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.dictionaries(names, modes, max_size=3),
+    st.sampled_from([0o700, 0o711, 0o750]),
+    st.sampled_from([0o755, 0o775, 0o1777, 0o700]),
+    st.sampled_from(["file", "link", "hard link"]),
+)
+def test_glance_accepts_only_what_the_full_look_accepts(tmp_path_factory, files, mode, above, kind):
+    parent = tmp_path_factory.mktemp("parent")
+    folder = parent / "account"
+    folder.mkdir()
+    for name, bits in files.items():
+        touch(folder / name, bits)
+        if kind == "link":
+            (folder / name).rename(parent / name)
+            (folder / name).symlink_to(parent / name)
+        elif kind == "hard link":
+            os.link(folder / name, parent / name)
+    folder.chmod(mode)
+    parent.chmod(above)
+    if checks._plainly_private(folder):
+        assert find_problem(AccountFolder(folder)) is None
+    parent.chmod(0o700)

@@ -1,0 +1,81 @@
+"""The greeting: answers, keeps in order, and knows when nobody is left."""
+
+import json
+import os
+
+import pytest
+
+from mcp_notarium.server.arrivals import Loaded, Stop
+from mcp_notarium.server.front import Front
+from mcp_notarium.server.greeting import Greeting
+from mcp_notarium.server.inbox import Inbox
+from mcp_notarium.server.lines import EndOfInput, TooLong
+from mcp_notarium.server.run import greet, surface
+from support.talker import HELLO, INITIALIZED, call
+
+
+@pytest.fixture
+def pipe():
+    reading, writing = os.pipe()
+    yield reading, writing
+    for fd in (reading, writing):
+        try:
+            os.close(fd)
+        except OSError:
+            continue
+
+
+def line(message):
+    return json.dumps(message).encode()
+
+
+def test_what_it_cannot_answer_is_kept_in_order_with_all_that_follows(pipe):
+    greeting = Greeting(Front(surface()), pipe[1])
+    later = [line(call(1, "list")), TooLong(b"", b""), line(HELLO), EndOfInput()]
+    for arrival in [line(HELLO), line(INITIALIZED), *later]:
+        greeting.take(arrival)
+    assert greeting.held == later
+    assert not greeting.over
+    assert len(os.read(pipe[0], 1 << 16).splitlines()) == 1
+
+
+@pytest.mark.parametrize("end", [EndOfInput(), Stop()])
+def test_end_with_nothing_kept_is_the_end(pipe, end):
+    greeting = Greeting(Front(surface()), pipe[1])
+    greeting.take(line(HELLO))
+    greeting.take(end)
+    assert greeting.over
+
+
+def test_client_that_stopped_reading_is_the_end(pipe):
+    greeting = Greeting(Front(surface()), pipe[1])
+    os.close(pipe[0])
+    greeting.take(line(HELLO))
+    assert greeting.over
+
+
+def test_loader_is_started_once_and_only_for_a_client_that_stays(pipe):
+    inbox, started = Inbox(), []
+
+    def load():
+        started.append(1)
+        inbox.put(Loaded("serving"))
+
+    greeting = Greeting(Front(surface()), pipe[1])
+    inbox.put(line(HELLO))
+    inbox.put(line(INITIALIZED))
+    inbox.put(line({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}))
+    assert greet(inbox, greeting, load)
+    assert started == [1]
+
+    inbox.put(line(HELLO))
+    inbox.put(EndOfInput())
+    assert not greet(inbox, Greeting(Front(surface()), pipe[1]), load)
+    assert started == [1]
+
+
+def test_engine_that_cannot_be_loaded_is_not_waited_for(pipe):
+    inbox = Inbox()
+    inbox.put(Loaded("", ImportError("broken installation")))
+    with pytest.raises(ImportError):
+        greet(inbox, Greeting(Front(surface()), pipe[1]), lambda: None)

@@ -1,0 +1,11 @@
+"""The page about the tools says what the tools say."""
+
+from pathlib import Path
+
+from mcp_notarium.tools.document import document
+
+PAGE = Path(__file__).parents[3] / "docs" / "tools.md"
+
+
+def test_page_is_what_the_tools_say_today():
+    assert PAGE.read_text(encoding="utf-8") == document()
