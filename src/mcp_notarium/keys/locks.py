@@ -13,19 +13,20 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import filelock
-
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.keys.folder import AccountFolder
 
 KEY_LOCK_SECONDS = 30.0
-PRESENCE_SECONDS = 2.0
+SHARE_SECONDS = 30.0  # a rebuild or a migration takes its time
+EXCLUDE_SECONDS = 2.0  # a server stays for hours
 _POLL = 0.02
 
 
 @contextmanager
 def key_lock(folder: AccountFolder, *, timeout: float = KEY_LOCK_SECONDS) -> Iterator[None]:
     """Hold the key lock. Raises ``LockedError`` (BUSY) if it is not free within ``timeout`` s."""
+    import filelock  # noqa: PLC0415 - start-up time, and most starts take no key lock
+
     lock = filelock.FileLock(folder.keys_lock, mode=0o600)
     try:
         lock.acquire(timeout=timeout, poll_interval=_POLL)
@@ -59,12 +60,12 @@ class Presence:
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
             self._descriptor = os.open(folder.server_lock, flags, 0o600)
 
-    def share(self, *, timeout: float = PRESENCE_SECONDS) -> Presence:
+    def share(self, *, timeout: float = SHARE_SECONDS) -> Presence:
         """Be one of many. Raises ``LockedError`` (BUSY) while somebody is alone."""
         self._take(exclusive=False, timeout=timeout)
         return self
 
-    def exclude(self, *, timeout: float = PRESENCE_SECONDS) -> Presence:
+    def exclude(self, *, timeout: float = EXCLUDE_SECONDS) -> Presence:
         """Be alone. Raises ``LockedError`` (BUSY) while anybody else is there."""
         self._take(exclusive=True, timeout=timeout)
         return self

@@ -14,10 +14,9 @@ from mcp_notarium.cache import database, pages, schema
 from mcp_notarium.crypto.datakey import DataKey
 from mcp_notarium.crypto.keyslots import KeyFile
 from mcp_notarium.errors import CacheError, LockedError, Verdict
-from mcp_notarium.keys import quarantine
+from mcp_notarium.keys import facts, quarantine
 from mcp_notarium.keys.files import sync_folder
 from mcp_notarium.keys.folder import AccountFolder
-from mcp_notarium.secret import Secret
 
 _CHUNK = 1 << 20
 
@@ -30,12 +29,16 @@ def migrate(
     *,
     now: float,
 ) -> Path:
-    """Copy, check, migrate; returns the copy. Raises ``LockedError`` (MIGRATION_FAILED)."""
+    """Copy, check, migrate; returns the copy. Raises ``LockedError`` (MIGRATION_FAILED).
+
+    The database was closed by its last user, which has moved the log into it.
+    """
+    if facts.has_log(path):
+        raise _failed("a write-ahead log is left beside it")
     key = None
     if data_key is not None and keyfile is not None:
         key = data_key.database_key(keyfile.database_salt)
     try:
-        _empty_log(path, key)
         copy = _copied(path, quarantine.new_folder(folder, now) / path.name)
         _check(path, copy, data_key, keyfile)
         opened = database.connect(path, key)
@@ -46,16 +49,6 @@ def migrate(
     except CacheError as error:
         raise _failed(error.message) from error
     return copy
-
-
-def _empty_log(path: Path, key: Secret | None) -> None:
-    opened = database.connect(path, key)
-    try:
-        emptied = opened.checkpoint()
-    finally:
-        opened.close()
-    if not emptied:
-        raise _failed("the write-ahead log could not be emptied")
 
 
 def _copied(path: Path, copy: Path) -> Path:

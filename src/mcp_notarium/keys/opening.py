@@ -43,8 +43,7 @@ _UNUSABLE = "the cache folder cannot be used"
 class OpenedCache:
     """An open cache. ``data_key`` None and ``generation`` '': it is not encrypted.
 
-    ``certificate`` is withdrawn. Renew it only when everything that records an intent withdraws
-    it first.
+    ``certificate`` promises that no intent is inside; who records one withdraws it first.
     """
 
     database: Database
@@ -69,6 +68,7 @@ def open_cache(
     kdf: Parameters | None = None,
     bounds: Bounds = PRODUCTION,
     refetchable: bool = True,
+    guarded: bool = False,
     system: Keychain | None = None,
     clock: Callable[[], float] = time.time,
     at: At = nowhere,
@@ -76,7 +76,9 @@ def open_cache(
     """Open or make the account's cache. Raises ``LockedError`` or ``CacheFull``; deletes nothing.
 
     ``kdf`` stands in for the settings' parameters of a new slot. ``refetchable`` False: the cache
-    is the only place the notes are kept and is never rebuilt.
+    is the only place the notes are kept and is never rebuilt. ``guarded``: everything that records
+    an intent calls ``certificate.withdraw`` first, so the promise may stand while the cache is
+    open; otherwise it is withdrawn now.
     """
     observer = Observer(settings, bounds=bounds, refetchable=refetchable, system=system)
     opener = _Opener(
@@ -84,6 +86,7 @@ def open_cache(
         observer=observer,
         parameters=kdf or creating.parameters(settings),
         bounds=bounds,
+        guarded=guarded,
         clock=clock,
         at=at,
     )
@@ -133,6 +136,7 @@ class _Opener:
     observer: Observer
     parameters: Parameters
     bounds: Bounds
+    guarded: bool
     clock: Callable[[], float]
     at: At
 
@@ -170,8 +174,7 @@ class _Opener:
     def _done(self, scene: Scene, presence: Presence, decision: Decision) -> OpenedCache:
         match decision:
             case Open(notices):
-                self._rest(scene)
-                return self._finished(scene, presence, notices)
+                return self._finished(scene, presence, (*notices, *self._rest(scene)))
             case Create(notices):
                 return self._made(scene, presence, notices)
             case Migrate():
@@ -188,18 +191,26 @@ class _Opener:
             return None
         return Presence(trusted(self.settings.account_dir)).share()
 
-    def _rest(self, scene: Scene) -> None:
-        if scene.files is not None and not scene.seen.plain:
+    def _rest(self, scene: Scene) -> tuple[str, ...]:
+        """Finish what a crash left half done; a disk that does not let us is no reason to refuse."""
+        if scene.files is None or scene.seen.plain:
+            return ()
+        try:
             keyfile.bring_to_rest(scene.folder, scene.files, now=self.clock())
             self._set_half_done_aside(scene)
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            return (f"The key file and its copy could not be brought in line ({reason}).",)
+        return ()
 
     def _set_half_done_aside(self, scene: Scene) -> None:
         """Move a prepared key file that never counted, and the empty database made for it."""
+        half_done = [scene.folder.prepared_key_file]
         unfinished = scene.files.prepared.keyfile if scene.files is not None else None
-        if unfinished is not None:
-            database = companions(scene.folder.database(unfinished.generation))
-            half_done = [*database, scene.folder.prepared_key_file]
-            quarantine.set_aside(scene.folder, half_done, now=self.clock())
+        counts = scene.keyfile.generation if scene.keyfile is not None else None
+        if unfinished is not None and unfinished.generation != counts:
+            half_done = [*companions(scene.folder.database(unfinished.generation)), *half_done]
+        quarantine.set_aside(scene.folder, half_done, now=self.clock())
 
     def _finished(
         self, scene: Scene, presence: Presence | None, notices: tuple[str, ...]
@@ -220,6 +231,8 @@ class _Opener:
                 quarantine.set_aside(folder, quarantine.everything(folder), now=now)
             made = creating.make_plain(folder, self.settings, now=now, at=self.at)
         else:
+            # The only prepared key file there may be is the one that is made now.
+            self._set_half_done_aside(scene)
             made = creating.make_encrypted(
                 folder,
                 self.settings,
@@ -242,8 +255,6 @@ class _Opener:
     def _rebuilt(self, scene: Scene, presence: Presence, reason: str) -> OpenedCache:
         scene.close()
         presence.exclude()
-        # First, so that the only prepared key file is the one that is made now.
-        self._set_half_done_aside(scene)
         notice = f"A new cache was made, the old files are in `quarantine/`: {reason.rstrip('.')}."
         opened = self._made(scene, presence, (notice,), instead=True)
         presence.share()
@@ -253,7 +264,7 @@ class _Opener:
         path = _present(scene.database).path
         scene.close()
         presence.exclude()
-        self._rest(scene)
+        unrested = self._rest(scene)
         migrating.migrate(scene.folder, path, scene.data_key, scene.keyfile, now=self.clock())
         presence.share()
         again = self.observer.look(now=self.clock())
@@ -262,7 +273,7 @@ class _Opener:
             again.close()
             raise refusal(after) if isinstance(after, Locked) else busy("the cache is changing")
         said = f"The database was brought from schema {decision.version} to {decision.program}."
-        return self._finished(again, presence, (said, *decision.notices))
+        return self._finished(again, presence, (said, *decision.notices, *unrested))
 
     def _opened(
         self,
@@ -275,7 +286,10 @@ class _Opener:
     ) -> OpenedCache:
         generation = made.keyfile.generation if made.keyfile is not None else ""
         certificate = Certificate(folder, generation)
-        certificate.withdraw()
+        if not self.guarded:
+            certificate.withdraw()
+        elif not certificate.stands():
+            certificate.renew(made.database)
         return OpenedCache(
             database=made.database,
             data_key=made.data_key,

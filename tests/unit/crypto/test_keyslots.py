@@ -51,6 +51,12 @@ def test_a_raw_key_opens_without_any_stretching(monkeypatch):
     assert unlock(keyfile, RAW_KEY) == DATA_KEY
 
 
+def test_a_raw_key_is_not_stretched_for_passphrase_slots_either(monkeypatch):
+    both = add(cheap(), RAW_KEY)
+    monkeypatch.setattr("argon2.low_level.hash_secret_raw", pytest.fail)
+    assert unlock(both, RAW_KEY) == DATA_KEY
+
+
 def test_a_raw_key_does_not_open_a_passphrase_slot_nor_the_other_way_round():
     with pytest.raises(WrongKey):
         unlock(cheap(), RAW_KEY)

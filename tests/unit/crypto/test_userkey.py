@@ -65,6 +65,7 @@ def test_anything_else_is_a_passphrase_kept_to_the_byte():
         "mysecretpassword",
         "changemechangemenow1"[:16],
         "simplenotepassphrase",
+        "xk7Lq2xk7Lq2xk7Lq2",
     ],
 )
 def test_guessable_passphrases_are_weak(weak):

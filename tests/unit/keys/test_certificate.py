@@ -114,6 +114,24 @@ def test_renewing_never_raises_for_a_closed_database(opened):
     assert not opened.certificate.renew(opened.database)
 
 
+def test_where_every_intent_withdraws_it_the_promise_stands_while_the_cache_is_open(tmp_path):
+    first = open_cheaply(account(tmp_path), guarded=True)
+    assert first.certificate.stands()
+    first.close()
+    again = open_cheaply(account(tmp_path), guarded=True)
+    assert again.certificate.stands()
+    again.close()
+
+
+def test_a_guarded_cache_with_an_intent_inside_promises_nothing(tmp_path):
+    first = open_cheaply(account(tmp_path))
+    PendingWrites(first.database).add(WRITE)
+    first.close()
+    again = open_cheaply(account(tmp_path), guarded=True)
+    assert not again.certificate.stands()
+    again.close()
+
+
 def test_the_plain_cache_has_its_own_promise(tmp_path):
     config = account(tmp_path, db_encryption=False)
     open_cheaply(config).close()

@@ -76,8 +76,9 @@ def test_nothing_is_migrated_under_a_running_server(tmp_path, release):
     assert refused.value.verdict is Verdict.BUSY
 
 
-def test_a_copy_that_differs_stops_the_migration(tmp_path, release, monkeypatch):
-    config = made(tmp_path)
+@pytest.mark.parametrize("encrypted", [True, False])
+def test_a_copy_that_differs_stops_the_migration(tmp_path, release, monkeypatch, encrypted):
+    config = made(tmp_path, db_encryption=encrypted)
     release(GOOD)
     real = migrating._copied
 
@@ -102,3 +103,31 @@ def test_a_full_disk_while_copying_leaves_the_old_schema(tmp_path, release, monk
     monkeypatch.setattr(migrating, "_copied", full)
     with pytest.raises(CacheFull):
         open_cheaply(config)
+
+
+def test_a_damaged_page_that_no_sample_saw_stops_the_migration(tmp_path, release):
+    config = made(tmp_path)
+    (generation,) = folder_of(config).generations()
+    path = folder_of(config).database(generation)
+    pages = path.stat().st_size // 4096
+    unseen = next(page for page in range(4, pages) if page not in {pages // 2, pages})
+    with path.open("r+b") as file:
+        file.seek((unseen - 1) * 4096 + 50)
+        file.write(b"\xff\x00\xff")
+    release(GOOD)
+    before = path.read_bytes()
+    with pytest.raises(LockedError) as refused:
+        open_cheaply(config)
+    assert refused.value.verdict is Verdict.MIGRATION_FAILED
+    assert path.read_bytes() == before
+
+
+def test_a_log_that_is_left_stops_the_migration(tmp_path):
+    config = made(tmp_path)
+    (generation,) = folder_of(config).generations()
+    path = folder_of(config).database(generation)
+    path.with_name(path.name + "-wal").write_bytes(b"x" * 100)
+    with pytest.raises(LockedError) as refused:
+        migrating.migrate(folder_of(config), path, None, None, now=0.0)
+    assert refused.value.verdict is Verdict.MIGRATION_FAILED
+    assert not folder_of(config).quarantine.exists()

@@ -8,8 +8,8 @@ import pytest
 from mcp_notarium.cache import driver
 from mcp_notarium.cache.startup import Locked, Open
 from mcp_notarium.crypto import kdf, keyslots
-from mcp_notarium.errors import LockedError, Verdict
-from mcp_notarium.keys import opening
+from mcp_notarium.errors import CacheFull, LockedError, Verdict
+from mcp_notarium.keys import keyfile, opening
 from mcp_notarium.secret import Secret
 from support import account_child, keychains
 from support.account import (
@@ -89,27 +89,27 @@ def test_the_database_knows_whose_it_is_and_which_key_file_names_it(tmp_path):
     config = account(tmp_path)
     with closing(open_cheaply(config, clock=lambda: 1_763_683_200.9)) as opened:
         rows = dict(opened.database.rows("SELECT key, value FROM sync_metadata"))
-    keyfile = keyslots.parse(folder_of(config).key_file.read_bytes(), bounds=BOUNDS)
+    written = keyslots.parse(folder_of(config).key_file.read_bytes(), bounds=BOUNDS)
     assert rows["owner_identity_hash"] == config.owner_hash
-    assert rows["vault_id"] == keyfile.vault_id
-    assert rows["generation"] == keyfile.generation == opened.generation
+    assert rows["vault_id"] == written.vault_id
+    assert rows["generation"] == written.generation == opened.generation
     assert rows["key_sequence"] == "1"
-    assert rows["created_at"] == str(keyfile.created) == "1763683200"
+    assert rows["created_at"] == str(written.created) == "1763683200"
 
 
 def test_the_settings_choose_how_a_new_passphrase_is_stretched(tmp_path):
     config = account(tmp_path, kdf="pbkdf2-sha512", kdf_iterations=210_000)
     opening.open_cache(config).close()
-    keyfile = keyslots.parse(folder_of(config).key_file.read_bytes())
-    assert keyfile.slots[0].kdf == kdf.Pbkdf2Sha512(210_000)
+    written = keyslots.parse(folder_of(config).key_file.read_bytes())
+    assert written.slots[0].kdf == kdf.Pbkdf2Sha512(210_000)
     opening.open_cache(replace(config, kdf="argon2id")).close()
 
 
 def test_by_default_it_is_argon2id_at_production_cost(tmp_path):
     config = account(tmp_path)
     opening.open_cache(config).close()
-    keyfile = keyslots.parse(folder_of(config).key_file.read_bytes())
-    assert keyfile.slots[0].kdf == kdf.Argon2id()
+    written = keyslots.parse(folder_of(config).key_file.read_bytes())
+    assert written.slots[0].kdf == kdf.Argon2id()
 
 
 def test_a_raw_key_makes_and_opens_a_cache_at_production_bounds(tmp_path):
@@ -506,3 +506,99 @@ def test_closing_twice_is_fine_and_a_closed_cache_opens_again(tmp_path):
     opened.close()
     opened.close()
     open_cheaply(account(tmp_path)).close()
+
+
+@pytest.mark.parametrize(
+    "step", ["write_prepared", "verify_prepared", "switch_prepared", "database", "room"]
+)
+def test_a_full_disk_during_a_first_start_leaves_nothing_behind(tmp_path, step):
+    config = account(tmp_path)
+
+    def fail(name):
+        if name == step:
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(CacheFull):
+        open_cheaply(config, at=fail)
+    left = {path.name for path in config.account_dir.iterdir()}
+    assert left <= {"keys.lock", "server.lock"}
+    with closing(open_cheaply(config)) as opened:
+        assert opened.created
+
+
+def test_a_full_disk_behind_the_commit_point_leaves_a_cache_that_opens(tmp_path):
+    config = account(tmp_path)
+
+    def fail(name):
+        if name == "write_copy":
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(CacheFull):
+        open_cheaply(config, at=fail)
+    with closing(open_cheaply(config)) as opened:
+        assert not opened.created
+    folder = folder_of(config)
+    assert folder.key_copy.read_bytes() == folder.key_file.read_bytes()
+
+
+def test_a_failed_start_holds_no_lock(tmp_path):
+    config = made(tmp_path)
+    for key in (OTHER, "raw:1"):
+        with pytest.raises(LockedError):
+            open_cheaply(replace(config, db_key=Secret(key)))
+    assert opening.set_aside(config) is not None
+
+
+def test_databases_of_other_generations_are_left_alone(tmp_path):
+    config = made(tmp_path)
+    stranger = folder_of(config).database("0" * 16)
+    stranger.touch(mode=0o600)
+    stranger.write_bytes(b"somebody's")
+    with closing(open_cheaply(config)) as opened:
+        assert not opened.created
+    assert stranger.read_bytes() == b"somebody's"
+
+
+def test_the_key_is_stretched_once_although_a_start_may_look_twice(tmp_path, monkeypatch):
+    config = made(tmp_path)
+    folder_of(config).key_copy.unlink()
+    calls = []
+    real = keyslots.unlock
+    monkeypatch.setattr(
+        keyslots, "unlock", lambda *given, **named: (calls.append(1), real(*given, **named))[1]
+    )
+    open_cheaply(config).close()
+    assert len(calls) == 1
+
+
+def test_a_copy_that_cannot_be_written_is_mentioned_and_the_notes_are_served(tmp_path, monkeypatch):
+    config = made(tmp_path)
+    folder_of(config).key_copy.unlink()
+
+    def full(*_given, **_named):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(keyfile, "replace_private", full)
+    with closing(open_cheaply(config)) as opened:
+        assert "No space left" in opened.notices[0]
+
+
+def test_a_prepared_key_file_that_names_the_live_database_moves_alone(tmp_path):
+    config = made(tmp_path)
+    folder = folder_of(config)
+    folder.prepared_key_file.touch(mode=0o600)
+    folder.prepared_key_file.write_bytes(folder.key_file.read_bytes())
+    with closing(open_cheaply(config)) as opened:
+        assert not opened.created
+        assert folder.database(opened.generation).exists()
+    assert not folder.prepared_key_file.exists()
+
+
+def test_opening_lets_the_database_remember_the_newest_key_file_it_was_opened_with(tmp_path):
+    config = account(tmp_path)
+    with closing(open_cheaply(config)) as opened:
+        opened.database.run("UPDATE sync_metadata SET value = '0' WHERE key = 'key_sequence'")
+    for _ in range(2):
+        with closing(open_cheaply(config)) as opened:
+            row = opened.database.row("SELECT value FROM sync_metadata WHERE key = 'key_sequence'")
+    assert row == ("1",)

@@ -125,6 +125,25 @@ def test_an_unfinished_write_inside_is_never_set_aside(tmp_path):
         assert PendingWrites(again.database).count() == 1
 
 
+def test_a_database_without_a_promise_of_its_own_is_not_moved_along(tmp_path):
+    config = happen("wrong key", old_cache(tmp_path))
+    folder_of(config).database("0" * 16).touch(mode=0o600)
+    before = fingerprint(config.account_dir)
+    with pytest.raises(LockedError) as refused:
+        open_cheaply(config, **at(LATER))
+    assert "was not followed" in refused.value.resolution_hint
+    assert fingerprint(config.account_dir) == before
+
+
+def test_a_damaged_prepared_key_file_is_kept_too(tmp_path):
+    config = happen("wrong key", old_cache(tmp_path))
+    folder_of(config).prepared_key_file.touch(mode=0o600)
+    folder_of(config).prepared_key_file.write_bytes(b"rubbish")
+    open_cheaply(config, **at(LATER)).close()
+    (kept,) = folder_of(config).quarantine.rglob("notarium_keys.json.new")
+    assert kept.read_bytes() == b"rubbish"
+
+
 def test_a_store_that_is_the_only_source_is_never_rebuilt(tmp_path):
     config = happen("database damaged", old_cache(tmp_path))
     with pytest.raises(LockedError) as refused:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.crypto import kdf, keyslots
+from mcp_notarium.crypto import kdf, keyslots, rotation
 from mcp_notarium.crypto.failures import MalformedKey, WeakPassphrase
 from mcp_notarium.crypto.rotation import REWRAP
 from mcp_notarium.errors import CacheFull, LockedError, Verdict
@@ -258,6 +258,21 @@ def test_a_disk_that_stores_nothing_is_noticed_before_the_switch(tmp_path, monke
     monkeypatch.setattr(rotate.keyfile, "replace_private", lossy)
     unchanged(config, LockedError)
     monkeypatch.undo()
+    assert opens(config, Secret(PASSPHRASE))
+
+
+def test_a_key_file_that_does_not_open_with_the_new_key_never_takes_the_place(
+    tmp_path, monkeypatch
+):
+    config = made(tmp_path)
+    real = rotation.rewrap
+
+    def confused(*given, new, **named):
+        return real(*given, new=Secret("another passphrase altogether"), **named)
+
+    monkeypatch.setattr(rotation, "rewrap", confused)
+    error = unchanged(config, LockedError)
+    assert error.verdict is Verdict.WRONG_KEY
     assert opens(config, Secret(PASSPHRASE))
 
 

@@ -1,0 +1,105 @@
+"""Whatever happens to the files of an account, a start ends in a cache or in a clean refusal."""
+
+import shutil
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mcp_notarium.errors import LockedError
+from mcp_notarium.secret import Secret
+from support.account import OTHER, account, fingerprint, folder_of, open_cheaply
+
+FILES = ("database", "key_file", "key_copy", "prepared_key_file", "certificate", "plain_database")
+DAMAGES = st.tuples(
+    st.sampled_from(FILES),
+    st.sampled_from(["flip", "cut", "zero", "delete", "empty", "copy of the key file", "rubbish"]),
+    st.floats(0, 0.999),
+)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A cache that is in order, to be copied."""
+    place = tmp_path_factory.mktemp("whole")
+    with_row = open_cheaply(account(place))
+    with_row.database.run("INSERT INTO sync_metadata(key, value) VALUES ('mark', 'kept')")
+    with_row.close()
+    return place
+
+
+def path_of(folder, name):
+    if name == "database":
+        return next(iter(sorted(folder.path.glob("*.encrypted"))), folder.path / "notarium_cache.x")
+    return getattr(folder, name)
+
+
+def spoil(folder, name, how, where):
+    path = path_of(folder, name)
+    if how in {"copy of the key file", "rubbish"}:
+        source = folder.key_file.read_bytes() if folder.key_file.exists() else b""
+        path.touch(mode=0o600)
+        path.write_bytes(b"rubbish" * 2000 if how == "rubbish" else source)
+        return
+    if not path.exists():
+        return
+    content = bytearray(path.read_bytes())
+    place = int(where * len(content))
+    match how:
+        case "flip" if content:
+            content[place] ^= 0x10
+        case "cut":
+            del content[place:]
+        case "zero":
+            content[place:] = bytes(len(content) - place)
+        case "empty":
+            content = bytearray()
+    path.write_bytes(content)
+    if how == "delete":
+        path.unlink()
+
+
+@settings(
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    damages=st.lists(DAMAGES, min_size=1, max_size=3),
+    wrong_key=st.booleans(),
+    rebuild=st.booleans(),
+)
+def test_any_damage_ends_in_a_cache_or_in_a_refusal_that_changed_nothing(
+    whole, tmp_path_factory, damages, wrong_key, rebuild
+):
+    place = tmp_path_factory.mktemp("spoilt")
+    shutil.copytree(whole, place, dirs_exist_ok=True)
+    config = replace(
+        account(place),
+        on_unreadable="rebuild" if rebuild else "refuse",
+        **({"db_key": Secret(OTHER)} if wrong_key else {}),
+    )
+    for damage in damages:
+        spoil(folder_of(config), *damage)
+    before = fingerprint(place)
+    folder = folder_of(config)
+    unfinished = folder.prepared_key_file.exists() and not (
+        folder.key_file.exists() or folder.key_copy.exists()
+    )
+    try:
+        opened = open_cheaply(config)
+    except LockedError:
+        assert fingerprint(place) == before
+        return
+    mark = opened.database.row("SELECT value FROM sync_metadata WHERE key = 'mark'")
+    if opened.created:
+        # Only where that was asked for, or where all signs say that the first start was cut short.
+        assert rebuild or unfinished
+        assert set(before.values()) <= set(fingerprint(place).values())
+    else:
+        assert not wrong_key
+        assert mark == ("kept",)
+    opened.close()
+    again = open_cheaply(config)
+    assert not again.created
+    again.close()
+    shutil.rmtree(place)
