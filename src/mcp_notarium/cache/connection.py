@@ -14,7 +14,7 @@ from typing import Any
 from mcp_notarium.cache.driver import Connection
 from mcp_notarium.cache.failures import translate
 from mcp_notarium.cache.guard import Guard
-from mcp_notarium.errors import CacheDamaged, CacheError
+from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheError, CacheFull
 from mcp_notarium.notes.clean import replace_surrogates
 
 Parameters = Sequence[Any] | Mapping[str, Any]
@@ -160,6 +160,7 @@ class Database:
 
         Moves the WAL into the main file first: the page check knows no WAL and would report
         damage that is none. ``deep`` also compares indexes with their tables (twice the time).
+        Raises ``CacheBusy`` or ``CacheFull`` if the WAL could not be moved.
         """
         questions = ["PRAGMA cipher_integrity_check"] if self.encrypted else []
         questions += [f"PRAGMA {'integrity' if deep else 'quick'}_check", _SEARCH_CHECK]
@@ -169,6 +170,8 @@ class Database:
                 found = tuple(str(line[0]) for line in self.rows(question) if line[0] != "ok")
                 if found:  # after a bad page the other answers mean nothing
                     return found
+        except (CacheBusy, CacheFull):
+            raise
         except CacheError as error:
             return (error.message,)
         return ()

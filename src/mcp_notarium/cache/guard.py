@@ -18,6 +18,8 @@ _ALWAYS_REFUSED = frozenset({_ATTACH, _DETACH})
 _SCHEMA_ACTIONS = frozenset({1, 2, 5, 6, 7, 8, 10, 11, 16, 17, 26})
 """CREATE and DROP of indexes, tables, triggers and views; ALTER. Temporary tables stay allowed."""
 
+# "optimize" is missing on purpose: it makes tables of statistics, and the plans of our queries are
+# fixed by INDEXED BY.
 _READ_PRAGMAS = frozenset(
     {
         "application_id",
@@ -25,7 +27,6 @@ _READ_PRAGMAS = frozenset(
         "data_version",  # FTS5 asks for it itself; without it every search fails
         "freelist_count",
         "integrity_check",
-        "optimize",
         "page_count",
         "page_size",
         "quick_check",
@@ -36,8 +37,7 @@ _READ_PRAGMAS = frozenset(
     }
 )
 _WRITE_PRAGMAS = frozenset(
-    {"integrity_check", "optimize", "quick_check"}
-    | {"synchronous", "wal_autocheckpoint", "wal_checkpoint"}
+    {"integrity_check", "quick_check"} | {"synchronous", "wal_autocheckpoint", "wal_checkpoint"}
 )
 _SCHEMA_PRAGMAS = frozenset({"application_id", "user_version"})
 _SYNCHRONOUS_LEVELS = frozenset({"normal", "full"})

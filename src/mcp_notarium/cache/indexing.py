@@ -20,6 +20,7 @@ FEW = 8
 """Up to so many replaced rows the triggers do it, each taking some milliseconds."""
 
 _SLICE_PAGES = 200
+_MOST_NOTED = 100
 
 
 class _Owed(IntEnum):
@@ -49,8 +50,9 @@ class IndexUpkeep:
         yield
         if written:
             self._db.run(_REMEMBER, (json.dumps(written),))
+            self._note_down(written)
         self._db.run("INSERT INTO notes_fts(notes_fts) VALUES ('flush')")
-        self._db.run("UPDATE search_index SET deferred = 0, changes = changes + 1")
+        self._db.run("UPDATE search_index SET deferred = 0")
         if replaced:
             self._set_secure_delete(on=True)
             self._owe(_Owed.START)
@@ -61,8 +63,18 @@ class IndexUpkeep:
         self._owe(_Owed.NOTHING)
 
     def changes(self) -> int:
-        """A number that grows with every change of the index."""
+        """A number that grows whenever words come into the index."""
         return self._db.number("SELECT changes FROM search_index")
+
+    def changed_since(self, change: int) -> list[int] | None:
+        """The notes (pk) whose words came in after ``change``; None if too many to tell."""
+        pks = [row[0] for row in self._db.rows(_CHANGED_SINCE, (change,))]
+        return pks if len(pks) == self.changes() - change else None
+
+    def _note_down(self, written: Sequence[int]) -> None:
+        self._db.run("UPDATE search_index SET changes = changes + ?", (len(written),))
+        if len(written) <= _MOST_NOTED:
+            self._db.run(_NOTE_DOWN, (json.dumps(written),))
 
     def tidy(self) -> bool:
         """Merge a slice of the index in a transaction of its own; True while more is to be done.
@@ -97,6 +109,12 @@ INSERT INTO notes_fts(notes_fts, rowid, text, tags, supplement)
 SELECT 'delete', n.pk, n.text, n.tags, n.supplement
 FROM json_each(?) AS wanted CROSS JOIN notes n ON n.pk = wanted.value
 """
+_NOTE_DOWN = """
+INSERT INTO index_changes(change, pk)
+SELECT i.changes - written.key, written.value FROM json_each(?) AS written, search_index AS i
+ORDER BY written.key DESC
+"""
+_CHANGED_SINCE = "SELECT pk FROM index_changes WHERE change > ?"
 _REMEMBER = """
 INSERT INTO notes_fts(rowid, text, tags, supplement)
 SELECT n.pk, n.text, n.tags, n.supplement

@@ -7,43 +7,18 @@ not confirmed stands in ``pending_writes``. Searching is in ``search.py``.
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import dataclass
 
-from mcp_notarium.cache.connection import Database, Row
+from mcp_notarium.cache.batch import Applied, Change, Known, Plan, batches
+from mcp_notarium.cache.connection import Database
 from mcp_notarium.cache.indexing import FEW, IndexUpkeep
-from mcp_notarium.cache.raw import StoredRaw, with_text, without_text
-from mcp_notarium.notes.clean import replace_surrogates, tag_key
-from mcp_notarium.notes.lines import total_lines
-from mcp_notarium.notes.note import Content, Note, Revision, Tombstone
-from mcp_notarium.notes.preview import preview
-from mcp_notarium.query.fold import supplement
+from mcp_notarium.cache.raw import StoredRaw, with_text
+from mcp_notarium.cache.rows import base_columns, note_columns
+from mcp_notarium.notes.clean import tag_key
+from mcp_notarium.notes.note import Content, Note, Revision
 
-Change = Revision | Tombstone
-
-BATCH = 500
-"""How many notes are looked up and written together; more gains nothing (measured)."""
-
-_AS_JSON = json.JSONEncoder(ensure_ascii=False).encode
-_LATEST = 253_402_300_799  # the end of the year 9999: what a calendar date can still show
-
-
-@dataclass(frozen=True, slots=True)
-class Applied:
-    """What :meth:`NoteTable.apply` did, in notes."""
-
-    stored: int = 0
-    removed: int = 0
-    unchanged: int = 0
-
-    def __add__(self, other: Applied) -> Applied:
-        return Applied(
-            self.stored + other.stored,
-            self.removed + other.removed,
-            self.unchanged + other.unchanged,
-        )
+__all__ = ["Applied", "Counts", "NoteTable", "TagCount"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,48 +40,6 @@ class TagCount:
 
     tag: str
     notes: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Known:
-    pk: int
-    local_version: int
-    etag: str
-
-
-@dataclass(slots=True)
-class _Plan:
-    """What one batch does to the table, sorted by kind."""
-
-    first_pk: int
-    gone: list[int] = field(default_factory=list)
-    changed: list[tuple[_Known, Revision]] = field(default_factory=list)
-    new: list[tuple[int, Revision]] = field(default_factory=list)
-
-    def take(self, change: Change, known: _Known | None) -> None:
-        match change, known:
-            case Revision(), None:
-                self.new.append((self.first_pk + len(self.new), change))
-            case Revision(), _Known() if change.etag != known.etag:
-                self.changed.append((known, change))
-            case Tombstone(), _Known():
-                self.gone.append(known.pk)
-
-    @property
-    def new_pks(self) -> list[int]:
-        return [pk for pk, _ in self.new]
-
-    @property
-    def replaced(self) -> list[int]:
-        return [*self.gone, *(known.pk for known, _ in self.changed)]
-
-    @property
-    def written(self) -> list[int]:
-        return [*self.new_pks, *(known.pk for known, _ in self.changed)]
-
-    def outcome(self, size: int) -> Applied:
-        stored = len(self.new) + len(self.changed)
-        return Applied(stored, len(self.gone), size - stored - len(self.gone))
 
 
 class NoteTable:
@@ -178,7 +111,7 @@ class NoteTable:
         """
         self._demand_transaction()
         done = Applied()
-        for batch in _batches(changes):
+        for batch in batches(changes):
             done += self._apply_batch(batch)
         return done
 
@@ -206,7 +139,7 @@ class NoteTable:
 
     def _apply_batch(self, batch: dict[str, Change]) -> Applied:
         known = self._known(batch)
-        plan = _Plan(first_pk=self._db.number("SELECT max(pk) FROM notes") + 1)
+        plan = Plan(first_pk=self._db.number("SELECT max(pk) FROM notes") + 1)
         for id_, change in batch.items():
             plan.take(change, known.get(id_))
         if len(plan.replaced) <= FEW:
@@ -221,9 +154,9 @@ class NoteTable:
                 self._insert(plan.new)
         return plan.outcome(len(batch))
 
-    def _known(self, ids: Iterable[str]) -> dict[str, _Known]:
+    def _known(self, ids: Iterable[str]) -> dict[str, Known]:
         rows = self._db.rows(_KNOWN, (json.dumps(list(ids)),))
-        return {row[0]: _Known(*row[1:]) for row in rows}
+        return {row[0]: Known(*row[1:]) for row in rows}
 
     def _remove(self, pks: list[int]) -> None:
         self._db.run_many("DELETE FROM notes WHERE pk = ?", [(pk,) for pk in pks])
@@ -233,15 +166,15 @@ class NoteTable:
             return
         floor = self._db.number(_FLOOR)
         self._db.run_many(
-            _INSERT, ((pk, max(r.server_version or 1, floor), *_columns(r)) for pk, r in new)
+            _INSERT, ((pk, max(r.server_version or 1, floor), *note_columns(r)) for pk, r in new)
         )
         self._store_parts(new)
 
-    def _update(self, changed: list[tuple[_Known, Revision]]) -> None:
+    def _update(self, changed: list[tuple[Known, Revision]]) -> None:
         self._db.run_many(
             _UPDATE,
             (
-                (max(old.local_version + 1, r.server_version or 0), *_columns(r), old.pk)
+                (max(old.local_version + 1, r.server_version or 0), *note_columns(r), old.pk)
                 for old, r in changed
             ),
         )
@@ -250,92 +183,11 @@ class NoteTable:
         self._store_parts(placed)
 
     def _store_parts(self, placed: list[tuple[int, Revision]]) -> None:
-        self._db.run_many(_PUT_BASE, (_base_columns(pk, revision) for pk, revision in placed))
+        self._db.run_many(_PUT_BASE, (base_columns(pk, revision) for pk, revision in placed))
         self._db.run_many(
             "INSERT OR IGNORE INTO note_tags(pk, tag, key) VALUES (?, ?, ?)",
             ((pk, tag, tag_key(tag)) for pk, revision in placed for tag in revision.content.tags),
         )
-
-
-def _batches(changes: Iterable[Change]) -> Iterator[dict[str, Change]]:
-    """Batches in which no note stands twice, so that each can be written as a whole."""
-    batch: dict[str, Change] = {}
-    for change in changes:
-        clean = _clean(change)
-        if clean.id in batch or len(batch) == BATCH:
-            yield batch
-            batch = {}
-        batch[clean.id] = clean
-    if batch:
-        yield batch
-
-
-def _columns(revision: Revision) -> tuple[Any, ...]:
-    content = revision.content
-    return (
-        revision.id,
-        revision.server_version,
-        _seconds(revision.created_at),
-        _seconds(revision.modified_at),
-        int(content.trash),
-        int(revision.pinned),
-        int(revision.markdown),
-        total_lines(content.text),
-        content.digest(),
-        _AS_JSON(content.tags),
-        preview(content.text),
-        supplement(content.text),
-        content.text,
-    )
-
-
-def _base_columns(pk: int, revision: Revision) -> Row:
-    stored = without_text(revision.raw, revision.content.text)
-    return (
-        pk,
-        revision.etag,
-        _number(revision.created_at),
-        _number(revision.modified_at),
-        stored.text_at,
-        int(stored.escaped),
-        stored.rest,
-    )
-
-
-def _clean(change: Change) -> Change:
-    """The change without lone surrogates, which cannot be stored; mostly itself."""
-    try:
-        change.id.encode()
-        if isinstance(change, Revision):
-            change.content.text.encode()
-            "".join((change.etag, *change.content.tags)).encode()
-    except UnicodeEncodeError:
-        return _cleaned(change)
-    return change
-
-
-def _cleaned(change: Change) -> Change:
-    if isinstance(change, Tombstone):
-        return Tombstone(replace_surrogates(change.id))
-    content = Content(
-        text=replace_surrogates(change.content.text),
-        tags=tuple(map(replace_surrogates, change.content.tags)),
-        trash=change.content.trash,
-    )
-    return replace(
-        change,
-        id=replace_surrogates(change.id),
-        etag=replace_surrogates(change.etag),
-        content=content,
-    )
-
-
-def _number(value: float) -> float:
-    return 0.0 if math.isnan(value) else float(value)
-
-
-def _seconds(value: float) -> int:
-    return math.floor(min(max(_number(value), -_LATEST), _LATEST))
 
 
 _GET = """

@@ -22,7 +22,7 @@ from mcp_notarium.query.sql import Statements, build, words_of
 from mcp_notarium.query.stem import spelling, stem
 
 _SHORTEST_PART = 3
-_MOST_EXPANSIONS = 200
+_MOST_EXPANSIONS = 1000
 _MOST_CANDIDATES = 12
 _MOST_PREVIEWED = 16_384
 _WORD = re.compile(r"\w+")

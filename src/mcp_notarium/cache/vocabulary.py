@@ -1,17 +1,21 @@
 """``Vocabulary``: the terms of the search index, for looking inside words and for suggestions.
 
 Asked only when a search has found nothing. Reading all terms means reading the whole index, so
-they are kept in memory (about a megabyte for 50,000 notes) until the index changes. Terms are
-what the index holds: folded and stemmed.
+they are kept in memory (about a megabyte for 50,000 notes), and the words of a few changed notes
+are added to them; only after many changes are they read again. Terms are what the index holds:
+folded and stemmed.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from itertools import islice
 
 from mcp_notarium.cache.connection import Database
 from mcp_notarium.cache.indexing import IndexUpkeep
+from mcp_notarium.query.fold import words_only
+from mcp_notarium.query.stem import stem
 
 _GRAM_LENGTHS = (7, 14)
 _LONGEST_TERM = 64
@@ -65,9 +69,15 @@ class Vocabulary:
             at = terms.find(part, at + 1)
 
     def _current(self) -> str:
+        """All terms, one a line. Those of text that is gone may stay: they find nothing."""
         changes = self._index.changes()
         if changes != self._changes:
-            self._terms = "\n" + "".join(f"{term}\n" for term in self._read())
+            fresh = None if self._changes is None else self._index.changed_since(self._changes)
+            if fresh is None:
+                self._terms = "\n" + "".join(f"{term}\n" for term in self._read())
+            else:
+                known = set(self._terms.split("\n"))
+                self._terms += "".join(f"{term}\n" for term in self._terms_of(fresh) - known)
             self._changes = changes
         return self._terms
 
@@ -75,8 +85,14 @@ class Vocabulary:
         self._db.run(_VIEW)
         for (term,) in self._db.rows("SELECT term FROM temp.index_terms"):
             is_gram = len(term) in _GRAM_LENGTHS and term[0] == "0" and term.isdigit()
-            if not is_gram and len(term) <= _LONGEST_TERM and "\n" not in term:
+            if not is_gram and len(term) <= _LONGEST_TERM:
                 yield term
+
+    def _terms_of(self, pks: list[int]) -> set[str]:
+        """What the index makes of the words of these notes."""
+        texts = self._db.rows(_TEXTS, (json.dumps(pks),))
+        words = {word for (text,) in texts for word in words_only(text).split()}
+        return {term for term in map(stem, words) if 0 < len(term) <= _LONGEST_TERM}
 
 
 def distance(one: str, other: str, *, at_most: int) -> int:
@@ -98,6 +114,7 @@ def distance(one: str, other: str, *, at_most: int) -> int:
     return min(row[-1], at_most + 1)
 
 
+_TEXTS = "SELECT n.text FROM json_each(?) AS wanted JOIN notes n ON n.pk = wanted.value"
 _VIEW = """
 CREATE VIRTUAL TABLE IF NOT EXISTS temp.index_terms USING fts5vocab('main', 'notes_fts', 'row')
 """

@@ -15,7 +15,7 @@ from mcp_notarium.errors import (
 from mcp_notarium.notes.note import Content
 from mcp_notarium.secret import Secret
 from support import corpus
-from support.cache_room import KEY, make, reopen, second_connection, store
+from support.cache_room import KEY, create, make, reopen, second_connection, store
 
 
 def put(db, key, value="x"):
@@ -54,7 +54,7 @@ def test_what_is_written_is_there_after_reopening(tmp_path, either):
 
 
 def test_meta_given_at_creation_is_in_the_file(tmp_path):
-    cache = make(tmp_path, vault_id="v1", generation="g1")
+    cache = create(tmp_path, vault_id="v1", generation="g1")
     assert cache.sync_state.get("vault_id") == "v1"
     assert cache.sync_state.get("generation") == "g1"
     cache.close()

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from mcp_notarium.cache.batch import BATCH
 from mcp_notarium.cache.indexing import FEW
-from mcp_notarium.cache.notes import BATCH, Applied, Counts, TagCount
+from mcp_notarium.cache.notes import Applied, Counts, TagCount
 from mcp_notarium.notes.note import Content, Note, Tombstone
 from mcp_notarium.query.parser import parse
 from support import corpus

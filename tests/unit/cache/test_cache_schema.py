@@ -4,7 +4,7 @@ from mcp_notarium.cache import database, schema
 from mcp_notarium.cache.schema import MIGRATIONS, SCHEMA_VERSION, Migration
 from mcp_notarium.errors import CacheError
 from support import corpus
-from support.cache_room import KEY, make, reopen, store
+from support.cache_room import KEY, create, make, reopen, store
 
 WIDER = Migration(2, "a colour for each note", ("ALTER TABLE notes ADD COLUMN colour TEXT",))
 BROKEN = Migration(
@@ -21,13 +21,16 @@ def tables(db):
     return {row[0] for row in db.rows("SELECT name FROM sqlite_master")}
 
 
-def test_a_new_cache_has_the_current_schema_and_says_whose_it_is(either):
-    found = schema.state(either.database)
+@pytest.mark.parametrize("key", [KEY, None], ids=["encrypted", "plain"])
+def test_a_new_cache_has_the_current_schema_and_says_whose_it_is(tmp_path, key):
+    made = create(tmp_path, key=key).database
+    found = schema.state(made)
     assert found.version == SCHEMA_VERSION
     assert found.ours
     assert not found.newer_than()
     assert not found.older_than()
-    assert records(either.database) == [(step.version, step.name) for step in MIGRATIONS]
+    assert records(made) == [(step.version, step.name) for step in MIGRATIONS]
+    made.close()
 
 
 def test_an_up_to_date_cache_takes_no_step(cache):

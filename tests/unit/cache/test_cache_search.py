@@ -147,3 +147,31 @@ def test_no_text_a_person_can_type_is_an_sql_error(cache):
     for text in ('"', "*", "NEAR(a b)", "text:x", "a\0b", "\ud800", "(", "^a", "x" * 4000, "'; --"):
         assert find(cache, text).total >= 0
         assert isinstance(cache.search.suggest(text), list)
+
+
+def blow_up():
+    raise AssertionError("the whole index was read again")
+
+
+def test_after_a_few_changes_the_vocabulary_is_kept_up_without_reading_the_index(
+    cache, monkeypatch
+):
+    store(cache, [note(number, f"text {number}") for number in range(30)])
+    assert find(cache, "wombat").total == 0
+    monkeypatch.setattr(cache.search._vocabulary, "_read", blow_up)
+    store(cache, [note(40, "marswombatburrow"), note(41, "Schneewombats")])
+    assert sorted(ids(find(cache, "wombat"))) == ["id40", "id41"]
+    store(cache, [corpus.make("id40", Content("now a platypusegg"), version=2)])
+    assert ids(find(cache, "platypus")) == ["id40"]
+    assert ids(find(cache, "wombat")) == ["id41"]
+    assert cache.search.suggest("platypusegh") == ["platypusegg"]
+
+
+@pytest.mark.parametrize("at_once", [150, 1], ids=["in one go", "one by one"])
+def test_after_many_changes_nothing_is_missing_from_the_vocabulary(cache, at_once):
+    assert find(cache, "wombat").total == 0
+    many = [note(number, f"mars{number}wombatburrow") for number in range(300)]
+    for start in range(0, len(many), at_once):
+        store(cache, many[start : start + at_once])
+    assert find(cache, "wombat").total == 300
+    assert cache.database.number("SELECT count(*) FROM index_changes") <= 256

@@ -9,8 +9,9 @@ Shapes that matter:
 * ``note_base.raw`` is the service's whole object *without* the note's text where the text can be
   put back exactly (``cache/raw.py``): storing each text twice would double the file.
 * Triggers keep ``notes_fts`` in step unless ``search_index.deferred`` is set, which only
-  ``cache/indexing.py`` does, inside one transaction. ``changes`` grows with every change of the
-  index, so that a copy of its vocabulary knows when it is old.
+  ``cache/indexing.py`` does, inside one transaction. ``changes`` grows when words come into the
+  index, and ``index_changes`` tells for the last of them which note it was, so that a copy of the
+  vocabulary can be kept up without reading the whole index again.
 * ``note_counts`` holds the totals every listing needs; triggers keep it.
 """
 
@@ -65,12 +66,19 @@ _SEARCH = (
     """,
     "INSERT INTO search_index(one) VALUES (1)",
     """
+    CREATE TABLE index_changes (
+      change INTEGER PRIMARY KEY,
+      pk     INTEGER NOT NULL
+    ) STRICT
+    """,
+    """
     CREATE TRIGGER notes_indexed AFTER INSERT ON notes
     WHEN (SELECT deferred FROM search_index) = 0
     BEGIN
       INSERT INTO notes_fts(rowid, text, tags, supplement)
       VALUES (new.pk, new.text, new.tags, new.supplement);
       UPDATE search_index SET changes = changes + 1;
+      INSERT INTO index_changes(change, pk) SELECT changes, new.pk FROM search_index;
     END
     """,
     """
@@ -79,7 +87,6 @@ _SEARCH = (
     BEGIN
       INSERT INTO notes_fts(notes_fts, rowid, text, tags, supplement)
       VALUES ('delete', old.pk, old.text, old.tags, old.supplement);
-      UPDATE search_index SET changes = changes + 1;
     END
     """,
     """
@@ -93,6 +100,12 @@ _SEARCH = (
       INSERT INTO notes_fts(rowid, text, tags, supplement)
       VALUES (new.pk, new.text, new.tags, new.supplement);
       UPDATE search_index SET changes = changes + 1;
+      INSERT INTO index_changes(change, pk) SELECT changes, new.pk FROM search_index;
+    END
+    """,
+    """
+    CREATE TRIGGER index_changes_bounded AFTER INSERT ON index_changes BEGIN
+      DELETE FROM index_changes WHERE change <= new.change - 256;
     END
     """,
 )

@@ -1,0 +1,92 @@
+"""No space left: said as such, nothing that was stored is lost, and it goes on when there is room."""
+
+import subprocess
+
+import pytest
+
+from support.cache_room import make, reopen, run_child
+
+FILLING = """
+import resource
+from mcp_notarium.errors import CacheFull
+folder, limit = Path(sys.argv[1]), int(sys.argv[2])
+cache = reopen(folder)
+cache.database.set_checkpointer(True)
+if limit:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+
+def fill(number):
+    text = " ".join(f"{n}x{number}" for n in range(4_000))
+    store(cache, [corpus.make(f"id{number}", corpus.Content(text))], cursor=str(number + 1))
+
+for number in range(10_000):
+    try:
+        fill(number)
+    except CacheFull as error:
+        say("full", number, error.category)
+        break
+assert not cache.database.closed
+assert not cache.database.in_transaction
+assert cache.notes.counts().active == number
+assert cache.sync_state.cursor() == str(number)
+if limit:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    fill(number)
+    say("room again")
+cache.close()
+"""
+
+
+class Disk:
+    """A folder on a disk of its own where we may mount one; else ``mounted`` is False."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        folder.mkdir(mode=0o700)
+        self.mounted = self._mount("size=4m,mode=700")
+
+    def enlarge(self):
+        if self.mounted:
+            assert self._mount("remount,size=64m")
+
+    def unmount(self):
+        if self.mounted:
+            subprocess.run(["umount", self.folder], check=True)
+
+    def _mount(self, options):
+        command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", self.folder]
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+@pytest.fixture
+def disk(tmp_path):
+    made = Disk(tmp_path / "disk")
+    yield made
+    made.unmount()
+
+
+def test_a_size_limit_rolls_back_the_last_change_only_and_room_heals_it(tmp_path):
+    make(tmp_path).close()
+    said = run_child(FILLING, tmp_path, 3_000_000).split()
+    assert said[0] == "full"
+    assert said[2] == "DB_OPERATION"
+    assert said[-2:] == ["room", "again"]
+    cache = reopen(tmp_path)
+    assert int(said[1]) > 3
+    assert cache.notes.counts().active == int(said[1]) + 1
+    assert cache.database.check(deep=True) == ()
+    cache.close()
+
+
+def test_a_full_disk_loses_nothing_that_was_stored(disk):
+    make(disk.folder).close()
+    said = run_child(FILLING, disk.folder, 0 if disk.mounted else 2_000_000).split()
+    assert said[0] == "full"
+    disk.enlarge()
+    cache = reopen(disk.folder)
+    try:
+        assert cache.notes.counts().active >= int(said[1]) > 3
+        assert cache.notes.get("id0").text.startswith("0x0 1x0")
+        assert cache.database.check(deep=True) == ()
+    finally:
+        cache.close()  # or the disk cannot be unmounted
