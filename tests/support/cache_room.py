@@ -1,7 +1,9 @@
 """Real cache files for tests: a fixed key, quick creation, and child processes that use them."""
 
+import functools
 import subprocess
 import sys
+import tempfile
 import textwrap
 from pathlib import Path
 
@@ -26,8 +28,25 @@ def say(*words):
 """
 
 
-def make(folder: Path, *, key: Secret | None = KEY, name: str = "cache.db", **meta: str) -> Cache:
-    """A new cache in a folder."""
+@functools.cache
+def _template(key_text: str | None) -> bytes:
+    """A new cache as bytes: creating one waits for the disk, copying it does not."""
+    with tempfile.TemporaryDirectory() as folder:
+        key = None if key_text is None else Secret(key_text)
+        database.create(Path(folder).resolve() / "c.db", key, meta={}).close()
+        return (Path(folder) / "c.db").read_bytes()
+
+
+def make(folder: Path, *, key: Secret | None = KEY, name: str = "cache.db") -> Cache:
+    """A new cache in a folder (a copy of one that was created)."""
+    path = folder / name
+    path.touch(mode=0o600, exist_ok=False)
+    path.write_bytes(_template(None if key is None else key.reveal_text()))
+    return Cache(database.connect(path, key))
+
+
+def create(folder: Path, *, key: Secret | None = KEY, name: str = "cache.db", **meta) -> Cache:
+    """A new cache in a folder, made the way the program makes it."""
     return Cache(database.create(folder / name, key, meta=meta))
 
 

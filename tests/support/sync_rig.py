@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import functools
 import itertools
+import os
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 from mcp_notarium.backends.base import Backend, Capabilities
@@ -48,11 +50,20 @@ class FlyingTime:
         self.now += seconds
 
 
+@contextmanager
+def quick_folder() -> Iterator[Path]:
+    """A folder in memory where the system has one: these tests wait for the disk otherwise."""
+    memory = Path("/dev/shm")
+    place = memory if os.access(memory, os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=place, prefix="notarium-") as folder:
+        yield Path(folder).resolve()
+
+
 @functools.cache
 def _new_file() -> bytes:
     """A new cache as bytes: copying it is ten times as fast as making one."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder).resolve() / "new"
+    with quick_folder() as folder:
+        path = folder / "new"
         database.create(path, KEY, meta={}).close()
         return path.read_bytes()
 
@@ -162,3 +173,21 @@ async def until(holds: Callable[[], bool], *, seconds: float = 10.0) -> None:
     while not holds():
         assert time.monotonic() < deadline, "it did not happen in time"
         await asyncio.sleep(0.001)
+
+
+@asynccontextmanager
+async def running(*clients: Client) -> AsyncIterator[None]:
+    """The drivers of these clients run while this is entered."""
+    tasks = [asyncio.create_task(client.driver.run()) for client in clients]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        for outcome in await asyncio.gather(*tasks, return_exceptions=True):
+            assert outcome is None or isinstance(outcome, asyncio.CancelledError)
+
+
+def in_step(store: MemoryStore, *clients: Client) -> Callable[[], bool]:
+    """Whether every cache equals the store, as a question to wait for."""
+    return lambda: all(client.contents() == store.contents() for client in clients)

@@ -56,8 +56,11 @@ class MemoryWorld:
         self.faults[name].plan(fault, on="push")
 
     def plan_read(self, name: str, fault: Fault) -> None:
-        method = "list_page" if fault is Fault.STALE else None
-        self.faults[name].plan(fault, on=method)
+        if fault is not Fault.STALE:
+            self.faults[name].plan(fault)
+        elif self.store.cursor(lag=True) != self.store.cursor():
+            # Otherwise the listing would lag and its cursor would not: nobody could tell.
+            self.faults[name].plan(fault, on="list_page")
 
     def calm(self) -> None:
         for faults in self.faults.values():

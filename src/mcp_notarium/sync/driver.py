@@ -15,7 +15,7 @@ from pathlib import Path
 
 from mcp_notarium.backends.base import Backend, ListingPage
 from mcp_notarium.cache.store import Cache
-from mcp_notarium.errors import CacheDamaged, CacheError
+from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheError, CacheFull
 from mcp_notarium.notes.note import Revision
 from mcp_notarium.notes.pending import WriteState
 from mcp_notarium.sync.cycle import Effect, Event, State
@@ -248,7 +248,13 @@ class Driver:
             left = deadline - self._clock()
             if left <= 0:
                 return False
-            await self._tick(min(TICK, left), feed)
+            await self._tick(min(GLANCE if self._tidies() else TICK, left), feed)
+        return False
+
+    def _tidies(self) -> bool:
+        """One slice of work on the search index; True while there is more."""
+        with suppress(CacheBusy, CacheFull):
+            return self._cache.notes.tidy()
         return False
 
     def _wanted(self, until: Callable[[], bool]) -> bool:

@@ -30,6 +30,7 @@ from mcp_notarium.sync.planner import (
     Replace,
     Resolve,
     Store,
+    lags_behind,
     one_each,
     plan,
 )
@@ -78,8 +79,7 @@ class Intake:
         actions = self._plan(remotes)
         wanted = [action.id for action in actions if isinstance(action, Fetch)]
         answers = await self._ask_all(wanted, tally)
-        answered = tuple(answers.get(remote.id, remote) for remote in remotes)
-        return batch.answered(answered)
+        return batch.answered(tuple(_with_answer(remote, answers) for remote in remotes))
 
     async def commit(self, batch: Batch, tally: Tally) -> None:
         """Store it in small transactions; other tasks run between them.
@@ -185,6 +185,11 @@ class Intake:
         except (BackendProtocolError, BackendRejected) as error:
             tally.refused.append(type(error).__name__)
             return None
+
+
+def _with_answer(remote: Remote, answers: dict[str, Confirmed]) -> Remote:
+    answer = answers.get(remote.id)
+    return remote if answer is None or lags_behind(answer.answer, remote) else answer
 
 
 def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -177,7 +177,6 @@ class Intents:
         self._cache.pending.add(write)
 
     def _tell_if_last(self) -> None:
-        # After the commit: a flag taken away before it would be missing if the commit failed. The
-        # hook looks again under the write lock, in a transaction of its own.
+        # After the commit: a flag taken away before it would be missing if the commit failed.
         if self._after_last_intent is not None and self._cache.pending.count() == 0:
             self._after_last_intent()

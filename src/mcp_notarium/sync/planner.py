@@ -7,7 +7,7 @@ the store or know how long anything takes; ``intake`` does what is decided here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import Enum
@@ -261,11 +261,16 @@ def _action(move: Move, local: Local, remote: Remote) -> Action:
             assert_never(move)
 
 
-def plan_page(
-    remotes: Iterable[Remote], local_of: Callable[[str], Local]
-) -> tuple[tuple[Remote, Action], ...]:
-    """What to do about every note of a page, each with what was said about it."""
-    return tuple((remote, plan(local_of(remote.id), remote)) for remote in remotes)
+def lags_behind(answer: Revision | Tombstone, remote: Remote) -> bool:
+    """Whether a direct answer is older than what made us ask, as far as can be told.
+
+    It may also be that the note was removed and made again in between; asking once more tells.
+    """
+    if not isinstance(remote, Revision | Entry):
+        return False
+    if isinstance(answer, Tombstone):
+        return True
+    return _compare(Known(remote.etag, remote.server_version), answer) is Said.OLDER
 
 
 def one_each(remotes: Iterable[Remote]) -> tuple[Remote, ...]:

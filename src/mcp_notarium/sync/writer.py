@@ -15,48 +15,28 @@ from dataclasses import dataclass
 from mcp_notarium.backends.base import Backend
 from mcp_notarium.cache.store import Cache
 from mcp_notarium.errors import (
-    BackendRejected,
     BackendUnavailable,
-    CacheBusy,
     CacheError,
-    InvalidRequest,
     LoginRequired,
     NotariumError,
-    NoteNotFound,
-    OutcomeUnknown,
     RateLimited,
-    VersionConflict,
 )
 from mcp_notarium.notes.clean import replace_surrogates
-from mcp_notarium.notes.merge import merge_content
-from mcp_notarium.notes.note import Content, Note, Revision, Tombstone
-from mcp_notarium.notes.pending import PendingWrite, WriteKind
-from mcp_notarium.sync.delivery import NOT_STORED, NOTHING, Delivered, Delivery, Taken
+from mcp_notarium.notes.note import Content, Note
+from mcp_notarium.notes.pending import PendingWrite
+from mcp_notarium.sync.delivery import Delivery, Taken
+from mcp_notarium.sync.desk import Desk
 from mcp_notarium.sync.intents import Hook, Intents
 from mcp_notarium.sync.owner import owner_gone
-from mcp_notarium.sync.planner import Known, Said, said
-from mcp_notarium.sync.replay import ROUNDS, Replay
+from mcp_notarium.sync.removal import Removal
+from mcp_notarium.sync.replay import Replay
+from mcp_notarium.sync.saving import Saved, Saving
 from mcp_notarium.sync.turns import Turn, Turns
 
-PATIENCE = 50
-"""How often to look whether another process has finished with the note."""
-PATIENCE_PAUSE = 0.1
+__all__ = ["Replayed", "Saved", "Writer"]
 
 _EVERYBODY = (BackendUnavailable, LoginRequired, RateLimited)
 """Refusals that would meet every other intent as well."""
-
-
-@dataclass(frozen=True, slots=True)
-class Saved:
-    """The note as it is in the cache now.
-
-    ``merged``: somebody else's change is in it too. ``copy_id``: the store mixed up a line of ours
-    with somebody else's, so our text is also kept in that note.
-    """
-
-    note: Note
-    merged: bool = False
-    copy_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +52,14 @@ class Replayed:
 class Writer:
     """The one way to change notes.
 
-    ``before_intent`` is called before an intent is recorded, inside its transaction;
-    ``after_last_intent`` when none is left. ``reached`` is told each step of a delivery, so that a
-    test can stop there.
+    ``owner`` names this process in intents and ``lease`` (seconds) is how long others leave them
+    alone; ``gone`` tells whether the process of such a name has ended.
+
+    ``before_intent`` is called before an intent is recorded, inside its transaction, so that no
+    other process comes in between; if it raises, nothing is recorded. ``after_last_intent`` is
+    called outside of any transaction when none seems to be left; another process may just be
+    recording one, so it looks again under the write lock. ``reached`` is told each step of a
+    delivery, so that a test can stop there.
     """
 
     def __init__(
@@ -92,11 +77,6 @@ class Writer:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         reached: Callable[[str], None] = lambda _step: None,
     ) -> None:
-        self._cache = cache
-        self._backend = backend
-        self._clock = clock
-        self._new_id = new_id
-        self._sleep = sleep
         self._turns = Turns()
         self._intents = Intents(
             cache,
@@ -107,10 +87,21 @@ class Writer:
             before_intent=before_intent,
             after_last_intent=after_last_intent,
         )
-        self._delivery = Delivery(backend, self._intents, clock=clock, reached=reached)
-        self._replay = Replay(
-            cache, backend, intents=self._intents, delivery=self._delivery, clock=clock
+        delivery = Delivery(backend, self._intents, clock=clock, reached=reached)
+        self._replay = Replay(cache, backend, intents=self._intents, delivery=delivery, clock=clock)
+        desk = Desk(
+            cache=cache,
+            backend=backend,
+            turns=self._turns,
+            intents=self._intents,
+            delivery=delivery,
+            replay=self._replay,
+            clock=clock,
+            new_id=new_id,
+            sleep=sleep,
         )
+        self._saving = Saving(desk)
+        self._removal = Removal(desk)
 
     async def save(self, *, note: Note | None, content: Content) -> Saved:
         """Create a note, or change ``note`` (as the caller read it) into ``content``.
@@ -121,10 +112,8 @@ class Writer:
         """
         wanted = _clean(content)
         if note is None:
-            return await self._create(wanted)
-        async with self._turns.of(note.id) as turn:
-            await self._settle(note.id, turn)
-            return await self._update(note, wanted, turn)
+            return await self._saving.create(wanted)
+        return await self._saving.update(note, wanted)
 
     async def remove(self, note: Note) -> None:
         """Remove a note for good, as the caller read it. A note already gone is success.
@@ -132,20 +121,7 @@ class Writer:
         Raises ``InvalidRequest`` if it is not in the trash where the store wants that,
         ``VersionConflict`` if it has changed, otherwise as :meth:`save`.
         """
-        async with self._turns.of(note.id) as turn:
-            await self._settle(note.id, turn)
-            etag = self._removable(note)
-            if etag is None:
-                return
-            write = self._intents.make(
-                write_id=self._new_id(),
-                note_id=note.id,
-                kind=WriteKind.DELETE,
-                base_etag=etag,
-                content=note.content,
-                body="",
-            )
-            await turn.unbroken(self._send_removal(write, etag))
+        await self._removal.remove(note)
 
     async def replay(self) -> Replayed:
         """Finish every intent nobody is busy with. One that fails does not hold up the others.
@@ -180,7 +156,7 @@ class Writer:
         )
 
     async def drain(self) -> None:
-        """Wait for writes whose caller has gone away."""
+        """Wait for writes whose caller has gone away; before the cache is closed."""
         await self._turns.drain()
 
     async def _replay_one(self, write: PendingWrite, turn: Turn) -> Taken | None:
@@ -194,196 +170,6 @@ class Writer:
         except NotariumError:
             return None
 
-    # Creating.
-
-    async def _create(self, content: Content) -> Saved:
-        resumed = await self._resume_creation(content)
-        if resumed is not None:
-            return resumed
-        note_id = self._new_id()
-        async with self._turns.of(note_id) as turn:
-            write = self._intents.make(
-                write_id=self._new_id(),
-                note_id=note_id,
-                kind=WriteKind.CREATE,
-                base_etag=None,
-                content=content,
-                body=self._backend.compose(None, content, now=self._clock()),
-            )
-            delivered = await turn.unbroken(self._send_creation(write))
-            return self._saved(note_id, delivered)
-
-    async def _resume_creation(self, content: Content) -> Saved | None:
-        """Finish an unanswered creation of the same content instead of making a second note."""
-        same = (
-            write
-            for write in self._intents.all_in_flight()
-            if write.kind is WriteKind.CREATE and write.content == content
-        )
-        write = next(filter(self._intents.claimable, same), None)
-        if write is None:
-            return None
-        async with self._turns.of(write.note_id) as turn:
-            await self._settle(write.note_id, turn)
-            note = self._cache.notes.get(write.note_id)
-            return Saved(note, merged=note.content != content) if note is not None else None
-
-    async def _send_creation(self, write: PendingWrite) -> Delivered:
-        self._demand_size(write)
-        self._intents.record(write)
-        return await self._send(write, NOTHING)
-
-    # Changing.
-
-    async def _update(self, note: Note, content: Content, turn: Turn) -> Saved:
-        for _ in range(ROUNDS):
-            seen = self._cache.notes.etag(note.id)
-            head = await self._head(note.id, seen)
-            wanted = merge_content(note.content, content, head.content)
-            if wanted is None or wanted == head.content:
-                self._intents.adopt(head, seen=seen)
-                if wanted is None:
-                    raise self._conflict(note.id)
-                return self._saved(note.id, Delivered(Taken.STORED, merged=wanted != content))
-            write = self._intents.make(
-                write_id=self._new_id(),
-                note_id=note.id,
-                kind=WriteKind.UPDATE,
-                base_etag=head.etag,
-                content=wanted,
-                body=self._backend.compose(head, wanted, now=self._clock()),
-            )
-            delivered = await turn.unbroken(self._send_update(write, head, seen))
-            if delivered.taken is not Taken.AGAIN:
-                return self._saved(note.id, delivered, merged=head.content != note.content)
-        raise self._conflict(note.id)
-
-    async def _head(self, note_id: str, seen: str | None) -> Revision:
-        try:
-            head = await self._backend.get(note_id)
-            if said(self._known(note_id), head) is Said.OLDER:
-                # Either the note was made again, or this answer lags. Only the second look tells.
-                head = await self._backend.get(note_id)
-        except NoteNotFound:
-            self._intents.adopt(Tombstone(note_id), seen=seen)
-            raise
-        return head
-
-    def _known(self, note_id: str) -> Known | None:
-        base = self._cache.notes.base(note_id)
-        return Known(base.etag, base.server_version) if base else None
-
-    async def _send_update(
-        self, write: PendingWrite, head: Revision, seen: str | None
-    ) -> Delivered:
-        self._demand_size(write)
-        if not self._intents.record(write, base=head, seen=seen):
-            return Delivered(Taken.AGAIN)
-        try:
-            delivered = await self._send(write, head.content)
-        except VersionConflict:
-            return Delivered(Taken.AGAIN)
-        except NoteNotFound:
-            self._intents.adopt(Tombstone(write.note_id), seen=head.etag)
-            raise
-        if delivered.taken is Taken.AGAIN:
-            self._intents.finish(write)
-        return delivered
-
-    async def _send(self, write: PendingWrite, base: Content) -> Delivered:
-        try:
-            return await self._delivery.send(write, base=base)
-        except NOT_STORED as error:
-            self._intents.finish(write)
-            raise _nothing_saved(error) from None
-
-    # Removing.
-
-    def _removable(self, note: Note) -> str | None:
-        """The etag to remove; None if the note is gone already."""
-        current = self._cache.notes.get(note.id)
-        if current is None:
-            return None
-        if current.local_version != note.local_version:
-            raise self._conflict(note.id)
-        if self._backend.capabilities.trash_before_delete and not current.trash:
-            raise InvalidRequest(
-                "only a note in the trash can be deleted for good",
-                details={"id": note.id},
-                resolution_hint="Move the note to the trash first, then delete it.",
-            )
-        return self._cache.notes.etag(note.id)
-
-    async def _send_removal(self, write: PendingWrite, etag: str) -> None:
-        if not self._intents.record(write, seen=etag):
-            raise self._conflict(write.note_id)
-        try:
-            await self._delivery.remove(write)
-        except NOT_STORED as error:
-            self._intents.finish(write)
-            if isinstance(error, VersionConflict | BackendRejected):
-                await self._look_again(write.note_id)
-            if isinstance(error, VersionConflict):
-                raise self._conflict(write.note_id) from None
-            raise _nothing_saved(error) from None
-
-    async def _look_again(self, note_id: str) -> None:
-        """Let the caller's next ``get`` show what stood in the way."""
-        seen = self._cache.notes.etag(note_id)
-        try:
-            self._intents.adopt(await self._backend.get(note_id), seen=seen)
-        except NoteNotFound:
-            self._intents.adopt(Tombstone(note_id), seen=seen)
-        except NotariumError:
-            return
-
-    # What all of them need.
-
-    async def _settle(self, note_id: str, turn: Turn) -> None:
-        """Finish the note's unanswered write first."""
-        for _ in range(PATIENCE):
-            write = self._intents.in_flight(note_id)
-            if write is None:
-                return
-            claimed = self._intents.claim(write)
-            if claimed is None:
-                await self._sleep(PATIENCE_PAUSE)
-                continue
-            try:
-                await turn.unbroken(self._replay.finish(claimed))
-            except OutcomeUnknown as error:
-                raise BackendUnavailable(
-                    "an earlier write of this note is still unanswered; nothing was saved",
-                    details=error.details,
-                ) from error
-        raise CacheBusy("another process is saving this note")
-
-    def _demand_size(self, write: PendingWrite) -> None:
-        largest = self._backend.capabilities.max_note_bytes
-        size = len(write.body.encode(errors="replace"))
-        if largest is not None and size > largest:
-            raise BackendRejected(
-                "the note is larger than the note service takes; nothing was saved",
-                details={"bytes": size, "most": largest},
-                http_status_code=413,
-            )
-
-    def _saved(self, note_id: str, delivered: Delivered, *, merged: bool = False) -> Saved:
-        note = self._cache.notes.get(note_id)
-        if note is None:
-            raise NoteNotFound(
-                "the note was removed right after it was saved", details={"id": note_id}
-            )
-        return Saved(note, merged=merged or delivered.merged, copy_id=delivered.copy_id)
-
-    def _conflict(self, note_id: str) -> VersionConflict:
-        note = self._cache.notes.get(note_id)
-        return VersionConflict(
-            "the note was changed elsewhere in the same place; nothing was saved",
-            details={"id": note_id}
-            | ({"current_local_version": note.local_version} if note else {}),
-        )
-
 
 def _clean(content: Content) -> Content:
     """The content as any store and the cache can hold it."""
@@ -392,9 +178,3 @@ def _clean(content: Content) -> Content:
         tags=tuple(replace_surrogates(tag) for tag in content.tags),
         trash=content.trash,
     )
-
-
-def _nothing_saved(error: NotariumError) -> NotariumError:
-    if "nothing was saved" not in error.user_message:
-        error.user_message = f"{error.user_message}; nothing was saved"
-    return error

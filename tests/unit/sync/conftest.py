@@ -3,7 +3,7 @@
 import pytest
 
 from support.memory_store import MemoryStore
-from support.sync_rig import Client, FlyingTime
+from support.sync_rig import Client, FlyingTime, quick_folder
 
 
 @pytest.fixture
@@ -17,20 +17,21 @@ def time():
 
 
 @pytest.fixture
-def clients(tmp_path, store, time):
-    """Makes clients: each with a cache of its own unless a folder name is shared."""
+def clients(store, time):
+    """Makes clients: they share one cache unless another name is given."""
     made = []
+    with quick_folder() as place:
 
-    def make(name="one", **options):
-        folder = tmp_path / name
-        folder.mkdir(mode=0o700, exist_ok=True)
-        client = Client(folder, store, time=time, **options)
-        made.append(client)
-        return client
+        def make(name="one", **options):
+            folder = place / name
+            folder.mkdir(mode=0o700, exist_ok=True)
+            client = Client(folder, store, time=time, **options)
+            made.append(client)
+            return client
 
-    yield make
-    for client in made:
-        client.close()
+        yield make
+        for client in made:
+            client.close()
 
 
 @pytest.fixture

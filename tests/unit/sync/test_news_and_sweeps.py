@@ -86,6 +86,17 @@ def test_one_note_that_cannot_be_read_does_not_hold_up_the_others(loaded, store)
     assert loaded.driver._ledger.doubts() == ()
 
 
+def test_a_note_that_reads_older_than_the_feed_said_is_read_again(loaded, store):
+    store.edit("n03", lambda text: text + "more\n")
+    loaded.faults.plan(Fault.WITHOUT_CONTENT, on="changes")
+    loaded.faults.plan(Fault.STALE, on="get")
+    sync(loaded)
+    assert loaded.driver._ledger.doubts() == ("n03",)
+    sync(loaded)
+    assert loaded.contents() == store.contents()
+    assert loaded.driver._ledger.doubts() == ()
+
+
 def test_a_removed_id_that_is_used_again_is_followed(loaded, store):
     store.remove("n03")
     store.put("n03", "made again\n")

@@ -27,6 +27,7 @@ from mcp_notarium.sync.planner import (
     brake_limit,
     check_sweep_brake,
     check_tombstone_brake,
+    lags_behind,
     one_each,
     plan,
     plan_sweep,
@@ -176,6 +177,16 @@ def test_no_row_of_a_pending_note_touches_the_note():
     moves = {row.move for (ours, _), row in CHANGES.items() if ours is Here.PENDING}
     assert moves == {Move.RESOLVE, Move.NOTHING}
     assert CHANGES[Here.PENDING, Said.SAME].move is Move.NOTHING
+
+
+def test_an_answer_older_than_what_made_us_ask_is_not_taken():
+    assert lags_behind(revision(5), entry(6))
+    assert lags_behind(Tombstone("n"), entry(6))
+    assert not lags_behind(revision(6), entry(6))
+    assert not lags_behind(revision(7), entry(6))
+    assert not lags_behind(revision(1), Missing("n"))
+    assert not lags_behind(Tombstone("n"), Missing("n"))
+    assert not lags_behind(revision(None, etag="x"), entry(6))
 
 
 @pytest.mark.parametrize("order", list(permutations([revision(3), entry(4), revision(2)])))

@@ -17,10 +17,7 @@ async def unanswered(client, note, text, fault=Fault.TIMEOUT):
     """A change whose answer never came; gives its intent."""
     client.faults.plan(fault, on="push")
     with pytest.raises(OutcomeUnknown):
-        if note is None:
-            await client.create(text)
-        else:
-            await client.change(note, text)
+        await client.writer.save(note=note, content=Content(text, note.tags if note else ()))
     (write,) = client.cache.pending.all()
     return write
 

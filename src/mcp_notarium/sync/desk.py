@@ -1,0 +1,96 @@
+"""``Desk``: what every kind of write works with, and what all of them do first.
+
+It decides nothing about the content of a write; ``saving`` and ``removal`` do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from mcp_notarium.backends.base import Backend
+from mcp_notarium.cache.store import Cache
+from mcp_notarium.errors import (
+    BackendUnavailable,
+    CacheBusy,
+    NotariumError,
+    OutcomeUnknown,
+    VersionConflict,
+)
+from mcp_notarium.notes.note import Content
+from mcp_notarium.notes.pending import PendingWrite, WriteKind
+from mcp_notarium.sync.delivery import Delivery
+from mcp_notarium.sync.intents import Intents
+from mcp_notarium.sync.replay import Replay
+from mcp_notarium.sync.turns import Turn, Turns
+
+PATIENCE = 50
+"""How often to look whether another process has finished with the note."""
+PATIENCE_PAUSE = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """The parts of one writer."""
+
+    cache: Cache
+    backend: Backend
+    turns: Turns
+    intents: Intents
+    delivery: Delivery
+    replay: Replay
+    clock: Callable[[], float]
+    new_id: Callable[[], str]
+    sleep: Callable[[float], Awaitable[None]]
+
+    async def settle(self, note_id: str, turn: Turn) -> None:
+        """Finish the note's unanswered write, ours or one that another process has left.
+
+        Raises ``BackendUnavailable`` if it stays unanswered and ``CacheBusy`` if another process
+        does not let go of the note.
+        """
+        for _ in range(PATIENCE):
+            write = self.intents.in_flight(note_id)
+            if write is None:
+                return
+            claimed = self.intents.claim(write)
+            if claimed is None:
+                await self.sleep(PATIENCE_PAUSE)
+                continue
+            try:
+                await turn.unbroken(self.replay.finish(claimed))
+            except OutcomeUnknown as error:
+                raise BackendUnavailable(
+                    "an earlier write of this note is still unanswered; nothing was saved",
+                    details=error.details,
+                ) from error
+        raise CacheBusy("another process is saving this note")
+
+    def intent(
+        self, note_id: str, kind: WriteKind, content: Content, *, base_etag: str | None, body: str
+    ) -> PendingWrite:
+        """A new intent under a new write_id; not recorded yet."""
+        return self.intents.make(
+            write_id=self.new_id(),
+            note_id=note_id,
+            kind=kind,
+            base_etag=base_etag,
+            content=content,
+            body=body,
+        )
+
+    def conflict(self, note_id: str) -> VersionConflict:
+        """The error that tells a caller which version to look at."""
+        note = self.cache.notes.get(note_id)
+        now = {"current_local_version": note.local_version} if note else {}
+        return VersionConflict(
+            "the note was changed elsewhere in the meantime; nothing was saved",
+            details={"id": note_id} | now,
+        )
+
+
+def nothing_saved(error: NotariumError) -> NotariumError:
+    """The same error, saying so."""
+    if "nothing was saved" not in error.user_message:
+        error.user_message = f"{error.user_message}; nothing was saved"
+    return error

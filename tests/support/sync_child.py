@@ -1,0 +1,132 @@
+"""A process of its own on a cache, syncing with an embedded service; it can be made to end anywhere.
+
+Started by tests/crash as a script. The first argument is JSON: ``folder``, ``url``, ``app_id``,
+``token``, ``job`` and where to end. ``serve`` takes one JSON order per line on stdin and answers
+each with one line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+from mcp_notarium.backends.http import HttpSession
+from mcp_notarium.backends.simplenote.client import SimplenoteBackend
+from mcp_notarium.backends.simplenote.urls import Urls
+from mcp_notarium.errors import NotariumError
+from mcp_notarium.notes.note import Content
+from mcp_notarium.secret import Secret
+from mcp_notarium.sync.driver import Driver
+from mcp_notarium.sync.owner import owner_name
+from mcp_notarium.sync.writer import Writer
+from support.simplenote_client import QUICK, MemoryTokens
+from support.sync_rig import open_cache
+
+
+def end() -> None:
+    """The process ends as by a power cut of its own: no handler, no clean-up."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Child:
+    """Cache, backend, writer and driver as the application wires them."""
+
+    def __init__(self, order: dict) -> None:
+        self.order = order
+        folder = Path(order["folder"])
+        urls = Urls(
+            api=f"{order['url']}/1", auth=f"{order['url']}/1", app=order["url"],
+            app_id=order["app_id"],
+        )  # fmt: skip
+        self.cache = open_cache(folder)
+        backend = SimplenoteBackend(
+            urls=urls,
+            username="user@example.com",
+            password=None,
+            token=Secret(order["token"]),
+            tokens=MemoryTokens(),
+            api_key=Secret("unused"),
+            client_id=f"child-{os.getpid()}",
+            timeout=10.0,
+            session=HttpSession(bases=urls.all(), timeout=10.0, patience=QUICK),
+        )
+        self.writer = Writer(
+            self.cache,
+            backend,
+            clock=time.time,
+            owner=owner_name(),
+            lease=60.0,
+            reached=lambda step: end() if step == order.get("end_at_step") else None,
+        )
+        self.driver = Driver(
+            self.cache,
+            backend,
+            self.writer,
+            clock=time.time,
+            interval=60.0,
+            leader_lock_path=folder / "sync.lock",
+        )
+        if "end_at_transaction" in order:
+            self._end_at(order["end_at_transaction"], torn=order["torn"])
+
+    def _end_at(self, nth: int, *, torn: bool) -> None:
+        transaction, begun = self.cache.transaction, []
+
+        @contextmanager
+        def ending(**options):
+            begun.append(1)
+            with transaction(**options):
+                yield
+                if torn and len(begun) == nth:
+                    end()
+            if len(begun) == nth:
+                end()
+
+        self.cache.transaction = ending
+
+    async def sync(self) -> None:
+        """One cycle, then done."""
+        await self.driver.cycle()
+
+    async def save(self) -> None:
+        """Change the note named in the order, or create one."""
+        await self._write(self.order)
+
+    async def serve(self) -> None:
+        """Run the driver and do what is asked on stdin."""
+        run = asyncio.create_task(self.driver.run())
+        while line := await asyncio.to_thread(sys.stdin.readline):
+            try:
+                answer = await self._answer(json.loads(line))
+            except NotariumError as error:
+                answer = {"error": type(error).__name__}
+            print(json.dumps(answer), flush=True)  # noqa: T201 - this is the answer
+        run.cancel()
+        await asyncio.wait({run})
+        await self.writer.drain()
+
+    async def _answer(self, order: dict) -> dict:
+        match order["do"]:
+            case "write":
+                return {"id": await self._write(order)}
+            case "sync":
+                return {"well": await self.driver.sync_now(20.0)}
+            case _:
+                status = self.driver.status()
+                return {"leader": status.leader, "complete": status.complete}
+
+    async def _write(self, order: dict) -> str:
+        note = self.cache.notes.get(order["id"]) if order.get("id") else None
+        saved = await self.writer.save(note=note, content=Content(order["text"]))
+        return saved.note.id
+
+
+if __name__ == "__main__":
+    child = Child(json.loads(sys.argv[1]))
+    asyncio.run(getattr(child, child.order["job"])())

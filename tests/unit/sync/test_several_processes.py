@@ -1,0 +1,201 @@
+"""Several processes on one cache: who leads, who takes over, what a reset does to all of them."""
+
+import asyncio
+
+import pytest
+
+from mcp_notarium.errors import BackendUnavailable, OutcomeUnknown
+from mcp_notarium.notes.note import Content
+from mcp_notarium.sync.cycle import State
+from support.memory_backend import Fault
+from support.sync_rig import LEASE, in_step, running, until
+
+
+def test_of_two_processes_one_leads_and_the_other_takes_over(clients, store, time):
+    first, second = clients(), clients()
+    store.put("n1", "one\n")
+
+    async def scenario():
+        one = asyncio.create_task(first.driver.run())
+        await until(lambda: first.driver.status().complete)
+        async with running(second):
+            for _ in range(50):
+                await asyncio.sleep(0)
+            assert not second.driver.status().leader
+            assert second.driver.status().complete
+            assert second.backend.calls == []
+            left = time.now
+            one.cancel()
+            await asyncio.wait({one})
+            await until(lambda: second.driver.status().leader)
+            assert time.now - left <= 2.0
+            store.edit("n1", lambda text: text + "more\n")
+            await until(in_step(store, second))
+
+    asyncio.run(scenario())
+
+
+def test_only_the_leader_checkpoints(clients):
+    first, second = clients(), clients()
+
+    def checkpoints(client):
+        return client.cache.database.number("PRAGMA wal_autocheckpoint") > 0
+
+    async def scenario():
+        async with running(first):
+            await until(lambda: first.driver.status().complete)
+            async with running(second):
+                await asyncio.sleep(0.01)
+                assert checkpoints(first)
+                assert not checkpoints(second)
+        assert not checkpoints(first)
+
+    asyncio.run(scenario())
+
+
+def test_a_follower_has_the_leader_sync_now(clients, store):
+    first, second = clients(), clients()
+
+    async def scenario():
+        async with running(first):
+            await until(lambda: first.driver.status().complete)
+            async with running(second):
+                store.put("n1", "one\n")
+                assert await second.driver.sync_now(60.0)
+                assert second.contents() == store.contents()
+                assert second.backend.calls == []
+
+    asyncio.run(scenario())
+
+
+def test_waking_a_follower_reaches_the_leader(clients, store):
+    first, second = clients(), clients()
+    first.backend.poll_seconds = 1000.0
+
+    async def scenario():
+        async with running(first):
+            await until(lambda: first.driver.status().state is State.IDLE)
+            calls = first.backend.calls.count("changes")
+            second.driver.wake()
+            await until(lambda: first.backend.calls.count("changes") >= calls + 1)
+            await until(lambda: not second.driver._ledger.open_request)
+
+    asyncio.run(scenario())
+
+
+def test_a_write_of_a_follower_is_seen_by_the_leader_and_not_fetched_again(clients, store):
+    first, second = clients(), clients()
+
+    async def scenario():
+        async with running(first, second):
+            await until(lambda: first.driver.status().complete)
+            note = await second.create("mine\n")
+            assert first.note(note.id).text == "mine\n"
+            assert await first.driver.sync_now(60.0)
+            assert first.contents() == store.contents()
+            assert "get" not in first.backend.calls
+
+    asyncio.run(scenario())
+
+
+def test_a_follower_tells_what_the_leader_is_doing(clients, store):
+    first, second = clients(), clients()
+    first.faults.plan(Fault.LOGIN, times=10**6)
+
+    async def scenario():
+        assert second.driver.status().state is State.INDEXING
+        async with running(first):
+            await until(lambda: second.driver.status().needs_login)
+            assert not second.driver.status().leader
+
+    asyncio.run(scenario())
+
+
+def test_a_reset_loads_everything_again_in_the_running_process(client, store):
+    for number in range(250):
+        store.put(f"n{number:03}", "x\n")
+
+    async def scenario():
+        async with running(client):
+            await until(lambda: client.driver.status().complete)
+            with client.cache.transaction():
+                client.cache.notes.clear()
+            await client.driver.reset()
+            assert client.cache.notes.counts().total >= 100
+            await until(in_step(store, client))
+            await until(lambda: client.driver.status().complete)
+
+    asyncio.run(scenario())
+
+
+def test_a_reset_without_a_connection_is_refused_before_anything_is_emptied(client, store):
+    store.put("n1", "one\n")
+
+    async def scenario():
+        await client.sync()
+        before = client.rows()
+        client.faults.plan(Fault.UNAVAILABLE, on="list_page")
+        with pytest.raises(BackendUnavailable):
+            await client.driver.reset()
+        assert client.rows() == before
+
+    asyncio.run(scenario())
+
+
+def test_a_reset_keeps_unfinished_writes_and_their_base(client, store):
+    async def scenario():
+        note = await client.create("one\ntwo\n")
+        await client.sync()
+        client.faults.plan(Fault.TIMEOUT, on="push")
+        with pytest.raises(OutcomeUnknown):
+            await client.change(note, "one\nmine\n")
+        store.edit(note.id, lambda text: "theirs\n" + text)
+        store.forget_versions(note.id)
+        await client.driver.reset()
+        await client.settle()
+        return note
+
+    note = asyncio.run(scenario())
+    assert store.contents() == {note.id: Content("theirs\none\nmine\n")}
+    assert client.contents() == store.contents()
+    assert client.cache.pending.all() == []
+
+
+def test_a_reset_by_a_follower_voids_what_the_leader_has_on_its_way(clients, store):
+    first, second = clients(), clients()
+    for number in range(1300):
+        store.put(f"n{number:04}", "x\n")
+
+    async def scenario():
+        commit, batches = first.driver._engine._intake.commit, []
+
+        async def interrupted(batch, tally):
+            batches.append(batch)
+            if len(batches) == 3:
+                await second.driver.reset()
+            await commit(batch, tally)
+
+        first.driver._engine._intake.commit = interrupted
+        assert await first.sync() is State.IDLE
+
+    asyncio.run(scenario())
+    assert first.contents() == store.contents()
+    assert first.driver.status().complete
+
+
+def test_a_lease_that_ran_out_in_a_leader_that_died_is_taken_over(clients, store, time):
+    first, second = clients(), clients()
+
+    async def scenario():
+        async with running(second):
+            await until(lambda: second.driver.status().complete)
+            first.faults.plan(Fault.HANG_BEFORE, on="push")
+            stuck = asyncio.create_task(first.create("mine\n"))
+            await until(lambda: first.cache.pending.count() == 1)
+            stuck.cancel()
+            began = time.now
+            await until(lambda: store.ids() != set())
+            assert time.now - began >= LEASE
+
+    asyncio.run(scenario())
+    assert [content.text for content in store.contents().values()] == ["mine\n"]

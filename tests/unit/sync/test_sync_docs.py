@@ -1,0 +1,40 @@
+"""docs/sync.md shows the tables as they are."""
+
+from pathlib import Path
+
+import pytest
+
+import mcp_notarium
+from mcp_notarium.sync.cycle import state_diagram
+from mcp_notarium.sync.planner import BRAKE_COUNT, BRAKE_SHARE, CHANGES, change_table
+
+TEXT = (Path(mcp_notarium.__file__).parents[2] / "docs" / "sync.md").read_text()
+
+
+def part(name):
+    return TEXT.split(f"<!-- {name} -->\n")[1].split("<!-- end -->")[0]
+
+
+def test_the_change_table_is_the_planners():
+    assert part("change table") == change_table()
+    assert change_table().count("\n") == len(CHANGES) + 2
+
+
+def test_the_diagram_is_the_cycles():
+    assert part("state diagram") == f"```mermaid\n{state_diagram()}```\n"
+
+
+def test_the_numbers_of_the_brake_are_the_codes():
+    assert f"more than {BRAKE_COUNT} active notes, or {BRAKE_SHARE:.0%}".replace("%", " %") in TEXT
+
+
+@pytest.mark.parametrize("number", range(1, 9))
+def test_each_invariant_is_tested_under_its_name(number):
+    invariants = TEXT.split("## Invariants")[1].split("## What is decided")[0]
+    sentence = invariants.split(f"\n{number}. **")[1].split("**")[0]
+    words = sentence.lower().replace(",", "").rstrip(".:").split()
+    tests = (Path(__file__).parents[2] / "property" / "test_sync_invariants.py").read_text()
+    assert any(
+        all(word.replace("page's", "pages") in name for word in words)
+        for name in tests.split("def test_")
+    )

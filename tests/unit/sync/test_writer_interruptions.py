@@ -1,0 +1,348 @@
+"""What becomes of a save that is refused, not answered, cancelled, or cut off with its process."""
+
+import asyncio
+
+import pytest
+
+from mcp_notarium.errors import (
+    BackendRejected,
+    BackendUnavailable,
+    CacheBusy,
+    CacheFull,
+    LoginRequired,
+    OutcomeUnknown,
+    RateLimited,
+)
+from mcp_notarium.notes.note import Content
+from mcp_notarium.notes.pending import WriteState
+from mcp_notarium.sync.conflict import MARK
+from support.memory_backend import Fault
+from support.sync_rig import Crash, until
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [
+        (Fault.UNAVAILABLE, BackendUnavailable),
+        (Fault.REJECTED, BackendRejected),
+        (Fault.LOGIN, LoginRequired),
+        (Fault.RATE_LIMITED, RateLimited),
+    ],
+)
+@pytest.mark.parametrize("new", [True, False])
+def test_a_definite_refusal_drops_the_intent_and_says_that_nothing_was_saved(
+    client, store, fault, error, new
+):
+    async def scenario():
+        note = None if new else await client.create("one\n")
+        before = store.contents(), client.contents()
+        client.faults.plan(fault, on="push")
+        with pytest.raises(error) as caught:
+            await client.writer.save(note=note, content=Content("two\n"))
+        assert (store.contents(), client.contents()) == before
+        return caught.value
+
+    raised = asyncio.run(scenario())
+    assert "nothing was saved" in raised.user_message
+    assert client.cache.pending.all() == []
+
+
+def test_without_a_connection_nothing_is_recorded_at_all(client):
+    async def scenario():
+        note = await client.create("one\n")
+        client.faults.plan(Fault.UNAVAILABLE, on="get")
+        with pytest.raises(BackendUnavailable):
+            await client.change(note, "two\n")
+
+    asyncio.run(scenario())
+    assert client.cache.pending.all() == []
+
+
+@pytest.mark.parametrize("fault", [Fault.TIMEOUT, Fault.LOST_ANSWER, Fault.NONSENSE])
+def test_without_an_answer_the_intent_stays_and_the_error_names_it(client, fault):
+    client.faults.plan(fault, on="push")
+
+    async def scenario():
+        with pytest.raises(OutcomeUnknown) as caught:
+            await client.create("mine\n")
+        return caught.value
+
+    error = asyncio.run(scenario())
+    (write,) = client.cache.pending.all()
+    assert error.details == {"id": write.note_id, "write_id": write.write_id}
+    assert write.content == Content("mine\n")
+
+
+@pytest.mark.parametrize("fault", [Fault.TIMEOUT, Fault.LOST_ANSWER])
+def test_creating_the_same_again_finishes_the_first_instead_of_doubling_it(client, store, fault):
+    async def scenario():
+        client.faults.plan(fault, on="push")
+        with pytest.raises(OutcomeUnknown) as caught:
+            await client.create("mine\n")
+        note = await client.create("mine\n")
+        assert note.id == caught.value.details["id"]
+        another = await client.create("mine\n")
+        return note, another
+
+    note, another = asyncio.run(scenario())
+    assert store.ids() == {note.id, another.id}
+    assert note.id != another.id
+
+
+def test_an_unanswered_write_is_finished_before_the_next_one_of_its_note(client, store):
+    async def scenario():
+        note = await client.create("one\n")
+        client.faults.plan(Fault.TIMEOUT, on="push")
+        with pytest.raises(OutcomeUnknown):
+            await client.change(note, "one\ntwo\n")
+        saved = await client.change(note, "zero\none\n")
+        assert saved.note.text == "zero\none\ntwo\n"
+        return note
+
+    note = asyncio.run(scenario())
+    assert store.text(note.id) == "zero\none\ntwo\n"
+    assert client.cache.pending.all() == []
+
+
+def test_while_the_first_stays_unanswered_the_second_is_not_saved_and_says_so(client):
+    async def scenario():
+        note = await client.create("one\n")
+        client.faults.plan(Fault.TIMEOUT, on="push", times=2)
+        with pytest.raises(OutcomeUnknown):
+            await client.change(note, "one\ntwo\n")
+        with pytest.raises(BackendUnavailable, match="nothing was saved"):
+            await client.change(note, "zero\none\n")
+
+    asyncio.run(scenario())
+    (write,) = client.cache.pending.all()
+    assert write.content.text == "one\ntwo\n"
+
+
+def test_a_note_with_a_rejected_write_can_be_saved_anew(client, store):
+    async def scenario():
+        note = await client.create("one\n")
+        client.faults.plan(Fault.TIMEOUT, on="push")
+        with pytest.raises(OutcomeUnknown):
+            await client.change(note, "far too large\n")
+        client.faults.plan(Fault.REJECTED, on="push")
+        await client.writer.replay()
+        (write,) = client.cache.pending.all()
+        assert write.state is WriteState.REJECTED
+        assert write.content.text == "far too large\n"
+        return await client.change(note, "small\n")
+
+    saved = asyncio.run(scenario())
+    assert store.text(saved.note.id) == "small\n"
+    assert len(client.cache.pending.all()) == 1
+
+
+def test_two_saves_of_one_note_wait_for_each_other_and_both_are_kept(client, store):
+    async def scenario():
+        note = await client.create("one\n")
+        await asyncio.gather(client.change(note, "zero\none\n"), client.change(note, "one\ntwo\n"))
+        return note
+
+    note = asyncio.run(scenario())
+    assert store.text(note.id) == "zero\none\ntwo\n"
+    assert client.cache.pending.all() == []
+
+
+def test_saves_of_different_notes_do_not_wait_for_each_other(client):
+    async def scenario():
+        client.faults.plan(Fault.HANG_BEFORE, on="push")
+        stuck = asyncio.create_task(client.create("stuck"))
+        await asyncio.sleep(0.01)
+        assert (await client.create("free")).text == "free"
+        stuck.cancel()
+        await asyncio.wait({stuck})
+
+    asyncio.run(scenario())
+
+
+def test_a_cancelled_caller_leaves_at_once_and_the_write_is_finished(client, store):
+    async def scenario():
+        note = await client.create("one\n")
+        entered, go_on = asyncio.Event(), asyncio.Event()
+        push = client.backend.push
+
+        async def slow(write):
+            entered.set()
+            await go_on.wait()
+            return await push(write)
+
+        client.backend.push = slow
+        save = asyncio.create_task(client.change(note, "two\n"))
+        await entered.wait()
+        save.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await save
+        assert client.note(note.id).text == "one\n"
+        go_on.set()
+        await client.writer.drain()
+        return note
+
+    note = asyncio.run(scenario())
+    assert store.text(note.id) == "two\n"
+    assert client.note(note.id).text == "two\n"
+    assert client.cache.pending.all() == []
+
+
+def test_the_note_stays_taken_until_the_write_of_a_cancelled_caller_is_over(client, store):
+    async def scenario():
+        note = await client.create("one\n")
+        pushed, go_on = [], asyncio.Event()
+        push = client.backend.push
+
+        async def slow(write):
+            pushed.append(write.write_id)
+            await go_on.wait()
+            return await push(write)
+
+        client.backend.push = slow
+        first = asyncio.create_task(client.change(note, "one\ntwo\n"))
+        await until(lambda: pushed)
+        first.cancel()
+        second = asyncio.create_task(client.change(note, "zero\none\n"))
+        await asyncio.sleep(0.01)
+        assert len(pushed) == 1
+        go_on.set()
+        saved = await second
+        assert len(set(pushed)) == len(pushed) == 2
+        return saved
+
+    saved = asyncio.run(scenario())
+    assert store.text(saved.note.id) == "zero\none\ntwo\n"
+
+
+def test_a_save_cancelled_before_it_is_sent_changes_nothing(client, store):
+    async def scenario():
+        note = await client.create("one\n")
+        client.faults.plan(Fault.HANG_BEFORE, on="get")
+        save = asyncio.create_task(client.change(note, "two\n"))
+        await asyncio.sleep(0.01)
+        save.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await save
+        assert client.cache.pending.all() == []
+        await client.change(note, "three\n")
+        return note
+
+    note = asyncio.run(scenario())
+    assert store.text(note.id) == "three\n"
+
+
+def test_a_save_by_another_process_is_waited_for_and_then_reported_as_busy(clients, store):
+    first, second = clients(), clients()
+
+    async def scenario():
+        note = await first.create("one\n")
+        first.faults.plan(Fault.HANG_AFTER, on="push")
+        stuck = asyncio.create_task(first.change(note, "two\n"))
+        await asyncio.sleep(0.01)
+        with pytest.raises(CacheBusy):
+            await second.change(note, "one\nthree\n")
+        stuck.cancel()
+        await asyncio.wait({stuck})
+
+    asyncio.run(scenario())
+
+
+def test_if_the_answer_cannot_be_recorded_the_write_stays_in_doubt(client, store):
+    async def scenario():
+        finish = client.writer._intents.finish
+
+        def full(*_args, **_options):
+            raise CacheFull("no space")
+
+        client.writer._intents.finish = full
+        with pytest.raises(OutcomeUnknown):
+            await client.create("mine\n")
+        client.writer._intents.finish = finish
+        assert len(client.cache.pending.all()) == 1
+        await client.writer.replay()
+
+    asyncio.run(scenario())
+    assert client.contents() == store.contents()
+    assert client.cache.pending.all() == []
+
+
+def test_the_flag_of_unfinished_writes_is_up_whenever_there_is_one(clients, store):
+    flag = []
+
+    def down():
+        with client.cache.transaction(durable=True):
+            assert client.cache.pending.count() == 0
+            flag.clear()
+
+    client = clients(before_intent=lambda: flag.append(True), after_last_intent=down)
+
+    async def scenario():
+        await client.create("one\n")
+        assert flag == []
+        client.faults.plan(Fault.TIMEOUT, on="push")
+        with pytest.raises(OutcomeUnknown):
+            await client.create("two\n")
+        assert flag
+        await client.create("three\n")
+        assert flag
+        await client.writer.replay()
+        assert flag == []
+
+    asyncio.run(scenario())
+
+
+def test_if_the_flag_cannot_be_raised_nothing_is_recorded_or_sent(clients):
+    def fails():
+        raise CacheFull("no space for the flag")
+
+    client = clients(before_intent=fails)
+
+    async def scenario():
+        with pytest.raises(CacheFull):
+            await client.create("one\n")
+
+    asyncio.run(scenario())
+    assert client.cache.pending.all() == []
+    assert client.backend.calls == []
+
+
+@pytest.mark.parametrize("step", ["recorded", "pushed", "committed"])
+def test_a_process_that_ends_at_any_step_of_a_save_leaves_one_note_with_the_new_text(
+    clients, store, step
+):
+    def end(reached):
+        if reached == step and client.ended:
+            raise Crash
+
+    client = clients(reached=end)
+
+    async def scenario():
+        note = await client.create("one\n")
+        client.ended = True
+        with pytest.raises(Crash):
+            await client.change(note, "two\n")
+        client.close()
+        after = clients(gone=lambda owner: owner == client.owner)
+        await after.sync()
+        return note, after
+
+    note, after = asyncio.run(scenario())
+    assert store.contents() == {note.id: Content("two\n")}
+    assert after.contents() == store.contents()
+    assert after.cache.pending.all() == []
+
+
+def test_a_copy_that_cannot_be_sent_now_is_sent_later(client, store):
+    async def scenario():
+        note = await client.create("hello world\n")
+        client.faults.plan(Fault.RACE, on="push", edit=lambda _: "hello brave world\n")
+        client.faults.plan(Fault.UNAVAILABLE, on="push")
+        saved = await client.change(note, "hello\n")
+        (waiting,) = client.cache.pending.all()
+        assert waiting.note_id == saved.copy_id
+        await client.sync()
+        return saved
+
+    saved = asyncio.run(scenario())
+    assert store.text(saved.copy_id) == f"{MARK}hello\n"
+    assert client.contents() == store.contents()
