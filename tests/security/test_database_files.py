@@ -8,7 +8,7 @@ import pytest
 from mcp_notarium.cache import database
 from mcp_notarium.errors import LockedError, Verdict
 from support import corpus
-from support.cache_room import KEY, make, reopen, run_child, store
+from support.cache_room import KEY, create, make, reopen, run_child, store
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def unsafe(path):
 
 @pytest.mark.parametrize("key", [KEY, None], ids=["encrypted", "plain"])
 def test_all_files_are_private_under_an_open_umask(open_umask, tmp_path, key):
-    cache = make(tmp_path, key=key)
+    cache = create(tmp_path, key=key)
     store(cache, corpus.revisions(5))
     private = {"cache.db": 0o600, "cache.db-wal": 0o600, "cache.db-shm": 0o600}
     assert modes(tmp_path) == private

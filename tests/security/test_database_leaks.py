@@ -10,14 +10,14 @@ from mcp_notarium.notes.pending import PendingWrite, WriteKind
 from mcp_notarium.query.parser import parse
 from mcp_notarium.secret import Secret
 from support import corpus
-from support.cache_room import KEY, make, store
+from support.cache_room import KEY, create, make, store
 
 MARKER = "Xylographer7731"
 MARKERS = (MARKER.encode(), MARKER.lower().encode(), b"tagmarker9", b"tokenmarker9")
 
 
 def fill(folder, key):
-    cache = make(folder, key=key, vault_id="metamarker9")
+    cache = create(folder, key=key, vault_id="metamarker9")
     notes = [
         corpus.make(f"id{n}", Content(f"{MARKER} {n} " * 40, ("tagmarker9",))) for n in range(300)
     ]
@@ -140,7 +140,7 @@ def test_the_key_is_given_without_sql_and_after_the_native_log_is_silent(
             return getattr(self._inner, name)
 
     monkeypatch.setattr(module, "connect", lambda *a, **k: Watched(real(*a, **k)))
-    make(tmp_path).close()
+    create(tmp_path).close()
     assert "cipher_log_level = NONE" in seen[0]
     assert seen[1] == "set_key"
     assert any(word in step for step in seen)

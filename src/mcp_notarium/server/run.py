@@ -80,7 +80,7 @@ def _start_logging(loaded: config.Loaded) -> None:
     """Raises ``ConfigError`` if the log file cannot be used."""
     from mcp_notarium import log  # noqa: PLC0415 - costs more than the handshake
 
-    log.configure(loaded.config.log_level, loaded.config.log_file)
+    log.configure(loaded.config.log_level, loaded.config.log_file, divert_stdout=True)
     log.protect_config(loaded.config)
     for warning in loaded.warnings:
         log.get("server").warning("config.odd", warning=warning)
