@@ -59,14 +59,14 @@ async def open_app(
 ) -> AsyncIterator[App]:
     """The open house, with sync running unless ``syncing`` is False; closed on leaving."""
     log = log or logging_room.get("app")
-    opened = opening.open_cache(config)
+    opened = opening.open_cache(config, guarded=True)
     try:
         app = _wired(config, opened, log)
         for notice in opened.notices:
             log.warning("cache.notice", message=notice)
         async with _running(app.driver, log, wanted=syncing):
             yield app
-        await _closed(app.backend)
+        await _closed(app)
     finally:
         opened.close()
 
@@ -147,6 +147,8 @@ def _say_why(task: asyncio.Task[None], log: Logger) -> None:
         log.error("sync.ended", exc=task.exception())
 
 
-async def _closed(backend: Backend) -> None:
-    with suppress(TimeoutError):
-        await asyncio.wait_for(backend.close(), _STOPPING_SECONDS)
+async def _closed(app: App) -> None:
+    """Let writes end whose caller has gone, then the connections."""
+    for ending in (app.writer.drain(), app.backend.close()):
+        with suppress(TimeoutError):
+            await asyncio.wait_for(ending, _STOPPING_SECONDS)

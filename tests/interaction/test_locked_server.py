@@ -17,7 +17,7 @@ from mcp_notarium.crypto.owner import owner_hash
 from mcp_notarium.secret import Secret
 from mcp_notarium.simulator import Simulator
 from mcp_notarium.simulator.data import prose
-from support.whole import RAW_KEY, Server, account_folder, environment, run
+from support.whole import RAW_KEY, Server, account_folder, environment, run, until
 
 TOOLS = {
     "list": {},
@@ -230,12 +230,36 @@ def test_rebuild_sets_the_damaged_files_aside_and_loads_again(
     assert [path.read_bytes() for path in kept] == [damaged]
 
 
+def test_a_killed_server_leaves_a_cache_that_may_be_rebuilt(
+    simulator: Simulator, filled: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(filled, tmp_path, dirs_exist_ok=True)
+    env = environment(simulator, tmp_path, DB_ON_UNREADABLE="rebuild")
+    with Server(env) as server:
+        made = server.tool("save", text="saved before the kill")
+        server.process.kill()
+        server.process.wait()
+    folder = account_folder(simulator, tmp_path)
+    for log in folder.glob("*-wal"):
+        log.unlink()
+    _flip_first_page(folder)
+    before = _bytes(folder)
+    doctor = run(env, "doctor", "--offline")
+    assert doctor.returncode == 13
+    assert _bytes(folder) == before
+    with Server(env) as server:
+        server.tool("list")
+        until(lambda: not server.result("get", id=made["id"]).get("isError"))
+        assert server.leave() == 0
+
+
 @pytest.mark.parametrize(
     ("change", "say"),
     [
         ({"SIMPLENOTE_USERNAME": None}, "SIMPLENOTE_USERNAME"),
         ({"SYNC_INTERVAL_SECONDS": "soon"}, "SYNC_INTERVAL_SECONDS"),
         ({"LOG_LEVEL": "loud"}, "LOG_LEVEL"),
+        ({"NOTARIUM_BACKEND": "paper"}, "paper"),
         ({"DB_ENCRYPTION": "off"}, "DB_ENCRYPTION"),
         (
             {"DB_ENCRYPTION_KEY": None, "DB_ENCRYPTION_KEY_FILE": "/nowhere/key"},

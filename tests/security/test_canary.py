@@ -159,6 +159,15 @@ def _commands(env: dict[str, str]) -> bytes:
     ):  # fmt: skip
         done = run(env, *arguments, stdin="short canary-91bd")
         output += done.stdout.encode() + done.stderr.encode()
+    for arguments, typed in (
+        (["rotate-key", "--new-key-stdin"], PASSPHRASE + " newer"),
+        (["reset-cache", "--yes"], ""),
+        (["logout"], ""),
+    ):
+        key = PASSPHRASE + (" newer" if arguments[0] != "rotate-key" else "")
+        done = run(env | {"DB_ENCRYPTION_KEY": key}, *arguments, stdin=typed)
+        assert done.returncode == 0, done.stderr
+        output += done.stdout.encode() + done.stderr.encode()
     # The account's own folder name, and a person's own address in their own settings table, are
     # for that person's terminal; everything else is not.
     return output.replace(USERNAME.encode(), b"")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mcp_notarium.cache import driver
-from mcp_notarium.notes.note import Content
+from mcp_notarium.notes.note import Content, Tombstone
 from mcp_notarium.notes.pending import PendingWrite, WriteKind
 from mcp_notarium.query.parser import parse
 from mcp_notarium.secret import Secret
@@ -56,6 +56,19 @@ def test_no_marker_stands_in_clear_in_any_file_of_the_folder(tmp_path):
 def test_the_search_for_markers_does_find_them_in_a_plain_cache(tmp_path):
     cache = fill(tmp_path, None)
     assert {marker for _, marker in leaks(tmp_path)} >= set(MARKERS[:3])
+    cache.close()
+
+
+def test_deleted_text_is_wiped_from_the_file_and_not_only_unlinked(tmp_path):
+    """Seen in a plain cache, where the pages can be read."""
+    cache = make(tmp_path, key=None)
+    store(cache, [corpus.make(f"id{n}", Content(f"{MARKER} {n} " * 400)) for n in range(3)])
+    cache.database.checkpoint()
+    assert MARKER.encode() in cache.database.path.read_bytes()
+    with cache.transaction():
+        cache.notes.apply([Tombstone(f"id{n}") for n in range(3)])
+    cache.database.checkpoint()
+    assert leaks(tmp_path) == set()
     cache.close()
 
 

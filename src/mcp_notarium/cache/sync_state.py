@@ -16,6 +16,7 @@ from mcp_notarium.secret import Secret
 _CURSOR = "backend_cursor"
 _PROGRESS = "first_sync"
 _METRICS = "sync_metrics"
+_LOGIN_CHANGES = "login_changes"
 _LOGIN_TOKEN = "login_token"  # noqa: S105 - the name of a row, not a token
 
 
@@ -120,6 +121,11 @@ class SyncState:
                 resolution_hint="Turn encryption on, or give SIMPLENOTE_TOKEN in the environment.",
             )
         self.set(_LOGIN_TOKEN, None if token is None else token.reveal_text())
+        self.set(_LOGIN_CHANGES, str(self.login_changes() + 1))
+
+    def login_changes(self) -> int:
+        """A number that grows whenever a login is stored or forgotten, wherever it is kept."""
+        return int(self.get(_LOGIN_CHANGES) or 0)
 
 
 _PUT = """

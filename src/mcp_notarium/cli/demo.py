@@ -22,6 +22,7 @@ from mcp_notarium.cli import demo_offline
 from mcp_notarium.cli.terminal import Screen
 from mcp_notarium.simulator import Simulator
 from mcp_notarium.simulator.data import prose
+from mcp_notarium.simulator.faults import Delay
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -46,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     simulator = Simulator(latency=0.02)
     simulator.load(prose(args.notes, seed=7))
     # A slow network for all pages but the first, so that a person can see what happens meanwhile.
-    simulator.faults.delay(SLOW_PAGE, method="GET", path="*/index", nth=2, times=3)
+    simulator.faults.add(Delay(SLOW_PAGE), query={"limit": "500"}, times=5)
     with (
         simulator.running(),
         tempfile.TemporaryDirectory(prefix="notarium-demo-") as folder,
@@ -78,7 +79,7 @@ class Stage:
             "SIMPERIUM_AUTH_URL": self.simulator.auth_url,
             "SIMPLENOTE_APP_URL": self.simulator.app_url,
             "SIMPERIUM_API_KEY": self.simulator.api_key,
-            "LOG_LEVEL": "warn",
+            "LOG_LEVEL": "fatal",
         }
 
     @asynccontextmanager

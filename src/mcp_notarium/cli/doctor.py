@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     found += [_libraries(), _keychain(config)]
     facts = status.collect(config)
     found.append(_verdict(facts))
-    if facts["exit_code"] == 0 and facts["cache"] == "in order":
+    if facts["exit_code"] == 0 and facts["cache"] == status.IN_ORDER:
         found += asyncio.run(_inside(config, deep=args.deep, offline=args.offline))
     return _printed(found, facts["exit_code"], as_json=args.json)
 
@@ -90,7 +90,7 @@ def _verdict(facts: dict[str, Any]) -> Finding:
 
 async def _inside(config: Config, *, deep: bool, offline: bool) -> list[Finding]:
     async with open_app(config, syncing=False) as app:
-        found = [_pages(app, config, deep=deep), _sync(app), _writes(app)]
+        found = [_pages(app, config, deep=deep), _sync(app), _writes(app), _quarantine(config)]
         if not offline:
             found.append(await _service(app))
         return found
@@ -127,6 +127,16 @@ def _writes(app: App) -> Finding:
         return Finding("writes", OK, "none unfinished")
     hint = "They are finished, with their own ids, as soon as a server reaches the note service."
     return Finding("writes", WARN, f"{writes} unfinished", hint)
+
+
+def _quarantine(config: Config) -> Finding:
+    """What was set aside stays until the person removes it."""
+    folder = config.account_dir / "quarantine"
+    kept = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    if not kept:
+        return Finding("quarantine", OK, "empty")
+    hint = f"Delete {folder} when you are sure that nothing in it is needed."
+    return Finding("quarantine", OK, f"{len(kept)} sets of old files, newest {kept[-1]}", hint)
 
 
 async def _service(app: App) -> Finding:

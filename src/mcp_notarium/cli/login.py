@@ -15,7 +15,7 @@ from mcp_notarium.backends.simplenote.urls import Urls
 from mcp_notarium.cli import settings
 from mcp_notarium.cli.terminal import ask_secret, talk
 from mcp_notarium.config import Config
-from mcp_notarium.errors import ConfigError
+from mcp_notarium.errors import ConfigError, NotariumError
 from mcp_notarium.secret import Secret
 
 
@@ -43,8 +43,13 @@ async def _log_in(config: Config, args: argparse.Namespace) -> int:
                 resolution_hint="Remove DB_ENCRYPTION=off, or set SIMPLENOTE_TOKEN or "
                 "SIMPLENOTE_PASSWORD in the client's configuration instead.",
             )
+        before = app.tokens.load()
         app.tokens.store(await _token(config, args))
-        await _prove(app)
+        try:
+            await _prove(app)
+        except NotariumError:
+            _put_back(app, before)
+            raise
     talk(f"Logged in. {app.config.backend.capitalize()} accepts the token; it is kept for servers.")
     return 0
 
@@ -69,6 +74,14 @@ def _code(*, from_stdin: bool) -> str:
     if from_stdin:
         return sys.stdin.readline()
     return ask_secret("Code from the e-mail: ").reveal_text()
+
+
+def _put_back(app: App, before: Secret | None) -> None:
+    """A token that opens nothing does not stay in the place of one that may."""
+    if before is None:
+        app.tokens.forget()
+    else:
+        app.tokens.store(before)
 
 
 async def _prove(app: App) -> None:

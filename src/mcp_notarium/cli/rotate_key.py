@@ -13,9 +13,10 @@ from pathlib import Path
 
 from mcp_notarium.cli import settings
 from mcp_notarium.cli.terminal import ask_secret, talk
+from mcp_notarium.config import Config
 from mcp_notarium.crypto import userkey
 from mcp_notarium.errors import ConfigError, InvalidRequest
-from mcp_notarium.keys import rotate
+from mcp_notarium.keys import keychain, rotate
 from mcp_notarium.secret import Secret
 
 _MOST = 64 * 1024
@@ -51,12 +52,22 @@ def run(args: argparse.Namespace) -> int:
         sys.stdout.write(new.reveal_text() + "\n")
         sys.stdout.flush()
     done = rotate.rotate_passphrase(config, new=new, old=old, allow_weak=args.allow_weak)
+    if _from_keychain(config, args):
+        keychain.system_keychain().set(keychain.KEY, config.owner_hash, new)
+        talk("The new key is in the system's keychain, in the place of the old one.")
     talk(f"The key of this cache is changed (key file number {done.sequence}).")
     if not done.proven:
         talk("note: another process is busy with the database; it was not opened as a proof.")
     for notice in done.notices:
         talk(f"note: {notice}")
     return 0
+
+
+def _from_keychain(config: Config, args: argparse.Namespace) -> bool:
+    """Whether the keychain gave the old key, and so would give it to the next start."""
+    if args.ask_old or config.db_key is not None or not config.keychain:
+        return False
+    return keychain.system_keychain().get(keychain.KEY, config.owner_hash) is not None
 
 
 def _new_key(args: argparse.Namespace) -> Secret:

@@ -9,17 +9,20 @@ import argparse
 import asyncio
 import json
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from mcp_notarium import __version__
 from mcp_notarium.app import App, open_app
-from mcp_notarium.cache.startup import Create
+from mcp_notarium.cache.startup import Create, Decision, Locked, Migrate, Open, Rebuild
 from mcp_notarium.cli import settings
 from mcp_notarium.config import Config
-from mcp_notarium.errors import LockedError
+from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.keys import opening
 from mcp_notarium.notes.pending import WriteState
+
+IN_ORDER = "in order"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,21 +47,44 @@ def collect(config: Config) -> dict[str, Any]:
         "backend": config.backend,
     }
     try:
-        if isinstance(opening.verdict(config), Create):
-            return facts | {"verdict": "ok", "exit_code": 0, "cache": "not made yet"}
-        return facts | asyncio.run(_inside(config))
+        return facts | _by_decision(
+            config, opening.verdict(replace(config, on_unreadable="refuse"))
+        )
     except LockedError as error:
-        return facts | {
-            "verdict": error.verdict.name.lower(),
-            "exit_code": error.exit_code,
-            "message": error.user_message,
-            "resolution_hint": error.resolution_hint,
-        }
+        return facts | _refused(error.verdict, error.user_message, error.resolution_hint or "")
+
+
+def _by_decision(config: Config, decision: Decision) -> dict[str, Any]:
+    """What start-up would do; only a cache that is in order is opened."""
+    match decision:
+        case Locked(verdict, message, hint):
+            return _refused(verdict, message, hint)
+        case Create():
+            return _in_order("not made yet")
+        case Migrate(version, program):
+            return _in_order(f"schema {version}; the next start migrates it to {program}")
+        case Rebuild(_, reason):
+            return _in_order(f"the next start sets it aside and loads a new one: {reason}")
+        case Open():
+            return asyncio.run(_inside(config))
+
+
+def _in_order(cache: str) -> dict[str, Any]:
+    return {"verdict": "ok", "exit_code": 0, "cache": cache}
+
+
+def _refused(verdict: Verdict, message: str, hint: str) -> dict[str, Any]:
+    return {
+        "verdict": verdict.name.lower(),
+        "exit_code": int(verdict),
+        "message": message,
+        "resolution_hint": hint,
+    }
 
 
 async def _inside(config: Config) -> dict[str, Any]:
     async with open_app(config, syncing=False) as app:
-        return {"verdict": "ok", "exit_code": 0, "cache": "in order"} | _cache_facts(app)
+        return _in_order(IN_ORDER) | _cache_facts(app)
 
 
 def _cache_facts(app: App) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 Allowed are macOS Keychain, Windows Credential Manager, Secret Service and KWallet. A backend that
 keeps secrets in a plain file, or nowhere, is refused: it would look safe and not be. ``keyring`` is
-imported when the first secret is asked for, and each secret is read once per process, because
+imported when the first secret is asked for; the database key is read once per process, because
 every read may show a dialog.
 """
 
@@ -66,9 +66,13 @@ class Keychain:
             return False
 
     def get(self, kind: str, owner: str) -> Secret | None:
-        """A secret, read once; None if there is none or no keychain at all."""
+        """A secret; None if there is none or no keychain at all.
+
+        The database key is read once per process, because every read may show a dialog. A login
+        is read anew each time: another process may have logged in.
+        """
         entry = (kind, owner)
-        if entry not in self._read:
+        if kind == TOKEN or entry not in self._read:
             backend = self._backend()
             found = None if backend is None else _asked(backend.get_password, *_place(entry))
             self._read[entry] = None if found is None else Secret(found)

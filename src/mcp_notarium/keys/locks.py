@@ -16,8 +16,9 @@ from contextlib import contextmanager
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.keys.folder import AccountFolder
 
-KEY_LOCK_SECONDS = 30.0
-SHARE_SECONDS = 30.0  # a rebuild or a migration takes its time
+KEY_LOCK_SECONDS = 5.0
+"""Whoever waits answers nobody meanwhile, and may ask again: better refused than stuck."""
+SHARE_SECONDS = 5.0
 EXCLUDE_SECONDS = 2.0  # a server stays for hours
 _POLL = 0.02
 

@@ -7,7 +7,6 @@ process may have it open: the caller holds both locks.
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +14,6 @@ from pathlib import Path
 from mcp_notarium.keys.files import sync_folder
 from mcp_notarium.keys.folder import AccountFolder
 
-KEPT_DAYS = 30
 _STAMP = "%Y%m%dT%H%M%SZ"
 _NAME = re.compile(r"(\d{8}T\d{6}Z)(?:-\d+)?")
 
@@ -48,14 +46,6 @@ def everything(folder: AccountFolder, *, but: Iterable[Path] = ()) -> list[Path]
 def last_use(folder: AccountFolder) -> float | None:
     """When something was last set aside, in epoch seconds."""
     return max((at for at, _ in _entries(folder)), default=None)
-
-
-def discard(folder: AccountFolder, *, before: float) -> int:
-    """Delete what was set aside before this time (epoch seconds); returns how many folders."""
-    old = [path for at, path in _entries(folder) if at < before]
-    for path in old:
-        shutil.rmtree(path)
-    return len(old)
 
 
 def _entries(folder: AccountFolder) -> list[tuple[float, Path]]:

@@ -7,7 +7,6 @@ once we hold it), ``Note`` is what the cache hands to a reader.
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import dataclass
 
 
@@ -21,8 +20,10 @@ class Content:
 
     def digest(self) -> str:
         """SHA-256 (hex) over text, tags and trash; equal contents have equal digests."""
-        form = json.dumps([self.text, list(self.tags), self.trash], ensure_ascii=True)
-        return hashlib.sha256(form.encode()).hexdigest()
+        parts = [self.text, *self.tags]
+        lengths = ",".join(str(len(part)) for part in parts)
+        form = "".join((lengths, ":", str(int(self.trash)), *parts))
+        return hashlib.sha256(form.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,9 @@ from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from mcp_notarium.tools.context import Way, refusal, way_of_consent
+from mcp_notarium.tools.context import Way, refusal, unanswered, way_of_consent
 
-ASKING_SECONDS: Final = 300.0
+ASKING_SECONDS: Final = 55.0
 
 _KEY: Final = secrets.token_bytes(32)
 _QUESTION: Final = "confirm"
@@ -96,9 +96,17 @@ class Call:
                 answer = await self._context.session.elicit_form(
                     message, _FORM, related_request_id=self._context.request_id
                 )
-        except (TimeoutError, MCPError):
-            raise refusal("elicit", message) from None
+        except TimeoutError:
+            raise unanswered(message) from None
+        except MCPError:
+            return self._by_argument(message)
         return _agrees(answer)
+
+    def _by_argument(self, message: str) -> bool:
+        """The client said it can ask and then could not: it counts as one that cannot."""
+        if way_of_consent(self._setting, can_elicit=False) is Way.ARGUMENT and self._confirmed:
+            return True
+        raise refusal(self._setting, message)
 
     def _answered(self, message: str) -> bool:
         """The answer that came with this call, or the question as its result."""

@@ -28,6 +28,7 @@ _REINSTALL = "Run `pip uninstall sqlcipher3 sqlcipher3-binary`, then `pip instal
 def refuse_early(config: Config) -> None:
     """Raises ``ConfigError`` or ``LockedError`` for what no later step could make good."""
     _check_tools(config)
+    _check_backend(config)
     _check_driver(_installed_drivers())
     _check_mode(config)
     _check_folder(config)
@@ -39,6 +40,13 @@ def _check_tools(config: Config) -> None:
             "NOTARIUM_TOOLS names a set of tools that does not exist.",
             resolution_hint=f"Remove it, or set it to {TOOL_SET}.",
         )
+
+
+def _check_backend(config: Config) -> None:
+    from mcp_notarium.backends import registry  # noqa: PLC0415 - as below
+
+    if config.backend not in registry.names():
+        registry.load(config.backend)
 
 
 def _installed_drivers() -> tuple[str, ...] | None:

@@ -190,10 +190,10 @@ class Driver:
             case Effect.BACK_OFF:
                 await self._back_off()
             case Effect.AWAIT_LOGIN:
-                token = self._cache.sync_state.login_token()
+                before = self._cache.sync_state.login_changes()
                 await self._wait(
                     max(SLOW_RETRY, self._interval),
-                    until=lambda: self._cache.sync_state.login_token() != token,
+                    until=lambda: self._cache.sync_state.login_changes() != before,
                 )
             case Effect.HALT:
                 await self._wait(max(SLOW_RETRY, self._interval))

@@ -6,7 +6,7 @@ It stores nothing and trusts nothing: a listing that repeats itself or never end
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -79,6 +79,44 @@ async def read_ahead(backend: Backend, listing: Listing) -> Pages:
     finally:
         reader.cancel()
         await asyncio.wait({reader})
+
+
+class Count:
+    """Counts the notes of a store that does not tell, beside the load: ids only, large pages.
+
+    ``counted`` is told the number as soon as it is known.
+    """
+
+    def __init__(self, backend: Backend, *, counted: Callable[[int], None]) -> None:
+        self._backend = backend
+        self._counted = counted
+        self._task: asyncio.Task[int] | None = None
+
+    def begin(self) -> None:
+        """Start counting, if that has not begun."""
+        if self._task is None:
+            self._task = asyncio.create_task(self._all())
+
+    @property
+    def total(self) -> int | None:
+        """The number of notes; None if it is not known, or cannot be known."""
+        task = self._task
+        if task is None or not task.done() or task.cancelled() or task.exception() is not None:
+            return None
+        return task.result()
+
+    async def end(self) -> None:
+        """Stop counting."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+
+    async def _all(self) -> int:
+        listing = Listing(first=BARE_PAGE, limit=BARE_PAGE, with_content=False)
+        async with aclosing(pages(self._backend, listing)) as all_pages:
+            total = sum([len(page.entries) async for page in all_pages])
+        self._counted(total)
+        return total
 
 
 async def _read(

@@ -6,8 +6,8 @@ nothing itself: what may be remembered once a batch is in travels with the batch
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
 from functools import partial
 
 from mcp_notarium.backends.base import Backend, ChangePage, Entry
@@ -23,6 +23,7 @@ from mcp_notarium.sync.listing import (
     BARE_PAGE,
     FIRST_PAGE,
     PAGE,
+    Count,
     Listing,
     PlaceLost,
     pages,
@@ -113,10 +114,13 @@ class Sources:
         fresh = mark is None
         empty = self._cache.notes.counts().total == 0
         listing = Listing(mark=mark, first=FIRST_PAGE if fresh else PAGE)
-        async with aclosing(read_ahead(self._backend, listing)) as all_pages:
+        count = Count(self._backend, counted=self._ledger.mark_total)
+        async with aclosing(read_ahead(self._backend, listing)) as all_pages, _ending(count):
             async for page in all_pages:
                 anchor = page.cursor if fresh or anchor is None else anchor
-                total = total if page.total is None else page.total
+                total = next((n for n in (page.total, total, count.total) if n is not None), None)
+                if total is None and page.next_mark is not None:
+                    count.begin()
                 bookmark = partial(
                     self._mark_page,
                     anchor=anchor,
@@ -261,3 +265,11 @@ class Sources:
 
 class _FeedDown(BackendError):
     """The change feed failed again; listings are polled for a while."""
+
+
+@asynccontextmanager
+async def _ending(count: Count) -> AsyncIterator[None]:
+    try:
+        yield
+    finally:
+        await count.end()

@@ -63,6 +63,15 @@ def refusal(setting: str, message: str) -> ConfirmationRequired:
     return ConfirmationRequired(message, resolution_hint=hint, details={"asks": message})
 
 
+def unanswered(message: str) -> ConfirmationRequired:
+    """The error for a question that stood open for too long."""
+    return ConfirmationRequired(
+        "The user did not answer in time; nothing was changed.",
+        resolution_hint="Ask the user, and repeat the call when they are there to confirm it.",
+        details={"asks": message},
+    )
+
+
 async def require_consent(call: CallContext, message: str) -> None:
     """Go on only if the person agrees to ``message``; raises ``ConfirmationRequired``."""
     if not await call.confirm(message):

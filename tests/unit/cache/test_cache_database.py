@@ -4,6 +4,7 @@ import pytest
 
 from mcp_notarium.cache import database
 from mcp_notarium.cache.failures import translate
+from mcp_notarium.cache.pages import sample
 from mcp_notarium.errors import (
     CacheBusy,
     CacheDamaged,
@@ -15,7 +16,7 @@ from mcp_notarium.errors import (
 from mcp_notarium.notes.note import Content
 from mcp_notarium.secret import Secret
 from support import corpus
-from support.cache_room import KEY, create, make, reopen, second_connection, store
+from support.cache_room import KEY, MAC_KEY, SALT, create, make, reopen, second_connection, store
 
 
 def put(db, key, value="x"):
@@ -223,6 +224,14 @@ def test_connecting_never_creates_a_database(tmp_path):
         database.connect(tmp_path / "absent.db", KEY)
     assert refusal.value.verdict is Verdict.DATABASE_MISSING
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_new_cache_is_complete_in_its_main_file_before_it_is_used(tmp_path):
+    cache = create(tmp_path)
+    found = sample(cache.database.path, MAC_KEY, SALT, every=True)
+    assert found.good > 5
+    assert found.bad == 0
+    cache.close()
 
 
 def test_a_creation_that_fails_leaves_nothing_behind(tmp_path, monkeypatch):

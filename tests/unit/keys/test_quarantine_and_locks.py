@@ -67,18 +67,6 @@ def test_the_last_use_is_read_from_the_names(mine):
     assert quarantine.last_use(mine) == NOW + 60
 
 
-def test_only_what_is_older_than_decided_is_discarded(mine):
-    for now in (NOW, NOW + 60):
-        mine.key_file.touch()
-        quarantine.set_aside(mine, [mine.key_file], now=now)
-    (mine.quarantine / "something else").mkdir()
-    assert quarantine.discard(mine, before=NOW + 60) == 1
-    assert sorted(path.name for path in mine.quarantine.iterdir()) == [
-        "20251121T000100Z",
-        "something else",
-    ]
-
-
 def test_a_second_holder_of_the_key_lock_is_refused_as_busy(mine):
     with key_lock(mine), pytest.raises(LockedError) as refused, key_lock(mine, timeout=0.05):
         pass

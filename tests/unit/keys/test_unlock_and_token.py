@@ -92,6 +92,17 @@ def test_storing_in_the_keychain_removes_an_older_token_from_the_cache(encrypted
     assert encrypted.login_token() is None
 
 
+@pytest.mark.parametrize("system", [None, keychains.working()])
+def test_storing_and_forgetting_a_login_is_noticed_wherever_it_is_kept(encrypted, system):
+    tokens = StoredToken(encrypted, owner=OWNER, system=system)
+    seen = [encrypted.login_changes()]
+    tokens.store(Secret("t1"))
+    seen.append(encrypted.login_changes())
+    tokens.forget()
+    seen.append(encrypted.login_changes())
+    assert seen == sorted(set(seen))
+
+
 def test_a_login_made_by_another_process_is_seen(encrypted):
     mine, theirs = (StoredToken(encrypted, owner=OWNER) for _ in range(2))
     mine.store(Secret("t1"))

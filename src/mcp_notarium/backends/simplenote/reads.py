@@ -90,7 +90,7 @@ class NoteReads:
         if not possible_id(note_id) or (etag is not None and version is None):
             raise _missing(note_id)
         reply = await self._get(self._urls.item(NOTES, note_id, version=version, query={}))
-        if reply.status in _UNKNOWN:
+        if reply.status == _NOT_FOUND:
             raise _missing(note_id)
         fields = wire.fields_from(_value(reply))
         found = version_in(reply)

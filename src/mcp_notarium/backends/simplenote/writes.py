@@ -139,7 +139,11 @@ def _refusal(reply: Reply) -> NotariumError:
     if reply.in_doubt:
         return OutcomeUnknown("the write was sent and no answer came back")
     if reply.status == _TOO_LARGE:
-        return BackendRejected("Simplenote refuses the note: it is too large")
+        return BackendRejected(
+            "Simplenote refuses the note: it is too large",
+            subcategory="too_large",
+            http_status_code=_TOO_LARGE,
+        )
     if reply.status in _REJECTED:
         return BackendRejected("Simplenote refuses the note in this form")
     return BackendProtocolError(f"Simplenote answered a write with status {reply.status}")
