@@ -204,5 +204,5 @@ def test_a_plain_cache_is_an_explicit_choice_and_said_at_each_start(
             server.loaded(_active(simulator))
             assert server.tool("manage", action="get_stats")["db_encryption"] == "off"
             assert server.leave() == 0
-            assert "not encrypted" in server.errors()
+            assert "NOT encrypted" in server.errors()
     assert (account_folder(simulator, tmp_path) / "notarium_cache.sqlite").exists()

@@ -157,7 +157,7 @@ def _commands(env: dict[str, str]) -> bytes:
         ["status", "--json"], ["doctor", "--deep"], ["--print-config-vars"], ["--help"],
         ["login", "--code-stdin"], ["reset-cache"], ["rotate-key", "--new-key-stdin"],
     ):  # fmt: skip
-        done = run(env, *arguments, stdin="short canary-91bd")
+        done = run(env, *arguments, stdin="canary-91bd")
         output += done.stdout.encode() + done.stderr.encode()
     for arguments, typed in (
         (["rotate-key", "--new-key-stdin"], PASSPHRASE + " newer"),
