@@ -18,6 +18,7 @@ CREATE TABLE notes(
   pinned INTEGER DEFAULT 0, markdown INTEGER DEFAULT 0, total_lines INTEGER,
   content_digest TEXT, tags TEXT, head TEXT, supplement TEXT, text TEXT);
 CREATE INDEX notes_listing ON notes(trash, modified_at DESC, pk);
+CREATE INDEX notes_created ON notes(trash, created_at DESC, pk);
 CREATE INDEX notes_meta ON notes(pk, trash, modified_at, created_at);
 CREATE TABLE note_tags(pk INTEGER NOT NULL, tag TEXT NOT NULL, key TEXT NOT NULL);
 CREATE INDEX note_tags_key ON note_tags(key, pk);

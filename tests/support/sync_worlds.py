@@ -52,11 +52,19 @@ class MemoryWorld:
         self.faults[name] = Faults()
         return MemoryBackend(self.store, faults=self.faults[name], poll_seconds=0.001)
 
-    def plan_write(self, name: str, fault: Fault) -> None:
-        self.faults[name].plan(fault, on="push")
+    def plan_write(self, name: str, fault: Fault, gone: Callable[[str], None]) -> None:
+        """``gone`` is told the text that somebody else throws away in the very moment of a push."""
+
+        def rewrite(text: str) -> str:
+            gone(text)
+            return "wholly other words, all at once\n"
+
+        self.faults[name].plan(fault, on="push", edit=rewrite)
 
     def plan_read(self, name: str, fault: Fault) -> None:
-        if fault is not Fault.STALE:
+        if fault is Fault.NONSENSE:
+            self.faults[name].plan(fault, on="changes")
+        elif fault is not Fault.STALE:
             self.faults[name].plan(fault)
         elif self.store.cursor(lag=True) != self.store.cursor():
             # Otherwise the listing would lag and its cursor would not: nobody could tell.
@@ -107,7 +115,7 @@ class SimplenoteWorld:
         self._backends.append(open_backend(self.sim))
         return self._backends[-1]
 
-    def plan_write(self, _name: str, fault: Fault) -> None:
+    def plan_write(self, _name: str, fault: Fault, _gone: Callable[[str], None]) -> None:
         where = {"method": "POST", "path": "*/note/i/*", "times": 9}
         match fault:
             case Fault.TIMEOUT:

@@ -210,7 +210,7 @@ VARIABLES = (
     ),
     Variable(
         name="NOTARIUM_KEYCHAIN",
-        purpose="Whether the operating system's keychain may be asked for the passphrase.",
+        purpose="Whether the system's keychain may keep the key and the login.",
         kind=Kind.CHOICE,
         default="on",
         choices=ON_OFF,

@@ -53,6 +53,7 @@ _MATCHED_NOTES = (
     "WHERE notes_fts MATCH ?"
 )
 _SORTS = {"modified_at": "modified_at", "created_at": "created_at"}
+_IN_ORDER = {"modified_at": "notes_listing", "created_at": "notes_created"}
 _ORDERS = {"ASC": "ASC", "DESC": "DESC"}
 _LITERAL = "instr((SELECT wide.text FROM notes AS wide WHERE wide.pk = m.pk), ?) > 0"
 
@@ -183,8 +184,10 @@ def _nested(
 
 
 def _listing(query: Query, narrow: _Clauses, *, limit: int, offset: int) -> Statement:
-    in_order = query.sort_by == "modified_at" and query.trash != "any" and not narrow.selective
-    index = "notes_listing" if in_order else "notes_meta"
+    in_order = query.trash != "any" and not narrow.selective
+    if query.sort_by == "created_at" and (query.before is not None or query.after is not None):
+        in_order = False  # the index in that order does not know when a note was changed
+    index = _IN_ORDER[query.sort_by] if in_order else "notes_meta"
     clauses = _metadata(query)
     page = (
         f"SELECT m.pk AS pk, m.{_SORTS[query.sort_by]} AS sorted "  # noqa: S608  # constants

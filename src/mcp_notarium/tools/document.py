@@ -131,8 +131,9 @@ _BEHAVIOUR = {
 * Annotated destructive, because it can replace a text, and open-world, because a tag can share.
 """,
     "manage": """\
-* `trash`, `untrash`, `delete_permanently`: `id` and the current `local_version`. What is so already is
-  success without a write. Only a note in the trash can be deleted for good.
+* `trash`, `untrash`, `delete_permanently`: `id` and the current `local_version`. A note in the
+  trash that is trashed again, at its current version, is success without a write. Only a note in the
+  trash can be deleted for good; one that is gone already is `NOT_FOUND`.
 * `reset_cache` empties the cache and loads every note again in the running server. Writes not yet
   confirmed are kept. Nothing is emptied if the note service cannot be reached.
 * `get_stats` gives the numbers below; it asks the note service nothing.

@@ -6,6 +6,7 @@ Versions come from the version header only. A page is complete or the call raise
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -31,6 +32,7 @@ _VERSION_HEADER = "x-simperium-version"
 _BAD_REQUEST = 400
 _NOT_FOUND = 404
 _UNKNOWN = frozenset({_BAD_REQUEST, _NOT_FOUND})
+_ID = re.compile(r"[A-Za-z0-9_.%@-]{1,256}")
 
 
 class NoteReads:
@@ -90,7 +92,7 @@ class NoteReads:
         if not possible_id(note_id) or (etag is not None and version is None):
             raise _missing(note_id)
         reply = await self._get(self._urls.item(NOTES, note_id, version=version, query={}))
-        if reply.status == _NOT_FOUND:
+        if reply.status == _NOT_FOUND or (reply.status == _BAD_REQUEST and not _plain(note_id)):
             raise _missing(note_id)
         fields = wire.fields_from(_value(reply))
         found = version_in(reply)
@@ -124,6 +126,11 @@ class NoteReads:
 
     async def _get(self, url: str) -> Reply:
         return await self._account.send(Request("GET", url))
+
+
+def _plain(note_id: str) -> bool:
+    """Whether the id has only characters that the service has in ids; others it calls bad."""
+    return _ID.fullmatch(note_id) is not None
 
 
 def version_in(reply: Reply) -> int | None:
