@@ -69,9 +69,10 @@ class Ledger:
 
     def mark_total(self, total: int) -> None:
         """How many notes the first load will bring, learned while it is under way."""
-        progress = self._state.progress()
-        if progress.anchor_cursor is not None and not progress.complete:
-            self._state.set_progress(replace(progress, total=total))
+        with self._cache.transaction():  # another process may be emptying the cache
+            progress = self._state.progress()
+            if progress.anchor_cursor is not None and not progress.complete:
+                self._state.set_progress(replace(progress, total=total))
 
     def mark_loaded(self, *, anchor: str, total: int | None) -> None:
         """Every page of the first load is here.

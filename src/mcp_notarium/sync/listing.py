@@ -110,6 +110,8 @@ class Count:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task})
+            if not self._task.cancelled():
+                self._task.exception()  # a number nobody could give is no failure of the load
 
     async def _all(self) -> int:
         listing = Listing(first=BARE_PAGE, limit=BARE_PAGE, with_content=False)
