@@ -150,9 +150,18 @@ class _Opener:
         scene.close()
         if presence is not None:
             presence.release()
-        if isinstance(decision, Locked):
+        if isinstance(decision, Locked) and not self._may_be_in_motion():
             raise refusal(decision)
         return None
+
+    def _may_be_in_motion(self) -> bool:
+        """Whether what was seen may have been half of somebody's change.
+
+        A look reads one file after the other, and whoever changes them holds the key lock; so
+        nothing that lies in the folder is refused on a look that was not under the lock.
+        """
+        folder = AccountFolder(self.settings.account_dir)
+        return folder.path.is_dir() and find_problem(folder) is None
 
     def under_lock(self) -> OpenedCache:
         """Decide again, alone, and do it."""

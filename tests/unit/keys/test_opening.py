@@ -396,6 +396,22 @@ def test_several_servers_started_at_once_make_one_cache(tmp_path):
     assert not folder_of(account(tmp_path)).quarantine.exists()
 
 
+def test_a_cache_made_by_another_server_in_the_middle_of_a_look_is_opened(tmp_path, monkeypatch):
+    load, others = keyfile.load, []
+
+    def load_and_be_overtaken(folder, **options):
+        files = load(folder, **options)
+        if not others:
+            others.append(None)
+            others.append(open_cheaply(account(tmp_path)))
+        return files
+
+    (folder_of(account(tmp_path)).path).mkdir(mode=0o700, parents=True)
+    monkeypatch.setattr(keyfile, "load", load_and_be_overtaken)
+    with closing(open_cheaply(account(tmp_path))) as opened, closing(others[1]) as other:
+        assert opened.generation == other.generation
+
+
 def test_a_doubled_driver_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(driver, "installed", lambda: ("sqlcipher3 1", "sqlcipher3-binary 1"))
     assert refused(account(tmp_path)).verdict is Verdict.CRYPTO_UNSUITABLE
