@@ -31,7 +31,10 @@ LATENCY = 0.04
 ROUNDS = 200
 KEY = "raw:" + "5a" * 32
 RNG = random.Random(20)
-WORDS = ["".join(RNG.choice("bdfgklmnprstvz") + RNG.choice("aeiou") for _ in range(3)) for _ in range(6000)]
+WORDS = [
+    "".join(RNG.choice("bdfgklmnprstvz") + RNG.choice("aeiou") for _ in range(3))
+    for _ in range(6000)
+]
 
 
 def notes(count: int) -> dict[str, dict[str, Any]]:
@@ -42,18 +45,18 @@ def notes(count: int) -> dict[str, dict[str, Any]]:
         words = RNG.choices(WORDS, weights, k=210)
         words[17] = f"unique{number}"
         date = 1_600_000_000 + number * 600
-        made[f"{number:032x}"] = (
-            {
-                "content": " ".join(words[:8]) + "\n" + "\n".join(" ".join(words[at : at + 12]) for at in range(8, 210, 12)),
-                "tags": ["work"] if number % 10 == 0 else [],
-                "systemTags": [],
-                "creationDate": date,
-                "modificationDate": date,
-                "deleted": False,
-                "shareURL": "",
-                "publishURL": "",
-            }
-        )
+        made[f"{number:032x}"] = {
+            "content": " ".join(words[:8])
+            + "\n"
+            + "\n".join(" ".join(words[at : at + 12]) for at in range(8, 210, 12)),
+            "tags": ["work"] if number % 10 == 0 else [],
+            "systemTags": [],
+            "creationDate": date,
+            "modificationDate": date,
+            "deleted": False,
+            "shareURL": "",
+            "publishURL": "",
+        }
     return made
 
 
@@ -63,8 +66,12 @@ class Loop:
     def __init__(self, command: list[str], environment: dict[str, str]) -> None:
         self.started = time.perf_counter()
         self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment,
-            stderr=subprocess.DEVNULL, cwd=tempfile.gettempdir(),
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment,
+            stderr=subprocess.DEVNULL,
+            cwd=tempfile.gettempdir(),
         )
         self.number = 0
 
@@ -81,7 +88,14 @@ class Loop:
 
     def hello(self) -> float:
         """The handshake; seconds from process start to the reply."""
-        self.ask("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}})
+        self.ask(
+            "initialize",
+            {
+                "protocolVersion": "2025-11-25",
+                "capabilities": {},
+                "clientInfo": {"name": "bench", "version": "1"},
+            },
+        )
         took = time.perf_counter() - self.started
         self.process.stdin.write(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
         return took
@@ -96,7 +110,7 @@ class Loop:
         self.process.wait(10)
 
 
-BARE = '''
+BARE = """
 import json, sqlite3, sys
 db = sqlite3.connect(sys.argv[1])
 for line in sys.stdin:
@@ -109,7 +123,7 @@ for line in sys.stdin:
         rows = db.execute("SELECT id, modified, substr(text,1,80) FROM notes ORDER BY modified DESC LIMIT 20").fetchall()
         total = db.execute("SELECT count(*) FROM notes").fetchone()[0]
     print(json.dumps({"jsonrpc": "2.0", "id": m.get("id"), "result": {"structuredContent": {"content": rows, "total_items": total}}}), flush=True)
-'''
+"""
 
 
 def bare_database(path: Path, made: dict[str, dict[str, Any]]) -> None:
@@ -117,8 +131,13 @@ def bare_database(path: Path, made: dict[str, dict[str, Any]]) -> None:
     with closing(sqlite3.connect(path)) as db:
         db.execute("CREATE TABLE notes(pk INTEGER PRIMARY KEY, id TEXT, modified REAL, text TEXT)")
         db.execute("CREATE INDEX m ON notes(modified)")
-        db.execute("CREATE VIRTUAL TABLE f USING fts5(text, content=notes, content_rowid=pk, tokenize='porter unicode61')")
-        db.executemany("INSERT INTO notes VALUES(NULL,?,?,?)", ((key, n["modificationDate"], n["content"]) for key, n in made.items()))
+        db.execute(
+            "CREATE VIRTUAL TABLE f USING fts5(text, content=notes, content_rowid=pk, tokenize='porter unicode61')"
+        )
+        db.executemany(
+            "INSERT INTO notes VALUES(NULL,?,?,?)",
+            ((key, n["modificationDate"], n["content"]) for key, n in made.items()),
+        )
         db.execute("INSERT INTO f(f) VALUES('rebuild')")
         db.commit()
 
@@ -157,11 +176,18 @@ def main(count: int) -> None:
     simulator.load(made)
     with simulator.running(), tempfile.TemporaryDirectory(prefix="notarium-bench-") as folder:
         environment = {
-            "PATH": os.environ["PATH"], "HOME": folder, "NOTARIUM_DATA_DIR": folder,
-            "SIMPLENOTE_USERNAME": simulator.username, "SIMPLENOTE_PASSWORD": simulator.password,
-            "DB_ENCRYPTION_KEY": KEY, "NOTARIUM_KEYCHAIN": "off", "LOG_LEVEL": "error",
-            "SIMPERIUM_API_URL": simulator.api_url, "SIMPERIUM_AUTH_URL": simulator.auth_url,
-            "SIMPLENOTE_APP_URL": simulator.app_url, "SIMPERIUM_API_KEY": simulator.api_key,
+            "PATH": os.environ["PATH"],
+            "HOME": folder,
+            "NOTARIUM_DATA_DIR": folder,
+            "SIMPLENOTE_USERNAME": simulator.username,
+            "SIMPLENOTE_PASSWORD": simulator.password,
+            "DB_ENCRYPTION_KEY": KEY,
+            "NOTARIUM_KEYCHAIN": "off",
+            "LOG_LEVEL": "error",
+            "SIMPERIUM_API_URL": simulator.api_url,
+            "SIMPERIUM_AUTH_URL": simulator.auth_url,
+            "SIMPLENOTE_APP_URL": simulator.app_url,
+            "SIMPERIUM_API_KEY": simulator.api_key,
         }
         command = [sys.executable, "-m", "mcp_notarium"]
         floor = wire_limit(simulator)
@@ -173,8 +199,10 @@ def main(count: int) -> None:
             time.sleep(0.02)
         loaded = time.perf_counter() - server.started
         print(f"{count} notes, {LATENCY * 1000:.0f} ms added to each answer of the service")
-        print(f"first list after {first_list:.2f} s ({len(first['content'])} notes); all loaded after "
-              f"{loaded:.2f} s, pages alone take {floor:.2f} s   x{loaded / floor:.2f}")
+        print(
+            f"first list after {first_list:.2f} s ({len(first['content'])} notes); all loaded after "
+            f"{loaded:.2f} s, pages alone take {floor:.2f} s   x{loaded / floor:.2f}"
+        )
         peak = Path(f"/proc/{server.process.pid}/status").read_text().split("VmHWM:")[1].split()[0]
         server.close()
 
@@ -189,8 +217,12 @@ def main(count: int) -> None:
             warm.append(time.perf_counter() - again.started)
             again.close()
         bare_python = statistics.median(pythons)
-        print(f"{'initialize reply':<22}{statistics.median(starts) * 1000:9.1f} ms{bare_python * 1000:9.1f} ms   x{statistics.median(starts) / bare_python:.2f}   (against python -c pass)")
-        print(f"{'first list, warm':<22}{statistics.median(warm) * 1000:9.1f} ms{'':>12}   x{statistics.median(warm) / bare_python:.1f}")
+        print(
+            f"{'initialize reply':<22}{statistics.median(starts) * 1000:9.1f} ms{bare_python * 1000:9.1f} ms   x{statistics.median(starts) / bare_python:.2f}   (against python -c pass)"
+        )
+        print(
+            f"{'first list, warm':<22}{statistics.median(warm) * 1000:9.1f} ms{'':>12}   x{statistics.median(warm) / bare_python:.1f}"
+        )
 
         path = Path(folder) / "bare.sqlite"
         bare_database(path, made)
@@ -199,14 +231,22 @@ def main(count: int) -> None:
         bare = Loop([sys.executable, "-c", BARE, str(path)], environment)
         print(f"{'over stdio':<22}{'ours':>9}   {'bare loop':>9}")
         pair("list, newest 20", server, bare, [None])
-        pair("rare word", server, bare, [f"unique{n}" for n in range(5, count, max(1, count // 50))])
-        pair("two words", server, bare, [" ".join(RNG.sample(WORDS[200:900], 2)) for _ in range(50)])
+        pair(
+            "rare word", server, bare, [f"unique{n}" for n in range(5, count, max(1, count // 50))]
+        )
+        pair(
+            "two words", server, bare, [" ".join(RNG.sample(WORDS[200:900], 2)) for _ in range(50)]
+        )
         pair("common word", server, bare, WORDS[10:20])
         after = Path(f"/proc/{server.process.pid}/status").read_text().split("VmHWM:")[1].split()[0]
-        print(f"peak memory: {int(peak) / 1000:.0f} MB during the first sync, {int(after) / 1000:.0f} MB when reading")
+        print(
+            f"peak memory: {int(peak) / 1000:.0f} MB during the first sync, {int(after) / 1000:.0f} MB when reading"
+        )
         server.close()
         bare.close()
-    print(f"(this bench itself: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000:.0f} MB)")
+    print(
+        f"(this bench itself: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000:.0f} MB)"
+    )
 
 
 if __name__ == "__main__":

@@ -77,6 +77,7 @@ def test_the_cursor_moves_only_in_the_transaction_that_stores_what_it_covers(
                     plan_faults(client, [(Fault.WITHOUT_CONTENT, "changes")])
                     plan_faults(client, [(Fault.NONSENSE, "get")])
             if forgets:
+                client.faults.clear()
                 store.forget_cursors()
             await client.sync()
 
