@@ -7,7 +7,7 @@ not confirmed stands in ``pending_writes``. Searching is in ``search.py``.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from mcp_notarium.cache.batch import Applied, Change, Known, Plan, batches
@@ -90,9 +90,14 @@ class NoteTable:
         row = self._db.row(_ETAG, (note_id,))
         return None if row is None else row[0]
 
-    def etags(self) -> dict[str, str]:
-        """Id to etag of every note; about 150 bytes each, no text is read."""
-        return dict(self._db.rows(_ETAGS))
+    def etags(self, ids: Sequence[str] | None = None) -> dict[str, str]:
+        """Id to etag of these notes, as far as they are here; None: of every note.
+
+        About 150 bytes each, no text is read.
+        """
+        if ids is None:
+            return dict(self._db.rows(_ETAGS))
+        return dict(self._db.rows(_ETAGS_OF, (json.dumps(list(ids)),)))
 
     def counts(self) -> Counts:
         """Kept totals; costs the same at any size."""
@@ -202,6 +207,12 @@ FROM notes n JOIN note_base b ON b.pk = n.pk WHERE n.id = ?
 """
 _ETAG = "SELECT b.etag FROM notes n JOIN note_base b ON b.pk = n.pk WHERE n.id = ?"
 _ETAGS = "SELECT n.id, b.etag FROM notes n JOIN note_base b ON b.pk = n.pk"
+_ETAGS_OF = """
+SELECT n.id, b.etag
+FROM json_each(?) AS wanted
+CROSS JOIN notes n ON n.id = wanted.value
+CROSS JOIN note_base b ON b.pk = n.pk
+"""
 _KNOWN = """
 SELECT n.id, n.pk, n.local_version, b.etag
 FROM json_each(?) AS wanted

@@ -120,9 +120,13 @@ class Intake:
         tally.removed += applied.removed
         tally.deferred += deferred
 
-    def _plan(self, remotes: Iterable[Remote]) -> list[Action]:
+    def _plan(self, remotes: Sequence[Remote]) -> list[Action]:
+        etags = self._cache.notes.etags([remote.id for remote in remotes])
         pending = self._pending()
-        return [plan(self._local(remote, pending), remote) for remote in remotes]
+        return [
+            plan(self._local(remote, etags.get(remote.id), pending.get(remote.id)), remote)
+            for remote in remotes
+        ]
 
     def _pending(self) -> dict[str, PendingWrite]:
         return {
@@ -131,16 +135,15 @@ class Intake:
             if write.state is WriteState.IN_FLIGHT
         }
 
-    def _local(self, remote: Remote, pending: dict[str, PendingWrite]) -> Local:
-        etag = self._cache.notes.etag(remote.id)
+    def _local(self, remote: Remote, etag: str | None, write: PendingWrite | None) -> Local:
         if etag is None:
-            return Local(None, pending.get(remote.id))
+            return Local(None, write)
         version = content = None
         if not (isinstance(remote, Revision | Entry) and remote.etag == etag):
             note = self._cache.notes.get(remote.id)
             version = note.server_version if note else None
             content = note.content if note else None
-        return Local(Known(etag, version, content), pending.get(remote.id))
+        return Local(Known(etag, version, content), write)
 
     def _note_doubts(self, decided: Iterable[tuple[Remote, Action]]) -> int:
         """What could not be decided now is written down with the rest and looked at again.

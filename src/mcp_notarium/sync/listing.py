@@ -15,7 +15,7 @@ from mcp_notarium.errors import BackendProtocolError, BackendRejected, CursorLos
 
 FIRST_PAGE = 100
 """Small, so that the newest notes can be read after one short request."""
-PAGE = 500
+PAGE = 1000
 BARE_PAGE = 1000
 """Entries without content are small."""
 READ_AHEAD = 1

@@ -36,10 +36,10 @@ def test_an_empty_account_is_complete_after_one_page(client):
 
 
 def test_the_first_page_is_small_and_the_others_are_large(client, store):
-    fill(store, 1200)
+    fill(store, 2200)
     seen = requests(client)
     asyncio.run(client.sync())
-    assert seen == [(100, False, True), (500, True, True), (500, True, True), (500, True, True)]
+    assert seen == [(100, False, True), (1000, True, True), (1000, True, True), (1000, True, True)]
     assert client.contents() == store.contents()
 
 
@@ -70,7 +70,7 @@ def test_the_newest_notes_are_there_after_the_first_page(client, store):
 
 
 def test_the_next_page_is_asked_for_while_the_last_one_is_being_stored(client, store):
-    fill(store, 1200)
+    fill(store, 2200)
     seen = requests(client)
     commit = client.driver._engine._intake.commit
     asked_before_commit = []
@@ -120,7 +120,7 @@ def test_a_store_that_tells_no_number_is_counted_beside_the_load(client, store):
 
 @pytest.mark.parametrize("commits", [1, 2, 3, 5])
 def test_a_load_that_was_killed_goes_on_where_it_was(clients, store, commits):
-    fill(store, 1200)
+    fill(store, 2200)
     client = clients()
     transaction = client.cache.transaction
     begun = []
@@ -143,7 +143,7 @@ def test_a_load_that_was_killed_goes_on_where_it_was(clients, store, commits):
     seen = requests(after)
     assert (after.cache.sync_state.progress().anchor_cursor is not None) is (commits >= 1)
     asyncio.run(after.sync())
-    assert seen[0] == (500, True, True), "it begins at the mark, not at the first page"
+    assert seen[0] == (1000, True, True), "it begins at the mark, not at the first page"
     assert after.contents() == store.contents()
     assert after.driver.status().complete
 
@@ -210,7 +210,7 @@ def test_listings_without_content_are_filled_in_by_asking(client, store):
 
 
 def test_a_failure_in_the_middle_keeps_what_came_and_goes_on_later(client, store):
-    fill(store, 1200)
+    fill(store, 2200)
     client.faults.plan(Fault.UNAVAILABLE, on="changes")
     list_page = client.backend.list_page
     pages = []
@@ -225,8 +225,8 @@ def test_a_failure_in_the_middle_keeps_what_came_and_goes_on_later(client, store
 
     async def scenario():
         assert await client.sync() is State.BACKING_OFF
-        assert len(client.contents()) == 600
-        assert client.driver.status().loaded == 600
+        assert len(client.contents()) == 1100
+        assert client.driver.status().loaded == 1100
         await client.settle(2)
 
     asyncio.run(scenario())
