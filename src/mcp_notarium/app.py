@@ -12,9 +12,11 @@ import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from mcp_notarium import log as logging_room
+from mcp_notarium.aside import run_aside
 from mcp_notarium.backends import registry
 from mcp_notarium.backends.simplenote.urls import Urls
 from mcp_notarium.cache.store import Cache
@@ -59,7 +61,9 @@ async def open_app(
 ) -> AsyncIterator[App]:
     """The open house, with sync running unless ``syncing`` is False; closed on leaving."""
     log = log or logging_room.get("app")
-    opened = opening.open_cache(config, guarded=True)
+    opened = await run_aside(
+        partial(opening.open_cache, config, guarded=True), too_late=opening.OpenedCache.close
+    )
     try:
         app = _wired(config, opened, log)
         for notice in opened.notices:

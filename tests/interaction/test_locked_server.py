@@ -6,6 +6,7 @@ import hashlib
 import json
 import shutil
 import sqlite3
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,9 +15,12 @@ import pytest
 from mcp_notarium.cache import database
 from mcp_notarium.crypto import keyslots
 from mcp_notarium.crypto.owner import owner_hash
+from mcp_notarium.keys.folder import AccountFolder
+from mcp_notarium.keys.locks import Presence
 from mcp_notarium.secret import Secret
 from mcp_notarium.simulator import Simulator
 from mcp_notarium.simulator.data import prose
+from support.talker import call
 from support.whole import RAW_KEY, Server, account_folder, environment, run, until
 
 TOOLS = {
@@ -250,6 +254,24 @@ def test_a_killed_server_leaves_a_cache_that_may_be_rebuilt(
     with Server(env) as server:
         server.tool("list")
         until(lambda: not server.result("get", id=made["id"]).get("isError"))
+        assert server.leave() == 0
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there the folder has no such lock")
+def test_while_another_process_has_the_cache_to_itself_only_the_notes_wait(
+    simulator: Simulator, filled: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(filled, tmp_path, dirs_exist_ok=True)
+    folder = AccountFolder(account_folder(simulator, tmp_path))
+    other = Presence(folder).exclude()
+    with Server(environment(simulator, tmp_path)) as server:
+        server.send(call(1, "list"), {"jsonrpc": "2.0", "id": 2, "method": "ping"})
+        assert server.receive()["id"] == 2
+        refused = server.receive()
+        assert refused["id"] == 1
+        assert json.loads(refused["result"]["content"][0]["text"])["details"]["verdict"] == "busy"
+        other.release()
+        assert server.tool("list")["content"]
         assert server.leave() == 0
 
 

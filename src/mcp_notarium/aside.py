@@ -1,0 +1,84 @@
+"""Runs one blocking call beside the event loop, in a thread that holds nobody up at the end.
+
+The threads of ``asyncio.to_thread`` are waited for when the process ends; a call that waits for a
+lock of another process would keep a server alive that was told to stop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Generic, TypeVar
+
+_Result = TypeVar("_Result")
+
+
+async def run_aside(
+    call: Callable[[], _Result], *, too_late: Callable[[_Result], object]
+) -> _Result:
+    """The result of ``call``; raises what it raises.
+
+    If the caller is cancelled, ``call`` goes on, and what it returns goes to ``too_late`` instead.
+    Nothing of either survives the end of the process.
+    """
+    handover = _Handover(call, too_late)
+    threading.Thread(target=handover.work, name="aside", daemon=True).start()
+    try:
+        await handover.ready
+    except asyncio.CancelledError:
+        handover.abandon()
+        raise
+    return handover.taken()
+
+
+class _Handover(Generic[_Result]):
+    """One result on its way from a thread to the loop; it reaches exactly one taker."""
+
+    def __init__(self, call: Callable[[], _Result], too_late: Callable[[_Result], object]) -> None:
+        self._call = call
+        self._too_late = too_late
+        self._loop = asyncio.get_running_loop()
+        self._lock = threading.Lock()
+        self._results: list[_Result] = []
+        self._error: BaseException | None = None
+        self._abandoned = False
+        self.ready: asyncio.Future[None] = self._loop.create_future()
+
+    def work(self) -> None:
+        """In the thread: call, and hand over."""
+        try:
+            result = self._call()
+            self._results.append(result)  # not before the call: the list may be another one then
+        except BaseException as error:  # noqa: BLE001 - raised again where it is awaited
+            self._error = error
+        with self._lock:
+            late = self._abandoned
+        if late:
+            self._give_up()
+            return
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            self._loop.call_soon_threadsafe(self._wake)
+
+    def taken(self) -> _Result:
+        """In the loop, once ready: the result. Raises what the call raised."""
+        if self._error is not None:
+            raise self._error
+        return self._results.pop()
+
+    def abandon(self) -> None:
+        """In the loop: nobody waits for the result any more."""
+        with self._lock:
+            self._abandoned = True
+        self._give_up()
+
+    def _wake(self) -> None:
+        if not self.ready.done():
+            self.ready.set_result(None)
+
+    def _give_up(self) -> None:
+        with self._lock:
+            results, self._results = self._results, []
+        for result in results:
+            self._too_late(result)

@@ -1,0 +1,89 @@
+"""One blocking call beside the loop: its result reaches exactly one taker."""
+
+import asyncio
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from mcp_notarium.aside import run_aside
+
+
+def never(_result):
+    pytest.fail("nobody was late")
+
+
+def test_the_loop_goes_on_while_the_call_blocks():
+    blocked = threading.Event()
+
+    async def scenario():
+        running = asyncio.create_task(run_aside(lambda: blocked.wait(10), too_late=never))
+        await asyncio.sleep(0.01)
+        assert not running.done()
+        blocked.set()
+        return await running
+
+    assert asyncio.run(scenario()) is True
+
+
+def test_what_the_call_raises_is_raised():
+    async def scenario():
+        await run_aside(lambda: 1 / 0, too_late=never)
+
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(scenario())
+
+
+def test_a_result_that_comes_after_the_caller_has_gone_is_given_away():
+    go_on, late = threading.Event(), []
+    ended = threading.Event()
+
+    def call():
+        go_on.wait(10)
+        return "opened"
+
+    def too_late(result):
+        late.append(result)
+        ended.set()
+
+    async def scenario():
+        running = asyncio.create_task(run_aside(call, too_late=too_late))
+        await asyncio.sleep(0.01)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    asyncio.run(scenario())
+    assert late == []
+    go_on.set()
+    assert ended.wait(10)
+    assert late == ["opened"]
+
+
+def test_a_result_that_comes_together_with_the_cancelling_is_given_away_once():
+    late = []
+
+    async def scenario():
+        running = asyncio.create_task(run_aside(lambda: "opened", too_late=late.append))
+        await asyncio.sleep(0)
+        time.sleep(0.2)  # noqa: ASYNC251 - the thread is ready before the loop looks again
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    asyncio.run(scenario())
+    assert late == ["opened"]
+
+
+def test_a_call_that_still_blocks_does_not_hold_the_process_up():
+    code = (
+        "import asyncio, time\n"
+        "from mcp_notarium.aside import run_aside\n"
+        "async def main():\n"
+        "    asyncio.create_task(run_aside(lambda: time.sleep(60), too_late=print))\n"
+        "    await asyncio.sleep(0.05)\n"
+        "asyncio.run(main())\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code], timeout=20, check=False).returncode == 0
