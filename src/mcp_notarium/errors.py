@@ -207,7 +207,7 @@ class BackendUnavailable(BackendError):
     http_status_code = 503
     retryable = True
     default_hint = (
-        "Nothing was saved. Reading still works from the cache; try the write again later."
+        "What is in the cache can still be listed and read; try this again in a few minutes."
     )
 
 

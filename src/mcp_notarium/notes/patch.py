@@ -94,7 +94,7 @@ def _enter_replacement(plan: _Plan, operation: Operation, contents: list[str]) -
 def _check_line(operation: Operation, *, last: int, total: int) -> None:
     if not 1 <= operation.line <= last:
         raise PatchError(
-            f"A {operation.kind} at line {operation.line} is outside the note, "
+            f"The {operation.kind} at line {operation.line} is outside the note, "
             f"which has {total} lines.",
             details={"line_number": operation.line, "total_lines": total},
             resolution_hint=f"Line numbers are those of the note as it is now, 1 to {total}; "

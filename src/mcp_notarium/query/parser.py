@@ -258,15 +258,20 @@ def _apply(draft: _Draft, item: _Filter) -> None:
 
 
 def _day_start(item: _Filter) -> int:
-    """Epoch seconds of the beginning of that day in UTC."""
-    found = _DATE.fullmatch(item.value)
-    try:
-        day = date(*map(int, found.groups())) if found else None
-    except ValueError:
-        day = None
-    if day is None:
+    start = day_start(item.value)
+    if start is None:
         _refuse_filter(item.key)
-    return (day.toordinal() - _EPOCH) * _DAY
+    return start
+
+
+def day_start(day: str) -> int | None:
+    """Epoch seconds of the beginning of a day (YYYY-MM-DD) in UTC; None if there is no such day."""
+    found = _DATE.fullmatch(day)
+    try:
+        known = date(*map(int, found.groups())) if found else None
+    except ValueError:
+        return None
+    return None if known is None else (known.toordinal() - _EPOCH) * _DAY
 
 
 def _together(conditions: list[Condition]) -> Condition | None:

@@ -7,7 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mcp_notarium.errors import InvalidRequest, NoteNotFound, VersionConflict
+from mcp_notarium.errors import (
+    BackendTimeout,
+    BackendUnavailable,
+    InvalidRequest,
+    NoteNotFound,
+    VersionConflict,
+)
 from mcp_notarium.notes.note import Note
 
 if TYPE_CHECKING:
@@ -28,7 +34,14 @@ async def find_note(app: App, note_id: str) -> Note:
 
 async def _fetch(app: App, note_id: str) -> Note | None:
     """Bring a note the first sync has not reached yet into the cache."""
-    revision = await app.backend.get(note_id)
+    try:
+        revision = await app.backend.get(note_id)
+    except (BackendUnavailable, BackendTimeout) as error:
+        error.resolution_hint = (
+            "The first sync has not brought this note yet. Read notes that `list` shows, or try "
+            "again when the note service can be reached."
+        )
+        raise
     if app.cache.notes.get(note_id) is None:  # the sync may have stored a newer one meanwhile
         with app.cache.database.transaction():
             app.cache.notes.apply([revision])

@@ -88,7 +88,10 @@ def _check_trashed(note: Note) -> None:
 
 async def _reset(app: App, call: CallContext) -> ManageAnswer:
     if app.backend.capabilities.source_of_truth:
-        raise InvalidRequest("This store has no other copy; it cannot be reset.")
+        raise InvalidRequest(
+            "This store has no other copy; it cannot be reset.",
+            resolution_hint="Nothing needs to be reset: what is here is the original.",
+        )
     await require_consent(call, "Empty the local cache and load every note again?")
     async with call.writing:
         await app.driver.reset()

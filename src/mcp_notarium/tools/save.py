@@ -63,7 +63,10 @@ async def handle(app: App, request: SaveRequest, call: CallContext) -> SavedAnsw
 def _check_shape(request: SaveRequest) -> None:
     """Refuse what cannot be meant, whatever the note is."""
     if request.text is not None and request.text_patch is not None:
-        raise InvalidRequest("Give `text` or `text_patch`, not both.")
+        raise InvalidRequest(
+            "Give `text` or `text_patch`, not both.",
+            resolution_hint="`text` replaces the whole note, `text_patch` changes lines of it.",
+        )
     if request.id is not None:
         if (request.text, request.text_patch, request.tags, request.trash) == (None,) * 4:
             raise InvalidRequest(

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool
 from pydantic_core import PydanticCustomError
 
+from mcp_notarium.query.parser import day_start
 from mcp_notarium.tools.flat import QUIET
 
 LONGEST_ID = 1024
@@ -42,11 +43,8 @@ def _identifier(value: str) -> str:
 
 
 def _day(value: str) -> str:
-    parts = value.split("-")
-    if [len(part) for part in parts] != [4, 2, 2] or not all(
-        part.isascii() and part.isdigit() for part in parts
-    ):
-        raise PydanticCustomError("day", "Input should be a day like 2025-01-31")
+    if day_start(value) is None:
+        raise PydanticCustomError("day", "Input should be a day of the calendar like 2025-01-31")
     return value
 
 

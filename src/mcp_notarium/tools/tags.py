@@ -34,7 +34,11 @@ def checked_tags(wanted: Sequence[str], *, present: Sequence[str] = ()) -> tuple
         name = tag if tag in present else _name(tag)
         kept.setdefault(tag_key(name), spelled.get(tag_key(name), name))
     if len(kept) > max(MOST_TAGS, len(present)):
-        raise InvalidRequest(f"A note can have at most {MOST_TAGS} tags.")
+        raise InvalidRequest(
+            f"A note can have at most {MOST_TAGS} tags.",
+            details={"tags": len(kept)},
+            resolution_hint="Leave some out; nothing was saved.",
+        )
     return tuple(kept.values())
 
 
@@ -43,7 +47,10 @@ def _name(tag: str) -> str:
     if not name:
         raise InvalidRequest("A tag is empty.", resolution_hint="Leave it out.")
     if len(name) > LONGEST_TAG:
-        raise InvalidRequest(f"A tag is longer than {LONGEST_TAG} characters.")
+        raise InvalidRequest(
+            f"A tag is longer than {LONGEST_TAG} characters.",
+            resolution_hint="Shorten it; nothing was saved.",
+        )
     if _BREAKS.search(name):
         raise InvalidRequest(
             "A tag cannot hold white space or a comma.",

@@ -131,5 +131,6 @@ async def test_during_the_first_sync_an_unknown_id_is_still_unknown(desk):
 
 async def test_during_the_first_sync_an_unreachable_service_is_said_to_be_so(desk):
     desk.backend.faults.plan(Fault.UNAVAILABLE, on="get")
-    with pytest.raises(BackendUnavailable):
+    with pytest.raises(BackendUnavailable) as error:
         await read(desk, id="n")
+    assert "first sync" in error.value.resolution_hint

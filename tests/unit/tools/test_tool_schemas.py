@@ -149,6 +149,7 @@ def test_what_is_no_list_is_refused(sent):
         (ListRequest, {"trash_status": 3}),
         (ListRequest, {"date_before": "2024-1-1"}),
         (ListRequest, {"date_after": "today"}),
+        (ListRequest, {"date_before": "2024-02-31"}),
         (ListRequest, {"sort_by": "text"}),
         (ListRequest, {"sort_order": "desc"}),
         (GetRequest, {}),
