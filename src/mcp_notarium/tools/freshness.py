@@ -30,7 +30,7 @@ async def wait_for_first_page(app: App, call: CallContext) -> None:
 
     Does not wait for a sync that has failed already or that only a person can help.
     """
-    if not _worth_waiting(app.driver.status()):
+    if app.cache.notes.counts().total or not _worth_waiting(app.driver.status()):
         return
     await call.progress(0, None, "Loading the newest notes")
     for _ in range(round(FIRST_PAGE_SECONDS / _LOOK_SECONDS)):
