@@ -42,7 +42,7 @@ def alive(server):
         (b'{"jsonrpc":"2.0","id":2.5,"method":"ping"}', {"code": -32600}),
         (
             b'{"jsonrpc":"2.0","id":3,"method":"x","params":{"a":"\\ud83d"}}',
-            {"code": -32600, "id": 3},
+            {"code": -32601, "id": 3},
         ),
         (
             b'{"jsonrpc":"2.0","id":4,"method":"x","params":' + b"[" * 200_000,

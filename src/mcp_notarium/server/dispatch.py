@@ -19,6 +19,7 @@ from pydantic import BaseModel, ValidationError
 
 from mcp_notarium.errors import InvalidRequest, NotariumError
 from mcp_notarium.notes.clean import replace_surrogates
+from mcp_notarium.server.wire import has_lone_surrogate
 from mcp_notarium.server.calls import Call, NeedsAnswer
 from mcp_notarium.server.house import House
 from mcp_notarium.server.traces import unexpected
@@ -74,10 +75,23 @@ class Dispatch:
 
 
 def _request(tool: Tool, arguments: dict[str, Any]) -> BaseModel:
+    halved = [name for name, value in arguments.items() if has_lone_surrogate([name, value])]
+    if halved:
+        raise _half_a_character(halved)
     try:
         return tool.request.model_validate(arguments)
     except ValidationError as error:
         raise _invalid(tool, error) from None
+
+
+def _half_a_character(names: list[str]) -> InvalidRequest:
+    """Half a surrogate pair is no text; storing something else instead would change a note."""
+    named = ", ".join(f"`{replace_surrogates(name)[:_SHOWN]}`" for name in names[:5])
+    return InvalidRequest(
+        f"{named} holds half a character (a lone surrogate).",
+        subcategory="arguments",
+        resolution_hint="Send the whole character, as it is or as both halves; nothing was done.",
+    )
 
 
 def _invalid(tool: Tool, error: ValidationError) -> InvalidRequest:

@@ -64,6 +64,17 @@ def decode(line: bytes) -> JSONRPCMessage | Refusal | None:
     return message
 
 
+def has_lone_surrogate(value: Any) -> bool:
+    """Whether a JSON value holds half a character somewhere, which no encoding can carry."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return True
+    except RecursionError:
+        return False
+    return False
+
+
 def refuse_long(line: TooLong) -> Refusal:
     """The answer to a line that was thrown away."""
     message = f"Message larger than {MAX_LINE} bytes"
@@ -71,13 +82,16 @@ def refuse_long(line: TooLong) -> Refusal:
 
 
 def _second_look(line: bytes) -> JSONRPCMessage | Refusal | None:
-    """A line the strict parser refused: serve it if only its encoding is off, else say why not."""
+    """A line the strict parser refused: serve it if only its encoding is off, else say why not.
+
+    Half a character in an argument is for the tool to refuse, which can name the argument.
+    """
     text = line.decode("utf-8", "replace")
     try:
         raw = json.loads(text)
     except (ValueError, RecursionError):
         return Refusal(PARSE_ERROR, "Parse error", _id_at_ends(line, line[-512:]))
-    if "\ufffd" in text:
+    if "\ufffd" in text or has_lone_surrogate(raw):
         try:
             return jsonrpc_message_adapter.validate_python(raw, by_name=False)
         except ValidationError:

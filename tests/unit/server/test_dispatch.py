@@ -158,6 +158,16 @@ async def test_locked_cache_answers_every_tool_with_the_same_error(era):
     assert errors[0]["resolution_hint"] == "do this"
 
 
+@pytest.mark.parametrize("arguments", [{"text": "\ud83d lone"}, {"text": "x", "tags": ["\udc00"]}])
+async def test_half_a_character_is_refused_and_nothing_is_saved(desk, arguments):
+    await desk.sync()
+    async with talking(open_desk(desk), "legacy") as client:
+        result = await client.call_tool("save", arguments)
+    assert result.is_error
+    assert "half a character" in told(result)["message"]
+    assert desk.store.contents() == {}
+
+
 @pytest.mark.parametrize("era", ERAS)
 async def test_lone_surrogates_in_an_answer_become_replacement_characters(desk, era, monkeypatch):
     desk.store.put("n", "x")

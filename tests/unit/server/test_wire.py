@@ -32,7 +32,7 @@ def ask(**fields):
         (ask(id=[1]), -32600, None),
         (ask(method=7), -32600, 3),
         (ask(params=[1]), -32600, 3),
-        (ask(params={"text": "\ud83d"}), -32600, 3),
+        (ask(jsonrpc="\ud83d"), -32600, 3),
         (b"[" * 100_000, -32700, None),
         (b'{"jsonrpc":"2.0","id":4,"method":"x","params":' + b'{"a":' * 100_000, -32700, 4),
         (b'{"jsonrpc":"2.0","id":' + b"9" * 5000 + b',"method":"x"}', -32700, None),
@@ -54,6 +54,11 @@ def test_what_is_no_message_is_refused_with_the_id_where_it_can_be_told(line, co
 )
 def test_malformed_notifications_and_replies_are_not_answered(line):
     assert decode(line) is None
+
+
+def test_half_a_character_is_left_to_the_tool_that_gets_it():
+    message = decode(ask(params={"text": "\ud83d"}))
+    assert message.params == {"text": "\ud83d"}
 
 
 def test_invalid_utf8_is_served_with_the_replacement_character():
