@@ -19,10 +19,10 @@ from pydantic import BaseModel, ValidationError
 
 from mcp_notarium.errors import InvalidRequest, NotariumError
 from mcp_notarium.notes.clean import replace_surrogates
-from mcp_notarium.server.wire import has_lone_surrogate
 from mcp_notarium.server.calls import Call, NeedsAnswer
 from mcp_notarium.server.house import House
 from mcp_notarium.server.traces import unexpected
+from mcp_notarium.server.wire import has_lone_surrogate
 from mcp_notarium.tools.catalogue import Tool, by_name
 
 _SHOWN = 64
