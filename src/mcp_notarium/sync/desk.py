@@ -92,5 +92,5 @@ class Desk:
 def nothing_saved(error: NotariumError) -> NotariumError:
     """The same error, saying so."""
     if "nothing was saved" not in error.user_message:
-        error.user_message = f"{error.user_message}; nothing was saved"
+        error.user_message = f"{error.user_message.removesuffix('.')}; nothing was saved"
     return error

@@ -16,6 +16,7 @@ from mcp_notarium.errors import (
 from mcp_notarium.notes.note import Content
 from mcp_notarium.notes.pending import WriteState
 from mcp_notarium.sync.conflict import MARK
+from mcp_notarium.sync.desk import nothing_saved
 from support.memory_backend import Fault
 from support.sync_rig import Crash, until
 
@@ -346,3 +347,10 @@ def test_a_copy_that_cannot_be_sent_now_is_sent_later(client, store):
     saved = asyncio.run(scenario())
     assert store.text(saved.copy_id) == f"{MARK}hello\n"
     assert client.contents() == store.contents()
+
+
+def test_a_refusal_that_ends_its_sentence_still_reads_well():
+    assert (
+        nothing_saved(LoginRequired("No login is known.")).user_message
+        == "No login is known; nothing was saved"
+    )
