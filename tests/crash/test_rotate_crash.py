@@ -8,6 +8,7 @@ from mcp_notarium.crypto import kdf, keyslots
 from mcp_notarium.crypto.rotation import REWRAP
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.keys import rotate
+from mcp_notarium.keys.changing import Given
 from mcp_notarium.secret import Secret
 from support import account_child
 from support.account import (
@@ -39,9 +40,8 @@ def strays(config):
 
 
 def rotate_to_third(config, old):
-    return rotate.rotate_passphrase(
-        config, old=Secret(old), new=Secret(THIRD), parameters=kdf.CHEAPEST, bounds=BOUNDS
-    )
+    given = Given(old=Secret(old), bounds=BOUNDS)
+    return rotate.rotate_passphrase(config, new=Secret(THIRD), parameters=kdf.CHEAPEST, given=given)
 
 
 @pytest.mark.parametrize("row", REWRAP, ids=lambda row: row.step)

@@ -15,7 +15,7 @@ from support.account import PASSPHRASE
 from support.keyfiles import DATA_KEY, RAW_KEY, cheap, forged
 
 WORDS = Secret(PASSPHRASE)
-BOTH = keyslots.add_passphrase_slot(
+BOTH = keyslots.add_slot(
     cheap(), DATA_KEY, RAW_KEY, parameters=kdf.CHEAPEST, bounds=kdf.TEST_BOUNDS
 )
 RAW = keyslots.serialise(BOTH)

@@ -10,6 +10,7 @@ from mcp_notarium.cache.startup import Locked
 from mcp_notarium.crypto import kdf
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.keys import files, opening, rotate
+from mcp_notarium.keys.changing import Given
 from mcp_notarium.secret import Secret
 from support.account import BOUNDS, OTHER, account, folder_of, made, open_cheaply
 
@@ -33,7 +34,9 @@ def test_with_an_open_umask_every_file_is_still_private(tmp_path):
     with closing(open_cheaply(config)) as opened:
         opened.database.run("INSERT INTO sync_metadata(key, value) VALUES ('a', 'b')")
         assert set(modes(config.data_dir).values()) == {0o600}
-    rotate.rotate_passphrase(config, new=Secret(OTHER), parameters=kdf.CHEAPEST, bounds=BOUNDS)
+    rotate.rotate_passphrase(
+        config, new=Secret(OTHER), parameters=kdf.CHEAPEST, given=Given(bounds=BOUNDS)
+    )
     assert set(modes(config.data_dir).values()) == {0o600}
     opening.set_aside(config)
     assert set(modes(config.data_dir).values()) == {0o600}
@@ -117,7 +120,9 @@ def test_every_other_door_refuses_an_unsafe_folder_too(tmp_path, action):
         assert "chmod 700" in decision.hint
         return
     doors = {
-        "rotate": lambda: rotate.rotate_passphrase(config, new=Secret(OTHER), bounds=BOUNDS),
+        "rotate": lambda: rotate.rotate_passphrase(
+            config, new=Secret(OTHER), given=Given(bounds=BOUNDS)
+        ),
         "set aside": lambda: opening.set_aside(config),
     }
     with pytest.raises(LockedError) as refused:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from mcp_notarium.crypto import kdf
 from mcp_notarium.keys import rotate
+from mcp_notarium.keys.changing import Given
 from mcp_notarium.secret import Secret
 from support.account import BOUNDS, OTHER, account, open_cheaply
 
@@ -68,7 +69,7 @@ def act(folder: Path, action: str, step: str) -> None:
     config = account(folder)
     if action == "rotate":
         rotate.rotate_passphrase(
-            config, new=Secret(OTHER), parameters=kdf.CHEAPEST, bounds=BOUNDS, at=at
+            config, new=Secret(OTHER), parameters=kdf.CHEAPEST, given=Given(bounds=BOUNDS, at=at)
         )
         return
     if action == "create-plain":

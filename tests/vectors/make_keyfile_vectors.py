@@ -44,7 +44,7 @@ def good() -> dict[str, tuple[str, str, bytes]]:
         now=NOW + 86_400,
         random_bytes=counting("rotated"),
     )
-    two = keyslots.add_passphrase_slot(
+    two = keyslots.add_slot(
         argon, DATA_KEY, RAW_KEY, parameters=kdf.Argon2id(), random_bytes=counting("second")
     )
     raw = build(RAW_KEY)

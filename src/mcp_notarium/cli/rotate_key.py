@@ -17,6 +17,7 @@ from mcp_notarium.config import Config
 from mcp_notarium.crypto import userkey
 from mcp_notarium.errors import ConfigError, InvalidRequest
 from mcp_notarium.keys import keychain, rotate
+from mcp_notarium.keys.changing import Given
 from mcp_notarium.secret import Secret
 
 _MOST = 64 * 1024
@@ -51,7 +52,9 @@ def run(args: argparse.Namespace) -> int:
         # Shown before the switch: a key that only the key file knew would be a lost cache.
         sys.stdout.write(new.reveal_text() + "\n")
         sys.stdout.flush()
-    done = rotate.rotate_passphrase(config, new=new, old=old, allow_weak=args.allow_weak)
+    done = rotate.rotate_passphrase(
+        config, new=new, allow_weak=args.allow_weak, given=Given(old=old)
+    )
     if _from_keychain(config, args):
         keychain.system_keychain().set(keychain.KEY, config.owner_hash, new)
         talk("The new key is in the system's keychain, in the place of the old one.")

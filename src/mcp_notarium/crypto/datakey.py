@@ -6,8 +6,7 @@ import re
 import secrets
 from typing import NoReturn, final
 
-from mcp_notarium.crypto.kdf import KEY_SIZE, SALT_SIZE, hkdf
-from mcp_notarium.crypto.userkey import RandomBytes
+from mcp_notarium.crypto.kdf import KEY_SIZE, SALT_SIZE, RandomBytes, hkdf
 from mcp_notarium.secret import Secret
 
 _LABEL = "mcp-notarium/v1/"

@@ -71,6 +71,13 @@ class WeakPassphrase(InvalidRequest):
         self.reason = reason
 
 
+class SlotsRefused(InvalidRequest):
+    """A change of the slots after which somebody could be locked out, or that names none."""
+
+    subcategory = "slots"
+    default_hint = "`mcp-notarium keys list` shows the slots; nothing was changed."
+
+
 class KdfOutOfMemory(LockedError):
     """There is not enough memory to stretch the passphrase; a weaker try is never made."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import unicodedata
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from mcp_notarium.crypto.failures import KdfOutOfMemory, KeyFileDamaged
@@ -16,6 +17,9 @@ from mcp_notarium.secret import Secret
 KEY_SIZE = 32
 SALT_SIZE = 16
 _SLOT_LABEL = b"mcp-notarium/v1/slot"
+
+RandomBytes = Callable[[int], bytes]
+"""Where random bytes come from; a test may give its own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 
 from mcp_notarium.crypto import envelope, kdf, userkey
 from mcp_notarium.crypto.datakey import DataKey
-from mcp_notarium.crypto.failures import KeyFileDamaged, WrongKey
+from mcp_notarium.crypto.failures import KeyFileDamaged, SlotsRefused, WrongKey
+from mcp_notarium.crypto.kdf import RandomBytes
 from mcp_notarium.crypto.layout import (
     MOST_SLOTS,
     KeyFile,
@@ -24,7 +25,6 @@ from mcp_notarium.crypto.layout import (
     slot_aad,
 )
 from mcp_notarium.crypto.owner import normalise_username
-from mcp_notarium.crypto.userkey import RandomBytes
 from mcp_notarium.secret import Secret
 
 __all__ = [
@@ -33,7 +33,7 @@ __all__ = [
     "Slot",
     "SlotState",
     "SlotType",
-    "add_passphrase_slot",
+    "add_slot",
     "build",
     "new_slot",
     "open_slot",
@@ -43,6 +43,13 @@ __all__ = [
     "serialise",
     "unlock",
 ]
+
+
+_OPENED_BY: dict[userkey.Kind, tuple[SlotType, ...]] = {
+    "passphrase": (SlotType.PASSPHRASE,),
+    "raw": (SlotType.RAW, SlotType.KEYRING),
+    "recovery": (SlotType.RECOVERY,),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +107,7 @@ def open_slot(
     """Like :func:`unlock`, and which slot it was. A disabled slot is not even tried."""
     key = userkey.read(passphrase)
     for slot in keyfile.slots:
-        if slot.type.value != key.kind or slot.state is SlotState.DISABLED:
+        if slot.type not in _OPENED_BY[key.kind] or slot.state is SlotState.DISABLED:
             continue
         wrapping_key = kdf.derive(key.material, salt=slot.salt, parameters=slot.kdf, bounds=bounds)
         aad = slot_aad(vault_id=keyfile.vault_id, slot=slot)
@@ -115,22 +122,24 @@ def owned_by(keyfile: KeyFile, data_key: DataKey, username: str) -> bool:
     return hmac.compare_digest(keyfile.owner_tag, _owner_tag(data_key, username))
 
 
-def add_passphrase_slot(
+def add_slot(
     keyfile: KeyFile,
     data_key: DataKey,
     passphrase: Secret,
     *,
     parameters: kdf.Parameters,
+    type_: SlotType | None = None,
     label: str = "",
     bounds: kdf.Bounds = kdf.PRODUCTION,
     random_bytes: RandomBytes = secrets.token_bytes,
 ) -> KeyFile:
-    """The same key file with one more slot (passphrase or raw), next sequence, sealed."""
+    """The same key file with one more slot, as :func:`new_slot` makes it, next sequence, sealed."""
     slot = new_slot(
         keyfile,
         data_key,
         passphrase,
         parameters=parameters,
+        type_=type_,
         label=label,
         bounds=bounds,
         random_bytes=random_bytes,
@@ -143,13 +152,13 @@ def replace_slots(
 ) -> KeyFile:
     """The same key file with these slots, next sequence, sealed.
 
-    ``ValueError`` if there would be too many, or no active slot that opens without the OS
-    keychain: a keychain that is reset must never be the end of the notes.
+    Raises ``SlotsRefused`` if there would be too many, or no active slot that opens without the
+    OS keychain: a keychain that is reset must never be the end of the notes.
     """
     if len(slots) > MOST_SLOTS:
-        raise ValueError(f"a key file has at most {MOST_SLOTS} slots")
+        raise SlotsRefused(f"a key file has at most {MOST_SLOTS} slots")
     if not any(s.state is SlotState.ACTIVE and s.type is not SlotType.KEYRING for s in slots):
-        raise ValueError("an active slot that needs no keychain must remain")
+        raise SlotsRefused("an active slot that needs no keychain must remain")
     changed = replace(
         keyfile,
         slots=slots,
@@ -165,18 +174,26 @@ def new_slot(
     passphrase: Secret,
     *,
     parameters: kdf.Parameters,
+    type_: SlotType | None = None,
     label: str = "",
     bounds: kdf.Bounds = kdf.PRODUCTION,
     random_bytes: RandomBytes = secrets.token_bytes,
 ) -> Slot:
-    """A slot for this key file that opens with ``passphrase`` (or raw key), under the next id."""
+    """A slot for this key file that opens with ``passphrase`` (of any kind), under the next id.
+
+    ``type_`` KEYRING marks a raw key that only the keychain holds; None: as the key's kind says.
+    ``parameters`` are for a passphrase only.
+    """
     key = userkey.read(passphrase)
+    chosen = type_ or _OPENED_BY[key.kind][0]
+    if chosen not in _OPENED_BY[key.kind]:
+        raise ValueError(f"a {key.kind} key makes no {chosen} slot")
     slot = Slot(
         id=max((slot.id for slot in keyfile.slots), default=0) + 1,
-        type=SlotType(key.kind),
+        type=chosen,
         state=SlotState.ACTIVE,
         label=label,
-        kdf=kdf.HkdfSha256() if key.kind == "raw" else parameters,
+        kdf=parameters if chosen is SlotType.PASSPHRASE else kdf.HkdfSha256(),
         salt=random_bytes(kdf.SALT_SIZE),
         nonce=random_bytes(envelope.NONCE_SIZE),
         wrapped=b"",

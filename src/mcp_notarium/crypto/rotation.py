@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from mcp_notarium.crypto import kdf, keyslots
+from mcp_notarium.crypto.kdf import RandomBytes
 from mcp_notarium.crypto.keyslots import KeyFile
-from mcp_notarium.crypto.userkey import RandomBytes
 from mcp_notarium.secret import Secret
 
 

@@ -1,21 +1,22 @@
-"""What a person gives as the key: a passphrase, or ``raw:`` and 64 hex digits.
+"""What a person or the keychain gives as the key, and the rule for *new* passphrases.
 
-Also the rule for *new* passphrases. An existing one is never judged: it opens or it does not.
+A passphrase, ``raw:`` and 64 hex digits, or a recovery key (``recovery`` has its form). An existing
+one is never judged: it opens or it does not.
 """
 
 from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from mcp_notarium.crypto import recovery
 from mcp_notarium.crypto.failures import MalformedKey
-from mcp_notarium.crypto.kdf import KEY_SIZE, normalise_passphrase
+from mcp_notarium.crypto.kdf import KEY_SIZE, RandomBytes, normalise_passphrase
 from mcp_notarium.secret import Secret
 
-RandomBytes = Callable[[int], bytes]
+Kind = Literal["passphrase", "raw", "recovery"]
 
 RAW_PREFIX = "raw:"
 SHORTEST_NEW = 15
@@ -33,20 +34,22 @@ _WORDS = (
 
 @dataclass(frozen=True, slots=True)
 class UserKey:
-    """A key as given, read once: ``material`` is the NFC passphrase or the 32 raw bytes."""
+    """A key as given, read once: ``material`` is the NFC passphrase or the random bytes."""
 
-    kind: Literal["passphrase", "raw"]
+    kind: Kind
     material: Secret
 
 
 def read(given: Secret) -> UserKey:
-    """Tell a raw key from a passphrase. Raises ``MalformedKey``; never echoes what was given."""
+    """Tell the kinds apart. Raises ``MalformedKey``; never echoes what was given."""
     try:
         text = given.reveal_text()
     except UnicodeDecodeError:
         raise MalformedKey("it is not UTF-8 text") from None
     if text.startswith(RAW_PREFIX):
         return UserKey("raw", _raw(text.removeprefix(RAW_PREFIX)))
+    if recovery.looks_like(text):
+        return UserKey("recovery", recovery.read(text))
     if not text.strip():
         raise MalformedKey("it is empty")
     if len(text) > _LONGEST:
@@ -60,12 +63,12 @@ def generate(random_bytes: RandomBytes = secrets.token_bytes) -> Secret:
 
 
 def weakness(given: Secret) -> str | None:
-    """Why a new key should not be taken, or None. A well-formed raw key is never weak.
+    """Why a new key should not be taken, or None. Random keys are never weak.
 
     Raises ``MalformedKey`` like :func:`read`.
     """
     key = read(given)
-    if key.kind == "raw":
+    if key.kind != "passphrase":
         return None
     text = key.material.reveal_text()
     if len(text) < SHORTEST_NEW:

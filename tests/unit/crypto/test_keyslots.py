@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from mcp_notarium.crypto import kdf, keyslots
-from mcp_notarium.crypto.failures import KeyFileDamaged, MalformedKey, WrongKey
+from mcp_notarium.crypto.failures import KeyFileDamaged, MalformedKey, SlotsRefused, WrongKey
 from mcp_notarium.crypto.keyslots import SlotState, SlotType
 from mcp_notarium.errors import Verdict
 from mcp_notarium.secret import Secret
@@ -19,7 +19,7 @@ def unlock(keyfile, passphrase=WORDS):
 
 
 def add(keyfile, passphrase):
-    return keyslots.add_passphrase_slot(
+    return keyslots.add_slot(
         keyfile, DATA_KEY, passphrase, parameters=kdf.CHEAPEST, bounds=kdf.TEST_BOUNDS
     )
 
@@ -133,7 +133,7 @@ def test_a_disabled_slot_opens_nothing(state, opens):
 )
 def test_the_last_active_slot_that_needs_no_keychain_stays(change):
     keyfile = cheap()
-    with pytest.raises(ValueError):
+    with pytest.raises(SlotsRefused):
         keyslots.replace_slots(keyfile, DATA_KEY, slots=(replace(keyfile.slots[0], **change),))
 
 
@@ -141,7 +141,7 @@ def test_there_are_at_most_eight_slots():
     keyfile = cheap()
     for number in range(7):
         keyfile = add(keyfile, Secret(f"passphrase number {number}"))
-    with pytest.raises(ValueError):
+    with pytest.raises(SlotsRefused):
         add(keyfile, OTHER)
 
 

@@ -44,7 +44,7 @@ def test_a_rewrap_changes_slot_sequence_and_time_and_nothing_else():
 
 
 def test_other_slots_stay_as_they_are():
-    both = keyslots.add_passphrase_slot(
+    both = keyslots.add_slot(
         cheap(), DATA_KEY, RAW_KEY, parameters=kdf.CHEAPEST, bounds=kdf.TEST_BOUNDS
     )
     after = rewrap(both)
@@ -55,7 +55,7 @@ def test_other_slots_stay_as_they_are():
 def test_a_full_key_file_can_be_rewrapped():
     full = cheap()
     for number in range(7):
-        full = keyslots.add_passphrase_slot(
+        full = keyslots.add_slot(
             full,
             DATA_KEY,
             Secret(f"passphrase number {number}"),

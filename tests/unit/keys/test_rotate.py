@@ -8,7 +8,8 @@ from mcp_notarium.crypto import kdf, keyslots, rotation
 from mcp_notarium.crypto.failures import MalformedKey, WeakPassphrase
 from mcp_notarium.crypto.rotation import REWRAP
 from mcp_notarium.errors import CacheFull, LockedError, Verdict
-from mcp_notarium.keys import rotate
+from mcp_notarium.keys import keyfile, rotate
+from mcp_notarium.keys.changing import Given
 from mcp_notarium.keys.locks import key_lock
 from mcp_notarium.secret import Secret
 from support import account_child
@@ -29,13 +30,12 @@ NOW = 1_763_683_200
 
 
 def change(config, **options):
-    given = {
-        "new": NEW,
-        "parameters": kdf.CHEAPEST,
-        "bounds": BOUNDS,
-        "clock": lambda: float(NOW),
+    asked = {"new": NEW, "parameters": kdf.CHEAPEST}
+    asked |= {
+        name: options.pop(name) for name in ("new", "parameters", "allow_weak") if name in options
     }
-    return rotate.rotate_passphrase(config, **(given | options))
+    given = Given(**({"bounds": BOUNDS, "clock": lambda: float(NOW)} | options))
+    return rotate.rotate_passphrase(config, **asked, given=given)
 
 
 def opens(config, key):
@@ -250,12 +250,12 @@ def test_a_full_disk_before_the_switch_leaves_the_old_passphrase_and_no_stray(tm
 
 def test_a_disk_that_stores_nothing_is_noticed_before_the_switch(tmp_path, monkeypatch):
     config = made(tmp_path)
-    real = rotate.keyfile.replace_private
+    real = keyfile.replace_private
 
     def lossy(path, content, *, check, at):
         real(path, content[:-1], check=check, at=at)
 
-    monkeypatch.setattr(rotate.keyfile, "replace_private", lossy)
+    monkeypatch.setattr(keyfile, "replace_private", lossy)
     unchanged(config, LockedError)
     monkeypatch.undo()
     assert opens(config, Secret(PASSPHRASE))

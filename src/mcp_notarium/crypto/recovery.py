@@ -1,0 +1,80 @@
+"""Recovery keys: 160 random bits in the form a person can write on paper. Pure.
+
+Nine groups of four letters, Crockford's base 32 (no I, L, O, U): eight groups of key and one of
+checksum, so that a slip of the pen is told from a wrong key. Spaces for hyphens, small letters, and
+the look-alikes I, L (one) and O (zero) are read as what they were meant to be.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+
+from mcp_notarium.crypto.failures import MalformedKey
+from mcp_notarium.crypto.kdf import RandomBytes
+from mcp_notarium.secret import Secret
+
+SIZE = 20
+"""Bytes of a recovery key."""
+GROUPS = 9
+
+_ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_LETTERS = 32
+_CHECK_LETTERS = 4
+_LABEL = b"mcp-notarium/v1/recovery-check"
+_FORM = re.compile(r"(?:[0-9A-Z]{4}[-\s]+){8}[0-9A-Z]{4}")
+_MEANT = str.maketrans("ILO", "110")
+
+
+def generate(random_bytes: RandomBytes = secrets.token_bytes) -> Secret:
+    """A new recovery key as it is shown: ``XXXX-…-XXXX``."""
+    return write(random_bytes(SIZE))
+
+
+def write(material: bytes) -> Secret:
+    """The 20 bytes as nine groups."""
+    text = _letters(material) + _check(material)
+    return Secret("-".join(text[at : at + 4] for at in range(0, len(text), 4)))
+
+
+def looks_like(text: str) -> bool:
+    """Whether this has the form of a recovery key; then it is never taken for a passphrase."""
+    return _FORM.fullmatch(text.strip().upper()) is not None
+
+
+def read(text: str) -> Secret:
+    """The 20 bytes of what somebody typed. Raises ``MalformedKey`` for a slip; never echoes it."""
+    plain = re.sub(r"[-\s]+", "", text.strip().upper()).translate(_MEANT)
+    letters, check = plain[:_LETTERS], plain[_LETTERS:]
+    if len(plain) != _LETTERS + _CHECK_LETTERS or set(plain) - set(_ALPHABET):
+        raise MalformedKey("a recovery key has nine groups of four letters and digits")
+    material = _bytes(letters)
+    if check != _check(material):
+        raise MalformedKey("the recovery key has a slip in it: its last group does not fit")
+    return Secret(material)
+
+
+def groups(shown: Secret) -> list[str]:
+    """The groups of a key as shown, for typing one of them back."""
+    return shown.reveal_text().split("-")
+
+
+def _letters(material: bytes) -> str:
+    number = int.from_bytes(material, "big")
+    count = len(material) * 8 // 5
+    return "".join(_ALPHABET[number >> 5 * place & 31] for place in reversed(range(count)))
+
+
+def _bytes(letters: str) -> bytes:
+    number = 0
+    for letter in letters:
+        number = number << 5 | _ALPHABET.index(letter)
+    return number.to_bytes(SIZE, "big")
+
+
+def _check(material: bytes) -> str:
+    # 20 of its bits: four letters.
+    digest = hashlib.sha256(_LABEL + material).digest()
+    number = int.from_bytes(digest[:3], "big") >> 4
+    return "".join(_ALPHABET[number >> 5 * place & 31] for place in reversed(range(_CHECK_LETTERS)))

@@ -1,0 +1,55 @@
+"""What can be done to the slots of a key file, one pure function each.
+
+Every one gives the next key file (sequence + 1, sealed) or raises ``SlotsRefused`` with nothing
+changed. A slot never changes its secret; it is added, taken out of use, or removed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mcp_notarium.crypto import keyslots
+from mcp_notarium.crypto.datakey import DataKey
+from mcp_notarium.crypto.failures import SlotsRefused
+from mcp_notarium.crypto.layout import KeyFile, Slot, SlotState
+
+
+def slot_of(keyfile: KeyFile, slot_id: int) -> Slot:
+    """The slot with this id."""
+    for slot in keyfile.slots:
+        if slot.id == slot_id:
+            return slot
+    known = ", ".join(str(slot.id) for slot in keyfile.slots)
+    raise SlotsRefused(f"there is no slot {slot_id}; there are {known}")
+
+
+def disable(keyfile: KeyFile, data_key: DataKey, slot_id: int) -> KeyFile:
+    """The slot stays and opens nothing any more."""
+    return _in_state(keyfile, data_key, slot_id, SlotState.DISABLED)
+
+
+def enable(keyfile: KeyFile, data_key: DataKey, slot_id: int) -> KeyFile:
+    """A disabled or compromised slot opens again."""
+    return _in_state(keyfile, data_key, slot_id, SlotState.ACTIVE)
+
+
+def mark_compromised(keyfile: KeyFile, data_key: DataKey, slot_id: int) -> KeyFile:
+    """The slot still opens, and every listing says that it should go."""
+    return _in_state(keyfile, data_key, slot_id, SlotState.COMPROMISED)
+
+
+def remove(keyfile: KeyFile, data_key: DataKey, slot_id: int) -> KeyFile:
+    """The slot is gone. Copies of the key file made before still have it."""
+    gone = slot_of(keyfile, slot_id)
+    kept = tuple(slot for slot in keyfile.slots if slot.id != gone.id)
+    return keyslots.replace_slots(keyfile, data_key, slots=kept)
+
+
+def _in_state(keyfile: KeyFile, data_key: DataKey, slot_id: int, state: SlotState) -> KeyFile:
+    before = slot_of(keyfile, slot_id)
+    if before.state is state:
+        raise SlotsRefused(f"slot {slot_id} is {state.value} already")
+    after = tuple(
+        replace(slot, state=state) if slot.id == slot_id else slot for slot in keyfile.slots
+    )
+    return keyslots.replace_slots(keyfile, data_key, slots=after)
