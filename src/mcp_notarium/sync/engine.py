@@ -25,12 +25,10 @@ from mcp_notarium.sync.cycle import (
     retry_after_of,
 )
 from mcp_notarium.sync.intake import Intake, Superseded, Tally
+from mcp_notarium.sync.errands import Errands
 from mcp_notarium.sync.ledger import Ledger
 from mcp_notarium.sync.sources import Batches, Sources
 from mcp_notarium.sync.writer import Writer
-
-FIRST_ERRAND_DELAY = 1.0
-LONGEST_ERRAND_DELAY = 300.0
 
 
 class Log(Protocol):
@@ -71,8 +69,7 @@ class Engine:
         self._serving = 0
         self._failure: NotariumError | None = None
         self._failures = 0
-        self._errand_delay = 0.0
-        self._errand_at = 0.0
+        self._errands = Errands()
 
     async def work(self, event: Event) -> Effect:
         """Go through the table from ``event`` to the next resting state; gives its effect.
@@ -81,6 +78,7 @@ class Engine:
         """
         if event is Event.DUE:
             self._begin()
+            self._errands.tried = True
         try:
             while True:
                 step = receive(self.state, event)
@@ -107,7 +105,7 @@ class Engine:
 
     def errands_due(self) -> bool:
         """Whether an unfinished write or a note in doubt should be looked at again now."""
-        return self._clock() >= self._errand_at and self._has_errands()
+        return self._errands.due(self._clock()) and bool(self._open_errands())
 
     def delay(self, jitter: float) -> float:
         """Seconds to stay away after the last failure."""
@@ -235,16 +233,12 @@ class Engine:
                 requests=self._tally.requests,
             )
 
-    def _has_errands(self) -> bool:
-        return bool(self._intake.open_doubts()) or self._writer.has_work()
+    def _open_errands(self) -> frozenset[str]:
+        """Notes in doubt, and unfinished writes that nobody is at work on."""
+        return frozenset((*self._intake.open_doubts(), *self._writer.unfinished()))
 
     def _pace_errands(self) -> None:
-        if self._has_errands():
-            longer = self._errand_delay * 2 or FIRST_ERRAND_DELAY
-            self._errand_delay = min(longer, LONGEST_ERRAND_DELAY)
-        else:
-            self._errand_delay = 0.0
-        self._errand_at = self._clock() + self._errand_delay
+        self._errands.pace(self._open_errands(), now=self._clock())
 
 
 async def _each(batches: Iterable[Batch]) -> AsyncGenerator[Batch, None]:

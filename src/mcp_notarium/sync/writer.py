@@ -148,11 +148,12 @@ class Writer:
             waiting=waiting,
         )
 
-    def has_work(self) -> bool:
-        """Whether :meth:`replay` would find something to do now."""
-        return any(
-            self._intents.claimable(write) and not self._turns.taken(write.note_id)
+    def unfinished(self) -> tuple[str, ...]:
+        """The ids of writes that :meth:`replay` would take up now."""
+        return tuple(
+            write.write_id
             for write in self._intents.all_in_flight()
+            if self._intents.claimable(write) and not self._turns.taken(write.note_id)
         )
 
     async def drain(self) -> None:

@@ -193,7 +193,7 @@ def test_a_refusal_that_concerns_everything_is_raised_and_the_intent_stays(clien
         client.faults.plan(fault, on="get")
         with pytest.raises(error):
             await client.writer.replay()
-        assert client.writer.has_work()
+        assert client.writer.unfinished()
 
     asyncio.run(scenario())
     assert len(client.cache.pending.all()) == 1
@@ -206,11 +206,11 @@ def test_a_write_in_other_hands_is_left_to_them_until_their_lease_runs_out(clien
         first.faults.plan(Fault.HANG_BEFORE, on="push")
         stuck = asyncio.create_task(first.create("mine\n"))
         await asyncio.sleep(0.01)
-        assert not second.writer.has_work()
+        assert not second.writer.unfinished()
         assert await second.writer.replay() == Replayed(waiting=1)
         assert store.ids() == set()
         time.now += LEASE + 1
-        assert second.writer.has_work()
+        assert second.writer.unfinished()
         assert await second.writer.replay() == Replayed(finished=1)
         stuck.cancel()
 
@@ -226,7 +226,7 @@ def test_a_write_of_an_ended_process_is_taken_over_at_once(clients, store):
         first.faults.plan(Fault.HANG_BEFORE, on="push")
         stuck = asyncio.create_task(first.create("mine\n"))
         await asyncio.sleep(0.01)
-        assert second.writer.has_work()
+        assert second.writer.unfinished()
         assert await second.writer.replay() == Replayed(finished=1)
         stuck.cancel()
 

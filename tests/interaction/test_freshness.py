@@ -1,0 +1,42 @@
+"""A change made elsewhere is seen soon, whatever this server is doing: the real server, real HTTP."""
+
+from pathlib import Path
+
+import pytest
+
+from mcp_notarium.simulator import Simulator
+from mcp_notarium.simulator.data import prose
+from support.talker import call
+from support.whole import Server, environment, until
+
+SOON = 10.0
+"""Seconds; the promise is 3, and this machine may be busy. What was wrong took minutes."""
+
+
+@pytest.fixture(name="simulator")
+def _simulator():
+    simulator = Simulator(latency=0.01)
+    simulator.load(prose(20, seed=4))
+    with simulator.running():
+        yield simulator
+
+
+def test_an_edit_elsewhere_in_the_middle_of_our_own_saves_is_seen_soon(
+    simulator: Simulator, tmp_path: Path
+) -> None:
+    with Server(environment(simulator, tmp_path)) as server:
+        server.loaded(sum(not note["deleted"] for note in simulator.notes().values()))
+        # The change feed tells of our own saves before they are answered.
+        simulator.faults.delay(0.3, after=True, method="POST", path="*/note/i/*", times=100)
+        for number in range(7):
+            saved = server.tool("save", text=f"note {number}\n")
+        note_id, mine = saved["id"], "note 6\nmine\n"
+        server.send(call("s", "save", id=note_id, local_version=1, text=mine))
+        until(lambda: simulator.note(note_id)["content"] == mine)
+        simulator.edit(note_id, content=f"{mine}from the telephone\n")
+        assert server.receive()["id"] == "s"
+        until(
+            lambda: server.tool("list", query="telephone")["total_items"] == 1,
+            within=SOON,
+        )
+        assert server.leave() == 0
