@@ -13,7 +13,7 @@ from mcp_notarium.app import App, open_app
 from mcp_notarium.backends.simplenote.auth import Authenticator
 from mcp_notarium.backends.simplenote.urls import Urls
 from mcp_notarium.cli import settings
-from mcp_notarium.cli.terminal import ask_secret, talk
+from mcp_notarium.cli.terminal import ask_secret, demand_terminal, talk
 from mcp_notarium.config import Config
 from mcp_notarium.errors import ConfigError, NotariumError
 from mcp_notarium.secret import Secret
@@ -30,6 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Log in; exit code 0 when the token works and is kept."""
+    if not args.code_stdin:
+        demand_terminal()  # before a code is sent that nobody could type in
     config = settings.prepare(args)
     return asyncio.run(_log_in(config, args))
 

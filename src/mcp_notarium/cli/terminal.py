@@ -64,15 +64,40 @@ def talk(text: str) -> None:
 
 def ask_secret(prompt: str) -> Secret:
     """A secret typed on the terminal, unseen. Raises ``ConfigError`` where there is none."""
-    if not sys.stdin.isatty():
-        raise ConfigError(
-            "there is no terminal to ask on",
-            resolution_hint="Run the command in a terminal, or use the options that read a file.",
-        )
+    demand_terminal()
     return Secret(getpass.getpass(prompt, stream=sys.stderr))
+
+
+def ask_line(prompt: str) -> str:
+    """One line typed on the terminal, without what surrounds it. Raises like :func:`ask_secret`."""
+    demand_terminal()
+    sys.stderr.write(prompt)
+    sys.stderr.flush()
+    return sys.stdin.readline().strip()
+
+
+def show_once(words: str, secret: Secret) -> None:
+    """Show a secret on the terminal and nowhere else. Raises like :func:`ask_secret`."""
+    demand_terminal()
+    if not sys.stderr.isatty():
+        raise _no_terminal()
+    talk(f"{textwrap.fill(words, _WIDTH)}\n\n    {secret.reveal_text()}\n")
 
 
 def ask_yes(question: str) -> bool:
     """A yes-or-no question on the terminal; anything but yes is no."""
     talk(f"{question} [y/N] ")
     return sys.stdin.isatty() and sys.stdin.readline().strip().lower() in {"y", "yes"}
+
+
+def demand_terminal() -> None:
+    """Raises ``ConfigError`` where nobody can be asked."""
+    if not sys.stdin.isatty():
+        raise _no_terminal()
+
+
+def _no_terminal() -> ConfigError:
+    return ConfigError(
+        "there is no terminal to ask on",
+        resolution_hint="Run the command in a terminal, or use the options that read a file.",
+    )
