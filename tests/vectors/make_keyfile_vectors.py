@@ -11,8 +11,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from mcp_notarium.crypto import kdf, keyslots, rotation
-from mcp_notarium.crypto.keyslots import KeyFile
+from mcp_notarium.crypto import kdf, keyslots, recovery, rotation
+from mcp_notarium.crypto.keyslots import KeyFile, SlotType
 from mcp_notarium.secret import Secret
 from support.account import OTHER, PASSPHRASE, USERNAME
 from support.keyfiles import DATA_KEY, NOW, RAW_KEY, b64, counting, forged, with_sum
@@ -20,6 +20,7 @@ from support.keyfiles import DATA_KEY, NOW, RAW_KEY, b64, counting, forged, with
 FOLDER = Path(__file__).parent / "keyfiles"
 UMLAUTS = "f\u00fcnf leise M\u00f6wen am Kai"
 WORDS = Secret(PASSPHRASE)
+PAPER = recovery.write(bytes(range(100, 120)))
 
 
 def build(passphrase: Secret = WORDS, parameters: kdf.Parameters | None = None) -> KeyFile:
@@ -48,12 +49,35 @@ def good() -> dict[str, tuple[str, str, bytes]]:
         argon, DATA_KEY, RAW_KEY, parameters=kdf.Argon2id(), random_bytes=counting("second")
     )
     raw = build(RAW_KEY)
+    by_keychain = keyslots.add_slot(
+        argon,
+        DATA_KEY,
+        RAW_KEY,
+        parameters=kdf.Argon2id(),
+        type_=SlotType.KEYRING,
+        label="Secret Service",
+        random_bytes=counting("keychain"),
+    )
+    on_paper = keyslots.add_slot(
+        argon,
+        DATA_KEY,
+        PAPER,
+        parameters=kdf.Argon2id(),
+        label="on paper",
+        random_bytes=counting("paper"),
+    )
     files = {
         "opens_argon2id": (PASSPHRASE, argon),
         "opens_pbkdf2": (PASSPHRASE, build(parameters=kdf.Pbkdf2Sha512())),
         "opens_raw_key": (RAW_KEY.reveal_text(), raw),
         "opens_after_rotation": (OTHER, rotated),
         "opens_second_slot": (RAW_KEY.reveal_text(), two),
+        "opens_keyring_slot": (RAW_KEY.reveal_text(), by_keychain),
+        "opens_recovery_slot": (PAPER.reveal_text(), on_paper),
+        "opens_recovery_slot_as_typed": (
+            PAPER.reveal_text().lower().replace("-", " ").replace("0", "o"),
+            on_paper,
+        ),
         "opens_composed_passphrase": (UMLAUTS, build(Secret(UMLAUTS))),
         "opens_decomposed_passphrase": (
             "fu\u0308nf leise Mo\u0308wen am Kai",
@@ -84,6 +108,8 @@ def refused() -> dict[str, tuple[str, str, bytes]]:
     return {
         "wrong_key": ("wrong key", "raw:" + "00" * 32, raw),
         "wrong_kind_of_key": ("wrong key", PASSPHRASE, raw),
+        "wrong_recovery_key": ("wrong key", recovery.write(bytes(20)).reveal_text(), argon),
+        "wrong_slot_type": ("wrong key", key, forged(raw, slot(type="keyring"))),
         "wrong_slot_salt": ("wrong key", key, forged(raw, slot(salt=b64(bytes(16))))),
         "wrong_slot_id": ("wrong key", key, forged(raw, slot(id=2))),
         "wrong_vault": ("wrong key", key, forged(raw, top(vault="0" * 32))),

@@ -70,11 +70,29 @@ def hkdf(secret, label, salt=None):
     return HKDF(hashes.SHA256(), 32, salt, label).derive(secret)
 
 
+def raw_key(key):
+    return bytes.fromhex(key.removeprefix("raw:"))
+
+
+def on_paper(key):
+    """A recovery key as docs/format.md says, by way of the other alphabet of base 32."""
+    crockford, other = "0123456789ABCDEFGHJKMNPQRSTVWXYZ", "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
+    typed = key.upper().replace("O", "0").replace("I", "1").replace("L", "1")
+    letters = "".join(letter for letter in typed if letter in crockford)
+    secret = base64.b32decode(letters[:32].translate(str.maketrans(crockford, other)))
+    digest = hashlib.sha256(b"mcp-notarium/v1/recovery-check" + secret).digest()
+    bits = f"{int.from_bytes(digest[:3], 'big') >> 4:020b}"
+    check = "".join(crockford[int(bits[at : at + 5], 2)] for at in range(0, 20, 5))
+    assert letters[32:] == check
+    return secret
+
+
 def stretched(key, slot):
     """The wrapping key as docs/format.md says, with another implementation than ours."""
     salt, cost = base64.b64decode(slot["salt"]), slot["kdf"]
     if cost["algorithm"] == "hkdf-sha256":
-        return hkdf(bytes.fromhex(key.removeprefix("raw:")), b"mcp-notarium/v1/slot", salt)
+        secret = on_paper(key) if slot["type"] == "recovery" else raw_key(key)
+        return hkdf(secret, b"mcp-notarium/v1/slot", salt)
     words = unicodedata.normalize("NFC", key).encode()
     if cost["algorithm"] == "pbkdf2-sha512":
         return PBKDF2HMAC(hashes.SHA512(), 32, salt, cost["iterations"]).derive(words)

@@ -42,6 +42,8 @@ VERBS = {
     "status": Verb("mcp_notarium.cli.status", "say in what state the cache is"),
     "doctor": Verb("mcp_notarium.cli.doctor", "examine configuration, keys, cache and network"),
     "rotate-key": Verb("mcp_notarium.cli.rotate_key", "change the passphrase of the cache"),
+    "keys": Verb("mcp_notarium.cli.keys", "list, add and remove the keys that open the cache"),
+    "keychain": Verb("mcp_notarium.cli.keychain", "let the system's keychain open the cache"),
     "generate-key": Verb("mcp_notarium.cli.generate_key", "make a new random key"),
     "reset-cache": Verb("mcp_notarium.cli.reset_cache", "empty the cache and load it again"),
     "demo": Verb("mcp_notarium.cli.demo", "show the server at work with a simulated account"),

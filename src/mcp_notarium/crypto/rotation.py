@@ -10,9 +10,9 @@ import secrets
 from dataclasses import dataclass
 from enum import StrEnum
 
-from mcp_notarium.crypto import kdf, keyslots
+from mcp_notarium.crypto import kdf, keyslots, userkey
 from mcp_notarium.crypto.kdf import RandomBytes
-from mcp_notarium.crypto.keyslots import KeyFile
+from mcp_notarium.crypto.keyslots import KeyFile, Slot, SlotType
 from mcp_notarium.secret import Secret
 
 
@@ -82,12 +82,19 @@ def rewrap(
         opened.data_key,
         new,
         parameters=parameters,
+        type_=_type_after(opened.slot, new),
         label=opened.slot.label,
         bounds=bounds,
         random_bytes=random_bytes,
     )
     others = tuple(one for one in keyfile.slots if one.id != opened.slot.id)
     return keyslots.replace_slots(keyfile, opened.data_key, slots=(*others, slot), rotated=now)
+
+
+def _type_after(old: Slot, new: Secret) -> SlotType | None:
+    """The keychain's slot stays the keychain's, where the new key can be; None: as the key says."""
+    stays = old.type is SlotType.KEYRING and userkey.read(new).kind == "raw"
+    return SlotType.KEYRING if stays else None
 
 
 class Settle(StrEnum):

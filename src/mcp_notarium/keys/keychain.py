@@ -65,6 +65,19 @@ class Keychain:
         except LockedError:
             return False
 
+    @property
+    def name(self) -> str:
+        """What the keychain in use is called, for a person. Raises ``LockedError`` if none is."""
+        backend = self._backend()
+        if backend is None:
+            raise _unusable("this machine has none")
+        return _ALLOWED[_kind(backend)]
+
+    def read_back(self, kind: str, owner: str) -> Secret | None:
+        """The secret as the keychain has it now, whatever was read before."""
+        self._read.pop((kind, owner), None)
+        return self.get(kind, owner)
+
     def get(self, kind: str, owner: str) -> Secret | None:
         """A secret; None if there is none or no keychain at all.
 

@@ -24,8 +24,8 @@ from mcp_notarium.sync.cycle import (
     receive,
     retry_after_of,
 )
-from mcp_notarium.sync.intake import Intake, Superseded, Tally
 from mcp_notarium.sync.errands import Errands
+from mcp_notarium.sync.intake import Intake, Superseded, Tally
 from mcp_notarium.sync.ledger import Ledger
 from mcp_notarium.sync.sources import Batches, Sources
 from mcp_notarium.sync.writer import Writer

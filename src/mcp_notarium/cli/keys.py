@@ -1,0 +1,228 @@
+"""``mcp-notarium keys``: the keys that open the cache, each in a slot of its own.
+
+Every change is proven before it counts, and none can lock out the key it was made with. Old copies
+of the key file keep what a change takes away; the commands say so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import secrets
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from mcp_notarium.cli import calibrate, new_key, settings
+from mcp_notarium.cli.terminal import ask_line, ask_secret, show_once, talk
+from mcp_notarium.config import Config
+from mcp_notarium.crypto import kdf, recovery
+from mcp_notarium.crypto.keyslots import Slot, SlotState, SlotType
+from mcp_notarium.errors import InvalidRequest
+from mcp_notarium.keys import backup, slots
+from mcp_notarium.keys.changing import Changed, Given
+from mcp_notarium.keys.slots import Listing
+from mcp_notarium.keys.unlock import find_passphrase
+from mcp_notarium.secret import Secret
+
+_TRIES = 3
+_COPIES = "Copies of the key file made before still have what was taken away here."
+_STATES: dict[str, Callable[..., Changed]] = {
+    "disable": slots.disable,
+    "enable": slots.enable,
+    "remove": slots.remove,
+    "mark-compromised": slots.mark_compromised,
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The commands below ``keys``."""
+    parser.add_argument(
+        "--ask-key", action="store_true", help="ask for a key instead of taking the configured one"
+    )
+    verbs = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    listing = verbs.add_parser("list", help="show the slots")
+    listing.add_argument("--json", action="store_true", help="print JSON")
+    adding = verbs.add_parser("add", help="let one more key open the cache")
+    new_key.add_arguments(adding)
+    adding.add_argument("--label", default="", help="a name for it, up to 64 ASCII characters")
+    for name, says in (
+        ("disable", "keep a slot, but let it open nothing"),
+        ("enable", "let a disabled slot open again"),
+        ("remove", "take a slot out of the key file"),
+        ("mark-compromised", "remember that a key is known to others and has to go"),
+    ):
+        verbs.add_parser(name, help=says).add_argument("slot", type=int, metavar="SLOT")
+    paper = verbs.add_parser("recovery", help="a key on paper, for the day the other one is lost")
+    paper.add_argument("what", choices=("create", "test"), help="make one, or prove that it opens")
+    calibrate.add_arguments(
+        verbs.add_parser("calibrate", help="make guessing the passphrase as dear as is bearable")
+    )
+    for name, says in (("backup", "copy the key file to PATH"), ("restore", "put a copy back")):
+        verbs.add_parser(name, help=says).add_argument("path", type=Path, metavar="PATH")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do what ``args.action`` says."""
+    config = settings.prepare(args)
+    asked = ask_secret("Key: ") if args.ask_key else None
+    return _ACTIONS.get(args.action, _change_state)(config, asked, args)
+
+
+def _list(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
+    found = slots.listing(config, _key_at_hand(config, asked))
+    text = json.dumps(_facts(found), indent=2) if args.json else _table(found)
+    sys.stdout.write(text + "\n")
+    return 0
+
+
+def _key_at_hand(config: Config, asked: Secret | None) -> Secret | None:
+    if asked is not None:
+        return asked
+    found = find_passphrase(config, config.owner_hash)
+    return found.passphrase if found else None
+
+
+def _facts(found: Listing) -> dict[str, Any]:
+    keyfile = found.keyfile
+    return {
+        "sequence": keyfile.sequence,
+        "created": _day(keyfile.created),
+        "rotated": None if keyfile.rotated is None else _day(keyfile.rotated),
+        "slots": [
+            {
+                "slot": slot.id,
+                "type": slot.type.value,
+                "state": slot.state.value,
+                "label": slot.label,
+                "cost": cost(slot.kdf),
+                "opened_by_this_key": slot.id == found.opened_by,
+            }
+            for slot in keyfile.slots
+        ],
+    }
+
+
+def _table(found: Listing) -> str:
+    lines = [f"{'slot':<6}{'type':<12}{'state':<13}{'cost':<34}label"]
+    for slot in found.keyfile.slots:
+        line = f"{slot.id:<6}{slot.type.value:<12}{slot.state.value:<13}{cost(slot.kdf):<34}"
+        line += slot.label or "-"
+        lines.append(line + ("   <- this key" if slot.id == found.opened_by else ""))
+    rotated = found.keyfile.rotated
+    lines.append("")
+    lines.append(
+        f"Made {_day(found.keyfile.created)}, key last changed "
+        f"{_day(rotated) if rotated else 'never'}; key file number {found.keyfile.sequence}."
+    )
+    if found.opened_by is None:
+        lines.append("No key was at hand that opens it, so nothing proves that this list is true.")
+    return "\n".join(lines + advice(found.keyfile.slots))
+
+
+def advice(found: tuple[Slot, ...]) -> list[str]:
+    """What a person should know about these slots."""
+    says = [
+        f"Slot {slot.id} is known to others: remove it (`mcp-notarium keys remove {slot.id}`)."
+        for slot in found
+        if slot.state is SlotState.COMPROMISED
+    ]
+    if not any(s.type is SlotType.RECOVERY and s.state is SlotState.ACTIVE for s in found):
+        says.append("There is no recovery key: `mcp-notarium keys recovery create` makes one.")
+    return says
+
+
+def cost(parameters: kdf.Parameters) -> str:
+    """The key derivation in a few words."""
+    match parameters:
+        case kdf.Argon2id(memory_kib, time_cost, lanes):
+            return f"Argon2id {memory_kib // 1024} MiB, {time_cost} passes, {lanes} lanes"
+        case kdf.Pbkdf2Sha512(iterations):
+            return f"PBKDF2-SHA512, {iterations:,} rounds"
+        case kdf.HkdfSha256():
+            return "none needed (random key)"
+
+
+def _add(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
+    given = Given(old=asked)
+    new = new_key.read(args)
+    done = slots.add(config, new, label=args.label, allow_weak=args.allow_weak, given=given)
+    talk(f"Slot {done.after.slots[-1].id} is added; its key opens the cache from now on.")
+    return 0
+
+
+def _change_state(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
+    _STATES[args.action](config, args.slot, given=Given(old=asked))
+    talk(f"Slot {args.slot}: done ({args.action}).")
+    if args.action in {"disable", "remove"}:
+        talk(f"note: {_COPIES}")
+    return 0
+
+
+def _recovery(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
+    return _test_recovery(config) if args.what == "test" else _make_recovery(config, asked)
+
+
+def _make_recovery(config: Config, asked: Secret | None) -> int:
+    made = recovery.generate()
+    show_once(
+        "Your recovery key. Write it on paper and keep it where you keep your passport; it is not "
+        "shown again and opens this cache like any other key:",
+        made,
+    )
+    _demand_typed_back(made)
+    done = slots.add(config, made, label="on paper", given=Given(old=asked))
+    talk(
+        f"It is in force, in slot {done.after.slots[-1].id}. Try it: mcp-notarium keys recovery test"
+    )
+    return 0
+
+
+def _demand_typed_back(made: Secret) -> None:
+    groups = recovery.groups(made)
+    number = secrets.randbelow(len(groups))
+    for _ in range(_TRIES):
+        if ask_line(f"Type group {number + 1} of {len(groups)}: ").upper() == groups[number]:
+            return
+        talk("That is not what stands there.")
+    raise InvalidRequest(
+        "the recovery key was not made", resolution_hint="Start again; a new one will be shown."
+    )
+
+
+def _test_recovery(config: Config) -> int:
+    slot = slots.recovery_slot(config, ask_secret("Recovery key: ").reveal_text())
+    talk(f"It opens the cache (slot {slot.id}).")
+    return 0
+
+
+def _back_up(config: Config, _asked: Secret | None, args: argparse.Namespace) -> int:
+    copied = backup.back_up(config, args.path)
+    talk(f"The key file (number {copied.sequence}) is copied to {args.path}.")
+    talk("note: it opens with every key that opens the cache today, also after you change them.")
+    return 0
+
+
+def _restore(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
+    key = _key_at_hand(config, asked) or ask_secret("Key: ")
+    done = backup.restore(config, args.path, key)
+    talk(f"Key file number {done.keyfile.sequence} is in force again; it opens the database.")
+    if done.quarantine is not None:
+        talk(f"What was there before is kept in {done.quarantine}.")
+    return 0
+
+
+def _day(epoch: int) -> str:
+    return datetime.fromtimestamp(epoch, UTC).date().isoformat()
+
+
+_ACTIONS: dict[str, Callable[[Config, Secret | None, argparse.Namespace], int]] = {
+    "list": _list,
+    "add": _add,
+    "recovery": _recovery,
+    "calibrate": calibrate.run,
+    "backup": _back_up,
+    "restore": _restore,
+}

@@ -1,0 +1,155 @@
+"""Copies of the key file for a safe place, and the way back.
+
+A copy opens with every key that opened the cache when it was made, also with keys that were changed
+since; whoever has it, such a key and the database can read the notes.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from mcp_notarium.cache import database
+from mcp_notarium.crypto import canonical, keyslots
+from mcp_notarium.crypto.datakey import DataKey
+from mcp_notarium.crypto.failures import KeyFileDamaged
+from mcp_notarium.crypto.kdf import PRODUCTION, Bounds
+from mcp_notarium.crypto.keyslots import KeyFile
+from mcp_notarium.errors import ConfigError, LockedError, Verdict
+from mcp_notarium.keys import keyfile, quarantine
+from mcp_notarium.keys.files import At, disk_errors, nowhere, read_private, replace_private
+from mcp_notarium.keys.folder import AccountFolder, trusted
+from mcp_notarium.keys.locks import Presence, key_lock
+from mcp_notarium.keys.looking import OpeningSettings
+from mcp_notarium.keys.slots import listing
+from mcp_notarium.secret import Secret
+
+__all__ = ["Restored", "back_up", "restore"]
+
+
+def back_up(settings: OpeningSettings, to: Path, *, bounds: Bounds = PRODUCTION) -> KeyFile:
+    """Write the key file to ``to``, a new file of mode 0600, flushed; gives what was written.
+
+    Raises ``ConfigError`` if something is there already or it cannot be written, and
+    ``LockedError`` if there is no key file that could be copied.
+    """
+    found = listing(settings, None, bounds=bounds).keyfile
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+    try:
+        with os.fdopen(os.open(to, flags, 0o600), "wb") as file:
+            file.write(keyslots.serialise(found))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise ConfigError(
+            f"the copy cannot be written: {error.strerror}",
+            resolution_hint="Give the path of a new file in a folder you can write to.",
+        ) from error
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What was put back. ``quarantine``: where the key file that was there has gone, if any."""
+
+    keyfile: KeyFile
+    quarantine: Path | None
+
+
+def restore(
+    settings: OpeningSettings,
+    copy: Path,
+    key: Secret,
+    *,
+    bounds: Bounds = PRODUCTION,
+    clock: Callable[[], float] = time.time,
+    at: At = nowhere,
+) -> Restored:
+    """Put a copy of the key file back, proven to open the database that lies there with ``key``.
+
+    A copy of another cache is refused, and one that is older than what the database has been opened
+    with: a key that was changed must not come back by the back door. Raises ``LockedError`` and
+    ``ConfigError`` with the key file as it was.
+    """
+    wanted = _read(copy, bounds)
+    data_key = keyslots.unlock(wanted, key, bounds=bounds)
+    folder = trusted(settings.account_dir)
+    if not folder.database(wanted.generation).exists():
+        raise LockedError(
+            Verdict.DATABASE_MISSING,
+            "the database this copy belongs to is not here",
+            resolution_hint=f"Put `{folder.database(wanted.generation).name}` back first, or take "
+            "another copy.",
+        )
+
+    def opens(read_back: KeyFile) -> None:
+        if keyslots.unlock(read_back, key, bounds=bounds) != data_key:
+            raise KeyFileDamaged("what was written does not open")
+
+    with disk_errors("the key file cannot be put back"), key_lock(folder):
+        _demand_fit(folder, wanted, data_key)
+        aside = _keep(folder, now=clock())
+        at("kept")
+        keyfile.store(folder, wanted, check=opens, bounds=bounds, at=at)
+    return Restored(wanted, aside)
+
+
+def _demand_fit(folder: AccountFolder, wanted: KeyFile, data_key: DataKey) -> None:
+    """The database opens with this key file and has not been opened with a newer one."""
+    presence = Presence(folder)
+    try:
+        presence.share()
+        path = folder.database(wanted.generation)
+        with closing(database.connect(path, data_key.database_key(wanted.database_salt))) as opened:
+            seen: dict[str, str] = dict(opened.rows(_TIES))
+    finally:
+        presence.release()
+    if seen.get("vault_id") != wanted.vault_id:
+        raise LockedError(
+            Verdict.ROLLBACK_SEEN,
+            "the database says that it belongs to another key file",
+            resolution_hint="Take a copy that was made of this cache.",
+        )
+    if int(seen.get("key_sequence", "0")) > wanted.sequence:
+        raise LockedError(
+            Verdict.ROLLBACK_SEEN,
+            f"this copy is older (number {wanted.sequence}) than the key file the database was "
+            f"last opened with (number {seen['key_sequence']})",
+            resolution_hint="Take a newer copy: keys that were changed or removed since this one "
+            "was made would open the notes again.",
+        )
+
+
+def _keep(folder: AccountFolder, *, now: float) -> Path | None:
+    """Copy what is there into the quarantine; the originals stay until they are replaced."""
+    found = {
+        path.name: content
+        for path in (folder.key_file, folder.key_copy)
+        if (content := read_private(path, most=canonical.LARGEST)) is not None
+    }
+    if not found:
+        return None
+    target = quarantine.new_folder(folder, now)
+    for name, content in found.items():
+        replace_private(target / name, content, check=lambda _written: None)
+    return target
+
+
+def _read(copy: Path, bounds: Bounds) -> KeyFile:
+    try:
+        with copy.open("rb") as file:
+            raw = file.read(canonical.LARGEST + 1)
+    except OSError as error:
+        raise ConfigError(
+            f"the copy cannot be read: {error.strerror}",
+            resolution_hint="Give the path of a file made by `mcp-notarium keys backup`.",
+        ) from error
+    return keyslots.parse(raw, bounds=bounds)
+
+
+_TIES = "SELECT key, value FROM sync_metadata WHERE key IN ('vault_id', 'key_sequence')"

@@ -1,0 +1,97 @@
+"""Which configuration files of MCP clients on this machine hold a given key.
+
+They are read, never written: they belong to other programs. Only where a key stands is told, never
+what else is in the file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from mcp_notarium.secret import Secret
+
+_MOST = 16 * 1024 * 1024
+"""Bytes of a file that are looked at; some clients keep their history in the same file."""
+_SHORTEST = 8
+"""A shorter key would be found in every file."""
+
+_CODE = ("Code", "Code - Insiders", "VSCodium")
+_HOMES = (".config", "Library/Application Support", "AppData/Roaming")
+
+IN_HOME = (
+    *(("Claude Desktop", f"{home}/Claude/claude_desktop_config.json") for home in _HOMES),
+    ("Claude Code", ".claude.json"),
+    ("Claude Code", ".claude/settings.json"),
+    ("Cursor", ".cursor/mcp.json"),
+    *(("VS Code", f"{home}/{code}/User/mcp.json") for home in _HOMES for code in _CODE),
+    *(("VS Code", f"{home}/{code}/User/settings.json") for home in _HOMES for code in _CODE),
+    ("Zed", ".config/zed/settings.json"),
+    ("Codex", ".codex/config.toml"),
+    ("Windsurf", ".codeium/windsurf/mcp_config.json"),
+    ("Gemini CLI", ".gemini/settings.json"),
+)
+"""Program and path below the home folder."""
+
+IN_PROJECT = (
+    ("environment file", ".env"),
+    ("Claude Code", ".mcp.json"),
+    ("Cursor", ".cursor/mcp.json"),
+    ("VS Code", ".vscode/mcp.json"),
+    ("Zed", ".zed/settings.json"),
+    ("Codex", ".codex/config.toml"),
+)
+"""Program and path below a working folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A file that holds the key, and the program it belongs to."""
+
+    program: str
+    path: Path
+
+
+def holding(key: Secret, *, home: Path | None = None, here: Path | None = None) -> list[Place]:
+    """The files in ``home`` and in the working folder ``here`` that hold ``key`` in clear.
+
+    Files that cannot be read are passed over: then nobody's client reads them either.
+    """
+    spellings = _spellings(key)
+    if not spellings:
+        return []
+    return [
+        place
+        for place in _places(home or Path.home(), here or Path.cwd())
+        if any(spelling in _content(place.path) for spelling in spellings)
+    ]
+
+
+def _places(home: Path, here: Path) -> Iterator[Place]:
+    seen: set[Path] = set()
+    for folder, known in ((home, IN_HOME), (here, IN_PROJECT)):
+        for program, name in known:
+            path = folder / name
+            if path not in seen:
+                seen.add(path)
+                yield Place(program, path)
+
+
+def _content(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(_MOST)
+    except OSError:
+        return b""
+
+
+def _spellings(key: Secret) -> set[bytes]:
+    """The key as it is, and as JSON and TOML write it."""
+    raw = key.reveal()
+    if len(raw) < _SHORTEST:
+        return set()
+    text = raw.decode("utf-8", "replace")
+    quoted = {json.dumps(text, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False)}
+    return {raw, *(one.encode() for one in quoted)}

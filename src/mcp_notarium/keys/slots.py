@@ -1,0 +1,162 @@
+"""The ways into a cache, one slot each: look at them, add, take out of use, remove.
+
+Every change goes through ``changing``: the key that was used to get in must still open afterwards,
+so nobody can lock himself out with one command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from mcp_notarium.crypto import keyslots, recovery, slot_changes
+from mcp_notarium.crypto.datakey import DataKey
+from mcp_notarium.crypto.failures import SlotsRefused, WrongKey
+from mcp_notarium.crypto.kdf import PRODUCTION, Bounds, Parameters
+from mcp_notarium.crypto.keyslots import KeyFile, Slot, SlotType
+from mcp_notarium.errors import LockedError, Verdict
+from mcp_notarium.keys import creating, keyfile
+from mcp_notarium.keys.changing import Changed, Given, change, nothing_there
+from mcp_notarium.keys.files import disk_errors
+from mcp_notarium.keys.folder import trusted
+from mcp_notarium.keys.looking import OpeningSettings
+from mcp_notarium.keys.rotate import demand_strong
+from mcp_notarium.secret import Secret
+
+_SlotChange = Callable[[KeyFile, DataKey, int], KeyFile]
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The slots as they stand in the key file.
+
+    ``opened_by`` is the id of the slot that the given key opens; None: no key was given, or it
+    opens none. Without a key nothing proves that the list is as it was written.
+    """
+
+    keyfile: KeyFile
+    opened_by: int | None
+
+
+def listing(
+    settings: OpeningSettings, key: Secret | None, *, bounds: Bounds = PRODUCTION
+) -> Listing:
+    """Read the key file (or its copy, if that is all there is). Changes nothing.
+
+    Raises ``LockedError`` if there is none, it is damaged or forged, or the folder is unsafe.
+    """
+    folder = trusted(settings.account_dir)
+    with disk_errors("the key file cannot be read"):
+        files = keyfile.load(folder, bounds=bounds)
+    if files.newer_version is not None:
+        raise LockedError(
+            Verdict.SCHEMA_NEWER,
+            f"the key file has format version {files.newer_version}",
+            resolution_hint="Update MCP Notarium to the release that wrote it.",
+        )
+    found = files.valid
+    if found is None:
+        raise nothing_there()
+    return Listing(found, None if key is None else _opened_by(found, key, bounds))
+
+
+def add(
+    settings: OpeningSettings,
+    new: Secret,
+    *,
+    label: str = "",
+    parameters: Parameters | None = None,
+    allow_weak: bool = False,
+    type_: SlotType | None = None,
+    given: Given | None = None,
+) -> Changed:
+    """One more key that opens the cache: a passphrase, a raw key or a recovery key.
+
+    ``type_`` KEYRING: a raw key that only the keychain holds. Raises as ``change`` does, and
+    ``WeakPassphrase``, ``MalformedKey``, ``SlotsRefused`` (it opens the cache already, or there are
+    too many).
+    """
+    given = given or Given()
+    demand_strong(new, allow_weak=allow_weak)
+
+    def added(before: KeyFile, data_key: DataKey, _key: Secret) -> KeyFile:
+        if _opened_by(before, new, given.bounds) is not None:
+            raise SlotsRefused("this key opens the cache already")
+        return keyslots.add_slot(
+            before,
+            data_key,
+            new,
+            parameters=parameters or creating.parameters(settings),
+            type_=type_,
+            label=label,
+            bounds=given.bounds,
+        )
+
+    return change(settings, added, also_opens=(new,), given=given)
+
+
+def disable(settings: OpeningSettings, slot_id: int, *, given: Given | None = None) -> Changed:
+    """The slot stays and opens nothing any more. Raises as ``change`` does, and ``SlotsRefused``."""
+    return _without(settings, slot_id, slot_changes.disable, given)
+
+
+def remove(settings: OpeningSettings, slot_id: int, *, given: Given | None = None) -> Changed:
+    """The slot is gone. Raises as ``change`` does, and ``SlotsRefused``."""
+    return _without(settings, slot_id, slot_changes.remove, given)
+
+
+def enable(settings: OpeningSettings, slot_id: int, *, given: Given | None = None) -> Changed:
+    """A slot that was taken out of use opens again. Raises as :func:`disable` does."""
+
+    def enabled(before: KeyFile, data_key: DataKey, _key: Secret) -> KeyFile:
+        return slot_changes.enable(before, data_key, slot_id)
+
+    return change(settings, enabled, given=given)
+
+
+def mark_compromised(
+    settings: OpeningSettings, slot_id: int, *, given: Given | None = None
+) -> Changed:
+    """The slot still opens, and is named wherever slots are shown. Raises as :func:`disable`."""
+
+    def marked(before: KeyFile, data_key: DataKey, _key: Secret) -> KeyFile:
+        return slot_changes.mark_compromised(before, data_key, slot_id)
+
+    return change(settings, marked, given=given)
+
+
+def recovery_slot(settings: OpeningSettings, typed: str, *, bounds: Bounds = PRODUCTION) -> Slot:
+    """The slot that a recovery key opens, proven by opening it. Changes nothing.
+
+    Raises ``MalformedKey`` for a slip of the pen, ``WrongKey``, and as :func:`listing` does.
+    """
+    key = recovery.write(recovery.read(typed).reveal())
+    found = listing(settings, key, bounds=bounds)
+    if found.opened_by is None:
+        raise WrongKey
+    return slot_changes.slot_of(found.keyfile, found.opened_by)
+
+
+def _without(
+    settings: OpeningSettings, slot_id: int, how: _SlotChange, given: Given | None
+) -> Changed:
+    given = given or Given()
+
+    def changed(before: KeyFile, data_key: DataKey, key: Secret) -> KeyFile:
+        after = how(before, data_key, slot_id)
+        if _opened_by(after, key, given.bounds) is None:
+            raise SlotsRefused(
+                f"slot {slot_id} is the one you came in by",
+                resolution_hint="Use --ask-key and give another key that opens the cache; that "
+                "proves that one is left.",
+            )
+        return after
+
+    return change(settings, changed, given=given)
+
+
+def _opened_by(found: KeyFile, key: Secret, bounds: Bounds) -> int | None:
+    try:
+        return keyslots.open_slot(found, key, bounds=bounds).slot.id
+    except WrongKey:
+        return None

@@ -1,0 +1,224 @@
+"""``keys``, ``keychain`` and what ``rotate-key`` says: real processes, as a person types them."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from mcp_notarium.simulator import Simulator
+from mcp_notarium.simulator.data import prose
+from support.whole import DEADLINE, SERVE, Server, account_folder, environment, run
+
+WORDS = "nine hungry lamps by the river"
+GROUPS = re.compile(r"(?:[0-9A-Z]{4}-){8}[0-9A-Z]{4}")
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="a terminal of POSIX is played")
+
+
+@pytest.fixture(name="simulator", scope="module")
+def _simulator():
+    simulator = Simulator()
+    simulator.load(prose(5, seed=6))
+    with simulator.running():
+        yield simulator
+
+
+@pytest.fixture(name="env")
+def _env(simulator: Simulator, tmp_path: Path) -> dict[str, str]:
+    env = environment(simulator, tmp_path)
+    with Server(env) as server:
+        server.tool("list")
+        assert server.leave() == 0
+    return env
+
+
+def listed(env: dict[str, str]) -> list[dict[str, object]]:
+    done = run(env, "keys", "list", "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)["slots"]
+
+
+class Terminal:
+    """A command on a terminal of its own, typed into."""
+
+    def __init__(self, env: dict[str, str], *arguments: str) -> None:
+        self.seen = ""
+        self._pid, self._end = pty.fork()
+        if self._pid == 0:
+            os.execve(SERVE[0], [*SERVE, *arguments], env)
+
+    def until(self, pattern: str) -> re.Match[str]:
+        """Read until this is on the screen."""
+        deadline = time.monotonic() + DEADLINE
+        while (found := re.search(pattern, self.seen)) is None:
+            assert time.monotonic() < deadline, self.seen
+            self._read()
+        return found
+
+    def type(self, text: str) -> None:
+        """Press these keys and Enter."""
+        os.write(self._end, text.encode() + b"\n")
+
+    def leave(self) -> int:
+        """Read to the end; the exit code."""
+        while self._read():
+            pass
+        _, status = os.waitpid(self._pid, 0)
+        os.close(self._end)
+        return os.waitstatus_to_exitcode(status)
+
+    def _read(self) -> bool:
+        if not select.select([self._end], [], [], DEADLINE)[0]:
+            return False
+        try:
+            chunk = os.read(self._end, 65536)
+        except OSError:  # the other end of a terminal is closed so on Linux
+            return False
+        self.seen += chunk.decode("utf-8", "replace")
+        return bool(chunk)
+
+
+def test_a_key_is_added_used_and_removed(env: dict[str, str]) -> None:
+    done = run(env, "keys", "add", "--generate", "--label", "spare")
+    assert done.returncode == 0, done.stderr
+    spare = done.stdout.strip()
+    assert spare not in done.stderr
+    with Server(env | {"DB_ENCRYPTION_KEY": spare}) as server:
+        assert server.tool("list")["content"]
+        assert server.leave() == 0
+    assert [(one["slot"], one["type"], one["label"]) for one in listed(env)] == [
+        (1, "raw", ""),
+        (2, "raw", "spare"),
+    ]
+    assert run(env, "keys", "remove", "2").returncode == 0
+    assert [one["slot"] for one in listed(env)] == [1]
+    assert run(env | {"DB_ENCRYPTION_KEY": spare}, "status").returncode == 11
+
+
+def test_the_last_key_cannot_be_taken_away(env: dict[str, str]) -> None:
+    done = run(env, "keys", "remove", "1")
+    assert done.returncode == 1
+    assert "keys list" in done.stderr
+    assert run(env, "status").returncode == 0
+
+
+def test_a_recovery_key_is_shown_once_typed_back_tried_and_is_the_way_back(
+    env: dict[str, str], tmp_path: Path
+) -> None:
+    screen = Terminal(env, "keys", "recovery", "create")
+    shown = screen.until(GROUPS.pattern)[0]
+    number = int(screen.until(r"Type group (\d) of 9")[1])
+    screen.type("WRNG")
+    screen.until("not what stands there")
+    screen.type(shown.split("-")[number - 1].lower())
+    assert screen.leave() == 0, screen.seen
+    assert [one["type"] for one in listed(env)] == ["raw", "recovery"]
+
+    screen = Terminal(env, "keys", "recovery", "test")
+    screen.until("Recovery key: ")
+    screen.type(shown)
+    assert screen.leave() == 0
+    assert "slot 2" in screen.seen
+    assert shown not in screen.seen
+
+    (tmp_path / "words").write_text(WORDS)
+    lost = {name: value for name, value in env.items() if name != "DB_ENCRYPTION_KEY"}
+    assert run(lost, "status").returncode == 10
+    screen = Terminal(lost, "keys", "--ask-key", "add", "--new-key-file", str(tmp_path / "words"))
+    screen.until("Key: ")
+    screen.type(shown)
+    assert screen.leave() == 0, screen.seen
+    assert run(lost | {"DB_ENCRYPTION_KEY": WORDS}, "status").returncode == 0
+    written = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    assert shown.encode() not in written
+    assert shown.replace("-", "").encode() not in written
+
+
+def test_a_recovery_key_that_is_not_typed_back_is_not_made(env: dict[str, str]) -> None:
+    screen = Terminal(env, "keys", "recovery", "create")
+    for _ in range(3):
+        screen.until(r"Type group \d of 9: $")
+        screen.seen = ""
+        screen.type("WRNG")
+    assert screen.leave() == 1
+    assert [one["type"] for one in listed(env)] == ["raw"]
+
+
+def test_a_recovery_key_is_shown_on_a_terminal_only(env: dict[str, str]) -> None:
+    done = run(env, "keys", "recovery", "create")
+    assert done.returncode == 1
+    assert not GROUPS.search(done.stdout + done.stderr)
+    assert [one["type"] for one in listed(env)] == ["raw"]
+
+
+def test_a_copy_of_the_key_file_brings_a_lost_one_back(
+    env: dict[str, str], simulator: Simulator, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy"
+    assert run(env, "keys", "backup", str(copy)).returncode == 0
+    assert run(env, "keys", "backup", str(copy)).returncode == 1
+    folder = account_folder(simulator, tmp_path)
+    for name in ("notarium_keys.json", "notarium_keys.json.bak"):
+        (folder / name).unlink()
+    assert run(env, "status").returncode == 12
+    done = run(env, "keys", "restore", str(copy))
+    assert done.returncode == 0, done.stderr
+    assert run(env, "status").returncode == 0
+
+
+def test_calibrate_has_nothing_to_do_for_a_random_key(env: dict[str, str]) -> None:
+    done = run(env, "keys", "calibrate", "--yes")
+    assert done.returncode == 1
+    assert "random key needs none" in done.stderr
+
+
+def test_calibrate_proposes_and_applies(env: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "words").write_text(WORDS)
+    assert run(env, "rotate-key", "--new-key-file", str(tmp_path / "words")).returncode == 0
+    env = env | {"DB_ENCRYPTION_KEY": WORDS}
+    done = run(env, "keys", "calibrate", "--seconds", "0.01")
+    assert done.returncode == 1
+    assert "Nothing is changed." in done.stderr
+    assert run(env, "keys", "calibrate", "--seconds", "0.01", "--yes").returncode == 0
+    assert listed(env)[0]["cost"] == "Argon2id 64 MiB, 3 passes, 4 lanes"
+    assert run(env, "status").returncode == 0
+
+
+def test_rotate_key_names_what_still_opens_and_where_the_old_key_lies(
+    env: dict[str, str], tmp_path: Path
+) -> None:
+    config = tmp_path / ".cursor" / "mcp.json"
+    config.parent.mkdir()
+    config.write_text(json.dumps({"env": {"DB_ENCRYPTION_KEY": env["DB_ENCRYPTION_KEY"]}}))
+    before = config.read_bytes()
+    assert run(env, "keys", "add", "--generate").returncode == 0
+    done = run(env, "rotate-key", "--generate")
+    assert done.returncode == 0
+    assert "slot 2 (raw) still opens the cache" in done.stderr
+    assert f"still stands in {config} (Cursor)" in done.stderr
+    assert "came from DB_ENCRYPTION_KEY" in done.stderr
+    assert env["DB_ENCRYPTION_KEY"] not in done.stderr + done.stdout
+    assert config.read_bytes() == before
+
+
+def test_the_keychain_that_is_switched_off_is_not_used(env: dict[str, str]) -> None:
+    done = run(env, "keychain", "enable")
+    assert done.returncode == 1
+    assert "NOTARIUM_KEYCHAIN" in done.stderr
+
+
+def test_a_table_for_people_names_what_is_missing(env: dict[str, str]) -> None:
+    done = run(env, "keys", "list")
+    assert "<- this key" in done.stdout
+    assert "no recovery key" in done.stdout
+    assert run(env, "keys", "remove", "7").returncode == 1
+    assert run(env, "keys", "frob").returncode == 2
+    assert run(env, "keys").returncode == 2

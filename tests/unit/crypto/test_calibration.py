@@ -1,0 +1,53 @@
+"""What is proposed for machines of different speed and memory."""
+
+import pytest
+
+from mcp_notarium.crypto.calibration import propose
+from mcp_notarium.crypto.kdf import PRODUCTION, Argon2id
+
+MIB = 1024
+
+
+def machine(seconds_per_64_mib_pass):
+    """A machine on which the time grows with memory and passes, and what it was asked to try."""
+    tried = []
+
+    def measure(parameters):
+        tried.append(parameters)
+        return seconds_per_64_mib_pass * parameters.memory_kib / (64 * MIB) * parameters.time_cost
+
+    return measure, tried
+
+
+def test_memory_is_raised_before_passes():
+    measure, _ = machine(0.02)
+    best = propose(measure, target=1.0, most_memory_kib=256 * MIB)
+    assert best.parameters == Argon2id(memory_kib=256 * MIB, time_cost=12, lanes=4)
+    assert best.seconds == pytest.approx(0.96)
+
+
+def test_memory_goes_as_far_as_the_time_allows():
+    measure, _ = machine(0.02)
+    best = propose(measure, target=0.5, most_memory_kib=4096 * MIB)
+    assert best.parameters == Argon2id(memory_kib=512 * MIB, time_cost=3, lanes=4)
+
+
+def test_a_slow_machine_keeps_the_floor():
+    measure, tried = machine(5.0)
+    assert propose(measure, target=1.0, most_memory_kib=4096 * MIB).parameters == Argon2id()
+    assert len(tried) <= 3
+
+
+@pytest.mark.parametrize("memory_mib", [1, 64, 127])
+def test_little_memory_never_lowers_the_floor(memory_mib):
+    measure, tried = machine(0.001)
+    best = propose(measure, target=1.0, most_memory_kib=memory_mib * MIB)
+    assert best.parameters.memory_kib == 64 * MIB
+    assert {one.memory_kib for one in tried} == {64 * MIB}
+
+
+def test_nothing_above_the_ceiling_is_even_tried():
+    measure, tried = machine(0.0)
+    best = propose(measure, target=60.0, most_memory_kib=64 * 1024 * MIB)
+    assert all(PRODUCTION.refuses(one) is None for one in tried)
+    assert best.parameters == Argon2id(memory_kib=1024 * MIB, time_cost=16, lanes=4)

@@ -1,0 +1,71 @@
+"""Recovery keys: written, mistyped, read back."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_notarium.crypto import recovery, userkey
+from mcp_notarium.crypto.failures import MalformedKey
+from mcp_notarium.secret import Secret
+
+KNOWN = bytes(range(20))
+LETTERS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+
+
+def test_the_form_is_fixed():
+    shown = recovery.write(KNOWN).reveal_text()
+    assert re.fullmatch(r"([0-9A-HJKMNP-TV-Z]{4}-){8}[0-9A-HJKMNP-TV-Z]{4}", shown)
+    assert shown.startswith("000G-40R4-0M30-E209-185G-R38E-1W81-24GK-")
+
+
+@given(st.binary(min_size=20, max_size=20))
+def test_what_is_written_is_read_back(material):
+    shown = recovery.write(material).reveal_text()
+    assert recovery.looks_like(shown)
+    assert recovery.read(shown).reveal() == material
+
+
+@pytest.mark.parametrize(
+    "change",
+    [str.lower, lambda text: text.replace("-", " "), lambda text: f"  {text}\n"],
+)
+def test_small_letters_and_spaces_are_no_slip(change):
+    assert recovery.read(change(recovery.write(KNOWN).reveal_text())).reveal() == KNOWN
+
+
+def test_look_alikes_are_read_as_what_was_meant():
+    shown = recovery.write(KNOWN).reveal_text()
+    for meant, written in (("0", "O"), ("0", "o"), ("1", "I"), ("1", "l")):
+        assert recovery.read(shown.replace(meant, written)).reveal() == KNOWN
+
+
+@pytest.mark.parametrize("at", range(36))
+def test_a_slip_of_the_pen_is_told_from_a_wrong_key(at):
+    shown = recovery.write(KNOWN).reveal_text().replace("-", "")
+    for letter in LETTERS.replace(shown[at], ""):
+        with pytest.raises(MalformedKey, match="slip") as refused:
+            recovery.read(shown[:at] + letter + shown[at + 1 :])
+        assert shown[:4] not in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["", "ABCD", "U" * 36, "0" * 35, "-".join(["AAAA"] * 10)])
+def test_what_is_no_recovery_key_is_refused(text):
+    with pytest.raises(MalformedKey):
+        recovery.read(text)
+
+
+def test_in_the_place_of_a_key_it_is_told_by_its_form():
+    made = recovery.generate()
+    assert userkey.read(made).kind == "recovery"
+    assert userkey.weakness(made) is None
+    assert recovery.generate() != made
+    slipped = Secret(made.reveal_text()[:-1] + ("0" if made.reveal_text()[-1] != "0" else "1"))
+    with pytest.raises(MalformedKey, match="slip"):
+        userkey.read(slipped)
+
+
+def test_its_groups_can_be_typed_back():
+    assert recovery.groups(recovery.write(KNOWN))[:2] == ["000G", "40R4"]
+    assert len(recovery.groups(recovery.generate())) == recovery.GROUPS

@@ -1,0 +1,136 @@
+"""Slots added, taken out of use and removed: pure functions on key files."""
+
+from dataclasses import replace
+
+import pytest
+
+from mcp_notarium.crypto import kdf, keyslots, recovery, rotation, slot_changes, userkey
+from mcp_notarium.crypto.datakey import DataKey
+from mcp_notarium.crypto.failures import SlotsRefused, WrongKey
+from mcp_notarium.crypto.keyslots import SlotState, SlotType
+from mcp_notarium.secret import Secret
+
+PASSPHRASE = Secret("violet kettle under seven maps")
+RAW = userkey.generate()
+PAPER = recovery.generate()
+DATA_KEY = DataKey(Secret(bytes(range(32))))
+BOUNDS = kdf.TEST_BOUNDS
+
+
+def made():
+    keyfile = keyslots.build(
+        data_key=DATA_KEY,
+        passphrase=PASSPHRASE,
+        parameters=kdf.CHEAPEST,
+        username="someone@example.com",
+        now=1_763_683_200,
+        bounds=BOUNDS,
+    )
+    for key, type_ in ((RAW, SlotType.KEYRING), (PAPER, None)):
+        keyfile = keyslots.add_slot(
+            keyfile, DATA_KEY, key, parameters=kdf.CHEAPEST, type_=type_, bounds=BOUNDS
+        )
+    return keyfile
+
+
+def opens(keyfile, key):
+    try:
+        return keyslots.unlock(keyfile, key, bounds=BOUNDS) == DATA_KEY
+    except WrongKey:
+        return False
+
+
+def test_each_kind_of_key_opens_its_own_slot():
+    keyfile = made()
+    types = [slot.type for slot in keyfile.slots]
+    assert types == [SlotType.PASSPHRASE, SlotType.KEYRING, SlotType.RECOVERY]
+    for number, key in enumerate((PASSPHRASE, RAW, PAPER), 1):
+        assert keyslots.open_slot(keyfile, key, bounds=BOUNDS).slot.id == number
+
+
+def test_a_key_file_with_every_kind_of_slot_is_read_back():
+    keyfile = made()
+    assert keyslots.parse(keyslots.serialise(keyfile), bounds=BOUNDS) == keyfile
+
+
+def test_only_a_passphrase_is_stretched():
+    costs = [type(slot.kdf) for slot in made().slots]
+    assert costs == [kdf.Argon2id, kdf.HkdfSha256, kdf.HkdfSha256]
+
+
+def test_a_passphrase_makes_no_slot_of_the_keychain():
+    with pytest.raises(ValueError, match="no keyring slot"):
+        keyslots.new_slot(
+            made(), DATA_KEY, PASSPHRASE, parameters=kdf.CHEAPEST, type_=SlotType.KEYRING
+        )
+
+
+def test_a_disabled_slot_opens_nothing_until_it_is_enabled():
+    off = slot_changes.disable(made(), DATA_KEY, 1)
+    assert not opens(off, PASSPHRASE)
+    assert opens(off, PAPER)
+    on = slot_changes.enable(off, DATA_KEY, 1)
+    assert opens(on, PASSPHRASE)
+    assert (off.sequence, on.sequence) == (made().sequence + 1, made().sequence + 2)
+
+
+def test_a_compromised_slot_still_opens():
+    marked = slot_changes.mark_compromised(made(), DATA_KEY, 1)
+    assert marked.slots[0].state is SlotState.COMPROMISED
+    assert opens(marked, PASSPHRASE)
+
+
+def test_a_removed_slot_is_gone_and_the_others_stay():
+    left = slot_changes.remove(made(), DATA_KEY, 1)
+    assert [slot.id for slot in left.slots] == [2, 3]
+    assert not opens(left, PASSPHRASE)
+    assert opens(left, RAW)
+
+
+@pytest.mark.parametrize("change", [slot_changes.disable, slot_changes.remove])
+def test_one_active_slot_that_needs_no_keychain_always_stays(change):
+    left = slot_changes.remove(made(), DATA_KEY, 1)
+    with pytest.raises(SlotsRefused, match="needs no keychain"):
+        change(left, DATA_KEY, 3)
+
+
+def test_a_compromised_slot_does_not_count_as_the_one_that_stays():
+    left = slot_changes.mark_compromised(made(), DATA_KEY, 3)
+    with pytest.raises(SlotsRefused):
+        slot_changes.remove(left, DATA_KEY, 1)
+
+
+@pytest.mark.parametrize(
+    ("change", "state"),
+    [
+        (slot_changes.disable, SlotState.DISABLED),
+        (slot_changes.enable, SlotState.ACTIVE),
+        (slot_changes.mark_compromised, SlotState.COMPROMISED),
+    ],
+)
+def test_what_is_so_already_is_said(change, state):
+    keyfile = made()
+    same = replace(keyfile, slots=(replace(keyfile.slots[0], state=state), *keyfile.slots[1:]))
+    with pytest.raises(SlotsRefused, match="already"):
+        change(same, DATA_KEY, 1)
+
+
+def test_a_slot_that_is_not_there_is_named_with_those_that_are():
+    with pytest.raises(SlotsRefused, match="no slot 9; there are 1, 2, 3"):
+        slot_changes.remove(made(), DATA_KEY, 9)
+
+
+@pytest.mark.parametrize(
+    ("new", "type_"),
+    [
+        (userkey.generate(), SlotType.KEYRING),
+        (Secret("a new passphrase of words"), SlotType.PASSPHRASE),
+    ],
+)
+def test_a_rotation_keeps_the_slot_of_the_keychain_where_it_can(new, type_):
+    after = rotation.rewrap(
+        made(), old=RAW, new=new, parameters=kdf.CHEAPEST, now=1_763_683_300, bounds=BOUNDS
+    )
+    assert after.slots[-1].type is type_
+    assert opens(after, new)
+    assert not opens(after, RAW)

@@ -1,0 +1,136 @@
+"""The keychain as one way in, never the only one."""
+
+from dataclasses import replace
+
+import pytest
+
+from mcp_notarium.crypto import kdf
+from mcp_notarium.crypto.failures import SlotsRefused
+from mcp_notarium.crypto.keyslots import SlotType
+from mcp_notarium.errors import LockedError, Verdict
+from mcp_notarium.keys import keychain, keychain_slot, slots
+from mcp_notarium.keys.changing import Given
+from mcp_notarium.keys.keychain import Keychain
+from mcp_notarium.secret import Secret
+from support import keychains
+from support.account import BOUNDS, OTHER, PASSPHRASE, fingerprint, made, open_cheaply
+
+GIVEN = Given(bounds=BOUNDS)
+
+
+def by_keychain(config):
+    """The same account with nothing but the keychain to open it."""
+    return replace(config, db_key=None, db_key_origin="", keychain=True)
+
+
+def entry(system, config):
+    return system.read_back(keychain.KEY, config.owner_hash)
+
+
+def test_the_keychain_opens_the_cache_beside_the_passphrase(tmp_path):
+    config, system = made(tmp_path), keychains.working()
+    done = keychain_slot.enable(config, system, given=GIVEN)
+    slot = done.changed.after.slots[-1]
+    assert (slot.id, slot.type, slot.label) == (2, SlotType.KEYRING, "KWallet")
+    assert done.backend == "KWallet"
+    open_cheaply(by_keychain(config), system=system).close()
+    open_cheaply(config).close()
+
+
+def test_the_secret_in_the_keychain_is_not_the_passphrase(tmp_path):
+    config, system = made(tmp_path), keychains.working()
+    keychain_slot.enable(config, system, given=GIVEN)
+    kept = entry(system, config)
+    assert kept != Secret(PASSPHRASE)
+    assert kept.reveal_text().startswith("raw:")
+
+
+def test_an_entry_that_is_there_already_is_left_alone(tmp_path):
+    config, system = made(tmp_path), keychains.working()
+    system.set(keychain.KEY, config.owner_hash, Secret("somebody else's"))
+    before = fingerprint(config.account_dir)
+    with pytest.raises(SlotsRefused):
+        keychain_slot.enable(config, system, given=GIVEN)
+    assert entry(system, config) == Secret("somebody else's")
+    assert fingerprint(config.account_dir) == before
+
+
+def test_with_a_wrong_key_nothing_stays_in_the_keychain(tmp_path):
+    config, system = made(tmp_path), keychains.working()
+    wrong = replace(config, db_key=Secret(OTHER))
+    with pytest.raises(LockedError) as error:
+        keychain_slot.enable(wrong, system, given=GIVEN)
+    assert error.value.verdict is Verdict.WRONG_KEY
+    assert entry(system, config) is None
+
+
+def test_a_keychain_that_forgets_is_not_relied_on(tmp_path):
+    config = made(tmp_path)
+    one = keychains.backend(
+        "keyring.backends.kwallet", "DBusKeyring", set_password=lambda *_given: None
+    )
+    before = fingerprint(config.account_dir)
+    with pytest.raises(SlotsRefused, match="did not keep"):
+        keychain_slot.enable(config, Keychain(lambda: one), given=GIVEN)
+    assert fingerprint(config.account_dir) == before
+
+
+@pytest.mark.parametrize("module", ["keyrings.alt.file", "keyring.backends.null"])
+def test_a_keychain_that_protects_nothing_is_refused(tmp_path, module):
+    config = made(tmp_path)
+    one = keychains.backend(module, "PlaintextKeyring")
+    with pytest.raises(LockedError) as error:
+        keychain_slot.enable(config, Keychain(lambda: one), given=GIVEN)
+    assert error.value.verdict is Verdict.KEYCHAIN_UNUSABLE
+    assert one.kept == {}
+
+
+def test_disabled_it_opens_nothing_and_keeps_nothing(tmp_path):
+    config, system = made(tmp_path), keychains.working()
+    keychain_slot.enable(config, system, given=GIVEN)
+    kept = entry(system, config)
+    keychain_slot.disable(config, system, given=GIVEN)
+    assert entry(system, config) is None
+    assert slots.listing(config, kept, bounds=BOUNDS).opened_by is None
+    open_cheaply(config).close()
+
+
+def test_the_keychain_is_not_taken_out_by_its_own_key(tmp_path):
+    config, system = made(tmp_path), keychains.working()
+    keychain_slot.enable(config, system, given=GIVEN)
+    with pytest.raises(SlotsRefused) as error:
+        keychain_slot.disable(by_keychain(config), system, given=GIVEN)
+    assert "--ask-key" in error.value.resolution_hint
+    assert entry(system, config) is not None
+    open_cheaply(by_keychain(config), system=system).close()
+
+
+def test_without_an_entry_there_is_nothing_to_disable(tmp_path):
+    with pytest.raises(SlotsRefused):
+        keychain_slot.disable(made(tmp_path), keychains.working(), given=GIVEN)
+
+
+def test_an_entry_that_opens_nothing_is_removed(tmp_path):
+    config, system = made(tmp_path), keychains.working()
+    system.set(keychain.KEY, config.owner_hash, Secret("raw:" + "11" * 32))
+    assert keychain_slot.disable(config, system, given=GIVEN) is None
+    assert entry(system, config) is None
+
+
+def test_the_passphrase_slot_stays_when_only_the_keychain_would_be_left(tmp_path):
+    config, system = made(tmp_path), keychains.working()
+    keychain_slot.enable(config, system, given=GIVEN)
+    with pytest.raises(SlotsRefused, match="needs no keychain"):
+        slots.remove(by_keychain(config), 1, given=replace(GIVEN, system=system))
+
+
+def test_a_server_that_starts_by_the_keychain_alone_can_have_its_key_changed(tmp_path):
+    config, system = made(tmp_path), keychains.working()
+    keychain_slot.enable(config, system, given=GIVEN)
+    slots.add(
+        by_keychain(config),
+        Secret(OTHER),
+        parameters=kdf.CHEAPEST,
+        given=replace(GIVEN, system=system),
+    )
+    open_cheaply(replace(config, db_key=Secret(OTHER))).close()
