@@ -222,3 +222,58 @@ def test_a_table_for_people_names_what_is_missing(env: dict[str, str]) -> None:
     assert run(env, "keys", "remove", "7").returncode == 1
     assert run(env, "keys", "frob").returncode == 2
     assert run(env, "keys").returncode == 2
+
+
+def doctor(env: dict[str, str]) -> dict[str, dict[str, str]]:
+    done = run(env, "doctor", "--json", "--offline")
+    assert done.returncode == 0, done.stdout
+    return {one["name"]: one for one in json.loads(done.stdout)["findings"]}
+
+
+def test_doctor_tells_of_the_keys_and_of_who_has_the_cache_open(
+    env: dict[str, str], simulator: Simulator, tmp_path: Path
+) -> None:
+    found = doctor(env)
+    assert found["keys"]["state"] == "ok"
+    assert found["keys"]["seen"] == "raw; last changed 0 days ago"
+    assert "recovery create" in found["keys"]["hint"]
+    assert found["databases"]["state"] == "ok"
+    assert run(env, "keys", "add", "--generate").returncode == 0
+    assert run(env, "keys", "mark-compromised", "2").returncode == 0
+    stranger = account_folder(simulator, tmp_path) / f"notarium_cache.{'0' * 16}.sqlite.encrypted"
+    stranger.write_bytes(b"x")
+    stranger.chmod(0o600)
+    with Server(env) as server:
+        server.tool("list")
+        found = doctor(env)
+        assert server.leave() == 0
+    assert found["keys"]["state"] == "warn"
+    assert "keys remove 2" in found["keys"]["hint"]
+    assert found["databases"]["state"] == "warn"
+    assert stranger.name in found["databases"]["seen"]
+    if sys.platform == "linux":
+        assert f"process {server.process.pid}" in found["open by"]["seen"]
+
+
+def test_reencrypt_names_the_server_in_its_way_and_the_keys_that_do_not_follow(
+    env: dict[str, str],
+) -> None:
+    with Server(env) as server:
+        server.tool("list")
+        done = run(env, "rotate-key", "--reencrypt")
+        assert done.returncode == 18
+        assert sys.platform != "linux" or f"process {server.process.pid}" in done.stderr
+        total = server.tool("list")["total_items"]
+        assert server.leave() == 0
+    spare = run(env, "keys", "add", "--generate").stdout.strip()
+    done = run(env, "rotate-key", "--reencrypt")
+    assert done.returncode == 1
+    assert "slot 2 (raw)" in done.stderr
+    done = run(env, "rotate-key", "--reencrypt", "--drop-other-keys", "--generate")
+    assert done.returncode == 0, done.stderr
+    new = done.stdout.strip()
+    for old in (env["DB_ENCRYPTION_KEY"], spare):
+        assert run(env | {"DB_ENCRYPTION_KEY": old}, "status").returncode == 11
+    with Server(env | {"DB_ENCRYPTION_KEY": new}) as server:
+        assert server.tool("list")["total_items"] == total
+        assert server.leave() == 0

@@ -1,7 +1,7 @@
 """Another process that does one thing to an account's cache and dies where it is told to.
 
-``run`` does ``create``, ``create-plain``, ``rebuild``, ``rotate`` or ``write``, killed by SIGKILL at
-a step; ``start`` holds a cache open until it gets a line.
+``run`` does ``create``, ``create-plain``, ``rebuild``, ``rotate``, ``reencrypt`` or ``write``, killed
+by SIGKILL at a step; ``start`` holds a cache open until it gets a line.
 """
 
 import multiprocessing
@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from mcp_notarium.crypto import kdf
-from mcp_notarium.keys import rotate
+from mcp_notarium.keys import reencrypt, rotate
 from mcp_notarium.keys.changing import Given
 from mcp_notarium.secret import Secret
 from support.account import BOUNDS, OTHER, account, open_cheaply
@@ -69,6 +69,11 @@ def act(folder: Path, action: str, step: str) -> None:
     config = account(folder)
     if action == "rotate":
         rotate.rotate_passphrase(
+            config, new=Secret(OTHER), parameters=kdf.CHEAPEST, given=Given(bounds=BOUNDS, at=at)
+        )
+        return
+    if action == "reencrypt":
+        reencrypt.reencrypt(
             config, new=Secret(OTHER), parameters=kdf.CHEAPEST, given=Given(bounds=BOUNDS, at=at)
         )
         return

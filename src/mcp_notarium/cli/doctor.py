@@ -10,19 +10,25 @@ import argparse
 import asyncio
 import json
 import sys
+import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from mcp_notarium import __version__
 from mcp_notarium.app import App, open_app
 from mcp_notarium.cache import driver
-from mcp_notarium.cli import settings, status
+from mcp_notarium.cli import keys, settings, status
 from mcp_notarium.config import Config
+from mcp_notarium.crypto.keyslots import KeyFile, SlotState
 from mcp_notarium.errors import ConfigError, LockedError, NotariumError
+from mcp_notarium.keys import slots
+from mcp_notarium.keys.folder import AccountFolder
+from mcp_notarium.keys.holders import holders
 from mcp_notarium.keys.keychain import system_keychain
 from mcp_notarium.sync.leader import Leader
 
 OK, WARN, BAD = "ok", "warn", "bad"
+_DAY = 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +60,7 @@ def run(args: argparse.Namespace) -> int:
     facts = status.collect(config)
     found.append(_verdict(facts))
     if facts["exit_code"] == 0 and facts["cache"] == status.IN_ORDER:
+        found += keys_findings(config)
         found += asyncio.run(_inside(config, deep=args.deep, offline=args.offline))
     return _printed(found, facts["exit_code"], as_json=args.json)
 
@@ -86,6 +93,36 @@ def _verdict(facts: dict[str, Any]) -> Finding:
             "cache", BAD, f"{facts['verdict']}: {facts['message']}", facts["resolution_hint"]
         )
     return Finding("cache", OK, facts["cache"])
+
+
+def keys_findings(config: Config) -> list[Finding]:
+    """The ways into an encrypted cache, who is in it, and databases that nothing opens."""
+    if not config.db_encryption:
+        return []
+    found = slots.listing(config, None).keyfile
+    folder = AccountFolder(config.account_dir)
+    return [_slots(found), _strangers(folder, found.generation), _users(folder)]
+
+
+def _slots(found: KeyFile) -> Finding:
+    active = [s for s in found.slots if s.state is not SlotState.DISABLED]
+    days = (int(time.time()) - (found.rotated or found.created)) // _DAY
+    seen = f"{', '.join(s.type.value for s in active)}; last changed {max(days, 0)} days ago"
+    known = any(s.state is SlotState.COMPROMISED for s in active)
+    return Finding("keys", WARN if known else OK, seen, " ".join(keys.advice(found.slots)))
+
+
+def _strangers(folder: AccountFolder, generation: str) -> Finding:
+    strange = [folder.database(g).name for g in folder.generations() if g != generation]
+    if not strange:
+        return Finding("databases", OK, "one, and the key file names it")
+    hint = f"Delete it in {folder.path}, or keep it with the key file that opens it."
+    return Finding("databases", WARN, f"no key file here names {', '.join(strange)}", hint)
+
+
+def _users(folder: AccountFolder) -> Finding:
+    named = "; ".join(str(one) for one in holders(folder.server_lock))
+    return Finding("open by", OK, named or "nobody else that could be seen")
 
 
 async def _inside(config: Config, *, deep: bool, offline: bool) -> list[Finding]:

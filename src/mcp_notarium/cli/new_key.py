@@ -35,6 +35,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def is_given(args: argparse.Namespace) -> bool:
+    """Whether an option says where the new key comes from; else it would be asked for."""
+    return bool(args.generate or args.new_key_file is not None or args.new_key_stdin)
+
+
 def read(args: argparse.Namespace) -> Secret:
     """The new key. One that is made up is printed at once: only the key file would know it else."""
     if args.generate:

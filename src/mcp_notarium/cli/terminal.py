@@ -57,6 +57,24 @@ class Screen:
         print(text, flush=True)
 
 
+class Progress:
+    """How far something long is: a line on stderr at most once a second, with rate and time left."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._began = self._told = time.monotonic()
+
+    def __call__(self, done: int, total: int) -> None:
+        """So many of so many are done."""
+        now = time.monotonic()
+        if now - self._told < 1 or not done:
+            return
+        self._told = now
+        rate = done / (now - self._began)
+        left = (total - done) / rate
+        talk(f"{done:,} of {total:,} {self._what} ({rate:,.0f} a second, {left:.0f} s left)")
+
+
 def talk(text: str) -> None:
     """One line to the person, on stderr."""
     print(text, file=sys.stderr, flush=True)

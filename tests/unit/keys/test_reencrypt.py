@@ -1,0 +1,237 @@
+"""A cache written anew under a new data key: the same notes, other bytes, no old way in."""
+
+import shutil
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+
+from mcp_notarium.cache.notes import NoteTable
+from mcp_notarium.crypto import kdf, keyslots, recovery
+from mcp_notarium.crypto.failures import SlotsRefused, WeakPassphrase
+from mcp_notarium.errors import CacheDamaged, CacheFull, LockedError, NotariumError, Verdict
+from mcp_notarium.keys import backup, keychain_slot, reencrypt, slots
+from mcp_notarium.keys.changing import Given
+from mcp_notarium.notes.note import Content, Revision, Tombstone
+from mcp_notarium.secret import Secret
+from support import account_child, keychains
+from support.account import (
+    BOUNDS,
+    OTHER,
+    PASSPHRASE,
+    account,
+    fingerprint,
+    folder_of,
+    made,
+    open_cheaply,
+)
+
+GIVEN = Given(bounds=BOUNDS)
+NEW = Secret(OTHER)
+
+
+def revision(number):
+    return Revision(
+        id=f"n{number}",
+        etag="1",
+        server_version=1,
+        content=Content(text=f"note number {number}\n", tags=("x",), trash=False),
+        pinned=False,
+        markdown=False,
+        created_at=1.0,
+        modified_at=2.0,
+        raw="{}",
+    )
+
+
+def filled(folder):
+    """An account with notes, some of them removed again."""
+    config = made(folder)
+    with closing(open_cheaply(config)) as opened, opened.database.transaction():
+        notes = NoteTable(opened.database)
+        notes.apply(revision(number) for number in range(60))
+        notes.apply(Tombstone(f"n{number}") for number in range(0, 60, 3))
+    return config
+
+
+def anew(config, **options):
+    given = options.pop("given", GIVEN)
+    return reencrypt.reencrypt(config, parameters=kdf.CHEAPEST, given=given, **options)
+
+
+def texts(config, **options):
+    with closing(open_cheaply(config, **options)) as opened:
+        return dict(opened.database.rows("SELECT id, text FROM notes ORDER BY pk"))
+
+
+def refused(config, error, **options):
+    before, notes = fingerprint(config.account_dir), texts(config)
+    with pytest.raises(error) as caught:
+        anew(config, **options)
+    after = fingerprint(config.account_dir)
+    assert {name: after.get(name) for name in before} == before
+    assert texts(config) == notes
+    return caught.value
+
+
+def test_the_notes_are_there_under_another_key_and_generation(tmp_path):
+    config = filled(tmp_path)
+    before, notes = keyfile_of(config), texts(config)
+    done = anew(config)
+    after = keyfile_of(config)
+    assert texts(config) == notes
+    assert done.notes == len(notes) == 40
+    assert (done.dropped, done.keychain) == ((), False)
+    assert after.generation == done.generation != before.generation
+    assert after.vault_id != before.vault_id
+    with pytest.raises(NotariumError):
+        keyslots.unlock(replace(after, slots=before.slots), Secret(PASSPHRASE), bounds=BOUNDS)
+
+
+def keyfile_of(config):
+    return keyslots.parse(folder_of(config).key_file.read_bytes(), bounds=BOUNDS)
+
+
+def test_nothing_of_the_old_generation_lies_in_the_folder(tmp_path):
+    config = filled(tmp_path)
+    old = keyfile_of(config).generation
+    anew(config)
+    names = [path.name for path in config.account_dir.rglob("*")]
+    assert not [name for name in names if old in name or name.endswith((".tmp", ".new"))]
+    assert folder_of(config).key_copy.read_bytes() == folder_of(config).key_file.read_bytes()
+
+
+def test_an_old_copy_of_the_key_file_opens_nothing_any_more(tmp_path):
+    config = filled(tmp_path)
+    copy = tmp_path / "copy"
+    backup.back_up(config, copy, bounds=BOUNDS)
+    anew(config)
+    with pytest.raises(LockedError) as error:
+        backup.restore(config, copy, Secret(PASSPHRASE), bounds=BOUNDS)
+    assert error.value.verdict is Verdict.DATABASE_MISSING
+
+
+def test_a_new_key_may_be_given_at_once(tmp_path):
+    config = filled(tmp_path)
+    notes = texts(config)
+    anew(config, new=NEW)
+    assert texts(replace(config, db_key=NEW)) == notes
+    with pytest.raises(LockedError) as error:
+        texts(config)
+    assert error.value.verdict is Verdict.WRONG_KEY
+
+
+def test_a_weak_new_key_is_refused(tmp_path):
+    refused(filled(tmp_path), WeakPassphrase, new=Secret("secret"))
+
+
+def test_the_wrong_key_changes_nothing(tmp_path):
+    error = refused(filled(tmp_path), LockedError, given=replace(GIVEN, old=NEW))
+    assert error.verdict is Verdict.WRONG_KEY
+
+
+def test_keys_that_are_not_at_hand_are_named_before_they_are_dropped(tmp_path):
+    config, paper = filled(tmp_path), recovery.generate()
+    slots.add(config, paper, given=GIVEN)
+    error = refused(config, SlotsRefused)
+    assert "slot 2 (recovery)" in error.user_message
+    done = anew(config, drop_others=True)
+    assert [slot.id for slot in done.dropped] == [2]
+    assert len(keyfile_of(config).slots) == 1
+
+
+def test_the_slot_of_the_keychain_follows(tmp_path):
+    config, system = filled(tmp_path), keychains.working()
+    given = replace(GIVEN, system=system)
+    keychain_slot.enable(config, system, given=GIVEN)
+    notes = texts(config)
+    done = anew(config, given=given)
+    assert (done.keychain, done.dropped) == (True, ())
+    by_keychain = replace(config, db_key=None, db_key_origin="", keychain=True)
+    assert texts(by_keychain, system=system) == notes
+    with pytest.raises(SlotsRefused, match="only one"):
+        anew(by_keychain, drop_others=True, given=given)
+
+
+def test_while_a_server_runs_it_is_refused_and_the_server_is_named(tmp_path):
+    config = filled(tmp_path)
+    child = account_child.start(tmp_path)
+    try:
+        error = refused(config, LockedError)
+        assert error.verdict is Verdict.BUSY
+        assert f"process {child.pid}" in error.user_message
+    finally:
+        child.communicate("end\n", timeout=30)
+    anew(config)
+
+
+def test_too_little_room_is_seen_before_anything_is_written(tmp_path, monkeypatch):
+    config = filled(tmp_path)
+    usage = shutil.disk_usage(tmp_path)._replace(free=10_000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: usage)
+    error = refused(config, CacheFull)
+    assert error.details["free"] == 10_000
+
+
+@pytest.mark.parametrize("step", ["prepare", "create", "copy", "verify"])
+def test_a_disk_that_fills_up_leaves_the_old_cache_and_nothing_else(tmp_path, step):
+    config = filled(tmp_path)
+
+    def fail(name):
+        if name == step:
+            raise OSError(28, "No space left on device")
+
+    refused(config, CacheFull, given=replace(GIVEN, at=fail))
+    assert len(folder_of(config).generations()) == 1
+    assert not folder_of(config).prepared_key_file.exists()
+
+
+def test_a_copy_that_differs_never_counts(tmp_path, monkeypatch):
+    config = filled(tmp_path)
+    real = reencrypt.copying.copy_into
+
+    def lossy(source, target, **options):
+        real(source, target, **options)
+        with target.transaction():
+            target.run("DELETE FROM notes WHERE pk = 2")
+
+    monkeypatch.setattr(reencrypt.copying, "copy_into", lossy)
+    error = refused(config, CacheDamaged)
+    assert "differs" in error.message
+    assert len(folder_of(config).generations()) == 1
+
+
+def test_a_copy_whose_index_is_wrong_never_counts(tmp_path, monkeypatch):
+    config = filled(tmp_path)
+    real = reencrypt.copying.copy_into
+
+    def lossy(source, target, **options):
+        real(source, target, **options)
+        with target.transaction():
+            target.run("INSERT INTO notes_fts(notes_fts) VALUES ('delete-all')")
+
+    monkeypatch.setattr(reencrypt.copying, "copy_into", lossy)
+    assert "not sound" in refused(config, CacheDamaged).message
+
+
+def test_databases_that_no_key_file_names_are_set_aside(tmp_path):
+    config = filled(tmp_path)
+    folder = folder_of(config)
+    stranger = folder.database("0" * 16)
+    stranger.write_bytes(b"somebody's")
+    stranger.chmod(0o600)
+    anew(config)
+    assert not stranger.exists()
+    assert [path.read_bytes() for path in folder.quarantine.rglob("*0000*")] == [b"somebody's"]
+
+
+def test_progress_is_told(tmp_path):
+    told = []
+    anew(filled(tmp_path), told=lambda done, total: told.append((done, total)))
+    assert told[-1][0] == told[-1][1] > 40
+
+
+def test_where_there_is_no_cache_nothing_is_made(tmp_path):
+    with pytest.raises(LockedError):
+        anew(account(tmp_path))
+    assert not folder_of(account(tmp_path)).path.exists()
