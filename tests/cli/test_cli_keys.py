@@ -277,3 +277,41 @@ def test_reencrypt_names_the_server_in_its_way_and_the_keys_that_do_not_follow(
     with Server(env | {"DB_ENCRYPTION_KEY": new}) as server:
         assert server.tool("list")["total_items"] == total
         assert server.leave() == 0
+
+
+def test_a_plain_cache_is_encrypted_and_served(simulator: Simulator, tmp_path: Path) -> None:
+    env = environment(simulator, tmp_path)
+    active = sum(not note["deleted"] for note in simulator.notes().values())
+    title = next(iter(simulator.notes().values()))["content"].splitlines()[0].encode()
+    with Server(env | {"DB_ENCRYPTION": "off"}) as server:
+        server.loaded(active)
+        assert server.leave() == 0
+    assert run(env, "status").returncode == 22
+    done = run(env, "migrate-plaintext")
+    assert done.returncode == 0, done.stderr
+    assert "can survive" in done.stderr
+    with Server(env) as server:
+        assert server.tool("list")["total_items"] == active
+        assert server.leave() == 0
+    files = [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
+    assert not [path for path in files if title in path.read_bytes()]
+    assert run(env, "migrate-plaintext").returncode == 1
+
+
+def test_purge_asks_for_the_accounts_name_and_leaves_nothing(
+    env: dict[str, str], simulator: Simulator, tmp_path: Path
+) -> None:
+    assert run(env, "purge").returncode == 2
+    assert run(env, "purge", "--shred").returncode == 1
+    screen = Terminal(env, "purge", "--shred")
+    screen.until("to go on: ")
+    screen.type("no")
+    assert screen.leave() == 1
+    assert run(env, "status").returncode == 0
+    screen = Terminal(env, "purge", "--shred")
+    screen.until("to go on: ")
+    screen.type(simulator.username)
+    assert screen.leave() == 0, screen.seen
+    left = [path.name for path in account_folder(simulator, tmp_path).iterdir()]
+    assert all(name.endswith(".lock") for name in left)
+    assert "not made yet" in run(env, "status").stdout

@@ -1,7 +1,7 @@
 """Another process that does one thing to an account's cache and dies where it is told to.
 
-``run`` does ``create``, ``create-plain``, ``rebuild``, ``rotate``, ``reencrypt`` or ``write``, killed
-by SIGKILL at a step; ``start`` holds a cache open until it gets a line.
+``run`` does ``create``, ``create-plain``, ``rebuild``, ``rotate``, ``reencrypt``, ``encrypt`` or
+``write``, killed by SIGKILL at a step; ``start`` holds a cache open until it gets a line.
 """
 
 import multiprocessing
@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from mcp_notarium.crypto import kdf
-from mcp_notarium.keys import reencrypt, rotate
+from mcp_notarium.keys import encrypting, reencrypt, rotate
 from mcp_notarium.keys.changing import Given
 from mcp_notarium.secret import Secret
 from support.account import BOUNDS, OTHER, account, open_cheaply
@@ -76,6 +76,10 @@ def act(folder: Path, action: str, step: str) -> None:
         reencrypt.reencrypt(
             config, new=Secret(OTHER), parameters=kdf.CHEAPEST, given=Given(bounds=BOUNDS, at=at)
         )
+        return
+    if action == "encrypt":
+        given = Given(bounds=BOUNDS, at=at)
+        encrypting.encrypt_plain(config, Secret(OTHER), parameters=kdf.CHEAPEST, given=given)
         return
     if action == "create-plain":
         config = replace(config, db_encryption=False)

@@ -116,17 +116,17 @@ _FOLDER = (
         "plain mode beside an encrypted cache",
         Verdict.MODE_MISMATCH,
         "DB_ENCRYPTION is off, and the cache in this folder is encrypted",
-        "Remove DB_ENCRYPTION=off and give the key in DB_ENCRYPTION_KEY; or run "
-        "`mcp-notarium reset-cache`, which sets the encrypted cache aside.",
+        "Remove DB_ENCRYPTION=off and give the key in DB_ENCRYPTION_KEY. (If `mcp-notarium "
+        "migrate-plaintext` was cut short, run it again.) Or run `mcp-notarium reset-cache`, which "
+        "sets the encrypted cache aside.",
         lambda o: o.plain and o.anything_encrypted,
     ),
     refuse(
         "encrypted mode beside a plain cache",
         Verdict.MODE_MISMATCH,
         "the cache in this folder is not encrypted, and an encrypted one is asked for",
-        "Run `mcp-notarium reset-cache`: it sets the unencrypted cache aside (delete it then), and "
-        "an encrypted one is filled from the note service. Or keep the unencrypted one with "
-        "DB_ENCRYPTION=off.",
+        "Run `mcp-notarium migrate-plaintext`: it encrypts the cache and erases the unencrypted one. "
+        "Or keep the unencrypted one with DB_ENCRYPTION=off.",
         lambda o: not o.plain and (o.files.plain or o.files.plain_unfinished),
     ),
 )

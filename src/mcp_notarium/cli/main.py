@@ -45,6 +45,10 @@ VERBS = {
     "keys": Verb("mcp_notarium.cli.keys", "list, add and remove the keys that open the cache"),
     "keychain": Verb("mcp_notarium.cli.keychain", "let the system's keychain open the cache"),
     "generate-key": Verb("mcp_notarium.cli.generate_key", "make a new random key"),
+    "migrate-plaintext": Verb(
+        "mcp_notarium.cli.migrate_plaintext", "turn an unencrypted cache into an encrypted one"
+    ),
+    "purge": Verb("mcp_notarium.cli.purge", "destroy the local cache for good (--shred)"),
     "reset-cache": Verb("mcp_notarium.cli.reset_cache", "empty the cache and load it again"),
     "demo": Verb("mcp_notarium.cli.demo", "show the server at work with a simulated account"),
 }
@@ -91,7 +95,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="mcp-notarium",
         description="MCP server for your notes, with an encrypted local cache.",
         epilog="commands:\n"
-        + "\n".join(f"  {name:<14}{verb.summary}" for name, verb in VERBS.items())
+        + "\n".join(f"  {name:<19}{verb.summary}" for name, verb in VERBS.items())
         + "\n\nWithout a command it serves. `mcp-notarium COMMAND --help` tells more.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,

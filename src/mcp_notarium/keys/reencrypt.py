@@ -7,12 +7,9 @@ with whatever key, open nothing that lies in the folder.
 
 from __future__ import annotations
 
-import shutil
 from contextlib import closing
 from dataclasses import dataclass
-from enum import StrEnum
 
-from mcp_notarium.cache import copying, database
 from mcp_notarium.cache.copying import Told
 from mcp_notarium.cache.database import Database, companions
 from mcp_notarium.crypto import keyslots
@@ -20,34 +17,18 @@ from mcp_notarium.crypto.datakey import DataKey
 from mcp_notarium.crypto.failures import SlotsRefused
 from mcp_notarium.crypto.kdf import Parameters
 from mcp_notarium.crypto.keyslots import KeyFile, Slot, SlotState, SlotType
-from mcp_notarium.errors import CacheDamaged, CacheFull, LockedError
-from mcp_notarium.keys import creating, keychain, keyfile, quarantine
+from mcp_notarium.keys import anew, creating, keychain, keyfile
+from mcp_notarium.keys.anew import Step
 from mcp_notarium.keys.changing import Given, nothing_there, openable
 from mcp_notarium.keys.files import disk_errors, sync_folder
 from mcp_notarium.keys.folder import AccountFolder, trusted
-from mcp_notarium.keys.holders import holders
-from mcp_notarium.keys.locks import Presence, busy, key_lock
-from mcp_notarium.keys.looking import Observer, OpeningSettings, Scene
+from mcp_notarium.keys.locks import Presence, key_lock
+from mcp_notarium.keys.looking import Observer, OpeningSettings
 from mcp_notarium.keys.rotate import demand_strong
 from mcp_notarium.keys.unlock import Found
 from mcp_notarium.secret import Secret
 
 _UNUSABLE = "the cache cannot be written anew"
-_ROOM = 1.2
-"""Free space that is asked for, in sizes of the old database."""
-_TIES = frozenset({"vault_id", "generation", "key_sequence"})
-
-
-class Step(StrEnum):
-    """The steps, in order; each is also a place to crash at."""
-
-    ALONE = "alone"
-    PREPARE = "prepare"
-    CREATE = "create"
-    COPY = "copy"
-    VERIFY = "verify"
-    SWITCH = "switch"
-    REMOVE = "remove"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +66,7 @@ def reencrypt(
     with disk_errors(_UNUSABLE), key_lock(folder, timeout=given.timeout):
         presence = Presence(folder)
         try:
-            _be_alone(presence, folder)
+            anew.be_alone(presence, folder)
             given.at(Step.ALONE)
             return _Work(settings, given, folder, told).done(
                 new, parameters or creating.parameters(settings), drop_others=drop_others
@@ -121,7 +102,9 @@ class _Work:
             before, _, found = openable(scene)
             if scene.database is None:
                 raise nothing_there()
-            self._tidy(scene)
+            if scene.files is not None:
+                keyfile.bring_to_rest(self.folder, scene.files, now=self.given.clock())
+            anew.set_leftovers_aside(self.folder, before, now=self.given.clock())
             slot = keyslots.open_slot(before, found.passphrase, bounds=self.given.bounds).slot
             if slot.type is SlotType.KEYRING and new is None:
                 raise _keychain_alone()
@@ -130,25 +113,13 @@ class _Work:
             dropped = _dropped(old, carried={slot.id, by_keychain[0] if by_keychain else 0})
             if dropped and not drop_others:
                 raise _would_drop(dropped)
-            _demand_room(self.folder, old)
-            made = self._made(old, new or found.passphrase, parameters, by_keychain)
-            notes = self._copied(old, *made)
-        self._switched(before, made[0])
-        return Reencrypted(made[0].generation, notes, dropped, by_keychain is not None)
-
-    def _tidy(self, scene: Scene) -> None:
-        """Finish what a crash has left, and set databases aside that no key file names."""
-        now = self.given.clock()
-        if scene.files is not None:
-            keyfile.bring_to_rest(scene.folder, scene.files, now=now)
-        known = scene.keyfile.generation if scene.keyfile else ""
-        strays = [
-            path
-            for generation in self.folder.generations()
-            if generation != known
-            for path in companions(self.folder.database(generation))
-        ]
-        quarantine.set_aside(self.folder, [*strays, self.folder.prepared_key_file], now=now)
+            anew.demand_room(self.folder, old.database)
+            made, data_key = self._made(old, new or found.passphrase, parameters, by_keychain)
+            notes = anew.write(
+                self.folder, old.database, made, data_key, told=self.told, at=self.given.at
+            )
+        self._switched(before, made)
+        return Reencrypted(made.generation, notes, dropped, by_keychain is not None)
 
     def _by_keychain(self, old: _Old) -> tuple[int, Secret] | None:
         """The keychain's slot and secret, if there is one that was not used to come in."""
@@ -192,34 +163,6 @@ class _Work:
             )
         return made, data_key
 
-    def _copied(self, old: _Old, made: KeyFile, data_key: DataKey) -> int:
-        """The new database, complete and compared; the number of notes."""
-        path = self.folder.database(made.generation)
-        try:
-            keyfile.prepare(self.folder, made)
-            self.given.at(Step.PREPARE)
-            ties = {
-                "vault_id": made.vault_id,
-                "generation": made.generation,
-                "key_sequence": str(made.sequence),
-            }
-            key = data_key.database_key(made.database_salt)
-            with closing(database.create(path, key, meta=ties)) as target:
-                self.given.at(Step.CREATE)
-                copying.copy_into(old.database, target, keep=_TIES, told=self.told)
-                target.checkpoint()
-            self.given.at(Step.COPY)
-            with closing(database.connect(path, key)) as target:
-                _compare(old.database, target)
-                notes = target.number("SELECT count(*) FROM notes")
-            self.given.at(Step.VERIFY)
-        except BaseException:
-            # Made in this call and counted by nobody; the original is untouched.
-            for file in (*companions(path), self.folder.prepared_key_file):
-                file.unlink(missing_ok=True)
-            raise
-        return notes
-
     def _switched(self, before: KeyFile, made: KeyFile) -> None:
         """Let the new generation count, then remove the old one."""
         keyfile.commit(self.folder, made, at=self.given.at)
@@ -227,16 +170,6 @@ class _Work:
             file.unlink(missing_ok=True)
         sync_folder(self.folder.path)
         self.given.at(Step.REMOVE)
-
-
-def _be_alone(presence: Presence, folder: AccountFolder) -> None:
-    try:
-        presence.exclude()
-    except LockedError:
-        named = "; ".join(str(one) for one in holders(folder.server_lock))
-        raise busy(
-            "other MCP Notarium servers have this cache open" + (f": {named}" if named else "")
-        ) from None
 
 
 def _dropped(old: _Old, *, carried: set[int]) -> tuple[Slot, ...]:
@@ -261,23 +194,3 @@ def _keychain_alone() -> SlotsRefused:
         "the keychain's key would be the only one that opens the new cache",
         resolution_hint="Come in by another key (--ask-old), or give a new one.",
     )
-
-
-def _demand_room(folder: AccountFolder, old: _Old) -> None:
-    needed = int(old.database.size_bytes() * _ROOM)
-    free = shutil.disk_usage(folder.path).free
-    if free < needed:
-        raise CacheFull(
-            f"writing the cache anew needs {needed:,} bytes, and {free:,} are free",
-            details={"needed": needed, "free": free},
-        )
-
-
-def _compare(old: Database, new: Database) -> None:
-    """Raises ``CacheDamaged`` unless the new database is sound and has the same rows."""
-    wrong = new.check(deep=True)
-    if wrong:
-        raise CacheDamaged(f"what was written is not sound: {wrong[0]}")
-    digests = [copying.content_digest(one, without=_TIES) for one in (old, new)]
-    if digests[0] != digests[1]:
-        raise CacheDamaged("what was written differs from the original")

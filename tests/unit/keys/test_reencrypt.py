@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from mcp_notarium.cache import copying
 from mcp_notarium.cache.notes import NoteTable
 from mcp_notarium.crypto import kdf, keyslots, recovery
 from mcp_notarium.crypto.failures import SlotsRefused, WeakPassphrase
@@ -188,14 +189,14 @@ def test_a_disk_that_fills_up_leaves_the_old_cache_and_nothing_else(tmp_path, st
 
 def test_a_copy_that_differs_never_counts(tmp_path, monkeypatch):
     config = filled(tmp_path)
-    real = reencrypt.copying.copy_into
+    real = copying.copy_into
 
     def lossy(source, target, **options):
         real(source, target, **options)
         with target.transaction():
             target.run("DELETE FROM notes WHERE pk = 2")
 
-    monkeypatch.setattr(reencrypt.copying, "copy_into", lossy)
+    monkeypatch.setattr(copying, "copy_into", lossy)
     error = refused(config, CacheDamaged)
     assert "differs" in error.message
     assert len(folder_of(config).generations()) == 1
@@ -203,14 +204,14 @@ def test_a_copy_that_differs_never_counts(tmp_path, monkeypatch):
 
 def test_a_copy_whose_index_is_wrong_never_counts(tmp_path, monkeypatch):
     config = filled(tmp_path)
-    real = reencrypt.copying.copy_into
+    real = copying.copy_into
 
     def lossy(source, target, **options):
         real(source, target, **options)
         with target.transaction():
             target.run("INSERT INTO notes_fts(notes_fts) VALUES ('delete-all')")
 
-    monkeypatch.setattr(reencrypt.copying, "copy_into", lossy)
+    monkeypatch.setattr(copying, "copy_into", lossy)
     assert "not sound" in refused(config, CacheDamaged).message
 
 

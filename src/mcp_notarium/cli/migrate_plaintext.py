@@ -1,0 +1,36 @@
+"""``mcp-notarium migrate-plaintext``: an unencrypted cache becomes an encrypted one."""
+
+from __future__ import annotations
+
+import argparse
+
+from mcp_notarium.cli import settings
+from mcp_notarium.cli.terminal import Progress, talk
+from mcp_notarium.errors import InvalidRequest
+from mcp_notarium.keys import encrypting, erasing, rotate, unlock
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Only whether a weak key is accepted; the key is the configured one."""
+    parser.add_argument(
+        "--allow-weak", action="store_true", help="accept a passphrase that can be guessed"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Encrypt with the configured key; exit code 0 when no plain file is left."""
+    config = settings.prepare(args)
+    found = unlock.find_passphrase(config, config.owner_hash)
+    if found is None:
+        raise InvalidRequest(
+            "there is no key to encrypt with",
+            resolution_hint="Run `mcp-notarium generate-key` and set what it prints as "
+            "DB_ENCRYPTION_KEY.",
+        )
+    rotate.demand_strong(found.passphrase, allow_weak=args.allow_weak)
+    done = encrypting.encrypt_plain(config, found.passphrase, told=Progress("rows encrypted"))
+    talk(f"The cache is encrypted and compared: {done.notes:,} notes.")
+    talk(f"The unencrypted files were overwritten and removed. {erasing.SURVIVES}")
+    if not config.db_encryption:
+        talk("Now take DB_ENCRYPTION=off out of the clients' configurations.")
+    return 0

@@ -1,0 +1,46 @@
+"""``mcp-notarium purge --shred``: destroys the local cache for good; the notes stay at the service."""
+
+from __future__ import annotations
+
+import argparse
+
+from mcp_notarium.cli import settings
+from mcp_notarium.cli.terminal import ask_line, talk
+from mcp_notarium.config import Config
+from mcp_notarium.errors import InvalidRequest
+from mcp_notarium.keys import erasing, shredding
+from mcp_notarium.keys.keychain import system_keychain
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What is to happen, and consent for scripts."""
+    parser.add_argument(
+        "--shred",
+        action="store_true",
+        required=True,
+        help="erase the keys, so that no byte of the cache can be read again, then the rest",
+    )
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Destroy after asking; exit code 0 when nothing is left."""
+    config = settings.prepare(args)
+    if not args.yes:
+        _demand_consent(config)
+    done = shredding.shred(config, system_keychain() if config.keychain else None)
+    talk(
+        f"{done.files} files are erased"
+        + (", and the keychain's entries." if done.keychain else ".")
+    )
+    talk(f"Copies of the key file elsewhere still open copies of the database. {erasing.SURVIVES}")
+    return 0
+
+
+def _demand_consent(config: Config) -> None:
+    talk(f"Everything in {config.account_dir} will be destroyed, the quarantine too.")
+    talk("Your notes stay at the note service; the next start loads them again.")
+    if shredding.may_hold_unsent_text(config):
+        talk("WARNING: there may be text inside that the note service has not confirmed.")
+    if ask_line(f"Type the account's name ({config.username}) to go on: ") != config.username:
+        raise InvalidRequest("nothing was destroyed", resolution_hint="The names differ.")

@@ -1,0 +1,127 @@
+"""Writes a whole cache anew into a new encrypted generation, beside the old one, and compares.
+
+Until its prepared key file is committed the new generation does not count, and what a crash leaves
+of it is recognised by that file. Call everything here under the key lock and alone in the folder.
+"""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import closing
+from enum import StrEnum
+
+from mcp_notarium.cache import copying, database
+from mcp_notarium.cache.copying import Told
+from mcp_notarium.cache.database import Database, companions
+from mcp_notarium.crypto.datakey import DataKey
+from mcp_notarium.crypto.keyslots import KeyFile
+from mcp_notarium.errors import CacheDamaged, CacheFull, LockedError
+from mcp_notarium.keys import keyfile, quarantine
+from mcp_notarium.keys.files import At
+from mcp_notarium.keys.folder import AccountFolder
+from mcp_notarium.keys.holders import holders
+from mcp_notarium.keys.locks import Presence, busy
+
+TIES = frozenset({"vault_id", "generation", "key_sequence"})
+"""What ties a database to its key file; everything else in it is copied."""
+_ROOM = 1.2
+"""Free space that is asked for, in sizes of the old database."""
+
+
+class Step(StrEnum):
+    """The steps, in order; each is also a place to crash at."""
+
+    ALONE = "alone"
+    PREPARE = "prepare"
+    CREATE = "create"
+    COPY = "copy"
+    VERIFY = "verify"
+    REMOVE = "remove"
+
+
+def be_alone(presence: Presence, folder: AccountFolder) -> None:
+    """Raises ``LockedError`` (BUSY), naming who has the cache open, while anybody has."""
+    try:
+        presence.exclude()
+    except LockedError:
+        named = "; ".join(str(one) for one in holders(folder.server_lock))
+        raise busy(
+            "other MCP Notarium servers have this cache open" + (f": {named}" if named else "")
+        ) from None
+
+
+def set_leftovers_aside(folder: AccountFolder, counts: KeyFile | None, *, now: float) -> None:
+    """Move encrypted databases that ``counts`` does not name, and a prepared key file."""
+    known = counts.generation if counts is not None else ""
+    strays = [
+        path
+        for generation in folder.generations()
+        if generation != known
+        for path in companions(folder.database(generation))
+    ]
+    quarantine.set_aside(folder, [*strays, folder.prepared_key_file], now=now)
+
+
+def demand_room(folder: AccountFolder, old: Database) -> None:
+    """Raises ``CacheFull`` if the new database may not find room beside the old one."""
+    needed = int(old.size_bytes() * _ROOM)
+    free = shutil.disk_usage(folder.path).free
+    if free < needed:
+        raise CacheFull(
+            f"writing the cache anew needs {needed:,} bytes, and {free:,} are free",
+            details={"needed": needed, "free": free},
+        )
+
+
+def write(
+    folder: AccountFolder,
+    old: Database,
+    made: KeyFile,
+    data_key: DataKey,
+    *,
+    told: Told,
+    at: At,
+) -> int:
+    """Prepare the key file, make the database, copy, compare; the number of notes.
+
+    Nothing counts yet afterwards; nothing is left if it raises.
+    """
+    path = folder.database(made.generation)
+    key = data_key.database_key(made.database_salt)
+    ties = {
+        "vault_id": made.vault_id,
+        "generation": made.generation,
+        "key_sequence": str(made.sequence),
+    }
+    try:
+        keyfile.prepare(folder, made)
+        at(Step.PREPARE)
+        with closing(database.create(path, key, meta=ties)) as target:
+            at(Step.CREATE)
+            copying.copy_into(old, target, keep=TIES, told=told)
+            target.checkpoint()
+        at(Step.COPY)
+        with closing(database.connect(path, key)) as target:
+            compare(old, target)
+            notes = target.number("SELECT count(*) FROM notes")
+        at(Step.VERIFY)
+    except BaseException:
+        # Made in this call and counted by nobody; the original is untouched.
+        for file in (*companions(path), folder.prepared_key_file):
+            file.unlink(missing_ok=True)
+        raise
+    return notes
+
+
+def compare(old: Database, new: Database) -> None:
+    """Raises ``CacheDamaged`` unless the new database is sound and has the same rows."""
+    wrong = new.check(deep=True)
+    if wrong:
+        raise CacheDamaged(f"what was written is not sound: {wrong[0]}")
+    if not same(old, new):
+        raise CacheDamaged("what was written differs from the original")
+
+
+def same(one: Database, other: Database) -> bool:
+    """Whether both hold the same rows, what ties them to their key files left out."""
+    return len({copying.content_digest(each, without=TIES) for each in (one, other)}) == 1

@@ -1,0 +1,40 @@
+"""Overwrites a file before it is removed, as far as the file system lets anybody do that.
+
+On SSDs, on file systems that copy on write, in snapshots and in backups the old bytes may survive;
+whoever calls this says so to the person.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from mcp_notarium.keys.files import sync_folder
+
+_CHUNK = 1 << 20
+
+SURVIVES = (
+    "On SSDs, copy-on-write file systems, in snapshots and in backups old bytes can survive; only "
+    "disk encryption and the end of those copies help there."
+)
+
+
+def erase(path: Path) -> bool:
+    """Write zeros over the file, flush, cut it to nothing, remove it; False if it was not there.
+
+    Follows no link: what is not a regular file is only removed. Raises ``OSError``.
+    """
+    flags = os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+    if not path.is_symlink() and path.is_file():
+        with os.fdopen(os.open(path, flags), "wb", buffering=0) as file:
+            left = os.fstat(file.fileno()).st_size
+            while left > 0:
+                left -= file.write(bytes(min(left, _CHUNK)))
+            os.fsync(file.fileno())
+            file.truncate(0)
+            os.fsync(file.fileno())
+    elif not path.is_symlink() and not path.exists():
+        return False
+    path.unlink()
+    sync_folder(path.parent)
+    return True

@@ -1,0 +1,88 @@
+"""Destroys a cache for good: its keys first, so that what is left of the data is noise.
+
+Crypto-shredding: without any copy of the key file and a key, no byte of the database can be read, on
+this disk or in a backup of the database alone. The notes stay at the note service.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from mcp_notarium.keys import anew, erasing, facts, keychain, keyfile
+from mcp_notarium.keys.changing import Given
+from mcp_notarium.keys.files import disk_errors
+from mcp_notarium.keys.folder import AccountFolder, trusted
+from mcp_notarium.keys.keychain import Keychain
+from mcp_notarium.keys.locks import Presence, key_lock
+from mcp_notarium.keys.looking import OpeningSettings
+
+_UNUSABLE = "the cache cannot be destroyed"
+
+
+@dataclass(frozen=True, slots=True)
+class Shredded:
+    """How many files were erased, and whether the keychain's entries are gone."""
+
+    files: int
+    keychain: bool
+
+
+def may_hold_unsent_text(settings: OpeningSettings, *, given: Given | None = None) -> bool:
+    """Whether a write may be inside that the note service has not confirmed. Needs no key."""
+    given = given or Given()
+    folder = trusted(settings.account_dir)
+    if not folder.path.is_dir():
+        return False
+    with disk_errors(_UNUSABLE):
+        files = keyfile.load(folder, bounds=given.bounds)
+        plain = folder.plain_database.exists()
+        anything = plain or bool(folder.generations())
+        return anything and not facts.nothing_pending(folder, files, plain=plain)
+
+
+def shred(
+    settings: OpeningSettings, system: Keychain | None, *, given: Given | None = None
+) -> Shredded:
+    """Erase every key file and database of the account, the quarantine's too. No key is needed.
+
+    Key files go first: whatever happens then, the databases stay unreadable. Raises ``LockedError``
+    (BUSY names who has the cache open; UNSAFE_PATH; KEYCHAIN_UNUSABLE when the files are gone
+    already), and can be run again.
+    """
+    given = given or Given()
+    folder = trusted(settings.account_dir)
+    erased = 0
+    if folder.path.is_dir():
+        with disk_errors(_UNUSABLE), key_lock(folder, timeout=given.timeout):
+            presence = Presence(folder)
+            try:
+                anew.be_alone(presence, folder)
+                for file in _files(folder):
+                    erased += erasing.erase(file)
+                    given.at(file.name)
+                _remove_empty_folders(folder.quarantine)
+            finally:
+                presence.release()
+    if system is None:
+        return Shredded(erased, keychain=False)
+    for kind in (keychain.KEY, keychain.TOKEN):
+        system.delete(kind, settings.owner_hash)
+    return Shredded(erased, keychain=True)
+
+
+def _files(folder: AccountFolder) -> Iterator[Path]:
+    """Every file of ours but the locks, keys first."""
+    found = [path for path in folder.path.rglob("*") if path.is_symlink() or path.is_file()]
+    ours = sorted(path for path in found if path.suffix != ".lock")
+    keys = [path for path in ours if "notarium_keys" in path.name]
+    yield from keys
+    yield from (path for path in ours if path not in keys)
+
+
+def _remove_empty_folders(top: Path) -> None:
+    if top.is_dir():
+        for inner in top.iterdir():
+            inner.rmdir()
+        top.rmdir()

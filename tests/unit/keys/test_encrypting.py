@@ -1,0 +1,148 @@
+"""A plain cache becomes an encrypted one, and nothing readable is left."""
+
+import shutil
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+
+from mcp_notarium.cache import copying
+from mcp_notarium.crypto import kdf
+from mcp_notarium.errors import CacheDamaged, CacheFull, InvalidRequest, LockedError, Verdict
+from mcp_notarium.keys import encrypting
+from mcp_notarium.keys.changing import Given
+from mcp_notarium.secret import Secret
+from support import account_child
+from support.account import BOUNDS, PASSPHRASE, account, fingerprint, folder_of, made, open_cheaply
+
+KEY = Secret(PASSPHRASE)
+GIVEN = Given(bounds=BOUNDS)
+MARK = "a sentence that must not be readable afterwards"
+STEPS = ["alone", "prepare", "create", "copy", "verify"]
+COMMITTED = ["switch", "write_copy", "switch_copy"]
+
+
+def plain(folder):
+    """Settings of the encrypted mode for an account whose cache is a plain one with a mark."""
+    config = account(folder)
+    with closing(open_cheaply(replace(config, db_encryption=False))) as opened:
+        opened.database.run("INSERT INTO sync_metadata(key, value) VALUES ('mark', ?)", (MARK,))
+    return config
+
+
+def encrypt(config, key=KEY, given=GIVEN, **options):
+    return encrypting.encrypt_plain(config, key, parameters=kdf.CHEAPEST, given=given, **options)
+
+
+def mark(config):
+    with closing(open_cheaply(config)) as opened:
+        row = opened.database.row("SELECT value FROM sync_metadata WHERE key = 'mark'")
+        return row and row[0]
+
+
+def readable(folder):
+    """Files in which the mark can be read."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return [path.name for path in files if MARK.encode() in path.read_bytes()]
+
+
+def refused(config, error, **options):
+    before = fingerprint(config.account_dir)
+    with pytest.raises(error) as caught:
+        encrypt(config, **options)
+    assert fingerprint(config.account_dir) == before
+    assert mark(replace(config, db_encryption=False)) == MARK
+    return caught.value
+
+
+def test_everything_is_in_the_encrypted_cache_and_nothing_readable_is_left(tmp_path):
+    config = plain(tmp_path)
+    assert readable(tmp_path)
+    done = encrypt(config)
+    assert mark(config) == MARK
+    assert readable(tmp_path) == []
+    assert folder_of(config).generations() == (done.generation,)
+    assert not folder_of(config).plain_database.exists()
+
+
+def test_the_plain_bytes_are_overwritten_before_the_file_is_removed(tmp_path):
+    config = plain(tmp_path)
+    path = folder_of(config).plain_database
+    second_name = tmp_path / "still open"
+    with path.open("rb") as held:
+        encrypt(config)
+        assert held.read() == b""
+    assert not second_name.exists()
+
+
+def test_without_a_plain_cache_there_is_nothing_to_do(tmp_path):
+    with pytest.raises(InvalidRequest):
+        encrypt(account(tmp_path))
+    config = made(tmp_path)
+    with pytest.raises(InvalidRequest):
+        encrypt(config)
+    open_cheaply(config).close()
+
+
+def test_another_accounts_plain_cache_is_refused(tmp_path):
+    config = plain(tmp_path)
+    other = replace(config, username="other@example.com")
+    shutil.copytree(config.account_dir, other.account_dir)
+    with pytest.raises(LockedError) as error:
+        encrypt(other)
+    assert error.value.verdict is Verdict.OTHER_OWNER
+
+
+def test_while_a_server_has_it_open_it_is_refused(tmp_path):
+    config = plain(tmp_path)
+    with (
+        closing(open_cheaply(replace(config, db_encryption=False))),
+        pytest.raises(LockedError) as e,
+    ):
+        encrypt(config)
+    assert e.value.verdict is Verdict.BUSY
+    assert mark(replace(config, db_encryption=False)) == MARK
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_disk_that_fills_up_leaves_the_plain_cache_as_it_was(tmp_path, step):
+    def fail(name):
+        if name == step:
+            raise OSError(28, "No space left on device")
+
+    refused(plain(tmp_path), CacheFull, given=replace(GIVEN, at=fail))
+
+
+def test_a_copy_that_differs_never_counts(tmp_path, monkeypatch):
+    real = copying.copy_into
+
+    def lossy(source, target, **options):
+        real(source, target, **options)
+        target.run("DELETE FROM sync_metadata WHERE key = 'mark'")
+
+    monkeypatch.setattr(copying, "copy_into", lossy)
+    refused(plain(tmp_path), CacheDamaged)
+
+
+@pytest.mark.parametrize("step", [*STEPS, *COMMITTED])
+def test_killed_at_any_step_nothing_is_lost_and_the_next_run_ends_it(tmp_path, step):
+    config = plain(tmp_path)
+    assert account_child.run(tmp_path, "encrypt", step) == account_child.KILLED
+    assert readable(config.account_dir)
+    key = Secret(account_child.OTHER)
+    encrypt(config, key)
+    assert mark(replace(config, db_key=key)) == MARK
+    assert readable(tmp_path) == []
+    assert len(folder_of(config).generations()) == 1
+
+
+def test_an_encrypted_cache_with_other_content_is_never_taken_for_the_copy(tmp_path):
+    config = plain(tmp_path)
+    other = made(tmp_path / "other")
+    for path in other.account_dir.iterdir():
+        if path.is_file():
+            shutil.copy(path, config.account_dir / path.name)
+    with pytest.raises(LockedError) as error:
+        encrypt(config)
+    assert error.value.verdict is Verdict.MODE_MISMATCH
+    assert folder_of(config).plain_database.exists()
