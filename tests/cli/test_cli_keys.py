@@ -315,3 +315,46 @@ def test_purge_asks_for_the_accounts_name_and_leaves_nothing(
     left = [path.name for path in account_folder(simulator, tmp_path).iterdir()]
     assert all(name.endswith(".lock") for name in left)
     assert "not made yet" in run(env, "status").stdout
+
+
+def test_a_damaged_cache_is_repaired_and_filled_up_by_the_next_sync(
+    simulator: Simulator, tmp_path: Path
+) -> None:
+    env = environment(simulator, tmp_path)
+    active = sum(not note["deleted"] for note in simulator.notes().values())
+    with Server(env) as server:
+        server.loaded(active)
+        assert server.leave() == 0
+    assert run(env, "repair").returncode == 1
+    path = next(account_folder(simulator, tmp_path).glob("*.sqlite.encrypted"))
+    body = bytearray(path.read_bytes())
+    body[-2000] ^= 1
+    path.write_bytes(body)
+    assert run(env, "status").returncode == 13
+    done = run(env, "repair")
+    assert done.returncode == 0, done.stderr
+    assert "came over" in done.stderr
+    assert run(env, "status").returncode == 0
+    with Server(env) as server:
+        server.loaded(active)
+        assert server.leave() == 0
+    kept = list((account_folder(simulator, tmp_path) / "quarantine").rglob("*.encrypted"))
+    assert [one.read_bytes() for one in kept] == [bytes(body)]
+
+
+def test_doctor_finds_a_damaged_page_and_names_the_way_out(
+    env: dict[str, str], simulator: Simulator, tmp_path: Path
+) -> None:
+    path = next(account_folder(simulator, tmp_path).glob("*.sqlite.encrypted"))
+    body = bytearray(path.read_bytes())
+    pages = len(body) // 4096
+    unseen = next(page for page in range(4, pages) if page != pages // 2)
+    body[(unseen - 1) * 4096 + 2000] ^= 1
+    path.write_bytes(body)
+    done = run(env, "doctor", "--offline", "--json")
+    assert done.returncode == 13
+    wrong = [one for one in json.loads(done.stdout)["findings"] if one["state"] == "bad"]
+    assert [one["name"] for one in wrong] == ["pages"]
+    assert "mcp-notarium repair" in wrong[0]["hint"]
+    assert run(env, "repair").returncode == 0
+    assert run(env, "doctor", "--offline").returncode == 0

@@ -37,6 +37,10 @@ SET_ASIDE = (
     "run `mcp-notarium reset-cache`: it sets the old cache aside and fills a new one from the "
     "note service."
 )
+REPAIR = (
+    "Run `mcp-notarium repair`: it saves what can be read into a new cache, and the next sync fetches "
+    "the rest. Or run `mcp-notarium reset-cache`, which sets the old cache aside and loads all anew."
+)
 UPDATE = "Update MCP Notarium: `pip install --upgrade mcp-notarium`."
 OTHER_ACCOUNT = (
     "Check SIMPLENOTE_USERNAME. If the folder was copied here by mistake, move it out of the data "

@@ -13,6 +13,7 @@ from mcp_notarium.cache.decisions import (
     MAKE_KEY,
     OTHER_ACCOUNT,
     REINSTALL,
+    REPAIR,
     RESTORE,
     SET_ASIDE,
     UPDATE,
@@ -279,7 +280,7 @@ _DATABASE = (
         "some pages are damaged",
         Verdict.DATABASE_DAMAGED,
         "the key is right, and the database is damaged{pages}",
-        SET_ASIDE,
+        REPAIR,
         # With a log beside it, a half-written page is what a crash leaves and what opening mends.
         lambda o: _torn(o) and not o.files.wal,
     ),

@@ -1,7 +1,7 @@
 """``mcp-notarium doctor``: examines configuration, libraries, folder, keys, cache and the way to the service.
 
-Changes nothing. Exit code: the verdict's (10-23) if the cache is locked, 1 if the configuration is
-wrong, else 0, also when the note service cannot be reached.
+Changes nothing. Exit code: the verdict's (10-23) if the cache is locked or a page of it is damaged, 1
+if the configuration is wrong, else 0, also when the note service cannot be reached.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mcp_notarium.cache import driver
 from mcp_notarium.cli import keys, settings, status
 from mcp_notarium.config import Config
 from mcp_notarium.crypto.keyslots import KeyFile, SlotState
-from mcp_notarium.errors import ConfigError, LockedError, NotariumError
+from mcp_notarium.errors import ConfigError, LockedError, NotariumError, Verdict
 from mcp_notarium.keys import slots
 from mcp_notarium.keys.folder import AccountFolder
 from mcp_notarium.keys.holders import holders
@@ -62,7 +62,9 @@ def run(args: argparse.Namespace) -> int:
     if facts["exit_code"] == 0 and facts["cache"] == status.IN_ORDER:
         found += keys_findings(config)
         found += asyncio.run(_inside(config, deep=args.deep, offline=args.offline))
-    return _printed(found, facts["exit_code"], as_json=args.json)
+    damaged = any(one.name == "pages" and one.state == BAD for one in found)
+    code = int(Verdict.DATABASE_DAMAGED) if damaged else facts["exit_code"]
+    return _printed(found, code, as_json=args.json)
 
 
 def _libraries() -> Finding:
@@ -143,7 +145,10 @@ def _pages(app: App, config: Config, *, deep: bool) -> Finding:
     finally:
         leader.release()
     if wrong:
-        hint = "Run `mcp-notarium reset-cache`; it sets the old files aside."
+        hint = (
+            "Close the clients and run `mcp-notarium repair`: it saves what can be read, and the next "
+            "sync fetches the rest. Or `mcp-notarium reset-cache`: it loads everything anew."
+        )
         return Finding("pages", BAD, f"{len(wrong)} faults, first: {wrong[0]}", hint)
     return Finding("pages", OK, "every page is authentic, search index and tables agree")
 

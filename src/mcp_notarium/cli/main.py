@@ -49,6 +49,7 @@ VERBS = {
         "mcp_notarium.cli.migrate_plaintext", "turn an unencrypted cache into an encrypted one"
     ),
     "purge": Verb("mcp_notarium.cli.purge", "destroy the local cache for good (--shred)"),
+    "repair": Verb("mcp_notarium.cli.repair", "save what can be read of a damaged cache"),
     "reset-cache": Verb("mcp_notarium.cli.reset_cache", "empty the cache and load it again"),
     "demo": Verb("mcp_notarium.cli.demo", "show the server at work with a simulated account"),
 }

@@ -1,0 +1,39 @@
+"""``mcp-notarium repair``: saves what can be read of a damaged cache; the rest comes from the service."""
+
+from __future__ import annotations
+
+import argparse
+
+from mcp_notarium.cli import settings
+from mcp_notarium.cli.terminal import Progress, ask_secret, talk
+from mcp_notarium.keys import keychain, repairing
+from mcp_notarium.keys.changing import Given
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Where the key comes from."""
+    parser.add_argument(
+        "--ask-key", action="store_true", help="ask for a key instead of taking the configured one"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Repair; exit code 0 when a sound cache is in force."""
+    config = settings.prepare(args)
+    given = Given(
+        old=ask_secret("Key: ") if args.ask_key else None,
+        system=keychain.system_keychain() if config.keychain else None,
+    )
+    done = repairing.repair(config, told=Progress("places looked at"), given=given)
+    found = done.salvaged
+    talk(f"A sound cache is in force: {found.notes:,} notes came over.")
+    if found.lost:
+        talk(
+            f"At {len(found.lost):,} places notes may have been lost here; the next sync compares "
+            "everything with the note service and fetches them."
+        )
+    if "pending_writes" not in found.complete:
+        talk("WARNING: not every unfinished write could be read. One may be only in the old files.")
+    talk(f"The old files are in {done.quarantine}, as they were.")
+    talk("Only this key opens the new cache; make other keys again (`mcp-notarium keys`).")
+    return 0

@@ -1,0 +1,206 @@
+"""Saves what can be saved of a damaged database into a new generation. The key must be right.
+
+Only a copy of the old files is opened, because opening a damaged file may change it; the old files
+themselves go to the quarantine, byte for byte, with their key file.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from mcp_notarium.cache import database, salvage, startup
+from mcp_notarium.cache.copying import Told
+from mcp_notarium.cache.database import companions
+from mcp_notarium.cache.salvage import Salvaged
+from mcp_notarium.cache.startup import Locked
+from mcp_notarium.cache.sync_state import SyncState
+from mcp_notarium.crypto import keyslots
+from mcp_notarium.crypto.datakey import DataKey
+from mcp_notarium.crypto.keyslots import KeyFile
+from mcp_notarium.errors import CacheError, CacheFull, InvalidRequest
+from mcp_notarium.keys import anew, creating, keyfile, quarantine
+from mcp_notarium.keys.anew import Step
+from mcp_notarium.keys.changing import Given, nothing_there
+from mcp_notarium.keys.files import disk_errors, replace_private, sync_folder
+from mcp_notarium.keys.folder import AccountFolder, trusted
+from mcp_notarium.keys.locks import Presence, key_lock
+from mcp_notarium.keys.looking import Observer, OpeningSettings, never
+from mcp_notarium.keys.opening import refusal
+from mcp_notarium.keys.unlock import Found
+from mcp_notarium.secret import Secret
+
+_UNUSABLE = "the cache cannot be repaired"
+_ROOM = 2.4
+"""Free space that is asked for, in sizes of the old database: its copy and the new one."""
+_MOST_CUT = 16
+"""A file that was cut to less than this part of it gives nothing."""
+_NOT_TAKEN = anew.TIES | {"owner_identity_hash"}
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """What was saved, and where the old files are."""
+
+    salvaged: Salvaged
+    quarantine: Path
+
+
+def repair(
+    settings: OpeningSettings,
+    *,
+    told: Told = lambda _done, _of: None,
+    given: Given | None = None,
+) -> Repaired:
+    """Make a new generation of everything that can still be read.
+
+    Only the key that was used to come in opens the new one; other slots have to be made again. The
+    place in the service's changes is forgotten, so that the next sync compares every note and fetches
+    what is missing. Raises ``InvalidRequest`` if nothing is wrong, ``CacheDamaged`` if nothing can be
+    read, ``CacheFull`` and ``LockedError``, with the old files as they were.
+    """
+    given = given or Given()
+    folder = trusted(settings.account_dir)
+    if not folder.path.is_dir():
+        raise nothing_there()
+    with disk_errors(_UNUSABLE), key_lock(folder, timeout=given.timeout):
+        presence = Presence(folder)
+        try:
+            anew.be_alone(presence, folder)
+            given.at(Step.ALONE)
+            return _Work(settings, folder, told, given).done()
+        finally:
+            presence.release()
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    settings: OpeningSettings
+    folder: AccountFolder
+    told: Told
+    given: Given
+
+    def done(self) -> Repaired:
+        """Everything between the locks."""
+        given, folder = self.given, self.folder
+        key = None if given.old is None else Found(given.old, "the key given")
+        observer = Observer(self.settings, bounds=given.bounds, system=given.system, key=key)
+        scene = observer.look(now=given.clock(), opens=never)
+        if scene.keyfile is None or scene.data_key is None or scene.key is None:
+            decision = startup.decide(scene.seen)
+            raise refusal(decision) if isinstance(decision, Locked) else nothing_there()
+        if not folder.database(scene.keyfile.generation).exists():
+            raise nothing_there()
+        if scene.files is not None:
+            keyfile.bring_to_rest(folder, scene.files, now=given.clock())
+        anew.set_leftovers_aside(folder, scene.keyfile, now=given.clock())
+        work = self._copied(scene.keyfile)
+        try:
+            _demand_damage(work, scene.keyfile, scene.data_key)
+            _lengthen(work)
+            made, data_key = self._made(scene.key.passphrase, scene.keyfile)
+            found = self._salvaged(work, (scene.keyfile, scene.data_key), (made, data_key))
+        finally:
+            shutil.rmtree(work.parent)
+        return Repaired(found, self._switched(scene.keyfile, made))
+
+    def _switched(self, old: KeyFile, made: KeyFile) -> Path:
+        """Let the new generation count and set the old one aside, with the key file that opens it."""
+        aside = quarantine.new_folder(self.folder, self.given.clock())
+        content = keyslots.serialise(old)
+        replace_private(aside / self.folder.key_file.name, content, check=lambda _written: None)
+        keyfile.commit(self.folder, made, at=self.given.at)
+        for file in companions(self.folder.database(old.generation)):
+            if file.exists():
+                file.rename(aside / file.name)
+        self.folder.certificate.unlink(missing_ok=True)
+        sync_folder(aside)
+        sync_folder(self.folder.path)
+        self.given.at(Step.REMOVE)
+        return aside
+
+    def _copied(self, old: KeyFile) -> Path:
+        """A copy of the old files to work on."""
+        path = self.folder.database(old.generation)
+        size = sum(file.stat().st_size for file in companions(path) if file.exists())
+        free = shutil.disk_usage(self.folder.path).free
+        if free < size * _ROOM:
+            raise CacheFull(
+                f"a repair needs {int(size * _ROOM):,} bytes, and {free:,} are free",
+                details={"needed": int(size * _ROOM), "free": free},
+            )
+        target = quarantine.new_folder(self.folder, self.given.clock())
+        for file in companions(path)[:2]:  # the third is made anew
+            if file.exists():
+                shutil.copyfile(file, target / file.name)
+                (target / file.name).chmod(0o600)
+        return target / path.name
+
+    def _made(self, key: Secret, old: KeyFile) -> tuple[KeyFile, DataKey]:
+        slot = keyslots.open_slot(old, key, bounds=self.given.bounds).slot
+        data_key = DataKey.generate()
+        made = keyslots.build(
+            data_key=data_key,
+            passphrase=key,
+            parameters=slot.kdf or creating.parameters(self.settings),
+            username=self.settings.username,
+            now=int(self.given.clock()),
+            bounds=self.given.bounds,
+        )
+        return made, data_key
+
+    def _salvaged(
+        self, kept: Path, old: tuple[KeyFile, DataKey], new: tuple[KeyFile, DataKey]
+    ) -> Salvaged:
+        """The new database with all that could be read; nothing is left of it if this raises."""
+        (made, data_key), path = new, self.folder.database(new[0].generation)
+        meta = {
+            "owner_identity_hash": self.settings.owner_hash,
+            "vault_id": made.vault_id,
+            "generation": made.generation,
+            "key_sequence": str(made.sequence),
+        }
+        try:
+            keyfile.prepare(self.folder, made)
+            self.given.at(Step.PREPARE)
+            key = data_key.database_key(made.database_salt)
+            with closing(database.create(path, key, meta=meta)) as target:
+                self.given.at(Step.CREATE)
+                found = salvage.salvage(
+                    lambda: _opened(kept, *old), target, without=_NOT_TAKEN, told=self.told
+                )
+                SyncState(target).set_cursor(None)
+                self.given.at(Step.COPY)
+                anew.demand_sound(target)
+            self.given.at(Step.VERIFY)
+        except BaseException:
+            for file in (*companions(path), self.folder.prepared_key_file):
+                file.unlink(missing_ok=True)
+            raise
+        return found
+
+
+def _opened(path: Path, found: KeyFile, data_key: DataKey) -> database.Database:
+    return database.connect(path, data_key.database_key(found.database_salt))
+
+
+def _lengthen(copy: Path) -> None:
+    """SQLite opens no file that is shorter than its first page says; holes cost no space."""
+    os.truncate(copy, copy.stat().st_size * _MOST_CUT)
+
+
+def _demand_damage(kept: Path, found: KeyFile, data_key: DataKey) -> None:
+    """Raises ``InvalidRequest`` if the copy is sound."""
+    try:
+        with closing(_opened(kept, found, data_key)) as opened:
+            wrong = opened.check(deep=True)
+    except CacheError:
+        return
+    if not wrong:
+        raise InvalidRequest(
+            "nothing is wrong with this database",
+            resolution_hint="Every page is authentic, and the index agrees with the notes.",
+        )

@@ -1,0 +1,168 @@
+"""A damaged database: what is authentic comes over, what is lost is named, the old files stay."""
+
+import shutil
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+
+from mcp_notarium.cache.notes import NoteTable
+from mcp_notarium.cache.sync_state import SyncState
+from mcp_notarium.errors import CacheFull, InvalidRequest, LockedError, NotariumError, Verdict
+from mcp_notarium.keys import opening, repairing
+from mcp_notarium.keys.changing import Given
+from mcp_notarium.notes.note import Content, Revision
+from mcp_notarium.secret import Secret
+from support.account import BOUNDS, OTHER, account, fingerprint, folder_of, made, open_cheaply
+
+GIVEN = Given(bounds=BOUNDS)
+NOTES = 400
+PAGE = 4096
+
+
+def revision(number):
+    return Revision(
+        id=f"n{number}",
+        etag="1",
+        server_version=1,
+        content=Content(text=f"note {number} " + "word " * 150, tags=("x",), trash=False),
+        pinned=False,
+        markdown=False,
+        created_at=1.0,
+        modified_at=2.0,
+        raw=f'{{"number":{number}}}',
+    )
+
+
+@pytest.fixture(name="config", scope="module")
+def _config(tmp_path_factory):
+    config = made(tmp_path_factory.mktemp("repair"))
+    with closing(open_cheaply(config)) as opened:
+        with opened.database.transaction():
+            NoteTable(opened.database).apply(map(revision, range(NOTES)))
+            SyncState(opened.database).set_cursor("here")
+            SyncState(opened.database).set("mark", "kept")
+        opened.database.checkpoint()
+    return config
+
+
+@pytest.fixture(name="copy")
+def _copy(config, tmp_path):
+    """The same account in a folder of its own."""
+    copy = replace(config, data_dir=tmp_path / "notarium")
+    shutil.copytree(config.data_dir, copy.data_dir)
+    return copy
+
+
+def database_of(config):
+    (generation,) = folder_of(config).generations()
+    return folder_of(config).database(generation)
+
+
+def damage(config, pages):
+    with database_of(config).open("r+b") as file:
+        for page in pages:
+            file.seek((page - 1) * PAGE + 100)
+            byte = file.read(1)
+            file.seek(-1, 1)
+            file.write(bytes([byte[0] ^ 1]))
+
+
+def repair(config, **options):
+    return repairing.repair(config, given=options.pop("given", GIVEN), **options)
+
+
+def texts(config):
+    with closing(open_cheaply(config)) as opened:
+        return dict(opened.database.rows("SELECT id, text FROM notes"))
+
+
+ALL = {f"n{number}": revision(number).content.text for number in range(NOTES)}
+
+
+@pytest.mark.parametrize("share", [0.3, 0.5, 0.7, 0.9])
+def test_a_damaged_page_costs_what_is_on_it_and_no_more(copy, share):
+    pages = database_of(copy).stat().st_size // PAGE
+    damage(copy, [int(pages * share)])
+    old = database_of(copy).read_bytes()
+    found = repair(copy)
+    saved = texts(copy)
+    assert saved.items() <= ALL.items()
+    assert len(saved) == found.salvaged.notes >= NOTES - 30
+    assert len(saved) + len(found.salvaged.lost) >= NOTES
+    with closing(open_cheaply(copy)) as opened:
+        assert opened.database.check(deep=True) == ()
+        state = SyncState(opened.database)
+        assert state.get("mark") == "kept"
+        assert state.cursor() is None
+    kept = [path for path in found.quarantine.iterdir() if path.suffix == ".encrypted"]
+    assert [path.read_bytes() for path in kept] == [old]
+    assert (found.quarantine / "notarium_keys.json").exists()
+    assert len(folder_of(copy).generations()) == 1
+
+
+def test_many_damaged_pages(copy):
+    pages = database_of(copy).stat().st_size // PAGE
+    damage(copy, range(60, pages, 12))
+    found = repair(copy)
+    assert 0 < found.salvaged.notes < NOTES
+    assert texts(copy).items() <= ALL.items()
+
+
+def test_a_file_that_was_cut_gives_what_is_left(copy):
+    path = database_of(copy)
+    size = path.stat().st_size // PAGE * PAGE
+    with path.open("r+b") as file:
+        file.truncate(size * 3 // 4 // PAGE * PAGE)
+    found = repair(copy)
+    assert found.salvaged.notes > 0
+    assert texts(copy).items() <= ALL.items()
+
+
+def test_without_its_first_page_nothing_can_be_found(copy):
+    damage(copy, [1])
+    before = fingerprint(copy.account_dir)
+    with pytest.raises(NotariumError):
+        repair(copy)
+    assert fingerprint(copy.account_dir) == before
+
+
+def test_a_sound_database_is_left_alone(copy):
+    before = fingerprint(copy.account_dir)
+    with pytest.raises(InvalidRequest):
+        repair(copy)
+    assert fingerprint(copy.account_dir) == before
+    assert texts(copy) == ALL
+
+
+def test_the_key_must_be_right(copy):
+    damage(copy, [50])
+    with pytest.raises(LockedError) as error:
+        repair(copy, given=replace(GIVEN, old=Secret(OTHER)))
+    assert error.value.verdict is Verdict.WRONG_KEY
+
+
+def test_while_somebody_has_it_open_it_is_refused(copy):
+    with closing(open_cheaply(copy)), pytest.raises(LockedError) as error:
+        repair(copy)
+    assert error.value.verdict is Verdict.BUSY
+
+
+@pytest.mark.parametrize("step", ["prepare", "create", "copy", "verify"])
+def test_a_disk_that_fills_up_leaves_the_old_files_alone(copy, step):
+    damage(copy, [50])
+    before = fingerprint(copy.account_dir)
+
+    def fail(name):
+        if name == step:
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(CacheFull):
+        repair(copy, given=replace(GIVEN, at=fail))
+    assert fingerprint(copy.account_dir) == before
+
+
+def test_where_there_is_no_cache_nothing_is_made(tmp_path):
+    with pytest.raises(LockedError):
+        repair(account(tmp_path))
+    assert opening.set_aside(account(tmp_path)) is None
