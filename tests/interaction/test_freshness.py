@@ -9,7 +9,7 @@ from mcp_notarium.simulator.data import prose
 from support.talker import call
 from support.whole import Server, environment, until
 
-SOON = 10.0
+SOON = 25.0
 """Seconds; the promise is 3, and this machine may be busy. What was wrong took minutes."""
 
 
