@@ -90,3 +90,20 @@ def test_a_full_disk_loses_nothing_that_was_stored(disk):
         assert cache.database.check(deep=True) == ()
     finally:
         cache.close()  # or the disk cannot be unmounted
+
+
+OPENING = """
+import resource
+from mcp_notarium.errors import CacheError
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
+try:
+    reopen(Path(sys.argv[1]))
+except CacheError as error:
+    say(type(error).__name__)
+"""
+
+
+def test_a_cache_that_finds_no_room_to_be_opened_is_full_and_not_damaged(tmp_path):
+    make(tmp_path).close()
+    assert run_child(OPENING, tmp_path, 4096).split() == ["CacheFull"]
+    reopen(tmp_path).close()

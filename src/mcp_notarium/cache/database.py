@@ -28,6 +28,7 @@ __all__ = ["BUSY_SECONDS", "Database", "companions", "connect", "create"]
 
 _READWRITE = 0x2
 _NOFOLLOW = 0x01000000  # refuses a symbolic link at the end of the path and in every parent
+_EXTENDED_CODES = 0x02000000  # tells a full disk from a damaged one
 BUSY_SECONDS = 5.0
 """How long a statement waits for another process's transaction before ``CacheBusy``."""
 
@@ -157,7 +158,7 @@ def _open(
     try:
         connection = dbapi.connect(
             os.fspath(path),
-            flags=_READWRITE | _NOFOLLOW,  # without CREATE: never a silent new database
+            flags=_READWRITE | _NOFOLLOW | _EXTENDED_CODES,  # without CREATE: never a silent new database
             isolation_level=None,
             timeout=busy_timeout,
             cached_statements=_CACHED_STATEMENTS,

@@ -12,6 +12,10 @@ from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheError, CacheFull
 _BUSY, _LOCKED, _NOMEM, _READONLY, _IOERR = 5, 6, 7, 8, 10
 _CORRUPT, _FULL, _CANTOPEN, _PROTOCOL, _TOOBIG, _NOTADB = 11, 13, 14, 15, 18, 26
 _PRIMARY = 0xFF
+# What an I/O error was about stands in the higher byte: writing, flushing, cutting, or the shared
+# memory beside the log, which needs room on the disk even for reading.
+_NEEDS_ROOM = frozenset({3, 4, 5, 6, 18, 19, 21})
+_NO_ROOM = "the disk takes no more data; what was stored before is untouched"
 
 
 def translate(error: BaseException, *, writing: bool) -> CacheError:
@@ -20,14 +24,17 @@ def translate(error: BaseException, *, writing: bool) -> CacheError:
     A failed write to the disk is reported as full: a quota or a size limit answers "I/O error"
     too, and what was stored before is not touched by it. A failed *read* is damage.
     """
-    code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY
+    extended = getattr(error, "sqlite_errorcode", 0)
+    code = extended & _PRIMARY
+    if code == _IOERR and extended >> 8 in _NEEDS_ROOM:
+        return CacheFull(_NO_ROOM)
     if isinstance(error, MemoryError) or code == _NOMEM:
         # SQLCipher answers "out of memory" to everything after the first page it cannot decrypt.
         return CacheDamaged("the database stopped being readable")
     if code in {_CORRUPT, _NOTADB} or (code == _IOERR and not writing):
         return CacheDamaged("the database cannot be read", details={"sqlite": _name(error)})
     if code in {_FULL, _IOERR}:
-        return CacheFull("the disk takes no more data; the change was rolled back")
+        return CacheFull(_NO_ROOM)
     if code in {_BUSY, _LOCKED, _PROTOCOL}:
         return CacheBusy("another process is writing to the cache")
     return _refusal(code, error)

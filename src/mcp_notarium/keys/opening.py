@@ -143,7 +143,12 @@ class _Opener:
     def as_it_is(self) -> OpenedCache | None:
         """Open a cache that is in order; None if something has to be done first."""
         presence = self._presence()
-        scene = self.observer.look(now=self.clock())
+        try:
+            scene = self.observer.look(now=self.clock())
+        except BaseException:
+            if presence is not None:
+                presence.release()
+            raise
         decision = startup.decide(scene.seen)
         if isinstance(decision, Open) and not decision.settle:
             return self._finished(scene, presence, decision.notices)

@@ -23,6 +23,7 @@ from mcp_notarium.cache.observations import (
     Unwrap,
 )
 from mcp_notarium.cache.startup import Create, Locked, Migrate, Open, Rebuild, decide, row_for
+from mcp_notarium.cli import main
 from mcp_notarium.errors import Verdict
 
 ME = Identity(owner_hash="me", vault_id="v", generation="g", sequence=3)
@@ -84,7 +85,7 @@ CASES = [
     ("plain mode beside an encrypted cache", replace(PLAIN, files=Files(plain=True, strangers=1)), 22, "DB_ENCRYPTION_KEY"),
     ("plain mode beside an encrypted cache", replace(PLAIN, main=FileState.DAMAGED), 22, "reset-cache"),
     ("encrypted mode beside a plain cache", replace(NOTHING, files=Files(plain=True)), 22, "DB_ENCRYPTION=off"),
-    ("encrypted mode beside a plain cache", replace(GOOD, files=Files(current=True, plain_unfinished=True)), 22, "reset-cache"),
+    ("encrypted mode beside a plain cache", replace(GOOD, files=Files(current=True, plain_unfinished=True)), 22, "migrate-plaintext"),
     ("a first plain start was cut short", replace(PLAIN, files=Files(plain_unfinished=True), sample=None, **UNOPENED), Rebuild, None),
     ("no plain cache yet", replace(PLAIN, files=Files(), sample=None, **UNOPENED), Create, None),
     ("the plain database is empty", replace(PLAIN, sample=Sample(size=0), **UNOPENED), 14, "doctor"),
@@ -113,8 +114,8 @@ CASES = [
     ("a plain database in an encrypted one's place", replace(GOOD, sample=Sample(size=8192, bad=2, plaintext_magic=True), **UNOPENED), 22, "doctor"),
     ("no page of the database is authentic", replace(GOOD, sample=Sample(size=8192, bad=2), **UNOPENED), 13, "doctor"),
     ("no page of the database is authentic", replace(GOOD, sample=Sample(size=100), **UNOPENED), 13, "doctor"),
-    ("some pages are damaged", replace(GOOD, sample=Sample(size=8192, good=1, bad=1, bad_pages=(2,)), **UNOPENED), 13, "doctor"),
-    ("some pages are damaged", replace(GOOD, sample=Sample(size=8191, good=1), **UNOPENED), 13, "backup"),
+    ("some pages are damaged", replace(GOOD, sample=Sample(size=8192, good=1, bad=1, bad_pages=(2,)), **UNOPENED), 13, "repair"),
+    ("some pages are damaged", replace(GOOD, sample=Sample(size=8191, good=1), **UNOPENED), 13, "reset-cache"),
     ("another process holds the database", replace(GOOD, opening=Opening.BUSY, found=None, schema=None), 18, "Wait"),
     ("the database cannot be read", replace(GOOD, opening=Opening.DAMAGED, found=None, schema=None), 13, "doctor"),
     ("the database cannot be read", replace(PLAIN, opening=Opening.DAMAGED, found=None, schema=None), 13, "doctor"),
@@ -157,10 +158,7 @@ def test_no_two_rows_have_one_name():
     assert len({row.name for row in startup.TABLE}) == len(startup.TABLE)
 
 
-COMMANDS = {
-    *("serve", "login", "logout", "status", "doctor", "rotate-key", "reset-cache", "demo"),
-    "generate-key",
-}
+COMMANDS = set(main.VERBS)
 
 
 @pytest.mark.parametrize(("row", "seen", "outcome", "way_out"), CASES)
