@@ -18,16 +18,17 @@ _READABLE = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",
 _ESCAPED = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":"))
 
 
-def parse_json(body: bytes) -> Any:
-    """The JSON value in ``body`` (UTF-8); nested at most ``DEEPEST`` levels, finite numbers only.
+def parse_json(body: bytes, *, deepest: int | None = DEEPEST) -> Any:
+    """The JSON value in ``body`` (UTF-8); nested at most ``deepest`` levels, finite numbers only.
 
-    Raises ``BackendProtocolError``.
+    ``deepest`` None leaves that to the caller, who looks at each note by itself, so that one does
+    not spoil the page of the others. Raises ``BackendProtocolError``.
     """
     try:
         value = json.loads(body.decode(), parse_constant=_refuse, parse_float=_finite)
     except (ValueError, RecursionError):
         raise BackendProtocolError("the note service answered something that is not JSON") from None
-    if _deeper_than(value, DEEPEST):
+    if deepest is not None and deeper_than(value, deepest):
         raise BackendProtocolError("the note service answered JSON that is nested too deeply")
     return value
 
@@ -53,7 +54,7 @@ def _finite(digits: str) -> float:
     return number
 
 
-def _deeper_than(value: Any, levels: int) -> bool:
+def deeper_than(value: Any, levels: int) -> bool:
     """Whether lists and objects nest deeper than ``levels``; a level at a time, no recursion."""
     level = [value]
     for _ in range(levels):

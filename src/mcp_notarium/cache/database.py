@@ -158,7 +158,9 @@ def _open(
     try:
         connection = dbapi.connect(
             os.fspath(path),
-            flags=_READWRITE | _NOFOLLOW | _EXTENDED_CODES,  # without CREATE: never a silent new database
+            flags=_READWRITE
+            | _NOFOLLOW
+            | _EXTENDED_CODES,  # without CREATE: never a silent new database
             isolation_level=None,
             timeout=busy_timeout,
             cached_statements=_CACHED_STATEMENTS,

@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
+from mcp_notarium.backends.answers import DEEPEST
+from mcp_notarium.backends.base import Entry
 from mcp_notarium.backends.simplenote.index import page_from
+from mcp_notarium.notes.note import Revision
 
 
 def _answer(**fields: Any) -> dict[str, Any]:
@@ -33,3 +36,19 @@ def test_a_count_is_believed_only_where_it_can_be_that_of_the_whole_listing(
     fields: dict[str, Any], total: int | None
 ) -> None:
     assert page_from(_answer(**fields), mark=None, with_content=False).total == total
+
+
+def test_a_note_nested_too_deeply_does_not_spoil_its_neighbours() -> None:
+    deep: Any = "x"
+    for _ in range(DEEPEST + 1):
+        deep = [deep]
+    answer = {
+        "current": "c",
+        "index": [
+            {"id": "odd", "v": 1, "d": {"content": "odd", "foreign": deep}},
+            {"id": "good", "v": 1, "d": {"content": "good"}},
+        ],
+    }
+    odd, good = page_from(answer, mark=None, with_content=True).entries
+    assert isinstance(odd, Entry)
+    assert isinstance(good, Revision)

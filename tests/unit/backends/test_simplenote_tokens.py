@@ -125,6 +125,19 @@ def test_store_that_declines_does_not_spoil_the_login() -> None:
     assert asyncio.run(tokens_of(Desk(), Declining()).current()) == Secret("new-1")
 
 
+def test_a_service_that_asks_to_slow_down_is_asked_again_when_it_says() -> None:
+    desk, clock = Desk(), Clock()
+    desk.refuse = RateLimited("slow", retry_after=2.0)
+    tokens = tokens_of(desk, clock=clock)
+    for _ in range(2):
+        with pytest.raises(RateLimited):
+            asyncio.run(tokens.current())
+    assert desk.calls == 1
+    desk.refuse = None
+    clock.now += 2
+    assert asyncio.run(tokens.current())
+
+
 @pytest.mark.parametrize("error", [LoginRequired("wrong"), RateLimited("slow")])
 def test_refused_password_rests_for_minutes_that_grow_to_an_hour(error: NotariumError) -> None:
     desk, clock = Desk(), Clock()

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mcp_notarium.backends.answers import DEEPEST, deeper_than
 from mcp_notarium.backends.base import BaseLookup, ChangePage, Entry
 from mcp_notarium.backends.simplenote.index import note_id_from, version_from
 from mcp_notarium.backends.simplenote.jsondiff import DoesNotFit, apply_to_object
@@ -62,8 +63,13 @@ def _change(item: Any) -> Change:
         removed=kind == "-",
         before=_number(item.get("sv")),
         after=None if after is None else version_from(after),
-        operations=item.get("v") if kind == "M" else None,
+        operations=_readable(item.get("v")) if kind == "M" else None,
     )
+
+
+def _readable(operations: Any) -> Any:
+    """None for what is nested too deeply: then the note is asked for by itself."""
+    return None if deeper_than(operations, DEEPEST) else operations
 
 
 def _news_of(

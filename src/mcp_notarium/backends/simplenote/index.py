@@ -1,13 +1,14 @@
 """Pure codec of a bucket's listing (``/index``): JSON to a page of entries.
 
-A page is read whole or not at all; a single note that is no object becomes an entry without
-content, so that it can neither hide nor spoil its neighbours.
+A page is read whole or not at all; a single note that is no object, or is nested too deeply, becomes
+an entry without content, so that it can neither hide nor spoil its neighbours.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from mcp_notarium.backends.answers import DEEPEST, deeper_than
 from mcp_notarium.backends.base import Entry, ListingPage
 from mcp_notarium.backends.simplenote.urls import possible_id
 from mcp_notarium.backends.simplenote.wire import etag_of, revision_from
@@ -50,7 +51,7 @@ def _entry(item: Any, *, with_content: bool) -> Revision | Entry:
         raise _nonsense("an entry that is not an object")
     note_id, version = note_id_from(item.get("id")), version_from(item.get("v"))
     fields = item.get("d")
-    if with_content and isinstance(fields, dict):
+    if with_content and isinstance(fields, dict) and not deeper_than(fields, DEEPEST):
         return revision_from(note_id, fields, version=version)
     return Entry(note_id, etag_of(version), version)
 

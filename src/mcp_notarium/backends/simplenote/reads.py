@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from mcp_notarium.backends.answers import parse_json
+from mcp_notarium.backends.answers import DEEPEST, parse_json
 from mcp_notarium.backends.base import BaseLookup, ChangePage, ListingPage
 from mcp_notarium.backends.http import AnswerTooLarge, Reply, Request
 from mcp_notarium.backends.retrying import ConnectionDropped
@@ -110,7 +110,7 @@ class NoteReads:
         reply = await self._get(self._urls.bucket(NOTES, "index", query))
         if since is not None and reply.status in _UNKNOWN:
             raise _lost()
-        return page_from(_value(reply), mark=mark, with_content=with_content)
+        return page_from(_value(reply, deepest=None), mark=mark, with_content=with_content)
 
     async def _changes(
         self, cursor: str, base_of: BaseLookup, *, query: dict[str, str], patient: bool
@@ -122,7 +122,7 @@ class NoteReads:
             raise CursorLost("the list of changes is too long to be read") from error
         if reply.status in _UNKNOWN:
             raise _lost()
-        return changes_from(_value(reply), cursor=cursor, base_of=base_of)
+        return changes_from(_value(reply, deepest=None), cursor=cursor, base_of=base_of)
 
     async def _get(self, url: str) -> Reply:
         return await self._account.send(Request("GET", url))
@@ -142,11 +142,11 @@ def _long_poll(url: str) -> Request:
     return Request("GET", url, tries=1, try_seconds=POLL_SECONDS, deadline=POLL_SECONDS + 5)
 
 
-def _value(reply: Reply) -> Any:
+def _value(reply: Reply, *, deepest: int | None = DEEPEST) -> Any:
     """The JSON of a good answer. Raises ``BackendProtocolError``."""
     if not reply.ok:
         raise BackendProtocolError(f"Simplenote answered with status {reply.status}")
-    return parse_json(reply.body)
+    return parse_json(reply.body, deepest=deepest)
 
 
 def _missing(note_id: str) -> NoteNotFound:

@@ -1,7 +1,8 @@
 """Which token to use now: the one given, the one stored, or a new one by password.
 
 Many requests may be refused at once and one of them renews for all. A refused password is not
-sent again for minutes, growing to an hour, so that a wrong setting never locks the account.
+sent again for minutes, growing to an hour, so that a wrong setting never locks the account. A service
+that only asks to slow down says itself for how long.
 """
 
 from __future__ import annotations
@@ -125,10 +126,11 @@ class Tokens:
         pause = FIRST_PAUSE
         if self._refusal is not None:
             pause = min(LONGEST_PAUSE, self._refusal.pause * 2)
+        asked = error.retry_after if isinstance(error, RateLimited) else None
         self._refusal = _Refusal(
             message=error.message,
             hint=error.resolution_hint,
             limited=isinstance(error, RateLimited),
             pause=pause,
-            until=self._clock() + pause,
+            until=self._clock() + (pause if asked is None else asked),
         )
