@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from mcp_notarium.cache.store import Cache
-from mcp_notarium.errors import CacheBusy
 from mcp_notarium.notes.note import Content, Revision, Tombstone
 from mcp_notarium.notes.pending import PendingWrite, WriteKind, WriteState
 
@@ -68,12 +67,12 @@ class Intents:
     ) -> bool:
         """Put the intent on the disk, with the revision ``base`` it was made from.
 
-        False, and nothing recorded, if the cache no longer holds the revision ``seen`` that it
-        held when the caller looked. Raises ``CacheBusy`` if the note has another intent.
+        False, and nothing recorded, if the note has another intent by now, or the cache no longer
+        holds the revision ``seen`` that it held when the caller looked.
         """
         with self._cache.transaction(durable=True):
             if self.in_flight(write.note_id):
-                raise CacheBusy("another process is saving this note")
+                return False
             if self._cache.notes.etag(write.note_id) not in (seen, base.etag if base else seen):
                 return False
             if base is not None:

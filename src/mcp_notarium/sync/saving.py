@@ -54,8 +54,9 @@ class Saving:
     async def update(self, note: Note, content: Content) -> Saved:
         """``note``, as the caller read it, becomes ``content``."""
         async with self._desk.turns.of(note.id) as turn:
-            await self._desk.settle(note.id, turn)
             for _ in range(ROUNDS):
+                # Another process may have begun a write since: it is waited for, not refused.
+                await self._desk.settle(note.id, turn)
                 saved = await self._attempt(note, content, turn)
                 if saved is not None:
                     return saved

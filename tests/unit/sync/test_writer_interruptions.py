@@ -354,3 +354,33 @@ def test_a_refusal_that_ends_its_sentence_still_reads_well():
         nothing_saved(LoginRequired("No login is known.")).user_message
         == "No login is known; nothing was saved"
     )
+
+
+def test_a_save_that_another_process_began_in_the_middle_of_ours_is_waited_for(clients, store):
+    first, second = clients(), clients()
+    push, get = first.backend.push, second.backend.get
+    answered, others = asyncio.Event(), []
+
+    async def slow(*args, **options):
+        await answered.wait()
+        return await push(*args, **options)
+
+    async def overtaken(note_id, **options):
+        head = await get(note_id, **options)
+        if not others:
+            others.append(asyncio.create_task(first.change(note, "zero\none\n")))
+            await until(first.cache.pending.all)
+            asyncio.get_running_loop().call_soon(answered.set)
+        return head
+
+    async def scenario():
+        nonlocal note
+        note = await first.create("one\n")
+        first.backend.push, second.backend.get = slow, overtaken
+        await second.change(note, "one\ntwo\n")
+        await others[0]
+
+    note = None
+    asyncio.run(scenario())
+    assert store.text(note.id) == "zero\none\ntwo\n"
+    assert first.cache.pending.all() == []
