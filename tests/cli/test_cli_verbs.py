@@ -74,6 +74,13 @@ def test_a_wrong_code_is_refused_and_says_what_to_do(simulator: Simulator, tmp_p
     assert "newest e-mail" in output
 
 
+def test_without_a_terminal_no_code_is_sent(simulator: Simulator, tmp_path: Path) -> None:
+    done = run(environment(simulator, tmp_path, SIMPLENOTE_PASSWORD=None), "login")
+    assert done.returncode == 1
+    assert "no terminal" in done.stderr
+    assert not simulator.sent_codes
+
+
 def test_logout_forgets_the_login_and_keeps_the_notes(simulator: Simulator, tmp_path: Path) -> None:
     env = environment(simulator, tmp_path, SIMPLENOTE_PASSWORD=None)
     assert _log_in(simulator, env)[0] == 0
