@@ -358,7 +358,9 @@ async def _take_in_a_page(histories, order, *, bare):
         page = await client.backend.changes(
             ledger.cursor, wait=False, base_of=client.cache.notes.base
         )
-        batch = Batch(order(page.changes), ledger.epoch, lambda: ledger.mark_cursor(page.cursor))
+        batch = Batch(
+            order(page.changes), ledger.epoch, lambda ledger: ledger.mark_cursor(page.cursor)
+        )
         await intake.commit(await intake.fetch(batch, Tally()), Tally())
         ids = sorted(client.contents())
         notes = [(client.note(note_id), client.cache.notes.base(note_id)) for note_id in ids]

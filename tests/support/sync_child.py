@@ -19,6 +19,7 @@ from pathlib import Path
 from mcp_notarium.backends.http import HttpSession
 from mcp_notarium.backends.simplenote.client import SimplenoteBackend
 from mcp_notarium.backends.simplenote.urls import Urls
+from mcp_notarium.cache.store import Cache
 from mcp_notarium.errors import NotariumError
 from mcp_notarium.notes.note import Content
 from mcp_notarium.secret import Secret
@@ -76,19 +77,20 @@ class Child:
             self._end_at(order["end_at_transaction"], torn=order["torn"])
 
     def _end_at(self, nth: int, *, torn: bool) -> None:
-        transaction, begun = self.cache.transaction, []
+        transaction, begun = Cache.transaction, []
 
         @contextmanager
-        def ending(**options):
+        def ending(cache, **options):
             begun.append(1)
-            with transaction(**options):
+            number = len(begun)
+            with transaction(cache, **options):
                 yield
-                if torn and len(begun) == nth:
+                if torn and number == nth:
                     end()
-            if len(begun) == nth:
+            if number == nth:
                 end()
 
-        self.cache.transaction = ending
+        Cache.transaction = ending
 
     async def sync(self) -> None:
         """One cycle, then done."""

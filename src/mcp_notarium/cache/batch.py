@@ -10,9 +10,9 @@ from mcp_notarium.notes.note import Content, Revision, Tombstone
 
 Change = Revision | Tombstone
 
-BATCH = 250
-"""How many notes are looked up and written together. Transactions of as many load as fast as larger
-ones (measured at 50,000 notes) and keep others waiting half as long."""
+BATCH = 1000
+"""How many notes are looked up and written together: twice as many load a tenth faster, a quarter as
+many a quarter slower (10,000 notes), and others wait for the transaction that they are part of."""
 
 
 @dataclass(frozen=True, slots=True)

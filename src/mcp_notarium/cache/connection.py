@@ -41,9 +41,11 @@ class Database:
         encrypted: bool,
         driver_error: type[Exception],
         guard: Guard,
+        again: Callable[[], Database],
     ) -> None:
         self.path = path
         self.encrypted = encrypted
+        self._again = again
         self._connection: Connection | None = connection
         self._guard = guard
         self._damage: str | None = None
@@ -60,6 +62,19 @@ class Database:
     def in_transaction(self) -> bool:
         """Whether the caller is inside :meth:`transaction`."""
         return self._durable is not None
+
+    def another(self) -> Database:
+        """One more connection to the same file, for another thread; the caller closes it.
+
+        Raises what ``database.connect`` raises.
+        """
+        self._live()
+        return self._again()
+
+    def condemn(self, damage: str) -> None:
+        """Close for good: another connection has met damage in the file."""
+        self._damage = damage
+        self.close()
 
     def rows(self, sql: str, parameters: Parameters = ()) -> list[Row]:
         """All rows of a query."""
@@ -211,8 +226,7 @@ class Database:
     def _failed(self, error: BaseException) -> CacheError:
         meaning = translate(error, writing=self._durable is not None)
         if isinstance(meaning, CacheDamaged):
-            self._damage = meaning.message
-            self.close()
+            self.condemn(meaning.message)
         return meaning
 
 

@@ -14,6 +14,7 @@ import stat
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from mcp_notarium.cache import driver, schema
@@ -169,7 +170,14 @@ def _open(
     except dbapi.Error:
         raise _not_opened(path) from None
     database = Database(
-        connection, path, encrypted=key is not None, driver_error=dbapi.Error, guard=guard
+        connection,
+        path,
+        encrypted=key is not None,
+        driver_error=dbapi.Error,
+        guard=guard,
+        again=partial(
+            connect, path, key, memory_security=memory_security, busy_timeout=busy_timeout
+        ),
     )
     try:
         _unlock(database, connection, key, memory_security=memory_security)

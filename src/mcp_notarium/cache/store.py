@@ -25,6 +25,10 @@ class Cache:
         """See :meth:`Database.transaction`."""
         return self.database.transaction(durable=durable)
 
+    def another(self) -> Cache:
+        """The same notes through a connection of its own; see :meth:`Database.another`."""
+        return Cache(self.database.another())
+
     def close(self) -> None:
         """Close the database. Idempotent."""
         self.database.close()

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from mcp_notarium.sync.planner import Remote
 
+if TYPE_CHECKING:
+    from mcp_notarium.sync.ledger import Ledger
+
+Bookmark = Callable[["Ledger"], None]
+"""Writes down how far the cache is, in the ledger of the connection that stores."""
 SPLIT = 100
 """Notes fetched and stored together where content is missing; progress survives between them."""
 
@@ -21,7 +27,7 @@ class Batch:
 
     remotes: tuple[Remote, ...]
     epoch: int
-    bookmark: Callable[[], None] | None = None
+    bookmark: Bookmark | None = None
     last: bool = False
 
     def answered(self, remotes: tuple[Remote, ...]) -> Batch:
@@ -33,7 +39,7 @@ def split(
     remotes: Iterable[Remote],
     *,
     epoch: int,
-    bookmark: Callable[[], None] | None = None,
+    bookmark: Bookmark | None = None,
     last: bool = False,
 ) -> tuple[Batch, ...]:
     """Batches small enough to fetch for. Only the final one carries the bookmark and ``last``."""

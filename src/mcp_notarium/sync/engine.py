@@ -25,9 +25,10 @@ from mcp_notarium.sync.cycle import (
     retry_after_of,
 )
 from mcp_notarium.sync.errands import Errands
-from mcp_notarium.sync.intake import Intake, Superseded, Tally
+from mcp_notarium.sync.intake import Intake, Tally
 from mcp_notarium.sync.ledger import Ledger
 from mcp_notarium.sync.sources import Batches, Sources
+from mcp_notarium.sync.storing import Superseded
 from mcp_notarium.sync.writer import Writer
 
 
@@ -89,6 +90,7 @@ class Engine:
                 event = await self._guarded(step.effect)
         finally:
             await self._drop_plan()
+            await self._intake.rest()
 
     async def listen(self) -> Event:
         """Wait for the change feed. What it brings is taken up by :meth:`work`."""
@@ -122,8 +124,9 @@ class Engine:
         return self._failure.user_message if self._failure else None
 
     async def close(self) -> None:
-        """Let go of a listing that is being read."""
+        """Let go of a listing that is being read, and of its connection."""
         await self._drop_plan()
+        await self._intake.rest()
 
     def _begin(self) -> None:
         self._began = self._clock()

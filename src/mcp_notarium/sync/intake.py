@@ -1,49 +1,33 @@
 """Brings one batch of what the store says into the cache: plan, fetch what is missing, commit.
 
 It decides nothing (``planner`` does) and does not know where a batch comes from (``sources`` does).
-Every plan is made twice: before fetching, to know what to fetch, and again inside the write
-transaction, because another task or process may have saved in between.
+Every plan is made twice: before fetching, to know what to fetch, and again when it is stored.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from mcp_notarium.backends.base import Backend, Entry
+from mcp_notarium.backends.base import Backend
 from mcp_notarium.cache.store import Cache
 from mcp_notarium.errors import BackendProtocolError, BackendRejected, NoteNotFound
-from mcp_notarium.notes.note import Revision, Tombstone
-from mcp_notarium.notes.pending import PendingWrite, WriteState
-from mcp_notarium.sync.batch import Batch
+from mcp_notarium.notes.note import Tombstone
+from mcp_notarium.sync.batch import Batch, Bookmark
+from mcp_notarium.sync.bulk import Bulk
 from mcp_notarium.sync.ledger import Ledger
-from mcp_notarium.sync.planner import (
-    Action,
-    Confirmed,
-    Fetch,
-    Forget,
-    Known,
-    Local,
-    Nothing,
-    Remote,
-    Replace,
-    Resolve,
-    Store,
-    lags_behind,
-    one_each,
-    plan,
-)
+from mcp_notarium.sync.planner import Confirmed, Fetch, Remote, lags_behind, one_each
+from mcp_notarium.sync.storing import Stored, Storing
 
-CHUNK = 250
-"""Notes per transaction: small enough that a tool call never waits long for the write lock, and the
-size in which the note table writes best."""
+FEW = 250
+"""Up to so many notes are stored in the event loop: they hold it up no longer than they would the
+write lock."""
+MANY = 1000
+"""Notes per transaction beside it: the search index takes them in a quarter faster than as 250, and
+a save waits for one transaction at most."""
 FETCHES = 8
 """Notes asked for at the same time."""
-
-
-class Superseded(Exception):
-    """The cache was emptied while this batch was on its way; the batch was not stored."""
 
 
 @dataclass(slots=True)
@@ -61,6 +45,12 @@ class Tally:
         """Rows that are different now."""
         return self.stored + self.removed
 
+    def add(self, done: Stored) -> None:
+        """One transaction more."""
+        self.stored += done.stored
+        self.removed += done.removed
+        self.deferred += done.deferred
+
 
 class Intake:
     """The one way into the note table for what comes from the store."""
@@ -69,6 +59,8 @@ class Intake:
         self._cache = cache
         self._backend = backend
         self._ledger = ledger
+        self._storing = Storing(cache, ledger)
+        self._bulk = Bulk(self._storing)
 
     async def fetch(self, batch: Batch, tally: Tally) -> Batch:
         """The same batch with an answer from the store for every note that must be asked for.
@@ -77,89 +69,33 @@ class Intake:
         Whatever concerns all notes (no connection, no login) is raised.
         """
         remotes = one_each(batch.remotes)
-        actions = self._plan(remotes)
+        actions = self._storing.plan(remotes)
         wanted = [action.id for action in actions if isinstance(action, Fetch)]
         answers = await self._ask_all(wanted, tally)
         return batch.answered(tuple(_with_answer(remote, answers) for remote in remotes))
 
     async def commit(self, batch: Batch, tally: Tally) -> None:
-        """Store it in small transactions; other tasks run between them.
+        """Store it, a few in one transaction, many beside the event loop in several.
 
         Raises ``Superseded``. If it fails or is cancelled, some notes are newer and the cursor is
         where it was.
         """
-        chunks = [batch.remotes[at : at + CHUNK] for at in range(0, len(batch.remotes), CHUNK)]
-        for chunk in chunks[:-1]:
-            self._commit_chunk(chunk, batch, tally, bookmark=None)
-            await asyncio.sleep(0)
-        self._commit_chunk(chunks[-1] if chunks else (), batch, tally, bookmark=batch.bookmark)
+        epoch = batch.epoch
+        if len(batch.remotes) <= FEW:
+            tally.add(self._storing.commit(batch.remotes, epoch=epoch, bookmark=batch.bookmark))
+            return
+        for chunk, bookmark in _chunks(batch):
+            tally.add(await self._bulk.commit(chunk, epoch=epoch, bookmark=bookmark))
+
+    async def rest(self) -> None:
+        """Nothing more comes for a while: let go of what only many notes at once need."""
+        await self._bulk.close()
 
     def open_doubts(self) -> tuple[str, ...]:
         """Notes to look at again that no write stands in the way of any more."""
         doubts = self._ledger.doubts()
-        busy = self._pending() if doubts else {}
+        busy = self._storing.pending() if doubts else {}
         return tuple(note_id for note_id in doubts if note_id not in busy)
-
-    def _commit_chunk(
-        self,
-        remotes: Sequence[Remote],
-        batch: Batch,
-        tally: Tally,
-        *,
-        bookmark: Callable[[], None] | None,
-    ) -> None:
-        with self._cache.transaction():
-            if self._ledger.epoch != batch.epoch:
-                raise Superseded
-            actions = self._plan(remotes)
-            applied = self._cache.notes.apply(_changes(actions))
-            deferred = self._note_doubts(zip(remotes, actions, strict=True))
-            if bookmark is not None:
-                bookmark()  # INVARIANT 1 (docs/sync.md)
-        tally.stored += applied.stored
-        tally.removed += applied.removed
-        tally.deferred += deferred
-
-    def _plan(self, remotes: Sequence[Remote]) -> list[Action]:
-        etags = self._cache.notes.etags([remote.id for remote in remotes])
-        pending = self._pending()
-        return [
-            plan(self._local(remote, etags.get(remote.id), pending.get(remote.id)), remote)
-            for remote in remotes
-        ]
-
-    def _pending(self) -> dict[str, PendingWrite]:
-        return {
-            write.note_id: write
-            for write in self._cache.pending.all()
-            if write.state is WriteState.IN_FLIGHT
-        }
-
-    def _local(self, remote: Remote, etag: str | None, write: PendingWrite | None) -> Local:
-        if etag is None:
-            return Local(None, write)
-        version = content = None
-        if not (isinstance(remote, Revision | Entry) and remote.etag == etag):
-            note = self._cache.notes.get(remote.id)
-            version = note.server_version if note else None
-            content = note.content if note else None
-        return Local(Known(etag, version, content), write)
-
-    def _note_doubts(self, decided: Iterable[tuple[Remote, Action]]) -> int:
-        """What could not be decided now is written down with the rest and looked at again.
-
-        Only a direct answer ends a doubt: a listing may lag behind what raised it.
-        """
-        before = self._ledger.doubts()
-        after = dict.fromkeys(before)
-        for remote, action in decided:
-            if isinstance(action, Fetch | Resolve):
-                after[action.id] = None
-            elif isinstance(remote, Confirmed):
-                after.pop(action.id, None)
-        if tuple(after) != before:
-            self._ledger.mark_doubts(after)
-        return len(after.keys() - set(before))
 
     async def _ask_all(self, note_ids: list[str], tally: Tally) -> dict[str, Confirmed]:
         places = asyncio.Semaphore(FETCHES)
@@ -203,16 +139,9 @@ def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
     return error
 
 
-def _changes(actions: Iterable[Action]) -> list[Revision | Tombstone]:
-    changes: list[Revision | Tombstone] = []
-    for action in actions:
-        match action:
-            case Store(revision=revision):
-                changes.append(revision)
-            case Replace(revision=revision):
-                changes += [Tombstone(revision.id), revision]
-            case Forget(id=note_id):
-                changes.append(Tombstone(note_id))
-            case Nothing() | Fetch() | Resolve():
-                continue
-    return changes
+def _chunks(batch: Batch) -> Iterator[tuple[Sequence[Remote], Bookmark | None]]:
+    """Parts of a size to be stored at once; only the last one carries the bookmark."""
+    remotes = batch.remotes
+    for at in range(0, len(remotes), MANY):
+        last = at + MANY >= len(remotes)
+        yield remotes[at : at + MANY], batch.bookmark if last else None

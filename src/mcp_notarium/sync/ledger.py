@@ -36,6 +36,10 @@ class Ledger:
         self._state = cache.sync_state
         self._clock = clock
 
+    def over(self, cache: Cache) -> Ledger:
+        """The same through another connection."""
+        return Ledger(cache, clock=self._clock)
+
     @property
     def epoch(self) -> int:
         """Which filling of the cache this is; it grows when the cache is emptied."""

@@ -122,7 +122,7 @@ class Sources:
                 if total is None and page.next_mark is not None:
                     count.begin()
                 bookmark = partial(
-                    self._mark_page,
+                    _mark_page,
                     anchor=anchor,
                     mark=page.next_mark,
                     total=total,
@@ -130,16 +130,6 @@ class Sources:
                 )
                 yield Batch(page.entries, epoch, bookmark)
                 fresh = False
-
-    def _mark_page(
-        self, *, anchor: str, mark: str | None, total: int | None, began_empty: bool | None
-    ) -> None:
-        if began_empty is not None:
-            self._ledger.mark_load_began(empty=began_empty)
-        if mark is None:
-            self._ledger.mark_loaded(anchor=anchor, total=total)
-        else:
-            self._ledger.mark_loading(anchor=anchor, mark=mark, total=total)
 
     async def _news(self) -> Batches:
         """What changed since the cursor: from the feed, or without it."""
@@ -180,7 +170,7 @@ class Sources:
         self._brake_tombstones(page)
         if not page.changes and page.cursor == cursor:
             return ()
-        bookmark = partial(self._ledger.mark_cursor, page.cursor)
+        bookmark = partial(Ledger.mark_cursor, cursor=page.cursor)
         return split(page.changes, epoch=epoch, bookmark=bookmark, last=last)
 
     def _brake_tombstones(self, page: ChangePage) -> None:
@@ -205,6 +195,7 @@ class Sources:
     async def _poll(self) -> Batches:
         """What changed since the cursor, by listing. Removals do not show in it."""
         cursor, epoch = self._ledger.cursor, self._ledger.epoch
+        feed = self._backend.capabilities.change_feed
         first: str | None = None
         async with aclosing(pages(self._backend, Listing(since=cursor))) as all_pages:
             async for page in all_pages:
@@ -212,12 +203,11 @@ class Sources:
                 final = page.next_mark is None
                 if final and not page.entries and first == cursor:
                     return
-                bookmark = partial(self._mark_polled, first) if final else None
+                bookmark = (
+                    partial(Ledger.mark_polled, cursor=first, feed_missed=feed) if final else None
+                )
                 for batch in split(page.entries, epoch=epoch, bookmark=bookmark):
                     yield batch
-
-    def _mark_polled(self, cursor: str) -> None:
-        self._ledger.mark_polled(cursor, feed_missed=self._backend.capabilities.change_feed)
 
     async def _sweep_if_due(self) -> Batches:
         if self.sweep_due():
@@ -235,7 +225,7 @@ class Sources:
                 yield batch
         missing = {absent.id for absent in plan.missing}
         check_sweep_brake(known=len(known), missing=missing, trashed=self._trashed(missing))
-        bookmark = partial(self._ledger.mark_swept, first if cursor_lost else None)
+        bookmark = partial(Ledger.mark_swept, cursor=first if cursor_lost else None)
         for batch in split(plan.missing, epoch=epoch, bookmark=bookmark):
             yield batch
 
@@ -261,6 +251,17 @@ class Sources:
     def _trashed(self, note_ids: set[str]) -> set[str]:
         notes = ((note_id, self._cache.notes.get(note_id)) for note_id in note_ids)
         return {note_id for note_id, note in notes if note is not None and note.trash}
+
+
+def _mark_page(
+    ledger: Ledger, *, anchor: str, mark: str | None, total: int | None, began_empty: bool | None
+) -> None:
+    if began_empty is not None:
+        ledger.mark_load_began(empty=began_empty)
+    if mark is None:
+        ledger.mark_loaded(anchor=anchor, total=total)
+    else:
+        ledger.mark_loading(anchor=anchor, mark=mark, total=total)
 
 
 class _FeedDown(BackendError):

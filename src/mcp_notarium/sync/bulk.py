@@ -1,0 +1,63 @@
+"""``Bulk``: stores many notes in a thread beside the event loop, through a connection of its own.
+
+Most of a first load is the database's work, which needs no Python: meanwhile the loop reads the
+next page and answers tools. To SQLite the thread is one more process. The loop hands over one
+transaction at a time, so that whoever waits there for the write lock comes next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+
+from mcp_notarium.aside import run_aside
+from mcp_notarium.errors import CacheDamaged
+from mcp_notarium.sync.batch import Bookmark
+from mcp_notarium.sync.planner import Remote
+from mcp_notarium.sync.storing import Stored, Storing
+
+_LAST_SECONDS = 1.0
+"""How long a cancelled load waits for the transaction that is under way."""
+
+
+class Bulk:
+    """A connection for many notes at once, open from the first :meth:`commit` to :meth:`close`."""
+
+    def __init__(self, storing: Storing) -> None:
+        self._origin = storing
+        self._open: Storing | None = None
+        self._task: asyncio.Task[Stored] | None = None
+
+    async def commit(
+        self, remotes: Sequence[Remote], *, epoch: int, bookmark: Bookmark | None
+    ) -> Stored:
+        """See :meth:`Storing.commit`. If it is cancelled, the transaction may still be finished."""
+        try:
+            return await self._commit(remotes, epoch=epoch, bookmark=bookmark)
+        except CacheDamaged as damage:
+            self._origin.condemn(damage)
+            raise
+
+    async def _commit(
+        self, remotes: Sequence[Remote], *, epoch: int, bookmark: Bookmark | None
+    ) -> Stored:
+        if self._open is None:
+            self._open = self._origin.another()
+            self._open.set_checkpointer()
+        call = partial(self._open.commit, remotes, epoch=epoch, bookmark=bookmark)
+        self._task = asyncio.create_task(run_aside(call, too_late=lambda _stored: None))
+        return await asyncio.shield(self._task)
+
+    async def close(self) -> None:
+        """Let go of the connection; waits a moment for a transaction that is under way."""
+        storing, self._open = self._open, None
+        task, self._task = self._task, None
+        if task is not None:
+            await asyncio.wait({task}, timeout=_LAST_SECONDS)
+            if not task.done():
+                return  # a connection in use is not closed; the end of the process does that
+            if not task.cancelled():
+                task.exception()  # whoever waited for it has it
+        if storing is not None:
+            storing.close()
