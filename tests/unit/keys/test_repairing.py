@@ -1,5 +1,6 @@
 """A damaged database: what is authentic comes over, what is lost is named, the old files stay."""
 
+import json
 import shutil
 from contextlib import closing
 from dataclasses import replace
@@ -21,6 +22,16 @@ PAGE = 4096
 
 
 def revision(number):
+    raw = {
+        "content": "",
+        "tags": ["x"],
+        "systemTags": ["markdown"],
+        "creationDate": 1600000000.25 + number,
+        "modificationDate": 1600000000.5 + number,
+        "deleted": False,
+        "shareURL": "",
+        "publishURL": "",
+    }
     return Revision(
         id=f"n{number}",
         etag="1",
@@ -30,7 +41,7 @@ def revision(number):
         markdown=False,
         created_at=1.0,
         modified_at=2.0,
-        raw=f'{{"number":{number}}}',
+        raw=json.dumps(raw),
     )
 
 
@@ -38,8 +49,10 @@ def revision(number):
 def _config(tmp_path_factory):
     config = made(tmp_path_factory.mktemp("repair"))
     with closing(open_cheaply(config)) as opened:
+        for start in range(0, NOTES, 100):  # as they come: note by base, not all notes first
+            with opened.database.transaction():
+                NoteTable(opened.database).apply(map(revision, range(start, start + 100)))
         with opened.database.transaction():
-            NoteTable(opened.database).apply(map(revision, range(NOTES)))
             SyncState(opened.database).set_cursor("here")
             SyncState(opened.database).set("mark", "kept")
         opened.database.checkpoint()
