@@ -138,6 +138,24 @@ class WritingContract(OnABench):
             assert answer.answer is Answer.STORED
             assert answer.revision.content.text == "bcd" == await bench.text("n1")
 
+    async def test_what_a_write_was_stored_on_top_of_can_be_had(self, bench: Bench) -> None:
+        can = bench.backend.capabilities
+        if can.detects_stale_base or not can.has_versions:
+            return
+        base = await self.create(bench, "n1", "b")
+        await bench.put("n1", "bc")
+        write = self.write(bench.backend, "n1", Content("bd"), base=base, write_id="0b")
+        answer = await bench.backend.push(write)
+        assert answer.before is not None
+        before = await bench.backend.get("n1", etag=answer.before)
+        assert before.content.text == "bc"
+        again = await bench.backend.push(write)
+        assert again.before is None, "nothing was stored just now"
+
+    async def test_the_first_revision_is_stored_on_top_of_nothing(self, bench: Bench) -> None:
+        answer = await bench.backend.push(self.write(bench.backend, "n1", Content("b")))
+        assert answer.before is None
+
     async def test_base_that_the_store_forgot_is_a_conflict(self, bench: Bench) -> None:
         base = await self.create(bench, "n1", "b")
         await bench.put("n1", "bc")

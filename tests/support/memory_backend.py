@@ -15,6 +15,7 @@ from enum import StrEnum
 
 from mcp_notarium.backends.base import (
     Acknowledgement,
+    Answer,
     BaseLookup,
     Capabilities,
     ChangePage,
@@ -248,7 +249,8 @@ class MemoryBackend:
         kept = self.store.kept(write.note_id)
         revision = _revision(write.note_id, etag_of(kept.head), kept.versions[kept.head], kept.head)
         await self._end(fault, write=True)
-        return Acknowledgement(revision, answer)
+        stored = answer is Answer.STORED and kept.head > 1 and self.capabilities.has_versions
+        return Acknowledgement(revision, answer, etag_of(kept.head - 1) if stored else None)
 
     async def delete(self, note_id: str, *, etag: str, write_id: str) -> None:
         """See ``Backend.delete``."""

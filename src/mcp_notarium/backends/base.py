@@ -106,10 +106,15 @@ class Answer(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Acknowledgement:
-    """The store's answer to a push: what it now holds, which need not be what was sent."""
+    """The store's answer to a push: what it now holds, which need not be what was sent.
+
+    ``before``: the etag of the revision that the write was stored on top of, which ``get`` knows;
+    None where the store does not tell, or did not store anything just now.
+    """
 
     revision: Revision
     answer: Answer
+    before: str | None = None
 
 
 class Backend(Protocol):

@@ -1,17 +1,18 @@
 """What to do when a person's text cannot be merged: keep it as a note of its own. Pure.
 
-It makes the content and the id of a conflict copy, and tells whether every line of an edit is still
-there after the store answered. It does not merge (``notes.merge``) and writes nothing.
+It makes the content and the id of a conflict copy, and tells whether every line is still there after
+the store merged an edit, and what to do if not. It writes nothing.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from dataclasses import dataclass
 from enum import Enum
 
 from mcp_notarium.notes.lines import split_lines
-from mcp_notarium.notes.merge import merge_tags
+from mcp_notarium.notes.merge import merge_content, merge_tags
 from mcp_notarium.notes.note import Content
 
 MARK = "(conflict copy) "
@@ -82,6 +83,35 @@ def judge_echo(*, base: Content, sent: Content, stored: Content) -> Echo:
     if with_lost_tags(base=base, sent=sent, stored=stored) != stored:
         return Echo.TAGS_LOST
     return Echo.MERGED
+
+
+@dataclass(frozen=True, slots=True)
+class Mending:
+    """What the note should be instead of what the store made of it.
+
+    ``copies``: our text is not in that, and needs a note of its own.
+    """
+
+    content: Content
+    copies: bool
+
+
+def mend(*, base: Content, sent: Content, theirs: Content, stored: Content) -> Mending | None:
+    """The way out where the store merged our write into ``theirs`` and lost something on the way.
+
+    A store that merges by letters can spoil any line near the edits, ours, theirs, or one that
+    nobody touched. None if every line and tag is there that a merge by lines would keep.
+    """
+    merged = merge_content(base, sent, theirs)
+    if merged is None:
+        common = _counted(sent.text) & _counted(theirs.text)
+        both = inserted_lines(base.text, sent.text) | inserted_lines(base.text, theirs.text)
+        whole = (common | both) <= _counted(stored.text)
+        return None if whole else Mending(theirs, copies=True)
+    whole = _counted(merged.text) <= _counted(stored.text)
+    if whole and set(merged.tags) <= set(stored.tags) and merged.trash == stored.trash:
+        return None
+    return Mending(merged, copies=False)
 
 
 def with_lost_tags(*, base: Content, sent: Content, stored: Content) -> Content:

@@ -7,7 +7,8 @@ whenever it is not certain how the write ended.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 
@@ -31,6 +32,7 @@ from mcp_notarium.sync.conflict import (
     copy_id,
     copy_write_id,
     judge_echo,
+    mend,
     with_lost_tags,
 )
 from mcp_notarium.sync.intents import Intents
@@ -115,14 +117,14 @@ class Delivery:
         except Exception as error:
             raise self._in_doubt(write) from error
         self._reached("pushed")
-        self._finish(write, Tombstone(write.note_id), None)
+        self._finish(write, Tombstone(write.note_id))
 
     async def keep_as_copy(
         self, write: PendingWrite, *, instead: Revision | Tombstone
     ) -> Delivered:
         """Give the text a note of its own and let ``instead`` stand for the note it was for."""
         copy = self._copy_of(write)
-        if self._finish(write, instead, copy):
+        if self._finish(write, instead, [copy]):
             await self._follow(copy, base=NOTHING)
         return Delivered(Taken.COPIED, merged=True, copy_id=copy.note_id)
 
@@ -144,24 +146,46 @@ class Delivery:
         lost = echo in (Echo.TEXT_LOST, Echo.TAGS_LOST)
         if lost and answer.answer is Answer.UNCHANGED:
             return Delivered(Taken.AGAIN)
-        follow_up, after = None, NOTHING
-        if echo is Echo.TEXT_LOST:
-            follow_up = self._copy_of(write)
-        elif echo is Echo.TAGS_LOST and repair and answer.answer is Answer.STORED:
-            wanted = with_lost_tags(base=base, sent=sent, stored=stored.content)
-            follow_up, after = self._repair_of(stored, wanted), stored.content
-        if self._finish(write, stored, follow_up) and follow_up is not None:
-            await self._follow(follow_up, base=after)
-        merged = echo is not Echo.AS_SENT
-        if echo is Echo.TEXT_LOST:
+        wanted, copies = None, echo is Echo.TEXT_LOST
+        if repair and answer.answer is Answer.STORED:
+            theirs = await self._overwritten(write, answer)
+            if theirs is not None:
+                mending = mend(base=base, sent=sent, theirs=theirs, stored=stored.content)
+                wanted = mending.content if mending else None
+                copies = mending is not None and mending.copies
+            elif echo is Echo.TAGS_LOST:
+                wanted = with_lost_tags(base=base, sent=sent, stored=stored.content)
+        follow_ups = [self._copy_of(write)] if copies else []
+        if wanted is not None:
+            follow_ups.append(self._repair_of(stored, wanted))
+        if self._finish(write, stored, follow_ups):
+            for follow_up in follow_ups:
+                created = follow_up.kind is WriteKind.CREATE
+                await self._follow(follow_up, base=NOTHING if created else stored.content)
+        merged = echo is not Echo.AS_SENT or wanted is not None
+        if copies:
             return Delivered(Taken.COPIED, merged=merged, copy_id=copy_id(write.write_id))
         return Delivered(Taken.STORED, merged=merged)
 
+    async def _overwritten(self, write: PendingWrite, answer: Acknowledgement) -> Content | None:
+        """Somebody else's revision that our write was stored on top of; None if that is not known.
+
+        What we wrote is stored already: if it cannot be had, that is no failure.
+        """
+        if answer.before is None or answer.before == write.base_etag:
+            return None
+        with suppress(NotariumError):
+            return (await self._backend.get(write.note_id, etag=answer.before)).content
+        return None
+
     def _finish(
-        self, write: PendingWrite, storing: Revision | Tombstone, follow_up: PendingWrite | None
+        self,
+        write: PendingWrite,
+        storing: Revision | Tombstone,
+        follow_ups: Sequence[PendingWrite] = (),
     ) -> bool:
         try:
-            ours = self._intents.finish(write, storing=[storing], follow_up=follow_up)
+            ours = self._intents.finish(write, storing=[storing], follow_ups=follow_ups)
         except CacheError as error:
             # The store has it and the cache has not: only the intent tells, and it is still there.
             raise OutcomeUnknown(

@@ -114,7 +114,7 @@ class Intents:
         write: PendingWrite,
         *,
         storing: Iterable[Revision | Tombstone] = (),
-        follow_up: PendingWrite | None = None,
+        follow_ups: Iterable[PendingWrite] = (),
     ) -> bool:
         """Store the answer and drop the intent, in one transaction; record what follows from it.
 
@@ -126,7 +126,7 @@ class Intents:
             if ours:
                 self._cache.pending.drop(write.write_id)
                 self._cache.notes.apply(storing)
-                if follow_up is not None:
+                for follow_up in follow_ups:
                     self._add(follow_up)
         self._tell_if_last()
         return ours

@@ -6,11 +6,13 @@ from mcp_notarium.notes.note import Content
 from mcp_notarium.sync.conflict import (
     MARK,
     Echo,
+    Mending,
     copy_content,
     copy_id,
     copy_write_id,
     inserted_lines,
     judge_echo,
+    mend,
     survived,
     with_lost_tags,
 )
@@ -93,3 +95,75 @@ def test_tags_are_put_back_on_top_of_what_the_others_did():
     stored = Content("a\n", ("theirs",))
     again = with_lost_tags(base=BASE, sent=sent, stored=stored)
     assert set(again.tags) == {"theirs", "mine"}
+
+
+LINES = "one\ntwo\nthree\n"
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "stored", "mending"),
+    [
+        pytest.param(
+            "one\ntwo\nthree\n4\n", "zero\n" + LINES, "zero\n" + LINES + "4\n", None, id="whole"
+        ),
+        pytest.param(
+            LINES + "4\n", "zero\n" + LINES, LINES + "4\nzero\n", None, id="whole in another order"
+        ),
+        pytest.param(
+            LINES + "4\n",
+            "zero\n" + LINES,
+            "zero\none\nthretwo\n4\n",
+            Mending(Content("zero\n" + LINES + "4\n"), copies=False),
+            id="a line nobody touched",
+        ),
+        pytest.param(
+            LINES + "4\n",
+            "zero\n" + LINES,
+            LINES + "4\n",
+            Mending(Content("zero\n" + LINES + "4\n"), copies=False),
+            id="a line of theirs",
+        ),
+        pytest.param(
+            "one\nmine\nthree\n",
+            "one\ntheirs\nthree\n",
+            "one\nmitheirs\nthree\n",
+            Mending(Content("one\ntheirs\nthree\n"), copies=True),
+            id="both changed it",
+        ),
+        pytest.param(
+            "one\nmine\nthree\n",
+            "one\ntheirs\nthree\n",
+            "one\nmine\ntheirs\nhree\n",
+            Mending(Content("one\ntheirs\nthree\n"), copies=True),
+            id="both changed it and a third line went",
+        ),
+        pytest.param(
+            "one\nmine\nthree\n",
+            "one\ntheirs\nthree\n",
+            "one\nmine\ntheirs\nthree\n",
+            None,
+            id="both changed it and both are there",
+        ),
+    ],
+)
+def test_a_merge_of_the_store_is_mended_where_it_lost_a_line(mine, theirs, stored, mending):
+    texts = {"base": LINES, "sent": mine, "theirs": theirs, "stored": stored}
+    assert mend(**{name: Content(text) for name, text in texts.items()}) == mending
+
+
+@pytest.mark.parametrize(
+    ("stored", "whole"),
+    [
+        (Content("a\n", ("theirs", "mine"), trash=True), True),
+        (Content("a\n", ("mine",), trash=True), False),
+        (Content("a\n", ("theirs",), trash=True), False),
+        (Content("a\n", ("theirs", "mine")), False),
+    ],
+)
+def test_tags_and_trash_of_both_must_be_there(stored, whole):
+    sent, theirs = Content("a\n", ("mine",)), Content("a\n", ("theirs",), trash=True)
+    mending = mend(base=Content("a\n"), sent=sent, theirs=theirs, stored=stored)
+    assert (mending is None) is whole
+    if mending is not None:
+        assert set(mending.content.tags) == {"mine", "theirs"}
+        assert mending.content.trash

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.backends.base import Capabilities
+from mcp_notarium.backends.base import Acknowledgement, Answer, Capabilities
 from mcp_notarium.errors import (
     BackendRejected,
     NoteNotFound,
@@ -152,8 +152,69 @@ def test_a_line_that_the_store_mixed_up_is_kept_in_a_conflict_copy(client, store
         return await client.change(note, "hello\n")
 
     saved = asyncio.run(scenario())
+    assert saved.note.text == "hello brave world\n", "theirs stays as it was"
+    assert store.contents()[saved.copy_id] == Content(f"{MARK}hello\n", ("a",))
+    assert client.contents() == store.contents()
+
+
+def test_a_line_of_ours_is_kept_where_nobody_can_tell_what_was_before(client, store):
+    async def scenario():
+        note = await client.create("hello world\n", "a")
+        client.faults.plan(Fault.RACE, on="push", edit=lambda _: "hello brave world\n")
+        get = client.backend.get
+
+        async def only_the_newest(note_id, *, etag=None):
+            if etag is not None:
+                raise NoteNotFound("pruned", details={"id": note_id})
+            return await get(note_id)
+
+        client.backend.get = only_the_newest
+        return await client.change(note, "hello\n")
+
+    saved = asyncio.run(scenario())
     assert saved.note.text == "hello brave\n"
     assert store.contents()[saved.copy_id] == Content(f"{MARK}hello\n", ("a",))
+    assert client.contents() == store.contents()
+
+
+def test_a_line_nobody_touched_that_the_store_spoiled_is_mended(client, store):
+    async def scenario():
+        note = await client.create("one\ntwo\nthree\n")
+        push = client.backend.push
+
+        async def merges_badly(write):
+            client.backend.push = push
+            store.put(note.id, "zero\none\ntwo\nthree\n")
+            before = (await client.backend.get(note.id)).etag
+            store.put(note.id, "zero\none\nthretwo\n4\n")
+            revision = await client.backend.get(note.id)
+            return Acknowledgement(revision, Answer.STORED, before)
+
+        client.backend.push = merges_badly
+        return await client.change(note, "one\ntwo\nthree\n4\n")
+
+    saved = asyncio.run(scenario())
+    assert saved.note.text == store.text(saved.note.id) == "zero\none\ntwo\nthree\n4\n"
+    assert (saved.merged, saved.copy_id) == (True, None)
+    assert client.cache.pending.all() == []
+
+
+def test_tags_of_others_that_ours_replaced_are_put_back(client, store):
+    async def scenario():
+        note = await client.create("x\n", "old")
+        push = client.backend.push
+
+        async def after_theirs(write):
+            client.backend.push = push
+            store.put(note.id, "x\n", tags=("old", "theirs"))
+            return await push(write)
+
+        client.backend.push = after_theirs
+        return await client.writer.save(note=note, content=Content("x\n", ("old", "mine")))
+
+    saved = asyncio.run(scenario())
+    assert saved.merged
+    assert set(saved.note.tags) == {"old", "theirs", "mine"}
     assert client.contents() == store.contents()
 
 

@@ -61,7 +61,7 @@ class NoteWrites:
             # The service sometimes trips over its own diff; the same whole object may pass.
             reply = await self._account.send(request)
         if reply.ok:
-            return Acknowledgement(await self._stored(write.note_id, reply), Answer.STORED)
+            return await self._stored(write.note_id, reply)
         if reply.status == _REPEATED:
             return Acknowledgement(await self._head(write.note_id), Answer.REPEATED)
         if reply.status == _EMPTY_CHANGE:
@@ -96,16 +96,19 @@ class NoteWrites:
             write=True,
         )
 
-    async def _stored(self, note_id: str, reply: Reply) -> Revision:
+    async def _stored(self, note_id: str, reply: Reply) -> Acknowledgement:
         """What the answer to a stored write says the note is now; if it says nothing, ask."""
         version = version_in(reply)
         try:
             fields = wire.fields_from(parse_json(reply.body))
         except BackendProtocolError:
-            return await self._head(note_id)
+            version = None
         if version is None:
-            return await self._head(note_id)
-        return wire.revision_from(note_id, fields, version=version)
+            return Acknowledgement(await self._head(note_id), Answer.STORED)
+        revision = wire.revision_from(note_id, fields, version=version)
+        # Every write stored makes the next number.
+        before = wire.etag_of(version - 1) if version > 1 else None
+        return Acknowledgement(revision, Answer.STORED, before)
 
     async def _head(self, note_id: str) -> Revision:
         """The newest revision after a write was answered; without it all is in doubt."""
