@@ -8,7 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mcp_notarium.errors import BackendRejected, NoteNotFound, VersionConflict
+from mcp_notarium.errors import (
+    BackendError,
+    BackendProtocolError,
+    BackendRejected,
+    LoginRequired,
+    NoteNotFound,
+    VersionConflict,
+)
 from mcp_notarium.notes.merge import merge_content
 from mcp_notarium.notes.note import Content, Note, Revision, Tombstone
 from mcp_notarium.notes.pending import PendingWrite, WriteKind
@@ -80,13 +87,22 @@ class Saving:
     async def _send_creation(self, write: PendingWrite) -> Delivered:
         self._demand_size(write)
         self._desk.intents.record(write)
-        return await self._send(write, NOTHING)
+        try:
+            return await self._send(write, NOTHING)
+        except NoteNotFound:
+            raise BackendProtocolError(
+                "the note service says that it has the new note, and then that it has not; "
+                "nothing was saved"
+            ) from None
 
     async def _attempt(self, note: Note, content: Content, turn: Turn) -> Saved | None:
         """Merge with the newest revision and send; None if the note moved on meanwhile."""
         desk = self._desk
         seen = desk.cache.notes.etag(note.id)
-        head = await self._head(note.id, seen)
+        try:
+            head = await self._head(note.id, seen)
+        except (BackendError, LoginRequired) as error:
+            raise nothing_saved(error) from None
         wanted = merge_content(note.content, content, head.content)
         if wanted is None or wanted == head.content:
             desk.intents.adopt(head, seen=seen)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mcp_notarium.errors import InvalidRequest
+from mcp_notarium.errors import InvalidRequest, VersionConflict
 from mcp_notarium.notes.note import Note
 from mcp_notarium.tools.context import CallContext, require_consent
 from mcp_notarium.tools.lookup import find_at_version
@@ -53,6 +53,13 @@ async def _set_trash(
         if note.trash == trash:
             return _moved(note, said="It was so already; nothing was written.")
         saved = await app.writer.save(note=note, content=replace(note.content, trash=trash))
+    if saved.note.trash != trash:
+        where = "in the trash" if saved.note.trash else "not in the trash"
+        raise VersionConflict(
+            f"The note service did not keep the change: the note is {where}.",
+            details={"id": note.id, "local_version": saved.note.local_version},
+            resolution_hint="Call `get` with this id and try again with its `local_version`.",
+        )
     return _moved(saved.note)
 
 

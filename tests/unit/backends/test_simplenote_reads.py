@@ -33,6 +33,24 @@ def test_read_gets_over_a_short_outage(status: int) -> None:
     with_simulator(step)
 
 
+def test_one_false_word_that_a_note_is_gone_is_not_believed() -> None:
+    async def step(sim: Simulator, backend: SimplenoteBackend) -> None:
+        sim.put("n1", content="x")
+        rule = sim.faults.status(404, path="*/note/i/*")
+        assert (await backend.get("n1")).content.text == "x"
+        assert rule.fired == 1
+        sim.reset_log()
+        with pytest.raises(NoteNotFound):
+            await backend.get("n2")
+        assert len(sim.requests) == 2
+        sim.reset_log()
+        with pytest.raises(NoteNotFound):
+            await backend.get("n1", etag="7")
+        assert len(sim.requests) == 1, "an old version that is gone loses nothing"
+
+    with_simulator(step)
+
+
 @pytest.mark.parametrize("share", [0.0, 0.5, 0.99])
 def test_truncated_json_is_a_protocol_error(share: float) -> None:
     async def step(sim: Simulator, backend: SimplenoteBackend) -> None:

@@ -143,6 +143,19 @@ def test_refused_delete_of_a_note_that_stands_is_no_success(status: int) -> None
     with_simulator(step)
 
 
+def test_delete_answered_by_somebody_in_between_is_no_success() -> None:
+    async def step(sim: Simulator, backend: SimplenoteBackend) -> None:
+        sim.put("n1", content="a", deleted=True)
+        etag = (await backend.get("n1")).etag
+        page = b"<html>Please log in to the hotel's network</html>"
+        sim.faults.status(200, method="DELETE", path="*/note/i/*", body=page)
+        with pytest.raises(BackendProtocolError):
+            await backend.delete("n1", etag=etag, write_id="0d")
+        assert (await backend.get("n1")).etag == etag
+
+    with_simulator(step)
+
+
 def test_delete_whose_answer_is_lost_once_is_done() -> None:
     async def step(sim: Simulator, backend: SimplenoteBackend) -> None:
         sim.put("n1", content="a", deleted=True)

@@ -7,6 +7,7 @@ import pytest
 
 from mcp_notarium.backends.base import Acknowledgement, Answer, Capabilities
 from mcp_notarium.errors import (
+    BackendProtocolError,
     BackendRejected,
     NoteNotFound,
     VersionConflict,
@@ -155,6 +156,17 @@ def test_a_line_that_the_store_mixed_up_is_kept_in_a_conflict_copy(client, store
     assert saved.note.text == "hello brave world\n", "theirs stays as it was"
     assert store.contents()[saved.copy_id] == Content(f"{MARK}hello\n", ("a",))
     assert client.contents() == store.contents()
+
+
+def test_a_creation_that_the_store_knows_and_does_not_have_is_not_saved(client):
+    async def contradicts(write):
+        raise NoteNotFound("no such note", details={"id": write.note_id})
+
+    client.backend.push = contradicts
+    with pytest.raises(BackendProtocolError, match="nothing was saved"):
+        asyncio.run(client.create("new\n"))
+    assert client.contents() == {}
+    assert client.cache.pending.all() == []
 
 
 def test_a_line_of_ours_is_kept_where_nobody_can_tell_what_was_before(client, store):

@@ -3,6 +3,7 @@
 import pytest
 
 from mcp_notarium import __version__
+from mcp_notarium.backends.base import Acknowledgement, Answer
 from mcp_notarium.errors import (
     BackendUnavailable,
     ConfirmationRequired,
@@ -42,6 +43,26 @@ async def test_trash_and_untrash_keep_the_text_and_ask_nobody(desk):
     assert back.new_server_version == 3
     assert not desk.store.fields("n")["trash"]
     assert desk.caller.asked == []
+
+
+async def test_a_store_that_does_not_keep_the_trash_flag_is_no_success(desk):
+    version = await noted(desk)
+
+    async def keeps_nothing(write):
+        return Acknowledgement(await desk.backend.get(write.note_id), Answer.REPEATED)
+
+    desk.backend.push = keeps_nothing
+    with pytest.raises(VersionConflict, match="not in the trash") as refused:
+        await act(desk, "trash", id="n", local_version=version)
+    assert "local_version" in refused.value.resolution_hint
+
+
+async def test_nothing_was_saved_is_said_when_the_store_is_down(desk):
+    version = await noted(desk)
+    desk.backend.faults.plan(Fault.UNAVAILABLE, on="get", times=9)
+    with pytest.raises(BackendUnavailable) as refused:
+        await act(desk, "trash", id="n", local_version=version)
+    assert refused.value.user_message.endswith("nothing was saved")
 
 
 async def test_what_is_in_the_trash_already_is_success_without_a_write(desk):

@@ -91,7 +91,10 @@ class NoteReads:
         version = None if etag is None else wire.version_of(etag)
         if not possible_id(note_id) or (etag is not None and version is None):
             raise _missing(note_id)
-        reply = await self._get(self._urls.item(NOTES, note_id, version=version, query={}))
+        url = self._urls.item(NOTES, note_id, version=version, query={})
+        reply = await self._get(url)
+        if reply.status == _NOT_FOUND and version is None:
+            reply = await self._get(url)  # the note is forgotten here for one: better ask twice
         if reply.status == _NOT_FOUND or (reply.status == _BAD_REQUEST and not _plain(note_id)):
             raise _missing(note_id)
         fields = wire.fields_from(_value(reply))

@@ -85,6 +85,9 @@ class NoteWrites:
             await self._accept_absence(note_id, etag)
         elif not reply.ok:
             raise _refusal(reply)
+        elif reply.body.strip():
+            # The service says nothing here; a page with words comes from somebody in between.
+            await self._accept_absence(note_id, etag)
 
     def _push_request(self, write: PendingWrite, base: int | None) -> Request:
         query = {"clientid": self._client_id, "ccid": write.write_id, "response": "1"}
