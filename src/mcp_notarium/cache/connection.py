@@ -45,6 +45,7 @@ class Database:
     ) -> None:
         self.path = path
         self.encrypted = encrypted
+        self.checkpointer = False
         self._again = again
         self._connection: Connection | None = connection
         self._guard = guard
@@ -154,8 +155,9 @@ class Database:
         return self.number("PRAGMA user_version")
 
     def set_checkpointer(self, wanted: bool) -> None:  # noqa: FBT001 - reads as a setter
-        """Whether this process moves the WAL into the main file. At most one process may."""
+        """Whether this connection moves the WAL into the main file. At most one of all may."""
         self.run(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES if wanted else 0}")
+        self.checkpointer = wanted
 
     def checkpoint(self) -> bool:
         """Move the whole WAL into the main file and empty it; False if readers prevented it."""

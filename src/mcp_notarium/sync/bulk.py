@@ -27,6 +27,7 @@ class Bulk:
     def __init__(self, storing: Storing) -> None:
         self._origin = storing
         self._open: Storing | None = None
+        self._handed_over = False
         self._task: asyncio.Task[Stored] | None = None
 
     async def commit(
@@ -44,7 +45,7 @@ class Bulk:
     ) -> Stored:
         if self._open is None:
             self._open = self._origin.another()
-            self._open.set_checkpointer()
+            self._handed_over = self._origin.hand_over(self._open)
         call = partial(self._open.commit, remotes, epoch=epoch, bookmark=bookmark)
         self._task = asyncio.create_task(run_aside(call, too_late=lambda _stored: None))
         return await asyncio.shield(self._task)
@@ -61,3 +62,6 @@ class Bulk:
                 task.exception()  # whoever waited for it has it
         if storing is not None:
             storing.close()
+        if self._handed_over:
+            self._handed_over = False
+            self._origin.take_back()

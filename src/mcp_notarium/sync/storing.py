@@ -7,11 +7,12 @@ process may have saved a moment before.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from mcp_notarium.backends.base import Entry
 from mcp_notarium.cache.store import Cache
-from mcp_notarium.errors import CacheDamaged
+from mcp_notarium.errors import CacheDamaged, CacheError
 from mcp_notarium.notes.note import Revision, Tombstone
 from mcp_notarium.notes.pending import PendingWrite, WriteState
 from mcp_notarium.sync.batch import Bookmark
@@ -65,9 +66,21 @@ class Storing:
         """Another connection has met damage in the file: use this one no more either."""
         self._cache.database.condemn(damage.message)
 
-    def set_checkpointer(self) -> None:
-        """Let this connection move the WAL into the main file, as the leader's does."""
-        self._cache.database.set_checkpointer(True)
+    def hand_over(self, to: Storing) -> bool:
+        """Let the other connection move the WAL into the main file, if that is the task of this one.
+
+        Never both: SQLite before 3.51.3 can lose a transaction when two do it at once.
+        """
+        if not self._cache.database.checkpointer:
+            return False
+        self._cache.database.set_checkpointer(False)
+        to._cache.database.set_checkpointer(True)
+        return True
+
+    def take_back(self) -> None:
+        """The other connection is gone, and its task is the task of this one again."""
+        with suppress(CacheError):
+            self._cache.database.set_checkpointer(True)
 
     def commit(self, remotes: Sequence[Remote], *, epoch: int, bookmark: Bookmark | None) -> Stored:
         """Store it in one transaction. Raises ``Superseded``."""

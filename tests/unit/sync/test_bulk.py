@@ -9,7 +9,7 @@ from mcp_notarium.cache.store import Cache
 from mcp_notarium.errors import CacheDamaged, CacheFull
 from mcp_notarium.sync.cycle import State
 from mcp_notarium.sync.storing import Storing
-from support.sync_rig import until
+from support.sync_rig import in_step, running, until
 
 PATIENCE = 10.0
 
@@ -76,6 +76,28 @@ def test_the_connection_is_open_for_the_load_only(client, full_store, connection
     asyncio.run(client.sync())
     assert len(connections) == 1, "a few notes need none"
     assert client.contents() == full_store.contents()
+
+
+def test_only_one_connection_moves_the_log_at_any_time(client, full_store, gate, connections):
+    def movers():
+        return [one.database.checkpointer for one in (client.cache, *connections)]
+
+    async def scenario():
+        async with running(client):
+            await until(gate.reached.is_set)
+            meanwhile = movers()
+            gate.opened.set()
+            await until(in_step(full_store, client))
+            await until(lambda: connections[0].database.closed)
+            return meanwhile, client.cache.database.checkpointer
+
+    assert asyncio.run(scenario()) == ([False, True], True)
+    assert client.cache.database.checkpointer is False, "it does not lead any more"
+
+
+def test_a_process_that_does_not_lead_moves_no_log(client, full_store, connections):
+    asyncio.run(client.sync())
+    assert [one.database.checkpointer for one in (client.cache, *connections)] == [False, False]
 
 
 def test_a_cancelled_load_ends_its_transaction_and_goes_on_later(
