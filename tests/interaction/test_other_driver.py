@@ -1,0 +1,152 @@
+"""The two packages of the SQLCipher driver: what one has written, the other opens and goes on with."""
+
+import json
+import os
+import subprocess
+import sys
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mcp_notarium.cache import driver
+from mcp_notarium.cache.store import Cache
+from mcp_notarium.crypto import kdf
+from mcp_notarium.keys import reencrypt, rotate
+from mcp_notarium.keys.changing import Given
+from mcp_notarium.notes.note import Content
+from mcp_notarium.query.parser import parse
+from mcp_notarium.secret import Secret
+from support import corpus
+from support.account import BOUNDS, OTHER, PASSPHRASE, account, made, open_cheaply
+
+TOP = Path(__file__).resolve().parents[2]
+PYTHONS = [TOP / place / "bin" / "python" for place in (".venv", ".venv-other-driver")]
+GIVEN = Given(bounds=BOUNDS)
+
+_RUN = """
+import sys
+sys.path[:0] = {path!r}
+import test_other_driver
+test_other_driver.{action}({folder!r})
+"""
+
+
+@pytest.fixture(scope="module")
+def other():
+    """The interpreter of the environment with the other package."""
+    found = [p for p in PYTHONS if p.exists() and p.parents[1] != Path(sys.prefix)]
+    if not found:
+        if os.environ.get("CI") == "true":
+            pytest.fail("./scripts/test makes the second environment; run the tests with it")
+        pytest.skip("there is no second environment; ./scripts/test makes it")
+    return found[0]
+
+
+def elsewhere(python, action, folder):
+    """Have the other environment do one of the functions below; gives what it says."""
+    code = _RUN.format(
+        path=[str(TOP / "tests"), str(Path(__file__).parent)], action=action, folder=str(folder)
+    )
+    done = subprocess.run(
+        [python, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def config_of(folder, passphrase=PASSPHRASE):
+    return replace(account(Path(folder)), db_key=Secret(passphrase))
+
+
+def say(value):
+    sys.stdout.write(json.dumps(value) + "\n")
+
+
+def name_driver(_folder):
+    say(driver.installed())
+
+
+def make(folder):
+    made(Path(folder))
+    put(folder)
+
+
+def put(folder, passphrase=PASSPHRASE, start=0):
+    with closing(open_cheaply(config_of(folder, passphrase))) as opened:
+        cache = Cache(opened.database)
+        with cache.transaction(durable=True):
+            cache.notes.apply(
+                corpus.make(f"n{number}", Content(f"some words {number} łódź 東京\n"))
+                for number in range(start, start + 50)
+            )
+    say("put")
+
+
+def put_more(folder):
+    put(folder, OTHER, start=50)
+
+
+def change_key(folder):
+    rotate.rotate_passphrase(
+        config_of(folder), new=Secret(OTHER), parameters=kdf.CHEAPEST, given=GIVEN
+    )
+    say("changed")
+
+
+def write_anew(folder):
+    reencrypt.reencrypt(
+        config_of(folder, OTHER),
+        new=Secret(PASSPHRASE),
+        parameters=kdf.CHEAPEST,
+        given=GIVEN,
+    )
+    say("changed")
+
+
+def read(folder, passphrase=PASSPHRASE):
+    with closing(open_cheaply(config_of(folder, passphrase))) as opened:
+        cache = Cache(opened.database)
+        assert opened.database.check(deep=True) == ()
+        found = cache.search.find(parse("words lodz 東京"), limit=1000)
+        say([cache.notes.counts().total, len(found.notes)])
+
+
+def read_changed(folder):
+    read(folder, OTHER)
+
+
+ACTIONS = {
+    action.__name__: action
+    for action in (make, put_more, change_key, write_anew, read, read_changed, name_driver)
+}
+
+
+def here(action, folder, capsys):
+    capsys.readouterr()
+    ACTIONS[action](str(folder))
+    return json.loads(capsys.readouterr().out.splitlines()[-1])
+
+
+def test_the_other_environment_has_the_other_package(other, capsys, tmp_path):
+    mine, theirs = here("name_driver", tmp_path, capsys), elsewhere(other, "name_driver", tmp_path)
+    assert {name.split()[0] for name in (*mine, *theirs)} == {"sqlcipher3", "sqlcipher3-binary"}
+
+
+@pytest.mark.parametrize("first_here", [True, False], ids=["made here", "made there"])
+def test_each_goes_on_where_the_other_stopped(other, capsys, tmp_path, first_here):
+    def do(action, *, mine):
+        if mine == first_here:
+            return here(action, tmp_path, capsys)
+        return elsewhere(other, action, tmp_path)
+
+    do("make", mine=True)
+    assert do("read", mine=False) == [50, 50]
+    do("change_key", mine=False)
+    assert do("read_changed", mine=True) == [50, 50]
+    do("put_more", mine=False)
+    assert do("read_changed", mine=True) == [100, 100]
+    do("write_anew", mine=True)
+    assert do("read", mine=False) == [100, 100]
+    assert do("read", mine=True) == [100, 100]
