@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -111,12 +113,32 @@ def test_status_and_doctor_of_a_healthy_cache(simulator: Simulator, tmp_path: Pa
     assert status["notes"] == _active(simulator)
     assert status["complete"] is True
     assert status["pending_writes"] == 0
+    assert status["keys"] == "raw"
+    assert datetime.fromisoformat(status["key_changed_at"]) <= datetime.now(UTC)
     done = run(env, "doctor", "--json", "--deep")
     findings = {one["name"]: one for one in json.loads(done.stdout)["findings"]}
     assert done.returncode == 0
     assert {name: one["state"] for name, one in findings.items()} == dict.fromkeys(findings, "ok")
     assert "SQLCipher 4." in findings["libraries"]["seen"]
+    assert "OpenSSL 3." in findings["libraries"]["seen"]
     assert "authentic" in findings["pages"]["seen"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="other systems have no such modes")
+def test_doctor_names_a_file_that_others_can_read(simulator: Simulator, tmp_path: Path) -> None:
+    env = environment(simulator, tmp_path)
+    _fill(simulator, env)
+    kept = account_folder(simulator, tmp_path) / "a copy.json"
+    kept.touch(mode=0o644)
+    done = run(env, "doctor", "--json", "--offline")
+    findings = {one["name"]: one for one in json.loads(done.stdout)["findings"]}
+    assert findings["permissions"]["state"] == "warn"
+    command = findings["permissions"]["hint"].removeprefix("Run ")
+    subprocess.run(command, shell=True, check=True)
+    assert kept.stat().st_mode & 0o777 == 0o600
+    done = run(env, "doctor", "--json", "--offline")
+    findings = {one["name"]: one for one in json.loads(done.stdout)["findings"]}
+    assert findings["permissions"]["state"] == "ok"
 
 
 def test_status_works_beside_a_running_server(simulator: Simulator, tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ def facts() -> DriverFacts:
         cipher = connection.execute("PRAGMA cipher_version").fetchone()
         if cipher:
             connection.set_key(f"x'{'00' * 80}'")
-        provider = connection.execute("PRAGMA cipher_provider").fetchone()
+        provider = connection.execute("PRAGMA cipher_provider_version").fetchone()
         options = {row[0] for row in connection.execute("PRAGMA compile_options")}
     finally:
         connection.close()

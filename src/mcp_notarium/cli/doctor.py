@@ -9,6 +9,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
+import shlex
 import sys
 import time
 from dataclasses import asdict, dataclass
@@ -103,7 +105,12 @@ def keys_findings(config: Config) -> list[Finding]:
         return []
     found = slots.listing(config, None).keyfile
     folder = AccountFolder(config.account_dir)
-    return [_slots(found), _strangers(folder, found.generation), _users(folder)]
+    return [
+        _slots(found),
+        _strangers(folder, found.generation),
+        _permissions(config),
+        _users(folder),
+    ]
 
 
 def _slots(found: KeyFile) -> Finding:
@@ -120,6 +127,19 @@ def _strangers(folder: AccountFolder, generation: str) -> Finding:
         return Finding("databases", OK, "one, and the key file names it")
     hint = f"Delete it in {folder.path}, or keep it with the key file that opens it."
     return Finding("databases", WARN, f"no key file here names {', '.join(strange)}", hint)
+
+
+def _permissions(config: Config) -> Finding:
+    """Start-up refuses what it opens itself if others may read it; this looks at the rest too."""
+    if os.name != "posix":
+        return Finding("permissions", OK, "left to the system's own rules for your folder")
+    places = [config.account_dir, *config.account_dir.rglob("*")]
+    places += [config.log_file] if config.log_file is not None else []
+    seen = [path for path in places if path.exists() and path.lstat().st_mode & 0o077]
+    if not seen:
+        return Finding("permissions", OK, f"{len(places)} files and folders, for you alone")
+    commands = "; ".join(f"chmod go= {shlex.quote(str(path))}" for path in seen[:3])
+    return Finding("permissions", WARN, f"{len(seen)} can be read by others", f"Run {commands}")
 
 
 def _users(folder: AccountFolder) -> Finding:

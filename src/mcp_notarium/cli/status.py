@@ -18,8 +18,9 @@ from mcp_notarium.app import App, open_app
 from mcp_notarium.cache.startup import Create, Decision, Locked, Migrate, Open, Rebuild
 from mcp_notarium.cli import settings
 from mcp_notarium.config import Config
+from mcp_notarium.crypto.keyslots import SlotState
 from mcp_notarium.errors import LockedError, Verdict
-from mcp_notarium.keys import opening
+from mcp_notarium.keys import opening, slots
 from mcp_notarium.notes.pending import WriteState
 
 IN_ORDER = "in order"
@@ -66,7 +67,7 @@ def _by_decision(config: Config, decision: Decision) -> dict[str, Any]:
         case Rebuild(_, reason):
             return _in_order(f"the next start sets it aside and loads a new one: {reason}")
         case Open():
-            return asyncio.run(_inside(config))
+            return asyncio.run(_inside(config)) | _key_facts(config)
 
 
 def _in_order(cache: str) -> dict[str, Any]:
@@ -79,6 +80,18 @@ def _refused(verdict: Verdict, message: str, hint: str) -> dict[str, Any]:
         "exit_code": int(verdict),
         "message": message,
         "resolution_hint": hint,
+    }
+
+
+def _key_facts(config: Config) -> dict[str, Any]:
+    """What opens the cache, and since when."""
+    if not config.db_encryption:
+        return {}
+    keyfile = slots.listing(config, None).keyfile
+    active = [slot for slot in keyfile.slots if slot.state is not SlotState.DISABLED]
+    return {
+        "keys": ", ".join(slot.type.value for slot in active),
+        "key_changed_at": _time(keyfile.rotated or keyfile.created),
     }
 
 
