@@ -231,7 +231,9 @@ class Driver:
         return event
 
     def _errands(self) -> bool:
-        return self._engine.errands_due() or self._engine.sources.sweep_due()
+        sources = self._engine.sources
+        feed_due = sources.feed.due(self._clock())
+        return self._engine.errands_due() or sources.sweep_due() or feed_due
 
     async def _wait(
         self,

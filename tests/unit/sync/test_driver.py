@@ -46,6 +46,23 @@ def test_a_change_elsewhere_shows_at_once_and_not_at_the_next_interval(client, s
     asyncio.run(scenario())
 
 
+def test_a_short_outage_costs_seconds_of_listening_and_not_minutes(client, store, time):
+    store.put("n1", "one\n")
+
+    async def scenario():
+        async with running(client):
+            await until(lambda: client.driver.status().state is State.IDLE)
+            client.faults.plan(Fault.UNAVAILABLE, on="changes", times=2)
+            await until(lambda: not client.driver.status().feed)
+            began = time.now
+            await until(lambda: client.driver.status().feed)
+            store.edit("n1", lambda text: text + "more\n")
+            await until(in_step(store, client))
+            return time.now - began
+
+    assert asyncio.run(scenario()) < 10
+
+
 def test_waking_starts_a_cycle_without_waiting_for_the_interval(client, store, time):
     client.backend.poll_seconds = 1000.0
 
