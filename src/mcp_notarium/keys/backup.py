@@ -21,7 +21,14 @@ from mcp_notarium.crypto.kdf import PRODUCTION, Bounds
 from mcp_notarium.crypto.keyslots import KeyFile
 from mcp_notarium.errors import ConfigError, LockedError, Verdict
 from mcp_notarium.keys import keyfile, quarantine
-from mcp_notarium.keys.files import At, disk_errors, nowhere, read_private, replace_private
+from mcp_notarium.keys.files import (
+    At,
+    disk_errors,
+    nowhere,
+    read_private,
+    replace_private,
+    sync_folder,
+)
 from mcp_notarium.keys.folder import AccountFolder, trusted
 from mcp_notarium.keys.locks import Presence, key_lock
 from mcp_notarium.keys.looking import OpeningSettings
@@ -45,6 +52,7 @@ def back_up(settings: OpeningSettings, to: Path, *, bounds: Bounds = PRODUCTION)
             file.write(keyslots.serialise(found))
             file.flush()
             os.fsync(file.fileno())
+        sync_folder(to.absolute().parent)
     except OSError as error:
         raise ConfigError(
             f"the copy cannot be written: {error.strerror}",

@@ -62,6 +62,7 @@ def _epoch(stamp: str) -> float:
 def new_folder(folder: AccountFolder, now: float) -> Path:
     """A new empty folder in the quarantine, named after the time (epoch seconds)."""
     folder.quarantine.mkdir(mode=0o700, exist_ok=True)
+    sync_folder(folder.path)  # or what is moved there next could be lost with the folder's name
     stamp = datetime.fromtimestamp(now, UTC).strftime(_STAMP)
     for number in range(1, 1000):
         target = folder.quarantine / (stamp if number == 1 else f"{stamp}-{number}")

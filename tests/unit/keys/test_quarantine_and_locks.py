@@ -138,3 +138,24 @@ def test_waiting_ends_when_the_place_becomes_free(mine):
     waiter.share(timeout=10)
     waiter.release()
     timer.join()
+
+
+@pytest.fixture
+def flushed(monkeypatch):
+    found = []
+    monkeypatch.setattr(quarantine, "sync_folder", found.append)
+    return found
+
+
+def test_every_folder_on_the_way_is_certain_before_anything_is_moved_there(mine, flushed):
+    target = quarantine.new_folder(mine, NOW)
+    assert flushed == [mine.path, mine.quarantine]
+    assert target == mine.quarantine / "20251121T000000Z"
+
+
+def test_both_folders_are_flushed_when_a_file_has_moved_from_one_to_the_other(mine, flushed):
+    mine.key_file.write_bytes(b"damaged")
+    target = quarantine.set_aside(mine, [mine.key_file, mine.key_copy], now=NOW)
+    assert [path.name for path in target.iterdir()] == [mine.key_file.name]
+    assert flushed[-2:] == [target, mine.path]
+    assert quarantine.set_aside(mine, [mine.key_file], now=NOW) is None
