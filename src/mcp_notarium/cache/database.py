@@ -43,8 +43,11 @@ _LARGEST_CACHE = 96 * _MIB
 
 
 def companions(path: Path) -> tuple[Path, ...]:
-    """The files that belong together: the database, its WAL and its shared-memory index."""
-    return tuple(path.with_name(path.name + suffix) for suffix in ("", "-wal", "-shm"))
+    """The files that belong together: the database, its WAL, its shared-memory index.
+
+    The last is the rollback journal, which is there only while a database is being made.
+    """
+    return tuple(path.with_name(path.name + suffix) for suffix in ("", "-wal", "-shm", "-journal"))
 
 
 def create(

@@ -51,14 +51,9 @@ def be_alone(presence: Presence, folder: AccountFolder) -> None:
 
 
 def set_leftovers_aside(folder: AccountFolder, counts: KeyFile | None, *, now: float) -> None:
-    """Move encrypted databases that ``counts`` does not name, and a prepared key file."""
-    known = counts.generation if counts is not None else ""
-    strays = [
-        path
-        for generation in folder.generations()
-        if generation != known
-        for path in companions(folder.database(generation))
-    ]
+    """Move files of encrypted databases that ``counts`` does not name, and a prepared key file."""
+    known = companions(folder.database(counts.generation)) if counts is not None else ()
+    strays = [path for path in folder.encrypted_files() if path not in known]
     quarantine.set_aside(folder, [*strays, folder.prepared_key_file], now=now)
 
 

@@ -77,6 +77,10 @@ class AccountFolder:
         """The encrypted database of one generation; no other WAL can ever meet it."""
         return self.path / f"notarium_cache.{generation}.sqlite.encrypted"
 
+    def encrypted_files(self) -> tuple[Path, ...]:
+        """Every file of any generation, also where its database itself does not exist."""
+        return tuple(sorted(self.path.glob("notarium_cache.*.sqlite.encrypted*")))
+
     def generations(self) -> tuple[str, ...]:
         """The generations whose database files exist."""
         if not self.path.is_dir():

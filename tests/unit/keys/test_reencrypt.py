@@ -226,6 +226,17 @@ def test_databases_that_no_key_file_names_are_set_aside(tmp_path):
     assert [path.read_bytes() for path in folder.quarantine.rglob("*0000*")] == [b"somebody's"]
 
 
+@pytest.mark.parametrize("suffix", ["-wal", "-shm", "-journal"])
+def test_what_lies_beside_a_database_that_never_came_about_is_set_aside_too(tmp_path, suffix):
+    config = filled(tmp_path)
+    folder = folder_of(config)
+    stray = folder.path / (folder.database("0" * 16).name + suffix)
+    stray.touch(mode=0o600)
+    anew(config)
+    assert not stray.exists()
+    assert [path.name for path in folder.quarantine.rglob("*0000*")] == [stray.name]
+
+
 def test_progress_is_told(tmp_path):
     told = []
     anew(filled(tmp_path), told=lambda done, total: told.append((done, total)))
