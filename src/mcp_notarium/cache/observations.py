@@ -85,6 +85,7 @@ class Files:
     ``current``: the database of the generation the key file names. ``strangers``: encrypted
     databases that neither the key file nor a prepared one names. ``prepared``: a whole key file
     that was never switched on. ``plain_unfinished``: a plain database that was never finished.
+    ``plain_remains``: one that has an encrypted one in its place and was not erased to its end.
     ``wal``: a write-ahead log that is not empty lies beside the database in question.
     """
 
@@ -93,6 +94,7 @@ class Files:
     prepared: bool = False
     plain: bool = False
     plain_unfinished: bool = False
+    plain_remains: bool = False
     wal: bool = False
 
 

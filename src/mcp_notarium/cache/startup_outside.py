@@ -123,6 +123,13 @@ _FOLDER = (
         lambda o: o.plain and o.anything_encrypted,
     ),
     refuse(
+        "a plain cache was not erased to its end",
+        Verdict.MODE_MISMATCH,
+        "an earlier `migrate-plaintext` was cut short while it erased the unencrypted cache",
+        "Run `mcp-notarium migrate-plaintext` again; it goes on where it was.",
+        lambda o: not o.plain and o.files.plain_remains,
+    ),
+    refuse(
         "encrypted mode beside a plain cache",
         Verdict.MODE_MISMATCH,
         "the cache in this folder is not encrypted, and an encrypted one is asked for",

@@ -36,6 +36,7 @@ class Step(StrEnum):
     CREATE = "create"
     COPY = "copy"
     VERIFY = "verify"
+    RETIRE = "retire"
     REMOVE = "remove"
 
 

@@ -1,7 +1,8 @@
 """Turns the cache of the plain mode into an encrypted one and erases the plain bytes.
 
 The plain database counts until the encrypted one is complete, compared and committed; only then is
-it overwritten and removed. A run that was cut short is gone on with by the next one.
+it given a name that never counts, overwritten and removed. A run that was cut short is gone on with
+by the next one.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ from mcp_notarium.errors import InvalidRequest, LockedError, Verdict
 from mcp_notarium.keys import anew, creating, erasing, keyfile
 from mcp_notarium.keys.anew import Step
 from mcp_notarium.keys.changing import Given
-from mcp_notarium.keys.files import disk_errors
+from mcp_notarium.keys.files import At, disk_errors, sync_folder
 from mcp_notarium.keys.folder import AccountFolder, trusted
+from mcp_notarium.keys.keyfile import KeyFiles
 from mcp_notarium.keys.locks import Presence, key_lock
 from mcp_notarium.keys.looking import OpeningSettings
 from mcp_notarium.secret import Secret
@@ -54,7 +56,7 @@ def encrypt_plain(
     """
     given = given or Given()
     folder = trusted(settings.account_dir)
-    if not folder.plain_database.is_file():
+    if not folder.plain_database.is_file() and not folder.plain_remains.is_file():
         raise InvalidRequest(
             "there is no unencrypted cache here",
             resolution_hint="Nothing is to be done; `mcp-notarium status` tells what there is.",
@@ -65,15 +67,29 @@ def encrypt_plain(
             anew.be_alone(presence, folder)
             given.at(Step.ALONE)
             cost = parameters or creating.parameters(settings)
-            with _plain(folder, settings) as plain:
-                done = _Work(settings, folder, key, cost, told, given).encrypted(plain)
-            for file in reversed(companions(folder.plain_database)):
-                erasing.erase(file)
+            work = _Work(settings, folder, key, cost, told, given)
+            if folder.plain_database.is_file():
+                with _plain(folder, settings) as plain:
+                    done = work.encrypted(plain)
+            else:
+                done = work.encrypted_before()
+            _erase_plain(folder, given.at)
             folder.certificate.unlink(missing_ok=True)
             given.at(Step.REMOVE)
             return done
         finally:
             presence.release()
+
+
+def _erase_plain(folder: AccountFolder, at: At) -> None:
+    """Erase the plain database, under a name by which a half-erased one is not taken for a cache."""
+    erasing.erase(folder.plain_remains)  # of an earlier run
+    if folder.plain_database.exists():
+        folder.plain_database.rename(folder.plain_remains)
+        sync_folder(folder.path)
+    at(Step.RETIRE)
+    for file in (*companions(folder.plain_database), folder.plain_remains):
+        erasing.erase(file)
 
 
 @contextmanager
@@ -116,9 +132,7 @@ class _Work:
         counts = files.valid
         anew.set_leftovers_aside(folder, counts, now=given.clock())
         if counts is not None and folder.database(counts.generation).exists():
-            keyfile.bring_to_rest(folder, files, now=given.clock())
-            data_key = keyslots.unlock(counts, self.key, bounds=given.bounds)
-            return _gone_on_with(folder, plain, counts, data_key)
+            return self._gone_on_with(files, counts, plain)
         anew.demand_room(folder, plain)
         data_key = DataKey.generate()
         made = keyslots.build(
@@ -133,14 +147,35 @@ class _Work:
         keyfile.commit(folder, made, at=given.at)
         return Encrypted(made.generation, notes)
 
+    def encrypted_before(self) -> Encrypted:
+        """The encrypted cache of a run that was cut short while it erased the plain one."""
+        files = keyfile.load(self.folder, bounds=self.given.bounds)
+        counts = files.valid
+        if counts is None or not self.folder.database(counts.generation).exists():
+            raise LockedError(
+                Verdict.DATABASE_MISSING,
+                "the encrypted cache that has taken the place of the unencrypted one is not here",
+                resolution_hint="Put it back, or run `mcp-notarium reset-cache`, which sets "
+                "everything aside and loads a new one.",
+            )
+        return self._gone_on_with(files, counts, None)
+
+    def _gone_on_with(self, files: KeyFiles, counts: KeyFile, plain: Database | None) -> Encrypted:
+        data_key = keyslots.unlock(counts, self.key, bounds=self.given.bounds)
+        keyfile.bring_to_rest(self.folder, files, now=self.given.clock())
+        return _gone_on_with(self.folder, plain, counts, data_key)
+
 
 def _gone_on_with(
-    folder: AccountFolder, plain: Database, counts: KeyFile, data_key: DataKey
+    folder: AccountFolder, plain: Database | None, counts: KeyFile, data_key: DataKey
 ) -> Encrypted:
-    """An encrypted cache that counts already: it must be the same, or nothing is erased."""
+    """An encrypted cache that counts already: it must be the same, or nothing is erased.
+
+    ``plain`` None: an earlier run has compared them.
+    """
     key = data_key.database_key(counts.database_salt)
     with closing(database.connect(folder.database(counts.generation), key)) as made:
-        if not anew.same(plain, made):
+        if plain is not None and not anew.same(plain, made):
             raise LockedError(
                 Verdict.MODE_MISMATCH,
                 "an encrypted cache with other content lies beside the unencrypted one",

@@ -54,6 +54,11 @@ class AccountFolder:
         return self.path / "notarium_cache.sqlite.new"
 
     @property
+    def plain_remains(self) -> Path:
+        """A plain database in whose place there is an encrypted one: it only is to be erased."""
+        return self.path / "notarium_cache.sqlite.erasing"
+
+    @property
     def certificate(self) -> Path:
         """Says that no unfinished write is inside, see ``certificate.py``."""
         return self.path / "nothing_pending.json"

@@ -163,6 +163,7 @@ class Observer:
                 strangers=len(generations - known),
                 prepared=prepared is not None,
                 plain=folder.plain_database.exists(),
+                plain_remains=folder.plain_remains.exists(),
                 plain_unfinished=folder.unfinished_plain_database.exists(),
                 wal=facts.has_log(_path(folder, valid, plain=scene.seen.plain)),
             ),

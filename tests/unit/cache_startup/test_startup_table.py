@@ -86,6 +86,7 @@ CASES = [
     ("plain mode beside an encrypted cache", replace(PLAIN, main=FileState.DAMAGED), 22, "reset-cache"),
     ("encrypted mode beside a plain cache", replace(NOTHING, files=Files(plain=True)), 22, "DB_ENCRYPTION=off"),
     ("encrypted mode beside a plain cache", replace(GOOD, files=Files(current=True, plain_unfinished=True)), 22, "migrate-plaintext"),
+    ("a plain cache was not erased to its end", replace(GOOD, files=Files(current=True, plain_remains=True)), 22, "migrate-plaintext"),
     ("a first plain start was cut short", replace(PLAIN, files=Files(plain_unfinished=True), sample=None, **UNOPENED), Rebuild, None),
     ("no plain cache yet", replace(PLAIN, files=Files(), sample=None, **UNOPENED), Create, None),
     ("the plain database is empty", replace(PLAIN, sample=Sample(size=0), **UNOPENED), 14, "doctor"),

@@ -19,7 +19,7 @@ KEY = Secret(PASSPHRASE)
 GIVEN = Given(bounds=BOUNDS)
 MARK = "a sentence that must not be readable afterwards"
 STEPS = ["alone", "prepare", "create", "copy", "verify"]
-COMMITTED = ["switch", "write_copy", "switch_copy"]
+COMMITTED = ["switch", "write_copy", "switch_copy", "retire"]
 
 
 def plain(folder):
@@ -134,6 +134,59 @@ def test_killed_at_any_step_nothing_is_lost_and_the_next_run_ends_it(tmp_path, s
     assert mark(replace(config, db_key=key)) == MARK
     assert readable(tmp_path) == []
     assert len(folder_of(config).generations()) == 1
+
+
+def half_erased(folder, content):
+    """A run that was cut short when so much of the plain database was overwritten."""
+    config = plain(folder)
+    assert account_child.run(folder, "encrypt", "retire") == account_child.KILLED
+    remains = folder_of(config).plain_remains
+    remains.write_bytes(content(remains.read_bytes()))
+    return replace(config, db_key=Secret(account_child.OTHER))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        lambda whole: whole,
+        lambda whole: bytes(4096) + whole[4096:],
+        lambda whole: whole[:4096] + bytes(len(whole) - 4096),
+        lambda _whole: b"",
+    ],
+    ids=["nothing", "the beginning", "all but the beginning", "everything"],
+)
+def test_cut_short_while_it_erases_the_next_run_goes_on_and_start_up_says_so(tmp_path, content):
+    config = half_erased(tmp_path, content)
+    with pytest.raises(LockedError, match="cut short while it erased") as error:
+        open_cheaply(config)
+    assert "migrate-plaintext` again" in error.value.resolution_hint
+    encrypt(config, config.db_key)
+    assert mark(config) == MARK
+    assert readable(tmp_path) == []
+    assert not folder_of(config).plain_remains.exists()
+
+
+def test_what_is_left_of_the_plain_cache_stays_until_the_encrypted_one_is_proven(tmp_path):
+    config = half_erased(tmp_path, lambda whole: whole)
+    with pytest.raises(LockedError) as error:
+        encrypt(config, KEY)
+    assert error.value.verdict is Verdict.WRONG_KEY
+    for path in config.account_dir.glob("*.encrypted*"):
+        path.unlink()
+    with pytest.raises(LockedError) as error:
+        encrypt(config, config.db_key)
+    assert error.value.verdict is Verdict.DATABASE_MISSING
+    assert MARK.encode() in folder_of(config).plain_remains.read_bytes()
+
+
+def test_a_new_plain_cache_beside_the_remains_of_an_old_one_is_not_mixed_up_with_it(tmp_path):
+    config = plain(tmp_path)
+    folder_of(config).plain_remains.write_bytes(b"older")
+    folder_of(config).plain_remains.chmod(0o600)
+    encrypt(config)
+    assert mark(config) == MARK
+    assert readable(tmp_path) == []
+    assert not folder_of(config).plain_remains.exists()
 
 
 def test_an_encrypted_cache_with_other_content_is_never_taken_for_the_copy(tmp_path):
