@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from mcp_notarium.cli import calibrate, new_key, settings
-from mcp_notarium.cli.terminal import ask_line, ask_secret, show_once, talk
+from mcp_notarium.cli.terminal import ask_line, ask_secret, say_unless_copied, show_once, talk
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import kdf, recovery
 from mcp_notarium.crypto.keyslots import Slot, SlotState, SlotType
@@ -150,12 +150,14 @@ def _add(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
     new = new_key.read(args)
     done = slots.add(config, new, label=args.label, allow_weak=args.allow_weak, given=given)
     talk(f"Slot {done.after.slots[-1].id} is added; its key opens the cache from now on.")
+    say_unless_copied(done.copied)
     return 0
 
 
 def _change_state(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
-    _STATES[args.action](config, args.slot, given=Given(old=asked))
+    done = _STATES[args.action](config, args.slot, given=Given(old=asked))
     talk(f"Slot {args.slot}: done ({args.action}).")
+    say_unless_copied(done.copied)
     if args.action in {"disable", "remove"}:
         talk(f"note: {_COPIES}")
     return 0
@@ -177,6 +179,7 @@ def _make_recovery(config: Config, asked: Secret | None) -> int:
     talk(
         f"It is in force, in slot {done.after.slots[-1].id}. Try it: mcp-notarium keys recovery test"
     )
+    say_unless_copied(done.copied)
     return 0
 
 
@@ -209,6 +212,7 @@ def _restore(config: Config, asked: Secret | None, args: argparse.Namespace) -> 
     key = _key_at_hand(config, asked) or ask_secret("Key: ")
     done = backup.restore(config, args.path, key)
     talk(f"Key file number {done.keyfile.sequence} is in force again; it opens the database.")
+    say_unless_copied(done.copied)
     if done.quarantine is not None:
         talk(f"What was there before is kept in {done.quarantine}.")
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from mcp_notarium.cli import settings
-from mcp_notarium.cli.terminal import Progress, talk
+from mcp_notarium.cli.terminal import Progress, say_unless_copied, talk
 from mcp_notarium.errors import InvalidRequest
 from mcp_notarium.keys import encrypting, erasing, rotate, unlock
 
@@ -31,6 +31,7 @@ def run(args: argparse.Namespace) -> int:
     done = encrypting.encrypt_plain(config, found.passphrase, told=Progress("rows encrypted"))
     talk(f"The cache is encrypted and compared: {done.notes:,} notes.")
     talk(f"The unencrypted files were overwritten and removed. {erasing.SURVIVES}")
+    say_unless_copied(done.copied)
     if not config.db_encryption:
         talk("Now take DB_ENCRYPTION=off out of the clients' configurations.")
     return 0

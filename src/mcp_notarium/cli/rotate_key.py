@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 
 from mcp_notarium.cli import new_key, settings
-from mcp_notarium.cli.terminal import Progress, ask_secret, talk
+from mcp_notarium.cli.terminal import Progress, ask_secret, say_unless_copied, talk
 from mcp_notarium.config import Config
 from mcp_notarium.keys import client_files, keychain, reencrypt, rotate, unlock
 from mcp_notarium.keys.changing import Given
@@ -69,6 +69,7 @@ def _reencrypt(config: Config, asked: Secret | None, args: argparse.Namespace) -
     )
     talk(f"The cache is written anew under a new data key and compared: {done.notes:,} notes.")
     talk("Old copies of the key file open nothing any more that lies here.")
+    say_unless_copied(done.copied)
     if new is not None and found is not None and found.origin == unlock.KEYCHAIN:
         keychain.system_keychain().set(keychain.KEY, config.owner_hash, new)
         talk("The new key is in the system's keychain, in the place of the old one.")

@@ -8,6 +8,7 @@ import textwrap
 import time
 
 from mcp_notarium.errors import ConfigError
+from mcp_notarium.keys.keyfile import NOT_COPIED
 from mcp_notarium.secret import Secret
 
 _WIDTH = 96
@@ -78,6 +79,12 @@ class Progress:
 def talk(text: str) -> None:
     """One line to the person, on stderr."""
     print(text, file=sys.stderr, flush=True)
+
+
+def say_unless_copied(copied: bool) -> None:  # noqa: FBT001 - the one fact it is about
+    """Tell that the copy of the key file is still to be written, if so."""
+    if not copied:
+        talk(f"note: {NOT_COPIED}")
 
 
 def ask_secret(prompt: str) -> Secret:

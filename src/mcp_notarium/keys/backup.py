@@ -63,10 +63,14 @@ def back_up(settings: OpeningSettings, to: Path, *, bounds: Bounds = PRODUCTION)
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What was put back. ``quarantine``: where the key file that was there has gone, if any."""
+    """What was put back. ``quarantine``: where the key file that was there has gone, if any.
+
+    ``copied``: its copy was written; else the next start does that.
+    """
 
     keyfile: KeyFile
     quarantine: Path | None
+    copied: bool
 
 
 def restore(
@@ -103,8 +107,8 @@ def restore(
         _demand_fit(folder, wanted, data_key)
         aside = _keep(folder, now=clock())
         at("kept")
-        keyfile.store(folder, wanted, check=opens, bounds=bounds, at=at)
-    return Restored(wanted, aside)
+        copied = keyfile.store(folder, wanted, check=opens, bounds=bounds, at=at)
+    return Restored(wanted, aside, copied)
 
 
 def _demand_fit(folder: AccountFolder, wanted: KeyFile, data_key: DataKey) -> None:

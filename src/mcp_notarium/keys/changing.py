@@ -22,7 +22,7 @@ from mcp_notarium.crypto.failures import KeyFileDamaged
 from mcp_notarium.crypto.kdf import PRODUCTION, Bounds
 from mcp_notarium.crypto.keyslots import KeyFile
 from mcp_notarium.crypto.rotation import Step
-from mcp_notarium.errors import LockedError, Verdict
+from mcp_notarium.errors import CacheFull, LockedError, Verdict
 from mcp_notarium.keys import keyfile
 from mcp_notarium.keys.files import At, disk_errors, nowhere
 from mcp_notarium.keys.folder import AccountFolder, trusted
@@ -55,11 +55,15 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """What was written. ``proven``: the database was opened with it."""
+    """What was written. ``proven``: the database was opened with it.
+
+    ``copied``: its copy was written, too; else the next start does that.
+    """
 
     before: KeyFile
     after: KeyFile
     proven: bool
+    copied: bool
 
 
 class Change(Protocol):
@@ -90,10 +94,10 @@ def change(
     work = _Work(settings, given, folder, int(given.clock()))
     with disk_errors(_UNUSABLE), key_lock(folder, timeout=given.timeout):
         given.at(Step.LOCK)
-        before, after, proof = work.write(make, instead, also_opens)
+        before, after, proof, copied = work.write(make, instead, also_opens)
         proven = work.prove(proof)
         given.at(Step.PROVE)
-    return Changed(before, after, proven)
+    return Changed(before, after, proven, copied)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +109,7 @@ class _Work:
 
     def write(
         self, make: Change, instead: Secret | None, also_opens: Sequence[Secret]
-    ) -> tuple[KeyFile, KeyFile, Secret]:
+    ) -> tuple[KeyFile, KeyFile, Secret, bool]:
         """Unwrap, build, put it in place."""
         given = self.given
         key = None if given.old is None else Found(given.old, "the key given")
@@ -119,16 +123,20 @@ class _Work:
         proof = instead or found.passphrase
         check = self._opening(data_key, (proof, *also_opens))
         given.at(Step.BUILD)
-        keyfile.store(scene.folder, after, check=check, bounds=given.bounds, at=given.at)
-        return before, after, proof
+        copied = keyfile.store(scene.folder, after, check=check, bounds=given.bounds, at=given.at)
+        return before, after, proof, copied
 
     def prove(self, key: Secret) -> bool:
-        """Open the database with what is on the disk now; False if another process holds it."""
+        """Open the database with what is on the disk now.
+
+        False if another process holds it, or the disk has no room for what opening it writes.
+        """
         observer = Observer(
             self.settings, bounds=self.given.bounds, key=Found(key, "what was written")
         )
-        presence = Presence(self.folder)
+        presence: Presence | None = None
         try:
+            presence = Presence(self.folder)
             presence.share()
             with closing(observer.look(now=self.now)) as scene:
                 if scene.seen.opening is Opening.BUSY:
@@ -139,8 +147,11 @@ class _Work:
                 if scene.database is not None and scene.keyfile is not None:
                     raise_sequence(scene.database, scene.keyfile)
                 return scene.database is not None
+        except (CacheFull, OSError):
+            return False
         finally:
-            presence.release()
+            if presence is not None:
+                presence.release()
 
     def _opening(self, data_key: DataKey, keys: Sequence[Secret]) -> Callable[[KeyFile], None]:
         def check(read_back: KeyFile) -> None:

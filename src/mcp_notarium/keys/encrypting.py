@@ -34,10 +34,14 @@ _UNUSABLE = "the cache cannot be encrypted"
 
 @dataclass(frozen=True, slots=True)
 class Encrypted:
-    """What was done. ``notes``: how many there are in the encrypted cache."""
+    """What was done. ``notes``: how many there are in the encrypted cache.
+
+    ``copied``: the key file's copy was written; else the next start does that.
+    """
 
     generation: str
     notes: int
+    copied: bool = True
 
 
 def encrypt_plain(
@@ -144,8 +148,8 @@ class _Work:
             bounds=given.bounds,
         )
         notes = anew.write(folder, plain, made, data_key, told=self.told, at=given.at)
-        keyfile.commit(folder, made, at=given.at)
-        return Encrypted(made.generation, notes)
+        copied = keyfile.commit(folder, made, at=given.at)
+        return Encrypted(made.generation, notes, copied)
 
     def encrypted_before(self) -> Encrypted:
         """The encrypted cache of a run that was cut short while it erased the plain one."""

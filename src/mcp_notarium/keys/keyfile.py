@@ -25,6 +25,11 @@ from mcp_notarium.keys.files import (
 )
 from mcp_notarium.keys.folder import AccountFolder
 
+NOT_COPIED = (
+    "The disk did not take the copy of the key file (`notarium_keys.json.bak`). What was done counts "
+    "all the same; the next start of a server writes the copy, and until then it is the old one."
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Side:
@@ -82,12 +87,12 @@ def prepare(folder: AccountFolder, keyfile: KeyFile, *, at: At = nowhere) -> Non
     )
 
 
-def commit(folder: AccountFolder, keyfile: KeyFile, *, at: At = nowhere) -> None:
-    """Let the prepared key file count (the commit point), then write the copy."""
+def commit(folder: AccountFolder, keyfile: KeyFile, *, at: At = nowhere) -> bool:
+    """Let the prepared key file count (the commit point), then write the copy; see ``store``."""
     folder.prepared_key_file.replace(folder.key_file)
     sync_folder(folder.path)
     at("switch")
-    store_copy(folder, keyfile, at=at)
+    return _copied(folder, keyfile, at)
 
 
 def store(
@@ -97,18 +102,19 @@ def store(
     check: Callable[[KeyFile], None],
     bounds: kdf.Bounds = kdf.PRODUCTION,
     at: At = nowhere,
-) -> None:
+) -> bool:
     """Put a key file in place of the old one, then its copy.
 
     ``check`` gets what was read back from the disk before the switch; if it raises, the old key
-    file still counts and nothing new is left.
+    file still counts and nothing new is left. False: the new one counts, and the disk did not take
+    the copy; the next start writes it.
     """
 
     def checked(raw: bytes) -> None:
         check(keyslots.parse(raw, bounds=bounds))
 
     replace_private(folder.key_file, keyslots.serialise(keyfile), check=checked, at=at)
-    store_copy(folder, keyfile, at=at)
+    return _copied(folder, keyfile, at)
 
 
 def store_copy(folder: AccountFolder, keyfile: KeyFile, *, at: At = nowhere) -> None:
@@ -144,6 +150,15 @@ def remove_strays(files: KeyFiles) -> None:
     """Remove temporary key files. Only under the key lock: otherwise they may be in use."""
     for stray in files.strays:
         stray.unlink(missing_ok=True)
+
+
+def _copied(folder: AccountFolder, keyfile: KeyFile, at: At) -> bool:
+    # Whoever is told of a failure here would go on with the old key, and that opens nothing now.
+    try:
+        store_copy(folder, keyfile, at=at)
+    except (OSError, KeyFileDamaged):
+        return False
+    return True
 
 
 def _side(path: Path, bounds: kdf.Bounds) -> Side:

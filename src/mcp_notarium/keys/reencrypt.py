@@ -33,12 +33,16 @@ _UNUSABLE = "the cache cannot be written anew"
 
 @dataclass(frozen=True, slots=True)
 class Reencrypted:
-    """What was done. ``dropped``: slots whose secret was not at hand, so they open nothing now."""
+    """What was done. ``dropped``: slots whose secret was not at hand, so they open nothing now.
+
+    ``copied``: the key file's copy was written; else the next start does that.
+    """
 
     generation: str
     notes: int
     dropped: tuple[Slot, ...]
     keychain: bool
+    copied: bool
 
 
 def reencrypt(
@@ -118,8 +122,8 @@ class _Work:
             notes = anew.write(
                 self.folder, old.database, made, data_key, told=self.told, at=self.given.at
             )
-        self._switched(before, made)
-        return Reencrypted(made.generation, notes, dropped, by_keychain is not None)
+        copied = self._switched(before, made)
+        return Reencrypted(made.generation, notes, dropped, by_keychain is not None, copied)
 
     def _by_keychain(self, old: _Old) -> tuple[int, Secret] | None:
         """The keychain's slot and secret, if there is one that was not used to come in."""
@@ -163,13 +167,14 @@ class _Work:
             )
         return made, data_key
 
-    def _switched(self, before: KeyFile, made: KeyFile) -> None:
-        """Let the new generation count, then remove the old one."""
-        keyfile.commit(self.folder, made, at=self.given.at)
+    def _switched(self, before: KeyFile, made: KeyFile) -> bool:
+        """Let the new generation count, then remove the old one; whether there is a copy."""
+        copied = keyfile.commit(self.folder, made, at=self.given.at)
         for file in (*companions(self.folder.database(before.generation)), self.folder.certificate):
             file.unlink(missing_ok=True)
         sync_folder(self.folder.path)
         self.given.at(Step.REMOVE)
+        return copied
 
 
 def _dropped(old: _Old, *, carried: set[int]) -> tuple[Slot, ...]:

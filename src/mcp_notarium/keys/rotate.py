@@ -15,6 +15,7 @@ from mcp_notarium.crypto.kdf import Parameters
 from mcp_notarium.crypto.keyslots import KeyFile, Slot, SlotState
 from mcp_notarium.keys import creating
 from mcp_notarium.keys.changing import Given, change
+from mcp_notarium.keys.keyfile import NOT_COPIED
 from mcp_notarium.keys.looking import OpeningSettings
 from mcp_notarium.secret import Secret
 
@@ -77,7 +78,7 @@ def rotate_passphrase(
             for slot in done.after.slots
             if slot.id in kept and slot.state is not SlotState.DISABLED
         ),
-        notices=KEPT_BY_OTHERS,
+        notices=KEPT_BY_OTHERS if done.copied else (*KEPT_BY_OTHERS, NOT_COPIED),
     )
 
 

@@ -137,7 +137,22 @@ def test_the_wrong_key_and_a_damaged_copy_are_told_apart(tmp_path):
     refused(config, ConfigError, tmp_path / "nowhere")
 
 
-@pytest.mark.parametrize("step", ["kept", "write", "verify", "switch", "switch_copy"])
+def test_a_copy_that_the_disk_does_not_take_is_written_by_the_next_start(tmp_path):
+    config = made(tmp_path)
+    copy = copied(config, tmp_path / "copy")
+
+    def fail(name):
+        if name == "write_copy":
+            folder_of(config).key_copy.write_bytes(b"damaged")
+            raise OSError(28, "No space left on device")
+
+    assert not restore(config, copy, at=fail).copied
+    open_cheaply(config).close()
+    folder = folder_of(config)
+    assert folder.key_copy.read_bytes() == folder.key_file.read_bytes()
+
+
+@pytest.mark.parametrize("step", ["kept", "write", "verify", "switch"])
 def test_a_disk_that_fills_up_leaves_a_cache_that_opens(tmp_path, step):
     config = made(tmp_path)
     copy = copied(config, tmp_path / "copy")

@@ -26,6 +26,7 @@ from support.account import (
 
 NEW = Secret(OTHER)
 GIVEN = Given(bounds=BOUNDS)
+COPYING = [row for row in REWRAP if row.step.endswith("_copy")]
 
 
 def add(config, key=NEW, **options):
@@ -177,7 +178,23 @@ def test_with_a_wrong_key_nothing_is_changed(tmp_path, key):
     assert error.verdict is Verdict.WRONG_KEY
 
 
-@pytest.mark.parametrize("row", REWRAP, ids=lambda row: row.step)
+@pytest.mark.parametrize("row", COPYING, ids=lambda row: row.step)
+def test_a_change_whose_copy_cannot_be_written_is_no_failure(tmp_path, row):
+    config = made(tmp_path)
+
+    def fail(step):
+        if step == row.step:
+            raise OSError(28, "No space left on device")
+
+    assert not add(config, given=replace(GIVEN, at=fail)).copied
+    assert opens(config, Secret(PASSPHRASE))
+    assert opens(config, NEW)
+    assert not list(config.account_dir.glob(".*.tmp"))
+
+
+@pytest.mark.parametrize(
+    "row", [one for one in REWRAP if one not in COPYING], ids=lambda row: row.step
+)
 def test_a_change_that_fails_at_any_step_leaves_a_cache_that_opens(tmp_path, row):
     config = made(tmp_path)
 
