@@ -24,8 +24,10 @@ from mcp_notarium.keys.locks import Presence, busy
 
 TIES = frozenset({"vault_id", "generation", "key_sequence"})
 """What ties a database to its key file; everything else in it is copied."""
-_ROOM = 1.2
-"""Free space that is asked for, in sizes of the old database."""
+_ROOM = 1.5
+"""Free space that is asked for, in sizes of the old database: the new one and its log ..."""
+_ROOM_FOR_LOG = 8 << 20
+"""... which is emptied at 4 MiB, but no earlier than at the end of a transaction."""
 
 
 class Step(StrEnum):
@@ -60,7 +62,7 @@ def set_leftovers_aside(folder: AccountFolder, counts: KeyFile | None, *, now: f
 
 def demand_room(folder: AccountFolder, old: Database) -> None:
     """Raises ``CacheFull`` if the new database may not find room beside the old one."""
-    needed = int(old.size_bytes() * _ROOM)
+    needed = int(old.size_bytes() * _ROOM) + _ROOM_FOR_LOG
     free = shutil.disk_usage(folder.path).free
     if free < needed:
         raise CacheFull(
@@ -94,6 +96,7 @@ def write(
         at(Step.PREPARE)
         with closing(database.create(path, key, meta=ties)) as target:
             at(Step.CREATE)
+            target.set_checkpointer(True)  # or the log would grow to the size of all that is copied
             copying.copy_into(old, target, keep=TIES, told=told)
             target.checkpoint()
         at(Step.COPY)
