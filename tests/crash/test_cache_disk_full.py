@@ -1,10 +1,9 @@
 """No space left: said as such, nothing that was stored is lost, and it goes on when there is room."""
 
-import subprocess
-
 import pytest
 
 from support.cache_room import make, reopen, run_child
+from support.small_disk import SmallDisk
 
 FILLING = """
 import resource
@@ -37,30 +36,9 @@ cache.close()
 """
 
 
-class Disk:
-    """A folder on a disk of its own where we may mount one; else ``mounted`` is False."""
-
-    def __init__(self, folder):
-        self.folder = folder
-        folder.mkdir(mode=0o700)
-        self.mounted = self._mount("size=4m,mode=700")
-
-    def enlarge(self):
-        if self.mounted:
-            assert self._mount("remount,size=64m")
-
-    def unmount(self):
-        if self.mounted:
-            subprocess.run(["umount", self.folder], check=True)
-
-    def _mount(self, options):
-        command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", self.folder]
-        return subprocess.run(command, capture_output=True, check=False).returncode == 0
-
-
 @pytest.fixture
 def disk(tmp_path):
-    made = Disk(tmp_path / "disk")
+    made = SmallDisk(tmp_path / "disk", "4m")
     yield made
     made.unmount()
 
@@ -82,7 +60,8 @@ def test_a_full_disk_loses_nothing_that_was_stored(disk):
     make(disk.folder).close()
     said = run_child(FILLING, disk.folder, 0 if disk.mounted else 2_000_000).split()
     assert said[0] == "full"
-    disk.enlarge()
+    if disk.mounted:
+        disk.resize("64m")
     cache = reopen(disk.folder)
     try:
         assert cache.notes.counts().active >= int(said[1]) > 3

@@ -6,7 +6,6 @@ takes no notice of any flush must lose something, or the proof would prove nothi
 """
 
 import functools
-import os
 import random
 import sys
 import tempfile
@@ -17,14 +16,13 @@ import pytest
 from support import disk_trace, power_loss
 from support.account import fingerprint
 from support.disk_trace import Flush, FlushFolder
+from support.long import LONG
 from support.power_stories import STORIES, Story
 
-LONG = os.environ.get("NOTARIUM_LONG_TESTS") == "1"
 TRIALS = 600 if LONG else 14
 CONTROLS = 2000 if LONG else 300
 
 pytestmark = [
-    pytest.mark.skipif(sys.platform != "linux", reason="strace knows Linux"),
     pytest.mark.timeout(3600 if LONG else 120),
 ]
 every_story = pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
@@ -32,11 +30,7 @@ every_story = pytest.mark.parametrize("story", STORIES, ids=lambda story: story.
 
 @pytest.fixture(scope="module", autouse=True)
 def _strace():
-    reason = disk_trace.why_not()
-    if reason and os.environ.get("CI"):
-        pytest.fail(reason)
-    if reason:
-        pytest.skip(reason)
+    disk_trace.demand()
 
 
 @functools.cache

@@ -110,13 +110,13 @@ class Found:
         assert {path.name for path in folder.path.iterdir()} - _LASTING == ours
 
 
-def lived_in(home: Path, *, encrypted: bool = True) -> str:
+def lived_in(home: Path, *, encrypted: bool = True, notes: int = NOTES) -> str:
     """A cache with notes and gaps, as a server that was killed has left it; gives its content."""
     config = account(home, db_key=KEY, db_encryption=encrypted)
     with tempfile.TemporaryDirectory() as elsewhere:
         other = replace(config, data_dir=Path(elsewhere).resolve() / "notarium")
         with closing(opening.open_cache(other)) as opened:
-            store(Cache(opened.database), corpus.revisions(NOTES), cursor="12")
+            store(Cache(opened.database), corpus.revisions(notes), cursor="12")
             opened.database.run("DELETE FROM notes WHERE pk IN (3, 7)")
             # Nobody has moved the log into the database.
             shutil.copytree(other.data_dir, config.data_dir)
