@@ -19,7 +19,7 @@ from mcp_notarium.errors import CacheDamaged, CacheFull, LockedError
 from mcp_notarium.keys import keyfile, quarantine
 from mcp_notarium.keys.files import At
 from mcp_notarium.keys.folder import AccountFolder
-from mcp_notarium.keys.holders import holders
+from mcp_notarium.keys.holders import named
 from mcp_notarium.keys.locks import Presence, busy
 
 TIES = frozenset({"vault_id", "generation", "key_sequence"})
@@ -47,9 +47,8 @@ def be_alone(presence: Presence, folder: AccountFolder) -> None:
     try:
         presence.exclude()
     except LockedError:
-        named = "; ".join(str(one) for one in holders(folder.server_lock))
         raise busy(
-            "other MCP Notarium servers have this cache open" + (f": {named}" if named else "")
+            f"other MCP Notarium servers have this cache open{named(folder.server_lock)}"
         ) from None
 
 

@@ -37,6 +37,12 @@ def holders(lock: Path, *, proc: Path = _PROC) -> list[Holder]:
     return [Holder(pid, _starter(pid, proc)) for pid in sorted(pids - {os.getpid()}) if pid > 0]
 
 
+def named(lock: Path) -> str:
+    """The end of a sentence about whoever holds it: ': process 1; process 2', or nothing."""
+    found = "; ".join(str(one) for one in holders(lock))
+    return f": {found}" if found else ""
+
+
 def _is_on(parts: list[str], wanted: str) -> bool:
     # "3: FLOCK ADVISORY WRITE 4711 08:01:131 0 EOF"; one that waits has "->" in second place.
     return len(parts) > _PLACE and parts[_KIND] == "FLOCK" and parts[_PLACE] == wanted

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.keys.folder import AccountFolder
+from mcp_notarium.keys.holders import named
 
 KEY_LOCK_SECONDS = 5.0
 """Whoever waits answers nobody meanwhile, and may ask again: better refused than stuck."""
@@ -25,14 +26,17 @@ _POLL = 0.02
 
 @contextmanager
 def key_lock(folder: AccountFolder, *, timeout: float = KEY_LOCK_SECONDS) -> Iterator[None]:
-    """Hold the key lock. Raises ``LockedError`` (BUSY) if it is not free within ``timeout`` s."""
+    """Hold the key lock. Raises ``LockedError`` (BUSY), naming who holds it, after ``timeout`` s."""
     import filelock  # noqa: PLC0415 - start-up time, and most starts take no key lock
 
     lock = filelock.FileLock(folder.keys_lock, mode=0o600)
     try:
         lock.acquire(timeout=timeout, poll_interval=_POLL)
     except filelock.Timeout:
-        raise busy("another process is changing the keys or the cache of this account") from None
+        raise busy(
+            "another process is changing the keys or the cache of this account"
+            + named(folder.keys_lock)
+        ) from None
     try:
         yield
     finally:
