@@ -1,18 +1,31 @@
-"""``rotate-key --reencrypt`` killed at every step: one key opens, all notes, the retry works."""
+"""``rotate-key --reencrypt`` killed at every step and at any moment.
 
+One key opens, all notes are there, the retry works. The long form has a cache of about 100 MB.
+"""
+
+import random
+import shutil
+import time
 from contextlib import closing
 from dataclasses import replace
 
 import pytest
 
+from mcp_notarium.cache import copying
+from mcp_notarium.cache.store import Cache
 from mcp_notarium.crypto import kdf
 from mcp_notarium.errors import LockedError, Verdict
-from mcp_notarium.keys import reencrypt
+from mcp_notarium.keys import anew, reencrypt
 from mcp_notarium.keys.changing import Given
 from mcp_notarium.secret import Secret
-from support import account_child
+from support import account_child, corpus
 from support.account import BOUNDS, OTHER, PASSPHRASE, account, folder_of, made, open_cheaply
+from support.cache_room import store
+from support.long import LONG
 
+THIRD = Secret("seven quiet ladders in the snow")
+TRIALS = 200 if LONG else 10
+NOTES = 23_000 if LONG else 60
 BEFORE = ["alone", "prepare", "create", "copy", "verify"]
 AFTER = ["switch", "write_copy", "sync_copy", "switch_copy", "remove"]
 
@@ -43,15 +56,55 @@ def test_killed_at_any_step_exactly_one_key_opens_and_the_retry_works(tmp_path, 
     assert account_child.run(tmp_path, "reencrypt", step) == account_child.KILLED
     assert (mark(config), mark(other)) == ((None, "kept") if step in AFTER else ("kept", None))
 
-    again = other if step in AFTER else config
-    third = Secret("seven quiet ladders in the snow")
-    reencrypt.reencrypt(again, new=third, parameters=kdf.CHEAPEST, given=Given(bounds=BOUNDS))
-    assert mark(replace(config, db_key=third)) == "kept"
+    again(other if step in AFTER else config)
+    assert mark(replace(config, db_key=THIRD)) == "kept"
     assert mark(config) is mark(other) is None
-    folder = folder_of(config)
+    demand_tidy(folder_of(config))
+
+
+def again(config):
+    reencrypt.reencrypt(config, new=THIRD, parameters=kdf.CHEAPEST, given=Given(bounds=BOUNDS))
+
+
+def demand_tidy(folder):
     assert len(folder.generations()) == 1
+    assert len(folder.encrypted_files()) == 1
     assert not folder.prepared_key_file.exists()
     assert not list(folder.path.glob(".*.tmp"))
+
+
+def content(config):
+    """A digest of everything, with the key that opens; None if it does not."""
+    if mark(config) is None:
+        return None
+    with closing(open_cheaply(config)) as opened:
+        assert opened.database.check() == ()
+        return copying.content_digest(opened.database, without=anew.TIES)
+
+
+@pytest.mark.timeout(6 * 3600 if LONG else 120)
+def test_killed_at_any_moment_exactly_one_key_opens_and_the_retry_works(tmp_path):
+    config = filled(tmp_path / "origin")
+    with closing(open_cheaply(config)) as opened:
+        for start in range(0, NOTES, 1_000):
+            notes = (corpus.revision(n, random.Random(n)) for n in range(start, NOTES)[:1_000])
+            store(Cache(opened.database), notes)
+    there, dice = content(config), random.Random(7)
+    shutil.copytree(tmp_path / "origin", tmp_path / "timed")
+    began = time.monotonic()
+    assert account_child.run(tmp_path / "timed", "reencrypt", seconds=600) == 0
+    took = time.monotonic() - began
+    for number in range(TRIALS):
+        home = tmp_path / f"home-{number}"
+        shutil.copytree(tmp_path / "origin", home)
+        account_child.run(home, "reencrypt", seconds=dice.uniform(0, took * 1.1))
+        old, new = (account(home, db_key=Secret(key)) for key in (PASSPHRASE, OTHER))
+        assert sorted([content(old), content(new)], key=str) == sorted([there, None], key=str)
+        again(new if mark(old) is None else old)
+        assert content(replace(old, db_key=THIRD)) == there
+        assert mark(old) is mark(new) is None
+        demand_tidy(folder_of(old))
+        shutil.rmtree(home)
 
 
 def test_when_it_is_not_killed_it_ends_well(tmp_path):

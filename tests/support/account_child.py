@@ -1,7 +1,7 @@
 """Another process that does one thing to an account's cache and dies where it is told to.
 
 ``run`` does ``create``, ``create-plain``, ``rebuild``, ``rotate``, ``reencrypt``, ``encrypt`` or
-``write``, killed by SIGKILL at a step; ``start`` holds a cache open until it gets a line.
+``write``, killed by SIGKILL at a step or after some time; ``start`` holds a cache open until it gets a line.
 """
 
 import multiprocessing
@@ -26,11 +26,17 @@ _processes = multiprocessing.get_context("forkserver")
 _processes.set_forkserver_preload([__name__])
 
 
-def run(folder: Path, action: str, step: str = "") -> int | None:
-    """Do it in a process of its own, to its end or death; returns the exit code."""
+def run(folder: Path, action: str, step: str = "", *, seconds: float | None = None) -> int | None:
+    """Do it in a process of its own, to its end or death; returns the exit code.
+
+    ``seconds``: kill it when so much time has passed.
+    """
     process = _processes.Process(target=act, args=(folder, action, str(step)))
     process.start()
-    process.join(60)
+    process.join(60 if seconds is None else seconds)
+    if seconds is not None:
+        process.kill()
+        process.join(60)
     return process.exitcode
 
 
