@@ -15,7 +15,7 @@ import pytest
 
 from support import disk_trace, power_loss
 from support.account import fingerprint
-from support.disk_trace import Flush, FlushFolder
+from support.disk_trace import Cut, Flush, FlushFolder
 from support.long import LONG
 from support.power_stories import STORIES, Story
 
@@ -82,6 +82,21 @@ def test_a_recording_that_is_played_to_its_end_gives_what_lies_there(tmp_path, s
     disk.finish()
     disk.lay_out(recording.root, tmp_path / "home")
     assert lasting(tmp_path / "home") == in_the_end
+
+
+def test_every_byte_of_a_plain_cache_is_overwritten_before_its_place_is_given_back():
+    recording, _ = played("migrate-plaintext")
+    plain = {path.name: file for path, file in recording.names.items() if ".sqlite" in path.name}
+    files = {plain["notarium_cache.sqlite"], plain["notarium_cache.sqlite-wal"]}
+    disk = power_loss.before(recording)
+    assert all(any(disk.contents[file]) for file in files)
+    for one in recording.operations:
+        if isinstance(one, Cut) and one.file in files:
+            disk.do(Flush(one.file))
+            assert not any(disk.contents[one.file][one.size :])
+        disk.do(one)
+    disk.finish()
+    assert not any(any(disk.contents[file]) for file in files)
 
 
 @every_story

@@ -8,8 +8,9 @@ by the next one.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass
+from io import FileIO
 
 from mcp_notarium.cache import database, schema
 from mcp_notarium.cache.copying import Told
@@ -73,11 +74,13 @@ def encrypt_plain(
             cost = parameters or creating.parameters(settings)
             work = _Work(settings, folder, key, cost, told, given)
             if folder.plain_database.is_file():
-                with _plain(folder, settings) as plain:
+                with _plain(folder, settings) as plain, _log(folder) as log:
                     done = work.encrypted(plain)
+                    plain.close()  # which removes the log
+                    _erase_plain(folder, log, given.at)
             else:
                 done = work.encrypted_before()
-            _erase_plain(folder, given.at)
+                _erase_plain(folder, None, given.at)
             folder.certificate.unlink(missing_ok=True)
             given.at(Step.REMOVE)
             return done
@@ -85,13 +88,24 @@ def encrypt_plain(
             presence.release()
 
 
-def _erase_plain(folder: AccountFolder, at: At) -> None:
-    """Erase the plain database, under a name by which a half-erased one is not taken for a cache."""
+def _log(folder: AccountFolder) -> AbstractContextManager[FileIO | None]:
+    """The open log of the plain database: its bytes can be erased when its name is gone."""
+    log = companions(folder.plain_database)[1]
+    return FileIO(log, "r+") if log.exists() else nullcontext()
+
+
+def _erase_plain(folder: AccountFolder, log: FileIO | None, at: At) -> None:
+    """Erase the plain database, under a name by which a half-erased one is not taken for a cache.
+
+    Its log is not touched before: half of one would be played back into it after a crash.
+    """
     erasing.erase(folder.plain_remains)  # of an earlier run
     if folder.plain_database.exists():
         folder.plain_database.rename(folder.plain_remains)
         sync_folder(folder.path)
     at(Step.RETIRE)
+    if log is not None:
+        erasing.overwrite(log)
     for file in (*companions(folder.plain_database), folder.plain_remains):
         erasing.erase(file)
 
@@ -116,7 +130,8 @@ def _plain(folder: AccountFolder, settings: OpeningSettings) -> Iterator[Databas
                 "the unencrypted cache belongs to another account",
                 resolution_hint="Check SIMPLENOTE_USERNAME.",
             )
-        plain.checkpoint()  # so that the main file is the whole of it
+        # So that the main file is the whole of it; the log is not cut: its bytes are to be erased.
+        plain.run("PRAGMA wal_checkpoint(FULL)")
         yield plain
 
 

@@ -7,6 +7,7 @@ whoever calls this says so to the person.
 from __future__ import annotations
 
 import os
+from io import FileIO
 from pathlib import Path
 
 from mcp_notarium.keys.files import sync_folder
@@ -14,9 +15,21 @@ from mcp_notarium.keys.files import sync_folder
 _CHUNK = 1 << 20
 
 SURVIVES = (
-    "On SSDs, copy-on-write file systems, in snapshots and in backups old bytes can survive; only "
-    "disk encryption and the end of those copies help there."
+    "On SSDs, copy-on-write file systems, in snapshots and in backups old bytes can survive, and so "
+    "can what SQLite gave back to the file system before; only disk encryption and the end of those "
+    "copies help there."
 )
+
+
+def overwrite(file: FileIO) -> None:
+    """Write zeros over an open file, whatever its name is by now, flush, cut it to nothing."""
+    file.seek(0)
+    left = os.fstat(file.fileno()).st_size
+    while left > 0:
+        left -= file.write(bytes(min(left, _CHUNK)))
+    os.fsync(file.fileno())
+    file.truncate(0)
+    os.fsync(file.fileno())
 
 
 def erase(path: Path) -> bool:
@@ -26,13 +39,8 @@ def erase(path: Path) -> bool:
     """
     flags = os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
     if not path.is_symlink() and path.is_file():
-        with os.fdopen(os.open(path, flags), "wb", buffering=0) as file:
-            left = os.fstat(file.fileno()).st_size
-            while left > 0:
-                left -= file.write(bytes(min(left, _CHUNK)))
-            os.fsync(file.fileno())
-            file.truncate(0)
-            os.fsync(file.fileno())
+        with FileIO(os.open(path, flags), "wb") as file:
+            overwrite(file)
     elif not path.is_symlink() and not path.exists():
         return False
     path.unlink()
