@@ -3,16 +3,19 @@
 Allowed are macOS Keychain, Windows Credential Manager, Secret Service and KWallet. A backend that
 keeps secrets in a plain file, or nowhere, is refused: it would look safe and not be. ``keyring`` is
 imported when the first secret is asked for; the database key is read once per process, because
-every read may show a dialog.
+every read may show a dialog. No question is waited for without end: the dialog may stand where
+nobody sees it, and the keychain's daemon may hang.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Protocol, TypeVar
 
 from mcp_notarium.errors import LockedError, Verdict
+from mcp_notarium.keys.asking import Asker, Unanswered
 from mcp_notarium.secret import Secret
 
 _Answer = TypeVar("_Answer")
@@ -20,6 +23,11 @@ _Answer = TypeVar("_Answer")
 SERVICE = "mcp-notarium"
 KEY = "database-key"
 TOKEN = "login-token"  # noqa: S105 - the name of an entry, not a token
+
+PATIENCE: Mapping[str, float] = MappingProxyType({KEY: 45.0, TOKEN: 5.0})
+"""How many seconds an answer may take. For the key a person may have to find and answer a dialog,
+and clients give up a call after a minute. A login is asked for beside calls that wait meanwhile, and
+can be repeated."""
 
 _ALLOWED = {
     ("keyring.backends.macOS", "Keyring"): "macOS Keychain",
@@ -31,6 +39,7 @@ _ALLOWED = {
 }
 _CHAINER = ("keyring.backends.chainer", "ChainerBackend")
 _NONE_HERE = ("keyring.backends.fail", "Keyring")
+_LOCKED = {"KeyringLocked", "LockedException", "PromptDismissedException"}
 
 
 class Backend(Protocol):
@@ -53,22 +62,29 @@ class Keychain:
     that is refused, locked or failing is one.
     """
 
-    def __init__(self, current: Callable[[], object] | None = None) -> None:
+    def __init__(
+        self,
+        current: Callable[[], object] | None = None,
+        *,
+        patience: Mapping[str, float] = PATIENCE,
+    ) -> None:
         self._current = current or _system_backend
+        self._patience = patience
+        self._asker = Asker()
         self._read: dict[tuple[str, str], Secret | None] = {}
 
     @property
     def usable(self) -> bool:
         """Whether there is an allowed keychain; it may still turn out to be locked."""
         try:
-            return self._backend() is not None
+            return self._backend(TOKEN) is not None
         except LockedError:
             return False
 
     @property
     def name(self) -> str:
         """What the keychain in use is called, for a person. Raises ``LockedError`` if none is."""
-        backend = self._backend()
+        backend = self._backend(TOKEN)
         if backend is None:
             raise _unusable("this machine has none")
         return _ALLOWED[_kind(backend)]
@@ -86,29 +102,41 @@ class Keychain:
         """
         entry = (kind, owner)
         if kind == TOKEN or entry not in self._read:
-            backend = self._backend()
-            found = None if backend is None else _asked(backend.get_password, *_place(entry))
+            backend = self._backend(kind)
+            found = None
+            if backend is not None:
+                found = self._asked(kind, backend.get_password, *_place(entry))
             self._read[entry] = None if found is None else Secret(found)
         return self._read[entry]
 
     def set(self, kind: str, owner: str, secret: Secret) -> None:
         """Store a secret."""
-        backend = self._backend()
+        backend = self._backend(kind)
         if backend is None:
             raise _unusable("this machine has none")
-        _asked(backend.set_password, *_place((kind, owner)), secret.reveal_text())
+        self._asked(kind, backend.set_password, *_place((kind, owner)), secret.reveal_text())
         self._read[kind, owner] = secret
 
     def delete(self, kind: str, owner: str) -> None:
         """Remove a secret; nothing happens if there is none."""
         if self.get(kind, owner) is not None:
-            backend = self._backend()
+            backend = self._backend(kind)
             if backend is not None:
-                _asked(backend.delete_password, *_place((kind, owner)))
+                self._asked(kind, backend.delete_password, *_place((kind, owner)))
         self._read[kind, owner] = None
 
-    def _backend(self) -> Backend | None:
-        return _allowed(self._current())
+    def _backend(self, kind: str) -> Backend | None:
+        return _allowed(self._asked(kind, self._current))
+
+    def _asked(self, kind: str, question: Callable[..., _Answer], *given: str) -> _Answer:
+        try:
+            return self._asker.ask(lambda: question(*given), within=self._patience[kind])
+        except Unanswered:
+            raise _unusable(
+                "it does not answer; perhaps a dialog waits where nobody sees it"
+            ) from None
+        except Exception as error:  # noqa: BLE001 - foreign code: whatever it raises, it is unusable
+            raise _unusable(_said(error)) from None
 
 
 @functools.cache
@@ -145,12 +173,14 @@ def _place(entry: tuple[str, str]) -> tuple[str, str]:
     return (SERVICE, f"{kind}:{owner[:16]}")
 
 
-def _asked(question: Callable[..., _Answer], *given: str) -> _Answer:
-    try:
-        return question(*given)
-    except Exception as error:  # noqa: BLE001 - foreign code: whatever it raises, it is unusable
-        # Only the class is named: a foreign message may quote what was to be stored.
-        raise _unusable(f"it answered {type(error).__name__}") from None
+def _said(error: Exception) -> str:
+    """Only the class is told: a foreign message may quote what was to be stored."""
+    name = type(error).__name__
+    if name in _LOCKED:
+        return f"it is locked and was not unlocked when it was asked ({name})"
+    if isinstance(error, ImportError):
+        return f"the one that `keyring` is set to use is not installed ({name})"
+    return f"it answered {name}"
 
 
 def _unusable(reason: str) -> LockedError:

@@ -1,5 +1,6 @@
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -7,6 +8,7 @@ from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.keys.keychain import KEY, TOKEN, Keychain
 from mcp_notarium.secret import Secret
 from support.keychains import backend
+from support.whole import until
 
 OWNER = "0123456789abcdef" * 4
 
@@ -108,6 +110,96 @@ def test_a_locked_keychain_is_a_verdict_that_repeats_nothing_it_said():
     assert said.value.verdict is Verdict.KEYCHAIN_UNUSABLE
     assert "s3cret" not in said.value.message
     assert "RuntimeError" in said.value.message
+
+
+IMPATIENT = {KEY: 0.05, TOKEN: 0.05}
+
+
+class Dialog:
+    """A keychain that asks the person first; the person answers when told to."""
+
+    def __init__(self):
+        self.answered = threading.Event()
+        self.shown = 0
+
+    def get_password(self, *_given):
+        self.shown += 1
+        self.answered.wait(30)
+        return "s3cret"
+
+    def backend(self):
+        return backend("keyring.backends.SecretService", "Keyring", get_password=self.get_password)
+
+
+@pytest.mark.parametrize("kind", [KEY, TOKEN])
+def test_a_dialog_that_nobody_answers_is_not_waited_for_without_end(kind):
+    dialog = Dialog()
+    one = dialog.backend()
+    keychain = Keychain(lambda: one, patience=IMPATIENT)
+    with pytest.raises(LockedError, match="does not answer") as said:
+        keychain.get(kind, OWNER)
+    assert said.value.verdict is Verdict.KEYCHAIN_UNUSABLE
+    dialog.answered.set()
+
+
+def test_beside_an_open_dialog_no_second_one_is_opened_and_its_answer_ends_that():
+    dialog = Dialog()
+    one = dialog.backend()
+    keychain = Keychain(lambda: one, patience=IMPATIENT)
+    for _ in range(3):
+        with pytest.raises(LockedError, match="does not answer"):
+            keychain.get(KEY, OWNER)
+    assert dialog.shown == 1
+    assert not keychain.usable
+    dialog.answered.set()
+    until(lambda: keychain.usable)
+    assert keychain.get(KEY, OWNER) == Secret("s3cret")
+
+
+def test_finding_the_keychain_is_not_waited_for_without_end_either():
+    found = threading.Event()
+    keychain = Keychain(lambda: found.wait(30), patience=IMPATIENT)
+    assert not keychain.usable
+    with pytest.raises(LockedError, match="does not answer"):
+        keychain.get(TOKEN, OWNER)
+    found.set()
+
+
+@pytest.mark.parametrize(
+    ("trouble", "said"),
+    [
+        (ModuleNotFoundError("keyrings.alt"), "not installed"),
+        (AttributeError("no such class"), "AttributeError"),
+        (RuntimeError("The Secret Service daemon is not running"), "RuntimeError"),
+    ],
+)
+def test_a_backend_that_cannot_even_be_chosen_is_a_verdict(trouble, said):
+    def choose():
+        raise trouble
+
+    keychain = Keychain(choose)
+    assert not keychain.usable
+    for act in (
+        lambda: keychain.get(KEY, OWNER),
+        lambda: keychain.set(TOKEN, OWNER, Secret("s3cret")),
+        lambda: keychain.name,
+    ):
+        with pytest.raises(LockedError, match=said) as error:
+            act()
+        assert error.value.verdict is Verdict.KEYCHAIN_UNUSABLE
+
+
+def test_a_locked_keychain_is_called_locked():
+    class KeyringLocked(Exception):
+        pass
+
+    def locked(*_given):
+        raise KeyringLocked("s3cret")
+
+    one = backend("keyring.backends.SecretService", "Keyring", get_password=locked)
+    with pytest.raises(LockedError, match="it is locked") as said:
+        Keychain(lambda: one).get(KEY, OWNER)
+    assert "s3cret" not in said.value.message
 
 
 def test_entries_name_the_program_and_part_of_the_owner_hash_only():
