@@ -24,6 +24,11 @@ GIVE_KEY = (
     "DB_ENCRYPTION_KEY_FILE. If it is lost, `mcp-notarium reset-cache` sets the old cache aside "
     "and fills a new one from the note service."
 )
+KEYCHAIN_AGAIN = (
+    "Start the client in the session where that keychain runs, or set `keyring` back to it. Or give "
+    "another key of the cache in DB_ENCRYPTION_KEY or DB_ENCRYPTION_KEY_FILE; "
+    "`mcp-notarium keychain enable` then puts a new one into the keychain of today."
+)
 REINSTALL = (
     "Reinstall: `pip uninstall sqlcipher3 sqlcipher3-binary`, then `pip install mcp-notarium`; "
     "`mcp-notarium doctor` shows what is loaded."
@@ -155,6 +160,8 @@ def _filled(template: str, seen: Observations) -> str:
     return template.format(
         reason=seen.reason,
         source=seen.source or "the key source",
+        keychain=seen.keychain,
+        asked=f" ({seen.keychain})" if seen.keychain else "",
         version=seen.newer_version,
         pages=_pages(seen.sample),
         since=f" It was last changed on {seen.rotated}." if seen.rotated else "",

@@ -136,7 +136,9 @@ class Observations:
     ``no_pending`` is True only where it is certain that no unfinished write is inside;
     ``refetchable``: every note can come from the note service again; ``source``: the name of the
     key source; ``reason``: why key source or keychain failed; ``weakness``: why the key given
-    would be a poor new one; ``rotated``: the day of the last change of the key, if known.
+    would be a poor new one; ``keychain``: why the keychain has no key, '' if it was not asked;
+    ``keychain_slot``: some active slot is a keychain's; ``rotated``: the day of the last change of
+    the key, if known.
     """
 
     mode: Mode
@@ -146,6 +148,8 @@ class Observations:
     source: str = ""
     reason: str = ""
     weakness: str | None = None
+    keychain: str = ""
+    keychain_slot: bool = False
     main: FileState = FileState.MISSING
     copy: FileState = FileState.MISSING
     strays: bool = False

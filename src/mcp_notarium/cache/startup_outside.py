@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from mcp_notarium.cache.decisions import (
     GIVE_KEY,
+    KEYCHAIN_AGAIN,
     MAKE_KEY,
     OTHER_ACCOUNT,
     REINSTALL,
@@ -179,9 +180,16 @@ _KEY = (
         lambda o: o.key is KeySource.MALFORMED,
     ),
     refuse(
+        "the keychain that opens the cache is not this one",
+        Verdict.KEYCHAIN_UNUSABLE,
+        "a keychain holds a key of this cache, and it is not to be found here: {keychain}",
+        KEYCHAIN_AGAIN,
+        lambda o: o.key is KeySource.ABSENT and o.keychain_slot and bool(o.keychain),
+    ),
+    refuse(
         "no key for an existing cache",
         Verdict.KEY_MISSING,
-        "the cache is encrypted, and no key is given",
+        "the cache is encrypted, and no key is given{asked}",
         GIVE_KEY,
         lambda o: o.key is KeySource.ABSENT and o.anything_encrypted,
     ),

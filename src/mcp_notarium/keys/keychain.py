@@ -89,6 +89,13 @@ class Keychain:
             raise _unusable("this machine has none")
         return _ALLOWED[_kind(backend)]
 
+    def why_none(self) -> str:
+        """Why it had no key to give, for a person."""
+        try:
+            return f"{self.name} knows no key for this account"
+        except LockedError:
+            return "no keychain runs in this session"
+
     def read_back(self, kind: str, owner: str) -> Secret | None:
         """The secret as the keychain has it now, whatever was read before."""
         self._read.pop((kind, owner), None)

@@ -29,9 +29,9 @@ from mcp_notarium.cache.observations import (
 from mcp_notarium.crypto import kdf, keyslots, userkey
 from mcp_notarium.crypto.datakey import DataKey
 from mcp_notarium.crypto.failures import KeyFileDamaged, MalformedKey, WrongKey
-from mcp_notarium.crypto.keyslots import KeyFile
+from mcp_notarium.crypto.keyslots import KeyFile, SlotState, SlotType
 from mcp_notarium.errors import CacheBusy, CacheDamaged, LockedError
-from mcp_notarium.keys import facts, keyfile
+from mcp_notarium.keys import facts, keychain, keyfile
 from mcp_notarium.keys.folder import AccountFolder, find_problem
 from mcp_notarium.keys.keychain import Keychain
 from mcp_notarium.keys.keyfile import KeyFiles
@@ -205,13 +205,27 @@ class Observer:
             seen = replace(scene.seen, key=KeySource.KEYCHAIN_UNUSABLE, reason=reason)
             return replace(scene, seen=seen)
         if key is None:
-            return scene
+            return replace(scene, seen=self._without_key(scene))
         seen = replace(scene.seen, source=key.origin, key=KeySource.FOUND)
         try:
             seen = replace(seen, weakness=userkey.weakness(key.passphrase))
         except MalformedKey as malformed:
             seen = replace(seen, key=KeySource.MALFORMED, reason=malformed.reason)
         return replace(scene, seen=seen, key=key)
+
+    def _without_key(self, scene: Scene) -> Observations:
+        """What the keychain's silence means: another one may have been in use, or none runs here."""
+        if not self._settings.keychain:
+            return scene.seen
+        slots = scene.keyfile.slots if scene.keyfile is not None else ()
+        return replace(
+            scene.seen,
+            keychain=(self._system or keychain.system_keychain()).why_none(),
+            keychain_slot=any(
+                slot.type is SlotType.KEYRING and slot.state is not SlotState.DISABLED
+                for slot in slots
+            ),
+        )
 
     def _unwrapped(self, scene: Scene) -> Scene:
         found, key = scene.keyfile, scene.key

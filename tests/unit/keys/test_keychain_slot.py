@@ -124,6 +124,43 @@ def test_the_passphrase_slot_stays_when_only_the_keychain_would_be_left(tmp_path
         slots.remove(by_keychain(config), 1, given=replace(GIVEN, system=system))
 
 
+def nobody():
+    return Keychain(lambda: keychains.backend("keyring.backends.fail", "Keyring"))
+
+
+@pytest.mark.parametrize(
+    ("system", "said"),
+    [(keychains.working(), "KWallet knows no key"), (nobody(), "no keychain runs")],
+)
+def test_another_keychain_than_the_one_that_opens_the_cache_is_no_missing_key(
+    tmp_path, system, said
+):
+    config, first = made(tmp_path), keychains.working()
+    keychain_slot.enable(config, first, given=GIVEN)
+    before = fingerprint(config.account_dir)
+    with pytest.raises(LockedError) as error:
+        open_cheaply(by_keychain(config), system=system)
+    assert error.value.verdict is Verdict.KEYCHAIN_UNUSABLE
+    assert said in error.value.message
+    assert "DB_ENCRYPTION_KEY" in error.value.resolution_hint
+    assert fingerprint(config.account_dir) == before
+    open_cheaply(by_keychain(config), system=first).close()
+
+
+@pytest.mark.parametrize("way", ["never enabled", "slot disabled", "switched off"])
+def test_where_no_keychain_opens_the_cache_the_key_is_missing(tmp_path, way):
+    config, system = made(tmp_path), keychains.working()
+    if way != "never enabled":
+        slot = keychain_slot.enable(config, system, given=GIVEN).slot_id
+    if way == "slot disabled":
+        slots.disable(config, slot, given=GIVEN)
+    wanted = replace(by_keychain(config), keychain=way != "switched off")
+    with pytest.raises(LockedError) as error:
+        open_cheaply(wanted, system=nobody())
+    assert error.value.verdict is Verdict.KEY_MISSING
+    assert ("no keychain runs" in error.value.message) == wanted.keychain
+
+
 def test_a_server_that_starts_by_the_keychain_alone_can_have_its_key_changed(tmp_path):
     config, system = made(tmp_path), keychains.working()
     keychain_slot.enable(config, system, given=GIVEN)
