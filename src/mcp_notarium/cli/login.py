@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
+from contextlib import suppress
 
 from mcp_notarium.app import App, open_app
 from mcp_notarium.backends.simplenote.auth import Authenticator
@@ -15,7 +16,7 @@ from mcp_notarium.backends.simplenote.urls import Urls
 from mcp_notarium.cli import settings
 from mcp_notarium.cli.terminal import ask_secret, demand_terminal, talk
 from mcp_notarium.config import Config
-from mcp_notarium.errors import ConfigError, NotariumError
+from mcp_notarium.errors import ConfigError, LockedError, NotariumError
 from mcp_notarium.secret import Secret
 
 
@@ -81,7 +82,8 @@ def _code(*, from_stdin: bool) -> str:
 def _put_back(app: App, before: Secret | None) -> None:
     """A token that opens nothing does not stay in the place of one that may."""
     if before is None:
-        app.tokens.forget()
+        with suppress(LockedError):  # then it was not put there either
+            app.tokens.forget()
     else:
         app.tokens.store(before)
 

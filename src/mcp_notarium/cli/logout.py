@@ -9,6 +9,7 @@ from mcp_notarium.app import open_app
 from mcp_notarium.cli import settings
 from mcp_notarium.cli.terminal import talk
 from mcp_notarium.config import Config
+from mcp_notarium.errors import LockedError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,13 +21,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Remove the token from the keychain and from the cache."""
+    """Remove the token from the keychain and from the cache; exit code 23 if only from the latter."""
     return asyncio.run(_forget(settings.prepare(args)))
 
 
 async def _forget(config: Config) -> int:
     async with open_app(config, syncing=False) as app:
-        app.tokens.forget()
+        try:
+            app.tokens.forget()
+        except LockedError as error:
+            raise LockedError(
+                error.verdict,
+                f"the cache has forgotten the login, and {error.message}; it may still hold one",
+                resolution_hint="Unlock the keychain and run `mcp-notarium logout` again.",
+            ) from error
     talk("The stored login is forgotten. The cache and its notes stay where they are.")
     if config.password or config.token:
         talk("note: SIMPLENOTE_PASSWORD or SIMPLENOTE_TOKEN is set and still lets servers log in.")

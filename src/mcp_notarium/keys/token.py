@@ -65,13 +65,16 @@ class StoredToken:
             self._memory = token
 
     def forget(self) -> None:
-        """Remove the token from every place it may be in."""
+        """Remove the token from every place it may be in.
+
+        Raises ``LockedError`` (KEYCHAIN_UNUSABLE) if the keychain may still hold one; it is gone
+        from every other place then.
+        """
         self._memory = None
         self._rows.set_login_token(None)
         system = self._keychain()
         if system is not None:
-            with suppress(LockedError):
-                system.delete(keychain.TOKEN, self._owner)
+            system.delete(keychain.TOKEN, self._owner)
 
     def _kept_in_keychain(self, token: Secret) -> bool:
         system = self._keychain()

@@ -110,7 +110,15 @@ def test_a_login_made_by_another_process_is_seen(encrypted):
     assert mine.load() == Secret("t2")
 
 
-@pytest.mark.parametrize("system", [None, keychains.working(), keychains.locked()])
+def test_a_keychain_that_cannot_be_asked_is_not_called_forgotten(encrypted):
+    tokens = StoredToken(encrypted, owner=OWNER, system=keychains.locked())
+    tokens.store(Secret("t1"))
+    with pytest.raises(LockedError):
+        tokens.forget()
+    assert encrypted.login_token() is None
+
+
+@pytest.mark.parametrize("system", [None, keychains.working()])
 def test_forgetting_removes_the_token_from_everywhere(encrypted, system):
     tokens = StoredToken(encrypted, owner=OWNER, system=system)
     encrypted.set_login_token(Secret("older"))
