@@ -16,6 +16,7 @@ from mcp import Client, StdioServerParameters
 from mcp_notarium.config import Config
 from mcp_notarium.tools.catalogue import TOOLS, wire_form
 from support.talker import HELLO, INITIALIZED, Talker, call, modern
+from support.whole import until
 
 pytestmark = pytest.mark.timeout(90)
 
@@ -97,6 +98,14 @@ def test_copy_that_is_thrown_away_opens_nothing(account, question):
     assert seconds < 5
     assert not account.folder.exists()
     assert account.simulator.requests == []
+
+
+def test_secrets_leave_the_environment_though_the_client_only_shakes_hands(account):
+    with Talker(COMMAND, env=account.environment()) as talker:
+        talker.ask(HELLO)
+        until(lambda: KEY.encode() not in environment_of(talker.process.pid))
+        assert account.simulator.password.encode() not in environment_of(talker.process.pid)
+        assert not account.folder.exists()
 
 
 def test_signal_before_anything_is_open_ends_it_cleanly(account):

@@ -1,7 +1,7 @@
 """``serve``: one client on standard input and output, from the first byte to the exit code.
 
 Order: take the descriptors, read and check the configuration, answer the handshake; then, behind it,
-start logging, open the cache and load the engine. Nothing that the handshake does not need is
+protect the process, start logging, open the cache and load the engine. Nothing that the handshake does not need is
 imported before it, logging included. Exit codes: 0 the client left, 1 the server could not serve.
 """
 
@@ -41,7 +41,7 @@ def serve(*, env_file: Path | None = None) -> int:
     if settings is None:
         return 1
     greeting = Greeting(Front(surface()), outgoing)
-    if not greet(inbox, greeting, lambda: _load(inbox, settings)):
+    if not greet(inbox, greeting, lambda: _load(inbox, settings), protect=_protect):
         return 0
     from mcp_notarium.server import serving  # noqa: PLC0415 - the loader has imported it
 
@@ -109,19 +109,29 @@ def catch_signals(inbox: Inbox[Event]) -> None:
             signal.signal(number, lambda _number, _frame: inbox.put(Stop()))
 
 
-def greet(inbox: Inbox[Event], greeting: Greeting, load: Callable[[], None]) -> bool:
+def greet(
+    inbox: Inbox[Event],
+    greeting: Greeting,
+    load: Callable[[], None],
+    *,
+    protect: Callable[[], None] = lambda: None,
+) -> bool:
     """Answer alone until the event loop is imported. False: the client has left again.
 
-    ``load`` is run in a thread of its own once the client has shown that it stays; it puts
+    ``protect`` is called right behind the first answer, because a client may shake hands and then
+    leave the process alone for hours. ``load`` is run in a thread of its own once the client has shown that it stays; it puts
     ``Loaded`` events into the inbox.
     """
-    loading = False
+    loading = protected = False
     while not greeting.over:
         event = inbox.wait()
         if isinstance(event, Loaded):
             event.demand()
             return True
         greeting.take(event)
+        if not (protected or greeting.over):
+            protected = True
+            protect()
         if greeting.front.stays and not loading:
             loading = True
             threading.Thread(target=load, name="loader", daemon=True).start()
@@ -132,7 +142,6 @@ def _load(inbox: Inbox[Event], settings: config.Loaded) -> None:
     """Import what serves, the part that opens the cache first."""
     gc.disable()  # nothing that is imported is ever garbage; looking for it costs an eighth
     try:
-        _protect()
         if settings.config.log_file is None:
             _start_logging(settings)
         from mcp_notarium.server import serving  # noqa: F401, PLC0415 - imported to be there

@@ -74,6 +74,16 @@ def test_loader_is_started_once_and_only_for_a_client_that_stays(pipe):
     assert started == [1]
 
 
+def test_process_is_protected_once_and_right_behind_the_first_answer(pipe):
+    inbox, answered = Inbox(), []
+    for message in (line(HELLO), line(INITIALIZED), Loaded("serving")):
+        inbox.put(message)
+    greeting = Greeting(Front(surface()), pipe[1])
+    greet(inbox, greeting, lambda: None, protect=lambda: answered.append(os.read(pipe[0], 1 << 16)))
+    (first,) = answered
+    assert json.loads(first)["id"] == HELLO["id"]
+
+
 def test_engine_that_cannot_be_loaded_is_not_waited_for(pipe):
     inbox = Inbox()
     inbox.put(Loaded("", ImportError("broken installation")))
