@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Protocol, TypeVar
 
 from mcp_notarium.errors import LockedError, Verdict
+from mcp_notarium.keys import session_bus
 from mcp_notarium.keys.asking import Asker, Unanswered
 from mcp_notarium.secret import Secret
 
@@ -66,10 +67,10 @@ class Keychain:
         self,
         current: Callable[[], object] | None = None,
         *,
-        patience: Mapping[str, float] = PATIENCE,
+        patience: Mapping[str, float] | None = None,
     ) -> None:
         self._current = current or _system_backend
-        self._patience = patience
+        self._patience = patience or PATIENCE
         self._asker = Asker()
         self._read: dict[tuple[str, str], Secret | None] = {}
 
@@ -80,6 +81,11 @@ class Keychain:
             return self._backend(TOKEN) is not None
         except LockedError:
             return False
+
+    @property
+    def missing(self) -> bool:
+        """Whether this session has no keychain at all. Raises ``LockedError`` if it is refused."""
+        return self._backend(TOKEN) is None
 
     @property
     def name(self) -> str:
@@ -203,4 +209,5 @@ def _unusable(reason: str) -> LockedError:
 def _system_backend() -> object:
     import keyring  # noqa: PLC0415 - slow, and most starts never ask for it
 
+    session_bus.find()
     return keyring.get_keyring()
