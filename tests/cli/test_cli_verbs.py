@@ -141,6 +141,25 @@ def test_doctor_names_a_file_that_others_can_read(simulator: Simulator, tmp_path
     assert findings["permissions"]["state"] == "ok"
 
 
+@pytest.mark.parametrize(
+    ("backend", "state", "said"),
+    [("null", "warn", "not a keychain that protects anything"), ("fail", "ok", "none here")],
+)
+def test_doctor_says_which_keychain_there_is(
+    simulator: Simulator, tmp_path: Path, backend: str, state: str, said: str
+) -> None:
+    env = environment(
+        simulator,
+        tmp_path,
+        NOTARIUM_KEYCHAIN="on",
+        PYTHON_KEYRING_BACKEND=f"keyring.backends.{backend}.Keyring",
+    )
+    found = json.loads(run(env, "doctor", "--json", "--offline").stdout)["findings"]
+    (seen,) = (one for one in found if one["name"] == "keychain")
+    assert seen["state"] == state
+    assert said in seen["seen"]
+
+
 def test_status_works_beside_a_running_server(simulator: Simulator, tmp_path: Path) -> None:
     env = environment(simulator, tmp_path)
     with Server(env) as server:

@@ -86,9 +86,13 @@ def _libraries() -> Finding:
 def _keychain(config: Config) -> Finding:
     if not config.keychain:
         return Finding("keychain", OK, "switched off (NOTARIUM_KEYCHAIN=off)")
-    if system_keychain().usable:
-        return Finding("keychain", OK, "there is one")
-    return Finding("keychain", OK, "none here; a login is kept in the encrypted cache")
+    system = system_keychain()
+    try:
+        if system.missing:
+            return Finding("keychain", OK, "none here; a login is kept in the encrypted cache")
+        return Finding("keychain", OK, system.name)
+    except LockedError as error:
+        return Finding("keychain", WARN, error.message, error.resolution_hint or "")
 
 
 def _verdict(facts: dict[str, Any]) -> Finding:
