@@ -1,0 +1,367 @@
+"""The real program against a real keychain: GNOME Keyring, unlocked, locked, deaf, hung and gone."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from mcp_notarium.simulator import Simulator
+from support import real_keychain
+from support.account import fingerprint
+from support.real_keychain import PROGRAMS, Session
+from support.whole import DEADLINE, RAW_KEY, Server, account_folder, environment, run
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="the keychain of Linux desktops"),
+    pytest.mark.timeout(120),
+]
+
+UNUSABLE = 23
+IMPATIENT = [
+    sys.executable,
+    "-c",
+    (
+        "import sys; from mcp_notarium.keys import keychain; "
+        "keychain.PATIENCE = {keychain.KEY: 1.5, keychain.TOKEN: 0.5}; "
+        "from mcp_notarium.__main__ import main; sys.exit(main())"
+    ),
+]
+"""The program as it is, with less time for a dialog."""
+
+
+@dataclass
+class Desk:
+    """One account, one session with a keychain, and the program with both."""
+
+    simulator: Simulator
+    session: Session
+    folder: Path
+
+    def env(self, **changes: str | None) -> dict[str, str]:
+        """With nothing but the keychain to open the cache and to log in, unless changed."""
+        settings: dict[str, str | None] = {
+            "DB_ENCRYPTION_KEY": None,
+            "SIMPLENOTE_PASSWORD": None,
+            "NOTARIUM_KEYCHAIN": "on",
+        }
+        return environment(self.simulator, self.folder, **settings | self.session.env | changes)
+
+    def keyed(self, **changes: str | None) -> dict[str, str]:
+        """With the key and the password in the environment."""
+        given = {"DB_ENCRYPTION_KEY": RAW_KEY, "SIMPLENOTE_PASSWORD": self.simulator.password}
+        return self.env(**given | changes)
+
+    @property
+    def cache(self) -> Path:
+        return account_folder(self.simulator, self.folder)
+
+    def fill(self, **changes: str | None) -> None:
+        """Make the cache, by the key in the environment."""
+        with Server(self.keyed(**changes)) as server:
+            server.loaded(sum(not note["deleted"] for note in self.simulator.notes().values()))
+            assert server.leave() == 0
+
+    def enable(self) -> None:
+        done = run(self.keyed(), "keychain", "enable")
+        assert done.returncode == 0, done.stderr
+        assert "Secret Service opens the cache" in done.stderr
+
+    def use(self, text: str, **changes: str | None) -> None:
+        """Start a server, find the notes, and save one at the service."""
+        with Server(self.env(**changes)) as server:
+            assert server.tool("list", query="lighthouse")["total_items"] == 1
+            saved = server.tool("save", text=text)
+            assert self.simulator.notes()[saved["id"]]["content"] == text
+            assert server.leave() == 0
+
+    def refused(self, said: str, command: list[str] | None = None, **changes: str | None) -> None:
+        """A server answers what is wrong and what to do, and leaves the cache as it was."""
+        before = fingerprint(self.cache)
+        with Server(self.env(**changes), command=command) as server:
+            error = server.error("list")
+            assert error["details"]["verdict"] == "keychain_unusable"
+            assert said in error["message"]
+            assert "DB_ENCRYPTION_KEY" in error["resolution_hint"]
+            assert server.leave() == 1
+        assert fingerprint(self.cache) == before
+
+
+@pytest.fixture(name="simulator", scope="module")
+def _simulator() -> Iterator[Simulator]:
+    real_keychain.demand(*PROGRAMS)
+    simulator = Simulator()
+    simulator.put("diary", content="Diary\nToday I saw a lighthouse.\n", tags=[])
+    with simulator.running():
+        yield simulator
+
+
+@pytest.fixture(name="enabled", scope="module")
+def _enabled(simulator: Simulator, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home with a cache that the keychain opens, and the login in it; tests work on copies."""
+    home = tmp_path_factory.mktemp("enabled")
+    with Session(home) as session:
+        desk = Desk(simulator, session, home)
+        desk.fill()
+        desk.enable()
+    return home
+
+
+@pytest.fixture
+def desk(simulator: Simulator, tmp_path: Path, enabled: Path) -> Iterator[Desk]:
+    """The cache that the keychain opens, in a session in which it is unlocked."""
+    shutil.copytree(enabled, tmp_path, dirs_exist_ok=True)
+    with Session(tmp_path) as session:
+        yield Desk(simulator, session, tmp_path)
+
+
+@pytest.fixture
+def empty_desk(simulator: Simulator, tmp_path: Path) -> Iterator[Desk]:
+    """No cache yet, and an unlocked keychain with nothing in it."""
+    with Session(tmp_path) as session:
+        yield Desk(simulator, session, tmp_path)
+
+
+def test_the_keychain_keeps_key_and_login_over_restarts_of_everything(empty_desk: Desk) -> None:
+    desk = empty_desk
+    desk.fill()
+    assert desk.session.secrets().keys() == {"login-token"}
+    desk.enable()
+    kept = desk.session.secrets()
+    assert kept.keys() == {"login-token", "database-key"}
+    assert kept["database-key"].startswith("raw:")
+    assert kept["database-key"] != RAW_KEY
+    desk.use("saved with nothing in the environment")
+    desk.session.log_out()
+    desk.session.log_in()
+    assert desk.session.secrets() == kept
+    desk.use("saved after a new login to the desktop")
+    for secret in kept.values():
+        assert secret.encode() not in desk.session.files
+    doctor = json.loads(run(desk.env(), "doctor", "--json", "--offline").stdout)["findings"]
+    (seen,) = (one for one in doctor if one["name"] == "keychain")
+    assert (seen["state"], seen["seen"]) == ("ok", "Secret Service")
+
+
+def test_a_key_made_in_the_keychain_opens_a_new_cache(empty_desk: Desk) -> None:
+    desk = empty_desk
+    assert run(desk.env(), "generate-key", "--keychain").returncode == 0
+    with Server(desk.env(SIMPLENOTE_PASSWORD=desk.simulator.password)) as server:
+        server.tool("list")
+        assert server.leave() == 0
+    desk.use("saved by the keychain alone")
+    again = run(desk.env(), "generate-key", "--keychain")
+    assert again.returncode != 0
+    desk.use("saved by the same key")
+
+
+def test_the_bus_at_its_usual_place_is_found_without_its_address(desk: Desk) -> None:
+    desk.use("started by a client that passes on little", DBUS_SESSION_BUS_ADDRESS=None)
+
+
+def test_a_locked_keychain_is_said_at_once_and_nothing_is_lost(desk: Desk) -> None:
+    desk.session.lock()
+    desk.refused("it is locked")
+    status = run(desk.env(), "status", "--json")
+    assert status.returncode == UNUSABLE
+    assert "Unlock" in json.loads(status.stdout)["resolution_hint"]
+    desk.session.log_out()
+    desk.session.log_in()
+    desk.use("saved after it was unlocked")
+
+
+def test_a_locked_keychain_stops_no_server_that_has_its_key_from_elsewhere(desk: Desk) -> None:
+    desk.session.lock()
+    with Server(desk.keyed()) as server:
+        server.tool("save", text="the login went into the encrypted cache")
+        assert server.leave() == 0
+    desk.use("and is still there", DB_ENCRYPTION_KEY=RAW_KEY)
+
+
+@pytest.mark.parametrize(
+    "command", [("keychain", "enable"), ("generate-key", "--keychain")], ids=" ".join
+)
+def test_nothing_is_put_into_a_locked_keychain(desk: Desk, command: tuple[str, ...]) -> None:
+    before, kept = fingerprint(desk.cache), desk.session.secrets()
+    desk.session.lock()
+    done = run(desk.keyed(), *command)
+    assert done.returncode == UNUSABLE
+    assert "it is locked" in done.stderr
+    assert fingerprint(desk.cache) == before
+    desk.session.log_out()
+    desk.session.log_in()
+    assert desk.session.secrets() == kept
+
+
+def test_a_locked_keychain_is_not_taken_out_and_its_login_not_called_forgotten(desk: Desk) -> None:
+    desk.session.lock()
+    before = fingerprint(desk.cache)
+    for command in (("keychain", "disable"), ("logout",)):
+        done = run(desk.keyed(), *command)
+        assert done.returncode == UNUSABLE
+        assert "it is locked" in done.stderr
+    assert (desk.cache / "notarium_keys.json").read_bytes()
+    assert before["notarium_keys.json"] == fingerprint(desk.cache)["notarium_keys.json"]
+    desk.session.log_out()
+    desk.session.log_in()
+    desk.use("saved with both")
+    assert run(desk.keyed(), "keychain", "disable").returncode == 0
+    assert run(desk.keyed(), "logout").returncode == 0
+    assert desk.session.secrets() == {}
+
+
+def test_a_dialog_that_nobody_answers_is_not_waited_for_without_end(desk: Desk) -> None:
+    desk.session.lock()
+    with desk.session.deaf_dialog():
+        desk.refused("it does not answer", IMPATIENT)
+        _demand_status_in_time(desk)
+
+
+def test_a_keychain_that_hangs_is_not_waited_for_without_end(desk: Desk) -> None:
+    desk.session.signal(signal.SIGSTOP)
+    desk.refused("it does not answer", IMPATIENT)
+    _demand_status_in_time(desk)
+    with Server(desk.keyed(), command=IMPATIENT) as server:
+        server.tool("save", text="a login that hangs is repeated by password")
+        assert server.leave() == 0
+    desk.session.signal(signal.SIGCONT)
+    desk.use("saved when it had woken up")
+
+
+def _demand_status_in_time(desk: Desk) -> None:
+    began = time.monotonic()
+    done = subprocess.run(
+        [*IMPATIENT, "status"], env=desk.env(), capture_output=True, timeout=DEADLINE, check=False
+    )
+    assert done.returncode == UNUSABLE
+    assert time.monotonic() - began > 1.5
+
+
+@pytest.mark.parametrize("way", ["no daemon", "no bus", "no address"])
+def test_a_session_without_the_keychain_says_so_and_the_other_key_still_opens(
+    desk: Desk, tmp_path_factory: pytest.TempPathFactory, way: str
+) -> None:
+    gone: dict[str, str | None] = {}
+    if way == "no daemon":
+        desk.session.log_out()
+    elif way == "no bus":
+        gone = {"DBUS_SESSION_BUS_ADDRESS": "unix:path=/nonexistent/bus"}
+    else:
+        empty = str(tmp_path_factory.mktemp("runtime"))
+        gone = {"DBUS_SESSION_BUS_ADDRESS": None, "XDG_RUNTIME_DIR": empty}
+    desk.refused("no keychain runs in this session", **gone)
+    with Server(desk.keyed(**gone)) as server:
+        server.tool("save", text="the login went into the encrypted cache")
+        assert server.leave() == 0
+    desk.use("and is still there", DB_ENCRYPTION_KEY=RAW_KEY, **gone)
+
+
+def test_without_any_keychain_enable_says_so_and_changes_nothing(desk: Desk) -> None:
+    desk.session.log_out()
+    before = fingerprint(desk.cache)
+    done = run(desk.keyed(), "keychain", "enable")
+    assert done.returncode == UNUSABLE
+    assert "this machine has none" in done.stderr
+    assert fingerprint(desk.cache) == before
+
+
+def test_another_keychain_than_last_time_is_told_from_a_missing_key(
+    desk: Desk, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    with Session(tmp_path_factory.mktemp("elsewhere")) as elsewhere:
+        desk.refused("Secret Service knows no key for this account", **elsewhere.env)
+    desk.use("saved where the keychain is")
+
+
+PLAIN = """\
+from pathlib import Path
+from keyring.backend import KeyringBackend
+
+class PlaintextKeyring(KeyringBackend):
+    priority = 9
+    kept = Path(__file__).with_name("kept.txt")
+
+    def get_password(self, service, username):
+        self.kept.open("a").write(f"asked {service} {username}\\n")
+        return "raw:" + "5a" * 32
+
+    def set_password(self, service, username, password):
+        self.kept.open("a").write(f"{service} {username} {password}\\n")
+
+    def delete_password(self, service, username):
+        self.kept.open("a").write(f"removed {service} {username}\\n")
+"""
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> Path:
+    """A folder with a package that keeps secrets in a plain file, as ``keyrings.alt`` does."""
+    package = tmp_path / "site" / "keyrings" / "alt"
+    package.mkdir(parents=True)
+    (package / "file.py").write_text(PLAIN)
+    return tmp_path / "site"
+
+
+def _chosen(way: str, session: Session, plain: Path) -> dict[str, str | None]:
+    """The three ways to make ``keyring`` use another backend, and one that is not there."""
+    match way:
+        case "null":
+            return {"PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring"}
+        case "plain":
+            return {
+                "PYTHON_KEYRING_BACKEND": "keyrings.alt.file.PlaintextKeyring",
+                "PYTHONPATH": str(plain),
+            }
+        case "plain by file":
+            settings = session.home / ".config" / "python_keyring" / "keyringrc.cfg"
+            settings.parent.mkdir(parents=True)
+            settings.write_text(
+                "[backend]\ndefault-keyring=keyrings.alt.file.PlaintextKeyring\n"
+                f"keyring-path={plain}\n"
+            )
+            return {}
+    return {"PYTHON_KEYRING_BACKEND": "keyrings.alt.file.PlaintextKeyring"}
+
+
+@pytest.mark.parametrize(
+    ("way", "said"),
+    [
+        ("null", "keyring.backends.null.Keyring` is not a keychain"),
+        ("plain", "keyrings.alt.file.PlaintextKeyring` is not a keychain"),
+        ("plain by file", "keyrings.alt.file.PlaintextKeyring` is not a keychain"),
+        ("not installed", "not installed"),
+    ],
+)
+def test_a_backend_that_protects_nothing_is_refused_and_told_nothing(
+    desk: Desk, plain: Path, way: str, said: str
+) -> None:
+    kept = desk.session.secrets()
+    chosen = _chosen(way, desk.session, plain)
+    desk.refused(said, **chosen)
+    before = fingerprint(desk.cache)
+    for command in (
+        ("keychain", "enable"),
+        ("keychain", "disable"),
+        ("generate-key", "--keychain"),
+    ):
+        done = run(desk.keyed(**chosen), *command)
+        assert done.returncode == UNUSABLE
+        assert said in done.stderr
+    assert fingerprint(desk.cache) == before
+    with Server(desk.keyed(**chosen)) as server:
+        server.tool("save", text="the login went into the encrypted cache")
+        assert server.leave() == 0
+    doctor = json.loads(run(desk.keyed(**chosen), "doctor", "--json", "--offline").stdout)
+    (seen,) = (one for one in doctor["findings"] if one["name"] == "keychain")
+    assert seen["state"] == "warn"
+    assert said in seen["seen"]
+    assert not list(plain.rglob("kept.txt"))
+    assert desk.session.secrets() == kept
