@@ -114,7 +114,7 @@ def test_a_disk_that_is_full_behind_the_commit_point_is_no_failure(cache, step):
 
 @pytest.fixture
 def disk(tmp_path):
-    made = SmallDisk(tmp_path / "disk", "64m")
+    made = SmallDisk(tmp_path / "disk", "512m")
     if not made.mounted:
         pytest.skip("only root may mount a disk")
     yield made
