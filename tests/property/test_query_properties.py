@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-import re
 from contextlib import suppress
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mcp_notarium.errors import QueryError
-from mcp_notarium.query.fold import fold, gram_runs, grams, supplement, without_grams
+from mcp_notarium.query.fold import CONTEXT, fold, grams, is_run, pieces, supplement
 from mcp_notarium.query.model import And, Condition, Not, Or, Phrase, Query, Tagged, Word
 from mcp_notarium.query.parser import parse
 from mcp_notarium.query.sql import build, words_of
@@ -45,9 +44,14 @@ TYPED = st.one_of(
 
 @st.composite
 def note_texts(draw):
-    """One line, because phrases over a line end need not be found in folded spelling."""
-    tokens = draw(st.lists(TOKENS, max_size=7))
-    return "".join(token + draw(GLUE) for token in tokens)
+    """A few words over some lines, sometimes with a stretch of plain text in the middle."""
+    words = draw(st.lists(TOKENS, max_size=7))
+    text = "".join(word + draw(GLUE | st.just("\n")) for word in words)
+    plain = draw(st.sampled_from([0, 0, CONTEXT - 1, 2 * CONTEXT, 2 * CONTEXT + 1, 40]))
+    if not plain:
+        return text
+    more = "".join(word + draw(GLUE) for word in draw(st.lists(TOKENS, max_size=4)))
+    return text + draw(GLUE | st.just("\n")) + "fill " * plain + "\n" + more
 
 
 @st.composite
@@ -84,19 +88,21 @@ ENTRIES = st.lists(
 # --- the oracle: goes through every note, knows nothing of indexes ---
 
 
-def tokens_of(text: str) -> list[str]:
-    return re.findall(r"[^\W_]+", without_grams(fold(text)))
+def in_a_row(wanted: list[str], have: list[str], *, prefix: bool) -> bool:
+    """Whether the pieces stand in ``have``; a run at either end may be part of a longer one."""
+    last = len(wanted) - 1
 
+    def fits(index: int, there: str) -> bool:
+        piece = wanted[index]
+        if not is_run(piece) or not is_run(there):
+            both_words = not is_run(piece) and not is_run(there)
+            return both_words and same(there, piece, prefix=prefix and index == last)
+        if index == 0:
+            return piece in there if last == 0 else there.endswith(piece)
+        return there.startswith(piece) if index == last else piece == there
 
-def has_phrase(entry: Entry, text: str, *, prefix: bool) -> bool:
-    wanted, have = tokens_of(text), tokens_of(entry.text)
-    return any(
-        all(
-            same(have[at + index], token, prefix=prefix and index == len(wanted) - 1)
-            for index, token in enumerate(wanted)
-        )
-        for at in range(len(have) - len(wanted) + 1)
-    )
+    starts = range(len(have) - last)
+    return any(all(fits(i, have[at + i]) for i in range(len(wanted))) for at in starts)
 
 
 def same(have: str, wanted: str, *, prefix: bool) -> bool:
@@ -125,13 +131,13 @@ def holds(condition: Condition | None, entry: Entry) -> bool:  # noqa: PLR0911  
 
 
 def has_text(entry: Entry, text: str, *, prefix: bool) -> bool:
-    runs = gram_runs(fold(text))
-    if not tokens_of(text) and not runs:
+    wanted, have = pieces(fold(text)), pieces(fold(entry.text))
+    if not wanted:
         return text in entry.text
-    at_end = prefix and not (runs and fold(text).endswith(runs[-1]))
-    return has_phrase(entry, text, prefix=at_end) and all(
-        any(run in have for have in gram_runs(fold(entry.text))) for run in runs
-    )
+    without_pictures = [piece for piece in have if any(map(str.isalnum, piece))]
+    if any(map(is_run, wanted)):
+        return in_a_row(wanted, have, prefix=prefix)
+    return any(in_a_row(wanted, row, prefix=prefix) for row in (have, without_pictures))
 
 
 def matches(query: Query, entry: Entry) -> bool:

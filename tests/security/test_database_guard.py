@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcp_notarium.cache.schema import APPLICATION_ID
+from mcp_notarium.cache.schema import APPLICATION_ID, SCHEMA_VERSION
 from mcp_notarium.errors import CacheError
 from support import corpus
 from support.cache_room import KEY, make, store
@@ -65,7 +65,7 @@ def test_a_statement_that_could_leak_or_destroy_is_denied(cache, tmp_path, state
         cache.database.rows(statement.format(target=target, folder=tmp_path))
     assert not target.exists()
     assert cache.notes.counts().total == 3
-    assert cache.database.user_version() == 1
+    assert cache.database.user_version() == SCHEMA_VERSION
     assert cache.database.number("PRAGMA application_id") == APPLICATION_ID
 
 

@@ -7,25 +7,29 @@ what somebody wrote. Copying the file before a migration is the caller's busines
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from mcp_notarium.cache.connection import Database
-from mcp_notarium.cache.migrations import version_1
+from mcp_notarium.cache.migrations import version_1, version_2
 
 APPLICATION_ID = 0x4E4F5441  # "NOTA"
 
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """One step of the schema: the statements that lead to ``version``."""
+    """One step of the schema: what leads to ``version``, statements first."""
 
     version: int
     name: str
-    statements: tuple[str, ...]
+    statements: tuple[str, ...] = ()
+    rewrite: Callable[[Database], None] | None = None
 
 
-MIGRATIONS = (Migration(1, version_1.NAME, version_1.STATEMENTS),)
+MIGRATIONS = (
+    Migration(1, version_1.NAME, version_1.STATEMENTS),
+    Migration(2, version_2.NAME, rewrite=version_2.rewrite),
+)
 SCHEMA_VERSION = MIGRATIONS[-1].version
 
 
@@ -101,6 +105,8 @@ def migrate(database: Database, migrations: Sequence[Migration] = MIGRATIONS) ->
 def _take(database: Database, step: Migration) -> None:
     for statement in step.statements:
         database.run(statement)
+    if step.rewrite is not None:
+        step.rewrite(database)
     database.run(
         "INSERT INTO schema_migrations(version, name, applied_at) VALUES (?, ?, unixepoch())",
         (step.version, step.name),

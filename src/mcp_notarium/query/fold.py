@@ -4,33 +4,40 @@ The index tokenizer (FTS5 ``unicode61 remove_diacritics 1``) folds case and take
 Latin letters. It does not see that ``ł`` is an ``l`` or ``ß`` is ``ss``, drops only one of two
 accents, leaves Greek and Cyrillic accents, and takes a whole sentence in a script without spaces
 for one word. ``fold`` closes the first gap, ``grams`` the second; ``supplement`` is the text that
-is indexed beside a note so that both are found.
+is indexed beside a note so that both are found, each in its place between the others.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Sequence
 from itertools import pairwise
 
 from mcp_notarium.notes.clean import tag_key
 
 __all__ = [
+    "CONTEXT",
     "SENTINEL",
     "fold",
     "gram_runs",
     "grams",
+    "is_run",
     "is_searchable",
+    "pieces",
     "supplement",
     "tag_key",
     "tokenizer_folds",
+    "tokens",
     "without_grams",
     "words_only",
 ]
 
 SENTINEL = "0000000"
-"""A token no query asks for; keeps phrases from reaching from one piece into the next."""
+"""A token no query asks for; keeps phrases from reaching over what is left out."""
+CONTEXT = 12
+"""Tokens of plain text kept on both sides of a line in the supplement. A phrase of one more always
+stands whole in one column."""
 
 _LETTERS = {
     "æ": "ae",
@@ -62,7 +69,7 @@ _GRAM = (
     "\U00016fe0-\U00018fff\U0001aff0-\U0001b2ff\U0001f000-\U0001faff\U00020000-\U0003ffff"
 )
 _GRAM_RUN = re.compile(f"[{_GRAM}]+")
-_GRAM_AT_WORD = re.compile(f"[{_GRAM}](?=[^\\W{_GRAM}])|[^\\W{_GRAM}](?=[{_GRAM}])")
+_PIECE = re.compile(f"[{_GRAM}]+|[^\\W_{_GRAM}]+")
 _SEPARATORS = re.compile(r"[\W_]+")
 
 # Characters the tokenizer treats as ``fold`` does (tested against it, one by one).
@@ -135,6 +142,24 @@ def grams(run: str) -> list[str]:
     return [one + other for one, other in pairwise(digits)] + digits[-1:]
 
 
+def pieces(folded: str) -> list[str]:
+    """The words and runs of a folded text, in its order."""
+    return _PIECE.findall(folded)
+
+
+def is_run(piece: str) -> bool:
+    """Whether a piece is a run, indexed by grams."""
+    return bool(_GRAM_RUN.match(piece))
+
+
+def tokens(folded: str) -> list[str]:
+    """What the supplement holds of a folded text: its words, and the grams of its runs."""
+    found: list[str] = []
+    for piece in pieces(folded):
+        found += grams(piece) if is_run(piece) else [piece]
+    return found
+
+
 def words_only(text: str) -> str:
     """The folded words of a text, one space between them, without what grams index."""
     return _SEPARATORS.sub(" ", without_grams(fold(text))).strip()
@@ -153,31 +178,51 @@ def is_searchable(text: str) -> bool:
 def supplement(text: str) -> str:
     """What to index beside this note's text; empty for most notes in most languages.
 
-    Lines whose letters fold differently from the tokenizer's way stand in it folded, then come
-    the grams of every run. Lines that are neighbours in the note stay neighbours; between all
-    other pieces stands ``SENTINEL``.
+    Lines whose letters fold differently from the tokenizer's way, or that hold a run, stand in it
+    with all their tokens in the order of the note, and ``CONTEXT`` tokens before and after them, so
+    that a phrase that begins on one line and ends on the next stands whole in it. ``SENTINEL``
+    stands where something is left out.
     """
     if text.isascii() or not _NOT_PLAIN.search(text):
         return ""
-    words: list[str] = []
-    runs: list[str] = []
-    last = -1
-    for number, line in enumerate(text.split("\n")):
-        if not _NOT_PLAIN.search(line):
-            continue
-        if _differs(line) and (folded := words_only(line)):
-            words += [SENTINEL, folded] if words and number > last + 1 else [folded]
-            last = number
-        runs += _run_tokens(line)
-    return " ".join([*words, SENTINEL, *runs] if runs else words)
+    lines = text.split("\n")
+    special = [number for number, line in enumerate(lines) if _differs(line)]
+    if not special:
+        return ""
+    found = _last_tokens(lines[: special[0]])
+    for number, following in pairwise([*special, len(lines)]):
+        found += tokens(fold(lines[number]))
+        between = lines[number + 1 : following]
+        after = _first_tokens(between, 2 * CONTEXT + 1)
+        if len(after) > 2 * CONTEXT or following == len(lines):
+            found += after[:CONTEXT]
+            if following < len(lines):
+                found += [SENTINEL, *_last_tokens(between)]
+        else:
+            found += after
+    return " ".join(found)
 
 
 def _differs(line: str) -> bool:
     """Whether words of this line are in the index otherwise than a query would spell them."""
-    return not tokenizer_folds(line) or bool(_GRAM_AT_WORD.search(line))
+    if line.isascii() or not _NOT_PLAIN.search(line):
+        return False
+    return not tokenizer_folds(line) or bool(_GRAM_RUN.search(fold(line)))
 
 
-def _run_tokens(line: str) -> Iterator[str]:
-    for run in gram_runs(fold(line)):
-        yield from grams(run)
-        yield SENTINEL
+def _first_tokens(lines: Sequence[str], most: int) -> list[str]:
+    found: list[str] = []
+    for line in lines:
+        if len(found) >= most:
+            break
+        found += tokens(fold(line))
+    return found[:most]
+
+
+def _last_tokens(lines: Sequence[str]) -> list[str]:
+    found: list[str] = []
+    for line in reversed(lines):
+        if len(found) >= CONTEXT:
+            break
+        found = tokens(fold(line)) + found
+    return found[-CONTEXT:]

@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from mcp_notarium.query.fold import (
+    CONTEXT,
     fold,
     gram_runs,
     grams,
+    is_run,
+    pieces,
     tokenizer_folds,
-    without_grams,
+    tokens,
     words_only,
 )
 from mcp_notarium.query.model import And, Condition, Not, Or, Phrase, Tagged, Word
@@ -26,6 +29,7 @@ _BOTH = "{text supplement}"
 _TEXT = "{text}"
 _SUPPLEMENT = "{supplement}"
 _GRAM_LENGTHS = (7, 14)
+_LONGEST_PART = CONTEXT + 1
 
 
 def match_of(condition: Condition, expansions: Expansions) -> str | None:
@@ -81,44 +85,91 @@ def plain_words(condition: Condition) -> Iterator[str]:
 
 
 def _leaf(text: str, *, prefix: bool) -> str | None:
-    """A word or phrase: its words as one phrase, and each run of grams as another."""
-    runs = gram_runs(fold(text))
-    at_end = prefix and not (runs and fold(text).endswith(runs[-1]))
-    parts = [_words(text, prefix=at_end), *map(_gram_phrase, runs)]
-    found = [part for part in parts if part]
-    return _joined(" AND ", found) if found else None
+    """A word or phrase: words where they stand in a row, a run of grams wherever it stands."""
+    found = pieces(fold(text))
+    if not any(map(is_run, found)):
+        return _words(text, prefix=prefix)
+    if len(found) == 1:
+        return _gram_phrase(found[0])
+    return _mixed(found, prefix=prefix)
 
 
 def _words(text: str, *, prefix: bool) -> str | None:
-    typed, folded = without_grams(text).strip(), words_only(text)
+    folded = words_only(text)
     if not folded:
         return None
-    spellings = [] if tokenizer_folds(typed) else [typed]
-    *before, last = folded.split(" ")
-    if prefix:
-        spellings = [_quoted(spelled) + "*" for spelled in (*spellings, _phrase(before, last))]
-        spellings += [_quoted(" ".join([*before, word])) for word in completions(last)]
-    else:
-        spellings = [_quoted(spelled) for spelled in (*spellings, folded)]
-    return f"{_columns(folded, prefix=prefix)} : ({' OR '.join(spellings)})"
+    words = folded.split(" ")
+    expression = _in_a_row(words, _endings(words, prefix=prefix), columns=_BOTH)
+    if tokenizer_folds(text):
+        return expression
+    typed = _quoted(text.strip()) + ("*" if prefix else "")
+    return f"({expression} OR {_columns(words, prefix=prefix)} : {typed})"
 
 
-def _phrase(before: Sequence[str], last: str) -> str:
-    """Words whose last one is a prefix: spelled so that the stemmer leaves it whole."""
-    return " ".join([*before, spelling(last)])
+def _mixed(found: Sequence[str], *, prefix: bool) -> str:
+    """Words and runs in a row. The first run may begin, the last one end, within a longer one."""
+    *_, last = found
+    before = tokens(" ".join(found[:-1]))
+    if not is_run(last):
+        words = [*before, last]
+        return _in_a_row(words, _endings(words, prefix=prefix), columns=_SUPPLEMENT)
+    *pairs, alone = grams(last)
+    row = [*before, *(pairs or [alone])]
+    return _in_a_row(row, [(row, not pairs)], columns=_SUPPLEMENT)
 
 
-def _columns(folded: str, *, prefix: bool) -> str:
+_Ending = tuple[Sequence[str], bool]
+"""Tokens in a row; whether the last one is only the beginning of one."""
+
+
+def _endings(words: Sequence[str], *, prefix: bool) -> list[_Ending]:
+    """The ways to spell words whose last one may be a prefix."""
+    if not prefix:
+        return [(words, False)]
+    *before, last = words
+    # Spelled so that the stemmer leaves it whole.
+    return [
+        ([*before, spelling(last)], True),
+        *(([*before, word], False) for word in completions(last)),
+    ]
+
+
+def _in_a_row(words: Sequence[str], endings: Sequence[_Ending], *, columns: str) -> str:
+    """Tokens that stand one after the other in one column.
+
+    The supplement holds plain text only near what is not plain, so a long row is asked for in
+    parts that overlap, each of which stands whole in one of the columns.
+    """
+    first, rest = 0, len(words)
+    parts = []
+    while rest - first > _LONGEST_PART:
+        part = words[first : first + _LONGEST_PART]
+        parts.append(f"{_columns(part, within=columns)} : {_quoted(' '.join(part))}")
+        first += _LONGEST_PART // 2
+    for_last = [
+        _quoted(" ".join(ending[first:])) + ("*" if open_ended else "")
+        for ending, open_ended in endings
+    ]
+    where = _columns(words[first:], prefix=any(opens for _, opens in endings), within=columns)
+    spelled = " OR ".join(for_last)
+    parts.append(f"{where} : ({spelled})" if len(for_last) > 1 else f"{where} : {spelled}")
+    return _joined(" AND ", parts)
+
+
+def _columns(words: Sequence[str], *, prefix: bool = False, within: str = _BOTH) -> str:
     """Where to look: a number that looks like a gram must not meet one."""
-    numbers = folded.split()
-    last = len(numbers) - 1
+    if within == _SUPPLEMENT:
+        return _SUPPLEMENT if any(map(_is_gram_like, words)) else _BOTH
+    last = len(words) - 1
     gram_like = all(
-        number.isdigit()
-        and number.startswith("0")
-        and (len(number) in _GRAM_LENGTHS or (prefix and index == last))
-        for index, number in enumerate(numbers)
+        _is_gram_like(word) or (prefix and index == last and word.isdigit() and word[0] == "0")
+        for index, word in enumerate(words)
     )
     return _TEXT if gram_like else _BOTH
+
+
+def _is_gram_like(word: str) -> bool:
+    return word.isdigit() and word.startswith("0") and len(word) in _GRAM_LENGTHS
 
 
 def _gram_phrase(run: str) -> str:

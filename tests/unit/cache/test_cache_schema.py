@@ -2,15 +2,18 @@ import pytest
 
 from mcp_notarium.cache import database, schema
 from mcp_notarium.cache.schema import MIGRATIONS, SCHEMA_VERSION, Migration
+from mcp_notarium.cache.store import Cache
 from mcp_notarium.errors import CacheError
+from mcp_notarium.notes.note import Content
+from mcp_notarium.query.parser import parse
 from support import corpus
 from support.cache_room import KEY, create, make, reopen, store
 
-WIDER = Migration(2, "a colour for each note", ("ALTER TABLE notes ADD COLUMN colour TEXT",))
+WIDER = Migration(3, "a colour for each note", ("ALTER TABLE notes ADD COLUMN colour TEXT",))
 BROKEN = Migration(
-    2, "breaks half-way", ("CREATE TABLE half (x)", "INSERT INTO nowhere VALUES (1)")
+    3, "breaks half-way", ("CREATE TABLE half (x)", "INSERT INTO nowhere VALUES (1)")
 )
-THIRD = Migration(3, "a table", ("CREATE TABLE third (x)",))
+THIRD = Migration(4, "a table", ("CREATE TABLE third (x)",))
 
 
 def records(db):
@@ -40,12 +43,12 @@ def test_an_up_to_date_cache_takes_no_step(cache):
 def test_an_older_cache_takes_the_missing_steps_and_keeps_its_notes(tmp_path, cache):
     kept = list(corpus.revisions(10))
     store(cache, kept)
-    assert schema.state(cache.database).older_than(3)
-    assert schema.migrate(cache.database, (*MIGRATIONS, WIDER, THIRD)) == (2, 3)
+    assert schema.state(cache.database).older_than(4)
+    assert schema.migrate(cache.database, (*MIGRATIONS, WIDER, THIRD)) == (3, 4)
     cache.close()
     again = reopen(tmp_path)
-    assert again.database.user_version() == 3
-    assert [version for version, _ in records(again.database)] == [1, 2, 3]
+    assert again.database.user_version() == 4
+    assert [version for version, _ in records(again.database)] == [1, 2, 3, 4]
     assert [again.notes.base(note.id) for note in kept] == kept
     assert schema.state(again.database).newer_than()
     again.close()
@@ -54,16 +57,16 @@ def test_an_older_cache_takes_the_missing_steps_and_keeps_its_notes(tmp_path, ca
 def test_a_step_that_fails_leaves_the_version_before_it(cache):
     with pytest.raises(CacheError):
         schema.migrate(cache.database, (*MIGRATIONS, BROKEN))
-    assert cache.database.user_version() == 1
+    assert cache.database.user_version() == 2
     assert "half" not in tables(cache.database)
-    assert [version for version, _ in records(cache.database)] == [1]
-    assert schema.migrate(cache.database, (*MIGRATIONS, WIDER)) == (2,)
+    assert [version for version, _ in records(cache.database)] == [1, 2]
+    assert schema.migrate(cache.database, (*MIGRATIONS, WIDER)) == (3,)
 
 
 def test_a_step_another_process_took_meanwhile_is_not_taken_twice(tmp_path, cache):
     steps = (*MIGRATIONS, WIDER)
     other = reopen(tmp_path)
-    assert schema.migrate(other.database, steps) == (2,)
+    assert schema.migrate(other.database, steps) == (3,)
     assert schema.migrate(cache.database, steps) == ()
     other.close()
 
@@ -106,3 +109,35 @@ def test_a_base_without_its_note_is_impossible(cache):
         cache.database.run(
             "INSERT INTO note_base(pk, etag, created_at, modified_at, raw) VALUES (9, 'e', 0, 0, '')"
         )
+
+
+def test_search_finds_phrases_across_scripts_in_a_cache_of_version_1(tmp_path):
+    texts = {
+        "a": "Web会議 の資料",
+        "b": "会議の資料はWebにあります",
+        "c": "Zürich\nđường",
+        "d": "plain",
+    }
+    path = tmp_path / "cache.db"
+    made = make(tmp_path)
+    made.close()
+    path.unlink()
+    path.touch(mode=0o600)
+    first = database._open(path, KEY, memory_security=False, busy_timeout=1)
+    schema.establish(first, meta={}, migrations=MIGRATIONS[:1])
+    cache = Cache(first)
+    store(cache, [corpus.make(note_id, Content(text)) for note_id, text in texts.items()])
+    with cache.transaction():
+        # What version 1 kept beside such a note.
+        old = {"a": "web 0000000 00264160035696 0035696", "b": "web 0000000 0026416", "c": "duong"}
+        for note_id, supplement in old.items():
+            cache.database.run(
+                "UPDATE notes SET supplement = ? WHERE id = ?", (supplement, note_id)
+            )
+    assert cache.search.find(parse('"Web会議"'), limit=9).total == 0
+    assert schema.migrate(cache.database) == (2,)
+    assert [n.id for n in cache.search.find(parse('"Web会議"'), limit=9).notes] == ["a"]
+    assert [n.id for n in cache.search.find(parse('"zurich duong"'), limit=9).notes] == ["c"]
+    assert [n.id for n in cache.search.find(parse("plain"), limit=9).notes] == ["d"]
+    assert cache.database.check(deep=True) == ()
+    cache.close()

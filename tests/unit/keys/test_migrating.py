@@ -8,8 +8,11 @@ from mcp_notarium.errors import CacheFull, LockedError, Verdict
 from mcp_notarium.keys import migrating
 from support.account import account, fingerprint, folder_of, made, open_cheaply
 
-GOOD = schema.Migration(2, "add a column", ("ALTER TABLE sync_metadata ADD COLUMN note TEXT",))
-BAD = schema.Migration(2, "fail half-way", ("CREATE TABLE half(x)", "SELECT * FROM nowhere"))
+NOW = schema.SCHEMA_VERSION
+GOOD = schema.Migration(
+    NOW + 1, "add a column", ("ALTER TABLE sync_metadata ADD COLUMN note TEXT",)
+)
+BAD = schema.Migration(NOW + 1, "fail half-way", ("CREATE TABLE half(x)", "SELECT * FROM nowhere"))
 
 
 @pytest.fixture
@@ -30,8 +33,8 @@ def test_an_older_database_is_migrated_after_a_copy_was_made(tmp_path, release, 
     before = fingerprint(config.account_dir)
     release(GOOD)
     with closing(open_cheaply(config)) as opened:
-        assert opened.database.user_version() == 2
-        assert any("from schema 1 to 2" in notice for notice in opened.notices)
+        assert opened.database.user_version() == NOW + 1
+        assert any(f"from schema {NOW} to {NOW + 1}" in notice for notice in opened.notices)
         assert not opened.created
     (copy,) = folder_of(config).quarantine.rglob("notarium_cache*")
     assert before[copy.name] == fingerprint(copy.parent)[copy.name]
@@ -56,14 +59,14 @@ def test_a_migration_that_fails_leaves_the_old_schema_and_its_own_verdict(tmp_pa
     config = made(tmp_path)
     with pytest.MonkeyPatch.context() as patch:
         steps = (*schema.MIGRATIONS, BAD)
-        patch.setattr(schema, "SCHEMA_VERSION", 2)
+        patch.setattr(schema, "SCHEMA_VERSION", NOW + 1)
         patch.setattr(schema, "migrate", functools.partial(schema.migrate, migrations=steps))
         with pytest.raises(LockedError) as refused:
             open_cheaply(config)
     assert refused.value.verdict is Verdict.MIGRATION_FAILED
     assert "doctor" in refused.value.resolution_hint
     with closing(open_cheaply(config)) as opened:
-        assert opened.database.user_version() == 1
+        assert opened.database.user_version() == NOW
         assert opened.database.number("SELECT count(*) FROM sqlite_master WHERE name = 'half'") == 0
 
 

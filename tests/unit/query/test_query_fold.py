@@ -9,6 +9,7 @@ import sqlcipher3.dbapi2
 
 from mcp_notarium.query import fold as folding
 from mcp_notarium.query.fold import (
+    CONTEXT,
     SENTINEL,
     fold,
     gram_runs,
@@ -79,17 +80,39 @@ def test_simple_text_has_no_supplement(text):
 @pytest.mark.parametrize(
     ("text", "extra"),
     [
-        ("plain\nŁódź\nplain", "lodz"),
-        ("Łódź\nStraße", "lodz strasse"),
-        ("Łódź\nplain\nStraße", f"lodz {SENTINEL} strasse"),
-        ("東京", f" {SENTINEL} 00264810020140 0020140 {SENTINEL}".strip()),
-        ("東、京", f"{SENTINEL} 0026481 {SENTINEL} 0020140 {SENTINEL}"),
-        ("iPhone手", f"iphone {SENTINEL} 0025163 {SENTINEL}"),
-        ("iPhone 手", f"{SENTINEL} 0025163 {SENTINEL}"),
+        ("Łódź", "lodz"),
+        ("plain\nŁódź\nwords", "plain lodz words"),
+        ("Łódź\nplain\nStraße", "lodz plain strasse"),
+        ("東京", "00264810020140 0020140"),
+        ("東、京", "0026481 0020140"),
+        ("iPhone手", "iphone 0025163"),
+        ("An iPhone 手 x", "an iphone 0025163 x"),
+        ("и 東 д", "и 0026481 д"),
+        ("🚀 launch", "0128640 launch"),
     ],
 )
 def test_the_supplement_holds_folded_lines_and_grams(text, extra):
     assert supplement(text) == extra
+
+
+NUMBERS = [str(number) for number in range(100, 200)]
+
+
+def test_of_plain_text_the_supplement_holds_what_is_near():
+    near = " ".join(NUMBERS[-CONTEXT:])
+    assert supplement(" ".join(NUMBERS) + "\nŁódź") == f"{near} lodz"
+    assert supplement("\n".join(NUMBERS) + "\nŁódź") == f"{near} lodz"
+    near = " ".join(NUMBERS[:CONTEXT])
+    assert supplement("Łódź\n" + "\n\n".join(NUMBERS)) == f"lodz {near}"
+
+
+@pytest.mark.parametrize("count", [2 * CONTEXT, 2 * CONTEXT + 1])
+def test_between_two_lines_nothing_is_left_out_where_it_is_all_near(count):
+    between = NUMBERS[:count]
+    found = supplement("Łódź\n" + "\n".join(between) + "\nŁódź").split()
+    left_out = [SENTINEL] if count > 2 * CONTEXT else []
+    kept = [*between[:CONTEXT], *left_out, *between[-CONTEXT:]]
+    assert found == ["lodz", *kept, "lodz"]
 
 
 @pytest.mark.parametrize("text", ["a", "1", "-x", "東", "😀", "é", "\u00b2"])
