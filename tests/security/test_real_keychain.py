@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from mcp_notarium.simulator import Simulator
-from support import real_keychain
+from support import needs
 from support.account import fingerprint
 from support.real_keychain import PROGRAMS, Session
 from support.whole import DEADLINE, RAW_KEY, Server, account_folder, environment, run
@@ -97,7 +97,7 @@ class Desk:
 
 @pytest.fixture(name="simulator", scope="module")
 def _simulator() -> Iterator[Simulator]:
-    real_keychain.demand(*PROGRAMS)
+    needs.programs(*PROGRAMS)
     simulator = Simulator()
     simulator.put("diary", content="Diary\nToday I saw a lighthouse.\n", tags=[])
     with simulator.running():

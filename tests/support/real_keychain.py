@@ -11,8 +11,6 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
-import pytest
-
 from support.whole import DEADLINE, until
 
 PASSWORD = "the login password of the desktop"
@@ -32,17 +30,6 @@ _BUS = """\
 </busconfig>
 """
 """No folder of services: nothing starts by itself, no dialog of the machine is ever shown."""
-
-
-def demand(*programs: str) -> None:
-    """Skip the test where these programs are not installed; in CI that is a failure."""
-    missing = [name for name in programs if shutil.which(name) is None]
-    if not missing:
-        return
-    reason = f"not installed: {', '.join(missing)} (scripts/_packages)"
-    if os.environ.get("CI") == "true":
-        pytest.fail(reason)
-    pytest.skip(reason)
 
 
 class Session:

@@ -50,7 +50,9 @@ def modern(request_id: Any, method: str, **params: Any) -> dict[str, Any]:
 class Talker:
     """One server process. Use it as a context manager; it ends the process it started."""
 
-    def __init__(self, command: list[str], *, env: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, command: list[str], *, env: dict[str, str] | None = None, **options: Any
+    ) -> None:
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -58,6 +60,7 @@ class Talker:
             stderr=subprocess.PIPE,
             env=env,
             bufsize=0,
+            **options,
         )
         self._lines: queue.Queue[bytes | None] = queue.Queue()
         self._errors: list[bytes] = []

@@ -48,8 +48,10 @@ def account_folder(simulator: Simulator, folder: Path) -> Path:
 class Server(Talker):
     """The real server, greeted; tools by name."""
 
-    def __init__(self, env: dict[str, str], *, command: list[str] | None = None) -> None:
-        super().__init__(command or SERVE, env=env)
+    def __init__(
+        self, env: dict[str, str], *, command: list[str] | None = None, **options: Any
+    ) -> None:
+        super().__init__(command or SERVE, env=env, **options)
         self._number = 0
         self.greet()
 
