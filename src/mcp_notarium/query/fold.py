@@ -60,16 +60,17 @@ _MARKS = re.compile(
     "\u1ab0-\u1aff\u1dc0-\u1dff\u200b-\u200f\u2060\u20d0-\u20ff\ufe00-\ufe0f\ufe20-\ufe2f\ufeff]"
 )
 
-# Scripts written without spaces (Thai, Lao, Myanmar, Hangul, Khmer, Tai, kana, Han) and pictures.
-_GRAM = (
+# Scripts written without spaces (Thai, Lao, Myanmar, Hangul, Khmer, Tai, kana, Han), and pictures.
+_SCRIPT = (
     "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u1950-\u19ff\u1a20-\u1aaf"
-    "\u2300-\u23ff\u2600-\u27bf\u2b00-\u2bff"
     "\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3030-\u303d\u3041-\u30ff\u3105-\u31ff\u3200-\u4dbf"
     "\u4e00-\u9fff\ua960-\ua97f\ua9e0-\ua9ff\uaa60-\uaadf\uac00-\ud7ff\uf900-\ufaff\uff66-\uffdc"
-    "\U00016fe0-\U00018fff\U0001aff0-\U0001b2ff\U0001f000-\U0001faff\U00020000-\U0003ffff"
+    "\U00016fe0-\U00018fff\U0001aff0-\U0001b2ff\U00020000-\U0003ffff"
 )
-_GRAM_RUN = re.compile(f"[{_GRAM}]+")
-_PIECE = re.compile(f"[{_GRAM}]+|[^\\W_{_GRAM}]+")
+_PICTURE = "\u2300-\u23ff\u2600-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff"
+_GRAM = _SCRIPT + _PICTURE
+_GRAM_RUN = re.compile(f"[{_SCRIPT}]+|[{_PICTURE}]+")
+_PIECE = re.compile(f"[{_SCRIPT}]+|[{_PICTURE}]+|[^\\W_{_GRAM}]+")
 _SEPARATORS = re.compile(r"[\W_]+")
 
 # Characters the tokenizer treats as ``fold`` does (tested against it, one by one).

@@ -89,6 +89,7 @@ def test_simple_text_has_no_supplement(text):
         ("An iPhone 手 x", "an iphone 0025163 x"),
         ("и 東 д", "и 0026481 д"),
         ("🚀 launch", "0128640 launch"),
+        ("東🚀", "0026481 0128640"),
     ],
 )
 def test_the_supplement_holds_folded_lines_and_grams(text, extra):
