@@ -18,8 +18,8 @@ from mcp_notarium.secret import Secret
 _MOST = 64 * 1024
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Where the new key comes from."""
+def add_arguments(parser: argparse.ArgumentParser, *, into_keychain: bool = False) -> None:
+    """Where the new key comes from; ``into_keychain`` offers that nobody sees it at all."""
     source = parser.add_mutually_exclusive_group()
     source.add_argument(
         "--new-key-file", type=Path, metavar="PATH", help="read the new key from a file"
@@ -30,6 +30,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     source.add_argument(
         "--generate", action="store_true", help="make a random key and print it on stdout"
     )
+    if into_keychain:
+        source.add_argument(
+            "--keychain",
+            action="store_true",
+            help="make a random key that only the system's keychain holds",
+        )
     parser.add_argument(
         "--allow-weak", action="store_true", help="accept a passphrase that can be guessed"
     )

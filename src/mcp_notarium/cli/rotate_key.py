@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import argparse
 
-from mcp_notarium.cli import new_key, settings
+from mcp_notarium.cli import keys, new_key, settings
 from mcp_notarium.cli.terminal import Progress, ask_secret, say_unless_copied, talk
 from mcp_notarium.config import Config
-from mcp_notarium.keys import client_files, keychain, reencrypt, rotate, unlock
+from mcp_notarium.errors import InvalidRequest
+from mcp_notarium.keys import client_files, keychain, keychain_slot, reencrypt, rotate, unlock
 from mcp_notarium.keys.changing import Given
 from mcp_notarium.secret import Secret
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Where the old and the new key come from."""
-    new_key.add_arguments(parser)
+    new_key.add_arguments(parser, into_keychain=True)
     parser.add_argument(
         "--ask-old", action="store_true", help="ask for the old key instead of the configured one"
     )
@@ -38,7 +39,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Rotate; exit code 0 when the new key is in place and the old one opens nothing here."""
     config = settings.prepare(args)
+    if args.keychain and (args.reencrypt or not config.keychain):
+        raise InvalidRequest(
+            "--keychain goes without --reencrypt, and needs NOTARIUM_KEYCHAIN not to be off",
+            resolution_hint="Run `rotate-key --keychain` first, then `rotate-key --reencrypt`.",
+        )
     asked = ask_secret("Old key: ") if args.ask_old else None
+    if args.keychain:
+        return _into_keychain(config, asked)
     if args.reencrypt:
         return _reencrypt(config, asked, args)
     found = unlock.find_passphrase(config, config.owner_hash) if asked is None else None
@@ -53,6 +61,23 @@ def run(args: argparse.Namespace) -> int:
     elif found is not None:
         talk(f"note: the old key came from {found.origin}; put the new one there.")
     _say_what_remains(done, asked or (found.passphrase if found else None))
+    return 0
+
+
+def _into_keychain(config: Config, asked: Secret | None) -> int:
+    found = unlock.find_passphrase(config, config.owner_hash) if asked is None else None
+    system = keychain.system_keychain()
+    from_keychain = found is not None and found.origin == unlock.KEYCHAIN
+    after = keychain_slot.rotate_into(
+        config, system, from_keychain=from_keychain, given=Given(old=asked)
+    )
+    talk(f"The key of this cache is changed (key file number {after.sequence}).")
+    talk(f"The new one is in {system.name} and nowhere else; leave DB_ENCRYPTION_KEY unset.")
+    for notice in keys.advice(after.slots):
+        talk(f"note: {notice}")
+    old = asked or (found.passphrase if found else None)
+    for place in client_files.holding(old) if old else ():
+        talk(f"note: the old key still stands in {place.path} ({place.program}).")
     return 0
 
 

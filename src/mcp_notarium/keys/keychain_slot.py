@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from mcp_notarium.crypto import userkey
-from mcp_notarium.crypto.failures import SlotsRefused
-from mcp_notarium.crypto.keyslots import SlotType
-from mcp_notarium.keys import keychain, slots
+from mcp_notarium.crypto.failures import SlotsRefused, WrongKey
+from mcp_notarium.crypto.keyslots import KeyFile, SlotType
+from mcp_notarium.keys import keychain, rotate, slots
 from mcp_notarium.keys.changing import Changed, Given
 from mcp_notarium.keys.keychain import Keychain
 from mcp_notarium.keys.looking import OpeningSettings
@@ -36,10 +36,7 @@ def enable(settings: OpeningSettings, system: Keychain, *, given: Given | None =
     """
     given = replace(given or Given(), system=system)
     if system.get(keychain.KEY, settings.owner_hash) is not None:
-        raise SlotsRefused(
-            "the keychain holds a key for this account already",
-            resolution_hint="`mcp-notarium keychain disable` takes it out; then enable it again.",
-        )
+        raise _taken()
     backend = system.name
     secret = userkey.generate()
     system.set(keychain.KEY, settings.owner_hash, secret)
@@ -69,6 +66,59 @@ def disable(
     changed = None if slot_id is None else slots.remove(settings, slot_id, given=given)
     system.delete(keychain.KEY, settings.owner_hash)
     return changed
+
+
+def rotate_into(
+    settings: OpeningSettings, system: Keychain, *, from_keychain: bool, given: Given | None = None
+) -> KeyFile:
+    """Replace the key that opens the cache now by a random one that only the keychain holds.
+
+    ``from_keychain``: the keychain holds the key of now, too. At every moment the keychain's entry
+    opens the cache, or the key of now that stands elsewhere does. Returns the new key file. Raises
+    as :func:`enable` does.
+    """
+    given = replace(given or Given(), system=system)
+    owner = settings.owner_hash
+    kept, secret = system.get(keychain.KEY, owner), userkey.generate()
+    if kept is not None and from_keychain:
+        return _exchange(settings, system, kept, secret, given)
+    if kept is not None:
+        raise _taken()
+    system.set(keychain.KEY, owner, secret)
+    try:
+        _demand_kept(system, owner, secret)
+        rotate.rotate_passphrase(settings, new=secret, given=given)
+    except BaseException:
+        system.delete(keychain.KEY, owner)
+        raise
+    return slots.listing(settings, None, bounds=given.bounds).keyfile
+
+
+def _exchange(
+    settings: OpeningSettings, system: Keychain, kept: Secret, secret: Secret, given: Given
+) -> KeyFile:
+    """Both keys open until the keychain has the new one: its entry is the only place of either."""
+    found = slots.listing(settings, kept, bounds=given.bounds)
+    old = next((slot for slot in found.keyfile.slots if slot.id == found.opened_by), None)
+    if old is None:
+        raise WrongKey
+    type_ = SlotType.KEYRING if old.type is SlotType.KEYRING else None
+    added = slots.add(settings, secret, label=old.label, type_=type_, given=given)
+    system.set(keychain.KEY, settings.owner_hash, secret)
+    try:
+        _demand_kept(system, settings.owner_hash, secret)
+    except SlotsRefused:
+        system.set(keychain.KEY, settings.owner_hash, kept)
+        slots.remove(settings, added.after.slots[-1].id, given=replace(given, old=kept))
+        raise
+    return slots.remove(settings, old.id, given=replace(given, old=secret)).after
+
+
+def _taken() -> SlotsRefused:
+    return SlotsRefused(
+        "the keychain holds a key for this account already",
+        resolution_hint="`mcp-notarium keychain disable` takes it out; then try again.",
+    )
 
 
 def _demand_kept(system: Keychain, owner: str, secret: Secret) -> None:

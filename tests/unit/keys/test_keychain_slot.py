@@ -171,3 +171,81 @@ def test_a_server_that_starts_by_the_keychain_alone_can_have_its_key_changed(tmp
         given=replace(GIVEN, system=system),
     )
     open_cheaply(replace(config, db_key=Secret(OTHER))).close()
+
+
+def rotated_into(config, system, **options):
+    return keychain_slot.rotate_into(config, system, given=GIVEN, **options)
+
+
+def test_the_key_moves_into_the_keychain_and_the_old_one_opens_nothing(tmp_path):
+    config, system = made(tmp_path), keychains.working()
+    after = rotated_into(config, system, from_keychain=False)
+    assert [slot.type for slot in after.slots] == [SlotType.RAW]
+    open_cheaply(by_keychain(config), system=system).close()
+    with pytest.raises(LockedError) as refused:
+        open_cheaply(config)
+    assert refused.value.verdict is Verdict.WRONG_KEY
+
+
+@pytest.mark.parametrize("beside", [True, False], ids=["beside a passphrase", "alone"])
+def test_a_key_of_the_keychain_gives_way_to_another(tmp_path, beside):
+    config, system = made(tmp_path), keychains.working()
+    if beside:
+        keychain_slot.enable(config, system, given=GIVEN)
+    else:
+        rotated_into(config, system, from_keychain=False)
+    before = entry(system, config)
+    alone = by_keychain(config)
+    after = rotated_into(alone, system, from_keychain=True)
+    assert entry(system, config) != before
+    assert len(after.slots) == 1 + beside
+    assert slots.listing(config, before, bounds=BOUNDS).opened_by is None
+    open_cheaply(alone, system=system).close()
+
+
+def test_a_key_of_the_keychain_that_was_not_used_is_not_replaced(tmp_path):
+    config, system = made(tmp_path), keychains.working()
+    keychain_slot.enable(config, system, given=GIVEN)
+    before, kept = fingerprint(config.account_dir), entry(system, config)
+    with pytest.raises(SlotsRefused, match="already"):
+        rotated_into(config, system, from_keychain=False)
+    assert fingerprint(config.account_dir) == before
+    assert entry(system, config) == kept
+
+
+def test_with_a_wrong_key_nothing_moves_into_the_keychain(tmp_path):
+    config, system = made(tmp_path), keychains.working()
+    wrong = replace(config, db_key=Secret(OTHER))
+    with pytest.raises(LockedError):
+        rotated_into(wrong, system, from_keychain=False)
+    assert entry(system, config) is None
+    open_cheaply(config).close()
+
+
+@pytest.mark.parametrize("at", range(1, 4))
+def test_one_key_opens_wherever_the_exchange_stops(tmp_path, monkeypatch, at):
+    config, system = made(tmp_path), keychains.working()
+    keychain_slot.enable(config, system, given=GIVEN)
+    alone, steps = by_keychain(config), []
+
+    class Stopped(BaseException):
+        pass
+
+    def counted(action):
+        def step(*arguments, **options):
+            steps.append(1)
+            if len(steps) == at:
+                raise Stopped
+            return action(*arguments, **options)
+
+        return step
+
+    with monkeypatch.context() as patch:
+        patch.setattr(slots, "add", counted(slots.add))
+        patch.setattr(system, "set", counted(system.set))
+        patch.setattr(slots, "remove", counted(slots.remove))
+        with pytest.raises(Stopped):
+            rotated_into(alone, system, from_keychain=True)
+    open_cheaply(alone, system=system).close()
+    rotated_into(alone, system, from_keychain=True)
+    open_cheaply(alone, system=system).close()
