@@ -32,7 +32,17 @@ _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
 
 
 def serve(*, env_file: Path | None = None) -> int:
-    """Serve until the client leaves; returns the exit code."""
+    """Serve until the client leaves; returns the exit code. Raises nothing that is an error."""
+    try:
+        return _serve(env_file)
+    except NotariumError as error:
+        _report(error)
+    except Exception as error:  # noqa: BLE001 - the last resort: no trace with paths and values
+        _report_unexpected(error)
+    return 1
+
+
+def _serve(env_file: Path | None) -> int:
     incoming, outgoing = fds.claim()
     inbox: Inbox[Event] = Inbox()
     catch_signals(inbox)
@@ -91,6 +101,17 @@ def _report(error: NotariumError) -> None:
     from mcp_notarium import log  # noqa: PLC0415 - see above
 
     log.get("server").critical("server.refused", message=error.message, hint=error.resolution_hint)
+
+
+def _report_unexpected(error: Exception) -> None:
+    """The same for a fault of ours: its class and its places in the source, no values."""
+    from mcp_notarium import log  # noqa: PLC0415 - see above
+
+    log.get("server").critical(
+        "server.crashed",
+        exc=error,
+        hint="This is a fault in the program; please report it with this line.",
+    )
 
 
 def surface() -> dict[str, Any]:
