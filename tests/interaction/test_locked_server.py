@@ -288,6 +288,10 @@ def test_while_another_process_has_the_cache_to_itself_only_the_notes_wait(
             "DB_ENCRYPTION_KEY",
         ),
         ({"SIMPERIUM_API_URL": "http://192.0.2.7/1"}, "SIMPERIUM_API_URL"),
+        ({"NOTARIUM_TOOLS": "foo"}, "NOTARIUM_TOOLS"),
+        ({"NOTARIUM_DATA_DIR": __file__}, "NOTARIUM_DATA_DIR"),
+        ({"NOTARIUM_DATA_DIR": f"{__file__}/below"}, "NOTARIUM_DATA_DIR"),
+        ({"NOTARIUM_DATA_DIR": "/tmp/" + "x" * 300}, "NOTARIUM_DATA_DIR"),
     ],
 )
 def test_a_configuration_that_cannot_work_exits_before_the_handshake(
@@ -297,7 +301,25 @@ def test_a_configuration_that_cannot_work_exits_before_the_handshake(
     assert done.returncode == 1
     assert done.stdout == ""
     assert '"level": "critical"' in done.stderr
+    assert "Traceback" not in done.stderr
     assert say in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"NOTARIUM_DATA_DIR": __file__}, 20),
+        ({"NOTARIUM_DATA_DIR": "/proc/foo"}, 20),
+    ],
+)
+def test_what_the_server_refuses_the_commands_refuse_too_and_name_no_command_that_knows_more(
+    simulator: Simulator, filled: Path, change: dict[str, str | None], code: int
+) -> None:
+    env = environment(simulator, filled, **change)
+    for verb in ("status", "doctor"):
+        done = run(env, verb)
+        assert done.returncode == code
+        assert "mcp-notarium doctor" not in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("damage", [_readable_by_all, _link_for_database])

@@ -1,6 +1,7 @@
 """``mcp-notarium doctor``: examines configuration, libraries, folder, keys, cache and the way to the service.
 
-Changes nothing. Exit code: the verdict's (10-23) if the cache is locked or a page of it is damaged, 1
+Changes nothing; whether a first cache can be made it tries with an empty folder, which goes again.
+Exit code: the verdict's (10-23) if the cache is locked or a page of it is damaged, 1
 if the configuration is wrong, else 0, also when the note service cannot be reached.
 """
 

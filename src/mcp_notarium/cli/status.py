@@ -21,6 +21,7 @@ from mcp_notarium.config import Config
 from mcp_notarium.crypto.keyslots import SlotState
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.keys import opening, slots
+from mcp_notarium.keys.folder import AccountFolder, find_obstacle
 from mcp_notarium.notes.pending import WriteState
 
 IN_ORDER = "in order"
@@ -61,6 +62,9 @@ def _by_decision(config: Config, decision: Decision) -> dict[str, Any]:
         case Locked(verdict, message, hint):
             return _refused(verdict, message, hint)
         case Create():
+            obstacle = find_obstacle(AccountFolder(config.account_dir))
+            if obstacle is not None:
+                return _refused(Verdict.UNSAFE_PATH, obstacle.reason, obstacle.command)
             return _in_order("not made yet")
         case Migrate(version, program):
             return _in_order(f"schema {version}; the next start migrates it to {program}")

@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from mcp_notarium.errors import CacheFull, LockedError, Verdict
+from mcp_notarium.keys import unusable
 
 At = Callable[[str], None]
 """Called with the name of each step once it is done; tests crash in it."""
@@ -90,11 +91,10 @@ def disk_errors(what: str) -> Iterator[None]:
     except OSError as error:
         if error.errno in _FULL:
             raise CacheFull(f"the disk is full: {what}") from None
-        reason = (error.strerror or type(error).__name__).lower()
         raise LockedError(
             Verdict.UNSAFE_PATH,
-            f"{what} ({reason})",
-            resolution_hint="Run `mcp-notarium doctor`; it names the folder and what to change.",
+            f"{what} ({unusable.reason(error)})",
+            resolution_hint=unusable.advice(error),
         ) from None
 
 

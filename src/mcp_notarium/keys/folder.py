@@ -1,21 +1,24 @@
 """The account folder: the names in it, and whether it may be trusted.
 
 Nobody but the user may read it, nobody but the user (or root) may rename anything above it, and no
-symbolic link leads out of it. This module changes nothing except by :func:`prepare`.
+symbolic link leads out of it. This module changes nothing except by :func:`prepare`, and for a moment
+by :func:`find_obstacle`.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import shlex
 import stat
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from mcp_notarium.cache.observations import Problem
 from mcp_notarium.errors import LockedError, Verdict
+from mcp_notarium.keys import unusable
+from mcp_notarium.keys.unusable import ELSEWHERE, moved, shown
 
 _DATABASE = re.compile(r"notarium_cache\.([0-9a-f]{16})\.sqlite\.encrypted")
 _Judge = Callable[[Path, os.stat_result], Problem | None]
@@ -111,10 +114,34 @@ def trusted(account_dir: Path) -> AccountFolder:
 
 def find_problem(folder: AccountFolder) -> Problem | None:
     """Why the folder may not be trusted, or None. Looks at every parent and every file of ours."""
-    if os.name != "posix":
-        # Windows: the profile folder's access list keeps others out; only links are looked for.
-        return next(filter(None, map(_link, (folder.path.parent, folder.path))), None)
-    return next(_problems(folder), None)
+    try:
+        if os.name != "posix":
+            # Windows: the profile folder's access list keeps others out; only links are looked for.
+            return next(filter(None, map(_link, (folder.path.parent, folder.path))), None)
+        return next(_problems(folder), None)
+    except OSError as error:
+        return Problem(
+            f"the cache folder cannot be looked at ({unusable.reason(error)})",
+            unusable.advice(error),
+        )
+
+
+def find_obstacle(folder: AccountFolder) -> Problem | None:
+    """Why nothing can be made in the folder, or where it is to be, or None.
+
+    Found out by making an empty folder and removing it again: whether the system lets us is known
+    to the system alone.
+    """
+    place = folder.path.absolute()
+    try:
+        place = next(one for one in (place, *place.parents) if one.is_dir())
+        Path(tempfile.mkdtemp(prefix=".mcp-notarium-", dir=place)).rmdir()
+    except OSError as error:
+        return Problem(
+            f"the cache folder cannot be made or changed ({unusable.reason(error)})",
+            unusable.advice(error, place=place),
+        )
+    return None
 
 
 def _problems(folder: AccountFolder) -> Iterator[Problem]:
@@ -143,12 +170,20 @@ def _of_parent(path: Path, found: os.stat_result) -> Problem | None:
     """A folder above: nobody but root and the user may put something else in its place."""
     if stat.S_ISLNK(found.st_mode):
         return None if _system_link(path, found) else _link(path)
+    if not stat.S_ISDIR(found.st_mode):
+        return Problem(
+            f"`{path.name}`, above the cache, is not a folder",
+            f"Set NOTARIUM_DATA_DIR to a folder, or move the file away: {moved(path)}.",
+        )
     if found.st_uid not in {0, os.geteuid()}:
-        return Problem("a folder above the cache belongs to another user", _elsewhere(""))
+        return Problem(
+            "a folder above the cache belongs to another user",
+            f"It is {shown(path)}. {ELSEWHERE}",
+        )
     if found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX:
         return Problem(
             "a folder above the cache can be changed by others",
-            f"Run `chmod go-w {_shown(path)}`. {_elsewhere('Or: ')}",
+            f"Run `chmod go-w {shown(path)}`. Or: {ELSEWHERE}",
         )
     return None
 
@@ -158,7 +193,7 @@ def _of_folder(path: Path, found: os.stat_result) -> Problem | None:
     if stat.S_ISLNK(found.st_mode):
         return _link(path)
     if not stat.S_ISDIR(found.st_mode):
-        return Problem("the cache folder is not a folder", f"Move it away: {_moved(path)}.")
+        return Problem("the cache folder is not a folder", f"Move it away: {moved(path)}.")
     return _of_others(path, found, what="the cache folder", mode="700")
 
 
@@ -168,17 +203,17 @@ def _of_file(path: Path, found: os.stat_result) -> Problem | None:
         return _link(path)
     if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
         return Problem(
-            f"`{path.name}` is not a plain file with one name", f"Move it away: {_moved(path)}."
+            f"`{path.name}` is not a plain file with one name", f"Move it away: {moved(path)}."
         )
     return _of_others(path, found, what=f"`{path.name}`", mode="600")
 
 
 def _of_others(path: Path, found: os.stat_result, *, what: str, mode: str) -> Problem | None:
     if found.st_uid != os.geteuid():
-        command = f"sudo chown {os.geteuid()} {_shown(path)}"
+        command = f"sudo chown {os.geteuid()} {shown(path)}"
         return Problem(f"{what} belongs to another user", f"Run `{command}`.")
     if found.st_mode & 0o077:
-        command = f"chmod {mode} {_shown(path)}"
+        command = f"chmod {mode} {shown(path)}"
         return Problem(f"{what} can be read or changed by others", f"Run `{command}`.")
     return None
 
@@ -188,26 +223,10 @@ def _link(path: Path) -> Problem | None:
         return None
     return Problem(
         f"`{path.name}` is a symbolic link",
-        f"Set NOTARIUM_DATA_DIR to the real folder, or move the link away: {_moved(path)}.",
+        f"Set NOTARIUM_DATA_DIR to the real folder, or move the link away: {moved(path)}.",
     )
 
 
 def _system_link(path: Path, found: os.stat_result) -> bool:
     """Links that the system itself made, such as /tmp and /var on macOS."""
     return found.st_uid == 0 and (os.geteuid() != 0 or path.parent == Path("/"))
-
-
-def _elsewhere(prefix: str) -> str:
-    return f"{prefix}Set NOTARIUM_DATA_DIR to a folder of your own."
-
-
-def _moved(path: Path) -> str:
-    return f"`mv {_shown(path)} {_shown(path.with_name(path.name + '.moved'))}`"
-
-
-def _shown(path: Path) -> str:
-    """The path as a shell takes it, without the name of the home folder."""
-    home = Path.home()
-    if path.is_relative_to(home) and path != home:
-        return "~/" + shlex.quote(path.relative_to(home).as_posix())
-    return shlex.quote(str(path))

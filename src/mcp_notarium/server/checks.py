@@ -27,11 +27,16 @@ _REINSTALL = "Run `pip uninstall sqlcipher3 sqlcipher3-binary`, then `pip instal
 
 def refuse_early(config: Config) -> None:
     """Raises ``ConfigError`` or ``LockedError`` for what no later step could make good."""
+    check_configuration(config)
+    _check_driver(_installed_drivers())
+    _check_folder(config)
+    _check_mode(config)
+
+
+def check_configuration(config: Config) -> None:
+    """Raises ``ConfigError`` for a name in the settings that stands for nothing."""
     _check_tools(config)
     _check_backend(config)
-    _check_driver(_installed_drivers())
-    _check_mode(config)
-    _check_folder(config)
 
 
 def _check_tools(config: Config) -> None:
@@ -76,10 +81,12 @@ def _check_mode(config: Config) -> None:
     if config.db_encryption or not folder.is_dir():
         return
     if any(name.endswith(".sqlite.encrypted") for name in os.listdir(folder)):  # noqa: PTH208
+        from mcp_notarium.keys.unusable import moved  # noqa: PLC0415 - as below
+
         raise LockedError(
             Verdict.MODE_MISMATCH,
             "DB_ENCRYPTION=off, but there is an encrypted cache of this account.",
-            resolution_hint="Remove DB_ENCRYPTION=off, or move the encrypted files away.",
+            resolution_hint=f"Remove DB_ENCRYPTION=off, or move the folder away: {moved(folder)}.",
         )
 
 
@@ -115,6 +122,8 @@ def _ours(path: Path, *, forbidden: int) -> bool:
         found = path.lstat()
     except FileNotFoundError:
         return True
+    except OSError:
+        return False
     plain = stat.S_ISDIR(found.st_mode) or (stat.S_ISREG(found.st_mode) and found.st_nlink == 1)
     sticky = forbidden == _CHANGEABLE and found.st_mode & stat.S_ISVTX
     return (

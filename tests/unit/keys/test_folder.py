@@ -1,5 +1,7 @@
+import errno
 import os
 import stat
+from pathlib import Path
 
 import pytest
 
@@ -133,6 +135,40 @@ def test_commands_hide_the_name_of_the_home_folder_and_quote_spaces(tmp_path, mo
     folder.prepare(made)
     made.path.chmod(0o755)
     assert "`chmod 700 ~/'my notes/account'`" in find_problem(made).command
+
+
+def deny(monkeypatch, path, action="lstat"):
+    """What an unprivileged user meets; tests may run as root, who is denied nothing."""
+    real = getattr(Path, action)
+
+    def denied(self, *args, **options):
+        if self == path:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self))
+        return real(self, *args, **options)
+
+    monkeypatch.setattr(Path, action, denied)
+
+
+def test_a_folder_above_that_lets_nobody_in_is_a_problem_with_the_command(mine, monkeypatch):
+    mine.path.parent.chmod(0o600)
+    deny(monkeypatch, mine.path)
+    problem = find_problem(mine)
+    assert "permission denied" in problem.reason
+    assert problem.command == f"Run `chmod u+rwx {mine.path.parent}`."
+
+
+def test_an_account_folder_that_cannot_be_listed_is_a_problem(mine, monkeypatch):
+    mine.path.chmod(0o300)
+    deny(monkeypatch, mine.path, "iterdir")
+    assert find_problem(mine).command == f"Run `chmod u+rwx {mine.path}`."
+
+
+def test_where_no_folder_can_be_made_the_place_is_named_and_nothing_is_left(tmp_path):
+    assert folder.find_obstacle(AccountFolder(tmp_path / "a" / "b")) is None
+    assert list(tmp_path.iterdir()) == []
+    if not Path("/proc/self").exists():
+        pytest.skip("no folder here refuses root")
+    assert "/proc " in folder.find_obstacle(AccountFolder(Path("/proc/none/account"))).command
 
 
 def test_generations_are_read_from_file_names(mine):

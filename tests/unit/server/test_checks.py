@@ -72,6 +72,31 @@ def test_plain_mode_beside_an_encrypted_cache_is_refused(tmp_path):
     assert refused(config) is Verdict.MODE_MISMATCH
 
 
+def test_plain_mode_beside_an_encrypted_cache_names_the_folder_to_move(tmp_path):
+    config = Config(username="u", data_dir=tmp_path, db_encryption=False)
+    config.account_dir.mkdir(mode=0o700)
+    touch(config.account_dir / "notarium_cache.0123456789abcdef.sqlite.encrypted")
+    with pytest.raises(LockedError) as caught:
+        refuse_early(config)
+    assert f"mv {config.account_dir} " in caught.value.resolution_hint
+
+
+@pytest.mark.parametrize("below", ["", "sub", "sub/sub"])
+@pytest.mark.parametrize("encrypted", [True, False])
+def test_a_file_in_the_data_folders_place_is_refused_with_its_path(tmp_path, below, encrypted):
+    file = tmp_path / "file"
+    touch(file)
+    config = Config(username="u", data_dir=file / below, db_encryption=encrypted)
+    with pytest.raises(LockedError) as caught:
+        refuse_early(config)
+    assert caught.value.verdict is Verdict.UNSAFE_PATH
+    assert f"mv {file} " in caught.value.resolution_hint
+
+
+def test_a_name_that_is_too_long_is_refused(tmp_path):
+    assert refused(Config(username="u", data_dir=tmp_path / ("x" * 300))) is Verdict.UNSAFE_PATH
+
+
 def test_readable_folder_is_refused(config):
     config.account_dir.chmod(0o750)
     assert refused(config) is Verdict.UNSAFE_PATH
