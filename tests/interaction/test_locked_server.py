@@ -308,6 +308,8 @@ def test_a_configuration_that_cannot_work_exits_before_the_handshake(
 @pytest.mark.parametrize(
     ("change", "code"),
     [
+        ({"NOTARIUM_TOOLS": "foo"}, 1),
+        ({"NOTARIUM_BACKEND": "paper"}, 1),
         ({"NOTARIUM_DATA_DIR": __file__}, 20),
         ({"NOTARIUM_DATA_DIR": "/proc/foo"}, 20),
     ],

@@ -9,6 +9,7 @@ from mcp_notarium import config, log
 from mcp_notarium.cli.terminal import talk
 from mcp_notarium.config import Config
 from mcp_notarium.keys import hardening
+from mcp_notarium.server.checks import check_configuration
 
 
 def prepare(args: argparse.Namespace) -> Config:
@@ -25,4 +26,5 @@ def prepare(args: argparse.Namespace) -> Config:
     log.protect_config(loaded.config)
     for warning in loaded.warnings:
         talk(f"note: {warning}")
+    check_configuration(loaded.config)
     return loaded.config
