@@ -35,6 +35,8 @@ _TAIL = """
    people's repositories, so such a file is read only if it is a regular file of yours, neither it
    nor its folder can be written by others, and then only for the variables marked `.env` above.
    Others of our variables in it are ignored with a warning; foreign variables are not looked at.
+   A `.env` that is not read is warned about with the reason and the command that mends it; where a
+   required variable is missing, the refusal says so too.
    An access token there counts only if the environment does not already name an account.
 
 An empty value counts as not set. `${...}` is not expanded: a value that is nothing but a

@@ -12,11 +12,14 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from mcp_notarium.config.paths import shown
 from mcp_notarium.errors import ConfigError
 
 MAXIMUM_BYTES = 64 * 1024
 
 _OTHERS_READ = stat.S_IRGRP | stat.S_IROTH
+_COPY = "Put a copy of your own in its place, or name a file by `--env-file`."
+_NAME_IT = "Name a file by `--env-file` instead."
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -53,22 +56,34 @@ def read_named(path: Path, *, called: str) -> Opened:
 def read_found(path: Path) -> Opened:
     """A file that was found, not named: it and its folder must be ours, not writable by others.
 
-    Raises ``FileNotFoundError``, or ``ConfigError`` saying in a few words why it is not trusted.
+    Raises ``FileNotFoundError``, or ``ConfigError`` saying in a few words why it is not trusted and
+    what would make it so.
     """
-    problem = _folder_problem(path.parent)
+    in_folder = _folder_problem(path.parent)
     try:
         opened = _read(path, flags=getattr(os, "O_NOFOLLOW", 0))
     except FileNotFoundError:
         raise
     except (OSError, ValueError) as error:
-        raise ConfigError(_reason(error)) from error
-    if not _is_ours(opened.status, or_root=False):
-        problem = "it belongs to another user"
-    elif _writable_by_others(opened.status):
-        problem = "others may write to it"
-    if problem:
-        raise ConfigError(problem)
+        raise _link_or(path, _reason(error)) from error
+    if problem := _file_problem(path, opened.status) or in_folder:
+        raise problem
     return opened
+
+
+def _link_or(path: Path, reason: str) -> ConfigError:
+    # Systems differ in what they call the refusal to follow a link.
+    if path.is_symlink():
+        return ConfigError("it is a symbolic link, which is not followed", resolution_hint=_COPY)
+    return ConfigError(reason)
+
+
+def _file_problem(path: Path, status: os.stat_result) -> ConfigError | None:
+    if not _is_ours(status, or_root=False):
+        return ConfigError("it belongs to another user", resolution_hint=_COPY)
+    if _writable_by_others(status):
+        return _writable("others may write to it", path)
+    return None
 
 
 def _read(path: Path, *, flags: int) -> Opened:
@@ -95,14 +110,22 @@ def _decoded(content: bytes) -> str:
     return text
 
 
-def _folder_problem(folder: Path) -> str:
+def _folder_problem(folder: Path) -> ConfigError | None:
     try:
         status = folder.stat()
     except OSError:
-        return "its folder cannot be examined"
+        return ConfigError("its folder cannot be examined", resolution_hint=_NAME_IT)
     if not _is_ours(status, or_root=True):
-        return "its folder belongs to another user"
-    return "others may write to its folder" if _writable_by_others(status) else ""
+        return ConfigError("its folder belongs to another user", resolution_hint=_NAME_IT)
+    if _writable_by_others(status):
+        return _writable("others may write to its folder", folder)
+    return None
+
+
+def _writable(reason: str, path: Path) -> ConfigError:
+    return ConfigError(
+        reason, resolution_hint=f"Run `chmod go-w {shown(path)}`, or name a file by `--env-file`."
+    )
 
 
 def _is_ours(status: os.stat_result, *, or_root: bool) -> bool:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mcp_notarium.config import building
-from mcp_notarium.config.picking import Pick, pick
+from mcp_notarium.config.picking import NOT_SET, Pick, pick
 from mcp_notarium.config.sources import gather
 from mcp_notarium.config.values import Config
 from mcp_notarium.config.variables import VARIABLES, Variable
@@ -56,8 +56,19 @@ class Inspected:
 @dataclass(frozen=True, slots=True)
 class _Reading:
     picks: Mapping[str, Pick]
-    warnings: tuple[str, ...]
+    source_warnings: tuple[str, ...]
     source_problem: ConfigError | None
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        odd = (warning for pick_ in self.picks.values() for warning in pick_.warnings)
+        return (*self.source_warnings, *odd)
+
+    def reasons(self) -> tuple[str, ...]:
+        """What may be the reason that something is not set although somebody has set it."""
+        unset = [one for one in self.picks.values() if one.problem and one.origin == NOT_SET]
+        odd = (warning for one in unset for warning in one.warnings)
+        return (*self.source_warnings, *odd) if unset else ()
 
     def problems(self) -> tuple[ConfigError, ...]:
         found = [pick_.problem for pick_ in self.picks.values()]
@@ -90,7 +101,7 @@ def load(
     """
     reading = _read(environ, cwd=cwd, env_file=env_file, data_dir=data_dir)
     if problems := reading.problems():
-        raise _joined(problems)
+        raise _joined(problems, reasons=reading.reasons())
     return Loaded(building.config(reading.picks), _settings(reading), reading.warnings)
 
 
@@ -136,8 +147,7 @@ def _read(
         for variable in VARIABLES
     }
     building.complete(picks, data_dir=lambda: data_dir(environ))
-    odd = [warning for pick_ in picks.values() for warning in pick_.warnings]
-    return _Reading(picks, gathered.warnings + tuple(odd), gathered.problem)
+    return _Reading(picks, gathered.warnings, gathered.problem)
 
 
 def _settings(reading: _Reading) -> tuple[Setting, ...]:
@@ -161,11 +171,11 @@ def _explained(problem: ConfigError) -> str:
     return f"{problem.message}. {problem.resolution_hint or ''}".strip()
 
 
-def _joined(problems: tuple[ConfigError, ...]) -> ConfigError:
-    if len(problems) == 1:
-        return problems[0]
-    return ConfigError(
-        f"{len(problems)} settings need attention: "
-        + "; ".join(problem.message for problem in problems),
-        resolution_hint=" ".join(problem.resolution_hint or "" for problem in problems).strip(),
-    )
+def _joined(problems: tuple[ConfigError, ...], *, reasons: tuple[str, ...]) -> ConfigError:
+    messages = "; ".join(problem.message for problem in problems)
+    if len(problems) > 1:
+        messages = f"{len(problems)} settings need attention: {messages}"
+    hints = [problem.resolution_hint or "" for problem in problems]
+    if reasons:
+        hints.append(f"This may be the reason: {' '.join(reasons)}")
+    return ConfigError(messages, resolution_hint=" ".join(hints).strip())

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mcp_notarium.config.files import Opened, read_found, read_named
+from mcp_notarium.config.paths import shown
 from mcp_notarium.config.variables import BY_NAME, FILE_NAMES, Trust
 from mcp_notarium.errors import ConfigError
 
@@ -19,11 +20,12 @@ _OWN_PREFIXES = ("NOTARIUM_", "SIMPLENOTE_", "SIMPERIUM_", "DB_ENCRYPTION")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One source: how it is called, what it says, and how far it is trusted."""
+    """One source: how it is called, what it says, how far it is trusted, and where it is."""
 
     label: str
     values: Mapping[str, str]
     level: Trust
+    place: str
 
     def get(self, name: str) -> str | None:
         """The text, None where it is not set; empty counts as not set (clients send empty strings)."""
@@ -41,7 +43,7 @@ class Gathered:
 
 def gather(environ: Mapping[str, str], *, cwd: Path, env_file: Path | None) -> Gathered:
     """The environment, then the named file, or else the ``.env`` of the working folder."""
-    real = Source("environment", environ, Trust.ENVIRONMENT)
+    real = Source("environment", environ, Trust.ENVIRONMENT, "the environment")
     unknown = tuple(
         f"{name} is not a variable of MCP Notarium; see --print-config-vars."
         for name in sorted(environ)
@@ -59,7 +61,7 @@ def _named(path: Path) -> Gathered:
     values, warnings = _parse(opened, label="the file named by --env-file")
     if opened.readable_by_others or opened.foreign:
         warnings.append("the file named by --env-file can be read by others; chmod 600 it.")
-    return Gathered((Source("--env-file", values, Trust.ENV_FILE),), tuple(warnings))
+    return Gathered((Source("--env-file", values, Trust.ENV_FILE, shown(path)),), tuple(warnings))
 
 
 def _found(path: Path) -> Gathered:
@@ -68,9 +70,16 @@ def _found(path: Path) -> Gathered:
     except FileNotFoundError:
         return Gathered(())
     except ConfigError as problem:
-        return Gathered((), (f"the .env in the working folder is ignored: {problem.message}.",))
+        return Gathered((), (_ignored(path, problem),))
     values, warnings = _parse(opened, label="the .env in the working folder")
-    return Gathered((Source(".env", values, Trust.WORKING_FOLDER),), tuple(warnings))
+    return Gathered((Source(".env", values, Trust.WORKING_FOLDER, shown(path)),), tuple(warnings))
+
+
+def _ignored(path: Path, problem: ConfigError) -> str:
+    hint = problem.resolution_hint or ""
+    return (
+        f"the .env in the working folder is ignored: {problem.message} ({shown(path)}). {hint}"
+    ).rstrip()
 
 
 def _parse(opened: Opened, *, label: str) -> tuple[dict[str, str], list[str]]:

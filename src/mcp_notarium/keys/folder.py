@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mcp_notarium.cache.observations import Problem
+from mcp_notarium.config.paths import shown
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.keys import unusable
-from mcp_notarium.keys.unusable import ELSEWHERE, moved, shown
+from mcp_notarium.keys.unusable import ELSEWHERE, moved
 
 _DATABASE = re.compile(r"notarium_cache\.([0-9a-f]{16})\.sqlite\.encrypted")
 _Judge = Callable[[Path, os.stat_result], Problem | None]

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import errno
 import os
-import shlex
 import stat
 from pathlib import Path
+
+from mcp_notarium.config.paths import shown
 
 ELSEWHERE = "Set NOTARIUM_DATA_DIR to a folder of your own."
 
@@ -39,17 +40,6 @@ def advice(error: OSError, *, place: Path | None = None) -> str:
     if error.errno == errno.ENOTDIR:
         return _no_folder(path)
     return f"The system does not let {shown(path)} be used. {ELSEWHERE}"
-
-
-def shown(path: Path) -> str:
-    """The path as a shell takes it, without the name of the home folder."""
-    try:
-        home = Path.home()
-    except RuntimeError:  # neither HOME nor an entry for this user
-        return shlex.quote(str(path))
-    if path.is_relative_to(home) and path != home:
-        return "~/" + shlex.quote(path.relative_to(home).as_posix())
-    return shlex.quote(str(path))
 
 
 def moved(path: Path) -> str:

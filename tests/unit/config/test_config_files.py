@@ -236,6 +236,33 @@ def test_a_dotenv_that_others_may_have_written_is_ignored_with_the_reason(folder
     loaded = load(folder)
     assert loaded.config.log_level == "info"
     assert loaded.warnings[0].startswith("the .env in the working folder is ignored: ")
+    assert str(folder / ".env") in loaded.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("distrust", "command"),
+    [
+        (distrust_file_mode, "chmod go-w {}/.env"),
+        (distrust_folder, "chmod go-w {}`"),
+        (distrust_link, "symbolic link, which is not followed"),
+    ],
+)
+def test_a_missing_variable_that_an_ignored_dotenv_sets_is_refused_with_the_way_out(
+    folder, distrust, command
+):
+    write(folder / ".env", "SIMPLENOTE_USERNAME=ada@example.org\n")
+    assert load(folder, {}).config.username == "ada@example.org"
+    distrust(folder)
+    with pytest.raises(ConfigError) as caught:
+        load(folder, {})
+    assert "SIMPLENOTE_USERNAME is not set" in caught.value.message
+    assert command.format(folder) in caught.value.resolution_hint
+
+
+def test_an_ignored_dotenv_is_no_reason_for_a_wrong_value_in_the_environment(folder):
+    write(folder / ".env", "SIMPLENOTE_USERNAME=ada@example.org\n")
+    distrust_world(folder)
+    assert ".env" not in str(refusal(folder, {"LOG_LEVEL": "loud"}).resolution_hint)
 
 
 def test_lines_of_a_dotenv_that_make_no_sense_are_named_by_number_only(folder):
