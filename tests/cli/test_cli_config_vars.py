@@ -60,7 +60,9 @@ def test_a_missing_and_a_wrong_variable_are_shown_in_their_rows(tmp_path):
     assert "not a number" in found["API_TIMEOUT_SECONDS"]["problem"]
     assert found["LOG_LEVEL"]["problem"] == ""
     table = show(env={"API_TIMEOUT_SECONDS": "soon"}, cwd=tmp_path).stdout
-    assert "  ! API_TIMEOUT_SECONDS is 'soon', which is not a number." in table
+    assert (
+        "  ! API_TIMEOUT_SECONDS is 'soon', which is not a number (from the environment)." in table
+    )
 
 
 def test_values_from_a_file_and_from_dotenv_name_where_they_came_from(tmp_path):

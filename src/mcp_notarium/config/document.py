@@ -58,7 +58,10 @@ The passphrase of the cache is looked for in this order, and the first that is t
 
 * A required variable is missing, a number is not a number, a choice is none of its choices, a
   file cannot be read: one CRITICAL line that says what to do, exit code 1. All such problems are
-  named at once.
+  named at once, each with the place it comes from.
+* A value that cannot be used, in a `.env` of the working folder: a warning that names the file, and
+  the value counts as not set. Nobody named that file, and a repository's `LOG_LEVEL` is often
+  another program's; it must not keep the server from starting.
 * A number below its minimum or above its maximum: the bound is used, with a warning.
 * Addresses use https; plain http is possible to 127.0.0.0/8, ::1 and localhost only. An address
   that sends requests to another host than usual is warned about at every start.

@@ -24,11 +24,13 @@ class Pick:
     """What became of one variable. ``text`` is canonical, None where there is none.
 
     ``set_by`` is the variable that really held it: its own name or the one with ``_FILE``.
+    ``found_in`` is the file it stands in if that is a ``.env`` nobody named.
     """
 
     text: str | None
     origin: str
     set_by: str = ""
+    found_in: str = ""
     warnings: tuple[str, ...] = ()
     problem: ConfigError | None = None
 
@@ -53,12 +55,25 @@ def pick(
         text = _content(variable, found, warnings, cwd=cwd, environ=environ)
         text = _read(variable, text, warnings, cwd=cwd)
     except ConfigError as problem:
-        origin = found.source.label if found else NOT_SET
-        return Pick(None, origin, warnings=tuple(warnings), problem=problem)
+        return _rejected(variable, found, problem, warnings)
     origin = found.source.label
     if found.set_by != variable.name:
         origin = f"{found.set_by} ({origin})"
-    return Pick(text, origin, set_by=found.set_by, warnings=tuple(warnings))
+    found_in = found.source.place if found.source.level is Trust.WORKING_FOLDER else ""
+    return Pick(text, origin, found.set_by, found_in, warnings=tuple(warnings))
+
+
+def _rejected(
+    variable: Variable, found: _Found | None, problem: ConfigError, warnings: list[str]
+) -> Pick:
+    """A value that cannot be used; one in a ``.env`` nobody named stops nothing."""
+    if found is None:
+        return Pick(None, NOT_SET, warnings=tuple(warnings), problem=problem)
+    message = f"{problem.message} (from {found.source.place})"
+    if found.source.level is Trust.WORKING_FOLDER:
+        return _default(variable, [*warnings, f"{message}; it is ignored."])
+    told = ConfigError(message, resolution_hint=problem.resolution_hint)
+    return Pick(None, found.source.label, warnings=tuple(warnings), problem=told)
 
 
 def _default(variable: Variable, warnings: list[str]) -> Pick:

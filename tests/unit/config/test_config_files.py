@@ -265,6 +265,40 @@ def test_an_ignored_dotenv_is_no_reason_for_a_wrong_value_in_the_environment(fol
     assert ".env" not in str(refusal(folder, {"LOG_LEVEL": "loud"}).resolution_hint)
 
 
+@pytest.mark.parametrize(
+    ("line", "field", "value"),
+    [
+        ("LOG_LEVEL=verbose", "log_level", "info"),
+        ("SYNC_INTERVAL_SECONDS=nonsense", "sync_interval", 300.0),
+        ("API_TIMEOUT_SECONDS=${TIMEOUT}", "api_timeout", 30.0),
+        ("SIMPLENOTE_PASSWORD=${PASSWORD}", "password", None),
+    ],
+)
+def test_a_value_of_a_dotenv_that_cannot_be_used_is_ignored_and_the_file_is_named(
+    folder, line, field, value
+):
+    write(folder / ".env", f"{line}\n")
+    loaded = load(folder)
+    assert getattr(loaded.config, field) == value
+    (warning,) = loaded.warnings
+    assert warning.startswith(line.partition("=")[0])
+    assert f"(from {folder}/.env); it is ignored." in warning
+
+
+def test_a_wrong_value_is_refused_with_the_place_it_comes_from(folder):
+    assert "(from the environment)" in refusal(folder, {"LOG_LEVEL": "verbose"}).message
+    named = write(folder / "mine.env", "LOG_LEVEL=verbose\n")
+    assert f"(from {named})" in refusal(folder, {}, env_file=named).message
+
+
+def test_a_required_variable_that_a_dotenv_spoils_is_missing_and_the_refusal_says_why(folder):
+    write(folder / ".env", "SIMPLENOTE_USERNAME='a\tb'\n")
+    with pytest.raises(ConfigError) as caught:
+        load(folder, {})
+    assert "SIMPLENOTE_USERNAME is not set" in caught.value.message
+    assert f"{folder}/.env" in caught.value.resolution_hint
+
+
 def test_lines_of_a_dotenv_that_make_no_sense_are_named_by_number_only(folder):
     write(folder / ".env", "LOG_LEVEL=debug\n'secret stuff\n")
     loaded = load(folder)
