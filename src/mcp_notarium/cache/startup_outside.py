@@ -169,7 +169,7 @@ _KEY = (
         Verdict.KEYCHAIN_UNUSABLE,
         "the key is to come from the system's keychain, which cannot be used: {reason}",
         "Unlock the keychain and start again, or give the key in DB_ENCRYPTION_KEY or "
-        "DB_ENCRYPTION_KEY_FILE.",
+        "DB_ENCRYPTION_KEY_FILE of the client's server entry.",
         lambda o: o.key is KeySource.KEYCHAIN_UNUSABLE,
     ),
     refuse(

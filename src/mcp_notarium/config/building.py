@@ -13,6 +13,7 @@ from mcp_notarium.errors import ConfigError
 from mcp_notarium.secret import Secret
 
 _SIMPLENOTE = "simplenote"
+_KEY = "DB_ENCRYPTION_KEY"
 
 
 def complete(picks: dict[str, Pick], *, data_dir: Callable[[], Path]) -> None:
@@ -22,6 +23,8 @@ def complete(picks: dict[str, Pick], *, data_dir: Callable[[], Path]) -> None:
     folder = picks["NOTARIUM_DATA_DIR"]
     if folder.text is None and folder.problem is None:
         picks["NOTARIUM_DATA_DIR"] = _default_folder(folder, data_dir)
+    if picks[_KEY].found_in:
+        picks[_KEY] = _warned_of(picks[_KEY])
 
 
 def config(picks: Mapping[str, Pick]) -> Config:
@@ -34,7 +37,8 @@ def config(picks: Mapping[str, Pick]) -> Config:
         password=secret["SIMPLENOTE_PASSWORD"],
         token=secret["SIMPLENOTE_TOKEN"],
         db_key=secret["DB_ENCRYPTION_KEY"],
-        db_key_origin=picks["DB_ENCRYPTION_KEY"].set_by,
+        db_key_origin=_origin(picks[_KEY]),
+        db_key_yields=bool(picks[_KEY].found_in),
         db_encryption=text["DB_ENCRYPTION"] == "on",
         kdf=cast("Kdf", text["DB_ENCRYPTION_KDF"]),
         kdf_iterations=int(text["DB_ENCRYPTION_KDF_ITERATIONS"]),
@@ -54,6 +58,19 @@ def config(picks: Mapping[str, Pick]) -> Config:
         app_url=text["SIMPLENOTE_APP_URL"],
         api_key=Secret(text["SIMPERIUM_API_KEY"]),
     )
+
+
+def _origin(key: Pick) -> str:
+    return f"{key.set_by} of {key.found_in}" if key.found_in else key.set_by
+
+
+def _warned_of(key: Pick) -> Pick:
+    """Whoever filled the working folder may have chosen the key, and may know it."""
+    warning = (
+        f"{_KEY} comes from {key.found_in}, which lies in the working folder; it is used unless the "
+        f"keychain has a key. Set {_KEY} in the environment of the client's server entry instead."
+    )
+    return replace(key, warnings=(*key.warnings, warning))
 
 
 def _owner_elsewhere(picks: Mapping[str, Pick]) -> Pick:

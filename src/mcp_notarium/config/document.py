@@ -52,7 +52,14 @@ can read, or that belongs to neither you nor root, is used with a warning, excep
 an error, only for `DB_ENCRYPTION_KEY` the variable is used and the file is not.
 
 The passphrase of the cache is looked for in this order, and the first that is there decides:
-`DB_ENCRYPTION_KEY`, `DB_ENCRYPTION_KEY_FILE`, the keychain.
+
+1. `DB_ENCRYPTION_KEY` in the environment, then `DB_ENCRYPTION_KEY_FILE` there;
+2. the same two in the file named by `--env-file`;
+3. the keychain, unless `NOTARIUM_KEYCHAIN=off`;
+4. `DB_ENCRYPTION_KEY` in a `.env` of the working folder, with a warning that names the file. A
+   repository could bring one along, whose author knows the key: it never goes before a key that you
+   keep in the keychain. A keychain that cannot be asked (locked, silent) may hold one, and the start is
+   refused rather than the file believed.
 
 ## What is checked
 

@@ -18,7 +18,8 @@ Destructive = Literal["ask", "elicit", "deny"]
 class Config:
     """Every setting, checked. Times in seconds, addresses without a final slash.
 
-    The defaults are those of the variable table. ``username`` stays out of the repr: it is an
+    The defaults are those of the variable table. ``db_key_yields``: the key comes from a ``.env`` that
+    nobody named, and one in the keychain goes before it. ``username`` stays out of the repr: it is an
     e-mail address.
     """
 
@@ -28,6 +29,7 @@ class Config:
     token: Secret | None = None
     db_key: Secret | None = None
     db_key_origin: str = ""
+    db_key_yields: bool = False
     db_encryption: bool = True
     kdf: Kdf = "argon2id"
     kdf_iterations: int = 310_000

@@ -1,5 +1,6 @@
 """Where the key comes from: the settings (variable, then file), then the keychain.
 
+A key that merely lay in the working folder comes last, because somebody else may have put it there.
 The first source that is present decides. If it is wrong, the start is refused; no other is tried.
 """
 
@@ -27,6 +28,10 @@ class KeySettings(Protocol):
         """Which of the two it was."""
 
     @property
+    def db_key_yields(self) -> bool:
+        """Whether a key in the keychain goes before it."""
+
+    @property
     def keychain(self) -> bool:
         """Whether the keychain may be asked."""
 
@@ -46,8 +51,19 @@ def find_passphrase(
 
     Raises ``LockedError`` (KEYCHAIN_UNUSABLE) if the keychain decides and cannot be used.
     """
-    if settings.db_key is not None:
-        return Found(settings.db_key, settings.db_key_origin or "DB_ENCRYPTION_KEY")
+    given = _given(settings)
+    if given is not None and not settings.db_key_yields:
+        return given
+    return _kept(settings, owner, system) or given
+
+
+def _given(settings: KeySettings) -> Found | None:
+    if settings.db_key is None:
+        return None
+    return Found(settings.db_key, settings.db_key_origin or "DB_ENCRYPTION_KEY")
+
+
+def _kept(settings: KeySettings, owner: str, system: Keychain | None) -> Found | None:
     if not settings.keychain:
         return None
     kept = (system or keychain.system_keychain()).get(keychain.KEY, owner)

@@ -116,8 +116,11 @@ def test_a_trusted_dotenv_sets_what_it_may_and_the_environment_wins(folder):
     assert made.password == Secret("pass word")
     assert made.token == Secret("tok")
     assert made.db_key == Secret("${HOME}x")
+    assert made.db_key_yields
+    assert made.db_key_origin == f"DB_ENCRYPTION_KEY of {folder}/.env"
     assert (made.sync_interval, made.api_timeout, made.log_level) == (120.0, 11.0, "debug")
-    assert loaded.warnings == ()
+    (warning,) = loaded.warnings
+    assert warning.startswith(f"DB_ENCRYPTION_KEY comes from {folder}/.env")
     assert {setting.name: setting.origin for setting in loaded.settings}["LOG_LEVEL"] == ".env"
 
 
@@ -173,6 +176,15 @@ def test_a_key_file_named_in_the_environment_beats_a_key_in_a_dotenv(folder):
     write(folder / ".env", "DB_ENCRYPTION_KEY=theirs\n")
     loaded = load(folder, MINIMUM | {"DB_ENCRYPTION_KEY_FILE": str(path)})
     assert loaded.config.db_key == Secret("mine")
+    assert not loaded.config.db_key_yields
+    assert loaded.warnings == ()
+
+
+def test_a_key_of_a_named_file_is_as_good_as_one_of_the_environment(folder):
+    named = write(folder / "mine.env", "DB_ENCRYPTION_KEY=mine\n")
+    loaded = load(folder, env_file=named)
+    assert (loaded.config.db_key, loaded.config.db_key_yields) == (Secret("mine"), False)
+    assert loaded.warnings == ()
 
 
 def distrust_file_mode(folder):

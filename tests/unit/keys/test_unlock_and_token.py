@@ -29,6 +29,26 @@ def test_the_keychain_is_asked_when_the_settings_have_no_key(tmp_path):
     assert (found.passphrase, found.origin) == (Secret("kept"), KEYCHAIN)
 
 
+def test_a_key_that_lay_in_the_working_folder_comes_after_the_keychain(tmp_path):
+    config = account(tmp_path, keychain=True, db_key_yields=True, db_key_origin="KEY of /x/.env")
+    system = keychains.working()
+    found = find_passphrase(config, OWNER, system=system)
+    assert (found.passphrase, found.origin) == (config.db_key, "KEY of /x/.env")
+    system = keychains.working()
+    system.set(KEY, OWNER, Secret("kept"))
+    found = find_passphrase(config, OWNER, system=system)
+    assert (found.passphrase, found.origin) == (Secret("kept"), KEYCHAIN)
+    without = replace(config, keychain=False)
+    assert find_passphrase(without, OWNER, system=system).passphrase == config.db_key
+
+
+def test_a_keychain_that_may_hold_a_key_is_not_passed_over_for_one_that_lay_there(tmp_path):
+    with pytest.raises(LockedError):
+        find_passphrase(
+            account(tmp_path, keychain=True, db_key_yields=True), OWNER, system=keychains.locked()
+        )
+
+
 def test_nothing_is_found_where_nothing_is(tmp_path):
     without = account(tmp_path, keychain=True, db_key=None)
     assert find_passphrase(without, OWNER, system=keychains.working()) is None
