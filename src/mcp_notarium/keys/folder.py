@@ -1,8 +1,8 @@
 """The account folder: the names in it, and whether it may be trusted.
 
-Nobody but the user may read it, nobody but the user (or root) may rename anything above it, and no
-symbolic link leads out of it. This module changes nothing except by :func:`prepare`, and for a moment
-by :func:`find_obstacle`.
+Nobody but the user may read it, nobody but the user (or root) may rename anything above it (a group
+of the user alone counts as the user, see ``private_group``), and no symbolic link leads out of it.
+This module changes nothing except by :func:`prepare`, and for a moment by :func:`find_obstacle`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from mcp_notarium.cache.observations import Problem
 from mcp_notarium.config.paths import shown
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.keys import unusable
+from mcp_notarium.keys.private_group import writable_by_us_alone
 from mcp_notarium.keys.unusable import ELSEWHERE, moved
 
 _DATABASE = re.compile(r"notarium_cache\.([0-9a-f]{16})\.sqlite\.encrypted")
@@ -181,7 +182,8 @@ def _of_parent(path: Path, found: os.stat_result) -> Problem | None:
             "a folder above the cache belongs to another user",
             f"It is {shown(path)}. {ELSEWHERE}",
         )
-    if found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX:
+    changeable = found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX
+    if changeable and not writable_by_us_alone(path, found):
         return Problem(
             "a folder above the cache can be changed by others",
             f"Run `chmod go-w {shown(path)}`. Or: {ELSEWHERE}",
