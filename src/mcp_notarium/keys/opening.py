@@ -31,6 +31,7 @@ from mcp_notarium.keys.folder import AccountFolder, find_problem, prepare, trust
 from mcp_notarium.keys.keychain import Keychain
 from mcp_notarium.keys.locks import Presence, busy, key_lock
 from mcp_notarium.keys.looking import Observer, OpeningSettings, Scene, without_log
+from mcp_notarium.keys.unlock import Found
 
 __all__ = ["OpenedCache", "OpeningSettings", "observe", "open_cache", "set_aside", "verdict"]
 
@@ -232,7 +233,7 @@ class _Opener:
         made = Made(_present(scene.database), scene.keyfile, scene.data_key)
         if made.keyfile is not None:
             raise_sequence(made.database, made.keyfile)
-        return self._opened(scene.folder, made, presence, notices, created=False)
+        return self._opened(scene, made, presence, notices, created=False)
 
     def _made(
         self, scene: Scene, presence: Presence, notices: tuple[str, ...], *, instead: bool = False
@@ -257,7 +258,7 @@ class _Opener:
                 make_room=self._room(folder, now) if instead else _no_room,
                 at=self.at,
             )
-        return self._opened(folder, made, presence, notices, created=True)
+        return self._opened(scene, made, presence, notices, created=True)
 
     def _room(self, folder: AccountFolder, now: float) -> Callable[[KeyFile], None]:
         def make_room(made: KeyFile) -> None:
@@ -291,13 +292,14 @@ class _Opener:
 
     def _opened(
         self,
-        folder: AccountFolder,
+        scene: Scene,
         made: Made,
         presence: Presence | None,
         notices: tuple[str, ...],
         *,
         created: bool,
     ) -> OpenedCache:
+        folder = scene.folder
         generation = made.keyfile.generation if made.keyfile is not None else ""
         certificate = Certificate(folder, generation)
         if not self.guarded:
@@ -309,7 +311,7 @@ class _Opener:
             data_key=made.data_key,
             generation=generation,
             created=created,
-            notices=(*notices, *surroundings.warnings(folder.path)),
+            notices=(*notices, *_key_notice(scene.key), *surroundings.warnings(folder.path)),
             certificate=certificate,
             presence=_present(presence),
         )
@@ -328,6 +330,13 @@ def raise_sequence(database: Database, keyfile: KeyFile) -> None:
             "WHERE key = 'key_sequence' AND CAST(value AS INTEGER) < ?",
             (str(keyfile.sequence), keyfile.sequence),
         )
+
+
+def _key_notice(key: Found | None) -> tuple[str, ...]:
+    """Also for whoever does not see the log: a ``.env`` may lower its level, too."""
+    if key is None or not key.lay_there:
+        return ()
+    return (f"The key of the cache is taken from {key.origin}, which lies in the working folder.",)
 
 
 def _no_room(_made: KeyFile) -> None:

@@ -38,10 +38,11 @@ class KeySettings(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A key and the name of its source."""
+    """A key and the name of its source. ``lay_there``: a ``.env`` of the working folder that nobody named."""
 
     passphrase: Secret
     origin: str
+    lay_there: bool = False
 
 
 def find_passphrase(
@@ -60,7 +61,8 @@ def find_passphrase(
 def _given(settings: KeySettings) -> Found | None:
     if settings.db_key is None:
         return None
-    return Found(settings.db_key, settings.db_key_origin or "DB_ENCRYPTION_KEY")
+    origin = settings.db_key_origin or "DB_ENCRYPTION_KEY"
+    return Found(settings.db_key, origin, lay_there=settings.db_key_yields)
 
 
 def _kept(settings: KeySettings, owner: str, system: Keychain | None) -> Found | None:

@@ -56,6 +56,13 @@ def patch(path, offset, content):
         file.write(content)
 
 
+def test_a_key_that_lay_in_the_working_folder_is_named_at_every_opening(tmp_path):
+    config = account(tmp_path, db_key_yields=True, db_key_origin="DB_ENCRYPTION_KEY of /x/.env")
+    for _ in ("made", "opened"):
+        with closing(open_cheaply(config)) as opened:
+            assert "DB_ENCRYPTION_KEY of /x/.env" in opened.notices[0]
+
+
 def test_a_first_start_makes_a_cache_and_the_next_opens_it(tmp_path):
     with closing(open_cheaply(account(tmp_path))) as first:
         put(first, "mark", "kept")
