@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 
 
 def shown(path: Path) -> str:
     """The path as a shell takes it, without the name of the home folder."""
+    import shlex  # noqa: PLC0415 - not every start shows a path
+
     try:
         home = Path.home()
     except RuntimeError:  # neither HOME nor an entry for this user
