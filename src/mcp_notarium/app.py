@@ -20,7 +20,6 @@ from mcp_notarium.aside import run_aside
 from mcp_notarium.backends import registry
 from mcp_notarium.backends.simplenote.urls import Urls
 from mcp_notarium.cache.store import Cache
-from mcp_notarium.errors import NotariumError
 from mcp_notarium.keys import keychain, opening
 from mcp_notarium.keys.token import StoredToken
 from mcp_notarium.sync.driver import Driver
@@ -34,7 +33,9 @@ if TYPE_CHECKING:
 
 _CLIENT_ID = "client_id"
 _LEASE_MARGIN = 5.0
-_STOPPING_SECONDS = 1.0
+_CLOSING_SECONDS = 2.0
+_SHARE = 0.5
+"""Of the time that is left, for each step of closing: the next one needs some too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +58,16 @@ class App:
 
 @asynccontextmanager
 async def open_app(
-    config: Config, *, log: Logger | None = None, syncing: bool = True
+    config: Config,
+    *,
+    log: Logger | None = None,
+    syncing: bool = True,
+    time_to_close: Callable[[], float] = lambda: _CLOSING_SECONDS,
 ) -> AsyncIterator[App]:
-    """The open house, with sync running unless ``syncing`` is False; closed on leaving."""
+    """The open house, with sync running unless ``syncing`` is False; closed on leaving.
+
+    ``time_to_close`` gives the seconds that are left for closing, at any moment of it.
+    """
     log = log or logging_room.get("app")
     opened = await run_aside(
         partial(opening.open_cache, config, guarded=True), too_late=opening.OpenedCache.close
@@ -68,9 +76,9 @@ async def open_app(
         app = _wired(config, opened, log)
         for notice in opened.notices:
             log.warning("cache.notice", message=notice)
-        async with _running(app.driver, log, wanted=syncing):
+        async with _running(app.driver, log, wanted=syncing, time_to_close=time_to_close):
             yield app
-        await _closed(app)
+        await _closed(app, time_to_close)
     finally:
         opened.close()
 
@@ -132,7 +140,9 @@ def _client_id(cache: Cache) -> str:
 
 
 @asynccontextmanager
-async def _running(driver: Driver, log: Logger, *, wanted: bool) -> AsyncIterator[None]:
+async def _running(
+    driver: Driver, log: Logger, *, wanted: bool, time_to_close: Callable[[], float]
+) -> AsyncIterator[None]:
     """Sync in a task of its own, ended and awaited on leaving."""
     task = asyncio.create_task(driver.run(), name="sync") if wanted else None
     if task is not None:
@@ -142,8 +152,7 @@ async def _running(driver: Driver, log: Logger, *, wanted: bool) -> AsyncIterato
     finally:
         if task is not None:
             task.cancel()
-            with suppress(asyncio.CancelledError, TimeoutError, NotariumError):
-                await asyncio.wait_for(task, _STOPPING_SECONDS)
+            await asyncio.wait({task}, timeout=time_to_close() * _SHARE)
 
 
 def _say_why(task: asyncio.Task[None], log: Logger) -> None:
@@ -151,8 +160,8 @@ def _say_why(task: asyncio.Task[None], log: Logger) -> None:
         log.error("sync.ended", exc=task.exception())
 
 
-async def _closed(app: App) -> None:
+async def _closed(app: App, time_to_close: Callable[[], float]) -> None:
     """Let writes end whose caller has gone, then the connections."""
     for ending in (app.writer.drain(), app.backend.close()):
         with suppress(TimeoutError):
-            await asyncio.wait_for(ending, _STOPPING_SECONDS)
+            await asyncio.wait_for(ending, time_to_close() * _SHARE)

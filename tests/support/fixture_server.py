@@ -16,6 +16,7 @@ from pathlib import Path
 
 from mcp_notarium.server import fds
 from mcp_notarium.server.arrivals import Loaded
+from mcp_notarium.server.ending import Ending
 from mcp_notarium.server.front import Front
 from mcp_notarium.server.greeting import Greeting
 from mcp_notarium.server.inbox import Inbox
@@ -77,7 +78,7 @@ async def serve(inbox, greeting):
     server = Server("fixture", on_list_tools=list_tools, on_call_tool=call_tool)
     server.middleware[:] = [guard]
     try:
-        await engine.serve(server, Arrivals(inbox), greeting, OUTGOING)
+        await engine.serve(server, Arrivals(inbox), greeting, OUTGOING, Ending())
     finally:
         await asyncio.sleep(0)
         note("closed")

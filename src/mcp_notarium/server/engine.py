@@ -17,6 +17,7 @@ from mcp_notarium import __version__
 from mcp_notarium.server.arrivals import Event, Loaded
 from mcp_notarium.server.awaiting import Arrivals
 from mcp_notarium.server.dispatch import Dispatch, guard
+from mcp_notarium.server.ending import Ending
 from mcp_notarium.server.greeting import Greeting
 from mcp_notarium.server.house import House
 from mcp_notarium.server.lines import TooLong
@@ -67,9 +68,11 @@ def build(house: House) -> Server[Any]:
     return server
 
 
-async def serve(server: Server[Any], arrivals: Arrivals, greeting: Greeting, outgoing: int) -> None:
+async def serve(
+    server: Server[Any], arrivals: Arrivals, greeting: Greeting, outgoing: int, ending: Ending
+) -> None:
     """Serve the connection to its end, beginning with what the greeting has kept."""
-    async with running(Outbox(outgoing), swallow=greeting.front.swallow) as transport:
+    async with running(Outbox(outgoing), ending, swallow=greeting.front.swallow) as transport:
         transport.tasks.start_soon(_pump, arrivals, greeting, transport)
         await server.run(
             transport.incoming, transport.outgoing, server.create_initialization_options()

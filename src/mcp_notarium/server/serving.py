@@ -16,8 +16,9 @@ import anyio
 from mcp_notarium import log
 from mcp_notarium.app import App, open_app
 from mcp_notarium.errors import NotariumError
-from mcp_notarium.server.arrivals import Event, Loaded
+from mcp_notarium.server.arrivals import Event, Loaded, Stop
 from mcp_notarium.server.awaiting import Arrivals
+from mcp_notarium.server.ending import Ending
 from mcp_notarium.server.greeting import Greeting
 from mcp_notarium.server.house import House, Report
 from mcp_notarium.server.inbox import Inbox
@@ -25,9 +26,6 @@ from mcp_notarium.server.traces import unexpected
 
 if TYPE_CHECKING:
     from mcp_notarium.config import Config
-
-CLOSING_SECONDS = 2.0
-"""With the transport's drain this stays below the four seconds after which clients send SIGKILL."""
 
 
 def run(
@@ -37,30 +35,47 @@ def run(
 
     async def serve() -> int:
         log.watch_loop(asyncio.get_running_loop())
-        house = House(lambda: _opened(config), report=report)
-        await _serve(Arrivals(inbox), greeting, outgoing, house)
-        return 1 if house.locked else 0
+        ending = Ending()
+        house = House(lambda: _opened(config, ending), report=report)
+        ending.enforce(lambda: _exit_code(house))
+        await _serve(Arrivals(inbox), greeting, outgoing, house, ending)
+        return _exit_code(house)
 
     return anyio.run(serve)
 
 
-async def _serve(arrivals: Arrivals, greeting: Greeting, outgoing: int, house: House) -> None:
+def _exit_code(house: House) -> int:
+    return 1 if house.locked else 0
+
+
+async def _serve(
+    arrivals: Arrivals, greeting: Greeting, outgoing: int, house: House, ending: Ending
+) -> None:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(house.keep)
-        if await _wait_for_engine(arrivals, greeting, house):
+        if await _wait_for_engine(arrivals, greeting, house, ending):
             from mcp_notarium.server import engine  # noqa: PLC0415 - the loader has imported it
 
-            await engine.serve(engine.build(house), arrivals, greeting, outgoing)
-        await house.leave(within=CLOSING_SECONDS)
+            await engine.serve(engine.build(house), arrivals, greeting, outgoing, ending)
+        ending.begin()
+        await house.leave(within=ending.for_closing())
         tasks.cancel_scope.cancel()
 
 
-async def _wait_for_engine(arrivals: Arrivals, greeting: Greeting, house: House) -> bool:
-    """Answer on while it is being imported. False: the client has left, nothing is owed."""
+async def _wait_for_engine(
+    arrivals: Arrivals, greeting: Greeting, house: House, ending: Ending
+) -> bool:
+    """Answer on while it is being imported. False: the client has left, nothing is owed.
+
+    A signal counts at once. The end of input counts when the engine comes to it, because what was
+    asked before it may need the engine.
+    """
     here = False
     while not here and not greeting.over:
         if greeting.front.settled:
             house.open()
+        if any(isinstance(arrival, Stop) for arrival in greeting.held):
+            ending.begin()
         for event in await arrivals.next():
             if isinstance(event, Loaded):
                 event.demand()
@@ -71,9 +86,9 @@ async def _wait_for_engine(arrivals: Arrivals, greeting: Greeting, house: House)
 
 
 @asynccontextmanager
-async def _opened(config: Config) -> AsyncIterator[App]:
+async def _opened(config: Config, ending: Ending) -> AsyncIterator[App]:
     """The open house; whatever goes wrong on the way becomes a ``NotariumError``."""
-    opening = open_app(config, log=log.get("app"))
+    opening = open_app(config, log=log.get("app"), time_to_close=ending.for_closing)
     try:
         app = await opening.__aenter__()
     except NotariumError:

@@ -2,7 +2,7 @@
 
 Promises what the library's own transport does not: every request gets an answer,
 also one that is no valid message; nothing in a result can end the process; at the end of input, on a
-signal or when the client stops reading, calls in hand get up to 1.5 seconds and everything is closed.
+signal or when the client stops reading, calls in hand get their part of the time to end (``ending``).
 Knows nothing of tools.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from math import inf
 from types import TracebackType
-from typing import Final, Self, TypeGuard
+from typing import Self, TypeGuard
 
 import anyio
 from anyio.abc import TaskGroup
@@ -28,11 +28,9 @@ from mcp_types import (
 )
 
 from mcp_notarium.server import wire
+from mcp_notarium.server.ending import Ending
 from mcp_notarium.server.lines import TooLong
 from mcp_notarium.server.outbox import Outbox
-
-DRAIN_SECONDS: Final = 1.5
-"""Clients send SIGTERM two seconds after they have closed standard input."""
 
 Incoming = MemoryObjectReceiveStream[SessionMessage | Exception]
 
@@ -66,10 +64,16 @@ class Transport:
     """One connection. Feed it lines; it ends by :meth:`stop` or when nobody reads its answers."""
 
     def __init__(
-        self, outbox: Outbox, tasks: TaskGroup, *, swallow: Iterable[wire.RequestId] = ()
+        self,
+        outbox: Outbox,
+        tasks: TaskGroup,
+        *,
+        ending: Ending,
+        swallow: Iterable[wire.RequestId] = (),
     ) -> None:
         self._outbox = outbox
         self.tasks = tasks
+        self._ending = ending
         self._swallow = set(swallow)
         self._owed: Counter[wire.RequestId] = Counter()
         self._refusals = 0
@@ -132,13 +136,14 @@ class Transport:
 
     def stop(self) -> None:
         """No more messages are taken; what is in hand may still be answered for a moment."""
+        self._ending.begin()
         self._stopping.set()
         self._look()
 
     async def end(self) -> None:
         """Wait for the end and then close the reading side, which ends the library's loop."""
         await self._stopping.wait()
-        with anyio.move_on_after(DRAIN_SECONDS):
+        with anyio.move_on_after(self._ending.for_answers()):
             await self._settled.wait()
         self._outbox.abandon_if_stuck()
         self._send.close()
@@ -155,11 +160,11 @@ def _cancels(message: JSONRPCMessage) -> TypeGuard[JSONRPCNotification]:
 
 @asynccontextmanager
 async def running(
-    outbox: Outbox, *, swallow: Iterable[wire.RequestId] = ()
+    outbox: Outbox, ending: Ending, *, swallow: Iterable[wire.RequestId] = ()
 ) -> AsyncIterator[Transport]:
     """A transport that ends by itself while the library serves it."""
     async with anyio.create_task_group() as tasks:
-        transport = Transport(outbox, tasks, swallow=swallow)
+        transport = Transport(outbox, tasks, ending=ending, swallow=swallow)
         tasks.start_soon(transport.end)
         try:
             yield transport

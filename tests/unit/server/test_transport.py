@@ -10,7 +10,7 @@ import pytest
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest, JSONRPCResponse
 
-from mcp_notarium.server import transport as transport_module
+from mcp_notarium.server.ending import Ending
 from mcp_notarium.server.lines import TooLong
 from mcp_notarium.server.outbox import Outbox
 from mcp_notarium.server.transport import running
@@ -24,12 +24,12 @@ def anyio_backend():
 
 
 @asynccontextmanager
-async def connected(swallow=()):
-    """A transport and the descriptor a client would read."""
+async def connected(swallow=(), *, seconds=1.5):
+    """A transport with so much time to end, and the descriptor a client would read."""
     reading, writing = os.pipe()
     try:
         with anyio.fail_after(10):
-            async with running(Outbox(writing), swallow=swallow) as transport:
+            async with running(Outbox(writing), Ending(seconds), swallow=swallow) as transport:
                 yield transport, reading
     finally:
         for fd in (reading, writing):
@@ -80,9 +80,8 @@ async def test_it_ends_at_once_when_nothing_is_owed():
         assert await ended(transport) < 1
 
 
-async def test_it_waits_for_what_is_owed_and_no_longer(monkeypatch):
-    monkeypatch.setattr(transport_module, "DRAIN_SECONDS", 30)
-    async with connected() as (transport, _):
+async def test_it_waits_for_what_is_owed_and_no_longer():
+    async with connected(seconds=30) as (transport, _):
         transport.feed(request(1))
         transport.feed(request("1"))
         transport.stop()
@@ -93,17 +92,15 @@ async def test_it_waits_for_what_is_owed_and_no_longer(monkeypatch):
         assert await ended(transport) < 5
 
 
-async def test_it_gives_up_on_what_takes_too_long(monkeypatch):
-    monkeypatch.setattr(transport_module, "DRAIN_SECONDS", 0.1)
-    async with connected() as (transport, _):
+async def test_it_gives_up_on_what_takes_too_long():
+    async with connected(seconds=0.1) as (transport, _):
         transport.feed(request(1))
         transport.stop()
         assert await ended(transport) < 5
 
 
-async def test_one_id_used_twice_is_owed_two_answers(monkeypatch):
-    monkeypatch.setattr(transport_module, "DRAIN_SECONDS", 30)
-    async with connected() as (transport, reading):
+async def test_one_id_used_twice_is_owed_two_answers():
+    async with connected(seconds=30) as (transport, reading):
         transport.feed(request(1))
         transport.feed(request(1))
         transport.stop()
@@ -115,9 +112,8 @@ async def test_one_id_used_twice_is_owed_two_answers(monkeypatch):
         assert [line["result"]["n"] for line in lines(reading)] == [1, 2]
 
 
-async def test_cancelled_request_is_not_waited_for(monkeypatch):
-    monkeypatch.setattr(transport_module, "DRAIN_SECONDS", 30)
-    async with connected() as (transport, _):
+async def test_cancelled_request_is_not_waited_for():
+    async with connected(seconds=30) as (transport, _):
         transport.feed(request(1))
         transport.feed(cancel(1))
         transport.feed(cancel(99))
@@ -175,9 +171,8 @@ async def test_nothing_is_taken_after_the_stop():
         assert await ended(transport) < 1
 
 
-async def test_reader_that_is_gone_ends_it(monkeypatch):
-    monkeypatch.setattr(transport_module, "DRAIN_SECONDS", 30)
-    async with connected() as (transport, reading):
+async def test_reader_that_is_gone_ends_it():
+    async with connected(seconds=30) as (transport, reading):
         transport.feed(request(1))
         transport.feed(request(2))
         os.close(reading)
@@ -202,9 +197,8 @@ async def test_large_and_small_lines_keep_their_order():
         assert [json.loads(line)["id"] for line in found.splitlines()] == list(range(40))
 
 
-async def test_reader_that_takes_nothing_is_given_up(monkeypatch):
-    monkeypatch.setattr(transport_module, "DRAIN_SECONDS", 0.1)
-    async with connected() as (transport, _), anyio.create_task_group() as tasks:
+async def test_reader_that_takes_nothing_is_given_up():
+    async with connected(seconds=0.1) as (transport, _), anyio.create_task_group() as tasks:
         transport.feed(request(1))
         tasks.start_soon(transport.outgoing.send, answer(1, text="x" * 1_000_000))
         await anyio.wait_all_tasks_blocked()
