@@ -21,6 +21,26 @@ def _simulator():
         yield simulator
 
 
+def test_an_outage_is_told_until_it_is_over_also_after_an_offline_start(
+    simulator: Simulator, tmp_path: Path
+) -> None:
+    with Server(environment(simulator, tmp_path)) as server:
+        server.loaded(sum(not note["deleted"] for note in simulator.notes().values()))
+        until(lambda: "sync" not in server.tool("list", limit=1))
+        simulator.stop_listening()
+        until(lambda: "sync" in server.tool("list", limit=1), within=SOON)
+        told = server.tool("list", limit=1)["sync"]
+        assert told["complete"]
+        assert told["note"].endswith(" ago.")
+        assert server.leave() == 0
+    with Server(environment(simulator, tmp_path)) as server:
+        until(lambda: "sync" in server.tool("list", limit=1), within=SOON)
+        assert server.tool("list", limit=1)["content"]
+        simulator.resume()
+        until(lambda: "sync" not in server.tool("list", limit=1), within=SOON)
+        assert server.leave() == 0
+
+
 def test_an_edit_elsewhere_in_the_middle_of_our_own_saves_is_seen_soon(
     simulator: Simulator, tmp_path: Path
 ) -> None:

@@ -43,7 +43,7 @@ class Log(Protocol):
 
 
 class Engine:
-    """The leader's work on one cache."""
+    """The leader's work on one cache. ``tried``: one cycle has ended, well or not."""
 
     def __init__(
         self,
@@ -63,6 +63,7 @@ class Engine:
         self._intake = Intake(cache, backend, ledger)
         self.sources = Sources(cache, backend, intake=self._intake, ledger=ledger, clock=clock)
         self.state = State.IDLE
+        self.tried = False
         self._plan: Batches | None = None
         self._batch: Batch | None = None
         self._tally = Tally()
@@ -204,6 +205,7 @@ class Engine:
             await plan.aclose()
 
     def _end(self) -> None:
+        self.tried = True
         well = self.state is State.IDLE
         if well:
             self._failure, self._failures = None, 0

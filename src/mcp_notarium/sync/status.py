@@ -16,6 +16,7 @@ class SyncStatus:
     ``loaded`` of ``total`` notes are here (``total`` None: the store did not say) and ``complete``
     tells whether the first load is over. ``last_sync_at`` is in epoch seconds. ``leader``: this
     process syncs, otherwise another one does. ``feed``: changes elsewhere show within seconds.
+    ``tried``: how the last cycle ended is known; False until the first one of this process has.
     """
 
     state: State
@@ -27,9 +28,17 @@ class SyncStatus:
     needs_login: bool
     leader: bool
     feed: bool
+    tried: bool = True
+
+    @property
+    def failure(self) -> str | None:
+        """Why the last cycle failed; None if it went well, or is still the first of this process."""
+        return self.last_error if self.tried else None
 
 
-def read_status(cache: Cache, *, leading: State | None, feed: bool) -> SyncStatus:
+def read_status(
+    cache: Cache, *, leading: State | None, feed: bool, tried: bool = True
+) -> SyncStatus:
     """The status from the cache; ``leading`` is the state of this process if it leads."""
     progress, metrics = cache.sync_state.progress(), cache.sync_state.metrics()
     loaded = cache.notes.counts().total
@@ -47,6 +56,7 @@ def read_status(cache: Cache, *, leading: State | None, feed: bool) -> SyncStatu
         needs_login=state is State.NEEDS_AUTH,
         leader=leading is not None,
         feed=feed,
+        tried=tried,
     )
 
 

@@ -96,7 +96,9 @@ _BEHAVIOUR = {
 * When no whole word matches, the search is made inside words and the answer has `inside_words`; when
   nothing matches at all, `suggestions` are words that would.
 * `sync` is there only if something may be missing or old: `state`, `loaded` of `total`, `complete`,
-  and a sentence.
+  and a sentence. It comes with the first sync cycle that fails, says how old the notes are, and goes
+  with the next one that does not. A server that is just starting says nothing before its first cycle
+  has ended.
 """,
     "get": """\
 * Lines end at `\\n`; a `\\r` before it belongs to the end. An empty note has 0 lines. Text comes byte

@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 FIRST_PAGE_SECONDS = 8.0
 """How long the first ``list`` on an empty cache waits; clients give up after 30 to 60 seconds."""
 
-STALE_INTERVALS = 3
-"""After so many intervals without a sync, failures in the meantime are worth mentioning."""
-
 _STUCK = ("needs_auth", "halted")
 _LOOK_SECONDS = 0.25
 
@@ -42,13 +39,13 @@ async def wait_for_first_page(app: App, call: CallContext) -> None:
 
 def _worth_waiting(status: SyncStatus) -> bool:
     nothing_yet = not status.complete and not status.loaded
-    return nothing_yet and not status.last_error and status.state not in _STUCK
+    return nothing_yet and not status.failure and status.state not in _STUCK
 
 
 def sync_of(app: App) -> Sync | None:
     """What an agent should know about the cache before it trusts an answer; None if nothing."""
     status = app.driver.status()
-    note = note_on(status, now=app.clock(), interval=app.config.sync_interval)
+    note = note_on(status, now=app.clock())
     if note is None:
         return None
     return Sync(
@@ -60,32 +57,45 @@ def sync_of(app: App) -> Sync | None:
     )
 
 
-def note_on(status: SyncStatus, *, now: float, interval: float) -> str | None:
+def note_on(status: SyncStatus, *, now: float) -> str | None:
     """One or two sentences on what is missing or old, None if nothing is."""
+    as_of = _as_of(status, now=now)
     if status.needs_login:
-        return f"No login is accepted; the user must run `mcp-notarium login`. {_as_of(status)}"
+        return f"No login is accepted; the user must run `mcp-notarium login`. {as_of}"
     if status.state == "halted":
-        return f"Sync has stopped: {status.last_error or 'unknown reason'}. {_as_of(status)}"
+        return f"{_halted(status)} {as_of}"
     if not status.complete:
         return _loading(status)
-    if status.last_error and _old(status, now=now, interval=interval):
-        return f"The note service cannot be reached. {_as_of(status)}"
+    if status.failure:
+        return f"The last sync failed: {status.failure}. {as_of}"
     return None
+
+
+def _halted(status: SyncStatus) -> str:
+    if status.last_error is None:
+        return "Sync has stopped; `mcp-notarium doctor` tells the user why."
+    return (
+        f"Sync has stopped: {status.last_error}. If that is right, the user must run "
+        "`mcp-notarium reset-cache`; if not, nothing is lost here."
+    )
 
 
 def _loading(status: SyncStatus) -> str:
     of = f" of {status.total}" if status.total is not None else ""
-    trouble = " It was interrupted and will be tried again." if status.last_error else ""
+    trouble = " It was interrupted and will be tried again." if status.failure else ""
     return f"The first sync has loaded {status.loaded}{of} notes, newest first.{trouble}"
 
 
-def _old(status: SyncStatus, *, now: float, interval: float) -> bool:
-    last = status.last_sync_at
-    return last is None or now - last > STALE_INTERVALS * interval
-
-
-def _as_of(status: SyncStatus) -> str:
+def _as_of(status: SyncStatus, *, now: float) -> str:
     if status.last_sync_at is None:
         return "Nothing has been synced yet."
     at = datetime.fromtimestamp(status.last_sync_at, UTC)
-    return f"Notes are as of {at:%Y-%m-%d %H:%M} UTC."
+    return f"Notes are as of {at:%Y-%m-%d %H:%M} UTC, {_age(now - status.last_sync_at)} ago."
+
+
+def _age(seconds: float) -> str:
+    """In the largest unit of which there are at least two."""
+    for size, unit in ((86_400, "days"), (3_600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds // size:.0f} {unit}"
+    return f"{max(0.0, seconds):.0f} s"

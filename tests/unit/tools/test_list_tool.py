@@ -1,11 +1,14 @@
 """``list``: the right rows, honest totals, and a word about what may be missing."""
 
+from dataclasses import replace
+
 import anyio
 import pytest
 
 from mcp_notarium.errors import QueryError
 from mcp_notarium.sync.ledger import Ledger
 from mcp_notarium.tools import list as list_
+from mcp_notarium.tools.freshness import note_on
 from mcp_notarium.tools.schemas import ListRequest
 from support.memory_backend import Fault
 from support.tooling import NOW, Desk
@@ -203,13 +206,52 @@ async def test_missing_login_is_said_with_the_way_out(desk):
     assert "2025-06-15" in answer.sync.note
 
 
-async def test_failure_is_mentioned_only_when_the_cache_has_become_old(desk):
-    await desk.sync()
-    desk.backend.faults.plan(Fault.UNAVAILABLE, times=99)
-    desk.now += 60
+async def test_failure_is_mentioned_until_a_cycle_goes_well(desk):
     await desk.sync()
     assert (await find(desk)).sync is None
-    desk.now += 3600
+    desk.backend.faults.plan(Fault.UNAVAILABLE, times=1)
+    desk.now += 12 * 60
+    await desk.sync()
     answer = await find(desk)
     assert answer.sync
-    assert "cannot be reached" in answer.sync.note
+    assert answer.sync.state == "backing_off"
+    assert answer.sync.note.startswith("The last sync failed: ")
+    assert answer.sync.note.endswith("Notes are as of 2025-06-15 15:06 UTC, 12 min ago.")
+    assert len(answer.sync.note) < 140
+    await desk.sync()
+    assert (await find(desk)).sync is None
+
+
+async def test_before_the_first_cycle_has_ended_an_old_failure_is_not_mentioned(desk):
+    cache = desk.app.cache
+    with cache.transaction():  # as an earlier process left it
+        Ledger(cache, clock=desk.clock).mark_loaded(anchor=desk.store.cursor(), total=0)
+        cache.sync_state.record_cycle(at=NOW, duration_ms=1, status="backing_off", error="away")
+    assert (await find(desk)).sync
+    desk.backend.faults.plan(Fault.HANG_BEFORE, times=9)
+    async with desk.syncing():
+        await anyio.wait_all_tasks_blocked()
+        assert desk.app.driver.status().leader
+        assert (await find(desk)).sync is None
+
+
+async def test_halted_sync_names_the_way_out(desk):
+    for n in range(30):
+        desk.store.put(f"n{n}", "x")
+    await desk.sync()
+    status = replace(desk.app.driver.status(), state="halted", last_error="30 of 30 notes vanished")
+    note = note_on(status, now=desk.now + 7200)
+    assert "30 of 30 notes vanished" in note
+    assert "`mcp-notarium reset-cache`" in note
+    assert note.endswith("2 h ago.")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "age"),
+    [(-5, "0 s"), (0, "0 s"), (119, "119 s"), (120, "2 min"), (7199, "119 min"), (7200, "2 h"),
+     (172_799, "47 h"), (172_800, "2 days"), (400 * 86_400, "400 days")],
+)  # fmt: skip
+async def test_age_is_told_in_a_unit_of_which_there_are_two(desk, seconds, age):
+    await desk.sync()
+    status = replace(desk.app.driver.status(), last_error="no", last_sync_at=NOW)
+    assert note_on(status, now=NOW + seconds).endswith(f", {age} ago.")
