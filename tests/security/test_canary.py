@@ -103,6 +103,11 @@ def _read_and_write(simulator: Simulator, env: dict[str, str]) -> bytes:
         trashed = server.tool(
             "manage", action="trash", id=made["id"], local_version=made["local_version"]
         )
+        asked = server.error(
+            "manage", action="delete_permanently", id=made["id"],
+            local_version=trashed["new_local_version"],
+        )  # fmt: skip
+        assert TITLE in asked["details"]["asks"]
         server.tool(
             "manage", action="delete_permanently", id=made["id"],
             local_version=trashed["new_local_version"], confirm=True,

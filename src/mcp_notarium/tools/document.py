@@ -69,6 +69,7 @@ not done on an agent's word alone. `NOTARIUM_DESTRUCTIVE` decides how consent is
 | `elicit` | the user is asked | refused |
 | `deny` | refused | refused |
 
+The question names the note: its first line (at most 60 characters, only what can be seen) and its id.
 Where the user can be asked, `confirm` changes nothing. In the era without server requests the
 question is the result of the call, and the answer counts only for the same tool, arguments and
 question.

@@ -13,6 +13,7 @@ from mcp_notarium.errors import InvalidRequest, VersionConflict
 from mcp_notarium.notes.note import Note
 from mcp_notarium.tools.context import CallContext, require_consent
 from mcp_notarium.tools.lookup import find_at_version
+from mcp_notarium.tools.naming import named
 from mcp_notarium.tools.schemas import ManageAnswer, ManageRequest, StatsAnswer
 from mcp_notarium.tools.stats import stats
 
@@ -74,8 +75,10 @@ def _moved(note: Note, *, said: str | None = None) -> ManageAnswer:
 
 
 async def _remove(app: App, request: ManageRequest, call: CallContext) -> ManageAnswer:
-    _check_trashed(await _noted(app, request))
-    await require_consent(call, "Delete this note for good? It cannot be brought back.")
+    note = await _noted(app, request)
+    _check_trashed(note)
+    name = named(note.text, note_id=note.id)
+    await require_consent(call, f"Delete the {name} for good? It cannot be brought back.")
     async with call.writing:
         note = await _noted(app, request)
         _check_trashed(note)

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 from mcp_notarium.errors import InvalidRequest, VersionConflict
 from mcp_notarium.notes.note import Content, Note
 from mcp_notarium.notes.patch import Operation, apply_patch
+from mcp_notarium.redaction.escaping import one_line
 from mcp_notarium.tools.context import CallContext, require_consent
 from mcp_notarium.tools.get import fields_of, fields_of_portion
 from mcp_notarium.tools.lookup import find_at_version, versions_of
 from mcp_notarium.tools.loss import drops_most
+from mcp_notarium.tools.naming import named
 from mcp_notarium.tools.portion import portion
 from mcp_notarium.tools.schemas import SavedAnswer, SaveRequest
 from mcp_notarium.tools.tags import checked_tags, new_addresses
@@ -96,7 +98,8 @@ async def _draft(app: App, request: SaveRequest) -> Draft:
     if content.text != old.text:
         _check_size(content.text, app.backend.capabilities.max_note_bytes)
     shares = app.backend.capabilities.shares_by_tag
-    return Draft(note, content, _asks(old, content, shares=shares))
+    name = named(content.text, note_id=None) if note is None else named(old.text, note_id=note.id)
+    return Draft(note, content, _asks(old, content, name=name, shares=shares))
 
 
 async def _addressed(app: App, request: SaveRequest) -> Note | None:
@@ -138,15 +141,16 @@ def _check_size(text: str, allowed: int | None) -> None:
         )
 
 
-def _asks(old: Content, new: Content, *, shares: bool) -> tuple[str, ...]:
-    """What a person must agree to before ``new`` is written over ``old``."""
+def _asks(old: Content, new: Content, *, name: str, shares: bool) -> tuple[str, ...]:
+    """What a person must agree to before ``new`` is written over ``old``, the note called ``name``."""
     asks = []
     added = new_addresses(new.tags, present=old.tags) if shares else ()
     if added:
-        asks.append(f"Share this note with {', '.join(added)} (an e-mail address as a tag)?")
+        people = ", ".join(map(one_line, added))
+        asks.append(f"Share the {name} with {people} (an e-mail address as a tag)?")
     if drops_most(old.text, new.text):
         asks.append(
-            f"Overwrite this note and drop most of its text "
+            f"Overwrite the {name} and drop most of its text "
             f"({len(old.text)} characters, {len(new.text)} after)?"
         )
     return tuple(asks)

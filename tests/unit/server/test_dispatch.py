@@ -204,7 +204,7 @@ async def test_person_who_agrees_is_asked_once_and_obeyed(desk, era):
     async with talking(open_desk(desk), era, elicitation_callback=answer) as client:
         result = await client.call_tool("manage", arguments)
     assert told(result)["status"] == "deleted"
-    assert asked == ["Delete this note for good? It cannot be brought back."]
+    assert asked == ["Delete the note “x” (id n) for good? It cannot be brought back."]
     assert desk.store.ids() == set()
 
 

@@ -15,6 +15,7 @@ from mcp_notarium.errors import (
     VersionConflict,
 )
 from mcp_notarium.tools import save
+from mcp_notarium.tools.naming import named
 from mcp_notarium.tools.schemas import SaveRequest
 from support.memory_backend import Fault
 from support.tooling import Caller, Desk
@@ -205,17 +206,28 @@ async def test_lost_answer_is_told_as_in_doubt(desk):
 
 
 async def test_new_address_as_tag_needs_consent(desk):
-    version = await noted(desk, tags=["old@example.org"])
+    version = await noted(desk, "Plan\nsecret", tags=["old@example.org"])
     tags = ["old@example.org", "new@example.org"]
     with pytest.raises(ConfirmationRequired) as caught:
         await write(desk, id="n", local_version=version, tags=tags)
-    assert "new@example.org" in caught.value.message
+    assert caught.value.message == (
+        "Share the note “Plan” (id n) with new@example.org (an e-mail address as a tag)?"
+    )
     assert "old@example.org" not in caught.value.message
     with pytest.raises(ConfirmationRequired):
         await write(desk, Caller(agrees=False), id="n", local_version=version, tags=tags)
     assert desk.store.fields("n")["tags"] == ["old@example.org"]
     answer = await write(desk, Caller(agrees=True), id="n", local_version=version, tags=tags)
     assert answer.tags == tags
+
+
+async def test_sharing_a_new_note_is_asked_with_its_first_line(desk):
+    await desk.sync()
+    with pytest.raises(ConfirmationRequired) as caught:
+        await write(desk, text="Plan\nsecret", tags=["a\u200b@example.org"])
+    assert caught.value.message == (
+        "Share the new note “Plan” with a\\u200b@example.org (an e-mail address as a tag)?"
+    )
 
 
 async def test_address_is_an_ordinary_tag_where_tags_do_not_share(tmp_path):
@@ -231,8 +243,9 @@ async def test_address_is_an_ordinary_tag_where_tags_do_not_share(tmp_path):
 )
 async def test_dropping_most_of_a_note_needs_consent(desk, arguments):
     version = await noted(desk, LONG)
-    with pytest.raises(ConfirmationRequired):
+    with pytest.raises(ConfirmationRequired) as caught:
         await write(desk, id="n", local_version=version, **arguments)
+    assert caught.value.message.startswith(f"Overwrite the {named(LONG, note_id='n')} and drop")
     assert desk.store.text("n") == LONG
     await write(desk, Caller(agrees=True), id="n", local_version=version, **arguments)
     assert desk.store.text("n") != LONG
