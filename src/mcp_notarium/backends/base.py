@@ -75,23 +75,27 @@ class ListingPage:
     ``cursor`` is the store's place in its stream of changes when the page was made. Only the
     cursor of the *first* page of a listing may ever be stored. ``next_mark`` is None on the last
     page. ``total`` is the number of notes in the whole listing where the store tells it.
+    ``left_out`` entries have an id that the store itself could never be asked for.
     """
 
     entries: tuple[Revision | Entry, ...]
     cursor: str
     next_mark: str | None
     total: int | None = None
+    left_out: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ChangePage:
     """What happened since a cursor, oldest first, each note at most once.
 
-    An ``Entry`` stands for a note whose new content must be fetched with ``get``.
+    An ``Entry`` stands for a note whose new content must be fetched with ``get``. ``left_out`` is
+    that of a ``ListingPage``.
     """
 
     changes: tuple[Revision | Tombstone | Entry, ...]
     cursor: str
+    left_out: int = 0
 
 
 class Answer(StrEnum):

@@ -184,8 +184,13 @@ def _sync(app: App) -> Finding:
         return Finding(
             "sync", WARN, "has never completed", "Start a server, or `mcp-notarium login`."
         )
-    state = WARN if facts.last_error else OK
-    return Finding("sync", state, facts.last_error or f"last cycle: {facts.status}")
+    if facts.last_error:
+        return Finding("sync", WARN, facts.last_error)
+    left_out = app.driver.status().left_out
+    if left_out:
+        hint = "See them in the note service's own app; copy their text into new notes to have it here."
+        return Finding("sync", WARN, f"{left_out} notes have an id that cannot be asked for", hint)
+    return Finding("sync", OK, f"last cycle: {facts.status}")
 
 
 def _writes(app: App) -> Finding:

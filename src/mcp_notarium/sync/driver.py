@@ -152,6 +152,7 @@ class Driver:
         return read_status(
             self._cache,
             leading=self._engine.state if self._leader.held else None,
+            left_out=self._ledger.left_out,
             tried=self._engine.tried or not self._leader.held,
             feed=self._engine.sources.feed.usable(self._clock()),
         )
@@ -172,6 +173,7 @@ class Driver:
             return  # the first load will fetch them
         self._cache.notes.apply(revision for revision in revisions if revision.id not in kept)
         self._ledger.mark_load_began(empty=not kept)
+        self._ledger.mark_left_out(page.left_out)
         if page.next_mark is None:
             self._ledger.mark_loaded(anchor=page.cursor, total=page.total)
         else:

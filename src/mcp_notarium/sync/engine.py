@@ -64,6 +64,7 @@ class Engine:
         self.sources = Sources(cache, backend, intake=self._intake, ledger=ledger, clock=clock)
         self.state = State.IDLE
         self.tried = False
+        self._told_left_out = 0
         self._plan: Batches | None = None
         self._batch: Batch | None = None
         self._tally = Tally()
@@ -226,6 +227,9 @@ class Engine:
         self._ledger.answer(self._serving, well=well)
         if self._log is None:
             return
+        if (left_out := self._ledger.left_out) > self._told_left_out:
+            self._told_left_out = left_out
+            self._log.warning("sync.notes_without_usable_id", count=left_out)
         if not well:
             error = type(self._failure).__name__
             self._log.warning("sync.cycle_failed", state=self.state.value, error=error)

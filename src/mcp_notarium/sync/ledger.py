@@ -23,6 +23,7 @@ _DOUBTS = "sync.doubts"
 _SWEPT_AT = "sync.swept_at"
 _UNSEEN_REMOVALS = "sync.unseen_removals"
 _LOAD_BEGAN_EMPTY = "sync.load_began_empty"
+_LEFT_OUT = "sync.left_out"
 _ASKED = "sync.asked"
 _ANSWERED = "sync.answered"
 _ANSWERED_WELL = "sync.answered_well"
@@ -55,9 +56,10 @@ class Ledger:
         """The place in the store's stream of changes up to which everything is here."""
         return self._state.cursor()
 
-    def mark_cursor(self, cursor: str) -> None:
-        """Everything up to ``cursor`` is here."""
+    def mark_cursor(self, cursor: str, *, left_out: int = 0) -> None:
+        """Everything up to ``cursor`` is here; ``left_out``: as in :meth:`mark_polled`."""
         self._state.set_cursor(cursor)
+        self._more_left_out(left_out)
 
     def mark_loading(self, *, anchor: str, mark: str, total: int | None) -> None:
         """The first load has come as far as ``mark``."""
@@ -96,18 +98,36 @@ class Ledger:
         """The first page of a first load is here; ``empty``: nothing was before it."""
         self._state.set(_LOAD_BEGAN_EMPTY, "1" if empty else "")
 
-    def mark_polled(self, cursor: str, *, feed_missed: bool) -> None:
-        """A listing brought everything up to ``cursor`` but removals; a feed is now past them."""
+    def mark_polled(self, cursor: str, *, feed_missed: bool, left_out: int = 0) -> None:
+        """A listing brought everything up to ``cursor`` but removals; a feed is now past them.
+
+        ``left_out`` entries of it have no usable id; they may be among those known already.
+        """
         self._state.set_cursor(cursor)
+        self._more_left_out(left_out)
         if feed_missed:
             self._state.set(_UNSEEN_REMOVALS, "1")
 
-    def mark_swept(self, cursor: str | None) -> None:
+    def mark_swept(self, cursor: str | None, *, left_out: int = 0) -> None:
         """A complete listing was compared; ``cursor`` replaces one that was lost."""
+        self.mark_left_out(left_out)
         if cursor is not None:
             self._state.set_cursor(cursor)
         self._state.set(_SWEPT_AT, repr(self._clock()))
         self._state.set(_UNSEEN_REMOVALS, "")
+
+    @property
+    def left_out(self) -> int:
+        """How many notes of the account cannot be asked for, as far as it has been listed."""
+        return self._number(_LEFT_OUT)
+
+    def mark_left_out(self, count: int) -> None:
+        """A listing of everything has left out so many notes so far."""
+        if count != self.left_out:
+            self._state.set(_LEFT_OUT, str(count))
+
+    def _more_left_out(self, count: int) -> None:
+        self.mark_left_out(max(count, self.left_out))
 
     def mark_emptied(self) -> None:
         """Every note was removed on purpose: what is on its way for them is void."""
@@ -116,7 +136,7 @@ class Ledger:
         self._state.set_progress(
             Progress(anchor_cursor=None, mark=None, loaded=0, total=None, complete=False)
         )
-        for key in (_SWEPT_AT, _UNSEEN_REMOVALS, _DOUBTS, _LOAD_BEGAN_EMPTY):
+        for key in (_SWEPT_AT, _UNSEEN_REMOVALS, _DOUBTS, _LOAD_BEGAN_EMPTY, _LEFT_OUT):
             self._state.set(key, "")
 
     def sweep_due(self, *, feed: bool) -> bool:

@@ -113,12 +113,14 @@ class Sources:
         mark = progress.mark if anchor is not None else None
         fresh = mark is None
         empty = self._cache.notes.counts().total == 0
+        left_out = 0 if fresh else self._ledger.left_out
         listing = Listing(mark=mark, first=FIRST_PAGE if fresh else PAGE)
         count = Count(self._backend, counted=self._ledger.mark_total)
         async with aclosing(read_ahead(self._backend, listing)) as all_pages, _ending(count):
             async for page in all_pages:
                 anchor = page.cursor if fresh or anchor is None else anchor
                 total = next((n for n in (page.total, total, count.total) if n is not None), None)
+                left_out += page.left_out
                 if total is None and page.next_mark is not None:
                     count.begin()
                 bookmark = partial(
@@ -126,6 +128,7 @@ class Sources:
                     anchor=anchor,
                     mark=page.next_mark,
                     total=total,
+                    left_out=left_out,
                     began_empty=empty if fresh else None,
                 )
                 yield Batch(page.entries, epoch, bookmark)
@@ -149,7 +152,7 @@ class Sources:
             page = await self._ask_feed(cursor, wait=False)
             for batch in self._change_batches(page, cursor=cursor, epoch=epoch, last=False):
                 yield batch
-            if not page.changes or page.cursor == cursor:
+            if page.cursor == cursor or not (page.changes or page.left_out):
                 return
 
     async def _ask_feed(self, cursor: str, *, wait: bool) -> ChangePage:
@@ -170,7 +173,7 @@ class Sources:
         self._brake_tombstones(page)
         if not page.changes and page.cursor == cursor:
             return ()
-        bookmark = partial(Ledger.mark_cursor, cursor=page.cursor)
+        bookmark = partial(Ledger.mark_cursor, cursor=page.cursor, left_out=page.left_out)
         return split(page.changes, epoch=epoch, bookmark=bookmark, last=last)
 
     def _brake_tombstones(self, page: ChangePage) -> None:
@@ -197,15 +200,18 @@ class Sources:
         cursor, epoch = self._ledger.cursor, self._ledger.epoch
         feed = self._backend.capabilities.change_feed
         first: str | None = None
+        left_out = 0
         async with aclosing(pages(self._backend, Listing(since=cursor))) as all_pages:
             async for page in all_pages:
+                left_out += page.left_out
                 first = page.cursor if first is None else first
                 final = page.next_mark is None
                 if final and not page.entries and first == cursor:
                     return
-                bookmark = (
-                    partial(Ledger.mark_polled, cursor=first, feed_missed=feed) if final else None
+                polled = partial(
+                    Ledger.mark_polled, cursor=first, feed_missed=feed, left_out=left_out
                 )
+                bookmark = polled if final else None
                 for batch in split(page.entries, epoch=epoch, bookmark=bookmark):
                     yield batch
 
@@ -218,26 +224,31 @@ class Sources:
     async def _sweep(self, *, cursor_lost: bool) -> Batches:
         """Compare a complete listing with the cache. Removes nothing unless every page came."""
         epoch, known = self._ledger.epoch, self._cache.notes.etags()
-        first, listed = await self._list_everything()
+        first, listed, left_out = await self._list_everything()
         plan = plan_sweep(known, listed)
         async with aclosing(self._changed(plan.changed, epoch)) as batches:
             async for batch in batches:
                 yield batch
         missing = {absent.id for absent in plan.missing}
         check_sweep_brake(known=len(known), missing=missing, trashed=self._trashed(missing))
-        bookmark = partial(Ledger.mark_swept, cursor=first if cursor_lost else None)
+        bookmark = partial(
+            Ledger.mark_swept, cursor=first if cursor_lost else None, left_out=left_out
+        )
         for batch in split(plan.missing, epoch=epoch, bookmark=bookmark):
             yield batch
 
-    async def _list_everything(self) -> tuple[str | None, list[Revision | Entry]]:
+    async def _list_everything(self) -> tuple[str | None, list[Revision | Entry], int]:
+        """Cursor of the first page, every note, and how many were left out."""
         first: str | None = None
+        left_out = 0
         listed: list[Revision | Entry] = []
         bare = Listing(first=BARE_PAGE, limit=BARE_PAGE, with_content=False)
         async with aclosing(pages(self._backend, bare)) as all_pages:
             async for page in all_pages:
                 first = page.cursor if first is None else first
                 listed += page.entries
-        return first, listed
+                left_out += page.left_out
+        return first, listed, left_out
 
     async def _changed(self, changed: tuple[Revision | Entry, ...], epoch: int) -> Batches:
         if len(changed) < RELIST:
@@ -254,8 +265,15 @@ class Sources:
 
 
 def _mark_page(
-    ledger: Ledger, *, anchor: str, mark: str | None, total: int | None, began_empty: bool | None
+    ledger: Ledger,
+    *,
+    anchor: str,
+    mark: str | None,
+    total: int | None,
+    left_out: int,
+    began_empty: bool | None,
 ) -> None:
+    ledger.mark_left_out(left_out)
     if began_empty is not None:
         ledger.mark_load_began(empty=began_empty)
     if mark is None:

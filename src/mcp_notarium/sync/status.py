@@ -16,6 +16,7 @@ class SyncStatus:
     ``loaded`` of ``total`` notes are here (``total`` None: the store did not say) and ``complete``
     tells whether the first load is over. ``last_sync_at`` is in epoch seconds. ``leader``: this
     process syncs, otherwise another one does. ``feed``: changes elsewhere show within seconds.
+    ``left_out`` notes have an id that cannot be asked for and are not here.
     ``tried``: how the last cycle ended is known; False until the first one of this process has.
     """
 
@@ -28,6 +29,7 @@ class SyncStatus:
     needs_login: bool
     leader: bool
     feed: bool
+    left_out: int = 0
     tried: bool = True
 
     @property
@@ -37,7 +39,7 @@ class SyncStatus:
 
 
 def read_status(
-    cache: Cache, *, leading: State | None, feed: bool, tried: bool = True
+    cache: Cache, *, leading: State | None, feed: bool, left_out: int = 0, tried: bool = True
 ) -> SyncStatus:
     """The status from the cache; ``leading`` is the state of this process if it leads."""
     progress, metrics = cache.sync_state.progress(), cache.sync_state.metrics()
@@ -56,6 +58,7 @@ def read_status(
         needs_login=state is State.NEEDS_AUTH,
         leader=leading is not None,
         feed=feed,
+        left_out=left_out,
         tried=tried,
     )
 

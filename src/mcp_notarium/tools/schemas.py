@@ -253,6 +253,7 @@ class StatsAnswer(Answer):
     sync_last_error: str | None = None
     sync_leader: bool
     sync_feed: bool
+    sync_left_out: int
     needs_login: bool
     pending_writes: int
     rejected_writes: int

@@ -71,6 +71,7 @@ def _sync(app: App) -> dict[str, object]:
         "sync_last_error": status.last_error,
         "sync_leader": status.leader,
         "sync_feed": status.feed,
+        "sync_left_out": status.left_out,
         "needs_login": status.needs_login,
     }
 

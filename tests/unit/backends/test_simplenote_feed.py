@@ -269,6 +269,18 @@ def test_strange_feed_is_refused_whole(answer: Any) -> None:
         changes_from(answer, cursor="cv0", base_of=lambda _: None)
 
 
+@pytest.mark.parametrize("odd", ["", "..", "x" * 257])
+def test_a_note_that_cannot_be_asked_for_is_left_out_and_the_cursor_goes_past_it(odd: str) -> None:
+    answer = [
+        {"id": "n", "o": "-", "cv": "c1"},
+        {"id": odd, "o": "M", "ev": 1, "v": {}, "cv": "c2"},
+    ]
+    page = changes_from(answer, cursor="c0", base_of=lambda _: None)
+    assert (page.changes, page.cursor, page.left_out) == ((Tombstone("n"),), "c2", 1)
+    page = changes_from(answer[1:], cursor="c1", base_of=lambda _: None)
+    assert (page.changes, page.cursor, page.left_out) == ((), "c2", 1)
+
+
 ODD = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=3),
     lambda inner: (

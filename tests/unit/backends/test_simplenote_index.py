@@ -38,6 +38,18 @@ def test_a_count_is_believed_only_where_it_can_be_that_of_the_whole_listing(
     assert page_from(_answer(**fields), mark=None, with_content=False).total == total
 
 
+@pytest.mark.parametrize("odd", ["", ".", "..", "x" * 257, "ü" * 129, "a\ud83d"])
+@pytest.mark.parametrize("with_content", [True, False])
+def test_a_note_that_cannot_be_asked_for_is_left_out_and_counted(
+    odd: str, *, with_content: bool
+) -> None:
+    items = [{"id": "a", "v": 1}, {"id": odd, "v": 1}, {"id": "b", "v": 2}]
+    page = page_from(_answer(index=items, mark="m"), mark=None, with_content=with_content)
+    assert [entry.id for entry in page.entries] == ["a", "b"]
+    assert page.left_out == 1
+    assert page.next_mark == "m"
+
+
 def test_a_note_nested_too_deeply_does_not_spoil_its_neighbours() -> None:
     deep: Any = "x"
     for _ in range(DEEPEST + 1):

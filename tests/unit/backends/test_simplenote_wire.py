@@ -273,7 +273,6 @@ def test_empty_page_with_a_new_mark_goes_on() -> None:
         {"index": {}, "current": "c"},
         {"index": ["x"], "current": "c"},
         {"index": [{"v": 1}], "current": "c"},
-        {"index": [{"id": "..", "v": 1}], "current": "c"},
         {"index": [{"id": 5, "v": 1}], "current": "c"},
         {"index": [{"id": "a"}], "current": "c"},
         {"index": [{"id": "a", "v": True}], "current": "c"},

@@ -13,7 +13,7 @@ from typing import Any
 
 from mcp_notarium.backends.answers import DEEPEST, deeper_than
 from mcp_notarium.backends.base import BaseLookup, ChangePage, Entry
-from mcp_notarium.backends.simplenote.index import note_id_from, version_from
+from mcp_notarium.backends.simplenote.index import note_id_from, version_from, without_address
 from mcp_notarium.backends.simplenote.jsondiff import DoesNotFit, apply_to_object
 from mcp_notarium.backends.simplenote.wire import Fields, etag_of, fields_of, revision_from
 from mcp_notarium.errors import BackendProtocolError, RemoteVanished
@@ -44,19 +44,23 @@ def changes_from(answer: Any, *, cursor: str, base_of: BaseLookup) -> ChangePage
     if not answer:
         return ChangePage((), cursor)
     by_note: dict[str, list[Change]] = {}
-    for change in map(_change, answer):
+    told_of = [change for change in map(_change, answer) if change is not None]
+    for change in told_of:
         # Last mention last: the order of the page is that of the newest change of each note.
         by_note[change.note_id] = [*by_note.pop(change.note_id, []), change]
     news = [_news_of(note_id, told, base_of(note_id)) for note_id, told in by_note.items()]
-    return ChangePage(tuple(news), _next_cursor(answer[-1]))
+    return ChangePage(tuple(news), _next_cursor(answer[-1]), len(answer) - len(told_of))
 
 
-def _change(item: Any) -> Change:
+def _change(item: Any) -> Change | None:
+    """None for a note that cannot be asked for."""
     if not isinstance(item, dict):
         raise _nonsense("a change that is not an object")
     kind = item.get("o")
     if isinstance(kind, str) and kind in _BUCKET_GONE:
         raise RemoteVanished("the note service says that all notes were removed at once")
+    if without_address(item):
+        return None
     after = item.get("ev")
     return Change(
         note_id=note_id_from(item.get("id")),

@@ -1,7 +1,8 @@
 """Pure codec of a bucket's listing (``/index``): JSON to a page of entries.
 
 A page is read whole or not at all; a single note that is no object, or is nested too deeply, becomes
-an entry without content, so that it can neither hide nor spoil its neighbours.
+an entry without content, so that it can neither hide nor spoil its neighbours. One with an id that no
+address can hold (other clients make such notes by mistake) is left out and counted.
 """
 
 from __future__ import annotations
@@ -27,11 +28,13 @@ def page_from(answer: Any, *, mark: str | None, with_content: bool) -> ListingPa
     if not cursor:
         raise _nonsense("no place in the stream of changes")
     following = _opaque(answer.get("mark"))
+    listed = [item for item in answer["index"] if not without_address(item)]
     return ListingPage(
-        entries=tuple(_entry(item, with_content=with_content) for item in answer["index"]),
+        entries=tuple(_entry(item, with_content=with_content) for item in listed),
         cursor=cursor,
         next_mark=None if following in ("", mark) else following,
         total=_total(answer.get("count"), listed=len(answer["index"]), more=following != ""),
+        left_out=len(answer["index"]) - len(listed),
     )
 
 
@@ -56,10 +59,16 @@ def _entry(item: Any, *, with_content: bool) -> Revision | Entry:
     return Entry(note_id, etag_of(version), version)
 
 
+def without_address(item: Any) -> bool:
+    """Whether this is about a note whose id is a text, but one that cannot be asked for."""
+    note_id = item.get("id") if isinstance(item, dict) else None
+    return isinstance(note_id, str) and not possible_id(note_id)
+
+
 def note_id_from(value: Any) -> str:
     """A note id out of an answer. Raises ``BackendProtocolError``."""
-    if not isinstance(value, str) or not possible_id(value):
-        raise _nonsense("a note without a usable id")
+    if not isinstance(value, str):
+        raise _nonsense("a note without an id")
     return value
 
 

@@ -1,0 +1,43 @@
+"""Notes whose id no address can hold: all others are here, in whatever way they arrive."""
+
+from pathlib import Path
+
+import pytest
+
+from mcp_notarium.simulator import Simulator
+from support.whole import Server, environment, run, until
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.mark.parametrize("odd", ["..", ".", "x" * 257], ids=["dots", "dot", "long"])
+def test_a_note_that_cannot_be_asked_for_stands_in_nobodys_way(tmp_path: Path, odd: str) -> None:
+    simulator = Simulator(poll_seconds=1.0)
+    simulator.put("n0", content="normal\n")
+    simulator.put(odd, content="odd\n")
+    with simulator.running():
+        env = environment(simulator, tmp_path)
+        with Server(env) as server:
+            server.loaded(1)
+            # The feed tells of the odd one, and of a normal one behind it.
+            simulator.edit(odd, content="odd again\n")
+            simulator.put("n1", content="behind it\n")
+            server.loaded(2)
+            simulator.edit(odd, content="odd once more\n")
+            assert "sync" not in server.tool("list")
+            stats = server.tool("manage", action="get_stats")
+            assert (stats["sync_left_out"], stats["db_sync_error_count"]) == (1, 0)
+            # Everything anew, and then a sweep, because the service forgets the cursor.
+            server.tool("manage", action="reset_cache", confirm=True)
+            server.loaded(2)
+            lost = simulator.faults.status(404, path="*/note/changes", times=1)
+            simulator.put("n2", content="after the sweep\n")
+            server.loaded(3)
+            assert lost.fired
+            until(lambda: "sync" not in server.tool("list"))
+            stats = server.tool("manage", action="get_stats")
+            assert (stats["sync_left_out"], stats["db_sync_error_count"]) == (1, 0)
+            assert server.leave() == 0
+            assert server.errors().count("sync.notes_without_usable_id") == 1
+            assert "xxx" not in server.errors()
+        assert "1 notes have an id" in run(env, "doctor").stdout
