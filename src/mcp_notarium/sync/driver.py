@@ -152,6 +152,7 @@ class Driver:
         return read_status(
             self._cache,
             leading=self._engine.state if self._leader.held else None,
+            at_least=self._engine.sources.at_least,
             left_out=self._ledger.left_out,
             tried=self._engine.tried or not self._leader.held,
             feed=self._engine.sources.feed.usable(self._clock()),

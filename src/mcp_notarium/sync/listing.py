@@ -84,12 +84,13 @@ async def read_ahead(backend: Backend, listing: Listing) -> Pages:
 class Count:
     """Counts the notes of a store that does not tell, beside the load: ids only, large pages.
 
-    ``counted`` is told the number as soon as it is known.
+    ``counted`` is told the number as soon as it is known; until then it is at least ``so_far``.
     """
 
     def __init__(self, backend: Backend, *, counted: Callable[[int], None]) -> None:
         self._backend = backend
         self._counted = counted
+        self.so_far = 0
         self._task: asyncio.Task[int] | None = None
 
     def begin(self) -> None:
@@ -116,9 +117,10 @@ class Count:
     async def _all(self) -> int:
         listing = Listing(first=BARE_PAGE, limit=BARE_PAGE, with_content=False)
         async with aclosing(pages(self._backend, listing)) as all_pages:
-            total = sum([len(page.entries) async for page in all_pages])
-        self._counted(total)
-        return total
+            async for page in all_pages:
+                self.so_far += len(page.entries)
+        self._counted(self.so_far)
+        return self.so_far
 
 
 async def _read(

@@ -61,6 +61,7 @@ class Sources:
         self._intake = intake
         self._ledger = ledger
         self._clock = clock
+        self._count: Count | None = None
         can = backend.capabilities
         self.feed = Feed(exists=can.change_feed, long_poll=can.change_feed and can.long_poll)
 
@@ -86,6 +87,11 @@ class Sources:
         cursor, epoch = self._ledger.cursor or "", self._ledger.epoch
         page = await self._ask_feed(cursor, wait=True)
         return self._change_batches(page, cursor=cursor, epoch=epoch, last=True)
+
+    @property
+    def at_least(self) -> int:
+        """So many notes the first load under way has counted; the store may have more."""
+        return self._count.so_far if self._count else 0
 
     def listens(self) -> bool:
         """Whether :meth:`listen` makes sense now."""
@@ -115,8 +121,10 @@ class Sources:
         empty = self._cache.notes.counts().total == 0
         left_out = 0 if fresh else self._ledger.left_out
         listing = Listing(mark=mark, first=FIRST_PAGE if fresh else PAGE)
-        count = Count(self._backend, counted=self._ledger.mark_total)
-        async with aclosing(read_ahead(self._backend, listing)) as all_pages, _ending(count):
+        async with (
+            aclosing(read_ahead(self._backend, listing)) as all_pages,
+            self._counting() as count,
+        ):
             async for page in all_pages:
                 anchor = page.cursor if fresh or anchor is None else anchor
                 total = next((n for n in (page.total, total, count.total) if n is not None), None)
@@ -133,6 +141,15 @@ class Sources:
                 )
                 yield Batch(page.entries, epoch, bookmark)
                 fresh = False
+
+    @asynccontextmanager
+    async def _counting(self) -> AsyncIterator[Count]:
+        self._count = count = Count(self._backend, counted=self._ledger.mark_total)
+        try:
+            yield count
+        finally:
+            self._count = None
+            await count.end()
 
     async def _news(self) -> Batches:
         """What changed since the cursor: from the feed, or without it."""
@@ -284,11 +301,3 @@ def _mark_page(
 
 class _FeedDown(BackendError):
     """The change feed failed again; listings are polled for a while."""
-
-
-@asynccontextmanager
-async def _ending(count: Count) -> AsyncIterator[None]:
-    try:
-        yield
-    finally:
-        await count.end()

@@ -17,6 +17,7 @@ class SyncStatus:
     tells whether the first load is over. ``last_sync_at`` is in epoch seconds. ``leader``: this
     process syncs, otherwise another one does. ``feed``: changes elsewhere show within seconds.
     ``left_out`` notes have an id that cannot be asked for and are not here.
+    ``at_least``: so many there are in all, while ``total`` is not known and they are being counted.
     ``tried``: how the last cycle ended is known; False until the first one of this process has.
     """
 
@@ -30,6 +31,7 @@ class SyncStatus:
     leader: bool
     feed: bool
     left_out: int = 0
+    at_least: int | None = None
     tried: bool = True
 
     @property
@@ -39,7 +41,13 @@ class SyncStatus:
 
 
 def read_status(
-    cache: Cache, *, leading: State | None, feed: bool, left_out: int = 0, tried: bool = True
+    cache: Cache,
+    *,
+    leading: State | None,
+    feed: bool,
+    at_least: int = 0,
+    left_out: int = 0,
+    tried: bool = True,
 ) -> SyncStatus:
     """The status from the cache; ``leading`` is the state of this process if it leads."""
     progress, metrics = cache.sync_state.progress(), cache.sync_state.metrics()
@@ -59,6 +67,7 @@ def read_status(
         leader=leading is not None,
         feed=feed,
         left_out=left_out,
+        at_least=at_least if total is None and at_least > loaded else None,
         tried=tried,
     )
 

@@ -81,7 +81,11 @@ def _halted(status: SyncStatus) -> str:
 
 
 def _loading(status: SyncStatus) -> str:
-    of = f" of {status.total}" if status.total is not None else ""
+    of = ""
+    if status.total is not None:
+        of = f" of {status.total}"
+    elif status.at_least is not None:
+        of = f" of at least {status.at_least}"
     trouble = " It was interrupted and will be tried again." if status.failure else ""
     return f"The first sync has loaded {status.loaded}{of} notes, newest first.{trouble}"
 

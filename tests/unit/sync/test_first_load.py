@@ -1,6 +1,7 @@
 """The first load: newest notes at once, resumable anywhere, complete even if the store moves."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -102,6 +103,23 @@ def test_a_store_that_tells_no_number_is_counted_beside_the_load(client, store):
     seen = asyncio.run(scenario())
     assert (False, None) in seen
     assert (False, 2600) in seen
+
+
+def test_until_the_count_is_over_its_part_is_told(client, store, monkeypatch):
+    fill(store, 2600)
+    list_page, told = client.backend.list_page, []
+
+    async def counting(**arguments):
+        if not arguments["with_content"]:
+            status = client.driver.status()
+            told.append((status.total, status.at_least))
+        page = await list_page(**arguments)
+        return replace(page, total=None)
+
+    monkeypatch.setattr(client.backend, "list_page", counting)
+    asyncio.run(client.sync())
+    assert told == [(None, None), (None, 1000), (None, 2000)]
+    assert client.driver.status().at_least is None
 
 
 @pytest.mark.parametrize("commits", [1, 2, 3])
