@@ -23,6 +23,7 @@ from mcp_notarium.cli.terminal import Screen
 from mcp_notarium.simulator import Simulator
 from mcp_notarium.simulator.data import prose
 from mcp_notarium.simulator.faults import Delay
+from mcp_notarium.sync.listing import FIRST_PAGE, PAGE
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -47,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     simulator = Simulator(latency=0.02)
     simulator.load(prose(args.notes, seed=7))
     # A slow network for all pages but the first, so that a person can see what happens meanwhile.
-    simulator.faults.add(Delay(SLOW_PAGE), query={"limit": "500"}, times=5)
+    simulator.faults.add(Delay(SLOW_PAGE), query={"limit": str(PAGE), "data": "1"}, times=5)
     with (
         simulator.running(),
         tempfile.TemporaryDirectory(prefix="notarium-demo-") as folder,
@@ -124,12 +125,16 @@ class Stage:
         self.screen.say(
             f"first answer after {_ms(started)}, with the newest notes; the rest comes slowly here"
         )
+        counted = 0
         while (facts := answer.get("sync")) and time.perf_counter() - started < _PATIENCE:
+            counted += facts.get("total") == len(self.simulator.notes())
             self.screen.say(f"  {facts['note']}")
             await asyncio.sleep(_GLANCE)
             answer = await call(client, "list", limit=1)
         truth = sum(not note.get("deleted") for note in self.simulator.notes().values())
         total = answer["total_items"]
+        if truth > FIRST_PAGE:
+            self.screen.check(counted > 0, "while it loaded, it said how many of how many are here")
         self.screen.check(total == truth, f"all {total} notes are here after {_ms(started)}")
 
     async def read(self, client: Client) -> None:
