@@ -174,3 +174,12 @@ def test_client_that_neither_reads_nor_closes_cannot_keep_the_server_alive(tmp_p
         assert process.wait(20) == 0
         os.close(reading)
     assert (tmp_path / "notes").read_text() == "closed\n"
+
+
+def test_parameters_that_are_no_call_are_answered_with_what_to_do(server):
+    server.send({"jsonrpc": "2.0", "id": "p", "method": "tools/call", "params": {"name": 5}})
+    error = server.receive()["error"]
+    assert error["code"] == -32602
+    assert error["data"]["category"] == "VALIDATION"
+    assert error["data"]["details"]["fields"]
+    assert error["data"]["resolution_hint"]

@@ -98,7 +98,9 @@ def _check_line(operation: Operation, *, last: int, total: int) -> None:
             f"which has {total} lines.",
             details={"line_number": operation.line, "total_lines": total},
             resolution_hint=f"Line numbers are those of the note as it is now, 1 to {total}; "
-            f"an addition at line {total + 1} appends.",
+            f"an addition at line {total + 1} appends."
+            if total
+            else "The note is empty; an addition at line 1 is its first line.",
         )
 
 

@@ -43,10 +43,10 @@ class Dispatch:
         """The result of one call. Raises ``MCPError`` for an unknown tool only."""
         tool = self._tools.get(params.name)
         if tool is None:
-            raise MCPError(
-                types.INVALID_PARAMS,
+            raise _protocol_error(
                 f"Unknown tool: {params.name[:_SHOWN]}",
-                data={"category": "VALIDATION", "known": sorted(self._tools)},
+                hint="Use one of the tools in `details.known`; `tools/list` describes them.",
+                known=sorted(self._tools),
             )
         try:
             return success(await self._run(tool, context, params))
@@ -133,6 +133,14 @@ def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
+def _protocol_error(message: str, *, hint: str, **details: list[str]) -> MCPError:
+    """-32602 with the same ``data`` as a tool error."""
+    error = InvalidRequest(
+        message, subcategory="arguments", details=dict(details), resolution_hint=hint
+    )
+    return MCPError(types.INVALID_PARAMS, message, data=error.to_dict())
+
+
 async def guard(ctx: Context, call_next: CallNext) -> HandlerResult:
     """Middleware around every message: what is not a protocol error becomes one without a text."""
     try:
@@ -140,10 +148,10 @@ async def guard(ctx: Context, call_next: CallNext) -> HandlerResult:
     except MCPError:
         raise
     except ValidationError as error:
-        raise MCPError(
-            types.INVALID_PARAMS,
+        raise _protocol_error(
             "Invalid request parameters",
-            data={"category": "VALIDATION", "fields": _fields(error)},
+            hint="Correct the parameters named in `details.fields`; nothing was done.",
+            fields=_fields(error),
         ) from None
     except Exception as error:  # noqa: BLE001 - the last line before the wire
         hidden = unexpected(error, while_doing="a request")

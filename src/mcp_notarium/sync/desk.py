@@ -27,6 +27,12 @@ from mcp_notarium.sync.turns import Turn, Turns
 PATIENCE = 50
 """How often to look whether another process has finished with the note."""
 PATIENCE_PAUSE = 0.1
+NOT_SAVED = "nothing was saved"
+NOT_REMOVED = "nothing was deleted"
+LOOK_AGAIN = (
+    "Look at the note again with `get`; delete it with its new `local_version` only if it is still "
+    "to go."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,18 +85,28 @@ class Desk:
             body=body,
         )
 
-    def conflict(self, note_id: str) -> VersionConflict:
+    def conflict(self, note_id: str, *, removing: bool = False) -> VersionConflict:
         """The error that tells a caller which version to look at."""
         note = self.cache.notes.get(note_id)
         now = {"current_local_version": note.local_version} if note else {}
         return VersionConflict(
-            "the note was changed elsewhere in the meantime; nothing was saved",
+            f"the note was changed elsewhere in the meantime; {NOT_REMOVED if removing else NOT_SAVED}",
             details={"id": note_id} | now,
+            resolution_hint=LOOK_AGAIN if removing else None,
         )
 
 
 def nothing_saved(error: NotariumError) -> NotariumError:
     """The same error, saying so."""
-    if "nothing was saved" not in error.user_message:
-        error.user_message = f"{error.user_message.removesuffix('.')}; nothing was saved"
+    return _saying(error, NOT_SAVED)
+
+
+def nothing_removed(error: NotariumError) -> NotariumError:
+    """The same error, saying so."""
+    return _saying(error, NOT_REMOVED)
+
+
+def _saying(error: NotariumError, what: str) -> NotariumError:
+    if what not in error.user_message:
+        error.user_message = f"{error.user_message.removesuffix('.')}; {what}"
     return error

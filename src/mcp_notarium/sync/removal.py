@@ -15,7 +15,7 @@ from mcp_notarium.errors import (
 from mcp_notarium.notes.note import Note, Tombstone
 from mcp_notarium.notes.pending import PendingWrite, WriteKind
 from mcp_notarium.sync.delivery import NOT_STORED
-from mcp_notarium.sync.desk import Desk, nothing_saved
+from mcp_notarium.sync.desk import Desk, nothing_removed
 
 
 class Removal:
@@ -42,7 +42,7 @@ class Removal:
         if current is None:
             return None
         if current.local_version != note.local_version:
-            raise self._desk.conflict(note.id)
+            raise self._desk.conflict(note.id, removing=True)
         if self._desk.backend.capabilities.trash_before_delete and not current.trash:
             raise InvalidRequest(
                 "only a note in the trash can be deleted for good",
@@ -54,7 +54,7 @@ class Removal:
     async def _send(self, write: PendingWrite, etag: str) -> None:
         desk = self._desk
         if not desk.intents.record(write, seen=etag):
-            raise desk.conflict(write.note_id)
+            raise desk.conflict(write.note_id, removing=True)
         try:
             await desk.delivery.remove(write)
         except NOT_STORED as error:
@@ -62,8 +62,8 @@ class Removal:
             if isinstance(error, VersionConflict | BackendRejected):
                 await self._look_again(write.note_id)
             if isinstance(error, VersionConflict):
-                raise desk.conflict(write.note_id) from None
-            raise nothing_saved(error) from None
+                raise desk.conflict(write.note_id, removing=True) from None
+            raise nothing_removed(error) from None
 
     async def _look_again(self, note_id: str) -> None:
         """Let the caller's next ``get`` show what stood in the way."""

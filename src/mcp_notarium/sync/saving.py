@@ -124,7 +124,7 @@ class Saving:
                 head = await self._desk.backend.get(note_id)
         except NoteNotFound:
             self._desk.intents.adopt(Tombstone(note_id), seen=seen)
-            raise
+            raise _removed(note_id) from None
         return head
 
     def _known(self, note_id: str) -> Known | None:
@@ -144,7 +144,7 @@ class Saving:
             return Delivered(Taken.AGAIN)
         except NoteNotFound:
             intents.adopt(Tombstone(write.note_id), seen=head.etag)
-            raise
+            raise _removed(write.note_id) from None
         if delivered.taken is Taken.AGAIN:
             intents.finish(write)
         return delivered
@@ -173,3 +173,11 @@ class Saving:
                 "the note was removed right after it was saved", details={"id": note_id}
             )
         return Saved(note, merged=merged or delivered.merged, copy_id=delivered.copy_id)
+
+
+def _removed(note_id: str) -> NoteNotFound:
+    return NoteNotFound(
+        "the note was removed elsewhere in the meantime; nothing was saved",
+        details={"id": note_id},
+        resolution_hint="If the text is still wanted, `save` it as a new note: `text` without `id`.",
+    )

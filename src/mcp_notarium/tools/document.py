@@ -53,7 +53,7 @@ What the agent can act on is a *tool error*: `isError` with this JSON as text (a
 | `details` | values to act on: `current_local_version`, `total_lines`, `retry_after_seconds`, `verdict`, \
 `trace_id`, ... |
 
-An unknown tool is a protocol error (-32602). An unexpected exception is `INTERNAL` with a `trace_id`
+An unknown tool is a protocol error (-32602) with the same fields in its `data`. An unexpected exception is `INTERNAL` with a `trace_id`
 that also stands in the server's log; its text is never shown. A cache that may not be opened answers
 every tool with the same `locked` error, which names the reason and the command that helps.
 

@@ -43,7 +43,14 @@ async def _noted(app: App, request: ManageRequest) -> Note:
             f"`{request.action}` needs `id` and `local_version`.",
             resolution_hint="Use `list` to find the note.",
         )
-    return await find_at_version(app, request.id, request.local_version)
+    try:
+        return await find_at_version(app, request.id, request.local_version)
+    except VersionConflict as error:
+        error.resolution_hint = (
+            f"Nothing was changed. Look at the note again with `get`, and `{request.action}` it with "
+            "its new `local_version` only if that is still wanted."
+        )
+        raise
 
 
 async def _set_trash(

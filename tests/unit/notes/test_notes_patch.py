@@ -118,3 +118,12 @@ def test_a_missing_value_is_refused(kind):
 
 def test_the_value_of_a_deletion_is_ignored():
     assert apply_patch("a\nb\n", [Operation("deletion", 1, "whatever")]) == "b\n"
+
+
+def test_a_line_outside_an_empty_note_is_refused_with_the_one_that_is_possible():
+    with pytest.raises(PatchError) as caught:
+        apply_patch("", [Operation(kind="modification", line=1, value="x")])
+    assert (
+        caught.value.resolution_hint
+        == "The note is empty; an addition at line 1 is its first line."
+    )

@@ -118,7 +118,10 @@ async def test_unknown_tool_is_a_protocol_error(desk, era):
         with pytest.raises(MCPError) as caught:
             await client.call_tool("nope" * 100, {})
     assert caught.value.code == types.INVALID_PARAMS
-    assert caught.value.data["known"] == ["get", "list", "manage", "save"]
+    data = caught.value.data
+    assert data["details"]["known"] == ["get", "list", "manage", "save"]
+    assert (data["category"], data["retryable"]) == ("VALIDATION", False)
+    assert "tools/list" in data["resolution_hint"]
     assert len(str(caught.value)) < 200
 
 

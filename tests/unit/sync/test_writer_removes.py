@@ -54,11 +54,14 @@ def test_a_note_changed_elsewhere_is_not_removed_and_the_cache_shows_the_change(
     async def scenario():
         note = await client.trash(await client.create("old\n"))
         store.edit(note.id, lambda text: text + "rescued\n")
-        with pytest.raises(VersionConflict):
+        with pytest.raises(VersionConflict) as caught:
             await client.writer.remove(note)
-        return note
+        return note, caught.value
 
-    note = asyncio.run(scenario())
+    note, error = asyncio.run(scenario())
+    assert error.user_message.endswith("nothing was deleted")
+    assert "again with `get`" in error.resolution_hint
+    assert "save" not in error.resolution_hint
     assert store.text(note.id) == "old\nrescued\n"
     assert client.note(note.id).text == "old\nrescued\n"
     assert client.cache.pending.all() == []
@@ -95,7 +98,7 @@ def test_a_refused_removal_leaves_everything_as_it_was(client, store):
         client.faults.plan(Fault.UNAVAILABLE, on="delete")
         with pytest.raises(BackendUnavailable) as caught:
             await client.writer.remove(note)
-        assert "nothing was saved" in caught.value.user_message
+        assert "nothing was deleted" in caught.value.user_message
         return note
 
     note = asyncio.run(scenario())

@@ -281,11 +281,14 @@ def test_a_note_removed_elsewhere_is_not_found_and_leaves_the_cache(client, stor
     async def scenario():
         note = await client.create("one\n")
         store.remove(note.id)
-        with pytest.raises(NoteNotFound):
+        with pytest.raises(NoteNotFound) as caught:
             await client.change(note, "two\n")
-        return note
+        return note, caught.value
 
-    note = asyncio.run(scenario())
+    note, error = asyncio.run(scenario())
+    assert "removed elsewhere" in error.user_message
+    assert error.user_message.endswith("nothing was saved")
+    assert "as a new note" in error.resolution_hint
     assert client.cache.notes.get(note.id) is None
     assert client.cache.pending.all() == []
 

@@ -78,8 +78,10 @@ async def test_note_actions_need_id_and_the_current_version(desk, action):
     for arguments in ({}, {"local_version": version}, {"id": "n"}):
         with pytest.raises(InvalidRequest):
             await act(desk, action, **arguments)
-    with pytest.raises(VersionConflict):
+    with pytest.raises(VersionConflict) as moved:
         await act(desk, action, id="n", local_version=version + 1)
+    assert f"`{action}` it with its new" in moved.value.resolution_hint
+    assert "save" not in moved.value.resolution_hint
     with pytest.raises(NoteNotFound):
         await act(desk, action, id="text", local_version=version)
     assert desk.backend.calls == []
