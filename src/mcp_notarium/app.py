@@ -19,6 +19,7 @@ from mcp_notarium import log as logging_room
 from mcp_notarium.aside import run_aside
 from mcp_notarium.backends import registry
 from mcp_notarium.backends.simplenote.urls import Urls
+from mcp_notarium.cache.account import AccountRecord
 from mcp_notarium.cache.store import Cache
 from mcp_notarium.keys import keychain, opening
 from mcp_notarium.keys.token import StoredToken
@@ -123,6 +124,7 @@ def _simplenote(config: Config, cache: Cache, tokens: StoredToken) -> Backend:
         password=config.password,
         token=config.token,
         tokens=tokens,
+        record=AccountRecord(cache.database),
         api_key=config.api_key,
         client_id=_client_id(cache),
         timeout=config.api_timeout,

@@ -12,6 +12,7 @@
     ├── NoteNotFound                 no such note, here or at the note service
     ├── VersionConflict              the note has moved on since the caller read it
     ├── LoginRequired                no usable login: none stored, or the note service refused it
+    │   └── OtherAccount             the login is of another account than the notes in the cache
     ├── BackendError                 the note service
     │   ├── BackendUnavailable       not reachable, or answering 5xx
     │   ├── BackendTimeout           no answer within the deadline
@@ -190,6 +191,18 @@ class LoginRequired(NotariumError):
     default_hint = (
         "Ask the user to run `mcp-notarium login` in a terminal, or to set "
         "SIMPLENOTE_PASSWORD or SIMPLENOTE_TOKEN in the client's configuration."
+    )
+
+
+class OtherAccount(LoginRequired):
+    """The login is of another account than the notes in the cache; it is not used for anything."""
+
+    subcategory = "other_account"
+    default_hint = (
+        "Ask the user to put a token of SIMPLENOTE_USERNAME's account into SIMPLENOTE_TOKEN, or to "
+        "take it out of the client's configuration and run `mcp-notarium login`. The cache was left "
+        "as it is. If it is the cache that was filled with a wrong token, `mcp-notarium reset-cache` "
+        "sets it aside and starts a new one."
     )
 
 

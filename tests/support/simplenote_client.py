@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from mcp_notarium.backends.http import HttpSession
 from mcp_notarium.backends.retrying import Patience
-from mcp_notarium.backends.simplenote.client import SimplenoteBackend
+from mcp_notarium.backends.simplenote.client import AccountRecord, SimplenoteBackend
 from mcp_notarium.backends.simplenote.urls import Urls
 from mcp_notarium.notes.note import Content, Revision
 from mcp_notarium.notes.pending import PendingWrite, WriteKind
@@ -36,6 +36,33 @@ class MemoryTokens:
         self.token = None
 
 
+class MemoryRecord:
+    """An ``AccountRecord`` of a cache with these ``notes`` (id and date), no write unfinished."""
+
+    def __init__(self, notes: Sequence[tuple[str, float]] = ()) -> None:
+        self.notes = notes
+        self.unfinished = False
+        self.token: Secret | None = None
+        self.trusted = False
+
+    def recognises(self, token: Secret) -> bool:
+        return self.token == token
+
+    def remember(self, token: Secret, *, on_trust: bool) -> None:
+        self.token, self.trusted = token, on_trust
+
+    @property
+    def proven(self) -> bool:
+        return self.token is not None and not self.trusted
+
+    @property
+    def on_trust(self) -> bool:
+        return self.token is not None and self.trusted
+
+    def witnesses(self) -> Sequence[tuple[str, float]]:
+        return self.notes
+
+
 def urls_of(sim: Simulator) -> Urls:
     """The addresses of a running simulator."""
     return Urls(api=sim.api_url, auth=sim.auth_url, app=sim.app_url, app_id=sim.app_id)
@@ -52,6 +79,7 @@ def open_backend(
     sim: Simulator,
     *,
     tokens: MemoryTokens | None = None,
+    record: AccountRecord | None = None,
     password: str | None = None,
     token: str | None = None,
     timeout: float = 10.0,
@@ -64,6 +92,7 @@ def open_backend(
         password=Secret(sim.password if password is None else password),
         token=None if token is None else Secret(token),
         tokens=tokens or MemoryTokens(),
+        record=record or MemoryRecord(),
         api_key=Secret(sim.api_key),
         client_id="mcp-notarium-test",
         timeout=timeout,

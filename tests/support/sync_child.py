@@ -19,6 +19,7 @@ from pathlib import Path
 from mcp_notarium.backends.http import HttpSession
 from mcp_notarium.backends.simplenote.client import SimplenoteBackend
 from mcp_notarium.backends.simplenote.urls import Urls
+from mcp_notarium.cache.account import AccountRecord
 from mcp_notarium.cache.store import Cache
 from mcp_notarium.errors import NotariumError
 from mcp_notarium.notes.note import Content
@@ -52,6 +53,7 @@ class Child:
             password=None,
             token=Secret(order["token"]),
             tokens=MemoryTokens(),
+            record=AccountRecord(self.cache.database),
             api_key=Secret("unused"),
             client_id=f"child-{os.getpid()}",
             timeout=10.0,

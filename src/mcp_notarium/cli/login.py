@@ -16,7 +16,7 @@ from mcp_notarium.backends.simplenote.urls import Urls
 from mcp_notarium.cli import settings
 from mcp_notarium.cli.terminal import ask_secret, demand_terminal, talk
 from mcp_notarium.config import Config
-from mcp_notarium.errors import ConfigError, LockedError, NotariumError
+from mcp_notarium.errors import ConfigError, LockedError, NotariumError, OtherAccount
 from mcp_notarium.secret import Secret
 
 
@@ -50,6 +50,8 @@ async def _log_in(config: Config, args: argparse.Namespace) -> int:
         app.tokens.store(await _token(config, args))
         try:
             await _prove(app)
+        except OtherAccount:
+            raise  # the login is good; it is the cache that is not of this account
         except NotariumError:
             _put_back(app, before)
             raise

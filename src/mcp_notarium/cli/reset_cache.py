@@ -1,7 +1,8 @@
 """``mcp-notarium reset-cache``: an empty cache, filled again from the note service.
 
 A cache that can be opened is emptied in place: its login and its unfinished writes stay. One that
-cannot be opened is moved to the quarantine, whole, and a new one is made.
+cannot be opened, or holds the notes of another account than the login's, is moved to the
+quarantine, whole, and a new one is made.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from mcp_notarium.app import App, open_app
 from mcp_notarium.cli import settings
 from mcp_notarium.cli.terminal import ask_yes, talk
 from mcp_notarium.config import Config
-from mcp_notarium.errors import LockedError, LoginRequired, NotariumError
+from mcp_notarium.errors import LockedError, LoginRequired, NotariumError, OtherAccount
 from mcp_notarium.keys import opening
 
 _LONGEST_SYNC = 3600.0
@@ -41,6 +42,8 @@ async def _reset(config: Config, *, yes: bool) -> int:
             return await _loaded(app)
     except LockedError as error:
         talk(f"The cache cannot be opened: {error.user_message}.")
+    except OtherAccount as error:
+        talk(f"The cache cannot be emptied in place: {error.user_message}.")
     if not _agreed(
         "Move it to the quarantine (nothing is deleted) and start a new one? A write that was "
         "never confirmed would stay in the old files.",

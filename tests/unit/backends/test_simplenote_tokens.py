@@ -24,7 +24,7 @@ from mcp_notarium.errors import (
 )
 from mcp_notarium.secret import Secret
 from mcp_notarium.simulator import Simulator
-from support.simplenote_client import MemoryTokens, open_backend
+from support.simplenote_client import MemoryRecord, MemoryTokens, open_backend
 
 
 class Desk:
@@ -50,6 +50,17 @@ class Clock:
         return self.now
 
 
+class Believing:
+    """Stands in for the judgement of tokens: takes every one, see test_simplenote_belonging."""
+
+    def recognises(self, _token: Secret) -> bool:
+        return False
+
+    async def holds(self, _token: Secret, *, from_service: bool) -> bool:
+        del from_service
+        return True
+
+
 def tokens_of(desk: Desk, store: Any = None, clock: Clock | None = None, **given: Any) -> Tokens:
     return Tokens(
         authenticator=desk,
@@ -57,6 +68,7 @@ def tokens_of(desk: Desk, store: Any = None, clock: Clock | None = None, **given
         password=given.get("password", Secret("p")),
         token=given.get("token"),
         store=store or MemoryTokens(),
+        belonging=Believing(),
         clock=clock or Clock(),
     )
 
@@ -270,6 +282,7 @@ def test_plain_http_to_elsewhere_is_refused_at_construction() -> None:
             password=None,
             token=None,
             tokens=MemoryTokens(),
+            record=MemoryRecord(),
             api_key=Secret(""),
             client_id="x",
             timeout=1,

@@ -22,6 +22,7 @@ from mcp_notarium.backends.http import HttpSession
 from mcp_notarium.backends.simplenote import wire
 from mcp_notarium.backends.simplenote.account import Account
 from mcp_notarium.backends.simplenote.auth import Authenticator
+from mcp_notarium.backends.simplenote.belonging import AccountRecord, Belonging
 from mcp_notarium.backends.simplenote.reads import NoteReads
 from mcp_notarium.backends.simplenote.tags import TagList
 from mcp_notarium.backends.simplenote.tokens import Tokens, TokenStore
@@ -31,7 +32,7 @@ from mcp_notarium.notes.note import Content, Revision
 from mcp_notarium.notes.pending import PendingWrite
 from mcp_notarium.secret import Secret
 
-__all__ = ["SimplenoteBackend", "TokenStore", "Urls"]
+__all__ = ["AccountRecord", "SimplenoteBackend", "TokenStore", "Urls"]
 
 
 class SimplenoteBackend:
@@ -60,6 +61,7 @@ class SimplenoteBackend:
         password: Secret | None,
         token: Secret | None,
         tokens: TokenStore,
+        record: AccountRecord,
         api_key: Secret,
         client_id: str,
         timeout: float,
@@ -73,6 +75,7 @@ class SimplenoteBackend:
             password=password,
             token=token,
             store=tokens,
+            belonging=Belonging(session=session, urls=urls, record=record),
             clock=clock,
         )
         self._account = Account(session=session, tokens=logins)

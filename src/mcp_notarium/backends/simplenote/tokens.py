@@ -1,5 +1,7 @@
 """Which token to use now: the one given, the one stored, or a new one by password.
 
+None is used before it is known to be of the account whose notes the cache holds; see ``belonging``.
+
 Many requests may be refused at once and one of them renews for all. A refused password is not
 sent again for minutes, growing to an hour, so that a wrong setting never locks the account. A service
 that only asks to slow down says itself for how long.
@@ -13,6 +15,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from mcp_notarium.backends.simplenote.auth import Authenticator, usable_in_header
+from mcp_notarium.backends.simplenote.belonging import Belonging
 from mcp_notarium.errors import LoginRequired, NotariumError, RateLimited
 from mcp_notarium.secret import Secret
 
@@ -55,6 +58,7 @@ class Tokens:
         password: Secret | None,
         token: Secret | None,
         store: TokenStore,
+        belonging: Belonging,
         clock: Callable[[], float],
     ) -> None:
         self._authenticator = authenticator
@@ -62,35 +66,56 @@ class Tokens:
         self._password = password or None
         self._given = token or None
         self._store = store
+        self._belonging = belonging
         self._clock = clock
         self._current: Secret | None = None
         self._refusal: _Refusal | None = None
         self._turn = asyncio.Lock()
 
     async def current(self) -> Secret:
-        """The token to use. Raises ``LoginRequired`` if there is none to be had."""
+        """The token to use.
+
+        Raises ``LoginRequired`` if there is none to be had, ``OtherAccount`` if it is another
+        account's, and what a request raises if that cannot be found out now.
+        """
         async with self._turn:
             if self._current is None:
-                self._current = self._given or self._stored() or await self._log_in()
-            if not usable_in_header(self._current):
-                raise LoginRequired("the configured token has characters that no token has")
+                self._current = await self._given_one() or await self._another(self._given)
             return self._current
 
     async def renewed(self, refused: Secret) -> Secret:
         """Another token than ``refused``, which the service just refused.
 
-        Raises ``LoginRequired`` if there is no other way in.
+        Raises ``LoginRequired`` if there is no other way in, and like :meth:`current`.
         """
         async with self._turn:
             if self._current is not None and self._current != refused:
                 return self._current  # somebody was faster
             self._current = None
-            stored = self._stored()
-            if stored is not None and stored != refused:
-                self._current = stored
-            else:
-                self._current = await self._log_in()
+            self._current = await self._another(refused)
             return self._current
+
+    async def _given_one(self) -> Secret | None:
+        """The configured token; None if there is none, or none that the service accepts."""
+        given = _usable(self._given)
+        if given is None or self._belonging.recognises(given):
+            return given
+        logged_in = self._stored() == given
+        return given if await self._belonging.holds(given, from_service=logged_in) else None
+
+    async def _another(self, refused: Secret | None) -> Secret:
+        """The stored token, unless it is the refused one, or a new one by password."""
+        stored = _usable(self._stored())
+        if (
+            stored is not None
+            and stored != refused
+            and await self._belonging.holds(stored, from_service=True)
+        ):
+            return stored
+        made = await self._log_in()
+        if not await self._belonging.holds(made, from_service=True):
+            raise LoginRequired("Simplenote does not accept the login any more")
+        return made
 
     def _stored(self) -> Secret | None:
         try:
@@ -134,3 +159,10 @@ class Tokens:
             pause=pause,
             until=self._clock() + (pause if asked is None else asked),
         )
+
+
+def _usable(token: Secret | None) -> Secret | None:
+    """The token itself. Raises ``LoginRequired`` for one that no header can carry."""
+    if token is not None and not usable_in_header(token):
+        raise LoginRequired("the configured token has characters that no token has")
+    return token
