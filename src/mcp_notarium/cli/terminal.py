@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import getpass
+import signal
 import sys
 import textwrap
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from mcp_notarium.errors import ConfigError
 from mcp_notarium.keys.keyfile import NOT_COPIED
@@ -90,15 +94,17 @@ def say_unless_copied(copied: bool) -> None:  # noqa: FBT001 - the one fact it i
 def ask_secret(prompt: str) -> Secret:
     """A secret typed on the terminal, unseen. Raises ``ConfigError`` where there is none."""
     demand_terminal()
-    return Secret(getpass.getpass(prompt, stream=sys.stderr))
+    with _interruptible():
+        return Secret(getpass.getpass(prompt, stream=sys.stderr))
 
 
 def ask_line(prompt: str) -> str:
     """One line typed on the terminal, without what surrounds it. Raises like :func:`ask_secret`."""
     demand_terminal()
-    sys.stderr.write(prompt)
-    sys.stderr.flush()
-    return sys.stdin.readline().strip()
+    with _interruptible():
+        sys.stderr.write(prompt)
+        sys.stderr.flush()
+        return sys.stdin.readline().strip()
 
 
 def show_once(words: str, secret: Secret) -> None:
@@ -111,14 +117,33 @@ def show_once(words: str, secret: Secret) -> None:
 
 def ask_yes(question: str) -> bool:
     """A yes-or-no question on the terminal; anything but yes is no."""
-    talk(f"{question} [y/N] ")
-    return sys.stdin.isatty() and sys.stdin.readline().strip().lower() in {"y", "yes"}
+    with _interruptible():
+        talk(f"{question} [y/N] ")
+        return sys.stdin.isatty() and sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
 def demand_terminal() -> None:
     """Raises ``ConfigError`` where nobody can be asked."""
     if not sys.stdin.isatty():
         raise _no_terminal()
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Ctrl+C ends what is asked inside with ``KeyboardInterrupt``, also under ``asyncio.run``.
+
+    That would only have the event loop cancel its task, and the loop waits for the answer itself.
+    Signals that are ignored stay ignored.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if not callable(before) or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _no_terminal() -> ConfigError:

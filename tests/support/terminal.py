@@ -1,0 +1,82 @@
+"""A command of the program at a terminal of its own, typed at from the test."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+from types import TracebackType
+from typing import Self
+
+from support.whole import DEADLINE, SERVE
+
+# The new session's first terminal becomes the one that Ctrl+C is typed at.
+_TAKE_TERMINAL = (
+    "import fcntl, os, sys, termios\n"
+    "fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"
+    "os.execv(sys.argv[1], sys.argv[1:])\n"
+)
+CTRL_C = "\x03"
+
+
+class Terminal:
+    """``screen`` is everything shown so far."""
+
+    def __init__(self, env: dict[str, str], *arguments: str) -> None:
+        self.screen = ""
+        self._ours, theirs = pty.openpty()
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", _TAKE_TERMINAL, *SERVE, *arguments],
+            env=env | {"TERM": "dumb"}, stdin=theirs, stdout=theirs, stderr=theirs,
+            start_new_session=True,
+        )  # fmt: skip
+        os.close(theirs)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(DEADLINE)
+        os.close(self._ours)
+
+    def shows(self, text: str) -> None:
+        """Wait until the text is on the screen."""
+        deadline = time.monotonic() + DEADLINE
+        while text not in self.screen:
+            assert time.monotonic() < deadline, self.screen
+            assert self._read(), self.screen
+
+    def type(self, text: str) -> None:
+        """Type it; a line ends with a newline."""
+        os.write(self._ours, text.encode())
+
+    def ends(self, *, within: float = DEADLINE) -> int:
+        """The exit code of a command that ends by itself."""
+        deadline = time.monotonic() + within
+        while self.process.poll() is None:
+            assert time.monotonic() < deadline, self.screen
+            self._read()
+        while self._read(wait=0):
+            pass
+        return self.process.returncode
+
+    def _read(self, *, wait: float = 0.2) -> bool:
+        """Take what is shown; False once nobody is there to show anything."""
+        if not select.select([self._ours], [], [], wait)[0]:
+            return wait > 0
+        try:
+            found = os.read(self._ours, 4096)
+        except OSError:  # the other side is closed
+            return False
+        self.screen += found.decode(errors="replace")
+        return bool(found)
