@@ -18,10 +18,12 @@ PASSPHRASE = "Kp-canary-91bd passphrase with spaces"
 TITLE = "Ti-canary-42aa the title of a note"
 BODY = "Bo-canary-53cc a sentence nobody else may read"
 TAG = "Ta-canary-64dd"
+NEW_TAGS = ["Nt-canary-86ff-divorce-lawyer", "Kündigung-canary-97a1"]
+WORDY_ID = "a-note-id-canary-a8b2-made-of-words"
 QUERY = "Qu-canary-75ee"
 FOUND_WORDS = [
     "canary-7f3e", "canary-91bd", "canary-42aa", "canary-53cc", "canary-64dd", "canary-75ee",
-    "canary.owner", "mailbox-of-canary",
+    "canary-86ff", "canary-97a1", "canary-a8b2", "canary.owner", "mailbox-of-canary",
 ]  # fmt: skip
 
 
@@ -30,7 +32,7 @@ def _simulator():
     simulator = Simulator(username=USERNAME, password=PASSWORD, poll_seconds=1.0)
     simulator.load(
         {
-            f"{number:032x}": {
+            f"{number:032x}" if number else WORDY_ID: {
                 "content": f"{TITLE}\n{BODY} {number}\n",
                 "tags": [TAG],
                 "systemTags": [],
@@ -88,6 +90,13 @@ def _read_and_write(simulator: Simulator, env: dict[str, str]) -> bytes:
         saved = server.tool(
             "save", id=note["id"], local_version=note["local_version"], text_patch=patch
         )
+        wordy = server.tool("get", id=WORDY_ID)
+        server.tool(
+            "save", id=WORDY_ID, local_version=wordy["local_version"], tags=[TAG, NEW_TAGS[0]]
+        )
+        until(lambda: len(simulator.bucket("tag").all()) == 1)
+        server.tool("save", text=f"{TITLE}\nwith a new tag", tags=NEW_TAGS)
+        until(lambda: len(simulator.bucket("tag").all()) == len(NEW_TAGS))
         made = server.tool("save", text=f"{TITLE}\nmade here", tags=[TAG])
         simulator.edit(f"{4:032x}", content=f"{BODY} changed elsewhere")
         until(lambda: "elsewhere" in server.tool("get", id=f"{4:032x}")["text"])
@@ -121,7 +130,7 @@ def _read_and_write(simulator: Simulator, env: dict[str, str]) -> bytes:
 
 def _failing_service(simulator: Simulator, env: dict[str, str]) -> bytes:
     with Server(env | {"API_TIMEOUT_SECONDS": "5"}) as server:
-        server.loaded(30)
+        server.loaded(31)
         simulator.faults.status(400, method="POST", path="*/i/*", times=1, body=BODY.encode())
         server.error("save", text=f"{BODY} refused")
         simulator.faults.bad_gateway(method="POST", path="*/i/*", times=1)

@@ -157,6 +157,30 @@ def test_a_librarys_talk_of_connections_is_kept_and_redacted(logging_to):
     assert events(stream)[0]["message"] == "GET /index with [redacted]"
 
 
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("https://h.example/1/chalk-bump-f49/tag/i/divorce-lawyer?ccid=1", "/tag/i/..."),
+        ("https://h.example/1/chalk-bump-f49/tag/i/note", "/tag/i/..."),
+        ("https://h.example/1/chalk-bump-f49/tag/i/k%25C3%25BCndigung/v/3", "/tag/i/..."),
+        ("https://h.example/1/chalk-bump-f49/note/index?limit=9&since=secret", "/index/..."),
+        ("https://h.example/1/chalk-bump-f49/note/index", "/note/index"),
+        ("https://h.example/account/request-login", "h.example/account/request-login"),
+        ("https://h.example?divorce", "https://h.example/..."),
+        ("https://h.example/divorce-lawyer/1", "https://h.example/..."),
+        ("b'/1/chalk-bump-f49/note/i/divorce-lawyer'", "/note/i/...'"),
+    ],
+)
+def test_an_address_is_cut_to_what_every_account_has(logging_to, address, shown):
+    stream = logging_to()
+    log.configure_full()
+    logging.getLogger("httpx").warning('HTTP Request: %s %s "%s %d %s"', "GET", address,
+                                       "HTTP/1.1", 200, "OK")  # fmt: skip
+    message = events(stream)[0]["message"]
+    assert message.endswith(f'{shown} "HTTP/1.1 200 OK"')
+    assert not any(word in message for word in ("divorce", "ndigung", "ccid", "secret"))
+
+
 def test_of_another_library_only_the_constant_template_is_shown(logging_to):
     stream = logging_to()
     log.configure_full()

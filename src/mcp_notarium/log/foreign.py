@@ -3,16 +3,37 @@
 A library's message may hold note text (a rejected request, an exception's text), and redaction
 knows secrets, not notes. So the formatted message is shown only for libraries that log about
 connections and files; of others the constant template, or nothing but the place in the source.
+
+Of an address only the host and the first words of the path are shown: what follows may be a tag or
+a note's id, and what is searched for or asked after stands in the query.
 """
 
 from __future__ import annotations
 
 import logging
+import re
+from itertools import takewhile
 from typing import Any
 
+from mcp_notarium.log.state import current_redactor
 from mcp_notarium.redaction.processors import Event
 
-_TALK_OF_CONNECTIONS = ("httpx", "httpcore", "hpack", "filelock", "keyring")
+_TALK_OF_FILES = ("filelock", "keyring")
+_TALK_OF_CONNECTIONS = ("httpx", "httpcore", "hpack")
+_ADDRESS = re.compile(
+    r"(?P<host>\bhttps?://[^\s/?#'\"<>]*)(?P<path>[^\s'\"<>]*)"
+    r"|(?<![\w./%])(?P<alone>/[^\s'\"<>]*)",
+    re.IGNORECASE,
+)
+_PATH_WORDS = frozenset(
+    {
+        "1", "chalk-bump-f49", "note", "tag", "index", "changes", "i",
+        "authorize", "account", "request-login", "complete-login",
+    }
+)  # fmt: skip
+"""Parts of a path that are the same for every account; a new one is added deliberately."""
+_ITEM = "i"
+"""Whatever follows it is somebody's."""
 
 
 def own_words(_logger: Any, _method: str, event: Event) -> Event:
@@ -34,7 +55,30 @@ def own_words(_logger: Any, _method: str, event: Event) -> Event:
 
 
 def _message(record: logging.LogRecord, template: str, args: Any) -> str:
-    if record.name.partition(".")[0] in _TALK_OF_CONNECTIONS:
+    library = record.name.partition(".")[0]
+    if library in _TALK_OF_FILES:
         return template % args if args else template
+    if library in _TALK_OF_CONNECTIONS:
+        message = template % args if args else template
+        # Secrets first: of one that holds a slash a piece would remain, and be no secret any more.
+        return without_paths(current_redactor().without_known(message))
     # With arguments apart from it, the template is a constant in the library's source.
     return template if args else f"[withheld: {len(template)} characters]"
+
+
+def without_paths(text: str) -> str:
+    """``text`` with every address cut down to what is the same for every account."""
+    return _ADDRESS.sub(_cut, text)
+
+
+def _cut(found: re.Match[str]) -> str:
+    return (found["host"] or "") + _shape(found["path"] or found["alone"] or "")
+
+
+def _shape(path: str) -> str:
+    """``/1/app/note/i/...`` and the like; three dots stand for everything that is left out."""
+    shown = list(takewhile(_PATH_WORDS.__contains__, re.split("[/?#]", path)[1:]))
+    if _ITEM in shown:
+        shown = shown[: shown.index(_ITEM) + 1]
+    left_out = path.rstrip("/") != "".join(f"/{part}" for part in shown)
+    return "".join(f"/{part}" for part in [*shown, *(["..."] if left_out else [])])
