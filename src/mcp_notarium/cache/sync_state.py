@@ -7,7 +7,7 @@ that is the caller's business, every setter joins the transaction that is open.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from mcp_notarium.cache.connection import Database
 from mcp_notarium.errors import CacheError
@@ -16,6 +16,8 @@ from mcp_notarium.secret import Secret
 _CURSOR = "backend_cursor"
 _PROGRESS = "first_sync"
 _METRICS = "sync_metrics"
+_NEVER = "never"
+_AT_REST = "idle"
 _LOGIN_CHANGES = "login_changes"
 _LOGIN_TOKEN = "login_token"  # noqa: S105 - the name of a row, not a token
 
@@ -40,7 +42,7 @@ class Metrics:
 
     last_sync_at: float | None = None
     duration_ms: int | None = None
-    status: str = "never"
+    status: str = _NEVER
     error_count: int = 0
     last_error: str | None = None
 
@@ -84,6 +86,12 @@ class SyncState:
         """How the last cycles went."""
         value = self.get(_METRICS)
         return Metrics() if value is None else Metrics(**json.loads(value))
+
+    def record_load(self, *, at: float) -> None:
+        """Note that everything is here as of ``at`` (epoch seconds); its cycle may still go on."""
+        before = self.metrics()
+        status = _AT_REST if before.status == _NEVER else before.status
+        self.set(_METRICS, json.dumps(asdict(replace(before, last_sync_at=at, status=status))))
 
     def record_cycle(
         self, *, at: float, duration_ms: int, status: str, error: str | None = None

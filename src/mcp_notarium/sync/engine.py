@@ -239,7 +239,7 @@ class Engine:
                 stored=self._tally.stored,
                 removed=self._tally.removed,
                 deferred=self._tally.deferred,
-                requests=self._tally.requests,
+                fetched=self._tally.fetched,
             )
 
     def _open_errands(self) -> frozenset[str]:

@@ -32,12 +32,12 @@ FETCHES = 8
 
 @dataclass(slots=True)
 class Tally:
-    """What one cycle did, in notes and writes."""
+    """What one cycle did, in notes; ``fetched`` were asked for one by one."""
 
     stored: int = 0
     removed: int = 0
     deferred: int = 0
-    requests: int = 0
+    fetched: int = 0
     refused: list[str] = field(default_factory=list)
 
     @property
@@ -103,7 +103,7 @@ class Intake:
 
         async def ask(note_id: str) -> None:
             async with places:
-                tally.requests += 1
+                tally.fetched += 1
                 answer = await self._ask(note_id, tally)
             if answer is not None:
                 answers[note_id] = answer

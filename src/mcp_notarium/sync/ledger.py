@@ -90,6 +90,7 @@ class Ledger:
             Progress(anchor_cursor=anchor, mark=None, loaded=loaded, total=total, complete=True)
         )
         self._state.set_cursor(anchor)
+        self._state.record_load(at=self._clock())
         if self._state.get(_LOAD_BEGAN_EMPTY):
             # What began on an empty cache holds nothing that this listing did not list.
             self._state.set(_SWEPT_AT, repr(self._clock()))

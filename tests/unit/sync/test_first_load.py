@@ -37,6 +37,35 @@ def test_an_empty_account_is_complete_after_one_page(client):
     assert client.cache.sync_state.cursor() is not None
 
 
+def test_a_load_that_is_complete_has_a_time_whatever_comes_after_it(client, store, time):
+    fill(store, 3)
+    client.faults.plan(Fault.UNAVAILABLE, on="changes", times=9)
+    assert asyncio.run(client.sync()) is State.BACKING_OFF
+    status = client.driver.status()
+    assert (status.complete, status.last_sync_at) == (True, time.now)
+    assert status.last_error
+
+
+class Told:
+    """Takes down what is logged."""
+
+    def __init__(self):
+        self.facts = {}
+
+    def info(self, event, /, **facts):
+        self.facts[event] = facts
+
+    warning = info
+
+
+def test_notes_that_came_in_pages_are_not_said_to_be_asked_for_singly(client, store):
+    fill(store, 300)
+    told = client.driver._engine._log = Told()
+    asyncio.run(client.sync())
+    facts = {"stored": 300, "removed": 0, "deferred": 0, "fetched": 0}
+    assert told.facts["sync.cycle_done"] == facts
+
+
 def test_the_first_page_is_small_and_the_others_are_large(client, store):
     fill(store, 2200)
     seen = requests(client)
