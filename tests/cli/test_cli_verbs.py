@@ -83,6 +83,38 @@ def test_without_a_terminal_no_code_is_sent(simulator: Simulator, tmp_path: Path
     assert not simulator.sent_codes
 
 
+@pytest.mark.parametrize("typed", ["", "\n"])
+def test_without_a_code_on_standard_input_the_way_out_is_named(
+    simulator: Simulator, tmp_path: Path, typed: str
+) -> None:
+    env = environment(simulator, tmp_path, SIMPLENOTE_PASSWORD=None)
+    done = run(env, "login", "--code-stdin", stdin=typed)
+    assert done.returncode == 1
+    assert "no code came" in done.stderr
+    assert "→ Keep standard input open" in done.stderr
+    if not typed:
+        assert not simulator.sent_codes, "a code was used up for nothing"
+
+
+def test_what_cannot_be_a_code_is_refused_with_advice(simulator: Simulator, tmp_path: Path) -> None:
+    env = environment(simulator, tmp_path, SIMPLENOTE_PASSWORD=None)
+    code, output = _log_in(simulator, env, code="ÄÖÜ-12")
+    assert code == 1
+    assert "letters and digits" in output
+    assert "newest e-mail" in output
+
+
+def test_without_a_keychain_nobody_is_told_to_unlock_it(
+    simulator: Simulator, tmp_path: Path
+) -> None:
+    env = environment(simulator, tmp_path, PYTHON_KEYRING_BACKEND="keyring.backends.fail.Keyring")
+    done = run(env, "generate-key", "--keychain")
+    assert done.returncode == 23
+    assert "this machine has none" in done.stderr
+    assert "Unlock" not in done.stderr
+    assert "DB_ENCRYPTION_KEY_FILE" in done.stderr
+
+
 def test_logout_forgets_the_login_and_keeps_the_notes(simulator: Simulator, tmp_path: Path) -> None:
     env = environment(simulator, tmp_path, SIMPLENOTE_PASSWORD=None)
     assert _log_in(simulator, env)[0] == 0
@@ -239,6 +271,7 @@ def test_reset_cache_sets_a_cache_aside_that_no_key_opens(
     other = env | {"DB_ENCRYPTION_KEY": "raw:" + "77" * 32}
     done = run(other, "reset-cache", "--yes")
     assert done.returncode == 0, done.stderr
+    assert "does not open with it.\n" in done.stderr
     assert list((account_folder(simulator, tmp_path) / "quarantine").rglob("*.encrypted"))
     assert json.loads(run(other, "status", "--json").stdout)["notes"] == _active(simulator)
 

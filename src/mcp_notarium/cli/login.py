@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import sys
 from contextlib import suppress
 
 from mcp_notarium.app import App, open_app
 from mcp_notarium.backends.simplenote.auth import Authenticator
 from mcp_notarium.backends.simplenote.urls import Urls
 from mcp_notarium.cli import settings
-from mcp_notarium.cli.terminal import ask_secret, demand_terminal, talk
+from mcp_notarium.cli.terminal import ask_secret, demand_terminal, input_ended, read_line, talk
 from mcp_notarium.config import Config
 from mcp_notarium.errors import ConfigError, LockedError, NotariumError, OtherAccount
 from mcp_notarium.secret import Secret
@@ -68,6 +67,8 @@ async def _token(config: Config, args: argparse.Namespace) -> Secret:
     try:
         if args.password:
             return await desk.by_password(config.username, ask_secret("Simplenote password: "))
+        if args.code_stdin and input_ended():
+            raise _no_code()  # before one is sent that nobody could hand over
         await desk.request_code(config.username, request_source=config.request_source)
         talk("Simplenote has sent a code to the account's e-mail address.")
         return await desk.complete_code(config.username, _code(from_stdin=args.code_stdin))
@@ -77,8 +78,19 @@ async def _token(config: Config, args: argparse.Namespace) -> Secret:
 
 def _code(*, from_stdin: bool) -> str:
     if from_stdin:
-        return sys.stdin.readline()
+        line = read_line()
+        if not line.strip():
+            raise _no_code()
+        return line
     return ask_secret("Code from the e-mail: ").reveal_text()
+
+
+def _no_code() -> ConfigError:
+    return ConfigError(
+        "no code came on standard input",
+        resolution_hint="Keep standard input open until the e-mail has come, then write its code and "
+        "a newline there; in a terminal, `mcp-notarium login` asks for it.",
+    )
 
 
 def _put_back(app: App, before: Secret | None) -> None:

@@ -41,9 +41,9 @@ async def _reset(config: Config, *, yes: bool) -> int:
             await app.driver.reset()
             return await _loaded(app)
     except LockedError as error:
-        talk(f"The cache cannot be opened: {error.user_message}.")
+        talk(f"The cache cannot be opened: {_sentence(error)}")
     except OtherAccount as error:
-        talk(f"The cache cannot be emptied in place: {error.user_message}.")
+        talk(f"The cache cannot be emptied in place: {_sentence(error)}")
     if not _agreed(
         "Move it to the quarantine (nothing is deleted) and start a new one? A write that was "
         "never confirmed would stay in the old files.",
@@ -53,6 +53,11 @@ async def _reset(config: Config, *, yes: bool) -> int:
     moved = opening.set_aside(config)
     talk(f"The old files are in {moved}." if moved else "There was nothing to set aside.")
     return await _filled(open_app(config))
+
+
+def _sentence(error: NotariumError) -> str:
+    """The message with one full stop; some are sentences already."""
+    return f"{error.user_message.rstrip('.')}."
 
 
 def _agreed(question: str, *, yes: bool) -> bool:
@@ -67,7 +72,7 @@ async def _filled(opened: AbstractAsyncContextManager[App]) -> int:
         try:
             return await _loaded(app)
         except LoginRequired as error:
-            talk(f"The new cache is ready and empty: {error.user_message}.")
+            talk(f"The new cache is ready and empty: {_sentence(error)}")
             talk(f"→ {error.resolution_hint}")
             return 0
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import getpass
+import io
+import select
 import signal
 import sys
 import textwrap
@@ -105,6 +107,24 @@ def ask_line(prompt: str) -> str:
         sys.stderr.write(prompt)
         sys.stderr.flush()
         return sys.stdin.readline().strip()
+
+
+def read_line() -> str:
+    """One line of standard input, wherever that comes from; empty at its end."""
+    with _interruptible():
+        return sys.stdin.readline()
+
+
+def input_ended() -> bool:
+    """Whether standard input is known to have nothing to give, without waiting for it."""
+    if sys.stdin is None or sys.stdin.closed:
+        return True
+    there = sys.stdin.buffer
+    try:
+        ready = bool(select.select([there], [], [], 0)[0])
+    except (OSError, ValueError):  # of a kind that cannot be looked at so
+        return False
+    return ready and isinstance(there, io.BufferedReader) and not there.peek(1)
 
 
 def show_once(words: str, secret: Secret) -> None:

@@ -92,7 +92,7 @@ class Keychain:
         """What the keychain in use is called, for a person. Raises ``LockedError`` if none is."""
         backend = self._backend(TOKEN)
         if backend is None:
-            raise _unusable("this machine has none")
+            raise _none_here()
         return _ALLOWED[_kind(backend)]
 
     def why_none(self) -> str:
@@ -126,7 +126,7 @@ class Keychain:
         """Store a secret."""
         backend = self._backend(kind)
         if backend is None:
-            raise _unusable("this machine has none")
+            raise _none_here()
         self._asked(kind, backend.set_password, *_place((kind, owner)), secret.reveal_text())
         self._read[kind, owner] = secret
 
@@ -196,12 +196,25 @@ def _said(error: Exception) -> str:
     return f"it answered {name}"
 
 
-def _unusable(reason: str) -> LockedError:
+def _none_here() -> LockedError:
+    return _unusable(
+        "this machine has none",
+        way_out="Give the key in DB_ENCRYPTION_KEY or DB_ENCRYPTION_KEY_FILE instead (without "
+        "--keychain, `generate-key` prints one), or start a keychain in this session: GNOME Keyring "
+        "or KWallet, for example.",
+    )
+
+
+def _unusable(
+    reason: str,
+    *,
+    way_out: str = "Unlock it, or set NOTARIUM_KEYCHAIN=off and give the key in DB_ENCRYPTION_KEY "
+    "or DB_ENCRYPTION_KEY_FILE.",
+) -> LockedError:
     return LockedError(
         Verdict.KEYCHAIN_UNUSABLE,
         f"the system's keychain cannot be used: {reason}",
-        resolution_hint="Unlock it, or set NOTARIUM_KEYCHAIN=off and give the key in "
-        "DB_ENCRYPTION_KEY or DB_ENCRYPTION_KEY_FILE.",
+        resolution_hint=way_out,
         details={"reason": reason},
     )
 

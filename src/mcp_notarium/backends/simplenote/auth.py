@@ -102,7 +102,10 @@ class Authenticator:
         """
         typed = "".join(code.split()).upper()
         if _CODE.fullmatch(typed) is None:
-            raise InvalidRequest("a login code is made of letters and digits")
+            raise InvalidRequest(
+                "a login code is made of letters and digits",
+                resolution_hint=_WRONG_CODE.resolution_hint,
+            )
         body = {"username": normal_username(username), "auth_code": typed}
         reply = await self._post(self._urls.account("complete-login"), body, {})
         if not reply.ok:
