@@ -1,7 +1,8 @@
 """Opens the house: Config → App, the whole wiring on one screen.
 
 Nothing here decides anything; it says which room gets which. :func:`open_app` raises
-``LockedError`` where the cache may not be opened, and leaves nothing open then.
+``LockedError`` where the cache may not be opened or turns out to be damaged, and leaves nothing open
+then.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from mcp_notarium.backends import registry
 from mcp_notarium.backends.simplenote.urls import Urls
 from mcp_notarium.cache.account import AccountRecord
 from mcp_notarium.cache.store import Cache
+from mcp_notarium.errors import CacheDamaged, LockedError
 from mcp_notarium.keys import keychain, opening
 from mcp_notarium.keys.token import StoredToken
 from mcp_notarium.sync.driver import Driver
@@ -57,6 +59,10 @@ class App:
     clock: Callable[[], float] = time.time
 
 
+def _nobody(_damage: LockedError) -> None:
+    """Whoever works in the house meets the damage too."""
+
+
 @asynccontextmanager
 async def open_app(
     config: Config,
@@ -64,15 +70,21 @@ async def open_app(
     log: Logger | None = None,
     syncing: bool = True,
     time_to_close: Callable[[], float] = lambda: _CLOSING_SECONDS,
+    whole: bool = False,
+    damaged: Callable[[LockedError], None] = _nobody,
 ) -> AsyncIterator[App]:
     """The open house, with sync running unless ``syncing`` is False; closed on leaving.
 
-    ``time_to_close`` gives the seconds that are left for closing, at any moment of it.
+    ``time_to_close`` gives the seconds that are left for closing, at any moment of it. ``whole``:
+    every page is looked at before. ``damaged`` is called once, in the event loop, if the cache turns
+    out to be damaged while it is open; what raises ``CacheDamaged`` inside leaves as ``LockedError``.
     """
     log = log or logging_room.get("app")
     opened = await run_aside(
-        partial(opening.open_cache, config, guarded=True), too_late=opening.OpenedCache.close
+        partial(opening.open_cache, config, guarded=True, whole=whole),
+        too_late=opening.OpenedCache.close,
     )
+    opened.database.when_damaged(lambda: damaged(opening.damaged(config)))
     try:
         app = _wired(config, opened, log)
         for notice in opened.notices:
@@ -80,6 +92,8 @@ async def open_app(
         async with _running(app.driver, log, wanted=syncing, time_to_close=time_to_close):
             yield app
         await _closed(app, time_to_close)
+    except CacheDamaged as error:
+        raise opening.damaged(config) from error
     finally:
         opened.close()
 

@@ -354,7 +354,8 @@ def test_doctor_finds_a_damaged_page_and_names_the_way_out(
     done = run(env, "doctor", "--offline", "--json")
     assert done.returncode == 13
     wrong = [one for one in json.loads(done.stdout)["findings"] if one["state"] == "bad"]
-    assert [one["name"] for one in wrong] == ["pages"]
+    assert [one["name"] for one in wrong] == ["cache"]
+    assert run(env, "status").returncode == 13
     assert "mcp-notarium repair" in wrong[0]["hint"]
     assert run(env, "repair").returncode == 0
     assert run(env, "doctor", "--offline").returncode == 0

@@ -1,5 +1,7 @@
 """Real damage to real files: each kind is told from the others, and looking changes nothing."""
 
+from contextlib import closing
+
 import pytest
 
 from mcp_notarium.cache import database
@@ -50,6 +52,12 @@ def damaged(sound, how):
         case "text":
             whole[:] = b"Dear diary, " * 1000
     return bytes(whole)
+
+
+def flip(file, offset):
+    whole = bytearray(file.read_bytes())
+    whole[offset] ^= 1
+    file.write_bytes(whole)
 
 
 def problems(file):
@@ -180,3 +188,49 @@ def test_a_missing_file_is_not_made_anew_and_its_wal_is_left_alone(tmp_path):
     assert refusal.value.verdict is Verdict.DATABASE_MISSING
     assert [path.name for path in tmp_path.iterdir()] == ["cache.db-wal"]
     assert wal.read_bytes() == b"the only copy"
+
+
+def test_whoever_wants_to_know_of_damage_is_told_once_and_late_comers_too(file, sound):
+    for page in range(len(sound) // PAGE_SIZE // 2, len(sound) // PAGE_SIZE):
+        flip(file, page * PAGE_SIZE + 50)
+    cache, told = reopen(file.parent), []
+    cache.database.when_damaged(lambda: told.append("early"))
+    for _ in range(2):
+        with pytest.raises(CacheDamaged):
+            read_everything(cache)
+    cache.database.when_damaged(lambda: told.append("late"))
+    assert told == ["early", "late"]
+
+
+@pytest.mark.parametrize("key", [KEY, None], ids=["encrypted", "plain"])
+def test_walking_through_finds_a_page_in_use_and_moves_no_log(tmp_path, key):
+    cache = make(tmp_path, key=key)
+    store(cache, NOTES[:20])
+    log = tmp_path / "cache.db-wal"
+    assert log.stat().st_size > 0
+    before = (tmp_path / "cache.db").read_bytes()
+    for deep in (False, True):
+        assert cache.database.walk(deep=deep) == ()
+    assert (tmp_path / "cache.db").read_bytes() == before
+    cache.close()
+    root = 3  # of 0, 1, 2 ...: the table of notes
+    path = tmp_path / "cache.db"
+    whole = bytearray(path.read_bytes())
+    whole[root * PAGE_SIZE : (root + 1) * PAGE_SIZE] = b"\xa5" * PAGE_SIZE
+    path.write_bytes(whole)
+    opened = database.connect(path, key)
+    assert opened.walk() != ()
+    assert opened.closed
+
+
+def test_whichever_page_a_read_stumbles_over_it_is_called_damage(file, sound):
+    stumbled = 0
+    for page in range(len(sound) // PAGE_SIZE):
+        file.write_bytes(sound)
+        flip(file, page * PAGE_SIZE + 50)
+        try:
+            with closing(database.connect(file, KEY)) as opened:
+                opened.rows("SELECT * FROM notes")
+        except CacheDamaged:
+            stumbled += 1
+    assert stumbled > len(NOTES) // 4

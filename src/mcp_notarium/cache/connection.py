@@ -50,6 +50,7 @@ class Database:
         self._connection: Connection | None = connection
         self._guard = guard
         self._damage: str | None = None
+        self._tellings: list[Callable[[], None]] = []
         self._failures = (driver_error, MemoryError, OverflowError)
         self._durable: bool | None = None  # of the open transaction; None: none is open
         self._synced = "FULL"
@@ -73,9 +74,17 @@ class Database:
         return self._again()
 
     def condemn(self, damage: str) -> None:
-        """Close for good: another connection has met damage in the file."""
-        self._damage = damage
+        """Close for good: the file is damaged, and here or elsewhere somebody has met it."""
+        first, self._damage = self._damage is None, damage
         self.close()
+        for tell in self._tellings if first else ():
+            tell()
+
+    def when_damaged(self, tell: Callable[[], None]) -> None:
+        """Have it called once damage is met, in the thread that meets it; at once if it has been."""
+        self._tellings.append(tell)
+        if self._damage is not None:
+            tell()
 
     def rows(self, sql: str, parameters: Parameters = ()) -> list[Row]:
         """All rows of a query."""
@@ -181,15 +190,32 @@ class Database:
         """
         questions = ["PRAGMA cipher_integrity_check"] if self.encrypted else []
         questions += [f"PRAGMA {'integrity' if deep else 'quick'}_check", _SEARCH_CHECK]
+        return self._faults(questions, first=self.checkpoint)
+
+    def walk(self, *, deep: bool = False) -> tuple[str, ...]:
+        """Like :meth:`check`, for a file that servers may be at work on: it moves nothing.
+
+        Reads every page that is in use, whether it stands in the file or in the log. Only ``deep``
+        compares the search index with the notes. Raises ``CacheBusy`` or ``CacheFull``.
+        """
+        return self._faults(
+            ["PRAGMA integrity_check", _SEARCH_CHECK] if deep else ["PRAGMA quick_check"]
+        )
+
+    def _faults(
+        self, questions: Iterable[str], *, first: Callable[[], object] = lambda: None
+    ) -> tuple[str, ...]:
         try:
-            self.checkpoint()
+            first()
             for question in questions:
                 found = tuple(str(line[0]) for line in self.rows(question) if line[0] != "ok")
                 if found:  # after a bad page the other answers mean nothing
+                    self.condemn(found[0])
                     return found
         except (CacheBusy, CacheFull):
             raise
         except CacheError as error:
+            self.condemn(error.message)
             return (error.message,)
         return ()
 
@@ -227,9 +253,20 @@ class Database:
 
     def _failed(self, error: BaseException) -> CacheError:
         meaning = translate(error, writing=self._durable is not None)
+        if type(meaning) is CacheError and self._connection is not None:
+            meaning = self._poisoned(self._connection) or meaning
         if isinstance(meaning, CacheDamaged):
             self.condemn(meaning.message)
         return meaning
+
+    def _poisoned(self, connection: Connection) -> CacheDamaged | None:
+        """After some unreadable pages SQLCipher first answers "logic error"; all else fails then."""
+        try:
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        except self._failures as error:
+            meaning = translate(error, writing=False)
+            return meaning if isinstance(meaning, CacheDamaged) else None
+        return None
 
 
 def _storable(value: Any) -> Any:

@@ -37,11 +37,11 @@ RESTORE = (
     "Restore `notarium_keys.json` (or `notarium_keys.json.bak`) from a backup. If there is none, "
     "`mcp-notarium reset-cache` sets the old cache aside and fills a new one from the note service."
 )
-SET_ASIDE = (
-    "Run `mcp-notarium doctor` to see what is wrong. Restore the folder from a backup, or "
-    "run `mcp-notarium reset-cache`: it sets the old cache aside and fills a new one from the "
-    "note service."
+BEGIN_ANEW = (
+    "Restore the folder from a backup, or run `mcp-notarium reset-cache`: it sets the old cache "
+    "aside and fills a new one from the note service."
 )
+SET_ASIDE = f"Run `mcp-notarium doctor` to see what is wrong. {BEGIN_ANEW}"
 REPAIR = (
     "Run `mcp-notarium repair`: it saves what can be read into a new cache, and the next sync fetches "
     "the rest. Or run `mcp-notarium reset-cache`, which sets the old cache aside and loads all anew."
@@ -51,6 +51,7 @@ OTHER_ACCOUNT = (
     "Check SIMPLENOTE_USERNAME. If the folder was copied here by mistake, move it out of the data "
     "folder; `mcp-notarium doctor` names it."
 )
+UNREADABLE = "the database is damaged: it cannot be read, and that is not the key's fault"
 _REBUILD_OFFER = (
     " Or start once with DB_ON_UNREADABLE=rebuild: the old files move to `quarantine/`, nothing "
     "is deleted."
@@ -143,6 +144,17 @@ def unreadable(name: str, verdict: Verdict, message: str, hint: str, when: Condi
         return Rebuild(verdict, said)
 
     return Row(name, locked_or_rebuilt, when)
+
+
+def met(*, plain: bool, on_unreadable: OnUnreadable) -> Locked:
+    """The refusal where a cache that was open turns out to be damaged."""
+    way_out = (BEGIN_ANEW if plain else REPAIR) + " Then restart the client."
+    if on_unreadable is OnUnreadable.REBUILD:
+        way_out = (
+            "Restart the client: DB_ON_UNREADABLE=rebuild then sets the old cache aside and makes a "
+            f"new one, if no unfinished write can be inside. Otherwise: {way_out}"
+        )
+    return Locked(Verdict.DATABASE_DAMAGED, UNREADABLE, way_out)
 
 
 def _obstacle(seen: Observations) -> str | None:

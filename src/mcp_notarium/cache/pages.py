@@ -57,7 +57,9 @@ def sample(path: Path, mac_key: Secret, salt: bytes, *, every: bool = False) -> 
         count = size // PAGE_SIZE
         head = file.read(SALT_SIZE)
         chosen = range(1, count + 1) if every else _chosen(count)
-        bad = tuple(_bad_pages(file, chosen, mac_key.reveal()))
+        key = mac_key.reveal()
+        # Twice, because another process may have been writing a page just when it was read.
+        bad = tuple(_bad_pages(file, tuple(_bad_pages(file, chosen, key)), key))
     return PageSample(
         size=size,
         salt_ok=head == salt,

@@ -10,8 +10,11 @@ first start was cut short and nothing was ever stored.
 from __future__ import annotations
 
 from mcp_notarium.cache.decisions import (
+    BEGIN_ANEW,
     OTHER_ACCOUNT,
+    REPAIR,
     SET_ASIDE,
+    UNREADABLE,
     UPDATE,
     Create,
     Decision,
@@ -128,10 +131,17 @@ _INSIDE = (
         lambda o: o.opening is Opening.BUSY,
     ),
     unreadable(
+        "the plain database cannot be read",
+        Verdict.DATABASE_DAMAGED,
+        UNREADABLE,
+        BEGIN_ANEW,
+        lambda o: o.plain and o.opening is Opening.DAMAGED,
+    ),
+    unreadable(
         "the database cannot be read",
         Verdict.DATABASE_DAMAGED,
-        "the database is damaged: it cannot be read, and that is not the key's fault",
-        SET_ASIDE,
+        UNREADABLE,
+        REPAIR,
         lambda o: o.opening is Opening.DAMAGED,
     ),
     refuse(

@@ -135,7 +135,8 @@ _FOLDER = (
         Verdict.MODE_MISMATCH,
         "the cache in this folder is not encrypted, and an encrypted one is asked for",
         "Run `mcp-notarium migrate-plaintext`: it encrypts the cache and erases the unencrypted one. "
-        "Or keep the unencrypted one with DB_ENCRYPTION=off.",
+        "Or keep the unencrypted one with DB_ENCRYPTION=off. If it is damaged, `mcp-notarium "
+        "reset-cache` sets it aside and makes an encrypted one.",
         lambda o: not o.plain and (o.files.plain or o.files.plain_unfinished),
     ),
 )

@@ -1,8 +1,9 @@
 """``mcp-notarium doctor``: examines configuration, libraries, folder, keys, cache and the way to the service.
 
-Changes nothing; whether a first cache can be made it tries with an empty folder, which goes again.
-Exit code: the verdict's (10-23) if the cache is locked or a page of it is damaged, 1
-if the configuration is wrong, else 0, also when the note service cannot be reached.
+Changes nothing but the mark by which the next start knows of damage; whether a first cache can be made
+it tries with an empty folder, which goes again. Exit code: the verdict's (10-23) if the cache is
+locked or a page of it is damaged, 1 if the configuration is wrong, else 0, also when the note service
+cannot be reached.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import os
 import shlex
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from mcp_notarium import __version__
@@ -23,8 +24,8 @@ from mcp_notarium.cache import driver
 from mcp_notarium.cli import keys, settings, status
 from mcp_notarium.config import Config
 from mcp_notarium.crypto.keyslots import KeyFile, SlotState
-from mcp_notarium.errors import ConfigError, LockedError, NotariumError, Verdict
-from mcp_notarium.keys import slots
+from mcp_notarium.errors import ConfigError, LockedError, NotariumError
+from mcp_notarium.keys import opening, slots
 from mcp_notarium.keys.folder import AccountFolder
 from mcp_notarium.keys.holders import holders
 from mcp_notarium.keys.keychain import system_keychain
@@ -60,14 +61,22 @@ def run(args: argparse.Namespace) -> int:
         return _printed(found, 1, as_json=args.json)
     found = [Finding("configuration", OK, f"account folder {config.account_dir}")]
     found += [_libraries(), _keychain(config)]
-    facts = status.collect(config)
-    found.append(_verdict(facts))
+    cache, code = _cache(replace(config, on_unreadable="refuse"), args)
+    return _printed(found + cache, code, as_json=args.json)
+
+
+def _cache(config: Config, args: argparse.Namespace) -> tuple[list[Finding], int]:
+    """The findings about the cache, its verdict first, and the exit code."""
+    facts, inside = status.collect(config), []
     if facts["exit_code"] == 0 and facts["cache"] == status.IN_ORDER:
-        found += keys_findings(config)
-        found += asyncio.run(_inside(config, deep=args.deep, offline=args.offline))
-    damaged = any(one.name == "pages" and one.state == BAD for one in found)
-    code = int(Verdict.DATABASE_DAMAGED) if damaged else facts["exit_code"]
-    return _printed(found, code, as_json=args.json)
+        inside = keys_findings(config)
+        try:
+            inside += asyncio.run(_inside(config, deep=args.deep, offline=args.offline))
+        except LockedError as error:
+            facts = status.refused(error)
+    if any(one.name == "pages" and one.state == BAD for one in inside):
+        facts = status.refused(opening.damaged(config))
+    return [_verdict(facts), *inside], facts["exit_code"]
 
 
 def _libraries() -> Finding:
@@ -154,10 +163,10 @@ def _users(folder: AccountFolder) -> Finding:
 
 async def _inside(config: Config, *, deep: bool, offline: bool) -> list[Finding]:
     async with open_app(config, syncing=False) as app:
-        found = [_pages(app, config, deep=deep), _sync(app), _writes(app), _quarantine(config)]
+        found = [_sync(app), _writes(app), _quarantine(config)]
         if not offline:
             found.append(await _service(app))
-        return found
+        return [_pages(app, config, deep=deep), *found]  # last: a bad page closes the cache
 
 
 def _pages(app: App, config: Config, *, deep: bool) -> Finding:
@@ -170,11 +179,7 @@ def _pages(app: App, config: Config, *, deep: bool) -> Finding:
     finally:
         leader.release()
     if wrong:
-        hint = (
-            "Close the clients and run `mcp-notarium repair`: it saves what can be read, and the next "
-            "sync fetches the rest. Or `mcp-notarium reset-cache`: it loads everything anew."
-        )
-        return Finding("pages", BAD, f"{len(wrong)} faults, first: {wrong[0]}", hint)
+        return Finding("pages", BAD, f"{len(wrong)} faults, first: {wrong[0]}")
     return Finding("pages", OK, "every page is authentic, search index and tables agree")
 
 

@@ -1,7 +1,7 @@
 """``mcp-notarium reset-cache``: an empty cache, filled again from the note service.
 
-A cache that can be opened is emptied in place: its login and its unfinished writes stay. One that
-cannot be opened, or holds the notes of another account than the login's, is moved to the
+A sound cache is emptied in place: its login and its unfinished writes stay. One that cannot be opened,
+has a damaged page, or holds the notes of another account than the login's, is moved to the
 quarantine, whole, and a new one is made.
 """
 
@@ -10,13 +10,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 
 from mcp_notarium.app import App, open_app
 from mcp_notarium.cli import settings
 from mcp_notarium.cli.terminal import ask_yes, talk
 from mcp_notarium.config import Config
 from mcp_notarium.errors import LockedError, LoginRequired, NotariumError, OtherAccount
-from mcp_notarium.keys import opening
+from mcp_notarium.keys import opening, shredding
 
 _LONGEST_SYNC = 3600.0
 _GLANCE = 0.5
@@ -34,14 +35,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _reset(config: Config, *, yes: bool) -> int:
+    config = replace(config, on_unreadable="refuse")  # nothing is set aside before it is agreed to
     try:
-        async with open_app(config) as app:
+        async with open_app(config, whole=True) as app:
             if not _agreed("Empty the cache and load every note again?", yes=yes):
                 return 1
             await app.driver.reset()
             return await _loaded(app)
     except LockedError as error:
-        talk(f"The cache cannot be opened: {_sentence(error)}")
+        talk(f"The cache cannot be used: {_sentence(error)}")
     except OtherAccount as error:
         talk(f"The cache cannot be emptied in place: {_sentence(error)}")
     if not _agreed(
@@ -50,8 +52,11 @@ async def _reset(config: Config, *, yes: bool) -> int:
         yes=yes,
     ):
         return 1
+    unsent = shredding.may_hold_unsent_text(config)
     moved = opening.set_aside(config)
     talk(f"The old files are in {moved}." if moved else "There was nothing to set aside.")
+    if moved and unsent:
+        talk("WARNING: text that the note service has not confirmed may be inside. Keep them.")
     return await _filled(open_app(config))
 
 

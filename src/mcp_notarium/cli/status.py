@@ -1,6 +1,8 @@
 """``mcp-notarium status``: in what state the cache is, in a few lines or as JSON.
 
-Exit code: 0, or the verdict's (10-23). Asks the note service nothing.
+Looks at every page of the cache; damage that it finds is marked, so that the next start knows it too.
+Exit code: 0, or the verdict's (10-23). Asks the note service nothing, and never sets anything aside,
+whatever DB_ON_UNREADABLE says.
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ def run(args: argparse.Namespace) -> int:
 
 def collect(config: Config) -> dict[str, Any]:
     """The facts as plain JSON values; a locked cache is a fact, not an error."""
+    config = replace(config, on_unreadable="refuse")
     facts: dict[str, Any] = {
         "version": __version__,
         "folder": str(config.account_dir),
@@ -49,11 +52,9 @@ def collect(config: Config) -> dict[str, Any]:
         "backend": config.backend,
     }
     try:
-        return facts | _by_decision(
-            config, opening.verdict(replace(config, on_unreadable="refuse"))
-        )
+        return facts | _by_decision(config, opening.verdict(config))
     except LockedError as error:
-        return facts | _refused(error.verdict, error.user_message, error.resolution_hint or "")
+        return facts | refused(error)
 
 
 def _by_decision(config: Config, decision: Decision) -> dict[str, Any]:
@@ -78,6 +79,11 @@ def _in_order(cache: str) -> dict[str, Any]:
     return {"verdict": "ok", "exit_code": 0, "cache": cache}
 
 
+def refused(error: LockedError) -> dict[str, Any]:
+    """The facts about a cache that is locked."""
+    return _refused(error.verdict, error.user_message, error.resolution_hint or "")
+
+
 def _refused(verdict: Verdict, message: str, hint: str) -> dict[str, Any]:
     return {
         "verdict": verdict.name.lower(),
@@ -100,7 +106,7 @@ def _key_facts(config: Config) -> dict[str, Any]:
 
 
 async def _inside(config: Config) -> dict[str, Any]:
-    async with open_app(config, syncing=False) as app:
+    async with open_app(config, syncing=False, whole=True) as app:
         return _in_order(IN_ORDER) | _cache_facts(app)
 
 

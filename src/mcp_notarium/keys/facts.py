@@ -44,9 +44,9 @@ def has_log(path: Path | None) -> bool:
     return log.exists() and log.stat().st_size > 0
 
 
-def sample(path: Path, data_key: DataKey, keyfile: KeyFile) -> Sample:
-    """Some pages of an encrypted database, checked against the key file's keys."""
-    found = pages.sample(path, data_key.page_mac_key(), keyfile.database_salt)
+def sample(path: Path, data_key: DataKey, keyfile: KeyFile, *, every: bool) -> Sample:
+    """Some pages (or ``every`` one) of an encrypted database, checked against the key file's keys."""
+    found = pages.sample(path, data_key.page_mac_key(), keyfile.database_salt, every=every)
     return Sample(
         size=found.size,
         salt_ok=found.salt_ok,

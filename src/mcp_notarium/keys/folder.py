@@ -24,7 +24,7 @@ from mcp_notarium.keys.unusable import ELSEWHERE, moved
 
 _DATABASE = re.compile(r"notarium_cache\.([0-9a-f]{16})\.sqlite\.encrypted")
 _Judge = Callable[[Path, os.stat_result], Problem | None]
-_OURS = re.compile(r"\.?(notarium_|nothing_pending)|(keys|server|sync)\.lock$")
+_OURS = re.compile(r"\.?(notarium_|nothing_pending|damage_met)|(keys|server|sync)\.lock$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,11 @@ class AccountFolder:
     def certificate(self) -> Path:
         """Says that no unfinished write is inside, see ``certificate.py``."""
         return self.path / "nothing_pending.json"
+
+    @property
+    def damage_mark(self) -> Path:
+        """Says that the database turned out to be damaged while it was open, see ``damage.py``."""
+        return self.path / "damage_met.json"
 
     @property
     def keys_lock(self) -> Path:

@@ -2,7 +2,8 @@
 
 It looks only as far as is safe: no file of an unsafe folder is read, no database is opened before
 the key file has proven the key and some page of the file is authentic. It changes nothing, except
-that opening a database lets SQLite take up a left-over log, which the caller may forbid.
+that opening a database lets SQLite take up a left-over log, which the caller may forbid. A few pages
+are enough, unless the caller wants all of them or damage was met in this cache before.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from mcp_notarium.cache.observations import (
     Observations,
     OnUnreadable,
     Opening,
+    SchemaSeen,
     Unwrap,
 )
 from mcp_notarium.crypto import kdf, keyslots, userkey
@@ -31,7 +33,7 @@ from mcp_notarium.crypto.datakey import DataKey
 from mcp_notarium.crypto.failures import KeyFileDamaged, MalformedKey, WrongKey
 from mcp_notarium.crypto.keyslots import KeyFile, SlotState, SlotType
 from mcp_notarium.errors import CacheBusy, CacheDamaged, LockedError
-from mcp_notarium.keys import facts, keychain, keyfile
+from mcp_notarium.keys import damage, facts, keychain, keyfile
 from mcp_notarium.keys.folder import AccountFolder, find_problem
 from mcp_notarium.keys.keychain import Keychain
 from mcp_notarium.keys.keyfile import KeyFiles
@@ -118,12 +120,14 @@ class Observer:
         refetchable: bool = True,
         system: Keychain | None = None,
         key: Found | None = None,
+        whole: bool = False,
     ) -> None:
         self._settings = settings
         self._bounds = bounds
         self._refetchable = refetchable
         self._system = system
         self._given = key
+        self._whole = whole
         self._known: dict[str, DataKey | Unwrap] = {}
 
     def look(self, *, now: float, opens: Callable[[bool], bool] = always) -> Scene:
@@ -189,7 +193,10 @@ class Observer:
         if found is None or data_key is None or not seen.owner_matches or not seen.files.current:
             return scene
         path = scene.folder.database(found.generation)
-        sample = facts.sample(path, data_key, found)
+        whole = self._whole or damage.is_marked(scene.folder)
+        sample = facts.sample(path, data_key, found, every=whole)
+        if sample.bad and facts.has_log(path):  # a server may have begun one meanwhile
+            seen = replace(seen, files=replace(seen.files, wal=True))
         scene = replace(scene, seen=replace(seen, sample=sample))
         if facts.worth_opening(sample, log=seen.files.wal) and opens(seen.files.wal):
             return self._opened(scene, path)
@@ -271,6 +278,7 @@ class Observer:
             opened = database.connect(path, secret, memory_security=self._settings.memory_security)
             try:
                 schema_seen, identity = facts.inside(opened)
+                self._examine(scene, opened, schema_seen)
             except BaseException:
                 opened.close()
                 raise
@@ -280,6 +288,17 @@ class Observer:
             return replace(scene, seen=replace(seen, opening=Opening.BUSY))
         seen = replace(seen, opening=Opening.OPENED, schema=schema_seen, found=identity)
         return replace(scene, seen=seen, database=opened)
+
+    def _examine(self, scene: Scene, opened: Database, schema_seen: SchemaSeen) -> None:
+        """Raises ``CacheDamaged`` where the pages alone do not show that a database is sound."""
+        if not schema_seen.ours or schema_seen.version > schema_seen.program:
+            return
+        marked, sample = damage.is_marked(scene.folder), scene.seen.sample
+        unproven = scene.seen.plain or (sample is not None and sample.bad > 0)
+        if marked or (self._whole and unproven):
+            faults = opened.walk(deep=marked)
+            if faults:
+                raise CacheDamaged(faults[0])
 
 
 def _path(folder: AccountFolder, valid: KeyFile | None, *, plain: bool) -> Path | None:

@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from mcp_notarium.cache import startup
+from mcp_notarium.cache import decisions, startup
 from mcp_notarium.cache.database import Database, companions
-from mcp_notarium.cache.observations import Observations
+from mcp_notarium.cache.observations import Observations, OnUnreadable
 from mcp_notarium.cache.startup import Create, Decision, Locked, Migrate, Open, Rebuild
 from mcp_notarium.crypto.datakey import DataKey
 from mcp_notarium.crypto.kdf import PRODUCTION, Bounds, Parameters
 from mcp_notarium.crypto.keyslots import KeyFile
-from mcp_notarium.errors import CacheBusy, CacheFull, LockedError
-from mcp_notarium.keys import creating, keyfile, migrating, quarantine, surroundings
+from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheFull, LockedError, Verdict
+from mcp_notarium.keys import creating, damage, keyfile, migrating, quarantine, surroundings
 from mcp_notarium.keys.certificate import Certificate
 from mcp_notarium.keys.creating import Made
 from mcp_notarium.keys.files import At, disk_errors, nowhere
@@ -33,7 +33,15 @@ from mcp_notarium.keys.locks import Presence, busy, key_lock
 from mcp_notarium.keys.looking import Observer, OpeningSettings, Scene, without_log
 from mcp_notarium.keys.unlock import Found
 
-__all__ = ["OpenedCache", "OpeningSettings", "observe", "open_cache", "set_aside", "verdict"]
+__all__ = [
+    "OpenedCache",
+    "OpeningSettings",
+    "damaged",
+    "observe",
+    "open_cache",
+    "set_aside",
+    "verdict",
+]
 
 _Value = TypeVar("_Value")
 
@@ -70,6 +78,7 @@ def open_cache(
     bounds: Bounds = PRODUCTION,
     refetchable: bool = True,
     guarded: bool = False,
+    whole: bool = False,
     system: Keychain | None = None,
     clock: Callable[[], float] = time.time,
     at: At = nowhere,
@@ -79,9 +88,12 @@ def open_cache(
     ``kdf`` stands in for the settings' parameters of a new slot. ``refetchable`` False: the cache
     is the only place the notes are kept and is never rebuilt. ``guarded``: everything that records
     an intent calls ``certificate.withdraw`` first, so the promise may stand while the cache is
-    open; otherwise it is withdrawn now.
+    open; otherwise it is withdrawn now. ``whole``: every page is looked at, as it is where damage was
+    met before. Damage that is found so, or met later, marks the folder for the next start.
     """
-    observer = Observer(settings, bounds=bounds, refetchable=refetchable, system=system)
+    observer = Observer(
+        settings, bounds=bounds, refetchable=refetchable, system=system, whole=whole
+    )
     opener = _Opener(
         settings=settings,
         observer=observer,
@@ -92,7 +104,15 @@ def open_cache(
         at=at,
     )
     with disk_errors(_UNUSABLE):
-        return opener.as_it_is() or opener.under_lock()
+        try:
+            return opener.as_it_is() or opener.under_lock()
+        except CacheDamaged as error:
+            damage.mark(AccountFolder(settings.account_dir))
+            raise damaged(settings) from error
+        except LockedError as error:
+            if whole and error.verdict is Verdict.DATABASE_DAMAGED:
+                damage.mark(AccountFolder(settings.account_dir))  # a start would not look so far
+            raise
 
 
 def observe(settings: OpeningSettings, *, bounds: Bounds = PRODUCTION) -> Observations:
@@ -109,6 +129,15 @@ def observe(settings: OpeningSettings, *, bounds: Bounds = PRODUCTION) -> Observ
 def verdict(settings: OpeningSettings, *, bounds: Bounds = PRODUCTION) -> Decision:
     """What start-up would decide; changes nothing."""
     return startup.decide(observe(settings, bounds=bounds))
+
+
+def damaged(settings: OpeningSettings) -> LockedError:
+    """The refusal where a cache that was open, or nearly so, turns out to be damaged."""
+    return refusal(
+        decisions.met(
+            plain=not settings.db_encryption, on_unreadable=OnUnreadable(settings.on_unreadable)
+        )
+    )
 
 
 def set_aside(settings: OpeningSettings, *, clock: Callable[[], float] = time.time) -> Path | None:
@@ -143,19 +172,19 @@ class _Opener:
 
     def as_it_is(self) -> OpenedCache | None:
         """Open a cache that is in order; None if something has to be done first."""
+        if damage.is_marked(AccountFolder(self.settings.account_dir)):
+            return None  # every page is to be looked at, once, and the mark to be taken away
         presence = self._presence()
+        scene: Scene | None = None
         try:
             scene = self.observer.look(now=self.clock())
+            decision = startup.decide(scene.seen)
+            if isinstance(decision, Open) and not decision.settle:
+                return self._finished(scene, presence, decision.notices)
         except BaseException:
-            if presence is not None:
-                presence.release()
+            _let_go(scene, presence)
             raise
-        decision = startup.decide(scene.seen)
-        if isinstance(decision, Open) and not decision.settle:
-            return self._finished(scene, presence, decision.notices)
-        scene.close()
-        if presence is not None:
-            presence.release()
+        _let_go(scene, presence)
         if isinstance(decision, Locked) and not self._may_be_in_motion():
             raise refusal(decision)
         return None
@@ -179,12 +208,13 @@ class _Opener:
             try:
                 presence.share()
                 scene = self.observer.look(now=self.clock())
-                return self._done(scene, presence, startup.decide(scene.seen))
+                opened = self._done(scene, presence, startup.decide(scene.seen))
             except BaseException:
-                if scene is not None:
-                    scene.close()
-                presence.release()
+                _let_go(scene, presence)
                 raise
+            if not opened.database.closed:
+                damage.forget(folder)
+            return opened
 
     def _done(self, scene: Scene, presence: Presence, decision: Decision) -> OpenedCache:
         match decision:
@@ -306,6 +336,7 @@ class _Opener:
             certificate.withdraw()
         elif not certificate.stands():
             certificate.renew(made.database)
+        made.database.when_damaged(lambda: damage.mark(folder))
         return OpenedCache(
             database=made.database,
             data_key=made.data_key,
@@ -337,6 +368,13 @@ def _key_notice(key: Found | None) -> tuple[str, ...]:
     if key is None or not key.lay_there:
         return ()
     return (f"The key of the cache is taken from {key.origin}, which lies in the working folder.",)
+
+
+def _let_go(scene: Scene | None, presence: Presence | None) -> None:
+    if scene is not None:
+        scene.close()
+    if presence is not None:
+        presence.release()
 
 
 def _no_room(_made: KeyFile) -> None:

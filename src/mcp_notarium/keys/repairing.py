@@ -22,7 +22,7 @@ from mcp_notarium.crypto import keyslots
 from mcp_notarium.crypto.datakey import DataKey
 from mcp_notarium.crypto.keyslots import KeyFile
 from mcp_notarium.errors import CacheError, CacheFull, InvalidRequest
-from mcp_notarium.keys import anew, creating, keyfile, quarantine
+from mcp_notarium.keys import anew, creating, damage, keyfile, quarantine
 from mcp_notarium.keys.anew import Step
 from mcp_notarium.keys.changing import Given, nothing_there
 from mcp_notarium.keys.files import disk_errors, replace_private, sync_folder
@@ -117,6 +117,7 @@ class _Work:
             if file.exists():
                 file.rename(aside / file.name)
         self.folder.certificate.unlink(missing_ok=True)
+        damage.forget(self.folder)
         sync_folder(aside)
         sync_folder(self.folder.path)
         self.given.at(Step.REMOVE)

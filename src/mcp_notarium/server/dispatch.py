@@ -53,7 +53,7 @@ class Dispatch:
         except NeedsAnswer as needs:
             return needs.result
         except NotariumError as error:
-            return failure(error)
+            return failure(self._house.answer(error))
         except MCPError:
             raise
         except Exception as error:  # noqa: BLE001 - the last line before the wire

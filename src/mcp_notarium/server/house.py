@@ -1,8 +1,9 @@
 """Opens the house once, when the client has shown that it stays, and closes it at the end.
 
 Calls that come meanwhile wait for the one opening. A cache that may not be opened locks the server:
-every later call gets the same error, nothing is retried, and the process ends with exit code 1. What
-may pass by itself (another process holds the cache) is tried again by the next call.
+every later call gets the same error, nothing is retried, and the process ends with exit code 1; so
+does one that turns out to be damaged while it is open, and the house lets go of it at once. What may
+pass by itself (another process holds the cache) is tried again by the next call.
 """
 
 from __future__ import annotations
@@ -13,7 +14,14 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from mcp_notarium.errors import ConfigError, LockedError, NotariumError, Verdict
+from mcp_notarium.errors import (
+    CacheError,
+    ConfigError,
+    LockedError,
+    NotariumError,
+    OutcomeUnknown,
+    Verdict,
+)
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
@@ -31,13 +39,14 @@ class House:
         self._wanted = anyio.Event()
         self._tried = anyio.Event()
         self._leaving = anyio.Event()
+        self._letting_go = anyio.Event()
         self._app: App | None = None
         self._error: NotariumError | None = None
         self._ended = anyio.Event()
 
     @property
     def locked(self) -> bool:
-        """Opening has been refused for good."""
+        """The cache is refused for good."""
         return self._app is None and self._error is not None and _is_final(self._error)
 
     def open(self) -> None:
@@ -52,6 +61,28 @@ class House:
         if self._app is None:
             raise self._refusal()
         return self._app
+
+    def condemn(self, error: NotariumError) -> None:
+        """What is open, or being opened, is refused for good after all: let go of it."""
+        if self.locked:
+            return
+        self._app, self._error = None, error
+        self._report(error)
+        self._tried.set()
+        self._letting_go.set()
+
+    def answer(self, error: NotariumError) -> NotariumError:
+        """What a call is told that failed: if the house is locked, why it is and the way out.
+
+        A write that was sent before stays in doubt: it is not to be repeated after a repair.
+        """
+        if not self.locked:
+            return error
+        refusal = self._refusal()
+        if isinstance(error, OutcomeUnknown):
+            error.details |= refusal.details
+            error.resolution_hint = f"Do not repeat the write. {refusal.resolution_hint}"
+        return refusal if isinstance(error, CacheError) else error
 
     def _refusal(self) -> NotariumError:
         if self._error is None:
@@ -73,27 +104,31 @@ class House:
         """One attempt, and the whole time the house is open."""
         async with AsyncExitStack() as stack:
             try:
-                self._app = await stack.enter_async_context(self._opener())
+                app = await stack.enter_async_context(self._opener())
             except NotariumError as error:
                 self._fail(error)
                 return
-            self._error = None
+            if self.locked:  # condemned while it was being opened
+                return
+            self._app, self._error = app, None
             self._tried.set()
-            await self._leaving.wait()
+            await self._letting_go.wait()
             self._app = None
 
     def _fail(self, error: NotariumError) -> None:
         """Tell those who wait, and be ready for another attempt."""
-        self._error = error
-        self._report(error)
-        tried, self._tried, self._wanted = self._tried, anyio.Event(), anyio.Event()
-        if self.locked:
-            self._tried.set()
-        tried.set()
+        if _is_final(error):
+            self.condemn(error)
+        elif not self.locked:
+            self._error = error
+            self._report(error)
+            tried, self._tried, self._wanted = self._tried, anyio.Event(), anyio.Event()
+            tried.set()
 
     async def leave(self, *, within: float) -> None:
         """Close the house; gives up waiting after ``within`` seconds."""
         self._leaving.set()
+        self._letting_go.set()
         self._wanted.set()
         with anyio.move_on_after(within):
             await self._ended.wait()

@@ -15,7 +15,7 @@ import anyio
 
 from mcp_notarium import log
 from mcp_notarium.app import App, open_app
-from mcp_notarium.errors import NotariumError
+from mcp_notarium.errors import LockedError, NotariumError
 from mcp_notarium.server.arrivals import Event, Loaded, Stop
 from mcp_notarium.server.awaiting import Arrivals
 from mcp_notarium.server.ending import Ending
@@ -36,7 +36,7 @@ def run(
     async def serve() -> int:
         log.watch_loop(asyncio.get_running_loop())
         ending = Ending()
-        house = House(lambda: _opened(config, ending), report=report)
+        house = House(lambda: _opened(config, ending, house), report=report)
         ending.enforce(lambda: _exit_code(house))
         await _serve(Arrivals(inbox), greeting, outgoing, house, ending)
         return _exit_code(house)
@@ -86,9 +86,11 @@ async def _wait_for_engine(
 
 
 @asynccontextmanager
-async def _opened(config: Config, ending: Ending) -> AsyncIterator[App]:
+async def _opened(config: Config, ending: Ending, house: House) -> AsyncIterator[App]:
     """The open house; whatever goes wrong on the way becomes a ``NotariumError``."""
-    opening = open_app(config, log=log.get("app"), time_to_close=ending.for_closing)
+    opening = open_app(
+        config, log=log.get("app"), time_to_close=ending.for_closing, damaged=house.condemn
+    )
     try:
         app = await opening.__aenter__()
     except NotariumError:
@@ -105,5 +107,7 @@ async def _closed(opening: AbstractAsyncContextManager[App]) -> None:
     """Close the house. Nothing is lost where that fails: every write is committed already."""
     try:
         await opening.__aexit__(None, None, None)
+    except LockedError:
+        return  # damage met on the way out: the house knows
     except Exception as error:  # noqa: BLE001 - the process ends either way
         unexpected(error, while_doing="closing the cache")

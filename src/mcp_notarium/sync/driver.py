@@ -71,7 +71,7 @@ class Driver:
     async def run(self) -> None:
         """Follow until this process leads, then sync until cancelled.
 
-        Returns by itself only if the cache is damaged or closed; reading and writing say so.
+        Returns by itself only if the cache is damaged or closed; whoever opened it is told of damage.
         """
         try:
             while not self._leader.acquire():
@@ -83,8 +83,6 @@ class Driver:
             await self._lead()
         except CacheDamaged:
             self._engine.state = State.HALTED
-            if self._log:
-                self._log.warning("sync.cache_damaged")
         finally:
             await self._engine.close()
             with suppress(CacheError):

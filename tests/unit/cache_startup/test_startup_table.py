@@ -121,8 +121,8 @@ CASES = [
     ("some pages are damaged", replace(GOOD, sample=Sample(size=8192, good=1, bad=1, bad_pages=(2,)), **UNOPENED), 13, "repair"),
     ("some pages are damaged", replace(GOOD, sample=Sample(size=8191, good=1), **UNOPENED), 13, "reset-cache"),
     ("another process holds the database", replace(GOOD, opening=Opening.BUSY, found=None, schema=None), 18, "Wait"),
-    ("the database cannot be read", replace(GOOD, opening=Opening.DAMAGED, found=None, schema=None), 13, "doctor"),
-    ("the database cannot be read", replace(PLAIN, opening=Opening.DAMAGED, found=None, schema=None), 13, "doctor"),
+    ("the database cannot be read", replace(GOOD, opening=Opening.DAMAGED, found=None, schema=None), 13, "repair"),
+    ("the plain database cannot be read", replace(PLAIN, opening=Opening.DAMAGED, found=None, schema=None), 13, "reset-cache"),
     ("the database is not ours", replace(PLAIN, schema=SchemaSeen(0, 1, ours=False), found=None), 15, "doctor"),
     ("the schema is newer", replace(GOOD, schema=SchemaSeen(2, 1)), 16, "pip install --upgrade"),
     ("the database belongs to another key file", replace(GOOD, found=replace(ME, vault_id="w")), 13, "doctor"),
@@ -241,6 +241,7 @@ REBUILDABLE = [
     "no page of the database is authentic",
     "some pages are damaged",
     "the database cannot be read",
+    "the plain database cannot be read",
     "the database belongs to another key file",
 ]
 

@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from mcp_notarium.cache.database import companions
 from mcp_notarium.cache.pending import PendingWrites
-from mcp_notarium.errors import LockedError, Verdict
-from mcp_notarium.keys import opening
+from mcp_notarium.errors import CacheDamaged, LockedError, Verdict
+from mcp_notarium.keys import damage, opening
 from mcp_notarium.notes.note import Content
 from mcp_notarium.notes.pending import PendingWrite, WriteKind
 from mcp_notarium.secret import Secret
@@ -228,3 +229,67 @@ def test_a_restored_folder_opens_after_it_was_set_aside(tmp_path):
         shutil.move(file, config.account_dir / file.name)
     with closing(open_cheaply(config)) as opened:
         assert not opened.created
+
+
+def overwrite(path, page):
+    whole = bytearray(path.read_bytes())
+    whole[(page - 1) * 4096 : page * 4096] = b"\xa5" * 4096
+    path.write_bytes(whole)
+
+
+def test_a_start_looks_at_every_page_only_where_damage_was_met(tmp_path):
+    config = made(tmp_path)
+    overwrite(database_of(config), 7)
+    open_cheaply(config).close()
+    damage.mark(folder_of(config))
+    for _ in range(2):
+        with pytest.raises(LockedError) as refused:
+            open_cheaply(config)
+        assert refused.value.verdict is Verdict.DATABASE_DAMAGED
+        assert "page 7" in refused.value.message
+
+
+def test_damage_that_is_met_marks_the_folder_and_a_rebuild_takes_the_mark_along(tmp_path):
+    config = old_cache(tmp_path)
+    overwrite(database_of(config), 4)
+    with closing(open_cheaply(config, guarded=True)) as opened, pytest.raises(CacheDamaged):
+        opened.database.rows("SELECT * FROM notes")
+    assert damage.is_marked(folder_of(config))
+    with closing(open_cheaply(config, **at(LATER))) as again:
+        assert again.created
+    assert not damage.is_marked(folder_of(config))
+    assert list(folder_of(config).quarantine.rglob("damage_met.json"))
+
+
+def test_a_whole_look_that_finds_damage_marks_it_for_the_next_start(tmp_path):
+    config = made(tmp_path)
+    overwrite(database_of(config), 7)
+    with pytest.raises(LockedError):
+        open_cheaply(config, whole=True)
+    with pytest.raises(LockedError):
+        open_cheaply(config)
+
+
+def test_a_log_mends_a_page_for_the_whole_look_too(tmp_path):
+    config = made(tmp_path)
+    with closing(open_cheaply(config)) as opened:
+        path = opened.database.path
+        # A page that stands in the log as a whole, and half written in the file.
+        opened.database.run("INSERT INTO sync_metadata VALUES ('k', 'v')")
+        copies = {file.name: file.read_bytes() for file in companions(path)[:2] if file.exists()}
+    for name, content in copies.items():
+        file = path.with_name(name)
+        file.touch(mode=0o600)
+        file.write_bytes(content)
+    overwrite(path, 3)
+    damage.mark(folder_of(config))
+    with closing(open_cheaply(config, whole=True)) as again:
+        assert again.database.row("SELECT value FROM sync_metadata WHERE key = 'k'") == ("v",)
+    assert not damage.is_marked(folder_of(config))
+
+
+def test_a_mark_that_means_nothing_goes_with_the_start(tmp_path):
+    config = made(tmp_path)
+    folder_of(config).damage_mark.touch(mode=0o600)
+    open_cheaply(config).close()
+    assert not damage.is_marked(folder_of(config))

@@ -5,7 +5,15 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from mcp_notarium.errors import CacheBusy, ConfigError, LockedError, Verdict
+from mcp_notarium.errors import (
+    CacheBusy,
+    CacheDamaged,
+    ConfigError,
+    LockedError,
+    NoteNotFound,
+    OutcomeUnknown,
+    Verdict,
+)
 from mcp_notarium.server.house import House
 
 pytestmark = pytest.mark.anyio
@@ -49,6 +57,11 @@ async def kept(opener):
 
 def locked(verdict=Verdict.WRONG_KEY):
     return LockedError(verdict, "locked", resolution_hint="unlock")
+
+
+async def refused(house):
+    with pytest.raises(LockedError):
+        await house.app()
 
 
 async def test_nothing_is_opened_until_somebody_asks():
@@ -107,3 +120,43 @@ async def test_leaving_an_unopened_house_opens_nothing():
         house.open()
         await anyio.wait_all_tasks_blocked()
     assert opener.opened == 0
+
+
+async def test_damage_met_while_open_locks_the_house_and_lets_go_of_it_at_once():
+    opener = Opener()
+    async with kept(opener) as house:
+        await house.app()
+        house.condemn(locked(Verdict.DATABASE_DAMAGED))
+        house.condemn(locked(Verdict.DATABASE_DAMAGED))
+        await anyio.wait_all_tasks_blocked()
+        assert (house.locked, opener.closed, len(house.reports)) == (True, 1, 1)
+        with pytest.raises(LockedError):
+            await house.app()
+    assert opener.opened == 1
+
+
+@pytest.mark.parametrize("errors", [[], [CacheDamaged("met")], [locked()]])
+async def test_damage_met_while_opening_is_reported_once(errors):
+    opener = Opener(*errors)
+    opener.gate = anyio.Event()
+    async with kept(opener) as house, anyio.create_task_group() as calls:
+        calls.start_soon(refused, house)
+        await anyio.wait_all_tasks_blocked()
+        house.condemn(locked(Verdict.DATABASE_DAMAGED))
+        opener.gate.set()
+    assert [error.verdict for error in house.reports] == [Verdict.DATABASE_DAMAGED]
+    assert house.locked
+    assert opener.opened == opener.closed
+
+
+async def test_what_a_call_fails_of_in_a_locked_house_is_told_as_the_lock():
+    async with kept(Opener()) as house:
+        await house.app()
+        damage, other = CacheDamaged("met"), NoteNotFound("gone")
+        assert house.answer(damage) is damage
+        house.condemn(locked(Verdict.DATABASE_DAMAGED))
+        assert isinstance(house.answer(damage), LockedError)
+        assert house.answer(other) is other
+        sent = house.answer(OutcomeUnknown("sent"))
+        assert sent.resolution_hint == "Do not repeat the write. unlock"
+        assert sent.details["exit_code"] == 13

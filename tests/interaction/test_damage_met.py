@@ -1,0 +1,293 @@
+"""A damaged page that no start looks at: met while the server runs, and known to everybody after."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from mcp_notarium.keys.folder import AccountFolder
+from mcp_notarium.simulator import Simulator
+from mcp_notarium.simulator.data import prose
+from support.whole import Server, account_folder, environment, run, until
+
+PAGE = 4096
+NOTES = 4  # the page on which the table of notes begins; a start looks at 1, 2, 3, middle and last
+NAMES = 5  # the index of the notes' ids
+LISTING = 6  # an index that only listings read
+TOOLS = {
+    "list": {},
+    "get": {"id": "x"},
+    "save": {"text": "x"},
+    "manage": {"action": "get_stats"},
+}
+SPOILT = b"\xa5" * PAGE
+PLAIN = {"DB_ENCRYPTION": "off", "DB_ENCRYPTION_KEY": None}
+
+
+@pytest.fixture(name="simulator", scope="module")
+def _simulator():
+    simulator = Simulator()
+    simulator.load(prose(40, seed=3))
+    with simulator.running():
+        yield simulator
+
+
+def _active(simulator: Simulator) -> int:
+    return sum(not note["deleted"] for note in simulator.notes().values())
+
+
+def _filled(simulator: Simulator, folder: Path, **changes: str | None) -> Path:
+    with Server(environment(simulator, folder, **changes)) as server:
+        server.loaded(_active(simulator))
+        assert server.leave() == 0
+    return folder
+
+
+@pytest.fixture(name="encrypted", scope="module")
+def _encrypted(simulator: Simulator, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return _filled(simulator, tmp_path_factory.mktemp("encrypted"))
+
+
+@pytest.fixture(name="plain", scope="module")
+def _plain(simulator: Simulator, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return _filled(simulator, tmp_path_factory.mktemp("plain"), **PLAIN)
+
+
+@pytest.fixture(name="folder")
+def _folder(simulator: Simulator, encrypted: Path, tmp_path: Path) -> AccountFolder:
+    shutil.copytree(encrypted, tmp_path, dirs_exist_ok=True)
+    return AccountFolder(account_folder(simulator, tmp_path))
+
+
+@pytest.fixture(name="plain_folder")
+def _plain_folder(simulator: Simulator, plain: Path, tmp_path: Path) -> AccountFolder:
+    shutil.copytree(plain, tmp_path, dirs_exist_ok=True)
+    return AccountFolder(account_folder(simulator, tmp_path))
+
+
+def _spoil(folder: AccountFolder, page: int) -> None:
+    """Overwrite a page that no start looks at."""
+    path = next(path for path in folder.path.iterdir() if ".sqlite" in path.name)
+    body = bytearray(path.read_bytes())
+    assert page not in {1, 2, 3, len(body) // PAGE // 2, len(body) // PAGE}
+    body[(page - 1) * PAGE : page * PAGE] = SPOILT
+    path.write_bytes(body)
+
+
+def _criticals(server: Server) -> list[dict[str, str]]:
+    lines = [json.loads(line) for line in server.errors().splitlines() if line.startswith("{")]
+    return [line for line in lines if line["level"] == "critical"]
+
+
+def _meet(env: dict[str, str]) -> dict[str, object]:
+    """Start a server that opens the cache, and have it meet the damage; gives the error."""
+    with Server(env) as server:
+        error = server.error("list")
+        assert server.leave() == 1
+    return error
+
+
+def _set_aside(folder: AccountFolder) -> bool:
+    """Whether the damaged database is in the quarantine, its damage included, and not here."""
+    kept, here = (
+        [path.read_bytes() for path in place if path.name.endswith((".encrypted", ".sqlite"))]
+        for place in (folder.quarantine.rglob("*"), folder.path.iterdir())
+    )
+    assert sum(SPOILT in body for body in (*kept, *here)) == 1
+    return any(SPOILT in body for body in kept)
+
+
+def _told(env: dict[str, str]) -> tuple[dict[str, object], dict[str, str]]:
+    """What ``status`` and ``doctor`` say, which must be the same."""
+    status, doctor = run(env, "status", "--json"), run(env, "doctor", "--offline", "--json")
+    facts, findings = json.loads(status.stdout), json.loads(doctor.stdout)["findings"]
+    assert status.returncode == doctor.returncode == facts["exit_code"]
+    (cache,) = [one for one in findings if one["name"] == "cache"]
+    if facts["exit_code"]:
+        assert cache["seen"] == f"{facts['verdict']}: {facts['message']}"
+        assert cache["hint"] == facts["resolution_hint"]
+    return facts, cache
+
+
+@pytest.mark.parametrize(("tool", "page"), [("list", NOTES), ("get", NAMES), ("save", NOTES)])
+def test_whichever_tool_meets_it_the_server_is_locked_and_says_so_once(
+    simulator: Simulator,
+    folder: AccountFolder,
+    tmp_path: Path,
+    tool: str,
+    page: int,
+) -> None:
+    _spoil(folder, page)
+    with Server(environment(simulator, tmp_path)) as server:
+        first, *others = (server.error(name, **TOOLS[name]) for name in (tool, *TOOLS))
+        assert {error["subcategory"] for error in others} == {"locked"}
+        # A write that was sent already is not to be repeated, and that is said as well.
+        assert first["subcategory"] == ("in_doubt" if tool == "save" else "locked")
+        for error in (first, *others):
+            assert error["details"]["verdict"] == "database_damaged"
+            assert error["details"]["exit_code"] == 13
+            assert "mcp-notarium repair" in error["resolution_hint"]
+        assert server.leave() == 1
+        (line,) = _criticals(server)
+        assert "damaged" in line["message"]
+        assert "mcp-notarium repair" in line["hint"]
+    assert not _set_aside(folder)
+
+
+def test_sync_that_meets_it_locks_the_server_too(
+    simulator: Simulator, folder: AccountFolder, tmp_path: Path
+) -> None:
+    _spoil(folder, NOTES)
+    simulator.put("from-another-device", content="written elsewhere")
+    with Server(environment(simulator, tmp_path)) as server:
+        until(lambda: '"critical"' in server.errors())
+        assert server.error("manage", action="get_stats")["details"]["exit_code"] == 13
+        assert server.leave() == 1
+        assert len(_criticals(server)) == 1
+
+
+def test_the_next_start_knows_it_before_anybody_reads_a_note(
+    simulator: Simulator, folder: AccountFolder, tmp_path: Path
+) -> None:
+    env = environment(simulator, tmp_path)
+    _spoil(folder, NOTES)
+    _meet(env)
+    assert folder.damage_mark.stat().st_mode & 0o777 == 0o600
+    with Server(env) as server:
+        error = server.error("manage", action="get_stats")
+        assert error["details"]["verdict"] == "database_damaged"
+        assert "page 4" in error["message"]
+        assert server.leave() == 1
+    assert _told(env)[0]["verdict"] == "database_damaged"
+
+
+def test_rebuild_is_followed_by_the_next_start(
+    simulator: Simulator, folder: AccountFolder, tmp_path: Path
+) -> None:
+    env = environment(simulator, tmp_path, DB_ON_UNREADABLE="rebuild")
+    _spoil(folder, NOTES)
+    assert "DB_ON_UNREADABLE=rebuild" in str(_meet(env)["resolution_hint"])
+    assert run(env, "status").returncode == 13
+    assert not _set_aside(folder)
+    with Server(env) as server:
+        server.loaded(_active(simulator))
+        assert server.leave() == 0
+    assert _set_aside(folder)
+    assert not folder.damage_mark.exists()
+    assert run(env, "status").returncode == 0
+
+
+def test_rebuild_is_not_followed_where_a_write_may_be_inside(
+    simulator: Simulator, folder: AccountFolder, tmp_path: Path
+) -> None:
+    env = environment(simulator, tmp_path, DB_ON_UNREADABLE="rebuild")
+    _spoil(folder, NOTES)
+    _meet(env)
+    folder.certificate.unlink()
+    with Server(env) as server:
+        assert "was not followed" in server.error("list")["resolution_hint"]
+        assert server.leave() == 1
+    assert not _set_aside(folder)
+
+
+@pytest.mark.parametrize("verb", ["repair", "reset-cache"])
+def test_the_way_out_works_while_the_locked_server_is_still_there(
+    simulator: Simulator, folder: AccountFolder, tmp_path: Path, verb: str
+) -> None:
+    env = environment(simulator, tmp_path)
+    _spoil(folder, LISTING)
+    with Server(env) as server:
+        assert server.error("list")["details"]["exit_code"] == 13
+        done = run(env, verb, *(["--yes"] if verb == "reset-cache" else []))
+        assert done.returncode == 0, done.stderr
+        assert server.leave() == 1
+    assert _set_aside(folder)
+    assert not folder.damage_mark.exists()
+    with Server(env) as server:
+        server.loaded(_active(simulator))
+        assert server.leave() == 0
+    assert _told(env)[0]["verdict"] == "ok"
+
+
+@pytest.mark.parametrize("page", [NOTES, LISTING, 12])
+def test_status_and_doctor_find_it_before_anybody_meets_it(
+    simulator: Simulator, folder: AccountFolder, tmp_path: Path, page: int
+) -> None:
+    _spoil(folder, page)
+    env = environment(simulator, tmp_path)
+    facts, _cache = _told(env)
+    assert facts["verdict"] == "database_damaged"
+    assert f"page {page}" in str(facts["message"])
+    assert "mcp-notarium repair" in str(facts["resolution_hint"])
+    with Server(env) as server:
+        assert server.error("manage", action="get_stats")["message"] == facts["message"]
+        assert server.leave() == 1
+
+
+def test_reset_cache_sets_a_damaged_cache_aside_that_nobody_has_met_yet(
+    simulator: Simulator, folder: AccountFolder, tmp_path: Path
+) -> None:
+    env = environment(simulator, tmp_path)
+    _spoil(folder, 12)
+    folder.certificate.unlink()
+    refused = run(env, "reset-cache")
+    assert refused.returncode == 1
+    assert "quarantine" in refused.stderr
+    assert not _set_aside(folder)
+    done = run(env, "reset-cache", "--yes")
+    assert done.returncode == 0, done.stderr
+    assert "WARNING" in done.stderr
+    assert _set_aside(folder)
+    assert json.loads(run(env, "status", "--json").stdout)["notes"] == _active(simulator)
+
+
+def test_a_mark_on_a_sound_cache_goes_with_the_next_start(
+    simulator: Simulator, folder: AccountFolder, tmp_path: Path
+) -> None:
+    folder.damage_mark.touch(mode=0o600)
+    with Server(environment(simulator, tmp_path)) as server:
+        server.loaded(_active(simulator))
+        assert server.leave() == 0
+    assert not folder.damage_mark.exists()
+
+
+def test_an_unencrypted_cache_has_a_way_out_that_works(
+    simulator: Simulator, plain_folder: AccountFolder, tmp_path: Path
+) -> None:
+    env = environment(simulator, tmp_path, **PLAIN)
+    _spoil(plain_folder, NOTES)
+    error = _meet(env)
+    assert error["details"] == {"verdict": "database_damaged", "exit_code": 13}
+    assert "mcp-notarium reset-cache" in str(error["resolution_hint"])
+    assert "reset-cache" in str(_told(env)[0]["resolution_hint"])
+    done = run(env, "reset-cache", "--yes")
+    assert done.returncode == 0, done.stderr
+    assert _set_aside(plain_folder)
+    assert json.loads(run(env, "status", "--json").stdout)["notes"] == _active(simulator)
+
+
+def test_an_unencrypted_cache_is_rebuilt_by_the_next_start(
+    simulator: Simulator, plain_folder: AccountFolder, tmp_path: Path
+) -> None:
+    env = environment(simulator, tmp_path, **PLAIN, DB_ON_UNREADABLE="rebuild")
+    _spoil(plain_folder, NOTES)
+    _meet(env)
+    with Server(env) as server:
+        server.loaded(_active(simulator))
+        assert server.leave() == 0
+    assert _set_aside(plain_folder)
+
+
+def test_an_unencrypted_cache_that_cannot_be_encrypted_can_be_set_aside(
+    simulator: Simulator, plain_folder: AccountFolder, tmp_path: Path
+) -> None:
+    env = environment(simulator, tmp_path)
+    _spoil(plain_folder, NOTES)
+    assert run(env, "migrate-plaintext").returncode == 1
+    assert "mcp-notarium reset-cache" in str(_told(env)[0]["resolution_hint"])
+    done = run(env, "reset-cache", "--yes")
+    assert done.returncode == 0, done.stderr
+    assert _set_aside(plain_folder)
