@@ -263,6 +263,9 @@ def test_an_unencrypted_cache_has_a_way_out_that_works(
     assert error["details"] == {"verdict": "database_damaged", "exit_code": 13}
     assert "mcp-notarium reset-cache" in str(error["resolution_hint"])
     assert "reset-cache" in str(_told(env)[0]["resolution_hint"])
+    repair = run(env, "repair")
+    assert repair.returncode == 1
+    assert "mcp-notarium reset-cache" in repair.stderr
     done = run(env, "reset-cache", "--yes")
     assert done.returncode == 0, done.stderr
     assert _set_aside(plain_folder)

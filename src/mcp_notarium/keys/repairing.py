@@ -59,9 +59,12 @@ def repair(
 
     Only the key that was used to come in opens the new one; other slots have to be made again. The
     place in the service's changes is forgotten, so that the next sync compares every note and fetches
-    what is missing. Raises ``InvalidRequest`` if nothing is wrong, ``CacheDamaged`` if nothing can be
-    read, ``CacheFull`` and ``LockedError``, with the old files as they were.
+    what is missing. Raises ``InvalidRequest`` if nothing is wrong or the cache is not encrypted,
+    ``CacheDamaged`` if nothing can be read, ``CacheFull`` and ``LockedError``, with the old files as
+    they were.
     """
+    if not settings.db_encryption:
+        raise _only_encrypted()
     given = given or Given()
     folder = trusted(settings.account_dir)
     if not folder.path.is_dir():
@@ -182,6 +185,14 @@ class _Work:
                 file.unlink(missing_ok=True)
             raise
         return found
+
+
+def _only_encrypted() -> InvalidRequest:
+    return InvalidRequest(
+        "`repair` works on encrypted caches, and DB_ENCRYPTION is off",
+        resolution_hint="Run `mcp-notarium reset-cache`: it sets a damaged cache aside, deletes "
+        "nothing, and loads every note anew from the note service.",
+    )
 
 
 def _opened(path: Path, found: KeyFile, data_key: DataKey) -> database.Database:

@@ -179,3 +179,11 @@ def test_where_there_is_no_cache_nothing_is_made(tmp_path):
     with pytest.raises(LockedError):
         repair(account(tmp_path))
     assert opening.set_aside(account(tmp_path)) is None
+
+
+def test_an_unencrypted_cache_is_refused_with_the_way_out_that_works(tmp_path):
+    config = made(tmp_path, db_encryption=False)
+    with pytest.raises(InvalidRequest) as refused:
+        repairing.repair(config)
+    assert "encrypted" in refused.value.message
+    assert "mcp-notarium reset-cache" in refused.value.resolution_hint
