@@ -37,6 +37,17 @@ RESTORE = (
     "Restore `notarium_keys.json` (or `notarium_keys.json.bak`) from a backup. If there is none, "
     "`mcp-notarium reset-cache` sets the old cache aside and fills a new one from the note service."
 )
+COPY_BACK = (
+    "An old `notarium_keys.json` was put back, perhaps with a key that was exchanged for a reason. "
+    "Run `mcp-notarium keys restore`: it puts the newer copy that lies beside it in its place, and "
+    "keeps the old one in `quarantine/`."
+)
+KEY_FILE_BEHIND = "the key file is older than the one this database was last opened with"
+NEWEST_BACK = (
+    "An old copy of `notarium_keys.json` was put back, perhaps with a key that was exchanged for a "
+    "reason. Put the newest one back with `mcp-notarium keys restore FILE`, or run "
+    "`mcp-notarium reset-cache`, which sets the cache aside and loads all anew."
+)
 BEGIN_ANEW = (
     "Restore the folder from a backup, or run `mcp-notarium reset-cache`: it sets the old cache "
     "aside and fills a new one from the note service."

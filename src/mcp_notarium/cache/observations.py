@@ -135,7 +135,7 @@ class Observations:
 
     ``no_pending`` is True only where it is certain that no unfinished write is inside;
     ``refetchable``: every note can come from the note service again; ``source``: the name of the
-    key source; ``reason``: why key source or keychain failed; ``weakness``: why the key given
+    key source; ``copy_ahead``: the key vouches for a copy that is newer than the key file; ``reason``: why key source or keychain failed; ``weakness``: why the key given
     would be a poor new one; ``keychain``: why the keychain has no key, '' if it was not asked;
     ``keychain_slot``: some active slot is a keychain's; ``rotated``: the day of the last change of
     the key, if known.
@@ -154,6 +154,7 @@ class Observations:
     copy: FileState = FileState.MISSING
     strays: bool = False
     copy_stale: bool = False
+    copy_ahead: bool = False
     newer_version: int | None = None
     rotated: str | None = None
     cipher_floor: int = 0

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from mcp_notarium.cache.decisions import (
     BEGIN_ANEW,
+    KEY_FILE_BEHIND,
+    NEWEST_BACK,
     OTHER_ACCOUNT,
     REPAIR,
     SET_ASIDE,
@@ -175,10 +177,8 @@ _INSIDE = (
     refuse(
         "the key file is older than the database has seen",
         Verdict.ROLLBACK_SEEN,
-        "the key file is older than the one this database was last opened with",
-        "An old copy of `notarium_keys.json` was put back, perhaps with a key that was exchanged "
-        "for a reason. Put the newer one back (`notarium_keys.json.bak` may be it), or run "
-        "`mcp-notarium reset-cache` to set the cache aside.",
+        KEY_FILE_BEHIND,
+        NEWEST_BACK,
         _rolled_back,
     ),
     refuse(

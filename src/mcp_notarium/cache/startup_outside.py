@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mcp_notarium.cache.decisions import (
+    COPY_BACK,
     GIVE_KEY,
     KEYCHAIN_AGAIN,
     MAKE_KEY,
@@ -237,6 +238,13 @@ _KEY_FILE = (
         "the key is right, and the key file was changed by somebody who does not have it",
         RESTORE,
         lambda o: o.unwrap is Unwrap.FORGED,
+    ),
+    refuse(
+        "the key file is older than its copy",
+        Verdict.ROLLBACK_SEEN,
+        "the key file is older than its copy `notarium_keys.json.bak`",
+        COPY_BACK,
+        lambda o: o.copy_ahead,
     ),
     unreadable(
         "the key is wrong",

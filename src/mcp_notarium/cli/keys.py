@@ -23,6 +23,7 @@ from mcp_notarium.crypto.keyslots import Slot, SlotState, SlotType
 from mcp_notarium.errors import InvalidRequest
 from mcp_notarium.keys import backup, slots
 from mcp_notarium.keys.changing import Changed, Given
+from mcp_notarium.keys.folder import AccountFolder
 from mcp_notarium.keys.slots import Listing
 from mcp_notarium.keys.unlock import find_passphrase
 from mcp_notarium.secret import Secret
@@ -60,8 +61,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     calibrate.add_arguments(
         verbs.add_parser("calibrate", help="make guessing the passphrase as dear as is bearable")
     )
-    for name, says in (("backup", "copy the key file to PATH"), ("restore", "put a copy back")):
-        verbs.add_parser(name, help=says).add_argument("path", type=Path, metavar="PATH")
+    verbs.add_parser("backup", help="copy the key file to PATH").add_argument(
+        "path", type=Path, metavar="PATH"
+    )
+    verbs.add_parser("restore", help="put a copy back").add_argument(
+        "path",
+        type=Path,
+        nargs="?",
+        metavar="PATH",
+        help="a file made by `keys backup` (without it: the copy beside the key file)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -210,7 +219,8 @@ def _back_up(config: Config, _asked: Secret | None, args: argparse.Namespace) ->
 
 def _restore(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
     key = _key_at_hand(config, asked) or ask_secret("Key: ")
-    done = backup.restore(config, args.path, key)
+    beside = AccountFolder(config.account_dir).key_copy
+    done = backup.restore(config, args.path or beside, key)
     talk(f"Key file number {done.keyfile.sequence} is in force again; it opens the database.")
     say_unless_copied(done.copied)
     if done.quarantine is not None:

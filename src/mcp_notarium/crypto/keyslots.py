@@ -117,6 +117,11 @@ def open_slot(
     raise WrongKey
 
 
+def vouched_for(keyfile: KeyFile, data_key: DataKey) -> bool:
+    """Whether somebody who had this data key wrote the key file as it is."""
+    return hmac.compare_digest(keyfile.mac, _mac(keyfile, data_key))
+
+
 def owned_by(keyfile: KeyFile, data_key: DataKey, username: str) -> bool:
     """Whether the key file was made for this user name."""
     return hmac.compare_digest(keyfile.owner_tag, _owner_tag(data_key, username))
@@ -218,6 +223,6 @@ def _sealed(keyfile: KeyFile, data_key: DataKey) -> KeyFile:
 
 
 def _verified(keyfile: KeyFile, data_key: DataKey) -> DataKey:
-    if not hmac.compare_digest(keyfile.mac, _mac(keyfile, data_key)):
+    if not vouched_for(keyfile, data_key):
         raise KeyFileDamaged("it was changed by somebody who does not have the key")
     return data_key

@@ -104,11 +104,32 @@ def restore(
             raise KeyFileDamaged("what was written does not open")
 
     with disk_errors("the key file cannot be put back"), key_lock(folder):
+        _demand_newest(folder, wanted, data_key, bounds)
         _demand_fit(folder, wanted, data_key)
         aside = _keep(folder, now=clock())
         at("kept")
         copied = keyfile.store(folder, wanted, check=opens, bounds=bounds, at=at)
     return Restored(wanted, aside, copied)
+
+
+def _demand_newest(
+    folder: AccountFolder, wanted: KeyFile, data_key: DataKey, bounds: Bounds
+) -> None:
+    """No newer key file of the same data key lies there."""
+    there = keyfile.load(folder, bounds=bounds)
+    for found in (there.main.keyfile, there.copy.keyfile):
+        newer = found is not None and found.sequence > wanted.sequence
+        if found is not None and newer and keyslots.vouched_for(found, data_key):
+            raise _older(wanted, found.sequence, "that lies there")
+
+
+def _older(wanted: KeyFile, newest: int, which: str) -> LockedError:
+    return LockedError(
+        Verdict.ROLLBACK_SEEN,
+        f"this copy is older (number {wanted.sequence}) than the key file {which} (number {newest})",
+        resolution_hint="Take a newer copy: keys that were changed or removed since this one "
+        "was made would open the notes again.",
+    )
 
 
 def _demand_fit(folder: AccountFolder, wanted: KeyFile, data_key: DataKey) -> None:
@@ -128,13 +149,7 @@ def _demand_fit(folder: AccountFolder, wanted: KeyFile, data_key: DataKey) -> No
             resolution_hint="Take a copy that was made of this cache.",
         )
     if int(seen.get("key_sequence", "0")) > wanted.sequence:
-        raise LockedError(
-            Verdict.ROLLBACK_SEEN,
-            f"this copy is older (number {wanted.sequence}) than the key file the database was "
-            f"last opened with (number {seen['key_sequence']})",
-            resolution_hint="Take a newer copy: keys that were changed or removed since this one "
-            "was made would open the notes again.",
-        )
+        raise _older(wanted, int(seen["key_sequence"]), "the database was last opened with")
 
 
 def _keep(folder: AccountFolder, *, now: float) -> Path | None:

@@ -1,8 +1,9 @@
 """Changes the key file of a cache, whatever the change is: the steps of ``crypto/rotation``.
 
 Only the key file is written; running servers keep the data key and notice nothing. What was written
-is read back and opened before it counts, and the database is opened with it afterwards. After a
-crash the folder has the key file of before or of after, and the next start tidies up.
+is read back and opened before it counts. The database is opened before anything is written, because
+it alone knows whether the key file is the newest one, and once more afterwards. After a crash the
+folder has the key file of before or of after, and the next start tidies up.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from mcp_notarium.cache import startup
-from mcp_notarium.cache.observations import OnUnreadable, Opening
+from mcp_notarium.cache.observations import OnUnreadable
 from mcp_notarium.cache.startup import Locked, Open
 from mcp_notarium.crypto import keyslots
 from mcp_notarium.crypto.datakey import DataKey
@@ -22,13 +23,13 @@ from mcp_notarium.crypto.failures import KeyFileDamaged
 from mcp_notarium.crypto.kdf import PRODUCTION, Bounds
 from mcp_notarium.crypto.keyslots import KeyFile
 from mcp_notarium.crypto.rotation import Step
-from mcp_notarium.errors import CacheFull, LockedError, Verdict
+from mcp_notarium.errors import CacheError, LockedError, Verdict
 from mcp_notarium.keys import keyfile
 from mcp_notarium.keys.files import At, disk_errors, nowhere
 from mcp_notarium.keys.folder import AccountFolder, trusted
 from mcp_notarium.keys.keychain import Keychain
 from mcp_notarium.keys.locks import Presence, key_lock
-from mcp_notarium.keys.looking import Observer, OpeningSettings, Scene, never
+from mcp_notarium.keys.looking import Observer, OpeningSettings, Scene
 from mcp_notarium.keys.opening import raise_sequence, refusal
 from mcp_notarium.keys.unlock import Found
 from mcp_notarium.secret import Secret
@@ -57,7 +58,8 @@ class Given:
 class Changed:
     """What was written. ``proven``: the database was opened with it.
 
-    ``copied``: its copy was written, too; else the next start does that.
+    ``copied``: its copy was written, too; else the next start does that. What was written counts,
+    whatever these two say.
     """
 
     before: KeyFile
@@ -94,8 +96,12 @@ def change(
     work = _Work(settings, given, folder, int(given.clock()))
     with disk_errors(_UNUSABLE), key_lock(folder, timeout=given.timeout):
         given.at(Step.LOCK)
-        before, after, proof, copied = work.write(make, instead, also_opens)
-        proven = work.prove(proof)
+        presence = Presence(folder).share()
+        try:
+            before, after, proof, copied = work.write(make, instead, also_opens)
+            proven = work.prove(proof)
+        finally:
+            presence.release()
         given.at(Step.PROVE)
     return Changed(before, after, proven, copied)
 
@@ -114,8 +120,10 @@ class _Work:
         given = self.given
         key = None if given.old is None else Found(given.old, "the key given")
         observer = Observer(self.settings, bounds=given.bounds, system=given.system, key=key)
-        scene = observer.look(now=self.now, opens=never)
-        before, data_key, found = openable(scene)
+        with closing(observer.look(now=self.now)) as scene:
+            before, data_key, found = openable(scene)
+            if scene.database is not None:
+                raise_sequence(scene.database, before)
         given.at(Step.UNWRAP)
         if scene.files is not None:
             keyfile.bring_to_rest(scene.folder, scene.files, now=self.now)
@@ -129,29 +137,23 @@ class _Work:
     def prove(self, key: Secret) -> bool:
         """Open the database with what is on the disk now.
 
-        False if another process holds it, or the disk has no room for what opening it writes.
+        What was written counts by now, and whoever is told of a failure would go on with the old
+        key; so this never raises. False if another process holds the database, the disk has no room
+        for what opening it writes, or it cannot be opened any more for whatever reason.
         """
         observer = Observer(
             self.settings, bounds=self.given.bounds, key=Found(key, "what was written")
         )
-        presence: Presence | None = None
         try:
-            presence = Presence(self.folder)
-            presence.share()
             with closing(observer.look(now=self.now)) as scene:
-                if scene.seen.opening is Opening.BUSY:
-                    return False
                 decision = startup.decide(_refusing(scene).seen)
-                if isinstance(decision, Locked):
-                    raise refusal(decision)
-                if scene.database is not None and scene.keyfile is not None:
+                if scene.database is None or isinstance(decision, Locked):
+                    return False
+                if scene.keyfile is not None:
                     raise_sequence(scene.database, scene.keyfile)
-                return scene.database is not None
-        except (CacheFull, OSError):
+                return True
+        except (CacheError, LockedError, OSError):
             return False
-        finally:
-            if presence is not None:
-                presence.release()
 
     def _opening(self, data_key: DataKey, keys: Sequence[Secret]) -> Callable[[KeyFile], None]:
         def check(read_back: KeyFile) -> None:

@@ -65,6 +65,18 @@ class KeyFiles:
         )
 
     @property
+    def copy_ahead(self) -> KeyFile | None:
+        """The copy where it says that it is newer than the key file.
+
+        No crash leaves that: the copy is written last. Somebody put an old key file back. It proves
+        nothing before a key has opened the one or the other.
+        """
+        main, copy = self.main.keyfile, self.copy.keyfile
+        if main is None or copy is None or copy.vault_id != main.vault_id:
+            return None
+        return copy if copy.sequence > main.sequence else None
+
+    @property
     def newer_version(self) -> int | None:
         """The format version of a file that a later release wrote."""
         return self.main.version or self.copy.version
@@ -72,9 +84,11 @@ class KeyFiles:
 
 def load(folder: AccountFolder, *, bounds: kdf.Bounds = kdf.PRODUCTION) -> KeyFiles:
     """Read all of them; raises ``OSError`` only for what is no readable plain file."""
+    # The copy first: whoever changes both meanwhile then leaves us an older copy, never a newer one.
+    copy = _side(folder.key_copy, bounds)
     return KeyFiles(
         main=_side(folder.key_file, bounds),
-        copy=_side(folder.key_copy, bounds),
+        copy=copy,
         prepared=_side(folder.prepared_key_file, bounds),
         strays=_strays(folder),
     )
@@ -141,6 +155,8 @@ def bring_to_rest(folder: AccountFolder, files: KeyFiles, *, now: float) -> None
                 content = keyslots.serialise(valid)
                 replace_private(folder.key_file, content, check=_same(valid))
             case Settle.REFRESH_COPY:
+                if files.copy_ahead is not None:
+                    quarantine.set_aside(folder, [folder.key_copy], now=now)
                 store_copy(folder, valid)
             case Settle.REMOVE_STRAYS:
                 remove_strays(files)

@@ -251,11 +251,22 @@ class Observer:
             ),
         )
         opened = self._unwrap(found, key)
+        if scene.files is not None and self._ahead(scene.files, key, opened):
+            seen = replace(seen, copy_ahead=True)
         if isinstance(opened, Unwrap):
             return replace(scene, seen=replace(seen, unwrap=opened))
         matches = keyslots.owned_by(found, opened, self._settings.username)
         seen = replace(seen, unwrap=Unwrap.OPENED, owner_matches=matches)
         return replace(scene, seen=seen, data_key=opened)
+
+    def _ahead(self, files: KeyFiles, key: Found, opened: DataKey | Unwrap) -> bool:
+        """Whether the copy is newer than the key file, and not only says so."""
+        copy = files.copy_ahead
+        if copy is None:
+            return False
+        if isinstance(opened, DataKey) and keyslots.vouched_for(copy, opened):
+            return True
+        return isinstance(self._unwrap(copy, key), DataKey)
 
     def _unwrap(self, found: KeyFile, key: Found) -> DataKey | Unwrap:
         # Stretching a passphrase takes its time; the second look under the lock need not repeat it.

@@ -21,7 +21,7 @@ from mcp_notarium.cache.sync_state import SyncState
 from mcp_notarium.crypto import keyslots
 from mcp_notarium.crypto.datakey import DataKey
 from mcp_notarium.crypto.keyslots import KeyFile
-from mcp_notarium.errors import CacheError, CacheFull, InvalidRequest
+from mcp_notarium.errors import CacheError, CacheFull, InvalidRequest, Verdict
 from mcp_notarium.keys import anew, creating, damage, keyfile, quarantine
 from mcp_notarium.keys.anew import Step
 from mcp_notarium.keys.changing import Given, nothing_there
@@ -29,7 +29,7 @@ from mcp_notarium.keys.files import disk_errors, replace_private, sync_folder
 from mcp_notarium.keys.folder import AccountFolder, trusted
 from mcp_notarium.keys.locks import Presence, key_lock
 from mcp_notarium.keys.looking import Observer, OpeningSettings, never
-from mcp_notarium.keys.opening import refusal
+from mcp_notarium.keys.opening import refusal, rolled_back
 from mcp_notarium.keys.unlock import Found
 from mcp_notarium.secret import Secret
 
@@ -92,18 +92,20 @@ class _Work:
         key = None if given.old is None else Found(given.old, "the key given")
         observer = Observer(self.settings, bounds=given.bounds, system=given.system, key=key)
         scene = observer.look(now=given.clock(), opens=never)
-        if scene.keyfile is None or scene.data_key is None or scene.key is None:
-            decision = startup.decide(scene.seen)
+        decision = startup.decide(scene.seen)
+        behind = isinstance(decision, Locked) and decision.verdict is Verdict.ROLLBACK_SEEN
+        if behind or scene.keyfile is None or scene.data_key is None or scene.key is None:
             raise refusal(decision) if isinstance(decision, Locked) else nothing_there()
         if not folder.database(scene.keyfile.generation).exists():
             raise nothing_there()
-        if scene.files is not None:
-            keyfile.bring_to_rest(folder, scene.files, now=given.clock())
-        anew.set_leftovers_aside(folder, scene.keyfile, now=given.clock())
         work = self._copied(scene.keyfile)
         try:
             _demand_damage(work, scene.keyfile, scene.data_key)
             _lengthen(work)
+            _demand_newest(work, scene.keyfile, scene.data_key)
+            if scene.files is not None:
+                keyfile.bring_to_rest(folder, scene.files, now=given.clock())
+            anew.set_leftovers_aside(folder, scene.keyfile, now=given.clock())
             made, data_key = self._made(scene.key.passphrase, scene.keyfile)
             found = self._salvaged(work, (scene.keyfile, scene.data_key), (made, data_key))
         finally:
@@ -185,6 +187,17 @@ class _Work:
                 file.unlink(missing_ok=True)
             raise
         return found
+
+
+def _demand_newest(kept: Path, found: KeyFile, data_key: DataKey) -> None:
+    """Raises ``LockedError`` if the copy says that it was opened with a newer key file."""
+    try:
+        with closing(_opened(kept, found, data_key)) as opened:
+            row = opened.row("SELECT value FROM sync_metadata WHERE key = 'key_sequence'")
+    except CacheError:
+        return
+    if row is not None and int(row[0]) > found.sequence:
+        raise rolled_back()
 
 
 def _only_encrypted() -> InvalidRequest:

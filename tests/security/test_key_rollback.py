@@ -1,0 +1,203 @@
+"""An old key file that was put back: every command that changes keys refuses it and writes nothing.
+
+Somebody who knows an exchanged key, and can write to the folder, would otherwise come in again. The
+newest key file is known by its copy, and by the database, which remembers the highest number seen.
+"""
+
+import shutil
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+
+from mcp_notarium.cache import database as databases
+from mcp_notarium.crypto import kdf, keyslots, recovery, userkey
+from mcp_notarium.crypto.rotation import Step
+from mcp_notarium.errors import LockedError, Verdict
+from mcp_notarium.keys import backup, keychain_slot, opening, reencrypt, repairing, rotate, slots
+from mcp_notarium.keys.changing import Given
+from mcp_notarium.secret import Secret
+from support import keychains
+from support.account import (
+    BOUNDS,
+    OTHER,
+    PASSPHRASE,
+    fingerprint,
+    folder_of,
+    made,
+    open_cheaply,
+)
+
+GIVEN = Given(bounds=BOUNDS)
+OLD, NEW = Secret(PASSPHRASE), Secret(OTHER)
+THIRD = Secret("three quiet doors above the harbour")
+
+COMMANDS = {
+    "rotate": lambda c: rotate.rotate_passphrase(
+        c, new=THIRD, parameters=kdf.CHEAPEST, given=GIVEN
+    ),
+    "add": lambda c: slots.add(c, THIRD, parameters=kdf.CHEAPEST, given=GIVEN),
+    "recovery": lambda c: slots.add(c, recovery.generate(), given=GIVEN),
+    "disable": lambda c: slots.disable(c, 2, given=GIVEN),
+    "enable": lambda c: slots.enable(c, 2, given=GIVEN),
+    "remove": lambda c: slots.remove(c, 2, given=GIVEN),
+    "mark": lambda c: slots.mark_compromised(c, 2, given=GIVEN),
+    "keychain": lambda c: keychain_slot.enable(c, keychains.working(), given=GIVEN),
+    "rotate into the keychain": lambda c: keychain_slot.rotate_into(
+        c, keychains.working(), from_keychain=False, given=GIVEN
+    ),
+    "reencrypt": lambda c: reencrypt.reencrypt(c, drop_others=True, given=GIVEN),
+    "open": open_cheaply,
+}
+
+
+def rotated(tmp_path):
+    """A cache with two keys whose first was exchanged; the key file of before lies beside it."""
+    config = made(tmp_path)
+    slots.add(config, userkey.generate(), given=GIVEN)
+    shutil.copy(folder_of(config).key_file, tmp_path / "old")
+    rotate.rotate_passphrase(config, new=NEW, parameters=kdf.CHEAPEST, given=GIVEN)
+    return config
+
+
+def put_back(config, tmp_path, *, copy):
+    folder = folder_of(config)
+    shutil.copy(tmp_path / "old", folder.key_file)
+    if copy:
+        shutil.copy(tmp_path / "old", folder.key_copy)
+
+
+def refused(config, command):
+    before = fingerprint(config.account_dir)
+    with pytest.raises(LockedError) as caught:
+        command(config)
+    assert caught.value.verdict is Verdict.ROLLBACK_SEEN
+    assert fingerprint(config.account_dir) == before
+    return caught.value
+
+
+@pytest.mark.parametrize("copy", [False, True], ids=["the copy is newer", "both are old"])
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+def test_no_command_works_on_an_old_key_file(tmp_path, command, copy):
+    config = rotated(tmp_path)
+    put_back(config, tmp_path, copy=copy)
+    refused(config, command)
+
+
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+def test_the_new_key_is_not_called_wrong_where_the_copy_is_newer(tmp_path, command):
+    config = rotated(tmp_path)
+    put_back(config, tmp_path, copy=False)
+    refused(replace(config, db_key=NEW), command)
+
+
+@pytest.mark.parametrize("copy", [False, True])
+def test_a_repair_does_not_take_an_old_key_file_over(tmp_path, copy):
+    config = rotated(tmp_path)
+    spoil_a_page(config)
+    put_back(config, tmp_path, copy=copy)
+    refused(config, lambda c: repairing.repair(c, given=GIVEN))
+
+
+def test_the_copy_alone_tells_where_the_database_was_never_opened_again(tmp_path):
+    config = rotated(tmp_path)
+    forget_the_number(config)
+    put_back(config, tmp_path, copy=False)
+    for command in COMMANDS.values():
+        refused(config, command)
+    refused(config, lambda c: backup.restore(c, tmp_path / "old", OLD, bounds=BOUNDS))
+
+
+def test_the_way_out_that_is_named_works(tmp_path):
+    config = rotated(tmp_path)
+    put_back(config, tmp_path, copy=False)
+    assert "keys restore" in refused(config, open_cheaply).resolution_hint
+    new = replace(config, db_key=NEW)
+    done = backup.restore(new, folder_of(config).key_copy, NEW, bounds=BOUNDS)
+    open_cheaply(new).close()
+    kept = done.quarantine / folder_of(config).key_file.name
+    assert kept.read_bytes() == (tmp_path / "old").read_bytes()
+
+
+def test_a_copy_that_only_says_that_it_is_newer_locks_nobody_out(tmp_path):
+    config = made(tmp_path)
+    folder = folder_of(config)
+    real = keyslots.parse(folder.key_file.read_bytes(), bounds=BOUNDS)
+    forged = keyslots.serialise(replace(real, sequence=real.sequence + 5))
+    folder.key_copy.write_bytes(forged)
+    slots.add(config, NEW, parameters=kdf.CHEAPEST, given=GIVEN)
+    open_cheaply(config).close()
+    [kept] = (config.account_dir / "quarantine").glob(f"*/{folder.key_copy.name}")
+    assert kept.read_bytes() == forged
+
+
+@pytest.mark.parametrize("step", [Step.SWITCH, Step.SWITCH_COPY])
+def test_a_change_that_counts_is_not_called_a_failure(tmp_path, step):
+    """Whoever is told that it failed goes on with the old key, and that opens nothing any more."""
+    config = made(tmp_path)
+    done = rotate.rotate_passphrase(
+        config,
+        new=NEW,
+        parameters=kdf.CHEAPEST,
+        given=Given(bounds=BOUNDS, at=lambda at: spoil_every_page(config) if at == step else None),
+    )
+    assert not done.proven
+    found = slots.listing(config, NEW, bounds=BOUNDS)
+    assert found.opened_by is not None
+
+
+def test_a_copy_of_another_cache_is_just_replaced(tmp_path):
+    config, other = made(tmp_path / "a"), made(tmp_path / "b")
+    for _ in range(3):
+        change_a_slot(other)
+    shutil.copy(folder_of(other).key_file, folder_of(config).key_copy)
+    open_cheaply(config).close()
+    folder = folder_of(config)
+    assert folder.key_copy.read_bytes() == folder.key_file.read_bytes()
+
+
+def test_a_change_seen_half_done_is_no_rollback(tmp_path, monkeypatch):
+    """Whoever reads while somebody else writes both files must not take it for an old one."""
+    config = made(tmp_path)
+    folder = folder_of(config)
+    load = opening.keyfile.load
+    read = opening.keyfile._side
+
+    def changed_between(path, bounds):
+        side = read(path, bounds)
+        if path == folder.key_copy and not changed:
+            changed.append(path)
+            slots.add(config, NEW, parameters=kdf.CHEAPEST, given=GIVEN)
+        return side
+
+    changed = []
+    monkeypatch.setattr(opening.keyfile, "_side", changed_between)
+    assert load(folder, bounds=BOUNDS).copy_ahead is None
+    assert changed
+
+
+def change_a_slot(config):
+    done = slots.add(config, NEW, parameters=kdf.CHEAPEST, given=GIVEN)
+    slots.remove(config, done.after.slots[-1].id, given=GIVEN)
+
+
+def spoil_every_page(config):
+    [path] = [file for file in config.account_dir.iterdir() if file.name.endswith(".encrypted")]
+    path.write_bytes(bytes(path.stat().st_size))
+
+
+def spoil_a_page(config):
+    [path] = [file for file in config.account_dir.iterdir() if file.name.endswith(".encrypted")]
+    raw = bytearray(path.read_bytes())
+    raw[4096 * 8 + 100] ^= 1
+    path.write_bytes(raw)
+
+
+def forget_the_number(config):
+    """What the database would be if nothing had opened it since the change."""
+    folder = folder_of(config)
+    found = keyslots.parse(folder.key_file.read_bytes(), bounds=BOUNDS)
+    key = keyslots.unlock(found, NEW, bounds=BOUNDS).database_key(found.database_salt)
+    path = folder.database(found.generation)
+    with closing(databases.connect(path, key)) as opened, opened.transaction():
+        opened.run("UPDATE sync_metadata SET value = '1' WHERE key = 'key_sequence'")
