@@ -174,6 +174,33 @@ def test_a_copy_of_the_key_file_brings_a_lost_one_back(
     assert run(env, "status").returncode == 0
 
 
+def test_an_old_key_file_is_refused_and_the_copy_beside_it_is_put_back(
+    env: dict[str, str], simulator: Simulator, tmp_path: Path
+) -> None:
+    old = tmp_path / "old"
+    (tmp_path / "words").write_text(WORDS)
+    assert run(env, "keys", "backup", str(old)).returncode == 0
+    assert run(env, "rotate-key", "--new-key-file", str(tmp_path / "words")).returncode == 0
+    folder = account_folder(simulator, tmp_path)
+    key_file, copy = folder / "notarium_keys.json", folder / "notarium_keys.json.bak"
+    newest = copy.read_bytes()
+    key_file.write_bytes(old.read_bytes())
+    for key in (env["DB_ENCRYPTION_KEY"], WORDS):
+        now = env | {"DB_ENCRYPTION_KEY": key}
+        for words in ("keys add", "keys disable 1", "repair", "rotate-key", "status", "doctor"):
+            generated = ["--generate"] if words in {"keys add", "rotate-key"} else []
+            done = run(now, *words.split(), *generated)
+            assert done.returncode == 19, (words, done.stderr)
+            assert copy.read_bytes() == newest
+            assert key_file.read_bytes() == old.read_bytes()
+        assert "mcp-notarium keys restore`" in done.stdout
+    done = run(env | {"DB_ENCRYPTION_KEY": WORDS}, "keys", "restore")
+    assert done.returncode == 0, done.stderr
+    assert run(env | {"DB_ENCRYPTION_KEY": WORDS}, "status").returncode == 0
+    assert run(env, "status").returncode == 11
+    assert run(env, "keys", "restore", str(old)).returncode == 19
+
+
 def test_calibrate_has_nothing_to_do_for_a_random_key(env: dict[str, str]) -> None:
     done = run(env, "keys", "calibrate", "--yes")
     assert done.returncode == 1
