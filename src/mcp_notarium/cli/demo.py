@@ -125,10 +125,12 @@ class Stage:
         self.screen.say(
             f"first answer after {_ms(started)}, with the newest notes; the rest comes slowly here"
         )
-        counted = 0
+        counted, said = 0, ""
         while (facts := answer.get("sync")) and time.perf_counter() - started < _PATIENCE:
             counted += facts.get("total") == len(self.simulator.notes())
-            self.screen.say(f"  {facts['note']}")
+            if facts["note"] != said:
+                self.screen.say(f"  {facts['note']}")
+            said = facts["note"]
             await asyncio.sleep(_GLANCE)
             answer = await call(client, "list", limit=1)
         truth = sum(not note.get("deleted") for note in self.simulator.notes().values())
