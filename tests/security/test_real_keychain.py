@@ -327,7 +327,8 @@ def _chosen(way: str, session: Session, plain: Path) -> dict[str, str | None]:
                 "[backend]\ndefault-keyring=keyrings.alt.file.PlaintextKeyring\n"
                 f"keyring-path={plain}\n"
             )
-            return {}
+            # A confined server cannot read that folder; here it is to be refused for what it is.
+            return {"NOTARIUM_SANDBOX": "off"}
     return {"PYTHON_KEYRING_BACKEND": "keyrings.alt.file.PlaintextKeyring"}
 
 

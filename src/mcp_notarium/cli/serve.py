@@ -8,10 +8,15 @@ from mcp_notarium.server.run import serve
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """``serve`` has no options beyond ``--env-file``."""
-    del parser
+    """``--sandbox`` beside ``--env-file``."""
+    parser.add_argument(
+        "--sandbox",
+        choices=("auto", "require", "off"),
+        help="give up every file, port and signal that is not needed (Linux; default: "
+        "NOTARIUM_SANDBOX, else auto)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Serve until the client leaves."""
-    return serve(env_file=args.env_file)
+    return serve(env_file=args.env_file, sandbox=args.sandbox)

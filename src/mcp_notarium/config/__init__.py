@@ -5,12 +5,13 @@ usable comes back as warnings, what was not raises ``ConfigError`` with what to 
 """
 
 from mcp_notarium.config.loading import Loaded, Setting, inspect, inspect_here, load, load_here
-from mcp_notarium.config.values import Config
+from mcp_notarium.config.values import Config, Sandbox
 from mcp_notarium.config.variables import secret_names
 
 __all__ = [
     "Config",
     "Loaded",
+    "Sandbox",
     "Setting",
     "inspect",
     "inspect_here",

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import cast
 
 from mcp_notarium.config.picking import DEFAULT, NOT_SET, Pick
-from mcp_notarium.config.values import Config, Destructive, Kdf, OnUnreadable
+from mcp_notarium.config.values import Config, Destructive, Kdf, OnUnreadable, Sandbox
 from mcp_notarium.errors import ConfigError
 from mcp_notarium.secret import Secret
 
@@ -51,6 +51,7 @@ def config(picks: Mapping[str, Pick]) -> Config:
         backend=text["NOTARIUM_BACKEND"],
         tools=text["NOTARIUM_TOOLS"],
         destructive=cast("Destructive", text["NOTARIUM_DESTRUCTIVE"]),
+        sandbox=cast("Sandbox", text["NOTARIUM_SANDBOX"]),
         keychain=text["NOTARIUM_KEYCHAIN"] == "on",
         request_source=text["SIMPLENOTE_REQUEST_SOURCE"],
         api_url=text["SIMPERIUM_API_URL"],

@@ -12,6 +12,7 @@ from mcp_notarium.secret import Secret
 Kdf = Literal["argon2id", "pbkdf2-sha512"]
 OnUnreadable = Literal["refuse", "rebuild"]
 Destructive = Literal["ask", "elicit", "deny"]
+Sandbox = Literal["auto", "require", "off"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +43,7 @@ class Config:
     backend: str = "simplenote"
     tools: str = "notarium"
     destructive: Destructive = "ask"
+    sandbox: Sandbox = "auto"
     keychain: bool = True
     request_source: str = "mcp-notarium"
     api_url: str = "https://api.simperium.com/1"

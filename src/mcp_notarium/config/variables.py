@@ -210,6 +210,14 @@ VARIABLES = (
         choices=("ask", "elicit", "deny"),
     ),
     Variable(
+        name="NOTARIUM_SANDBOX",
+        purpose="Whether the server gives up every file, port and signal that it does not need "
+        "(Linux with Landlock): where the system can; always, else it refuses to start; never.",
+        kind=Kind.CHOICE,
+        default="auto",
+        choices=("auto", "require", "off"),
+    ),
+    Variable(
         name="NOTARIUM_KEYCHAIN",
         purpose="Whether the system's keychain may keep the key and the login.",
         kind=Kind.CHOICE,

@@ -83,11 +83,17 @@ class LineBuffer:
 
 
 class LineReader:
-    """Reads a descriptor to its end in a daemon thread and hands each item to the sink."""
+    """Reads a descriptor to its end in a daemon thread and hands each item to the sink.
 
-    def __init__(self, fd: int, sink: Callable[[Item], None]) -> None:
+    ``first`` is called in that thread before anything is read.
+    """
+
+    def __init__(
+        self, fd: int, sink: Callable[[Item], None], *, first: Callable[[], None] = lambda: None
+    ) -> None:
         self._fd = fd
         self._sink = sink
+        self._first = first
 
     def start(self) -> threading.Thread:
         """Begin to read; gives the thread that does."""
@@ -96,6 +102,7 @@ class LineReader:
         return thread
 
     def _read(self) -> None:
+        self._first()
         buffer = LineBuffer()
         while content := self._some():
             self._hand(buffer.feed(content))

@@ -27,14 +27,18 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mcp_notarium import config
+    from mcp_notarium.server.sandbox import Confinement
 
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
 
 
-def serve(*, env_file: Path | None = None) -> int:
-    """Serve until the client leaves; returns the exit code. Raises nothing that is an error."""
+def serve(*, env_file: Path | None = None, sandbox: config.Sandbox | None = None) -> int:
+    """Serve until the client leaves; returns the exit code. Raises nothing that is an error.
+
+    ``sandbox`` stands in for the setting NOTARIUM_SANDBOX.
+    """
     try:
-        return _serve(env_file)
+        return _serve(env_file, sandbox)
     except NotariumError as error:
         _report(error)
     except Exception as error:  # noqa: BLE001 - the last resort: no trace with paths and values
@@ -42,16 +46,21 @@ def serve(*, env_file: Path | None = None) -> int:
     return 1
 
 
-def _serve(env_file: Path | None) -> int:
+def _serve(env_file: Path | None, sandbox: config.Sandbox | None) -> int:
     incoming, outgoing = fds.claim()
     inbox: Inbox[Event] = Inbox()
     catch_signals(inbox)
-    LineReader(incoming, inbox.put).start()
     settings = _settings(env_file)
     if settings is None:
         return 1
+    confinement = _confinement(settings.config, sandbox)
+    LineReader(incoming, inbox.put, first=confinement.give_up_everything).start()
     greeting = Greeting(Front(surface()), outgoing)
-    if not greet(inbox, greeting, lambda: _load(inbox, settings), protect=_protect):
+
+    def load() -> None:
+        _load(inbox, settings, confinement.how)
+
+    if not greet(inbox, greeting, load, protect=_protect, confine=confinement.enter):
         return 0
     from mcp_notarium.server import serving  # noqa: PLC0415 - the loader has imported it
 
@@ -77,6 +86,13 @@ def _settings(env_file: Path | None) -> config.Loaded | None:
     return loaded
 
 
+def _confinement(settings: config.Config, wanted: config.Sandbox | None) -> Confinement:
+    """Raises ``ConfigError`` if it is required and cannot be had."""
+    from mcp_notarium.server.sandbox import Confinement  # noqa: PLC0415 - see above
+
+    return Confinement(settings, wanted or settings.sandbox)
+
+
 def _protect() -> None:
     """The secrets are read: from here on nobody else finds them in this process."""
     from mcp_notarium.config import secret_names  # noqa: PLC0415 - see above
@@ -94,6 +110,12 @@ def _start_logging(loaded: config.Loaded) -> None:
     log.protect_config(loaded.config)
     for warning in loaded.warnings:
         log.get("server").warning("config.odd", warning=warning)
+
+
+def _log_confinement(confined: str) -> None:
+    from mcp_notarium import log  # noqa: PLC0415 - see above
+
+    log.get("server").info("server.confined", state=confined)
 
 
 def _report(error: NotariumError) -> None:
@@ -136,12 +158,13 @@ def greet(
     load: Callable[[], None],
     *,
     protect: Callable[[], None] = lambda: None,
+    confine: Callable[[], object] = lambda: None,
 ) -> bool:
     """Answer alone until the event loop is imported. False: the client has left again.
 
     ``protect`` is called right behind the first answer, because a client may shake hands and then
-    leave the process alone for hours. ``load`` is run in a thread of its own once the client has shown that it stays; it puts
-    ``Loaded`` events into the inbox.
+    leave the process alone for hours. Once the client has shown that it stays, ``confine`` is called,
+    and ``load`` is run in a thread of its own; it puts ``Loaded`` events into the inbox.
     """
     loading = protected = False
     while not greeting.over:
@@ -155,16 +178,18 @@ def greet(
             protect()
         if greeting.front.stays and not loading:
             loading = True
+            confine()  # before the thread, which inherits it
             threading.Thread(target=load, name="loader", daemon=True).start()
     return False
 
 
-def _load(inbox: Inbox[Event], settings: config.Loaded) -> None:
+def _load(inbox: Inbox[Event], settings: config.Loaded, confined: str) -> None:
     """Import what serves, the part that opens the cache first."""
     gc.disable()  # nothing that is imported is ever garbage; looking for it costs an eighth
     try:
         if settings.config.log_file is None:
             _start_logging(settings)
+        _log_confinement(confined)
         from mcp_notarium.server import serving  # noqa: F401, PLC0415 - imported to be there
 
         inbox.put(Loaded("serving"))

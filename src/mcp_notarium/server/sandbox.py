@@ -1,0 +1,137 @@
+"""What the server keeps of its rights: its own folder, its own program, the note service.
+
+Only on Linux with Landlock; elsewhere nothing of the kind can be had without privileges. Everything
+that is imported, looked up or read later has to lie in one of these places, so they are wide enough
+for a Python of any origin and for a name service that changes while the server runs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from mcp_notarium.errors import ConfigError
+from mcp_notarium.keys import landlock
+from mcp_notarium.keys.folder import AccountFolder, prepare
+
+if TYPE_CHECKING:
+    from mcp_notarium.config import Config, Sandbox
+
+HTTPS, DOMAIN = 443, 53
+_SYSTEM = (
+    "/usr/lib",
+    "/usr/lib32",
+    "/usr/lib64",
+    "/usr/local/lib",
+    "/usr/local/share/ca-certificates",
+    "/usr/share/ca-certificates",
+    "/usr/share/locale",
+    "/usr/share/zoneinfo",
+    "/lib",
+    "/lib64",
+    # Not single files of it: they are replaced by others of the same name when the network changes.
+    "/etc",
+    "/run/systemd/resolve",
+    "/run/NetworkManager",
+    "/run/resolvconf",
+    "/run/current-system",
+    "/nix/store",
+    "/gnu/store",
+    "/proc/self",
+    "/dev/urandom",
+    "/dev/null",
+    "/sys/devices/system/cpu",
+)
+
+
+class Confinement:
+    """The restriction of one process. ``how``: a few words on what took effect.
+
+    Raises ``ConfigError`` where it is required and the system has nothing of the kind.
+    """
+
+    def __init__(self, config: Config, wanted: Sandbox) -> None:
+        self._config = config
+        self._wanted = wanted
+        self.how = "off"
+        if wanted == "require":
+            _demand_network(landlock.version())
+
+    def enter(self) -> None:
+        """Restrict this thread and all that it starts from now on.
+
+        Raises ``ConfigError`` where that is required and fails.
+        """
+        if self._wanted == "off":
+            return
+        try:
+            prepare(AccountFolder(self._config.account_dir))  # only what exists can be kept
+            done = landlock.restrict(allowed(self._config))
+            # Some libraries want a temporary file while they are imported.
+            tempfile.tempdir = str(self._config.account_dir)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            if self._wanted == "require":
+                raise _not_confined(reason) from error
+            self.how = f"not confined: {reason}"
+        else:
+            parts = ("files", "network" if done.network else "", "signals" if done.signals else "")
+            self.how = f"Landlock {done.version}: {', '.join(filter(None, parts))}"
+
+    def give_up_everything(self) -> None:
+        """The same for a thread that needs nothing but what it has open. Never raises."""
+        if self._wanted != "off":
+            with suppress(OSError):
+                landlock.restrict(landlock.Allowed())
+
+
+def allowed(config: Config) -> landlock.Allowed:
+    """The places and ports that are needed, for this configuration and this Python."""
+    home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    read = {*_program(), *map(Path, _SYSTEM), home / "python_keyring"}
+    keep = [config.data_dir, Path("/dev/null")]
+    if config.log_file is not None:
+        keep.append(config.log_file)
+    return landlock.Allowed(
+        read=tuple(sorted(read)), keep=tuple(keep), ports=tuple(sorted(_ports(config)))
+    )
+
+
+def _program() -> set[Path]:
+    """Where this Python and this package are read from; never the working folder, nor a home folder.
+
+    ``sys.path`` begins with the working folder where the module was started by ``-m``.
+    """
+    here, home = Path(os.path.realpath(Path.cwd())), Path(os.path.realpath(Path.home()))
+    named = {Path(place) for place in (sys.prefix, sys.base_prefix, sys.exec_prefix, *sys.path)}
+    named = {place for place in named if place.is_absolute()}
+    places = named | {Path(os.path.realpath(place)) for place in named}
+    package = Path(os.path.realpath(__file__)).parent.parent
+    return {package} | {
+        place for place in places if place != here and not home.is_relative_to(place)
+    }
+
+
+def _ports(config: Config) -> set[int]:
+    named = (urlsplit(url).port for url in (config.api_url, config.auth_url, config.app_url))
+    return {HTTPS, DOMAIN} | {port for port in named if port is not None}
+
+
+def _demand_network(version: int) -> None:
+    if not version:
+        raise _not_confined("this system has no Landlock")
+    if version < landlock.FIRST_WITH_NETWORK:
+        raise _not_confined("this kernel's Landlock knows no rules for the network")
+
+
+def _not_confined(reason: str) -> ConfigError:
+    return ConfigError(
+        f"the sandbox is required, and the process cannot be confined: {reason}",
+        resolution_hint="Use a Linux kernel with Landlock (6.7 or newer for the network rules), or "
+        "set NOTARIUM_SANDBOX=auto.",
+    )

@@ -1,0 +1,156 @@
+"""What a confined server can still do, and what not, tried for real; and that the whole server is it."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mcp_notarium.keys import landlock
+from mcp_notarium.server import sandbox
+from mcp_notarium.simulator import Simulator
+from mcp_notarium.simulator.data import prose
+from support.account import account
+from support.needs import lacking
+from support.whole import SERVE, Server, environment, run
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Landlock is Linux's")
+
+HELLO = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    },
+}
+CHILD = Path(__file__).parent.parent / "support" / "confined_child.py"
+
+
+@pytest.fixture(autouse=True)
+def _kernel():
+    if landlock.version() < 6:
+        lacking(f"Landlock {landlock.version()} of this kernel cannot show everything (6 can)")
+
+
+def tried(tmp_path: Path, wanted: str) -> dict[str, str]:
+    """Each attempt of the child and what came of it."""
+    home = tmp_path / "home"
+    home.mkdir()
+    secret = home / "secret"
+    secret.write_text("of the user")
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        done = subprocess.run(
+            [
+                sys.executable,
+                str(CHILD),
+                str(tmp_path),
+                str(secret),
+                str(listening.getsockname()[1]),
+                wanted,
+            ],
+            env={
+                "PATH": os.environ["PATH"],
+                "HOME": str(home),
+                "PYTHONPATH": str(CHILD.parent.parent),
+            },
+            cwd=home,
+            capture_output=True,
+            timeout=60,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr.decode()
+    told = json.loads(done.stdout)
+    assert told["how"].startswith("Landlock" if wanted != "off" else "off")
+    return told["found"]
+
+
+def test_only_what_the_server_needs_is_left(tmp_path):
+    found = tried(tmp_path, "require")
+    assert {name: what for name, what in found.items() if name.startswith("always")} == {
+        name: "done" for name in found if name.startswith("always")
+    }
+    forbidden = {name: what for name, what in found.items() if name.startswith("never")}
+    assert {*forbidden.values()} <= {"EACCES", "EPERM", "EXDEV"}, forbidden
+
+
+def test_all_of_it_is_possible_without(tmp_path):
+    """The control: what is refused above is refused by nothing else."""
+    assert {*tried(tmp_path, "off").values()} == {"done"}
+
+
+def test_every_thread_of_a_real_server_is_confined(tmp_path):
+    simulator = Simulator()
+    simulator.load(prose(3, seed=2))
+    with simulator.running():
+        env = environment(simulator, tmp_path, NOTARIUM_SANDBOX="require")
+        with Server(env) as server:
+            assert server.tool("list", limit=1)["content"]
+            saved = server.tool("save", text="from the sandbox\n")
+            tasks = [*Path(f"/proc/{server.process.pid}/task").iterdir()]
+            confined = {"NoNewPrivs:\t1" in (task / "status").read_text() for task in tasks}
+            assert server.leave() == 0
+        assert confined == {True}
+        assert len(tasks) > 1
+        assert simulator.note(saved["id"])["content"] == "from the sandbox\n"
+
+
+@pytest.mark.parametrize(("wanted", "code"), [("require", 1), ("auto", 0)])
+def test_a_kernel_without_it_matters_only_where_it_is_required(tmp_path, wanted, code):
+    without = (
+        "import sys; from mcp_notarium.keys import landlock; landlock.version = lambda: 0\n"
+        "from mcp_notarium.__main__ import main; sys.exit(main())"
+    )
+    simulator = Simulator()
+    with simulator.running():
+        done = subprocess.run(
+            [sys.executable, "-c", without],
+            env=environment(simulator, tmp_path, NOTARIUM_SANDBOX=wanted),
+            input=json.dumps(HELLO).encode() + b"\n",
+            capture_output=True,
+            timeout=30,
+            check=False,
+        )
+    assert done.returncode == code, done.stderr
+    assert bool(done.stdout) is (code == 0)  # a refusal comes before the handshake
+    assert (b"cannot be confined" in done.stderr) is (code == 1)
+
+
+def test_the_option_stands_in_for_the_setting(tmp_path):
+    simulator = Simulator()
+    with simulator.running():
+        env = environment(simulator, tmp_path, NOTARIUM_SANDBOX="off")
+        with Server(env, command=[*SERVE, "serve", "--sandbox=require"]) as server:
+            server.tool("list")
+            status = Path(f"/proc/{server.process.pid}/status").read_text()
+            assert server.leave() == 0
+    assert "NoNewPrivs:\t1" in status
+    assert run(env, "serve", "--sandbox", "perhaps").returncode == 2
+
+
+def test_neither_the_working_folder_nor_a_home_is_readable_for_being_on_the_path(
+    tmp_path, monkeypatch
+):
+    home, here, library = tmp_path / "home", tmp_path / "project", tmp_path / "library"
+    for folder in (home / "deep", here, library):
+        folder.mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.chdir(here)
+    monkeypatch.setattr(
+        sys, "path", ["", str(here), str(home), str(tmp_path), "/", str(library), *sys.path]
+    )
+    read = sandbox.allowed(account(tmp_path)).read
+    assert library in read
+    assert not {here, home, tmp_path, Path("/")} & {*read}
+
+
+def test_only_the_ports_of_the_note_service_are_left(tmp_path):
+    config = account(tmp_path, api_url="http://127.0.0.1:8123/1")
+    assert sandbox.allowed(config).ports == (53, 443, 8123)
