@@ -41,6 +41,7 @@ def config(picks: Mapping[str, Pick]) -> Config:
         db_key_yields=bool(picks[_KEY].found_in),
         db_encryption=text["DB_ENCRYPTION"] == "on",
         kdf=cast("Kdf", text["DB_ENCRYPTION_KDF"]),
+        kdf_chosen=picks["DB_ENCRYPTION_KDF"].origin != DEFAULT,
         kdf_iterations=int(text["DB_ENCRYPTION_KDF_ITERATIONS"]),
         on_unreadable=cast("OnUnreadable", text["DB_ON_UNREADABLE"]),
         memory_security=text["DB_CIPHER_MEMORY_SECURITY"] == "on",

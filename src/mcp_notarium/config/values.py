@@ -20,8 +20,8 @@ class Config:
     """Every setting, checked. Times in seconds, addresses without a final slash.
 
     The defaults are those of the variable table. ``db_key_yields``: the key comes from a ``.env`` that
-    nobody named, and one in the keychain goes before it. ``username`` stays out of the repr: it is an
-    e-mail address.
+    nobody named, and one in the keychain goes before it. ``kdf_chosen``: somebody has set ``kdf``. ``username``
+    stays out of the repr: it is an e-mail address.
     """
 
     username: str = field(repr=False)
@@ -33,6 +33,7 @@ class Config:
     db_key_yields: bool = False
     db_encryption: bool = True
     kdf: Kdf = "argon2id"
+    kdf_chosen: bool = False
     kdf_iterations: int = 310_000
     on_unreadable: OnUnreadable = "refuse"
     memory_security: bool = False

@@ -120,7 +120,8 @@ VARIABLES = (
     ),
     Variable(
         name="DB_ENCRYPTION_KDF",
-        purpose="How a passphrase is stretched in new key slots; an old slot keeps its own.",
+        purpose="How a passphrase is stretched in new key slots; an old slot keeps its own, and "
+        "where this is not set so does `rotate-key`.",
         kind=Kind.CHOICE,
         default="argon2id",
         choices=("argon2id", "pbkdf2-sha512"),

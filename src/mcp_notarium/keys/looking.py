@@ -64,6 +64,10 @@ class OpeningSettings(KeySettings, Protocol):
         """``argon2id`` or ``pbkdf2-sha512``, for new slots."""
 
     @property
+    def kdf_chosen(self) -> bool:
+        """Whether somebody has set it."""
+
+    @property
     def kdf_iterations(self) -> int:
         """The rounds of the latter."""
 

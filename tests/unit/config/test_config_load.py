@@ -73,6 +73,7 @@ def test_every_variable_reaches_the_configuration(tmp_path):
         db_key_origin="DB_ENCRYPTION_KEY",
         db_encryption=False,
         kdf="pbkdf2-sha512",
+        kdf_chosen=True,
         kdf_iterations=400_000,
         on_unreadable="rebuild",
         memory_security=True,
