@@ -7,13 +7,20 @@ the steps; start-up and the next rotation take what :func:`settle` says. Nothing
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from mcp_notarium.crypto import kdf, keyslots, userkey
+from mcp_notarium.crypto import kdf, keyslots, slot_changes
+from mcp_notarium.crypto.failures import SlotsRefused
 from mcp_notarium.crypto.kdf import RandomBytes
-from mcp_notarium.crypto.keyslots import KeyFile, Slot, SlotType
+from mcp_notarium.crypto.keyslots import KeyFile, Slot, SlotState, SlotType
+from mcp_notarium.crypto.slot_changes import described
+from mcp_notarium.crypto.stretching import Stretching
 from mcp_notarium.secret import Secret
+
+_TYPED = (SlotType.PASSPHRASE, SlotType.RAW)
+"""Slots whose secret a person keeps and gives to clients; the others are ways back in."""
 
 
 class Step(StrEnum):
@@ -62,39 +69,91 @@ REWRAP = (
 )
 
 
+class SlotUnclear(SlotsRefused):
+    """Several keys could be the one that a new key takes the place of."""
+
+    def __init__(self, candidates: Sequence[Slot]) -> None:
+        named = "; ".join(described(slot) for slot in candidates)
+        super().__init__(
+            f"it is not clear which key the new one takes the place of: {named}",
+            resolution_hint="Say so by --slot (several times for several), or come in by the key "
+            "that is to go (--ask-old).",
+        )
+        self.candidates = tuple(candidates)
+
+
+def giving_way(
+    keyfile: KeyFile, slot: Slot, *, kept: bool = False, wanted: Sequence[int] | None = None
+) -> tuple[Slot, ...]:
+    """The slots that a new key takes the place of, where ``slot`` is the one that was opened.
+
+    A key that a person types for clients replaces itself. The recovery key and the keychain's
+    (``kept``: the opened one is of the keychain, whatever its type) stay, and what is replaced is
+    the passphrase or raw key beside them; nothing if there is none. ``wanted`` says which instead.
+    Raises ``SlotUnclear`` if there are several, ``SlotsRefused`` if one of ``wanted`` cannot be.
+    """
+    if wanted is not None:
+        chosen = tuple(slot_changes.slot_of(keyfile, number) for number in dict.fromkeys(wanted))
+        for one in chosen:
+            if one.type not in _TYPED or (kept and one.id == slot.id):
+                raise _stays(one)
+        return chosen
+    if slot.type in _TYPED and not kept:
+        return (slot,)
+    beside = tuple(
+        one
+        for one in keyfile.slots
+        if one.type in _TYPED and one.state is not SlotState.DISABLED and one.id != slot.id
+    )
+    if len(beside) > 1:
+        raise SlotUnclear(beside)
+    return beside
+
+
 def rewrap(
     keyfile: KeyFile,
     *,
     old: Secret,
     new: Secret,
-    parameters: kdf.Parameters,
+    parameters: kdf.Parameters | Stretching,
     now: int,
+    kept: bool = False,
+    wanted: Sequence[int] | None = None,
+    keychain: str = "",
     bounds: kdf.Bounds = kdf.PRODUCTION,
     random_bytes: RandomBytes = secrets.token_bytes,
 ) -> KeyFile:
-    """The key file in which ``new`` stands for ``old``; every other slot stays.
+    """The key file in which ``new`` stands for the slots of :func:`giving_way`; the others stay.
 
-    Raises ``WrongKey`` if ``old`` opens nothing, ``MalformedKey``.
+    ``keychain`` is the name of the keychain that alone has ``new``, if one has. Raises ``WrongKey``
+    if ``old`` opens nothing, ``MalformedKey``, and as :func:`giving_way`.
     """
     opened = keyslots.open_slot(keyfile, old, bounds=bounds)
+    gone = giving_way(keyfile, opened.slot, kept=kept, wanted=wanted)
+    if isinstance(parameters, Stretching):
+        parameters = parameters.in_place_of(slot.kdf for slot in gone)
     slot = keyslots.new_slot(
         keyfile,
         opened.data_key,
         new,
         parameters=parameters,
-        type_=_type_after(opened.slot, new),
-        label=opened.slot.label,
+        type_=SlotType.KEYRING if keychain else None,
+        label=keychain or (gone[0].label if gone else ""),
         bounds=bounds,
         random_bytes=random_bytes,
     )
-    others = tuple(one for one in keyfile.slots if one.id != opened.slot.id)
+    others = tuple(one for one in keyfile.slots if one not in gone)
     return keyslots.replace_slots(keyfile, opened.data_key, slots=(*others, slot), rotated=now)
 
 
-def _type_after(old: Slot, new: Secret) -> SlotType | None:
-    """The keychain's slot stays the keychain's, where the new key can be; None: as the key says."""
-    stays = old.type is SlotType.KEYRING and userkey.read(new).kind == "raw"
-    return SlotType.KEYRING if stays else None
+def _stays(slot: Slot) -> SlotsRefused:
+    hint = {
+        SlotType.RECOVERY: "`mcp-notarium keys recovery create` makes another one; then "
+        "`mcp-notarium keys remove` takes this one away.",
+    }.get(slot.type, "`mcp-notarium rotate-key --keychain` gives the keychain another key.")
+    return SlotsRefused(
+        f"{described(slot)} does not give way to a key that is typed", resolution_hint=hint
+    )
 
 
 class Settle(StrEnum):

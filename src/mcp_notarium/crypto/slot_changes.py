@@ -23,6 +23,14 @@ def slot_of(keyfile: KeyFile, slot_id: int) -> Slot:
     raise SlotsRefused(f"there is no slot {slot_id}; there are {known}")
 
 
+def described(slot: Slot) -> str:
+    """A slot for a person: number, type, label, and its state if it is not active."""
+    words = [slot.type.value]
+    words += [f'"{slot.label}"'] if slot.label else []
+    words += [slot.state.value] if slot.state is not SlotState.ACTIVE else []
+    return f"slot {slot.id} ({', '.join(words)})"
+
+
 def disable(keyfile: KeyFile, data_key: DataKey, slot_id: int) -> KeyFile:
     """The slot stays and opens nothing any more."""
     return _in_state(keyfile, data_key, slot_id, SlotState.DISABLED)

@@ -6,11 +6,14 @@ in: a keychain that is reset, or reinstalled, must not be the end of a cache.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from mcp_notarium.crypto import userkey
 from mcp_notarium.crypto.failures import SlotsRefused, WrongKey
-from mcp_notarium.crypto.keyslots import KeyFile, SlotType
+from mcp_notarium.crypto.keyslots import KeyFile, Slot, SlotState, SlotType
+from mcp_notarium.errors import LockedError
 from mcp_notarium.keys import keychain, rotate, slots
 from mcp_notarium.keys.changing import Changed, Given
 from mcp_notarium.keys.keychain import Keychain
@@ -44,7 +47,7 @@ def enable(settings: OpeningSettings, system: Keychain, *, given: Given | None =
         _demand_kept(system, settings.owner_hash, secret)
         changed = slots.add(settings, secret, label=backend, type_=SlotType.KEYRING, given=given)
     except BaseException:
-        system.delete(keychain.KEY, settings.owner_hash)
+        _forget_unless_it_counts(settings, system, secret, given)
         raise
     return Enabled(changed, changed.after.slots[-1].id, backend)
 
@@ -69,13 +72,19 @@ def disable(
 
 
 def rotate_into(
-    settings: OpeningSettings, system: Keychain, *, from_keychain: bool, given: Given | None = None
+    settings: OpeningSettings,
+    system: Keychain,
+    *,
+    from_keychain: bool,
+    wanted: Sequence[int] | None = None,
+    given: Given | None = None,
 ) -> KeyFile:
     """Replace the key that opens the cache now by a random one that only the keychain holds.
 
-    ``from_keychain``: the keychain holds the key of now, too. At every moment the keychain's entry
-    opens the cache, or the key of now that stands elsewhere does. Returns the new key file. Raises
-    as :func:`enable` does.
+    ``from_keychain``: the keychain holds the key of now, too; ``wanted`` as for
+    ``rotate.rotate_passphrase``. At every moment the keychain's entry opens the cache, or the key of
+    now that stands elsewhere does. Returns the new key file. Raises as :func:`enable` does, and
+    ``SlotsRefused`` if the keychain would be the only way in.
     """
     given = replace(given or Given(), system=system)
     owner = settings.owner_hash
@@ -84,14 +93,30 @@ def rotate_into(
         return _exchange(settings, system, kept, secret, given)
     if kept is not None:
         raise _taken()
+    backend, came = system.name, rotate.way_in(settings, given=given)
+    demand_another(came.keyfile, without=came.giving_way(wanted))
     system.set(keychain.KEY, owner, secret)
     try:
         _demand_kept(system, owner, secret)
-        rotate.rotate_passphrase(settings, new=secret, given=given)
+        rotate.rotate_passphrase(
+            settings, new=secret, wanted=wanted, keychain=backend, came=came, given=given
+        )
     except BaseException:
-        system.delete(keychain.KEY, owner)
+        _forget_unless_it_counts(settings, system, secret, given)
         raise
     return slots.listing(settings, None, bounds=given.bounds).keyfile
+
+
+def demand_another(keyfile: KeyFile, *, without: Sequence[Slot]) -> None:
+    """Raises ``SlotsRefused`` unless an active slot that needs no keychain is left beside these."""
+    left = (one for one in keyfile.slots if one not in without)
+    if not any(s.state is SlotState.ACTIVE and s.type is not SlotType.KEYRING for s in left):
+        raise SlotsRefused(
+            "the keychain's key would be the only one that opens the cache",
+            resolution_hint="`mcp-notarium keys recovery create` makes a key on paper; then try "
+            "again. `mcp-notarium keychain enable` lets the keychain open the cache beside your "
+            "key.",
+        )
 
 
 def _exchange(
@@ -102,8 +127,8 @@ def _exchange(
     old = next((slot for slot in found.keyfile.slots if slot.id == found.opened_by), None)
     if old is None:
         raise WrongKey
-    type_ = SlotType.KEYRING if old.type is SlotType.KEYRING else None
-    added = slots.add(settings, secret, label=old.label, type_=type_, given=given)
+    demand_another(found.keyfile, without=[old])
+    added = slots.add(settings, secret, label=system.name, type_=SlotType.KEYRING, given=given)
     system.set(keychain.KEY, settings.owner_hash, secret)
     try:
         _demand_kept(system, settings.owner_hash, secret)
@@ -112,6 +137,18 @@ def _exchange(
         slots.remove(settings, added.after.slots[-1].id, given=replace(given, old=kept))
         raise
     return slots.remove(settings, old.id, given=replace(given, old=secret)).after
+
+
+def _forget_unless_it_counts(
+    settings: OpeningSettings, system: Keychain, secret: Secret, given: Given
+) -> None:
+    """Take the entry out after a failure, but not if that came behind the commit point.
+
+    Then the keychain is the only place of a key that opens the cache, and so it is if nobody knows.
+    """
+    with suppress(LockedError):
+        if slots.listing(settings, secret, bounds=given.bounds).opened_by is None:
+            system.delete(keychain.KEY, settings.owner_hash)
 
 
 def _taken() -> SlotsRefused:

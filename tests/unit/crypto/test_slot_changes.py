@@ -123,14 +123,17 @@ def test_a_slot_that_is_not_there_is_named_with_those_that_are():
 @pytest.mark.parametrize(
     ("new", "type_"),
     [
-        (userkey.generate(), SlotType.KEYRING),
+        (userkey.generate(), SlotType.RAW),
         (Secret("a new passphrase of words"), SlotType.PASSPHRASE),
     ],
 )
-def test_a_rotation_keeps_the_slot_of_the_keychain_where_it_can(new, type_):
+def test_a_rotation_by_the_keychains_key_leaves_the_keychains_slot_as_it_is(new, type_):
+    before = made()
+    keyring = next(slot for slot in before.slots if slot.type is SlotType.KEYRING)
     after = rotation.rewrap(
-        made(), old=RAW, new=new, parameters=kdf.CHEAPEST, now=1_763_683_300, bounds=BOUNDS
+        before, old=RAW, new=new, parameters=kdf.CHEAPEST, now=1_763_683_300, bounds=BOUNDS
     )
-    assert after.slots[-1].type is type_
+    assert keyring in after.slots
+    assert (after.slots[-1].type, after.slots[-1].label) == (type_, before.slots[0].label)
     assert opens(after, new)
-    assert not opens(after, RAW)
+    assert opens(after, RAW)

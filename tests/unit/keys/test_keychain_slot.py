@@ -4,18 +4,19 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.crypto import kdf
+from mcp_notarium.crypto import kdf, recovery, userkey
 from mcp_notarium.crypto.failures import SlotsRefused
 from mcp_notarium.crypto.keyslots import SlotType
 from mcp_notarium.errors import LockedError, Verdict
-from mcp_notarium.keys import keychain, keychain_slot, slots
+from mcp_notarium.keys import keychain, keychain_slot, rotate, slots
 from mcp_notarium.keys.changing import Given
 from mcp_notarium.keys.keychain import Keychain
 from mcp_notarium.secret import Secret
 from support import keychains
-from support.account import BOUNDS, OTHER, PASSPHRASE, fingerprint, made, open_cheaply
+from support.account import BOUNDS, OTHER, PASSPHRASE, account, fingerprint, made, open_cheaply
 
 GIVEN = Given(bounds=BOUNDS)
+PAPER = recovery.generate()
 
 
 def by_keychain(config):
@@ -177,19 +178,51 @@ def rotated_into(config, system, **options):
     return keychain_slot.rotate_into(config, system, given=GIVEN, **options)
 
 
+def with_paper(tmp_path):
+    config = made(tmp_path)
+    slots.add(config, PAPER, label="on paper", given=GIVEN)
+    return config
+
+
 def test_the_key_moves_into_the_keychain_and_the_old_one_opens_nothing(tmp_path):
-    config, system = made(tmp_path), keychains.working()
+    config, system = with_paper(tmp_path), keychains.working()
     after = rotated_into(config, system, from_keychain=False)
-    assert [slot.type for slot in after.slots] == [SlotType.RAW]
+    assert [(slot.type, slot.label) for slot in after.slots] == [
+        (SlotType.RECOVERY, "on paper"),
+        (SlotType.KEYRING, "KWallet"),
+    ]
     open_cheaply(by_keychain(config), system=system).close()
+    open_cheaply(replace(config, db_key=PAPER)).close()
     with pytest.raises(LockedError) as refused:
         open_cheaply(config)
     assert refused.value.verdict is Verdict.WRONG_KEY
 
 
-@pytest.mark.parametrize("beside", [True, False], ids=["beside a passphrase", "alone"])
-def test_a_key_of_the_keychain_gives_way_to_another(tmp_path, beside):
+def test_the_keychain_never_becomes_the_only_way_in(tmp_path):
     config, system = made(tmp_path), keychains.working()
+    before = fingerprint(config.account_dir)
+    with pytest.raises(SlotsRefused, match="only one") as refused:
+        rotated_into(config, system, from_keychain=False)
+    assert "keys recovery create" in refused.value.resolution_hint
+    assert fingerprint(config.account_dir) == before
+    assert entry(system, config) is None
+
+
+def test_nor_by_an_exchange_where_it_is_the_only_one_already(tmp_path):
+    system = keychains.working()
+    config = by_keychain(account(tmp_path))
+    system.set(keychain.KEY, config.owner_hash, userkey.generate())
+    open_cheaply(config, system=system).close()
+    before, kept = fingerprint(config.account_dir), entry(system, config)
+    with pytest.raises(SlotsRefused, match="only one"):
+        rotated_into(config, system, from_keychain=True)
+    assert fingerprint(config.account_dir) == before
+    assert entry(system, config) == kept
+
+
+@pytest.mark.parametrize("beside", [True, False], ids=["beside a passphrase", "beside paper"])
+def test_a_key_of_the_keychain_gives_way_to_another(tmp_path, beside):
+    config, system = with_paper(tmp_path), keychains.working()
     if beside:
         keychain_slot.enable(config, system, given=GIVEN)
     else:
@@ -198,9 +231,77 @@ def test_a_key_of_the_keychain_gives_way_to_another(tmp_path, beside):
     alone = by_keychain(config)
     after = rotated_into(alone, system, from_keychain=True)
     assert entry(system, config) != before
-    assert len(after.slots) == 1 + beside
+    assert len(after.slots) == 2 + beside
+    assert (after.slots[-1].type, after.slots[-1].label) == (SlotType.KEYRING, "KWallet")
     assert slots.listing(config, before, bounds=BOUNDS).opened_by is None
     open_cheaply(alone, system=system).close()
+
+
+def test_a_raw_key_that_only_the_keychain_has_gives_way_to_a_slot_that_says_so(tmp_path):
+    system = keychains.working()
+    config = by_keychain(account(tmp_path))
+    system.set(keychain.KEY, config.owner_hash, userkey.generate())
+    open_cheaply(config, system=system).close()
+    slots.add(config, PAPER, given=replace(GIVEN, system=system))
+    after = rotated_into(config, system, from_keychain=True)
+    assert [slot.type for slot in after.slots] == [SlotType.RECOVERY, SlotType.KEYRING]
+    open_cheaply(config, system=system).close()
+
+
+def test_the_keychain_keeps_its_random_key_when_the_passphrase_is_changed(tmp_path):
+    config, system = made(tmp_path), keychains.working()
+    keychain_slot.enable(config, system, given=GIVEN)
+    kept, given = entry(system, config), replace(GIVEN, system=system)
+    done = rotate.rotate_passphrase(
+        by_keychain(config), new=Secret(OTHER), parameters=kdf.CHEAPEST, given=given
+    )
+    assert [slot.id for slot in done.gone] == [1]
+    assert entry(system, config) == kept
+    open_cheaply(by_keychain(config), system=system).close()
+    open_cheaply(replace(config, db_key=Secret(OTHER))).close()
+    with pytest.raises(LockedError):
+        open_cheaply(config)
+
+
+def test_a_raw_key_that_only_the_keychain_has_is_not_replaced_by_a_typed_one(tmp_path):
+    system = keychains.working()
+    config = by_keychain(account(tmp_path))
+    system.set(keychain.KEY, config.owner_hash, userkey.generate())
+    open_cheaply(config, system=system).close()
+    given = replace(GIVEN, system=system)
+    done = rotate.rotate_passphrase(config, new=Secret(OTHER), parameters=kdf.CHEAPEST, given=given)
+    assert (done.gone, done.notices) == ((), ())
+    open_cheaply(config, system=system).close()
+    open_cheaply(replace(config, db_key=Secret(OTHER))).close()
+
+
+def test_a_passphrase_that_an_earlier_release_put_there_can_be_stretched_anew(tmp_path):
+    config, system = made(tmp_path), keychains.working()
+    system.set(keychain.KEY, config.owner_hash, Secret(PASSPHRASE))
+    done = rotate.rotate_passphrase(
+        by_keychain(config), new=Secret(PASSPHRASE), parameters=kdf.Pbkdf2Sha512(7),
+        given=replace(GIVEN, system=system),
+    )  # fmt: skip
+    assert ([slot.id for slot in done.gone], done.slot.kdf) == ([1], kdf.Pbkdf2Sha512(7))
+    open_cheaply(by_keychain(config), system=system).close()
+
+
+@pytest.mark.parametrize("step", ["switch", "write_copy", "prove"])
+def test_what_counts_is_not_taken_out_of_the_keychain_by_a_failure_behind_it(tmp_path, step):
+    config, system = with_paper(tmp_path), keychains.working()
+
+    class Stopped(BaseException):
+        pass
+
+    def fail(name):
+        if name == step:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        keychain_slot.rotate_into(
+            config, system, from_keychain=False, given=replace(GIVEN, at=fail)
+        )
+    open_cheaply(by_keychain(config), system=system).close()
 
 
 def test_a_key_of_the_keychain_that_was_not_used_is_not_replaced(tmp_path):

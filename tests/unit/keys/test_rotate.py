@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.crypto import kdf, keyslots, rotation
-from mcp_notarium.crypto.failures import MalformedKey, WeakPassphrase
+from mcp_notarium.crypto import kdf, keyslots, recovery, rotation
+from mcp_notarium.crypto.failures import MalformedKey, SlotsRefused, WeakPassphrase
 from mcp_notarium.crypto.rotation import REWRAP
 from mcp_notarium.errors import CacheFull, LockedError, Verdict
-from mcp_notarium.keys import keyfile, rotate
+from mcp_notarium.keys import keyfile, rotate, slots
 from mcp_notarium.keys.changing import Given
 from mcp_notarium.keys.locks import key_lock
 from mcp_notarium.secret import Secret
@@ -32,7 +32,9 @@ NOW = 1_763_683_200
 def change(config, **options):
     asked = {"new": NEW, "parameters": kdf.CHEAPEST}
     asked |= {
-        name: options.pop(name) for name in ("new", "parameters", "allow_weak") if name in options
+        name: options.pop(name)
+        for name in ("new", "parameters", "allow_weak", "wanted")
+        if name in options
     }
     given = Given(**({"bounds": BOUNDS, "clock": lambda: float(NOW)} | options))
     return rotate.rotate_passphrase(config, **asked, given=given)
@@ -96,10 +98,20 @@ def test_the_way_of_stretching_can_be_changed_with_the_same_passphrase(tmp_path)
     assert opens(config, Secret(PASSPHRASE))
 
 
-def test_the_settings_say_how_the_new_passphrase_is_stretched(tmp_path):
-    config = made(tmp_path, kdf="pbkdf2-sha512", kdf_iterations=1000)
+def test_settings_that_somebody_has_made_say_how_the_new_passphrase_is_stretched(tmp_path):
+    config = made(tmp_path, kdf="pbkdf2-sha512", kdf_chosen=True, kdf_iterations=1000)
     change(config, parameters=None)
     assert keyfile_of(config).slots[0].kdf == kdf.Pbkdf2Sha512(1000)
+
+
+@pytest.mark.parametrize("cost", [kdf.Argon2id(65_544, 3, 4), kdf.Pbkdf2Sha512(310_001)])
+def test_a_new_passphrase_is_stretched_no_less_and_no_otherwise_than_the_old_one(tmp_path, cost):
+    bounds = replace(BOUNDS, argon2_ceiling=kdf.Argon2id(65_544, 3, 4), pbkdf2_ceiling=310_001)
+    config = account(tmp_path)
+    open_cheaply(config, kdf=cost, bounds=bounds).close()
+    change(config, parameters=None, bounds=bounds)
+    raw = folder_of(config).key_file.read_bytes()
+    assert keyslots.parse(raw, bounds=bounds).slots[0].kdf == cost
 
 
 def test_a_raw_key_can_take_its_place(tmp_path):
@@ -316,3 +328,72 @@ def test_a_rotation_beside_a_killed_servers_log_keeps_what_is_in_it(tmp_path):
     with closing(open_cheaply(replace(config, db_key=NEW))) as opened:
         row = opened.database.row("SELECT value FROM sync_metadata WHERE key = 'mark'")
         assert row == ("written",)
+
+
+PAPER = recovery.generate()
+LOST = (Secret(PASSPHRASE), PAPER)
+
+
+def with_paper(tmp_path, *others):
+    """A cache with a passphrase, a recovery key, and more."""
+    config = made(tmp_path)
+    for key, label in ((PAPER, "on paper"), *others):
+        slots.add(config, key, label=label, parameters=kdf.CHEAPEST, given=Given(bounds=BOUNDS))
+    return config
+
+
+def test_who_has_lost_the_passphrase_gets_a_new_one_by_the_recovery_key_and_keeps_that(tmp_path):
+    config = with_paper(tmp_path)
+    done = change(config, old=PAPER)
+    assert [opens(config, key) for key in (*LOST, NEW)] == [False, True, True]
+    found = {slot.type: slot for slot in keyfile_of(config).slots}
+    assert (found["recovery"].id, found["recovery"].label) == (2, "on paper")
+    assert (found["passphrase"].label, found["passphrase"].state) == ("", "active")
+    assert [slot.id for slot in done.gone] == [1]
+    assert [slot.id for slot in done.others] == [2]
+    assert done.proven
+
+
+def test_where_there_is_no_passphrase_beside_the_recovery_key_the_new_one_is_one_more(tmp_path):
+    config = with_paper(tmp_path)
+    given = Given(bounds=BOUNDS, old=PAPER)
+    slots.remove(config, 1, given=given)
+    done = change(config, old=PAPER)
+    assert done.gone == ()
+    assert [opens(config, key) for key in (PAPER, NEW)] == [True, True]
+
+
+def test_which_of_several_passphrases_is_lost_is_not_guessed(tmp_path):
+    config = with_paper(tmp_path, (Secret("two slow trains cross the valley"), "the laptop"))
+    error = unchanged(config, SlotsRefused, old=PAPER)
+    assert 'slot 1 (passphrase); slot 3 (passphrase, "the laptop")' in error.message
+    assert "--slot" in error.resolution_hint
+    change(config, old=PAPER, wanted=[3])
+    assert opens(config, Secret(PASSPHRASE))
+    assert keyfile_of(config).slots[-1].label == "the laptop"
+
+
+def test_a_recovery_key_is_no_new_key(tmp_path):
+    unchanged(with_paper(tmp_path), SlotsRefused, new=recovery.generate())
+
+
+def test_a_disk_that_fails_after_the_switch_fails_nothing_that_counts(tmp_path):
+    config = with_paper(tmp_path)
+
+    def fail(name):
+        if name == "write_copy":
+            raise OSError(28, "No space left on device")
+
+    change(config, old=PAPER, at=fail)
+    assert [opens(config, key) for key in (*LOST, NEW)] == [False, True, True]
+
+
+def test_the_old_key_is_proven_before_a_new_one_is_asked_for(tmp_path):
+    config = with_paper(tmp_path)
+    before = fingerprint(config.account_dir)
+    found = rotate.way_in(config, given=Given(bounds=BOUNDS, old=PAPER))
+    assert (found.slot.id, found.by_keychain) == (2, False)
+    with pytest.raises(LockedError) as refused:
+        rotate.way_in(config, given=Given(bounds=BOUNDS, old=NEW))
+    assert refused.value.verdict is Verdict.WRONG_KEY
+    assert fingerprint(config.account_dir) == before

@@ -1,0 +1,87 @@
+"""Whose place a new key takes: pure, and one table."""
+
+from dataclasses import replace
+
+import pytest
+
+from mcp_notarium.crypto import kdf, rotation, slot_changes
+from mcp_notarium.crypto.failures import SlotsRefused
+from mcp_notarium.crypto.keyslots import Slot, SlotState, SlotType
+from mcp_notarium.crypto.rotation import SlotUnclear
+from support.keyfiles import cheap
+
+PASSPHRASE, RAW = SlotType.PASSPHRASE, SlotType.RAW
+KEYRING, RECOVERY = SlotType.KEYRING, SlotType.RECOVERY
+
+
+def slot(number, type_, state=SlotState.ACTIVE, label=""):
+    return Slot(number, type_, state, label, kdf.HkdfSha256(), b"", b"", b"")
+
+
+def keyfile(*types):
+    """A key file with slots of these types, numbered from 1; a pair gives a state too."""
+    pairs = [each if isinstance(each, tuple) else (each, SlotState.ACTIVE) for each in types]
+    slots = tuple(slot(number, *pair) for number, pair in enumerate(pairs, 1))
+    return replace(cheap(), slots=slots)
+
+
+def gone(types, came, **options):
+    found = keyfile(*types)
+    return [one.id for one in rotation.giving_way(found, found.slots[came - 1], **options)]
+
+
+@pytest.mark.parametrize(
+    ("types", "came", "then"),
+    [
+        ([PASSPHRASE], 1, [1]),
+        ([RAW], 1, [1]),
+        ([PASSPHRASE, PASSPHRASE, RECOVERY, KEYRING], 2, [2]),
+        ([PASSPHRASE, RECOVERY], 2, [1]),
+        ([RAW, RECOVERY], 2, [1]),
+        ([PASSPHRASE, KEYRING], 2, [1]),
+        ([PASSPHRASE, RECOVERY, KEYRING, RECOVERY], 2, [1]),
+        ([RECOVERY], 1, []),
+        ([KEYRING, RECOVERY], 1, []),
+        ([(PASSPHRASE, SlotState.DISABLED), RECOVERY], 2, []),
+        ([(PASSPHRASE, SlotState.COMPROMISED), RECOVERY], 2, [1]),
+        ([(PASSPHRASE, SlotState.DISABLED), PASSPHRASE, RECOVERY], 3, [2]),
+    ],
+)
+def test_a_typed_key_replaces_itself_and_the_ways_back_stay(types, came, then):
+    assert gone(types, came) == then
+
+
+def test_a_raw_key_that_the_keychain_keeps_stays_like_any_key_of_the_keychain():
+    assert gone([RAW], 1, kept=True) == []
+    assert gone([RAW, PASSPHRASE], 1, kept=True) == [2]
+
+
+def test_where_several_could_be_lost_it_is_asked_and_never_guessed():
+    with pytest.raises(SlotUnclear) as unclear:
+        gone([PASSPHRASE, RAW, RECOVERY], 3)
+    assert [one.id for one in unclear.value.candidates] == [1, 2]
+    assert "slot 1 (passphrase); slot 2 (raw)" in unclear.value.message
+    assert gone([PASSPHRASE, RAW, RECOVERY], 3, wanted=[2]) == [2]
+    assert gone([PASSPHRASE, RAW, RECOVERY], 3, wanted=[2, 1, 2]) == [2, 1]
+    assert gone([PASSPHRASE, RAW, RECOVERY], 3, wanted=[]) == []
+
+
+@pytest.mark.parametrize(
+    ("types", "wanted", "options", "said"),
+    [
+        ([PASSPHRASE, RECOVERY], 2, {}, "keys recovery create"),
+        ([PASSPHRASE, KEYRING], 2, {}, "rotate-key --keychain"),
+        ([RAW, RECOVERY], 1, {"kept": True}, "rotate-key --keychain"),
+        ([PASSPHRASE], 7, {}, "keys list"),
+    ],
+)
+def test_what_cannot_give_way_is_refused_with_the_way_that_can(types, wanted, options, said):
+    with pytest.raises(SlotsRefused) as refused:
+        gone(types, 1, wanted=[wanted], **options)
+    assert said in refused.value.resolution_hint
+
+
+def test_a_slot_is_named_with_all_that_a_person_knows_it_by():
+    named = slot_changes.described
+    assert named(slot(2, RECOVERY, label="on paper")) == 'slot 2 (recovery, "on paper")'
+    assert named(slot(3, RAW, SlotState.DISABLED)) == "slot 3 (raw, disabled)"
