@@ -39,7 +39,9 @@ __all__ = [
     "open_slot",
     "owned_by",
     "parse",
+    "renewed",
     "replace_slots",
+    "rewrapped",
     "serialise",
     "unlock",
 ]
@@ -203,7 +205,54 @@ def new_slot(
         nonce=random_bytes(envelope.NONCE_SIZE),
         wrapped=b"",
     )
-    wrapping_key = kdf.derive(key.material, salt=slot.salt, parameters=slot.kdf, bounds=bounds)
+    return _wrapped(keyfile, data_key, slot, key.material, bounds)
+
+
+def rewrapped(
+    keyfile: KeyFile,
+    data_key: DataKey,
+    slot: Slot,
+    secret: Secret,
+    *,
+    bounds: kdf.Bounds = kdf.PRODUCTION,
+    random_bytes: RandomBytes = secrets.token_bytes,
+) -> Slot:
+    """The same slot for the data key of another key file: its number, state, label and cost stay.
+
+    ``secret`` is what opens it; raises ``MalformedKey``.
+    """
+    salt, nonce = random_bytes(kdf.SALT_SIZE), random_bytes(envelope.NONCE_SIZE)
+    fresh = replace(slot, salt=salt, nonce=nonce, wrapped=b"")
+    return _wrapped(keyfile, data_key, fresh, userkey.read(secret).material, bounds)
+
+
+def renewed(
+    keyfile: KeyFile,
+    data_key: DataKey,
+    *,
+    username: str,
+    random_bytes: RandomBytes = secrets.token_bytes,
+) -> KeyFile:
+    """The key file of the same cache for a new data key, a new vault and generation, not sealed.
+
+    It still has the old slots, which open nothing: ``replace_slots`` puts others in and seals it
+    with sequence 1.
+    """
+    return replace(
+        keyfile,
+        vault_id=random_bytes(16).hex(),
+        generation=random_bytes(8).hex(),
+        database_salt=random_bytes(kdf.SALT_SIZE),
+        owner_tag=_owner_tag(data_key, username),
+        sequence=0,
+        mac=b"",
+    )
+
+
+def _wrapped(
+    keyfile: KeyFile, data_key: DataKey, slot: Slot, material: Secret, bounds: kdf.Bounds
+) -> Slot:
+    wrapping_key = kdf.derive(material, salt=slot.salt, parameters=slot.kdf, bounds=bounds)
     aad = slot_aad(vault_id=keyfile.vault_id, slot=slot)
     wrapped = envelope.wrap(wrapping_key, data_key.secret(), nonce=slot.nonce, aad=aad)
     return replace(slot, wrapped=wrapped)

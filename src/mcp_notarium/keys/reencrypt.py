@@ -7,49 +7,81 @@ with whatever key, open nothing that lies in the folder.
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 
 from mcp_notarium.cache.copying import Told
-from mcp_notarium.cache.database import Database, companions
+from mcp_notarium.cache.database import companions
 from mcp_notarium.crypto import keyslots
 from mcp_notarium.crypto.datakey import DataKey
-from mcp_notarium.crypto.failures import SlotsRefused
+from mcp_notarium.crypto.failures import SlotsRefused, WrongKey
 from mcp_notarium.crypto.kdf import Parameters
 from mcp_notarium.crypto.keyslots import KeyFile, Slot, SlotState, SlotType
-from mcp_notarium.keys import anew, creating, keychain, keyfile
-from mcp_notarium.keys.anew import Step
+from mcp_notarium.crypto.slot_changes import described
+from mcp_notarium.crypto.stretching import Stretching
+from mcp_notarium.keys import anew, keychain, keyfile
+from mcp_notarium.keys.anew import Step, be_alone
 from mcp_notarium.keys.changing import Given, nothing_there, openable
 from mcp_notarium.keys.files import disk_errors, sync_folder
 from mcp_notarium.keys.folder import AccountFolder, trusted
 from mcp_notarium.keys.locks import Presence, key_lock
 from mcp_notarium.keys.looking import Observer, OpeningSettings
-from mcp_notarium.keys.rotate import demand_strong
+from mcp_notarium.keys.rotate import WayIn, demand_new, stretching, way_in
 from mcp_notarium.keys.unlock import Found
 from mcp_notarium.secret import Secret
 
 _UNUSABLE = "the cache cannot be written anew"
+_GIVE = "Give a new key (--ask-new, --new-key-file, --new-key-stdin or --generate)."
 
 
 @dataclass(frozen=True, slots=True)
 class Reencrypted:
-    """What was done. ``dropped``: slots whose secret was not at hand, so they open nothing now.
+    """What was done. ``dropped``: slots whose secret was not at hand, so they are gone.
 
-    ``copied``: the key file's copy was written; else the next start does that.
+    ``carried`` are those that followed (``keychain``: the keychain's is among them), ``gone`` the one
+    whose place ``slot``, the new one, has taken; None without a new key. ``copied``: the key file's copy was written; else the next start does that.
     """
 
     generation: str
     notes: int
     dropped: tuple[Slot, ...]
-    keychain: bool
+    carried: tuple[Slot, ...]
+    gone: tuple[Slot, ...]
+    slot: Slot | None
     copied: bool
+
+    @property
+    def keychain(self) -> bool:
+        """Whether the keychain's slot is among those that followed."""
+        return any(slot.type is SlotType.KEYRING for slot in self.carried)
+
+
+def left_behind(
+    settings: OpeningSettings, *, replacing: bool, given: Given | None = None
+) -> tuple[WayIn, tuple[Slot, ...]]:
+    """The key of now, proven, and the slots that would not follow; ``replacing``: with a new key.
+
+    For naming them before anything begins. Raises as :func:`reencrypt`, and changes nothing.
+    """
+    given = given or Given()
+    came = way_in(settings, given=given)
+    _demand_worth_it(came, replacing=replacing)
+    folder = trusted(settings.account_dir)
+    with disk_errors(_UNUSABLE):
+        presence = Presence(folder)
+    try:
+        be_alone(presence, folder)
+    finally:
+        presence.release()
+    carried = _carried(settings, given, came, replacing=replacing)
+    return came, _dropped(came, carried, replacing=replacing)
 
 
 def reencrypt(
     settings: OpeningSettings,
     *,
     new: Secret | None = None,
-    parameters: Parameters | None = None,
+    parameters: Parameters | Stretching | None = None,
     allow_weak: bool = False,
     drop_others: bool = False,
     told: Told = lambda _done, _of: None,
@@ -57,36 +89,41 @@ def reencrypt(
 ) -> Reencrypted:
     """Write the cache anew under a new data key, which ``new`` (None: the same key) opens.
 
-    Slots cannot follow without their secret; the keychain's is asked for. ``drop_others`` lets the
-    rest go. Raises ``SlotsRefused`` otherwise, ``CacheFull``, and ``LockedError`` (start-up's
-    verdicts; BUSY names who has the cache open), with the old cache as it was.
+    Slots follow, with number, label, state and cost, whose secret is at hand: the one that was used
+    to come in, unless ``new`` takes its place, and the keychain's. ``drop_others`` lets the rest go.
+    Raises ``SlotsRefused`` otherwise, ``CacheFull``, and ``LockedError`` (start-up's verdicts; BUSY
+    names who has the cache open), with the old cache as it was.
     """
     given = given or Given()
     if new is not None:
-        demand_strong(new, allow_weak=allow_weak)
+        demand_new(new, allow_weak=allow_weak)
     folder = trusted(settings.account_dir)
     if not folder.path.is_dir():
         raise nothing_there()
     with disk_errors(_UNUSABLE), key_lock(folder, timeout=given.timeout):
         presence = Presence(folder)
         try:
-            anew.be_alone(presence, folder)
+            be_alone(presence, folder)
             given.at(Step.ALONE)
             return _Work(settings, given, folder, told).done(
-                new, parameters or creating.parameters(settings), drop_others=drop_others
+                new, parameters or stretching(settings), drop_others=drop_others
             )
         finally:
             presence.release()
 
 
-@dataclass(frozen=True, slots=True)
-class _Old:
-    """What is to be replaced."""
+def would_drop(dropped: tuple[Slot, ...]) -> SlotsRefused:
+    """The refusal that names what would not follow."""
+    named = ", ".join(described(slot) for slot in dropped)
+    return SlotsRefused(
+        f"with a new data key these would open nothing any more: {named}",
+        resolution_hint="Their keys are not at hand. Add --drop-other-keys to let them go, and make "
+        "them anew afterwards (`mcp-notarium keys`).",
+    )
 
-    database: Database
-    keyfile: KeyFile
-    key: Secret
-    slot: Slot
+
+_Carried = dict[int, Secret]
+"""Number of a slot that follows -> its secret."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +133,9 @@ class _Work:
     folder: AccountFolder
     told: Told
 
-    def done(self, new: Secret | None, parameters: Parameters, *, drop_others: bool) -> Reencrypted:
+    def done(
+        self, new: Secret | None, parameters: Parameters | Stretching, *, drop_others: bool
+    ) -> Reencrypted:
         """Everything between the locks."""
         key = None if self.given.old is None else Found(self.given.old, "the key given")
         observer = Observer(
@@ -110,61 +149,55 @@ class _Work:
                 keyfile.bring_to_rest(self.folder, scene.files, now=self.given.clock())
             anew.set_leftovers_aside(self.folder, before, now=self.given.clock())
             slot = keyslots.open_slot(before, found.passphrase, bounds=self.given.bounds).slot
-            if slot.type is SlotType.KEYRING and new is None:
-                raise _keychain_alone()
-            old = _Old(scene.database, before, found.passphrase, slot)
-            by_keychain = self._by_keychain(old)
-            dropped = _dropped(old, carried={slot.id, by_keychain[0] if by_keychain else 0})
+            came, is_new = WayIn(before, found, slot), new is not None
+            _demand_worth_it(came, replacing=is_new)
+            carried = _carried(self.settings, self.given, came, replacing=is_new)
+            dropped = _dropped(came, carried, replacing=is_new)
             if dropped and not drop_others:
-                raise _would_drop(dropped)
-            anew.demand_room(self.folder, old.database)
-            made, data_key = self._made(old, new or found.passphrase, parameters, by_keychain)
+                raise would_drop(dropped)
+            anew.demand_room(self.folder, scene.database)
+            made, data_key = self._made(came, carried, new, parameters)
             notes = anew.write(
-                self.folder, old.database, made, data_key, told=self.told, at=self.given.at
+                self.folder, scene.database, made, data_key, told=self.told, at=self.given.at
             )
         copied = self._switched(before, made)
-        return Reencrypted(made.generation, notes, dropped, by_keychain is not None, copied)
-
-    def _by_keychain(self, old: _Old) -> tuple[int, Secret] | None:
-        """The keychain's slot and secret, if there is one that was not used to come in."""
-        keyring = [s for s in old.keyfile.slots if s.type is SlotType.KEYRING and s != old.slot]
-        if not keyring or self.given.system is None:
-            return None
-        secret = self.given.system.get(keychain.KEY, self.settings.owner_hash)
-        if secret is None:
-            return None
-        opened = keyslots.open_slot(old.keyfile, secret, bounds=self.given.bounds).slot
-        return (opened.id, secret) if opened.type is SlotType.KEYRING else None
+        return Reencrypted(
+            generation=made.generation,
+            notes=notes,
+            dropped=dropped,
+            carried=tuple(one for one in made.slots if one.id in carried),
+            gone=() if new is None or slot.id in carried else (slot,),
+            slot=next((one for one in made.slots if one.id not in carried), None),
+            copied=copied,
+        )
 
     def _made(
         self,
-        old: _Old,
-        key: Secret,
-        parameters: Parameters,
-        by_keychain: tuple[int, Secret] | None,
+        came: WayIn,
+        carried: _Carried,
+        new: Secret | None,
+        parameters: Parameters | Stretching,
     ) -> tuple[KeyFile, DataKey]:
         """The next key file, with the slots whose secrets are at hand; nothing is written yet."""
         data_key, bounds = DataKey.generate(), self.given.bounds
-        stays = key == old.key
-        made = keyslots.build(
-            data_key=data_key,
-            passphrase=key,
-            parameters=old.slot.kdf if stays else parameters,
-            username=self.settings.username,
-            now=int(self.given.clock()),
-            bounds=bounds,
-        )
-        if by_keychain is not None:
-            label = next(s.label for s in old.keyfile.slots if s.id == by_keychain[0])
-            made = keyslots.add_slot(
-                made,
-                data_key,
-                by_keychain[1],
-                parameters=parameters,
-                type_=SlotType.KEYRING,
-                label=label,
-                bounds=bounds,
+        frame = keyslots.renewed(came.keyfile, data_key, username=self.settings.username)
+        slots = [
+            keyslots.rewrapped(frame, data_key, slot, carried[slot.id], bounds=bounds)
+            for slot in came.keyfile.slots
+            if slot.id in carried
+        ]
+        if new is not None:
+            gone = [] if _stays(came) else [came.slot]
+            if isinstance(parameters, Stretching):
+                parameters = parameters.in_place_of(slot.kdf for slot in gone)
+            label = gone[0].label if gone else ""
+            slots.append(
+                keyslots.new_slot(
+                    frame, data_key, new, parameters=parameters, label=label, bounds=bounds
+                )
             )
+        rotated = None if new is None else int(self.given.clock())
+        made = keyslots.replace_slots(frame, data_key, slots=tuple(slots), rotated=rotated)
         return made, data_key
 
     def _switched(self, before: KeyFile, made: KeyFile) -> bool:
@@ -177,25 +210,46 @@ class _Work:
         return copied
 
 
-def _dropped(old: _Old, *, carried: set[int]) -> tuple[Slot, ...]:
+def _stays(came: WayIn) -> bool:
+    """Whether a new key does not take the place of the one that was used, but stands beside it."""
+    return came.by_keychain or came.slot.type in {SlotType.KEYRING, SlotType.RECOVERY}
+
+
+def _carried(settings: OpeningSettings, given: Given, came: WayIn, *, replacing: bool) -> _Carried:
+    """The slots that follow: the one that was used, if it stays, and the keychain's."""
+    carried = {} if replacing and not _stays(came) else {came.slot.id: came.key.passphrase}
+    keyring = [s for s in came.keyfile.slots if s.type is SlotType.KEYRING and s != came.slot]
+    if not keyring or given.system is None:
+        return carried
+    secret = given.system.get(keychain.KEY, settings.owner_hash)
+    with suppress(WrongKey):
+        if secret is not None:
+            opened = keyslots.open_slot(came.keyfile, secret, bounds=given.bounds).slot
+            if opened.type is SlotType.KEYRING:
+                carried[opened.id] = secret
+    return carried
+
+
+def _dropped(came: WayIn, carried: _Carried, *, replacing: bool) -> tuple[Slot, ...]:
+    replaced = {came.slot.id} if replacing else set()
     return tuple(
-        slot
-        for slot in old.keyfile.slots
-        if slot.id not in carried and slot.state is not SlotState.DISABLED
+        slot for slot in came.keyfile.slots if slot.id not in carried and slot.id not in replaced
     )
 
 
-def _would_drop(dropped: tuple[Slot, ...]) -> SlotsRefused:
-    named = ", ".join(f"slot {slot.id} ({slot.type.value})" for slot in dropped)
-    return SlotsRefused(
-        f"with a new data key these would open nothing any more: {named}",
-        resolution_hint="Their keys are not at hand. Add --drop-other-keys to let them go, and make "
-        "them anew afterwards (`mcp-notarium keys`).",
-    )
-
-
-def _keychain_alone() -> SlotsRefused:
-    return SlotsRefused(
-        "the keychain's key would be the only one that opens the new cache",
-        resolution_hint="Come in by another key (--ask-old), or give a new one.",
-    )
+def _demand_worth_it(came: WayIn, *, replacing: bool) -> None:
+    """Raises ``SlotsRefused`` where the same key alone would be a bad key for the new cache."""
+    if replacing:
+        return
+    if came.slot.state is SlotState.COMPROMISED:
+        raise SlotsRefused(
+            f"{described(came.slot)} is the one you came in by: whoever knows its key would open the "
+            "new cache too",
+            resolution_hint=f"{_GIVE} --ask-old lets you come in by another key.",
+        )
+    if came.slot.type in {SlotType.KEYRING, SlotType.RECOVERY}:
+        which = "keychain's" if came.slot.type is SlotType.KEYRING else "recovery"
+        raise SlotsRefused(
+            f"the {which} key would be the only one that opens the new cache",
+            resolution_hint=f"{_GIVE} --ask-old lets you come in by another key.",
+        )

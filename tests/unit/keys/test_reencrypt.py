@@ -8,10 +8,11 @@ import pytest
 
 from mcp_notarium.cache import copying
 from mcp_notarium.cache.notes import NoteTable
-from mcp_notarium.crypto import kdf, keyslots, recovery
+from mcp_notarium.crypto import kdf, keyslots, recovery, userkey
 from mcp_notarium.crypto.failures import SlotsRefused, WeakPassphrase
+from mcp_notarium.crypto.keyslots import SlotState
 from mcp_notarium.errors import CacheDamaged, CacheFull, LockedError, NotariumError, Verdict
-from mcp_notarium.keys import backup, keychain_slot, reencrypt, slots
+from mcp_notarium.keys import backup, keychain, keychain_slot, reencrypt, rotate, slots
 from mcp_notarium.keys.changing import Given
 from mcp_notarium.notes.note import Content, Revision, Tombstone
 from mcp_notarium.secret import Secret
@@ -29,6 +30,7 @@ from support.account import (
 
 GIVEN = Given(bounds=BOUNDS)
 NEW = Secret(OTHER)
+OLD = Secret("two slow trains cross the valley")
 
 
 def revision(number):
@@ -152,6 +154,106 @@ def test_the_slot_of_the_keychain_follows(tmp_path):
     assert texts(by_keychain, system=system) == notes
     with pytest.raises(SlotsRefused, match="only one"):
         anew(by_keychain, drop_others=True, given=given)
+
+
+def described(config):
+    return [(slot.id, slot.type, slot.state, slot.label) for slot in keyfile_of(config).slots]
+
+
+def test_what_is_known_of_a_slot_is_kept(tmp_path):
+    config, system = filled(tmp_path), keychains.working()
+    given = replace(GIVEN, system=system, clock=lambda: 1_700_000_000.0)
+    change = {"parameters": kdf.Pbkdf2Sha512(7), "given": given}
+    rotate.rotate_passphrase(config, new=Secret(PASSPHRASE), **change)
+    keychain_slot.enable(config, system, given=given)
+    slots.mark_compromised(config, 3, given=given)
+    before = keyfile_of(config)
+    done = anew(config, given=replace(given, clock=lambda: 1_800_000_000.0))
+    after = keyfile_of(config)
+    for name in ("id", "type", "state", "label", "kdf"):
+        assert [getattr(one, name) for one in after.slots] == [
+            getattr(one, name) for one in before.slots
+        ]
+    assert after.slots[1].state is SlotState.COMPROMISED
+    assert (after.created, after.rotated) == (before.created, 1_700_000_000)
+    assert [slot.id for slot in done.carried] == [2, 3]
+    assert (done.gone, done.slot, done.dropped) == ((), None, ())
+
+
+def test_a_new_key_has_the_label_of_the_old_one_and_the_day_of_today(tmp_path):
+    config = filled(tmp_path)
+    slots.add(config, OLD, label="the laptop", parameters=kdf.CHEAPEST, given=GIVEN)
+    given = replace(GIVEN, old=OLD, clock=lambda: 1_800_000_000.0)
+    done = anew(config, new=NEW, drop_others=True, given=given)
+    assert described(config) == [(3, "passphrase", "active", "the laptop")]
+    assert keyfile_of(config).rotated == 1_800_000_000
+    assert ([slot.id for slot in done.gone], done.slot.id) == ([2], 3)
+
+
+def test_a_slot_that_is_disabled_is_named_too_before_it_is_dropped(tmp_path):
+    config = filled(tmp_path)
+    slots.add(config, OLD, label="spare", parameters=kdf.CHEAPEST, given=GIVEN)
+    slots.disable(config, 2, given=GIVEN)
+    error = refused(config, SlotsRefused)
+    assert 'slot 2 (passphrase, "spare", disabled)' in error.message
+    assert [slot.id for slot in anew(config, drop_others=True).dropped] == [2]
+
+
+def test_a_key_that_others_know_is_not_the_key_of_the_new_cache(tmp_path):
+    config = filled(tmp_path)
+    slots.add(config, OLD, parameters=kdf.CHEAPEST, given=GIVEN)
+    slots.mark_compromised(config, 1, given=GIVEN)
+    error = refused(config, SlotsRefused, drop_others=True)
+    assert "slot 1 (passphrase, compromised)" in error.message
+    anew(config, new=NEW, drop_others=True)
+    assert described(config) == [(3, "passphrase", "active", "")]
+
+
+def test_the_recovery_key_that_was_used_follows_and_is_not_the_only_one(tmp_path):
+    config, paper = filled(tmp_path), recovery.generate()
+    slots.add(config, paper, label="on paper", given=GIVEN)
+    given = replace(GIVEN, old=paper)
+    assert "only one" in refused(config, SlotsRefused, drop_others=True, given=given).message
+    done = anew(config, new=NEW, drop_others=True, given=given)
+    assert described(config) == [
+        (2, "recovery", "active", "on paper"),
+        (3, "passphrase", "active", ""),
+    ]
+    assert [slot.id for slot in done.dropped] == [1]
+    for key in (paper, NEW):
+        assert texts(replace(config, db_key=key))
+
+
+def test_the_keychain_keeps_its_own_key_beside_a_new_one(tmp_path):
+    config, system = filled(tmp_path), keychains.working()
+    given = replace(GIVEN, system=system)
+    keychain_slot.enable(config, system, given=GIVEN)
+    kept = system.read_back(keychain.KEY, config.owner_hash)
+    alone = replace(config, db_key=None, db_key_origin="", keychain=True)
+    anew(alone, new=NEW, drop_others=True, given=given)
+    assert [one[1] for one in described(config)] == ["keyring", "passphrase"]
+    assert system.read_back(keychain.KEY, config.owner_hash) == kept
+    assert texts(alone, system=system) == texts(replace(config, db_key=NEW))
+
+
+def test_a_key_of_the_keychain_that_opens_nothing_is_in_nobodys_way(tmp_path):
+    config, system = filled(tmp_path), keychains.working()
+    keychain_slot.enable(config, system, given=GIVEN)
+    system.set(keychain.KEY, config.owner_hash, userkey.generate())
+    given = replace(GIVEN, system=system)
+    assert [slot.id for slot in anew(config, drop_others=True, given=given).dropped] == [2]
+
+
+def test_what_would_not_follow_is_known_before_anything_begins(tmp_path):
+    config, paper = filled(tmp_path), recovery.generate()
+    slots.add(config, paper, given=GIVEN)
+    before = fingerprint(config.account_dir)
+    came, dropped = reencrypt.left_behind(config, replacing=False, given=GIVEN)
+    assert (came.slot.id, [slot.id for slot in dropped]) == (1, [2])
+    given = replace(GIVEN, old=paper)
+    came, dropped = reencrypt.left_behind(config, replacing=True, given=given)
+    assert (came.slot.id, [slot.id for slot in dropped]) == (2, [1])
+    assert fingerprint(config.account_dir) == before
 
 
 def test_while_a_server_runs_it_is_refused_and_the_server_is_named(tmp_path):
