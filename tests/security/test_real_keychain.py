@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -18,6 +19,7 @@ from mcp_notarium.simulator import Simulator
 from support import needs
 from support.account import fingerprint
 from support.real_keychain import PROGRAMS, Session
+from support.terminal import Terminal
 from support.whole import DEADLINE, RAW_KEY, Server, account_folder, environment, run
 
 pytestmark = [
@@ -161,6 +163,52 @@ def test_a_key_made_in_the_keychain_opens_a_new_cache(empty_desk: Desk) -> None:
     again = run(desk.env(), "generate-key", "--keychain")
     assert again.returncode != 0
     desk.use("saved by the same key")
+
+
+def test_the_key_moves_into_the_keychain_once_there_is_another_way_in(desk: Desk) -> None:
+    assert run(desk.keyed(), "keychain", "disable").returncode == 0
+    before = fingerprint(desk.cache)
+    done = run(desk.keyed(), "rotate-key", "--keychain")
+    assert done.returncode == 1
+    assert "keys recovery create" in done.stderr
+    assert fingerprint(desk.cache) == before
+    assert "database-key" not in desk.session.secrets()
+    with Terminal(desk.keyed(), "rotate-key", "--keychain") as screen:
+        screen.shows("[y/N]")
+        screen.type("y\n")
+        screen.shows(" of 9: ")
+        (paper,) = re.findall(r"(?:[0-9A-Z]{4}-){8}[0-9A-Z]{4}", screen.screen)
+        (number,) = re.findall(r"Type group (\d) of 9", screen.screen)
+        screen.type(paper.split("-")[int(number) - 1] + "\n")
+        assert screen.ends() == 0, screen.screen
+    assert "in Secret Service and nowhere else" in screen.screen
+    assert "came from DB_ENCRYPTION_KEY" in screen.screen
+    desk.use("saved by the keychain alone")
+    listed = json.loads(run(desk.env(), "keys", "list", "--json").stdout)["slots"]
+    assert [(one["type"], one["label"]) for one in listed] == [
+        ("recovery", "on paper"),
+        ("keyring", "Secret Service"),
+    ]
+    desk.use("saved by the key on paper", DB_ENCRYPTION_KEY=paper)
+    kept = desk.session.secrets()["database-key"]
+    assert run(desk.env(), "rotate-key", "--keychain").returncode == 0
+    assert desk.session.secrets()["database-key"] != kept
+    desk.use("saved by the next key of the keychain")
+
+
+@pytest.mark.parametrize("way", [(), ("--reencrypt", "--drop-other-keys")], ids=str)
+def test_the_keychain_never_gets_a_key_that_somebody_has_typed(
+    desk: Desk, way: tuple[str, ...]
+) -> None:
+    kept = desk.session.secrets()["database-key"]
+    words = "nine hungry lamps by the river"
+    done = run(desk.env(), "rotate-key", "--new-key-stdin", *way, stdin=words + "\n")
+    assert done.returncode == 0, done.stderr
+    assert 'slot 2 (keyring, "Secret Service") still opens the cache' in done.stderr
+    assert desk.session.secrets()["database-key"] == kept
+    desk.use("saved by the keychain")
+    desk.use("saved by the words", DB_ENCRYPTION_KEY=words)
+    assert run(desk.keyed(), "status").returncode == 11
 
 
 def test_the_bus_at_its_usual_place_is_found_without_its_address(desk: Desk) -> None:

@@ -46,7 +46,7 @@ def _keep(config: Config) -> int:
     if system.get(keychain.KEY, config.owner_hash) is not None:
         raise InvalidRequest(
             "the keychain already has a key for this account; nothing was changed",
-            resolution_hint="To replace it, run `mcp-notarium rotate-key --generate`.",
+            resolution_hint="To replace it, run `mcp-notarium rotate-key --keychain`.",
         )
     system.set(keychain.KEY, config.owner_hash, userkey.generate())
     talk(

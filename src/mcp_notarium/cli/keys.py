@@ -21,7 +21,7 @@ from mcp_notarium.config import Config
 from mcp_notarium.crypto import kdf, recovery
 from mcp_notarium.crypto.keyslots import Slot, SlotState, SlotType
 from mcp_notarium.errors import InvalidRequest
-from mcp_notarium.keys import backup, slots
+from mcp_notarium.keys import backup, rotate, slots
 from mcp_notarium.keys.changing import Changed, Given
 from mcp_notarium.keys.folder import AccountFolder
 from mcp_notarium.keys.slots import Listing
@@ -155,9 +155,13 @@ def cost(parameters: kdf.Parameters) -> str:
 
 
 def _add(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
-    given = Given(old=asked)
+    rotate.way_in(config, given=Given(old=asked))  # before anybody types a new key twice
     new = new_key.read(args)
-    done = slots.add(config, new, label=args.label, allow_weak=args.allow_weak, given=given)
+    given = Given(old=asked, at=new.at)
+    with new.in_change("the key is added"):
+        done = slots.add(
+            config, new.secret, label=args.label, allow_weak=args.allow_weak, given=given
+        )
     talk(f"Slot {done.after.slots[-1].id} is added; its key opens the cache from now on.")
     say_unless_copied(done.copied)
     return 0
@@ -173,10 +177,11 @@ def _change_state(config: Config, asked: Secret | None, args: argparse.Namespace
 
 
 def _recovery(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
-    return _test_recovery(config) if args.what == "test" else _make_recovery(config, asked)
+    return _test_recovery(config) if args.what == "test" else make_recovery(config, asked)
 
 
-def _make_recovery(config: Config, asked: Secret | None) -> int:
+def make_recovery(config: Config, asked: Secret | None) -> int:
+    """Show a new recovery key, have a part of it typed back, and put it in force."""
     made = recovery.generate()
     show_once(
         "Your recovery key. Write it on paper and keep it where you keep your passport; it is not "

@@ -1,27 +1,61 @@
 """``mcp-notarium rotate-key``: a new passphrase (or KDF, or cost) for the cache.
 
 Rewrites the key file only: running servers go on. With ``--reencrypt`` the whole cache is written
-anew, while nobody else has it open. The old key comes from where it lives now.
+anew, while nobody else has it open. The old key comes from where it lives now, and is tried before
+anybody is asked for a new one.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 
 from mcp_notarium.cli import keys, new_key, settings
-from mcp_notarium.cli.terminal import Progress, ask_secret, say_unless_copied, talk
+from mcp_notarium.cli.new_key import NewKey
+from mcp_notarium.cli.terminal import (
+    Progress,
+    ask_line,
+    ask_secret,
+    ask_yes,
+    can_ask,
+    say_unless_copied,
+    talk,
+)
 from mcp_notarium.config import Config
+from mcp_notarium.crypto import kdf, userkey
+from mcp_notarium.crypto.failures import SlotsRefused
+from mcp_notarium.crypto.keyslots import Slot, SlotType
+from mcp_notarium.crypto.rotation import SlotUnclear
+from mcp_notarium.crypto.slot_changes import described
 from mcp_notarium.errors import InvalidRequest
-from mcp_notarium.keys import client_files, keychain, keychain_slot, reencrypt, rotate, unlock
+from mcp_notarium.keys import client_files, keychain, keychain_slot, reencrypt, rotate
 from mcp_notarium.keys.changing import Given
+from mcp_notarium.keys.rotate import WayIn
 from mcp_notarium.secret import Secret
+
+_ALL = "all"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Where the old and the new key come from."""
-    new_key.add_arguments(parser, into_keychain=True)
+    new_key.add_arguments(parser, rotating=True)
     parser.add_argument(
-        "--ask-old", action="store_true", help="ask for the old key instead of the configured one"
+        "--ask-old",
+        action="store_true",
+        help="ask for the old key instead of the configured one; a recovery key is one, too",
+    )
+    parser.add_argument(
+        "--slot",
+        type=int,
+        action="append",
+        metavar="N",
+        help="the slot whose key gives way, if it is not the one of the old key (repeatable)",
+    )
+    parser.add_argument(
+        "--kdf",
+        choices=("argon2id", "pbkdf2-sha512"),
+        help="how a new passphrase is stretched (default: as DB_ENCRYPTION_KDF says if it is set, "
+        "else as the old one; never at less cost with the same algorithm)",
     )
     parser.add_argument(
         "--reencrypt",
@@ -32,85 +66,240 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--drop-other-keys",
         action="store_true",
-        help="with --reencrypt: let go the slots whose keys are not at hand",
+        help="with --reencrypt: let go, unasked, the slots whose keys are not at hand",
     )
 
 
 def run(args: argparse.Namespace) -> int:
     """Rotate; exit code 0 when the new key is in place and the old one opens nothing here."""
     config = settings.prepare(args)
+    _demand_sense(config, args)
+    given = Given(
+        old=ask_secret("Old key: ") if args.ask_old else None,
+        system=keychain.system_keychain() if config.keychain else None,
+    )
+    if args.reencrypt:
+        return _reencrypt(config, given, args)
+    came = rotate.way_in(config, given=given)
+    if args.keychain:
+        return _into_keychain(config, came, given, args)
+    return _rewrap(config, came, given, args)
+
+
+def _demand_sense(config: Config, args: argparse.Namespace) -> None:
     if args.keychain and (args.reencrypt or not config.keychain):
         raise InvalidRequest(
             "--keychain goes without --reencrypt, and needs NOTARIUM_KEYCHAIN not to be off",
             resolution_hint="Run `rotate-key --keychain` first, then `rotate-key --reencrypt`.",
         )
-    asked = ask_secret("Old key: ") if args.ask_old else None
-    if args.keychain:
-        return _into_keychain(config, asked)
-    if args.reencrypt:
-        return _reencrypt(config, asked, args)
-    found = unlock.find_passphrase(config, config.owner_hash) if asked is None else None
-    new = new_key.read(args)
-    done = rotate.rotate_passphrase(
-        config, new=new, allow_weak=args.allow_weak, given=Given(old=asked)
-    )
+    if args.keep_key and (args.kdf is None or args.reencrypt or args.slot):
+        raise InvalidRequest(
+            "--keep-key goes with --kdf, and without --reencrypt and --slot",
+            resolution_hint="`mcp-notarium keys calibrate` makes guessing the same passphrase dearer.",
+        )
+    if args.kdf and (args.generate or args.keychain):
+        raise InvalidRequest(
+            "a random key is not stretched, so --kdf says nothing about it",
+            resolution_hint="Leave it out, or give a passphrase.",
+        )
+    if args.slot and args.reencrypt:
+        raise InvalidRequest(
+            "--slot goes without --reencrypt, which leaves every slot behind whose key is not at "
+            "hand",
+            resolution_hint="Leave it out.",
+        )
+
+
+def _rewrap(config: Config, came: WayIn, given: Given, args: argparse.Namespace) -> int:
+    gone = [came.slot] if args.keep_key else _giving_way(came, args)
+    if came.slot not in gone:
+        _say_what_will_be(came, gone)
+    new = _new_passphrase(came, args)
+    with new.in_change():
+        done = rotate.rotate_passphrase(
+            config,
+            new=new.secret,
+            parameters=rotate.stretching(config, args.kdf),
+            allow_weak=args.allow_weak or args.keep_key,
+            wanted=None if args.keep_key else [slot.id for slot in gone],
+            came=came,
+            given=Given(old=given.old, system=given.system, at=new.at),
+        )
     talk(f"The key of this cache is changed (key file number {done.sequence}).")
-    if found is not None and found.origin == unlock.KEYCHAIN:
-        keychain.system_keychain().set(keychain.KEY, config.owner_hash, new)
-        talk("The new key is in the system's keychain, in the place of the old one.")
-    elif found is not None:
-        talk(f"note: the old key came from {found.origin}; put the new one there.")
-    _say_what_remains(done, asked or (found.passphrase if found else None))
+    if args.keep_key:
+        talk("The passphrase is the same.")
+    _say_stretching(config, done.gone, done.slot)
+    if not done.proven:
+        talk("note: another process is busy with the database; it was not opened as a proof.")
+    _say_what_opens(done.others)
+    for notice in done.notices:
+        if not (args.keep_key and notice == rotate.NEEDED_BY_CLIENTS):
+            talk(f"note: {notice}")
+    if not args.keep_key:
+        _say_where_the_old_one_is(config, came, done.gone)
     return 0
 
 
-def _into_keychain(config: Config, asked: Secret | None) -> int:
-    found = unlock.find_passphrase(config, config.owner_hash) if asked is None else None
+def _new_passphrase(came: WayIn, args: argparse.Namespace) -> NewKey:
+    new = NewKey(came.key.passphrase) if args.keep_key else new_key.read(args)
+    if args.kdf and userkey.read(new.secret).kind != "passphrase":
+        raise InvalidRequest(
+            "only a passphrase is stretched; a random key needs none",
+            resolution_hint="Leave out --kdf, or give a passphrase. Nothing is changed.",
+        )
+    return new
+
+
+def _giving_way(came: WayIn, args: argparse.Namespace) -> Sequence[Slot]:
+    """The slots whose keys give way; asks where that is not clear and somebody can be asked."""
+    try:
+        return came.giving_way(args.slot)
+    except SlotUnclear as unclear:
+        if args.slot or not can_ask():
+            raise
+        candidates = unclear.candidates
+    talk("Which key is the new one to take the place of?")
+    for slot in candidates:
+        talk(f"  {slot.id}  {slot.type.value}  {slot.label or '(no label)'}")
+    answer = ask_line(f"Number of the slot, or `{_ALL}`: ")
+    chosen = [slot for slot in candidates if answer in {_ALL, str(slot.id)}]
+    if not chosen:
+        raise InvalidRequest(
+            "that is none of them; nothing is changed",
+            resolution_hint="`mcp-notarium keys list` shows the slots.",
+        )
+    return chosen
+
+
+def _say_what_will_be(came: WayIn, gone: Sequence[Slot]) -> None:
+    """Before a new key is asked for: what happens to the others."""
+    named = ", ".join(described(slot) for slot in gone)
+    what = f"takes the place of {named}" if gone else "is one more, for there is none to replace"
+    talk(f"You came in by {described(came.slot)}, which stays. The new key {what}.")
+
+
+def _into_keychain(config: Config, came: WayIn, given: Given, args: argparse.Namespace) -> int:
+    if args.slot and came.by_keychain:
+        raise InvalidRequest(
+            "the keychain's key gives way to another one of the keychain, and no other slot",
+            resolution_hint="Leave out --slot.",
+        )
+    gone = [came.slot] if came.by_keychain else _giving_way(came, args)
+    came = _with_another(config, came, gone, given)
     system = keychain.system_keychain()
-    from_keychain = found is not None and found.origin == unlock.KEYCHAIN
     after = keychain_slot.rotate_into(
-        config, system, from_keychain=from_keychain, given=Given(old=asked)
+        config,
+        system,
+        from_keychain=came.by_keychain,
+        wanted=None if came.by_keychain else [slot.id for slot in gone],
+        given=given,
     )
     talk(f"The key of this cache is changed (key file number {after.sequence}).")
     talk(f"The new one is in {system.name} and nowhere else; leave DB_ENCRYPTION_KEY unset.")
+    _say_what_opens(rotate.still_opening(came.keyfile, after))
+    talk(f"note: {rotate.OLD_COPIES}")
+    if not came.by_keychain:
+        _say_where_the_old_one_is(config, came, gone, then="take it out there")
     for notice in keys.advice(after.slots):
         talk(f"note: {notice}")
-    old = asked or (found.passphrase if found else None)
-    for place in client_files.holding(old) if old else ():
-        talk(f"note: the old key still stands in {place.path} ({place.program}).")
     return 0
 
 
-def _reencrypt(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
-    found = unlock.find_passphrase(config, config.owner_hash) if asked is None else None
-    new = new_key.read(args) if new_key.is_given(args) else None
-    done = reencrypt.reencrypt(
-        config,
-        new=new,
-        allow_weak=args.allow_weak,
-        drop_others=args.drop_other_keys,
-        told=Progress("rows written anew"),
-        given=Given(old=asked, system=keychain.system_keychain() if config.keychain else None),
-    )
+def _with_another(config: Config, came: WayIn, gone: Sequence[Slot], given: Given) -> WayIn:
+    """The keychain must not be the only way in: offer a recovery key where somebody can write."""
+    try:
+        keychain_slot.demand_another(came.keyfile, without=gone)
+    except SlotsRefused as refused:
+        if not can_ask():
+            raise
+        talk(f"{refused.message[0].upper()}{refused.message[1:]}; that is not done.")
+        if not ask_yes("Make a recovery key first, for your paper files?"):
+            raise
+        keys.make_recovery(config, given.old)
+        return rotate.way_in(config, given=given)
+    return came
+
+
+def _reencrypt(config: Config, given: Given, args: argparse.Namespace) -> int:
+    replacing = new_key.is_given(args)
+    came, dropped = reencrypt.left_behind(config, replacing=replacing, given=given)
+    if dropped and not args.drop_other_keys:
+        _demand_let_go(dropped)
+    new = _new_passphrase(came, args) if replacing else None
+    doing = new or NewKey(came.key.passphrase)
+    with doing.in_change("the cache is written anew"):
+        done = reencrypt.reencrypt(
+            config,
+            new=new.secret if new else None,
+            parameters=rotate.stretching(config, args.kdf),
+            allow_weak=args.allow_weak,
+            drop_others=True,
+            told=Progress("rows written anew"),
+            given=Given(old=given.old, system=given.system, at=doing.at),
+        )
     talk(f"The cache is written anew under a new data key and compared: {done.notes:,} notes.")
     talk("Old copies of the key file open nothing any more that lies here.")
     say_unless_copied(done.copied)
-    if new is not None and found is not None and found.origin == unlock.KEYCHAIN:
-        keychain.system_keychain().set(keychain.KEY, config.owner_hash, new)
-        talk("The new key is in the system's keychain, in the place of the old one.")
+    _say_what_opens(done.carried)
     for slot in done.dropped:
-        talk(f"note: slot {slot.id} ({slot.type.value}) is gone; its key opens nothing any more.")
+        talk(f"note: {described(slot)} is gone; its key opens nothing any more.")
+    if any(slot.type is SlotType.RECOVERY for slot in done.dropped):
+        talk("note: `mcp-notarium keys recovery create` makes a new recovery key.")
     talk("note: backups of the old database still open with old copies of the key file.")
+    if done.slot is not None:
+        _say_stretching(config, done.gone, done.slot)
+        talk(f"note: {rotate.NEEDED_BY_CLIENTS}")
+        _say_where_the_old_one_is(config, came, done.gone)
     return 0
 
 
-def _say_what_remains(done: rotate.Rotated, old: Secret | None) -> None:
-    """What the change does not do, and where the old key still lies about."""
-    if not done.proven:
-        talk("note: another process is busy with the database; it was not opened as a proof.")
-    for slot in done.others:
-        talk(f"note: slot {slot.id} ({slot.type.value}) still opens the cache, as before.")
-    for notice in done.notices:
-        talk(f"note: {notice}")
-    for place in client_files.holding(old) if old else ():
-        talk(f"note: the old key still stands in {place.path} ({place.program}).")
+def _demand_let_go(dropped: tuple[Slot, ...]) -> None:
+    """Name what does not follow, and let nobody lose it who has not said so."""
+    if not can_ask():
+        raise reencrypt.would_drop(dropped)
+    talk("With a new data key these open nothing any more, for their keys are not at hand:")
+    for slot in dropped:
+        talk(f"  {described(slot)}")
+    if not ask_yes("Let them go?"):
+        raise InvalidRequest(
+            "nothing is changed",
+            resolution_hint="Come in by one of them (--ask-old), and it follows.",
+        )
+
+
+def _say_stretching(config: Config, gone: Sequence[Slot], made: Slot) -> None:
+    """What the new passphrase costs, where that is not what the old one did."""
+    if isinstance(made.kdf, kdf.HkdfSha256):
+        return
+    before = [slot.kdf for slot in gone if not isinstance(slot.kdf, kdf.HkdfSha256)]
+    if before and made.kdf not in before:
+        was = " and ".join(keys.cost(one) for one in before)
+        talk(f"It is stretched by {keys.cost(made.kdf)} from now on; so far: {was}.")
+    elif isinstance(made.kdf, kdf.Pbkdf2Sha512) and config.kdf == "argon2id":
+        talk("note: it is stretched by PBKDF2-SHA512 as before; `--kdf argon2id` changes that.")
+
+
+def _say_what_opens(others: Sequence[Slot]) -> None:
+    for slot in others:
+        talk(f"note: {described(slot)} still opens the cache, as before.")
+
+
+def _say_where_the_old_one_is(
+    config: Config, came: WayIn, gone: Sequence[Slot], *, then: str = "put the new one there"
+) -> None:
+    """Where a key that has given way still lies about, and what to do with the one that stayed."""
+    old: Secret | None = came.key.passphrase if came.slot in gone else None
+    if old is not None:
+        origin = config.db_key_origin if old == config.db_key else ""
+        if origin:
+            talk(f"note: the old key came from {origin}; {then}.")
+        for place in client_files.holding(old):
+            talk(f"note: the old key still stands in {place.path} ({place.program}).")
+    elif gone:
+        talk("note: the key that gave way was not typed, so nobody could look where it stands.")
+    if came.slot.type is SlotType.RECOVERY:
+        talk(
+            "note: your recovery key has been typed on a machine now. Make another one "
+            "(`mcp-notarium keys recovery create`), then take this one away "
+            f"(`mcp-notarium keys remove {came.slot.id}`)."
+        )

@@ -142,9 +142,14 @@ def ask_yes(question: str) -> bool:
         return sys.stdin.isatty() and sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
+def can_ask() -> bool:
+    """Whether somebody sits at a terminal who can be asked."""
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
 def demand_terminal() -> None:
     """Raises ``ConfigError`` where nobody can be asked."""
-    if not sys.stdin.isatty():
+    if not can_ask():
         raise _no_terminal()
 
 

@@ -1,0 +1,285 @@
+"""``rotate-key`` as a person lives with it: lost passphrases, several keys, and nothing typed in vain."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from mcp_notarium.crypto import kdf, recovery
+from mcp_notarium.keys import rotate, slots
+from mcp_notarium.keys.changing import Given
+from mcp_notarium.secret import Secret
+from support.account import USERNAME, account, fingerprint
+from support.account import made as made_cheaply
+from support.terminal import CTRL_C, Terminal
+from support.whole import SERVE, run
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="pseudo terminals are needed")
+
+WORDS = "violet kettle under seven maps"
+NEW = "nine hungry lamps by the river"
+THIRD = "two slow trains cross the valley"
+PAPER = recovery.generate()
+FLOOR = "Argon2id 64 MiB, 3 passes, 4 lanes"
+
+
+class Home:
+    """An account whose cache opens by WORDS, and the real program on it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.config = account(folder, db_key=Secret(WORDS))
+        made_cheaply(folder)
+        # The cheapest cost is refused by the real program.
+        rotate.rotate_passphrase(
+            self.config, new=Secret(WORDS), parameters=kdf.Argon2id(),
+            given=Given(bounds=replace(kdf.TEST_BOUNDS, argon2_ceiling=kdf.Argon2id())),
+        )  # fmt: skip
+
+    def env(self, **changes: str | None) -> dict[str, str]:
+        settings: dict[str, str | None] = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.folder),
+            "NOTARIUM_DATA_DIR": str(self.folder / "notarium"),
+            "NOTARIUM_KEYCHAIN": "off",
+            "SIMPLENOTE_USERNAME": USERNAME,
+            "DB_ENCRYPTION_KEY": WORDS,
+        }
+        return {name: value for name, value in (settings | changes).items() if value is not None}
+
+    def add(self, key: Secret | str, label: str = "") -> None:
+        new = Secret(key) if isinstance(key, str) else key
+        slots.add(self.config, new, label=label)
+
+    def opens(self, key: str | Secret) -> bool:
+        text = key if isinstance(key, str) else key.reveal_text()
+        code = run(self.env(DB_ENCRYPTION_KEY=text), "status").returncode
+        assert code in {0, 11}
+        return code == 0
+
+    def listed(self, key: str = NEW) -> list[tuple[object, ...]]:
+        done = run(self.env(DB_ENCRYPTION_KEY=key), "keys", "list", "--json")
+        found = json.loads(done.stdout)["slots"]
+        return [(one["slot"], one["type"], one["state"], one["label"]) for one in found]
+
+    def costs(self) -> list[str]:
+        done = run(self.env(), "keys", "list", "--json")
+        return [one["cost"] for one in json.loads(done.stdout)["slots"]]
+
+    def file(self, text: str, mode: int = 0o600) -> str:
+        path = self.folder / "new key"
+        path.write_text(text + "\n")
+        path.chmod(mode)
+        return str(path)
+
+    def unchanged(self, *arguments: str, stdin: str = "", **changes: str | None):
+        before = fingerprint(self.folder / "notarium")
+        done = run(self.env(**changes), *arguments, stdin=stdin)
+        assert done.returncode != 0, done.stderr
+        assert fingerprint(self.folder / "notarium") == before
+        return done
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path)
+
+
+def test_who_has_lost_the_passphrase_comes_in_by_the_key_on_paper(home: Home) -> None:
+    home.add(PAPER, "on paper")
+    lost = home.env(DB_ENCRYPTION_KEY=None)
+    with Terminal(lost, "rotate-key", "--ask-old") as screen:
+        screen.shows("Old key: ")
+        screen.type(PAPER.reveal_text().lower().replace("-", " ") + "\n")
+        screen.shows("New key: ")
+        assert 'slot 3 (recovery, "on paper"), which stays' in screen.screen
+        assert "takes the place of slot 2 (passphrase)" in screen.screen
+        screen.type(NEW + "\n")
+        screen.shows("once more: ")
+        screen.type(NEW + "\n")
+        assert screen.ends() == 0, screen.screen
+    assert 'slot 3 (recovery, "on paper") still opens the cache' in screen.screen
+    assert "keys recovery create" in screen.screen
+    assert "keys remove 3" in screen.screen
+    for secret in (NEW, PAPER.reveal_text(), WORDS):
+        assert secret not in screen.screen
+    assert [home.opens(key) for key in (NEW, PAPER, WORDS)] == [True, True, False]
+    assert home.listed() == [
+        (3, "recovery", "active", "on paper"),
+        (4, "passphrase", "active", ""),
+    ]
+
+
+def test_which_of_two_passphrases_is_lost_is_asked(home: Home) -> None:
+    home.add(THIRD, "the laptop")
+    home.add(PAPER)
+    done = home.unchanged(
+        "rotate-key", "--new-key-file", home.file(NEW), DB_ENCRYPTION_KEY=PAPER.reveal_text()
+    )
+    assert "--slot" in done.stderr
+    with Terminal(home.env(), "rotate-key", "--ask-old") as screen:
+        screen.shows("Old key: ")
+        screen.type(PAPER.reveal_text() + "\n")
+        screen.shows("Number of the slot, or `all`: ")
+        assert "3  passphrase  the laptop" in screen.screen
+        screen.type("3\n")
+        screen.shows("New key: ")
+        screen.type(NEW + "\n")
+        screen.shows("once more: ")
+        screen.type(NEW + "\n")
+        assert screen.ends() == 0, screen.screen
+    assert [home.opens(key) for key in (WORDS, THIRD, NEW)] == [True, False, True]
+
+
+def test_a_wrong_old_key_is_said_before_a_new_one_is_asked_for(home: Home) -> None:
+    for command in (["rotate-key"], ["rotate-key", "--reencrypt", "--ask-new"], ["keys", "add"]):
+        with Terminal(home.env(DB_ENCRYPTION_KEY=NEW), *command) as screen:
+            assert screen.ends() == 11, screen.screen
+        assert "New key" not in screen.screen
+
+
+def test_a_weak_new_key_is_said_before_it_is_typed_a_second_time(home: Home) -> None:
+    with Terminal(home.env(), "rotate-key") as screen:
+        screen.shows("New key: ")
+        screen.type("short\n")
+        assert screen.ends() == 1, screen.screen
+    assert "once more" not in screen.screen
+
+
+@pytest.mark.parametrize(
+    "command", [["rotate-key"], ["rotate-key", "--reencrypt"], ["keys", "add"]], ids=" ".join
+)
+def test_a_made_up_key_is_not_shown_for_a_change_that_is_refused(
+    home: Home, command: list[str]
+) -> None:
+    done = home.unchanged(*command, "--generate", DB_ENCRYPTION_KEY=NEW)
+    assert done.stdout == ""
+    full = Path("/dev/full")
+    if full.exists():
+        before = fingerprint(home.folder / "notarium")
+        with full.open("w") as nowhere:
+            code, said = _run_into(home.env(), nowhere, *command, "--generate")
+        assert (code, fingerprint(home.folder / "notarium")) == (1, before)
+        assert "cannot be printed" in said
+    done = run(home.env(), *command, "--generate")
+    assert done.returncode == 0, done.stderr
+    assert re.fullmatch(r"raw:[0-9a-f]{64}\n", done.stdout)
+    assert home.opens(done.stdout.strip())
+
+
+def _run_into(env: dict[str, str], output: IO[str], *arguments: str) -> tuple[int, str]:
+    done = subprocess.run(
+        [*SERVE, *arguments], env=env, stdin=subprocess.DEVNULL, stdout=output,
+        stderr=subprocess.PIPE, text=True, check=False,
+    )  # fmt: skip
+    return done.returncode, done.stderr
+
+
+def test_a_dear_passphrase_is_followed_by_one_as_dear(home: Home) -> None:
+    dear = kdf.Argon2id(memory_kib=131_072)
+    rotate.rotate_passphrase(home.config, new=Secret(WORDS), parameters=dear)
+    for command, old, new in (
+        (["rotate-key"], WORDS, NEW),
+        (["rotate-key", "--reencrypt"], NEW, WORDS),
+    ):
+        done = run(home.env(DB_ENCRYPTION_KEY=old), *command, "--new-key-file", home.file(new))
+        assert done.returncode == 0, done.stderr
+        assert home.costs() == ["Argon2id 128 MiB, 3 passes, 4 lanes"]
+
+
+def test_the_way_of_stretching_changes_where_somebody_says_so_and_it_is_told(home: Home) -> None:
+    done = run(home.env(), "rotate-key", "--kdf", "pbkdf2-sha512", "--keep-key")
+    assert done.returncode == 0, done.stderr
+    assert f"PBKDF2-SHA512, 310,000 rounds from now on; so far: {FLOOR}" in done.stderr
+    assert home.costs() == ["PBKDF2-SHA512, 310,000 rounds"]
+    done = run(home.env(), "rotate-key", "--new-key-file", home.file(NEW))
+    assert "--kdf argon2id" in done.stderr
+    done = run(home.env(DB_ENCRYPTION_KEY=NEW), "rotate-key", "--new-key-file", home.file(WORDS))
+    assert home.costs() == ["PBKDF2-SHA512, 310,000 rounds"]
+    done = run(
+        home.env(DB_ENCRYPTION_KDF="argon2id"), "rotate-key", "--new-key-file", home.file(NEW)
+    )
+    assert f"stretched by {FLOOR} from now on" in done.stderr
+    for wrong in (
+        ["--kdf", "argon2id", "--generate"],
+        ["--keep-key"],
+        ["--keep-key", "--kdf", "argon2id", "--reencrypt"],
+        ["--reencrypt", "--slot", "1"],
+    ):
+        assert home.unchanged("rotate-key", *wrong, DB_ENCRYPTION_KEY=NEW).returncode == 1
+
+
+def test_both_ways_name_the_files_in_which_the_old_key_stands(home: Home) -> None:
+    config = home.folder / ".cursor" / "mcp.json"
+    config.parent.mkdir()
+    config.write_text(json.dumps({"env": {"DB_ENCRYPTION_KEY": WORDS}}))
+    for command, old, new in (
+        (["rotate-key", "--reencrypt"], WORDS, NEW),
+        (["rotate-key"], NEW, WORDS),
+    ):
+        done = run(home.env(DB_ENCRYPTION_KEY=old), *command, "--new-key-file", home.file(new))
+        assert done.returncode == 0, done.stderr
+        assert "Every client configuration that holds the old key" in done.stderr
+        assert "came from DB_ENCRYPTION_KEY; put the new one there" in done.stderr
+        assert (f"still stands in {config} (Cursor)" in done.stderr) is (old == WORDS)
+
+
+def test_a_file_that_others_can_read_is_named(home: Home) -> None:
+    done = run(home.env(), "rotate-key", "--new-key-file", home.file(NEW, mode=0o644))
+    assert done.returncode == 0
+    assert "others on this machine can read" in done.stderr
+    assert "chmod 600" in done.stderr
+    done = run(home.env(DB_ENCRYPTION_KEY=NEW), "rotate-key", "--new-key-file", home.file(WORDS))
+    assert "others on this machine" not in done.stderr
+
+
+def test_what_does_not_follow_is_named_and_asked_for_before_the_cache_is_written_anew(
+    home: Home,
+) -> None:
+    home.add(PAPER, "on paper")
+    home.add(THIRD)
+    slots.disable(home.config, 4)
+    done = home.unchanged("rotate-key", "--reencrypt")
+    named = ('slot 3 (recovery, "on paper")', "slot 4 (passphrase, disabled)")
+    assert all(one in done.stderr for one in named)
+    for answer, code in (("n", 1), (CTRL_C, 130), ("y", 0)):
+        before = fingerprint(home.folder / "notarium")
+        with Terminal(home.env(), "rotate-key", "--reencrypt", "--ask-new") as screen:
+            screen.shows("[y/N]")
+            assert all(one in screen.screen for one in named)
+            screen.type(answer if answer == CTRL_C else answer + "\n")
+            if answer == "y":
+                for prompt in ("New key: ", "once more: "):
+                    screen.shows(prompt)
+                    screen.type(NEW + "\n")
+            assert screen.ends() == code, screen.screen
+        assert (fingerprint(home.folder / "notarium") == before) is (code != 0)
+    assert f"{named[0]} is gone" in screen.screen
+    assert "keys recovery create" in screen.screen
+    assert home.listed() == [(5, "passphrase", "active", "")]
+
+
+def test_the_recovery_key_follows_when_it_is_the_way_in(home: Home) -> None:
+    home.add(PAPER, "on paper")
+    with Terminal(
+        home.env(), "rotate-key", "--reencrypt", "--ask-old", "--ask-new", "--drop-other-keys"
+    ) as screen:
+        screen.shows("Old key: ")
+        screen.type(PAPER.reveal_text() + "\n")
+        for prompt in ("New key: ", "once more: "):
+            screen.shows(prompt)
+            screen.type(NEW + "\n")
+        assert screen.ends() == 0, screen.screen
+    assert "slot 2 (passphrase) is gone" in screen.screen
+    assert home.listed() == [
+        (3, "recovery", "active", "on paper"),
+        (4, "passphrase", "active", ""),
+    ]
+    assert home.opens(PAPER)

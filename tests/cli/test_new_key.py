@@ -1,0 +1,71 @@
+"""A key that is made up is shown when all is proven and nothing counts yet: at that step only."""
+
+import pytest
+
+from mcp_notarium.cli.new_key import NewKey
+from mcp_notarium.crypto import kdf, userkey
+from mcp_notarium.crypto.rotation import REWRAP
+from mcp_notarium.errors import NotariumError
+from mcp_notarium.keys import rotate
+from mcp_notarium.keys.changing import Given
+from support.account import BOUNDS, made
+
+
+def rotated(config, new, at):
+    with new.in_change():
+        given = Given(bounds=BOUNDS, at=at)
+        rotate.rotate_passphrase(config, new=new.secret, parameters=kdf.CHEAPEST, given=given)
+
+
+def test_it_is_shown_between_the_proof_and_the_switch(tmp_path, capfd):
+    new, shown = NewKey(userkey.generate(), made=True), {}
+
+    def at(step):
+        new.at(step)
+        shown[step] = capfd.readouterr().out
+
+    rotated(made(tmp_path), new, at)
+    assert list(shown) == [row.step for row in REWRAP]
+    assert {step: out for step, out in shown.items() if out} == {
+        "verify": new.secret.reveal_text() + "\n"
+    }
+
+
+@pytest.mark.parametrize("row", REWRAP, ids=lambda row: row.step)
+def test_after_a_failure_it_is_said_whether_it_counts(tmp_path, capfd, row):
+    new = NewKey(userkey.generate(), made=True)
+
+    class Stopped(BaseException):
+        pass
+
+    def at(step):
+        new.at(step)
+        if step == row.step:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        rotated(made(tmp_path), new, at)
+    out, err = capfd.readouterr()
+    shown = row.step == "verify" or row.opens == "new"
+    assert out == (new.secret.reveal_text() + "\n" if shown else "")
+    assert ("in force all the same" in err) is (row.opens == "new")
+    assert ("does not count" in err) is (row.step == "verify")
+
+
+def test_a_key_that_was_typed_is_never_shown(tmp_path, capfd):
+    new = NewKey(userkey.generate())
+    rotated(made(tmp_path), new, new.at)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_where_it_cannot_be_shown_nothing_is_changed(tmp_path, monkeypatch):
+    new, config = NewKey(userkey.generate(), made=True), made(tmp_path)
+    before = (config.account_dir / "notarium_keys.json").read_bytes()
+
+    def full(_descriptor, _content):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.write", full)
+    with pytest.raises(NotariumError, match="cannot be printed"):
+        rotated(config, new, new.at)
+    assert (config.account_dir / "notarium_keys.json").read_bytes() == before
