@@ -13,14 +13,14 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from mcp_notarium.cache import database
+from mcp_notarium.cache import database, decisions
 from mcp_notarium.crypto import canonical, keyslots
 from mcp_notarium.crypto.datakey import DataKey
 from mcp_notarium.crypto.failures import KeyFileDamaged
 from mcp_notarium.crypto.kdf import PRODUCTION, Bounds
 from mcp_notarium.crypto.keyslots import KeyFile
-from mcp_notarium.errors import ConfigError, LockedError, Verdict
-from mcp_notarium.keys import keyfile, quarantine
+from mcp_notarium.errors import CacheDamaged, ConfigError, LockedError, Verdict
+from mcp_notarium.keys import keyfile, quarantine, unusable
 from mcp_notarium.keys.files import (
     At,
     disk_errors,
@@ -42,23 +42,33 @@ def back_up(settings: OpeningSettings, to: Path, *, bounds: Bounds = PRODUCTION)
     """Write the key file to ``to``, a new file of mode 0600, flushed; gives what was written.
 
     Raises ``ConfigError`` if something is there already or it cannot be written, and
-    ``LockedError`` if there is no key file that could be copied.
+    ``LockedError`` if there is no key file that could be copied; nothing new is left then.
     """
     found = listing(settings, None, bounds=bounds).keyfile
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-    flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
     try:
-        with os.fdopen(os.open(to, flags, 0o600), "wb") as file:
-            file.write(keyslots.serialise(found))
-            file.flush()
-            os.fsync(file.fileno())
-        sync_folder(to.absolute().parent)
+        _write_new(to, keyslots.serialise(found))
     except OSError as error:
         raise ConfigError(
-            f"the copy cannot be written: {error.strerror}",
-            resolution_hint="Give the path of a new file in a folder you can write to.",
+            f"the copy cannot be written: {unusable.reason(error)}",
+            resolution_hint="Give the path of a new file, in a folder you can write to and on a disk "
+            "that has room.",
         ) from error
     return found
+
+
+def _write_new(path: Path, content: bytes) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+    descriptor = os.open(path, flags, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        sync_folder(path.absolute().parent)
+    except BaseException:  # a file that looks like a copy and is none would be worse than none
+        path.unlink(missing_ok=True)
+        raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +150,11 @@ def _demand_fit(folder: AccountFolder, wanted: KeyFile, data_key: DataKey) -> No
         path = folder.database(wanted.generation)
         with closing(database.connect(path, data_key.database_key(wanted.database_salt))) as opened:
             seen: dict[str, str] = dict(opened.rows(_TIES))
+    except CacheDamaged as error:
+        raise CacheDamaged(
+            "the database does not open with this copy: it is damaged, or of another cache",
+            resolution_hint=decisions.BEGIN_ANEW,
+        ) from error
     finally:
         presence.release()
     if seen.get("vault_id") != wanted.vault_id:
@@ -176,7 +191,14 @@ def _read(copy: Path, bounds: Bounds) -> KeyFile:
             f"the copy cannot be read: {error.strerror}",
             resolution_hint="Give the path of a file made by `mcp-notarium keys backup`.",
         ) from error
-    return keyslots.parse(raw, bounds=bounds)
+    try:
+        return keyslots.parse(raw, bounds=bounds)
+    except KeyFileDamaged as error:
+        raise ConfigError(
+            f"the copy is damaged or no key file: {error.reason}",
+            resolution_hint="Take another file made by `mcp-notarium keys backup`. Nothing was "
+            "changed.",
+        ) from error
 
 
 _TIES = "SELECT key, value FROM sync_metadata WHERE key IN ('vault_id', 'key_sequence')"

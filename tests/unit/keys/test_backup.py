@@ -2,12 +2,13 @@
 
 import shutil
 import stat
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
 
 from mcp_notarium.crypto import kdf, keyslots
-from mcp_notarium.crypto.failures import KeyFileDamaged, WrongKey
+from mcp_notarium.crypto.failures import WrongKey
 from mcp_notarium.errors import CacheDamaged, ConfigError, LockedError, Verdict
 from mcp_notarium.keys import backup, rotate, slots
 from mcp_notarium.keys.changing import Given
@@ -22,6 +23,7 @@ from support.account import (
     made,
     open_cheaply,
 )
+from support.small_disk import SmallDisk
 
 KEY = Secret(PASSPHRASE)
 GIVEN = Given(bounds=BOUNDS)
@@ -133,7 +135,7 @@ def test_the_wrong_key_and_a_damaged_copy_are_told_apart(tmp_path):
     copy = copied(config, tmp_path / "copy")
     refused(config, WrongKey, copy, Secret(OTHER))
     copy.write_bytes(copy.read_bytes()[:-1])
-    refused(config, KeyFileDamaged, copy)
+    assert "copy is damaged" in refused(config, ConfigError, copy).message
     refused(config, ConfigError, tmp_path / "nowhere")
 
 
@@ -170,3 +172,31 @@ def test_where_there_is_no_key_file_nothing_is_copied(tmp_path):
     with pytest.raises(LockedError):
         copied(account(tmp_path), tmp_path / "copy")
     assert not (tmp_path / "copy").exists()
+
+
+def test_a_disk_that_is_full_leaves_no_empty_copy(tmp_path):
+    config = made(tmp_path)
+    disk = SmallDisk(tmp_path / "disk", "64k")
+    if not disk.mounted:
+        pytest.skip("only root may mount a disk")
+    try:
+        with suppress(OSError), (disk.folder / "filler").open("wb", buffering=0) as filler:
+            while filler.write(bytes(4096)):
+                pass
+        with pytest.raises(ConfigError) as error:
+            copied(config, disk.folder / "copy")
+        assert "no space left" in error.value.message
+        assert [path.name for path in disk.folder.iterdir()] == ["filler"]
+    finally:
+        disk.unmount()
+
+
+def test_where_neither_key_file_nor_database_is_whole_the_way_out_is_named(tmp_path):
+    config = made(tmp_path)
+    copy, folder = copied(config, tmp_path / "copy"), folder_of(config)
+    (generation,) = folder.generations()
+    folder.key_file.unlink()
+    folder.key_copy.unlink()
+    folder.database(generation).write_bytes(bytes(8192))
+    error = refused(config, CacheDamaged, copy)
+    assert "mcp-notarium reset-cache" in error.resolution_hint
