@@ -34,7 +34,8 @@ REINSTALL = (
     "`mcp-notarium doctor` shows what is loaded."
 )
 RESTORE = (
-    "Restore `notarium_keys.json` (or `notarium_keys.json.bak`) from a backup. If there is none, "
+    "Put a copy of the key file back: `mcp-notarium keys restore PATH`, with what `mcp-notarium keys "
+    "backup` or a backup of the folder has kept of `notarium_keys.json`. Without any copy, "
     "`mcp-notarium reset-cache` sets the old cache aside and fills a new one from the note service."
 )
 COPY_BACK = (

@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 import shutil
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mcp_notarium.cache import database, salvage, startup
 from mcp_notarium.cache.copying import Told
 from mcp_notarium.cache.database import companions
+from mcp_notarium.cache.observations import OnUnreadable
 from mcp_notarium.cache.salvage import Salvaged
 from mcp_notarium.cache.startup import Locked
 from mcp_notarium.cache.sync_state import SyncState
@@ -28,7 +29,7 @@ from mcp_notarium.keys.changing import Given, nothing_there
 from mcp_notarium.keys.files import disk_errors, replace_private, sync_folder
 from mcp_notarium.keys.folder import AccountFolder, trusted
 from mcp_notarium.keys.locks import Presence, key_lock
-from mcp_notarium.keys.looking import Observer, OpeningSettings, never
+from mcp_notarium.keys.looking import Observer, OpeningSettings, Scene, never
 from mcp_notarium.keys.opening import refusal, rolled_back
 from mcp_notarium.keys.unlock import Found
 from mcp_notarium.secret import Secret
@@ -92,11 +93,8 @@ class _Work:
         key = None if given.old is None else Found(given.old, "the key given")
         observer = Observer(self.settings, bounds=given.bounds, system=given.system, key=key)
         scene = observer.look(now=given.clock(), opens=never)
-        decision = startup.decide(scene.seen)
-        behind = isinstance(decision, Locked) and decision.verdict is Verdict.ROLLBACK_SEEN
-        if behind or scene.keyfile is None or scene.data_key is None or scene.key is None:
-            raise refusal(decision) if isinstance(decision, Locked) else nothing_there()
-        if not folder.database(scene.keyfile.generation).exists():
+        _demand_repairable(scene)
+        if scene.keyfile is None or scene.data_key is None or scene.key is None:
             raise nothing_there()
         work = self._copied(scene.keyfile)
         try:
@@ -206,6 +204,14 @@ def _only_encrypted() -> InvalidRequest:
         resolution_hint="Run `mcp-notarium reset-cache`: it sets a damaged cache aside, deletes "
         "nothing, and loads every note anew from the note service.",
     )
+
+
+def _demand_repairable(scene: Scene) -> None:
+    """Raises start-up's refusal unless the key is right and a database lies there."""
+    seen = replace(scene.seen, on_unreadable=OnUnreadable.REFUSE)
+    decision = startup.decide(seen)
+    if isinstance(decision, Locked) and decision.verdict is not Verdict.DATABASE_DAMAGED:
+        raise refusal(decision)
 
 
 def _opened(path: Path, found: KeyFile, data_key: DataKey) -> database.Database:

@@ -16,11 +16,12 @@ from mcp_notarium.crypto.kdf import PRODUCTION, Bounds, Parameters
 from mcp_notarium.crypto.keyslots import KeyFile, Slot, SlotType
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.keys import creating, keyfile
-from mcp_notarium.keys.changing import Changed, Given, change, nothing_there
+from mcp_notarium.keys.changing import Changed, Given, change, nothing_there, openable
 from mcp_notarium.keys.files import disk_errors
 from mcp_notarium.keys.folder import trusted
-from mcp_notarium.keys.looking import OpeningSettings
+from mcp_notarium.keys.looking import Observer, OpeningSettings, never
 from mcp_notarium.keys.rotate import demand_strong
+from mcp_notarium.keys.unlock import Found
 from mcp_notarium.secret import Secret
 
 _SlotChange = Callable[[KeyFile, DataKey, int], KeyFile]
@@ -43,7 +44,7 @@ def listing(
 ) -> Listing:
     """Read the key file (or its copy, if that is all there is). Changes nothing.
 
-    Raises ``LockedError`` if there is none, it is damaged or forged, or the folder is unsafe.
+    Raises ``LockedError`` if there is none, it is lost, damaged or forged, or the folder is unsafe.
     """
     folder = trusted(settings.account_dir)
     with disk_errors("the key file cannot be read"):
@@ -56,6 +57,9 @@ def listing(
         )
     found = files.valid
     if found is None:
+        # No key is tried here, so any will do; nothing is asked of a keychain.
+        observer = Observer(settings, bounds=bounds, key=Found(Secret("none is tried"), "a key"))
+        openable(observer.look(now=0, opens=never))
         raise nothing_there()
     return Listing(found, None if key is None else _opened_by(found, key, bounds))
 

@@ -187,3 +187,29 @@ def test_an_unencrypted_cache_is_refused_with_the_way_out_that_works(tmp_path):
         repairing.repair(config)
     assert "encrypted" in refused.value.message
     assert "mcp-notarium reset-cache" in refused.value.resolution_hint
+
+
+@pytest.mark.parametrize("on_unreadable", ["refuse", "rebuild"])
+@pytest.mark.parametrize(
+    ("lost", "verdict", "way_out"),
+    [
+        ("key files", Verdict.KEY_FILE_DAMAGED, "mcp-notarium keys restore"),
+        ("database", Verdict.DATABASE_MISSING, "mcp-notarium reset-cache"),
+        ("content", Verdict.DATABASE_MISSING, "mcp-notarium reset-cache"),
+    ],
+)
+def test_what_is_lost_and_not_damaged_is_named(copy, lost, verdict, way_out, on_unreadable):
+    folder = folder_of(copy)
+    if lost == "key files":
+        folder.key_file.unlink()
+        folder.key_copy.unlink()
+    elif lost == "database":
+        database_of(copy).unlink()
+    else:
+        database_of(copy).write_bytes(b"")
+    before = fingerprint(copy.account_dir)
+    with pytest.raises(LockedError) as error:
+        repair(replace(copy, on_unreadable=on_unreadable))
+    assert error.value.verdict is verdict
+    assert way_out in error.value.resolution_hint
+    assert fingerprint(copy.account_dir) == before

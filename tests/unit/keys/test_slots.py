@@ -233,3 +233,26 @@ def test_who_has_lost_the_passphrase_gets_in_with_the_recovery_key_and_sets_a_ne
     assert opens(config, NEW)
     assert opens(config, paper)
     assert not opens(config, Secret(PASSPHRASE))
+
+
+@pytest.mark.parametrize("lost", ["both gone", "both damaged", "one gone, one damaged"])
+@pytest.mark.parametrize("on_unreadable", ["refuse", "rebuild"])
+def test_a_lost_key_file_is_named_as_such_with_the_way_back(tmp_path, lost, on_unreadable):
+    config = made(tmp_path, on_unreadable=on_unreadable)
+    folder = folder_of(config)
+    for path in (folder.key_file, folder.key_copy):
+        path.write_bytes(path.read_bytes()[:100])
+    if lost != "both damaged":
+        folder.key_file.unlink()
+    if lost == "both gone":
+        folder.key_copy.unlink()
+    for action in (lambda: slots.listing(config, None, bounds=BOUNDS), lambda: add(config)):
+        error = refused(config, LockedError, action)
+        assert error.verdict is Verdict.KEY_FILE_DAMAGED
+        assert "mcp-notarium keys restore" in error.resolution_hint
+
+
+def test_an_unencrypted_cache_has_no_slots(tmp_path):
+    config = made(tmp_path, db_encryption=False)
+    error = refused(config, LockedError, lambda: slots.listing(config, None, bounds=BOUNDS))
+    assert error.verdict is Verdict.MODE_MISMATCH
