@@ -9,10 +9,14 @@ import re
 import select
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from mcp_notarium.cli import keys
+from mcp_notarium.crypto import kdf, keyslots, recovery
+from mcp_notarium.keys.slots import Listing
 from mcp_notarium.simulator import Simulator
 from mcp_notarium.simulator.data import prose
 from support.whole import DEADLINE, SERVE, Server, account_folder, environment, run
@@ -142,6 +146,29 @@ def test_a_recovery_key_is_shown_once_typed_back_tried_and_is_the_way_back(
     assert shown.replace("-", "").encode() not in written
 
 
+@pytest.mark.parametrize("slip", [True, False])
+def test_a_recovery_key_that_does_not_open_is_told_from_one_with_a_slip(
+    env: dict[str, str], slip: bool
+) -> None:
+    typed = recovery.generate().reveal_text()
+    if slip:
+        typed = ("1" if typed[0] == "0" else "0") + typed[1:]
+    screen = Terminal(env, "keys", "recovery", "test")
+    screen.until("Recovery key: ")
+    screen.type(typed)
+    assert screen.leave() == 1
+    assert ("type it again" if slip else "opens no slot") in screen.seen
+    assert "generate-key" not in screen.seen
+
+
+def test_a_configured_key_that_cannot_be_one_does_not_hide_the_slots(env: dict[str, str]) -> None:
+    env = env | {"DB_ENCRYPTION_KEY": "raw:too short"}
+    assert [one["opened_by_this_key"] for one in listed(env)] == [False]
+    done = run(env, "keys", "add", "--generate")
+    assert done.returncode == 10
+    assert "Give the key this cache was made with" in done.stderr
+
+
 def test_a_recovery_key_that_is_not_typed_back_is_not_made(env: dict[str, str]) -> None:
     screen = Terminal(env, "keys", "recovery", "create")
     for _ in range(3):
@@ -214,9 +241,18 @@ def test_calibrate_proposes_and_applies(env: dict[str, str], tmp_path: Path) -> 
     done = run(env, "keys", "calibrate", "--seconds", "0.01")
     assert done.returncode == 1
     assert "Nothing is changed." in done.stderr
+    assert re.search(r"with up to \d+ [MG]iB of memory", done.stderr)
     assert run(env, "keys", "calibrate", "--seconds", "0.01", "--yes").returncode == 0
     assert listed(env)[0]["cost"] == "Argon2id 64 MiB, 3 passes, 4 lanes"
     assert run(env, "status").returncode == 0
+
+
+@pytest.mark.parametrize("seconds", ["nan", "inf", "0", "-5", "1e9", "soon"])
+def test_calibrate_refuses_what_is_no_bearable_time(seconds: str, tmp_path: Path) -> None:
+    done = run({"HOME": str(tmp_path)}, "keys", "calibrate", "--seconds", seconds)
+    assert done.returncode == 2
+    assert "give a number of seconds from 0.01 to 30" in done.stderr
+    assert "unexpected" not in done.stderr
 
 
 def test_rotate_key_names_what_still_opens_and_where_the_old_key_lies(
@@ -240,6 +276,18 @@ def test_the_keychain_that_is_switched_off_is_not_used(env: dict[str, str]) -> N
     done = run(env, "keychain", "enable")
     assert done.returncode == 1
     assert "NOTARIUM_KEYCHAIN" in done.stderr
+
+
+def test_no_two_columns_of_the_table_touch(
+    env: dict[str, str], simulator: Simulator, tmp_path: Path
+) -> None:
+    found = keyslots.parse(
+        (account_folder(simulator, tmp_path) / "notarium_keys.json").read_bytes()
+    )
+    dear = replace(found.slots[0], kdf=kdf.Argon2id(memory_kib=1 << 20, time_cost=16, lanes=16))
+    table = keys.table(Listing(replace(found, slots=(dear, *found.slots)), opened_by=1))
+    cells = [re.split(r" {2,}", line) for line in table.splitlines()[:3]]
+    assert [len(row) for row in cells] == [5, 6, 6], table
 
 
 def test_a_table_for_people_names_what_is_missing(env: dict[str, str]) -> None:

@@ -175,6 +175,13 @@ _KEY = (
         lambda o: o.key is KeySource.KEYCHAIN_UNUSABLE,
     ),
     refuse(
+        "no usable key for an existing cache",
+        Verdict.KEY_MISSING,
+        "{source} is no usable key: {reason}",
+        GIVE_KEY,
+        lambda o: o.key is KeySource.MALFORMED and o.anything_encrypted,
+    ),
+    refuse(
         "the key source holds no usable key",
         Verdict.KEY_MISSING,
         "{source} is set, and it holds no usable key: {reason}",

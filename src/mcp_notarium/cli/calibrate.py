@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import time
 
@@ -16,6 +17,7 @@ from mcp_notarium.keys.unlock import find_passphrase
 from mcp_notarium.secret import Secret
 
 _SECONDS = 1.0
+_SHORTEST, _LONGEST = 0.01, 30.0
 _ROUNDS = 3
 _SHARE_OF_MEMORY = 8
 _SOME_MEMORY_KIB = 256 * 1024
@@ -25,9 +27,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """How long a start may take, and whether to ask."""
     parser.add_argument(
         "--seconds",
-        type=float,
+        type=_bearable,
         default=_SECONDS,
-        help="how long stretching the passphrase may take at each start (default: %(default)s)",
+        help="how long stretching the passphrase may take at each start, "
+        f"{_SHORTEST:g} to {_LONGEST:g} (default: %(default)s)",
     )
     parser.add_argument("--yes", action="store_true", help="apply what is found without asking")
 
@@ -42,7 +45,7 @@ def run(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
             "be given.",
         )
     limit = _memory_limit()
-    talk(f"Measuring; at most {limit // 1024} MiB and {args.seconds:g} s ...")
+    talk(f"Measuring, with up to {_shown(limit)} of memory and about {args.seconds:g} s a time ...")
     best = calibration.propose(seconds_of, target=args.seconds, most_memory_kib=limit)
     chosen = best.parameters
     talk(
@@ -59,6 +62,19 @@ def run(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
     return 0
 
 
+def _bearable(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not _SHORTEST <= seconds <= _LONGEST:  # nan is not, either
+        raise argparse.ArgumentTypeError(
+            f"give a number of seconds from {_SHORTEST:g} to {_LONGEST:g}; clients do not wait longer "
+            "for a server to start"
+        )
+    return seconds
+
+
 def seconds_of(parameters: kdf.Argon2id) -> float:
     """The median of a few derivations, in seconds."""
     taken = []
@@ -70,9 +86,18 @@ def seconds_of(parameters: kdf.Argon2id) -> float:
 
 
 def _memory_limit() -> int:
-    """KiB: an eighth of the machine's memory; the cache is opened on smaller machines too."""
+    """KiB: at most an eighth of the machine's memory; the cache is opened on smaller machines too.
+
+    A power of two, as is tried, and nothing outside what a key file may ask for.
+    """
     try:
         total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
         return _SOME_MEMORY_KIB
-    return total // _SHARE_OF_MEMORY // 1024
+    bearable = 1 << (total // _SHARE_OF_MEMORY // 1024).bit_length() - 1
+    floor, ceiling = kdf.PRODUCTION.argon2_floor, kdf.PRODUCTION.argon2_ceiling
+    return max(floor.memory_kib, min(bearable, ceiling.memory_kib))
+
+
+def _shown(kib: int) -> str:
+    return f"{kib >> 20} GiB" if kib >= 1 << 20 else f"{kib >> 10} MiB"

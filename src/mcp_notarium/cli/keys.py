@@ -10,7 +10,7 @@ import argparse
 import json
 import secrets
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from mcp_notarium.cli import calibrate, new_key, settings
 from mcp_notarium.cli.terminal import ask_line, ask_secret, say_unless_copied, show_once, talk
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import kdf, recovery
+from mcp_notarium.crypto.failures import MalformedKey, WrongKey
 from mcp_notarium.crypto.keyslots import Slot, SlotState, SlotType
 from mcp_notarium.errors import InvalidRequest
 from mcp_notarium.keys import backup, rotate, slots
@@ -82,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _list(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
     found = slots.listing(config, _key_at_hand(config, asked))
-    text = json.dumps(_facts(found), indent=2) if args.json else _table(found)
+    text = json.dumps(_facts(found), indent=2) if args.json else table(found)
     sys.stdout.write(text + "\n")
     return 0
 
@@ -114,12 +115,17 @@ def _facts(found: Listing) -> dict[str, Any]:
     }
 
 
-def _table(found: Listing) -> str:
-    lines = [f"{'slot':<6}{'type':<12}{'state':<13}{'cost':<34}label"]
-    for slot in found.keyfile.slots:
-        line = f"{slot.id:<6}{slot.type.value:<12}{slot.state.value:<13}{cost(slot.kdf):<34}"
-        line += slot.label or "-"
-        lines.append(line + ("   <- this key" if slot.id == found.opened_by else ""))
+def table(found: Listing) -> str:
+    """The slots for people, and what is to be known about them."""
+    lines = _columns(
+        [("slot", "type", "state", "cost", "label")]
+        + [
+            (str(s.id), s.type.value, s.state.value, cost(s.kdf), s.label or "-")
+            for s in found.keyfile.slots
+        ]
+    )
+    for number, slot in enumerate(found.keyfile.slots, start=1):
+        lines[number] += "   <- this key" if slot.id == found.opened_by else ""
     rotated = found.keyfile.rotated
     lines.append("")
     lines.append(
@@ -129,6 +135,15 @@ def _table(found: Listing) -> str:
     if found.opened_by is None:
         lines.append("No key was at hand that opens it, so nothing proves that this list is true.")
     return "\n".join(lines + advice(found.keyfile.slots))
+
+
+def _columns(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Lines in which no two columns touch."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
 
 
 def advice(found: tuple[Slot, ...]) -> list[str]:
@@ -210,7 +225,21 @@ def _demand_typed_back(made: Secret) -> None:
 
 
 def _test_recovery(config: Config) -> int:
-    slot = slots.recovery_slot(config, ask_secret("Recovery key: ").reveal_text())
+    typed = ask_secret("Recovery key: ").reveal_text()
+    try:
+        slot = slots.recovery_slot(config, typed)
+    except MalformedKey as error:
+        raise InvalidRequest(
+            error.reason,
+            resolution_hint="Compare it with the paper and type it again: nine groups of four, with "
+            "or without hyphens, large or small letters.",
+        ) from error
+    except WrongKey as error:
+        raise InvalidRequest(
+            "this recovery key is well formed, and it opens no slot of this cache",
+            resolution_hint="It is another cache's, or its slot was removed or disabled "
+            "(`mcp-notarium keys list`). `mcp-notarium keys recovery create` makes a new one.",
+        ) from error
     talk(f"It opens the cache (slot {slot.id}).")
     return 0
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from mcp_notarium.crypto import keyslots, recovery, slot_changes
 from mcp_notarium.crypto.datakey import DataKey
-from mcp_notarium.crypto.failures import SlotsRefused, WrongKey
+from mcp_notarium.crypto.failures import MalformedKey, SlotsRefused, WrongKey
 from mcp_notarium.crypto.kdf import PRODUCTION, Bounds, Parameters
 from mcp_notarium.crypto.keyslots import KeyFile, Slot, SlotType
 from mcp_notarium.errors import LockedError, Verdict
@@ -61,7 +61,10 @@ def listing(
         observer = Observer(settings, bounds=bounds, key=Found(Secret("none is tried"), "a key"))
         openable(observer.look(now=0, opens=never))
         raise nothing_there()
-    return Listing(found, None if key is None else _opened_by(found, key, bounds))
+    try:
+        return Listing(found, None if key is None else _opened_by(found, key, bounds))
+    except MalformedKey:  # the configured key is wrong in a way of its own; it opens nothing
+        return Listing(found, None)
 
 
 def add(

@@ -92,6 +92,7 @@ CASES = [
     ("the plain database is empty", replace(PLAIN, sample=Sample(size=0), **UNOPENED), 14, "doctor"),
     ("the plain database is no database", replace(PLAIN, sample=Sample(size=99), **UNOPENED), 13, "doctor"),
     ("the keychain cannot be used", replace(GOOD, key=KeySource.KEYCHAIN_UNUSABLE, reason="locked"), 23, "DB_ENCRYPTION_KEY"),
+    ("no usable key for an existing cache", replace(GOOD, key=KeySource.MALFORMED), 10, "the key this cache was made with"),
     ("the key source holds no usable key", replace(NOTHING, key=KeySource.MALFORMED, reason="too odd"), 10, "generate-key"),
     ("the keychain that opens the cache is not this one", replace(GOOD, key=KeySource.ABSENT, unwrap=Unwrap.NOT_TRIED, keychain="no keychain runs", keychain_slot=True), 23, "keychain enable"),
     ("no key for an existing cache", replace(GOOD, key=KeySource.ABSENT, unwrap=Unwrap.NOT_TRIED), 10, "DB_ENCRYPTION_KEY"),
