@@ -21,8 +21,9 @@ MAKE_KEY = (
 )
 GIVE_KEY = (
     "Give the key this cache was made with, as DB_ENCRYPTION_KEY or in the file named by "
-    "DB_ENCRYPTION_KEY_FILE. If it is lost, `mcp-notarium reset-cache` sets the old cache aside "
-    "and fills a new one from the note service."
+    "DB_ENCRYPTION_KEY_FILE. With a recovery key, or any other key of it, `mcp-notarium keys --ask-key "
+    "add` gives it one more. If all are lost, `mcp-notarium reset-cache` sets the old cache aside and "
+    "fills a new one, under the key that is configured then, from the note service."
 )
 KEYCHAIN_AGAIN = (
     "Start the client in the session where that keychain runs, or set `keyring` back to it. Or give "
@@ -53,12 +54,14 @@ BEGIN_ANEW = (
     "Restore the folder from a backup, or run `mcp-notarium reset-cache`: it sets the old cache "
     "aside and fills a new one from the note service."
 )
-SET_ASIDE = f"Run `mcp-notarium doctor` to see what is wrong. {BEGIN_ANEW}"
 REPAIR = (
     "Run `mcp-notarium repair`: it saves what can be read into a new cache, and the next sync fetches "
     "the rest. Or run `mcp-notarium reset-cache`, which sets the old cache aside and loads all anew."
 )
-UPDATE = "Update MCP Notarium: `pip install --upgrade mcp-notarium`."
+UPDATE = (
+    "Update MCP Notarium: `pip install --upgrade mcp-notarium`. Or run `mcp-notarium reset-cache`: it "
+    "sets the cache aside and fills one of this release from the note service."
+)
 OTHER_ACCOUNT = (
     "Check SIMPLENOTE_USERNAME. If the folder was copied here by mistake, move it out of the data "
     "folder; `mcp-notarium doctor` names it."

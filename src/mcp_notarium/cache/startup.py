@@ -15,7 +15,6 @@ from mcp_notarium.cache.decisions import (
     NEWEST_BACK,
     OTHER_ACCOUNT,
     REPAIR,
-    SET_ASIDE,
     UNREADABLE,
     UPDATE,
     Create,
@@ -150,7 +149,7 @@ _INSIDE = (
         "the database is not ours",
         Verdict.OTHER_OWNER,
         "the database was not made by MCP Notarium",
-        SET_ASIDE,
+        BEGIN_ANEW,
         lambda o: o.schema is not None and not o.schema.ours,
     ),
     refuse(
@@ -164,7 +163,7 @@ _INSIDE = (
         "the database belongs to another key file",
         Verdict.DATABASE_DAMAGED,
         "the database is not the one the key file names",
-        SET_ASIDE,
+        BEGIN_ANEW,
         lambda o: o.found is not None and not _same_cache(o),
     ),
     refuse(
@@ -185,7 +184,7 @@ _INSIDE = (
         "the schema is older than the key file allows",
         Verdict.ROLLBACK_SEEN,
         "the database is older than the key file allows",
-        SET_ASIDE,
+        BEGIN_ANEW,
         lambda o: o.schema is not None and o.schema.version < o.schema_floor,
     ),
     Row(
@@ -203,7 +202,7 @@ _INSIDE = (
         "what was seen does not fit together",
         Verdict.DATABASE_DAMAGED,
         "the state of the cache folder makes no sense",
-        SET_ASIDE,
+        BEGIN_ANEW,
         lambda _seen: True,
     ),
 )

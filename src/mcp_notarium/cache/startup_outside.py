@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mcp_notarium.cache.decisions import (
+    BEGIN_ANEW,
     COPY_BACK,
     GIVE_KEY,
     KEYCHAIN_AGAIN,
@@ -17,7 +18,6 @@ from mcp_notarium.cache.decisions import (
     REINSTALL,
     REPAIR,
     RESTORE,
-    SET_ASIDE,
     UPDATE,
     Create,
     Decision,
@@ -153,14 +153,14 @@ _PLAIN = (
         "the plain database is empty",
         Verdict.DATABASE_MISSING,
         "the database file is empty",
-        SET_ASIDE,
+        BEGIN_ANEW,
         _empty,
     ),
     unreadable(
         "the plain database is no database",
         Verdict.DATABASE_DAMAGED,
         "the database file is no database",
-        SET_ASIDE,
+        BEGIN_ANEW,
         lambda o: o.sample is not None and not o.sample.plaintext_magic,
     ),
 )
@@ -281,21 +281,21 @@ _DATABASE = (
         "the database is gone",
         Verdict.DATABASE_MISSING,
         "the database that the key file names is missing",
-        SET_ASIDE,
+        BEGIN_ANEW,
         lambda o: not o.files.current,
     ),
     unreadable(
         "the database is empty",
         Verdict.DATABASE_MISSING,
         "the database file is empty",
-        SET_ASIDE,
+        BEGIN_ANEW,
         _empty,
     ),
     refuse(
         "a plain database in an encrypted one's place",
         Verdict.MODE_MISMATCH,
         "an unencrypted database lies where the encrypted one should be",
-        SET_ASIDE,
+        BEGIN_ANEW,
         # The magic bytes are not authenticated: an authentic page says more.
         lambda o: o.sample is not None and o.sample.plaintext_magic and not o.sample.good,
     ),
@@ -304,8 +304,16 @@ _DATABASE = (
         Verdict.DATABASE_DAMAGED,
         "the key is right, and no page of the database was written with it: the file is destroyed "
         "or belongs to another cache",
-        SET_ASIDE,
+        BEGIN_ANEW,
         lambda o: o.sample is not None and not o.sample.good,
+    ),
+    unreadable(
+        "the first page is damaged",
+        Verdict.DATABASE_DAMAGED,
+        "the key is right, and the first page of the database is damaged: without it nothing in the "
+        "file can be found",
+        BEGIN_ANEW,
+        lambda o: o.sample is not None and 1 in o.sample.bad_pages and not o.files.wal,
     ),
     unreadable(
         "some pages are damaged",

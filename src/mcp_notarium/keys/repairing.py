@@ -12,7 +12,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mcp_notarium.cache import database, salvage, startup
+from mcp_notarium.cache import database, decisions, salvage, startup
 from mcp_notarium.cache.copying import Told
 from mcp_notarium.cache.database import companions
 from mcp_notarium.cache.observations import OnUnreadable
@@ -22,7 +22,7 @@ from mcp_notarium.cache.sync_state import SyncState
 from mcp_notarium.crypto import keyslots
 from mcp_notarium.crypto.datakey import DataKey
 from mcp_notarium.crypto.keyslots import KeyFile
-from mcp_notarium.errors import CacheError, CacheFull, InvalidRequest, Verdict
+from mcp_notarium.errors import CacheDamaged, CacheError, CacheFull, InvalidRequest, Verdict
 from mcp_notarium.keys import anew, creating, damage, keyfile, quarantine
 from mcp_notarium.keys.anew import Step
 from mcp_notarium.keys.changing import Given, nothing_there
@@ -173,9 +173,7 @@ class _Work:
             key = data_key.database_key(made.database_salt)
             with closing(database.create(path, key, meta=meta)) as target:
                 self.given.at(Step.CREATE)
-                found = salvage.salvage(
-                    lambda: _opened(kept, *old), target, without=_NOT_TAKEN, told=self.told
-                )
+                found = self._read(kept, old, target)
                 SyncState(target).set_cursor(None)
                 self.given.at(Step.COPY)
                 anew.demand_sound(target)
@@ -185,6 +183,19 @@ class _Work:
                 file.unlink(missing_ok=True)
             raise
         return found
+
+    def _read(
+        self, kept: Path, old: tuple[KeyFile, DataKey], target: database.Database
+    ) -> Salvaged:
+        try:
+            return salvage.salvage(
+                lambda: _opened(kept, *old), target, without=_NOT_TAKEN, told=self.told
+            )
+        except CacheDamaged as error:
+            raise CacheDamaged(
+                "nothing can be saved: the pages that say where everything is are damaged",
+                resolution_hint=decisions.BEGIN_ANEW,
+            ) from error
 
 
 def _demand_newest(kept: Path, found: KeyFile, data_key: DataKey) -> None:
