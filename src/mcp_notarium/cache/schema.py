@@ -8,6 +8,7 @@ what somebody wrote. Copying the file before a migration is the caller's busines
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from mcp_notarium.cache.connection import Database
@@ -100,6 +101,22 @@ def migrate(database: Database, migrations: Sequence[Migration] = MIGRATIONS) ->
                 _take(database, step)
                 taken.append(step.version)
     return tuple(taken)
+
+
+def rehearse(database: Database, migrations: Sequence[Migration] = MIGRATIONS) -> None:
+    """Take the steps that :func:`migrate` would take, in one transaction that is undone.
+
+    Raises ``CacheError`` where ``migrate`` would. The database is unchanged in any case.
+    """
+    with suppress(_Undone), database.schema_change(), database.transaction():
+        for step in migrations:
+            if step.version > database.user_version():
+                _take(database, step)
+        raise _Undone
+
+
+class _Undone(Exception):
+    """Leaves a transaction without committing it."""
 
 
 def _take(database: Database, step: Migration) -> None:

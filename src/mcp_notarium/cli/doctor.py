@@ -1,9 +1,10 @@
 """``mcp-notarium doctor``: examines configuration, libraries, folder, keys, cache and the way to the service.
 
-Changes nothing but the mark by which the next start knows of damage; whether a first cache can be made
-it tries with an empty folder, which goes again. Exit code: the verdict's (10-23) if the cache is
-locked or a page of it is damaged, 1 if the configuration is wrong, else 0, also when the note service
-cannot be reached.
+Opens a cache that is in order as a server would; a locked one it looks at from outside. It writes the mark
+by which the next start knows of damage, takes up what a crash has left, tries a migration that is due
+and undoes it, and tries with an empty folder, which goes again, whether a cache can be made. Exit code:
+the verdict's (10-23) if the cache is locked or a page of it is damaged, 1 if the configuration is wrong
+or the disk is full, else 0, also when the note service cannot be reached.
 """
 
 from __future__ import annotations
@@ -11,44 +12,28 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
-import shlex
 import sys
-import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from mcp_notarium import __version__
 from mcp_notarium.app import App, open_app
 from mcp_notarium.cache import driver
-from mcp_notarium.cli import keys, settings, status
+from mcp_notarium.cli import settings, status
+from mcp_notarium.cli.findings import BAD, NOT_CHECKED, OK, WARN, Finding, outside
 from mcp_notarium.config import Config
-from mcp_notarium.crypto.keyslots import KeyFile, SlotState
-from mcp_notarium.errors import ConfigError, LockedError, NotariumError
-from mcp_notarium.keys import opening, slots
-from mcp_notarium.keys.folder import AccountFolder
-from mcp_notarium.keys.holders import holders
+from mcp_notarium.errors import CacheError, ConfigError, LockedError, NotariumError
+from mcp_notarium.keys import opening
 from mcp_notarium.keys.keychain import system_keychain
 from mcp_notarium.sync.leader import Leader
-
-OK, WARN, BAD = "ok", "warn", "bad"
-_DAY = 86_400
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing looked at: its name, ``ok``, ``warn`` or ``bad``, what was seen, what to do."""
-
-    name: str
-    state: str
-    seen: str
-    hint: str = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The form of the answer, and how far to look."""
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--deep", action="store_true", help="read every page of the database")
+    parser.add_argument(
+        "--deep", action="store_true", help="compare every index with its table, too"
+    )
     parser.add_argument("--offline", action="store_true", help="do not ask the note service")
 
 
@@ -67,13 +52,14 @@ def run(args: argparse.Namespace) -> int:
 
 def _cache(config: Config, args: argparse.Namespace) -> tuple[list[Finding], int]:
     """The findings about the cache, its verdict first, and the exit code."""
-    facts, inside = status.collect(config), []
+    facts, inside = status.collect(config), outside(config)
     if facts["exit_code"] == 0 and facts["cache"] == status.IN_ORDER:
-        inside = keys_findings(config)
         try:
             inside += asyncio.run(_inside(config, deep=args.deep, offline=args.offline))
         except LockedError as error:
             facts = status.refused(error)
+        except CacheError as error:
+            facts = status.unusable(error)
     if any(one.name == "pages" and one.state == BAD for one in inside):
         facts = status.refused(opening.damaged(config))
     return [_verdict(facts), *inside], facts["exit_code"]
@@ -113,71 +99,27 @@ def _verdict(facts: dict[str, Any]) -> Finding:
     return Finding("cache", OK, facts["cache"])
 
 
-def keys_findings(config: Config) -> list[Finding]:
-    """The ways into an encrypted cache, who is in it, and databases that nothing opens."""
-    if not config.db_encryption:
-        return []
-    found = slots.listing(config, None).keyfile
-    folder = AccountFolder(config.account_dir)
-    return [
-        _slots(found),
-        _strangers(folder, found.generation),
-        _permissions(config),
-        _users(folder),
-    ]
-
-
-def _slots(found: KeyFile) -> Finding:
-    active = [s for s in found.slots if s.state is not SlotState.DISABLED]
-    days = (int(time.time()) - (found.rotated or found.created)) // _DAY
-    seen = f"{', '.join(s.type.value for s in active)}; last changed {max(days, 0)} days ago"
-    known = any(s.state is SlotState.COMPROMISED for s in active)
-    return Finding("keys", WARN if known else OK, seen, " ".join(keys.advice(found.slots)))
-
-
-def _strangers(folder: AccountFolder, generation: str) -> Finding:
-    strange = [folder.database(g).name for g in folder.generations() if g != generation]
-    if not strange:
-        return Finding("databases", OK, "one, and the key file names it")
-    hint = f"Delete it in {folder.path}, or keep it with the key file that opens it."
-    return Finding("databases", WARN, f"no key file here names {', '.join(strange)}", hint)
-
-
-def _permissions(config: Config) -> Finding:
-    """Start-up refuses what it opens itself if others may read it; this looks at the rest too."""
-    if os.name != "posix":
-        return Finding("permissions", OK, "left to the system's own rules for your folder")
-    places = [config.account_dir, *config.account_dir.rglob("*")]
-    places += [config.log_file] if config.log_file is not None else []
-    seen = [path for path in places if path.exists() and path.lstat().st_mode & 0o077]
-    if not seen:
-        return Finding("permissions", OK, f"{len(places)} files and folders, for you alone")
-    commands = "; ".join(f"chmod go= {shlex.quote(str(path))}" for path in seen[:3])
-    return Finding("permissions", WARN, f"{len(seen)} can be read by others", f"Run {commands}")
-
-
-def _users(folder: AccountFolder) -> Finding:
-    named = "; ".join(str(one) for one in holders(folder.server_lock))
-    return Finding("open by", OK, named or "nobody else that could be seen")
-
-
 async def _inside(config: Config, *, deep: bool, offline: bool) -> list[Finding]:
     async with open_app(config, syncing=False) as app:
-        found = [_sync(app), _writes(app), _quarantine(config)]
+        found = [_sync(app), _writes(app)]
         if not offline:
             found.append(await _service(app))
         return [_pages(app, config, deep=deep), *found]  # last: a bad page closes the cache
 
 
 def _pages(app: App, config: Config, *, deep: bool) -> Finding:
-    """Checked only if no server is at work: the check moves the log, and one process may do that."""
+    """The whole check moves the log, and one process may do that: beside a server only if asked for."""
     leader = Leader(config.account_dir / "sync.lock")
-    if not leader.acquire():
-        return Finding("pages", OK, "not checked: a server is at work on this cache")
-    try:
-        wrong = app.cache.database.check(deep=deep)
-    finally:
-        leader.release()
+    if leader.acquire():
+        try:
+            wrong = app.cache.database.check(deep=deep)
+        finally:
+            leader.release()
+    elif deep:
+        wrong = app.cache.database.walk(deep=True)
+    else:
+        seen = "not checked: a server is at work on this cache (use --deep)"
+        return Finding("pages", NOT_CHECKED, seen)
     if wrong:
         return Finding("pages", BAD, f"{len(wrong)} faults, first: {wrong[0]}")
     return Finding("pages", OK, "every page is authentic, search index and tables agree")
@@ -204,16 +146,6 @@ def _writes(app: App) -> Finding:
         return Finding("writes", OK, "none unfinished")
     hint = "They are finished, with their own ids, as soon as a server reaches the note service."
     return Finding("writes", WARN, f"{writes} unfinished", hint)
-
-
-def _quarantine(config: Config) -> Finding:
-    """What was set aside stays until the person removes it."""
-    folder = config.account_dir / "quarantine"
-    kept = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
-    if not kept:
-        return Finding("quarantine", OK, "empty")
-    hint = f"Delete {folder} when you are sure that nothing in it is needed."
-    return Finding("quarantine", OK, f"{len(kept)} sets of old files, newest {kept[-1]}", hint)
 
 
 async def _service(app: App) -> Finding:

@@ -1,7 +1,8 @@
 """``mcp-notarium status``: in what state the cache is, in a few lines or as JSON.
 
-Looks at every page of the cache; damage that it finds is marked, so that the next start knows it too.
-Exit code: 0, or the verdict's (10-23). Asks the note service nothing, and never sets anything aside,
+Looks at every page of the cache, with ``--deep`` also at what is on them; damage that it finds is marked,
+so that the next start knows it too. Tries a migration that is due, and undoes it. Exit code: 0, the
+verdict's (10-23), or 1 where the disk is full. Asks the note service nothing, and never sets anything aside,
 whatever DB_ON_UNREADABLE says.
 """
 
@@ -17,33 +18,41 @@ from typing import Any
 
 from mcp_notarium import __version__
 from mcp_notarium.app import App, open_app
+from mcp_notarium.cache import decisions
 from mcp_notarium.cache.startup import Create, Decision, Locked, Migrate, Open, Rebuild
 from mcp_notarium.cli import settings
 from mcp_notarium.config import Config
 from mcp_notarium.crypto.keyslots import SlotState
-from mcp_notarium.errors import LockedError, Verdict
-from mcp_notarium.keys import opening, slots
+from mcp_notarium.errors import CacheBusy, CacheError, LockedError, Verdict
+from mcp_notarium.keys import opening, rehearsing, slots
 from mcp_notarium.keys.folder import AccountFolder, find_obstacle
 from mcp_notarium.notes.pending import WriteState
 
 IN_ORDER = "in order"
+_AGAIN = f"Try again. If it stays like this: {decisions.BEGIN_ANEW}"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The form of the answer."""
+    """The form of the answer, and how far to look."""
     parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "--deep", action="store_true", help="also compare every index with its table"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the state; the exit code says it too."""
     config = settings.prepare(args)
-    facts = collect(config)
+    facts = collect(config, deep=args.deep)
     sys.stdout.write((json.dumps(facts, indent=2) if args.json else text(facts)) + "\n")
     return int(facts["exit_code"])
 
 
-def collect(config: Config) -> dict[str, Any]:
-    """The facts as plain JSON values; a locked cache is a fact, not an error."""
+def collect(config: Config, *, deep: bool = False) -> dict[str, Any]:
+    """The facts as plain JSON values; a locked cache is a fact, not an error.
+
+    ``deep`` also compares every index with its table.
+    """
     config = replace(config, on_unreadable="refuse")
     facts: dict[str, Any] = {
         "version": __version__,
@@ -52,12 +61,14 @@ def collect(config: Config) -> dict[str, Any]:
         "backend": config.backend,
     }
     try:
-        return facts | _by_decision(config, opening.verdict(config))
+        return facts | _by_decision(config, opening.verdict(config), deep=deep)
     except LockedError as error:
         return facts | refused(error)
+    except CacheError as error:
+        return facts | unusable(error)
 
 
-def _by_decision(config: Config, decision: Decision) -> dict[str, Any]:
+def _by_decision(config: Config, decision: Decision, *, deep: bool) -> dict[str, Any]:
     """What start-up would do; only a cache that is in order is opened."""
     match decision:
         case Locked(verdict, message, hint):
@@ -68,11 +79,12 @@ def _by_decision(config: Config, decision: Decision) -> dict[str, Any]:
                 return _refused(Verdict.UNSAFE_PATH, obstacle.reason, obstacle.command)
             return _in_order("not made yet")
         case Migrate(version, program):
+            rehearsing.rehearse(config)
             return _in_order(f"schema {version}; the next start migrates it to {program}")
         case Rebuild(_, reason):
             return _in_order(f"the next start sets it aside and loads a new one: {reason}")
         case Open():
-            return asyncio.run(_inside(config)) | _key_facts(config)
+            return asyncio.run(_inside(config, deep=deep)) | _key_facts(config)
 
 
 def _in_order(cache: str) -> dict[str, Any]:
@@ -82,6 +94,18 @@ def _in_order(cache: str) -> dict[str, Any]:
 def refused(error: LockedError) -> dict[str, Any]:
     """The facts about a cache that is locked."""
     return _refused(error.verdict, error.user_message, error.resolution_hint or "")
+
+
+def unusable(error: CacheError) -> dict[str, Any]:
+    """The facts about a cache that nothing is known against, and that could not be opened."""
+    if isinstance(error, CacheBusy):
+        return _refused(Verdict.BUSY, error.user_message, error.resolution_hint or "")
+    return {
+        "verdict": error.subcategory or "unusable",
+        "exit_code": error.exit_code,
+        "message": error.user_message,
+        "resolution_hint": error.resolution_hint or _AGAIN,
+    }
 
 
 def _refused(verdict: Verdict, message: str, hint: str) -> dict[str, Any]:
@@ -105,9 +129,12 @@ def _key_facts(config: Config) -> dict[str, Any]:
     }
 
 
-async def _inside(config: Config) -> dict[str, Any]:
+async def _inside(config: Config, *, deep: bool) -> dict[str, Any]:
     async with open_app(config, syncing=False, whole=True) as app:
-        return _in_order(IN_ORDER) | _cache_facts(app)
+        if deep and app.cache.database.walk(deep=True):
+            raise opening.damaged(config)
+        checked = {"checked": "every page, every index" if deep else "every page"}
+        return _in_order(IN_ORDER) | _cache_facts(app) | checked
 
 
 def _cache_facts(app: App) -> dict[str, Any]:
@@ -138,8 +165,9 @@ def text(facts: dict[str, Any]) -> str:
     ]
     lines += [f"note: {notice}" for notice in facts.get("notices", ())]
     if facts["exit_code"]:
+        locked = facts["exit_code"] in set(Verdict)
         lines += [
-            f"LOCKED ({facts['verdict']}, exit code {facts['exit_code']}): {facts['message']}",
+            f"{'LOCKED' if locked else 'NOT USABLE'} ({facts['verdict']}, exit code {facts['exit_code']}): {facts['message']}",
             f"→ {facts['resolution_hint']}",
         ]
     return "\n".join(lines)

@@ -309,7 +309,10 @@ class Observer:
         if not schema_seen.ours or schema_seen.version > schema_seen.program:
             return
         marked, sample = damage.is_marked(scene.folder), scene.seen.sample
-        unproven = scene.seen.plain or (sample is not None and sample.bad > 0)
+        # Beside a log the file may lack pages that neither of them has.
+        unproven = (
+            scene.seen.plain or scene.seen.files.wal or (sample is not None and sample.bad > 0)
+        )
         if marked or (self._whole and unproven):
             faults = opened.walk(deep=marked)
             if faults:

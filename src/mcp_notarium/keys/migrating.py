@@ -34,7 +34,7 @@ def migrate(
     The database was closed by its last user, which has moved the log into it.
     """
     if facts.has_log(path):
-        raise _failed("a write-ahead log is left beside it")
+        raise failed("a write-ahead log is left beside it")
     key = None
     if data_key is not None and keyfile is not None:
         key = data_key.database_key(keyfile.database_salt)
@@ -47,7 +47,7 @@ def migrate(
         finally:
             opened.close()
     except CacheError as error:
-        raise _failed(error.message) from error
+        raise failed(error.message) from error
     return copy
 
 
@@ -64,12 +64,12 @@ def _copied(path: Path, copy: Path) -> Path:
 
 def _check(path: Path, copy: Path, data_key: DataKey | None, keyfile: KeyFile | None) -> None:
     if _digest(path) != _digest(copy):
-        raise _failed("the copy differs from the original")
+        raise failed("the copy differs from the original")
     if data_key is None or keyfile is None:
         return
     found = pages.sample(copy, data_key.page_mac_key(), keyfile.database_salt, every=True)
     if found.bad:
-        raise _failed("the database has damaged pages")
+        raise failed("the database has damaged pages")
 
 
 def _digest(path: Path) -> bytes:
@@ -77,10 +77,11 @@ def _digest(path: Path) -> bytes:
         return hashlib.file_digest(file, "sha256").digest()
 
 
-def _failed(reason: str) -> LockedError:
+def failed(reason: str) -> LockedError:
+    """The refusal of a cache that cannot be migrated."""
     return LockedError(
         Verdict.MIGRATION_FAILED,
         f"the database could not be brought to this release's schema: {reason}",
-        resolution_hint="Nothing was lost. Run `mcp-notarium doctor`; go back to the release you "
-        "had before, or run `mcp-notarium reset-cache` to set the cache aside and fill a new one.",
+        resolution_hint="Nothing was lost. Go back to the release you had before, or run "
+        "`mcp-notarium reset-cache` to set the cache aside and fill a new one.",
     )

@@ -31,6 +31,7 @@ from mcp_notarium.keys.folder import AccountFolder, find_problem, prepare, trust
 from mcp_notarium.keys.keychain import Keychain
 from mcp_notarium.keys.locks import Presence, busy, key_lock
 from mcp_notarium.keys.looking import Observer, OpeningSettings, Scene, without_log
+from mcp_notarium.keys.reaching import reached
 from mcp_notarium.keys.unlock import Found
 
 __all__ = [
@@ -103,7 +104,7 @@ def open_cache(
         clock=clock,
         at=at,
     )
-    with disk_errors(_UNUSABLE):
+    with reached(AccountFolder(settings.account_dir)):
         try:
             return opener.as_it_is() or opener.under_lock()
         except CacheDamaged as error:
@@ -120,7 +121,7 @@ def observe(settings: OpeningSettings, *, bounds: Bounds = PRODUCTION) -> Observ
 
     The database is opened only where no log is left that opening would move into it.
     """
-    with disk_errors(_UNUSABLE):
+    with reached(AccountFolder(settings.account_dir)):
         scene = Observer(settings, bounds=bounds).look(now=time.time(), opens=without_log)
     scene.close()
     return scene.seen

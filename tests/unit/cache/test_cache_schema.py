@@ -141,3 +141,17 @@ def test_search_finds_phrases_across_scripts_in_a_cache_of_version_1(tmp_path):
     assert [n.id for n in cache.search.find(parse("plain"), limit=9).notes] == ["d"]
     assert cache.database.check(deep=True) == ()
     cache.close()
+
+
+def test_a_rehearsed_migration_leaves_nothing_whether_it_goes_through_or_not(cache):
+    before = (tables(cache.database), records(cache.database), cache.database.user_version())
+    schema.rehearse(cache.database, (*MIGRATIONS, WIDER, THIRD))
+    with pytest.raises(CacheError):
+        schema.rehearse(cache.database, (*MIGRATIONS, BROKEN))
+    assert (
+        tables(cache.database),
+        records(cache.database),
+        cache.database.user_version(),
+    ) == before
+    (made,) = cache.database.rows("SELECT sql FROM sqlite_master WHERE name = 'notes'")
+    assert "colour" not in made[0]

@@ -64,7 +64,7 @@ def test_a_migration_that_fails_leaves_the_old_schema_and_its_own_verdict(tmp_pa
         with pytest.raises(LockedError) as refused:
             open_cheaply(config)
     assert refused.value.verdict is Verdict.MIGRATION_FAILED
-    assert "doctor" in refused.value.resolution_hint
+    assert "mcp-notarium reset-cache" in refused.value.resolution_hint
     with closing(open_cheaply(config)) as opened:
         assert opened.database.user_version() == NOW
         assert opened.database.number("SELECT count(*) FROM sqlite_master WHERE name = 'half'") == 0

@@ -1,0 +1,28 @@
+"""What ``doctor`` says of keys: how old they are, and when that is worth a word."""
+
+import pytest
+
+from mcp_notarium.cli import findings
+from mcp_notarium.crypto import kdf, keyslots
+from mcp_notarium.crypto.datakey import DataKey
+from mcp_notarium.secret import Secret
+from support.account import BOUNDS, PASSPHRASE, USERNAME
+
+MADE = 1_700_000_000
+DAY = 86_400
+
+
+@pytest.mark.parametrize(("days", "state"), [(0, "ok"), (364, "ok"), (365, "warn"), (4000, "warn")])
+def test_an_old_key_is_worth_a_reminder(days, state):
+    found = keyslots.build(
+        data_key=DataKey.generate(),
+        passphrase=Secret(PASSPHRASE),
+        parameters=kdf.CHEAPEST,
+        username=USERNAME,
+        now=MADE,
+        bounds=BOUNDS,
+    )
+    seen = findings.slot_finding(found, now=MADE + days * DAY + 1.5)
+    assert seen.state == state
+    assert f"last changed {days} days ago" in seen.seen
+    assert ("mcp-notarium rotate-key" in seen.hint) is (state == "warn")
