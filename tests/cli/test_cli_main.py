@@ -191,7 +191,7 @@ def test_an_error_cannot_steer_the_terminal(verb, capsys):
 def test_an_interrupt_exits_130_without_a_traceback(verb, capsys):
     verb(raising(KeyboardInterrupt()))
     assert cli.run(["verb"]) == 130
-    assert capsys.readouterr().err == "\n"
+    assert capsys.readouterr().err == "\nInterrupted. Nothing was changed.\n"
 
 
 def test_an_error_is_shown_on_a_stream_that_cannot_encode_it(verb, monkeypatch, tmp_path):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
+import signal
 from pathlib import Path
 
 import pytest
 
 from mcp_notarium.simulator import Simulator
-from support.terminal import CTRL_C, Terminal
-from support.whole import environment
+from support.terminal import CTRL_C, CTRL_D, Terminal
+from support.whole import Server, account_folder, environment
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="pseudo terminals are needed")
 PROMPT_SECONDS = 10.0
@@ -39,6 +41,66 @@ def test_the_first_interrupt_at_a_prompt_ends_the_command(
         terminal.type(CTRL_C)
         assert terminal.ends(within=PROMPT_SECONDS) == 130
         assert "Traceback" not in terminal.screen
+
+
+@pytest.mark.parametrize(
+    ("arguments", "prompt"),
+    [
+        (["login"], "Code from the e-mail: "),
+        (["rotate-key", "--ask-old"], "Old key: "),
+        (["keys", "--ask-key", "list"], "Key: "),
+        (["keys", "recovery", "test"], "Recovery key: "),
+        (["keys", "recovery", "create"], "of 9: "),
+        (["purge", "--shred"], "to go on: "),
+        (["reset-cache"], "[y/N]"),
+    ],
+)
+@pytest.mark.parametrize("typed", [CTRL_D, "\xff\xfe\n", None], ids=["end", "no text", "closed"])
+def test_no_answer_at_a_prompt_changes_nothing_and_says_so(
+    simulator: Simulator, tmp_path: Path, arguments: list[str], prompt: str, typed: str | None
+) -> None:
+    env = environment(simulator, tmp_path)
+    with Server(env) as server:
+        server.tool("list")
+        assert server.leave() == 0
+    before = kept(simulator, tmp_path)
+    with Terminal(env, *arguments) as terminal:
+        terminal.shows(prompt)
+        if typed is None:
+            terminal.hang_up()
+            # The end of the input may be met before the signal that tells of it.
+            assert terminal.ends() in {1, 128 + signal.SIGHUP}
+        else:
+            for _ in range(3):  # a group of a recovery key may be tried again
+                terminal.type_bytes(typed.encode("latin-1"))
+            assert terminal.ends(within=PROMPT_SECONDS) == 1
+            assert "unexpected" not in terminal.screen
+            assert re.search(r"[Nn]othing was (changed|destroyed)|was not made", terminal.screen)
+    assert kept(simulator, tmp_path) == before
+
+
+def test_an_interrupted_command_says_whether_it_has_changed_anything(
+    simulator: Simulator, tmp_path: Path
+) -> None:
+    env = environment(simulator, tmp_path)
+    with Server(env) as server:
+        server.tool("list")
+        assert server.leave() == 0
+    with Terminal(env, "rotate-key", "--ask-old") as terminal:
+        terminal.shows("Old key: ")
+        terminal.type(CTRL_C)
+        assert terminal.ends(within=PROMPT_SECONDS) == 130
+        assert "Interrupted. Nothing was changed." in terminal.screen
+    simulator.faults.delay(30.0)
+    with Terminal(env, "reset-cache", "--yes") as terminal:
+        terminal.shows("0 of")
+        terminal.type(CTRL_C)
+        assert terminal.ends() == 130
+        assert "Interrupted. The cache was emptied" in terminal.screen
+
+
+def kept(simulator: Simulator, place: Path) -> bytes:
+    return (account_folder(simulator, place) / "notarium_keys.json").read_bytes()
 
 
 def test_a_code_typed_at_the_terminal_logs_in(simulator: Simulator, tmp_path: Path) -> None:

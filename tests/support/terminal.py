@@ -8,6 +8,7 @@ import select
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -20,6 +21,7 @@ _TAKE_TERMINAL = (
     "os.execv(sys.argv[1], sys.argv[1:])\n"
 )
 CTRL_C = "\x03"
+CTRL_D = "\x04"
 
 
 class Terminal:
@@ -47,7 +49,8 @@ class Terminal:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait(DEADLINE)
-        os.close(self._ours)
+        if self._ours >= 0:
+            os.close(self._ours)
 
     def shows(self, text: str) -> None:
         """Wait until the text is on the screen."""
@@ -58,15 +61,25 @@ class Terminal:
 
     def type(self, text: str) -> None:
         """Type it; a line ends with a newline."""
-        os.write(self._ours, text.encode())
+        self.type_bytes(text.encode())
+
+    def type_bytes(self, typed: bytes) -> None:
+        """Type what need not be text."""
+        with suppress(OSError):  # the command has ended
+            os.write(self._ours, typed)
+
+    def hang_up(self) -> None:
+        """Close the terminal, as closing its window does."""
+        os.close(self._ours)
+        self._ours = -1
 
     def ends(self, *, within: float = DEADLINE) -> int:
         """The exit code of a command that ends by itself."""
         deadline = time.monotonic() + within
         while self.process.poll() is None:
             assert time.monotonic() < deadline, self.screen
-            self._read()
-        while self._read(wait=0):
+            self._read() if self._ours >= 0 else time.sleep(0.02)
+        while self._ours >= 0 and self._read(wait=0):
             pass
         return self.process.returncode
 

@@ -16,12 +16,12 @@ from importlib import import_module
 from pathlib import Path
 
 from mcp_notarium import __version__, log
+from mcp_notarium.cli import interruption
 from mcp_notarium.errors import NotariumError
 from mcp_notarium.redaction.escaping import several_lines
 from mcp_notarium.redaction.traces import describe
 
 USAGE_EXIT = 2
-INTERRUPTED_EXIT = 130
 BROKEN_PIPE_EXIT = 141
 
 
@@ -58,19 +58,21 @@ VERBS = {
 def run(arguments: Sequence[str]) -> int:
     """Carry out a command line; returns the exit code, never raises an error of ours."""
     try:
-        code = _dispatch(list(arguments))
-        sys.stdout.flush()
+        with interruption.stoppable():
+            code = _dispatch(list(arguments))
+            sys.stdout.flush()
     except SystemExit as leaving:  # argparse: --help is 0, a wrong command line is 2
         code = leaving.code if isinstance(leaving.code, int) else USAGE_EXIT
-    except KeyboardInterrupt:
-        sys.stderr.write("\n")
-        code = INTERRUPTED_EXIT
+    except KeyboardInterrupt as interrupt:
+        _say(f"\n{interruption.said()}")
+        code = interruption.exit_code(interrupt)
     except BrokenPipeError:
-        code = _leave_pipe()
+        code = BROKEN_PIPE_EXIT
     except NotariumError as error:
         code = _show(error)
     except Exception as error:  # noqa: BLE001 - the last resort: no trace with values on a screen
         code = _show_unexpected(error)
+    _leave_streams()
     return code
 
 
@@ -163,8 +165,11 @@ def _say(text: str) -> None:
         sys.stderr.flush()
 
 
-def _leave_pipe() -> int:
-    # The reader went away (`| head`); the interpreter's own flush at exit must not complain.
-    with suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return BROKEN_PIPE_EXIT
+def _leave_streams() -> None:
+    """Where the reader has gone (`| head`, a closed terminal) the flush at exit must not complain."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            with suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -13,7 +13,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
 from mcp_notarium.app import App, open_app
-from mcp_notarium.cli import settings
+from mcp_notarium.cli import interruption, settings
 from mcp_notarium.cli.terminal import ask_yes, talk
 from mcp_notarium.config import Config
 from mcp_notarium.errors import LockedError, LoginRequired, NotariumError, OtherAccount
@@ -21,6 +21,10 @@ from mcp_notarium.keys import opening, shredding
 
 _LONGEST_SYNC = 3600.0
 _GLANCE = 0.5
+_EMPTIED = (
+    "The cache was emptied; what has arrived is kept, and the next server start goes on loading."
+)
+_SET_ASIDE = "The old cache is in the quarantine; the next server start makes a new one or goes on."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,8 +42,10 @@ async def _reset(config: Config, *, yes: bool) -> int:
     config = replace(config, on_unreadable="refuse")  # nothing is set aside before it is agreed to
     try:
         async with open_app(config, whole=True) as app:
+            interruption.watch(config.account_dir)  # opening may have made the cache
             if not _agreed("Empty the cache and load every note again?", yes=yes):
                 return 1
+            interruption.done(_EMPTIED)
             await app.driver.reset()
             return await _loaded(app)
     except LockedError as error:
@@ -53,6 +59,7 @@ async def _reset(config: Config, *, yes: bool) -> int:
     ):
         return 1
     unsent = shredding.may_hold_unsent_text(config)
+    interruption.done(_SET_ASIDE)
     moved = opening.set_aside(config)
     talk(f"The old files are in {moved}." if moved else "There was nothing to set aside.")
     if moved and unsent:

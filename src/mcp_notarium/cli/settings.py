@@ -6,6 +6,7 @@ import argparse
 import sys
 
 from mcp_notarium import config, log
+from mcp_notarium.cli import interruption
 from mcp_notarium.cli.terminal import talk
 from mcp_notarium.config import Config
 from mcp_notarium.keys import hardening
@@ -27,4 +28,5 @@ def prepare(args: argparse.Namespace) -> Config:
     for warning in loaded.warnings:
         talk(f"note: {warning}")
     check_configuration(loaded.config)
+    interruption.watch(loaded.config.account_dir)
     return loaded.config

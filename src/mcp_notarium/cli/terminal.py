@@ -11,9 +11,9 @@ import textwrap
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
-from mcp_notarium.errors import ConfigError
+from mcp_notarium.errors import ConfigError, InvalidRequest
 from mcp_notarium.keys.keyfile import NOT_COPIED
 from mcp_notarium.secret import Secret
 
@@ -83,8 +83,9 @@ class Progress:
 
 
 def talk(text: str) -> None:
-    """One line to the person, on stderr."""
-    print(text, file=sys.stderr, flush=True)
+    """One line to the person, on stderr. Whether anybody reads it is nothing to stop for."""
+    with suppress(OSError):
+        print(text, file=sys.stderr, flush=True)
 
 
 def say_unless_copied(copied: bool) -> None:  # noqa: FBT001 - the one fact it is about
@@ -94,19 +95,28 @@ def say_unless_copied(copied: bool) -> None:  # noqa: FBT001 - the one fact it i
 
 
 def ask_secret(prompt: str) -> Secret:
-    """A secret typed on the terminal, unseen. Raises ``ConfigError`` where there is none."""
+    """A secret typed on the terminal, unseen.
+
+    Raises ``ConfigError`` where there is none, and ``InvalidRequest`` if nothing is typed (Ctrl+D, or
+    the terminal is gone) or what is typed is no UTF-8 text.
+    """
     demand_terminal()
-    with _interruptible():
-        return Secret(getpass.getpass(prompt, stream=sys.stderr))
+    with _interruptible(), _typed():
+        typed = getpass.getpass(prompt, stream=sys.stderr)
+        typed.encode()  # bytes that are no text come as surrogates, depending on the locale
+        return Secret(typed)
 
 
 def ask_line(prompt: str) -> str:
     """One line typed on the terminal, without what surrounds it. Raises like :func:`ask_secret`."""
     demand_terminal()
-    with _interruptible():
+    with _interruptible(), _typed():
         sys.stderr.write(prompt)
         sys.stderr.flush()
-        return sys.stdin.readline().strip()
+        line = sys.stdin.readline()
+        if not line:
+            raise EOFError
+        return line.strip()
 
 
 def read_line() -> str:
@@ -136,10 +146,12 @@ def show_once(words: str, secret: Secret) -> None:
 
 
 def ask_yes(question: str) -> bool:
-    """A yes-or-no question on the terminal; anything but yes is no."""
+    """A yes-or-no question on the terminal; anything but yes is no, a terminal that is gone too."""
     with _interruptible():
         talk(f"{question} [y/N] ")
-        return sys.stdin.isatty() and sys.stdin.readline().strip().lower() in {"y", "yes"}
+        with suppress(OSError, ValueError):
+            return sys.stdin.isatty() and sys.stdin.readline().strip().lower() in {"y", "yes"}
+        return False
 
 
 def can_ask() -> bool:
@@ -151,6 +163,24 @@ def demand_terminal() -> None:
     """Raises ``ConfigError`` where nobody can be asked."""
     if not can_ask():
         raise _no_terminal()
+
+
+@contextmanager
+def _typed() -> Iterator[None]:
+    """Turn what a terminal can answer beside a line of text into ``InvalidRequest``."""
+    try:
+        yield
+    except UnicodeError:
+        raise InvalidRequest(
+            "what was typed is no text in UTF-8; nothing was changed",
+            resolution_hint="Set the terminal to UTF-8, or use the options that read a file.",
+        ) from None
+    except (EOFError, OSError, ValueError):
+        raise InvalidRequest(
+            "no answer was given; nothing was changed",
+            resolution_hint="Run the command again and answer its questions, or use the options that "
+            "read a file.",
+        ) from None
 
 
 @contextmanager
