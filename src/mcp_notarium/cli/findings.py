@@ -16,7 +16,7 @@ from mcp_notarium.cli import keys
 from mcp_notarium.config import Config
 from mcp_notarium.crypto.keyslots import KeyFile, SlotState
 from mcp_notarium.errors import LockedError
-from mcp_notarium.keys import slots
+from mcp_notarium.keys import quarantine, slots
 from mcp_notarium.keys.folder import AccountFolder, find_problem
 from mcp_notarium.keys.holders import holders
 
@@ -113,7 +113,13 @@ def _locks(_config: Config, folder: AccountFolder) -> Iterator[Finding]:
 def _quarantine(_config: Config, folder: AccountFolder) -> Iterator[Finding]:
     """What was set aside stays until the person removes it."""
     place = folder.quarantine
-    kept = sorted(path.name for path in place.iterdir()) if place.is_dir() else []
+    work = quarantine.work_folder(folder)
+    if work.exists():
+        hint = (
+            "`mcp-notarium repair` removes it when it is run again; while one is at work, leave it."
+        )
+        yield Finding("repair", WARN, "the copy that a repair works on is there", hint)
+    kept = sorted(one.name for one in place.iterdir() if one != work) if place.is_dir() else []
     if not kept:
         yield Finding("quarantine", OK, "empty")
         return

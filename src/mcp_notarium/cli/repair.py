@@ -4,10 +4,26 @@ from __future__ import annotations
 
 import argparse
 
+from mcp_notarium.cache.salvage import Salvaged
 from mcp_notarium.cli import settings
 from mcp_notarium.cli.terminal import Progress, ask_secret, talk
 from mcp_notarium.keys import keychain, repairing
 from mcp_notarium.keys.changing import Given
+
+
+def missing(found: Salvaged) -> str:
+    """What is known of the notes that did not come over."""
+    fetched = "the next sync compares everything with the note service and fetches what is missing."
+    if found.expected is not None:
+        lost = max(found.expected - found.notes, 0)
+        return (
+            f"{lost:,} of {found.expected:,} could not be read; {fetched}"
+            if lost
+            else "None is missing."
+        )
+    if found.lost or found.open_end:
+        return f"How many could not be read is not known, for that was damaged too; {fetched}"
+    return f"As far as can be seen none is missing; {fetched}"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,11 +43,7 @@ def run(args: argparse.Namespace) -> int:
     done = repairing.repair(config, told=Progress("places looked at"), given=given)
     found = done.salvaged
     talk(f"A sound cache is in force: {found.notes:,} notes came over.")
-    if found.lost:
-        talk(
-            f"At {len(found.lost):,} places notes may have been lost here; the next sync compares "
-            "everything with the note service and fetches them."
-        )
+    talk(missing(found))
     if "pending_writes" not in found.complete:
         talk("WARNING: not every unfinished write could be read. One may be only in the old files.")
     talk(f"The old files are in {done.quarantine}, as they were.")

@@ -7,6 +7,7 @@ process may have it open: the caller holds both locks.
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -57,6 +58,26 @@ def _entries(folder: AccountFolder) -> list[tuple[float, Path]]:
 
 def _epoch(stamp: str) -> float:
     return datetime.strptime(stamp, _STAMP).replace(tzinfo=UTC).timestamp()
+
+
+def work_folder(folder: AccountFolder) -> Path:
+    """Where ``repair`` keeps its copy of the damaged files while it works."""
+    return folder.quarantine / "being-repaired"
+
+
+def new_work_folder(folder: AccountFolder) -> Path:
+    """Make it, empty. Raises ``FileExistsError`` if it is there."""
+    folder.quarantine.mkdir(mode=0o700, exist_ok=True)
+    made = work_folder(folder)
+    made.mkdir(mode=0o700)
+    return made
+
+
+def remove_work(folder: AccountFolder) -> None:
+    """Remove it with what is in it, also what a killed ``repair`` has left."""
+    place = work_folder(folder)
+    if place.is_dir() and not place.is_symlink():
+        shutil.rmtree(place)
 
 
 def new_folder(folder: AccountFolder, now: float) -> Path:

@@ -16,6 +16,7 @@ from mcp_notarium.cache import database, decisions, salvage, startup
 from mcp_notarium.cache.copying import Told
 from mcp_notarium.cache.database import companions
 from mcp_notarium.cache.observations import OnUnreadable
+from mcp_notarium.cache.pages import PAGE_SIZE
 from mcp_notarium.cache.salvage import Salvaged
 from mcp_notarium.cache.startup import Locked
 from mcp_notarium.cache.sync_state import SyncState
@@ -75,6 +76,7 @@ def repair(
         try:
             anew.be_alone(presence, folder)
             given.at(Step.ALONE)
+            quarantine.remove_work(folder)
             return _Work(settings, folder, told, given).done()
         finally:
             presence.release()
@@ -99,15 +101,17 @@ class _Work:
         work = self._copied(scene.keyfile)
         try:
             _demand_damage(work, scene.keyfile, scene.data_key)
+            pages = work.stat().st_size // PAGE_SIZE
             _lengthen(work)
             _demand_newest(work, scene.keyfile, scene.data_key)
             if scene.files is not None:
                 keyfile.bring_to_rest(folder, scene.files, now=given.clock())
             anew.set_leftovers_aside(folder, scene.keyfile, now=given.clock())
             made, data_key = self._made(scene.key.passphrase, scene.keyfile)
-            found = self._salvaged(work, (scene.keyfile, scene.data_key), (made, data_key))
+            old = (scene.keyfile, scene.data_key)
+            found = self._salvaged(work, old, (made, data_key), pages=pages)
         finally:
-            shutil.rmtree(work.parent)
+            quarantine.remove_work(folder)
         return Repaired(found, self._switched(scene.keyfile, made))
 
     def _switched(self, old: KeyFile, made: KeyFile) -> Path:
@@ -136,7 +140,7 @@ class _Work:
                 f"a repair needs {int(size * _ROOM):,} bytes, and {free:,} are free",
                 details={"needed": int(size * _ROOM), "free": free},
             )
-        target = quarantine.new_folder(self.folder, self.given.clock())
+        target = quarantine.new_work_folder(self.folder)
         for file in companions(path)[:2]:  # the third is made anew
             if file.exists():
                 shutil.copyfile(file, target / file.name)
@@ -157,7 +161,12 @@ class _Work:
         return made, data_key
 
     def _salvaged(
-        self, kept: Path, old: tuple[KeyFile, DataKey], new: tuple[KeyFile, DataKey]
+        self,
+        kept: Path,
+        old: tuple[KeyFile, DataKey],
+        new: tuple[KeyFile, DataKey],
+        *,
+        pages: int,
     ) -> Salvaged:
         """The new database with all that could be read; nothing is left of it if this raises."""
         (made, data_key), path = new, self.folder.database(new[0].generation)
@@ -173,7 +182,7 @@ class _Work:
             key = data_key.database_key(made.database_salt)
             with closing(database.create(path, key, meta=meta)) as target:
                 self.given.at(Step.CREATE)
-                found = self._read(kept, old, target)
+                found = self._read(kept, old, target, pages=pages)
                 SyncState(target).set_cursor(None)
                 self.given.at(Step.COPY)
                 anew.demand_sound(target)
@@ -185,11 +194,20 @@ class _Work:
         return found
 
     def _read(
-        self, kept: Path, old: tuple[KeyFile, DataKey], target: database.Database
+        self,
+        kept: Path,
+        old: tuple[KeyFile, DataKey],
+        target: database.Database,
+        *,
+        pages: int,
     ) -> Salvaged:
         try:
             return salvage.salvage(
-                lambda: _opened(kept, *old), target, without=_NOT_TAKEN, told=self.told
+                lambda: _opened(kept, *old),
+                target,
+                pages=pages,
+                without=_NOT_TAKEN,
+                told=self.told,
             )
         except CacheDamaged as error:
             raise CacheDamaged(

@@ -1,16 +1,18 @@
 """A damaged database: what is authentic comes over, what is lost is named, the old files stay."""
 
 import json
+import os
 import shutil
 from contextlib import closing
 from dataclasses import replace
 
 import pytest
 
+from mcp_notarium.cache import salvage
 from mcp_notarium.cache.notes import NoteTable
 from mcp_notarium.cache.sync_state import SyncState
 from mcp_notarium.errors import CacheFull, InvalidRequest, LockedError, NotariumError, Verdict
-from mcp_notarium.keys import opening, repairing
+from mcp_notarium.keys import opening, quarantine, repairing
 from mcp_notarium.keys.changing import Given
 from mcp_notarium.notes.note import Content, Revision
 from mcp_notarium.secret import Secret
@@ -213,3 +215,49 @@ def test_what_is_lost_and_not_damaged_is_named(copy, lost, verdict, way_out, on_
     assert error.value.verdict is verdict
     assert way_out in error.value.resolution_hint
     assert fingerprint(copy.account_dir) == before
+
+
+@pytest.mark.parametrize("kept", [0.25, 0.5, 0.75])
+def test_a_file_that_was_cut_is_told_of_honestly_and_soon(copy, kept, monkeypatch):
+    path = database_of(copy)
+    os.truncate(path, int(path.stat().st_size * kept) // PAGE * PAGE)
+    connections = []
+    real = repairing._opened
+    monkeypatch.setattr(repairing, "_opened", lambda *a: connections.append(a) or real(*a))
+    found = repair(copy).salvaged
+    assert found.expected in {NOTES, None}
+    assert found.notes + len(found.lost) <= 2 * NOTES, "nothing that never was is counted"
+    assert max(found.lost, default=0) <= 2 * NOTES
+    assert len(connections) < 3 * NOTES
+    assert len(texts(copy)) == found.notes
+
+
+def test_where_no_end_is_readable_the_search_for_it_ends(copy, monkeypatch):
+    monkeypatch.setattr(salvage, "_last_key", lambda _opens: None)
+    damage(copy, [50])
+    found = repair(copy).salvaged
+    assert found.open_end
+    assert found.notes >= NOTES - 30
+
+
+@pytest.mark.parametrize("step", ["prepare", "copy"])
+def test_what_a_killed_repair_left_is_removed_by_the_next(copy, step):
+    damage(copy, [50])
+    old = database_of(copy).read_bytes()
+
+    def die(name):
+        if name == step:
+            os._exit(9)
+
+    child = os.fork()
+    if not child:
+        repair(copy, given=replace(GIVEN, at=die))
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    work = quarantine.work_folder(folder_of(copy))
+    assert work.is_dir()
+    found = repair(copy)
+    assert not work.exists()
+    files = [path for path in folder_of(copy).quarantine.rglob("*") if path.is_file()]
+    copies = [path for path in files if path.read_bytes() == old]
+    assert copies == [found.quarantine / copies[0].name]
