@@ -1,8 +1,9 @@
-"""What ``doctor`` says of keys: how old they are, and when that is worth a word."""
+"""What ``doctor`` says of the age of keys, and ``repair`` of notes that are missing."""
 
 import pytest
 
-from mcp_notarium.cli import findings
+from mcp_notarium.cache.salvage import Salvaged
+from mcp_notarium.cli import findings, repair
 from mcp_notarium.crypto import kdf, keyslots
 from mcp_notarium.crypto.datakey import DataKey
 from mcp_notarium.secret import Secret
@@ -26,3 +27,17 @@ def test_an_old_key_is_worth_a_reminder(days, state):
     assert seen.state == state
     assert f"last changed {days} days ago" in seen.seen
     assert ("mcp-notarium rotate-key" in seen.hint) is (state == "warn")
+
+
+@pytest.mark.parametrize(
+    ("found", "says"),
+    [
+        (Salvaged(notes=60, expected=60), "None is missing."),
+        (Salvaged(notes=50, expected=60, lost=[1, 2]), "10 of 60 could not be read"),
+        (Salvaged(notes=50, lost=[1]), "not known"),
+        (Salvaged(notes=50, open_end=True), "not known"),
+        (Salvaged(notes=50), "As far as can be seen"),
+    ],
+)
+def test_repair_says_no_more_than_is_known(found, says):
+    assert says in repair.missing(found)
