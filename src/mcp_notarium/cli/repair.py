@@ -47,5 +47,5 @@ def run(args: argparse.Namespace) -> int:
     if "pending_writes" not in found.complete:
         talk("WARNING: not every unfinished write could be read. One may be only in the old files.")
     talk(f"The old files are in {done.quarantine}, as they were.")
-    talk("Only this key opens the new cache; make other keys again (`mcp-notarium keys`).")
+    talk("Every key that opened the cache opens it as before.")
     return 0

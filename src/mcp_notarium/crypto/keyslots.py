@@ -175,6 +175,19 @@ def replace_slots(
     return _sealed(changed, data_key)
 
 
+def next_generation(
+    keyfile: KeyFile, data_key: DataKey, *, random_bytes: RandomBytes = secrets.token_bytes
+) -> KeyFile:
+    """The same slots for another database file under the same data key, next sequence, sealed."""
+    changed = replace(
+        keyfile,
+        generation=random_bytes(8).hex(),
+        database_salt=random_bytes(kdf.SALT_SIZE),
+        sequence=keyfile.sequence + 1,
+    )
+    return _sealed(changed, data_key)
+
+
 def new_slot(
     keyfile: KeyFile,
     data_key: DataKey,

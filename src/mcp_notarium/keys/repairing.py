@@ -24,7 +24,7 @@ from mcp_notarium.crypto import keyslots
 from mcp_notarium.crypto.datakey import DataKey
 from mcp_notarium.crypto.keyslots import KeyFile
 from mcp_notarium.errors import CacheDamaged, CacheError, CacheFull, InvalidRequest, Verdict
-from mcp_notarium.keys import anew, creating, damage, keyfile, quarantine
+from mcp_notarium.keys import anew, damage, keyfile, quarantine
 from mcp_notarium.keys.anew import Step
 from mcp_notarium.keys.changing import Given, nothing_there
 from mcp_notarium.keys.files import disk_errors, replace_private, sync_folder
@@ -33,7 +33,6 @@ from mcp_notarium.keys.locks import Presence, key_lock
 from mcp_notarium.keys.looking import Observer, OpeningSettings, Scene, never
 from mcp_notarium.keys.opening import refusal, rolled_back
 from mcp_notarium.keys.unlock import Found
-from mcp_notarium.secret import Secret
 
 _UNUSABLE = "the cache cannot be repaired"
 _ROOM = 2.4
@@ -59,7 +58,7 @@ def repair(
 ) -> Repaired:
     """Make a new generation of everything that can still be read.
 
-    Only the key that was used to come in opens the new one; other slots have to be made again. The
+    Every key that opened the old one opens the new one: data key and slots are the same. The
     place in the service's changes is forgotten, so that the next sync compares every note and fetches
     what is missing. Raises ``InvalidRequest`` if nothing is wrong or the cache is not encrypted,
     ``CacheDamaged`` if nothing can be read, ``CacheFull`` and ``LockedError``, with the old files as
@@ -107,9 +106,8 @@ class _Work:
             if scene.files is not None:
                 keyfile.bring_to_rest(folder, scene.files, now=given.clock())
             anew.set_leftovers_aside(folder, scene.keyfile, now=given.clock())
-            made, data_key = self._made(scene.key.passphrase, scene.keyfile)
-            old = (scene.keyfile, scene.data_key)
-            found = self._salvaged(work, old, (made, data_key), pages=pages)
+            made = keyslots.next_generation(scene.keyfile, scene.data_key)
+            found = self._salvaged(work, scene.keyfile, made, scene.data_key, pages=pages)
         finally:
             quarantine.remove_work(folder)
         return Repaired(found, self._switched(scene.keyfile, made))
@@ -147,29 +145,17 @@ class _Work:
                 (target / file.name).chmod(0o600)
         return target / path.name
 
-    def _made(self, key: Secret, old: KeyFile) -> tuple[KeyFile, DataKey]:
-        slot = keyslots.open_slot(old, key, bounds=self.given.bounds).slot
-        data_key = DataKey.generate()
-        made = keyslots.build(
-            data_key=data_key,
-            passphrase=key,
-            parameters=slot.kdf or creating.parameters(self.settings),
-            username=self.settings.username,
-            now=int(self.given.clock()),
-            bounds=self.given.bounds,
-        )
-        return made, data_key
-
     def _salvaged(
         self,
         kept: Path,
-        old: tuple[KeyFile, DataKey],
-        new: tuple[KeyFile, DataKey],
+        old: KeyFile,
+        made: KeyFile,
+        data_key: DataKey,
         *,
         pages: int,
     ) -> Salvaged:
         """The new database with all that could be read; nothing is left of it if this raises."""
-        (made, data_key), path = new, self.folder.database(new[0].generation)
+        path = self.folder.database(made.generation)
         meta = {
             "owner_identity_hash": self.settings.owner_hash,
             "vault_id": made.vault_id,
@@ -182,7 +168,7 @@ class _Work:
             key = data_key.database_key(made.database_salt)
             with closing(database.create(path, key, meta=meta)) as target:
                 self.given.at(Step.CREATE)
-                found = self._read(kept, old, target, pages=pages)
+                found = self._read(lambda: _opened(kept, old, data_key), target, pages=pages)
                 SyncState(target).set_cursor(None)
                 self.given.at(Step.COPY)
                 anew.demand_sound(target)
@@ -193,22 +179,9 @@ class _Work:
             raise
         return found
 
-    def _read(
-        self,
-        kept: Path,
-        old: tuple[KeyFile, DataKey],
-        target: database.Database,
-        *,
-        pages: int,
-    ) -> Salvaged:
+    def _read(self, opens: salvage.Open, target: database.Database, *, pages: int) -> Salvaged:
         try:
-            return salvage.salvage(
-                lambda: _opened(kept, *old),
-                target,
-                pages=pages,
-                without=_NOT_TAKEN,
-                told=self.told,
-            )
+            return salvage.salvage(opens, target, pages=pages, without=_NOT_TAKEN, told=self.told)
         except CacheDamaged as error:
             raise CacheDamaged(
                 "nothing can be saved: the pages that say where everything is are damaged",

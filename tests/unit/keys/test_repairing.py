@@ -11,8 +11,9 @@ import pytest
 from mcp_notarium.cache import salvage
 from mcp_notarium.cache.notes import NoteTable
 from mcp_notarium.cache.sync_state import SyncState
+from mcp_notarium.crypto import kdf, recovery
 from mcp_notarium.errors import CacheFull, InvalidRequest, LockedError, NotariumError, Verdict
-from mcp_notarium.keys import opening, quarantine, repairing
+from mcp_notarium.keys import opening, quarantine, repairing, slots
 from mcp_notarium.keys.changing import Given
 from mcp_notarium.notes.note import Content, Revision
 from mcp_notarium.secret import Secret
@@ -261,3 +262,31 @@ def test_what_a_killed_repair_left_is_removed_by_the_next(copy, step):
     files = [path for path in folder_of(copy).quarantine.rglob("*") if path.is_file()]
     copies = [path for path in files if path.read_bytes() == old]
     assert copies == [found.quarantine / copies[0].name]
+
+
+def test_every_key_opens_the_repaired_cache_and_every_slot_is_as_it_was(copy):
+    slots.add(copy, Secret(OTHER), label="spare", parameters=kdf.CHEAPEST, given=GIVEN)
+    paper = recovery.generate()
+    slots.add(copy, paper, label="on paper", given=GIVEN)
+    slots.mark_compromised(copy, 2, given=GIVEN)
+    before = slots.listing(copy, None, bounds=BOUNDS).keyfile
+    damage(copy, [30, 31])
+    repairing.repair(copy, given=GIVEN)
+    after = slots.listing(copy, None, bounds=BOUNDS).keyfile
+    assert (after.slots, after.vault_id) == (before.slots, before.vault_id)
+    assert after.sequence == before.sequence + 1
+    assert after.generation != before.generation
+    assert after.database_salt != before.database_salt
+    for key in (copy.db_key, Secret(OTHER), paper):
+        open_cheaply(replace(copy, db_key=key)).close()
+
+
+def test_the_key_file_of_before_a_repair_is_refused_as_an_old_one(copy):
+    folder = folder_of(copy)
+    old = folder.key_file.read_bytes()
+    damage(copy, [30])
+    repairing.repair(copy, given=GIVEN)
+    folder.key_file.write_bytes(old)
+    with pytest.raises(LockedError) as refused:
+        open_cheaply(copy)
+    assert refused.value.verdict is Verdict.ROLLBACK_SEEN
