@@ -242,6 +242,7 @@ def test_calibrate_proposes_and_applies(env: dict[str, str], tmp_path: Path) -> 
     assert done.returncode == 1
     assert "Nothing is changed." in done.stderr
     assert re.search(r"with up to \d+ [MG]iB of memory", done.stderr)
+    assert "Today it is Argon2id with 64 MiB" in done.stderr
     assert run(env, "keys", "calibrate", "--seconds", "0.01", "--yes").returncode == 0
     assert listed(env)[0]["cost"] == "Argon2id 64 MiB, 3 passes, 4 lanes"
     assert run(env, "status").returncode == 0

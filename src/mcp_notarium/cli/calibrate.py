@@ -10,8 +10,9 @@ import time
 from mcp_notarium.cli.terminal import ask_yes, talk
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import calibration, kdf, userkey
+from mcp_notarium.crypto.failures import WrongKey
 from mcp_notarium.errors import InvalidRequest
-from mcp_notarium.keys import rotate
+from mcp_notarium.keys import rotate, slots
 from mcp_notarium.keys.changing import Given
 from mcp_notarium.keys.unlock import find_passphrase
 from mcp_notarium.secret import Secret
@@ -21,6 +22,8 @@ _SHORTEST, _LONGEST = 0.01, 30.0
 _ROUNDS = 3
 _SHARE_OF_MEMORY = 8
 _SOME_MEMORY_KIB = 256 * 1024
+
+_Stretched = kdf.Argon2id | kdf.Pbkdf2Sha512
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,14 +47,14 @@ def run(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
             resolution_hint="Nothing is to be done. With --ask-key another slot's passphrase can "
             "be given.",
         )
+    present = _present(config, found)
     limit = _memory_limit()
     talk(f"Measuring, with up to {_shown(limit)} of memory and about {args.seconds:g} s a time ...")
     best = calibration.propose(seconds_of, target=args.seconds, most_memory_kib=limit)
     chosen = best.parameters
-    talk(
-        f"Argon2id with {chosen.memory_kib // 1024} MiB, {chosen.time_cost} passes and "
-        f"{chosen.lanes} lanes takes {best.seconds:.2f} s here."
-    )
+    talk(f"{_named(chosen)} takes {best.seconds:.2f} s here. Today it is {_named(present)}.")
+    if _work(chosen) < _work(present):
+        talk("note: that is LESS than today: guessing the passphrase would become cheaper.")
     if not (args.yes or ask_yes("Stretch the passphrase so from now on?")):
         talk("Nothing is changed.")
         return 1
@@ -60,6 +63,31 @@ def run(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
     )
     talk(f"Done; the passphrase is the same (key file number {done.sequence}).")
     return 0
+
+
+def _present(config: Config, key: Secret) -> _Stretched:
+    """How the passphrase is stretched today. Raises ``WrongKey`` if it opens nothing."""
+    listed = slots.listing(config, key)
+    for slot in listed.keyfile.slots:
+        if slot.id == listed.opened_by and not isinstance(slot.kdf, kdf.HkdfSha256):
+            return slot.kdf
+    raise WrongKey
+
+
+def _named(parameters: _Stretched) -> str:
+    if isinstance(parameters, kdf.Pbkdf2Sha512):
+        return f"PBKDF2 with {parameters.iterations:,} rounds"
+    return (
+        f"Argon2id with {parameters.memory_kib // 1024:,} MiB, {parameters.time_cost} passes and "
+        f"{parameters.lanes} lanes"
+    )
+
+
+def _work(parameters: _Stretched) -> int:
+    """What can be compared: memory that is filled. PBKDF2 needs none, so it is always less."""
+    if isinstance(parameters, kdf.Pbkdf2Sha512):
+        return 0
+    return parameters.memory_kib * parameters.time_cost
 
 
 def _bearable(text: str) -> float:
