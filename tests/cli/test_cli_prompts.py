@@ -14,7 +14,7 @@ from support.terminal import CTRL_C, CTRL_D, Terminal
 from support.whole import Server, account_folder, environment
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="pseudo terminals are needed")
-PROMPT_SECONDS = 10.0
+PROMPT_SECONDS = 25.0
 
 
 @pytest.fixture(name="simulator")
