@@ -33,21 +33,24 @@ class Enabled:
 def enable(settings: OpeningSettings, system: Keychain, *, given: Given | None = None) -> Enabled:
     """Let the keychain open the cache, beside the key that opens it now.
 
-    The key of the settings (or ``given.old``) must open it. Raises ``SlotsRefused`` if the keychain
-    holds a key for this account already, ``LockedError`` (KEYCHAIN_UNUSABLE, start-up's verdicts);
-    the keychain is left as it was then.
+    The key of the settings (or ``given.old``) must open it. A random key in the keychain that opens
+    nothing is taken: it is what a run that was cut short has left. Raises ``SlotsRefused`` if the
+    keychain holds another key for this account, ``LockedError`` (KEYCHAIN_UNUSABLE, start-up's
+    verdicts); the keychain is left as it was then.
     """
     given = replace(given or Given(), system=system)
-    if system.get(keychain.KEY, settings.owner_hash) is not None:
+    kept = system.get(keychain.KEY, settings.owner_hash)
+    if kept is not None and not _left_over(settings, kept, given):
         raise _taken()
     backend = system.name
-    secret = userkey.generate()
+    secret = kept or userkey.generate()
     system.set(keychain.KEY, settings.owner_hash, secret)
     try:
         _demand_kept(system, settings.owner_hash, secret)
         changed = slots.add(settings, secret, label=backend, type_=SlotType.KEYRING, given=given)
     except BaseException:
-        _forget_unless_it_counts(settings, system, secret, given)
+        if kept is None:
+            _forget_unless_it_counts(settings, system, secret, given)
         raise
     return Enabled(changed, changed.after.slots[-1].id, backend)
 
@@ -88,11 +91,12 @@ def rotate_into(
     """
     given = replace(given or Given(), system=system)
     owner = settings.owner_hash
-    kept, secret = system.get(keychain.KEY, owner), userkey.generate()
+    kept = system.get(keychain.KEY, owner)
     if kept is not None and from_keychain:
-        return _exchange(settings, system, kept, secret, given)
-    if kept is not None:
+        return _exchange(settings, system, kept, userkey.generate(), given)
+    if kept is not None and not _left_over(settings, kept, given):
         raise _taken()
+    secret = kept or userkey.generate()
     backend, came = system.name, rotate.way_in(settings, given=given)
     demand_another(came.keyfile, without=came.giving_way(wanted))
     system.set(keychain.KEY, owner, secret)
@@ -102,7 +106,8 @@ def rotate_into(
             settings, new=secret, wanted=wanted, keychain=backend, came=came, given=given
         )
     except BaseException:
-        _forget_unless_it_counts(settings, system, secret, given)
+        if kept is None:
+            _forget_unless_it_counts(settings, system, secret, given)
         raise
     return slots.listing(settings, None, bounds=given.bounds).keyfile
 
@@ -136,7 +141,31 @@ def _exchange(
         system.set(keychain.KEY, settings.owner_hash, kept)
         slots.remove(settings, added.after.slots[-1].id, given=replace(given, old=kept))
         raise
-    return slots.remove(settings, old.id, given=replace(given, old=secret)).after
+    for slot_id in (old.id, *_forgotten(found.keyfile, old)):
+        after = slots.remove(settings, slot_id, given=replace(given, old=secret)).after
+    return after
+
+
+def _forgotten(found: KeyFile, old: Slot) -> list[int]:
+    """Slots of this keychain beside its own: a run that was cut short made them, nobody has the key."""
+    return [
+        slot.id
+        for slot in found.slots
+        if slot.type is SlotType.KEYRING and slot.label == old.label and slot.id != old.id
+    ]
+
+
+def _left_over(settings: OpeningSettings, kept: Secret, given: Given) -> bool:
+    """Whether it is a random key that opens no slot, and that no slot out of use can be meant by."""
+    found = slots.listing(settings, kept, bounds=given.bounds)
+    return (
+        userkey.read(kept).kind == "raw"
+        and found.opened_by is None
+        and not any(
+            slot.type is SlotType.KEYRING and slot.state is SlotState.DISABLED
+            for slot in found.keyfile.slots
+        )
+    )
 
 
 def _forget_unless_it_counts(

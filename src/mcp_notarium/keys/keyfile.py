@@ -120,14 +120,25 @@ def store(
     """Put a key file in place of the old one, then its copy.
 
     ``check`` gets what was read back from the disk before the switch; if it raises, the old key
-    file still counts and nothing new is left. False: the new one counts, and the disk did not take
-    the copy; the next start writes it.
+    file still counts and nothing new is left. False: the new one counts, and the disk took no flush
+    of its name, or not the copy; the next start writes it.
     """
 
     def checked(raw: bytes) -> None:
         check(keyslots.parse(raw, bounds=bounds))
 
-    replace_private(folder.key_file, keyslots.serialise(keyfile), check=checked, at=at)
+    behind: list[str] = []
+
+    def told(step: str) -> None:
+        at(step)
+        behind.append(step)
+
+    try:
+        replace_private(folder.key_file, keyslots.serialise(keyfile), check=checked, at=told)
+    except OSError:
+        if "switch" not in behind:
+            raise
+        return False
     return _copied(folder, keyfile, at)
 
 
@@ -205,6 +216,7 @@ def _strays(folder: AccountFolder) -> tuple[Path, ...]:
         sorted(
             path
             for name in {name.name for name in names}
-            for path in folder.path.glob(temporary_pattern(name))
+            for place in ("", "quarantine/*/")
+            for path in folder.path.glob(place + temporary_pattern(name))
         )
     )

@@ -203,9 +203,11 @@ class _Work:
     def _switched(self, before: KeyFile, made: KeyFile) -> bool:
         """Let the new generation count, then remove the old one; whether there is a copy."""
         copied = keyfile.commit(self.folder, made, at=self.given.at)
-        for file in (*companions(self.folder.database(before.generation)), self.folder.certificate):
-            file.unlink(missing_ok=True)
-        sync_folder(self.folder.path)
+        old = companions(self.folder.database(before.generation))
+        with suppress(OSError):  # the new one counts; what stays here is set aside the next time
+            for file in (*old, self.folder.certificate):
+                file.unlink(missing_ok=True)
+            sync_folder(self.folder.path)
         self.given.at(Step.REMOVE)
         return copied
 

@@ -114,9 +114,13 @@ class _Work:
 
     def _switched(self, old: KeyFile, made: KeyFile) -> Path:
         """Let the new generation count and set the old one aside, with the key file that opens it."""
-        aside = quarantine.new_folder(self.folder, self.given.clock())
-        content = keyslots.serialise(old)
-        replace_private(aside / self.folder.key_file.name, content, check=lambda _written: None)
+        try:
+            aside = quarantine.new_folder(self.folder, self.given.clock())
+            content = keyslots.serialise(old)
+            replace_private(aside / self.folder.key_file.name, content, check=lambda _written: None)
+        except BaseException:
+            self._take_back(made)
+            raise
         keyfile.commit(self.folder, made, at=self.given.at)
         for file in companions(self.folder.database(old.generation)):
             if file.exists():
@@ -174,8 +178,7 @@ class _Work:
                 anew.demand_sound(target)
             self.given.at(Step.VERIFY)
         except BaseException:
-            for file in (*companions(path), self.folder.prepared_key_file):
-                file.unlink(missing_ok=True)
+            self._take_back(made)
             raise
         return found
 
@@ -187,6 +190,12 @@ class _Work:
                 "nothing can be saved: the pages that say where everything is are damaged",
                 resolution_hint=decisions.BEGIN_ANEW,
             ) from error
+
+    def _take_back(self, made: KeyFile) -> None:
+        """Remove what was made here and does not count."""
+        new = companions(self.folder.database(made.generation))
+        for file in (*new, self.folder.prepared_key_file):
+            file.unlink(missing_ok=True)
 
 
 def _demand_newest(kept: Path, found: KeyFile, data_key: DataKey) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from mcp_notarium.keys import anew, erasing, facts, keychain, keyfile
 from mcp_notarium.keys.changing import Given
-from mcp_notarium.keys.files import disk_errors
+from mcp_notarium.keys.files import disk_errors, sync_folder
 from mcp_notarium.keys.folder import AccountFolder, trusted
 from mcp_notarium.keys.keychain import Keychain
 from mcp_notarium.keys.locks import Presence, key_lock
@@ -63,6 +63,7 @@ def shred(
                     erased += erasing.erase(file)
                     given.at(file.name)
                 _remove_empty_folders(folder.quarantine)
+                sync_folder(folder.path)
             finally:
                 presence.release()
     if system is None:
@@ -73,11 +74,14 @@ def shred(
 
 
 def _files(folder: AccountFolder) -> Iterator[Path]:
-    """Every file of ours but the locks, keys first."""
+    """Every file of ours but the locks, keys first, and of them those last that count.
+
+    So everything is as it was until the last of them goes, and then nothing opens any more.
+    """
     found = [path for path in folder.path.rglob("*") if path.is_symlink() or path.is_file()]
     ours = sorted(path for path in found if path.suffix != ".lock")
     keys = [path for path in ours if "notarium_keys" in path.name]
-    yield from keys
+    yield from sorted(keys, key=lambda path: path in {folder.key_file, folder.key_copy})
     yield from (path for path in ours if path not in keys)
 
 

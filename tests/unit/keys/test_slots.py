@@ -26,7 +26,9 @@ from support.account import (
 
 NEW = Secret(OTHER)
 GIVEN = Given(bounds=BOUNDS)
-COPYING = [row for row in REWRAP if row.step.endswith("_copy")]
+COPYING = [
+    row for row in REWRAP if row.step.endswith("_copy") or row.step == "sync_folder"
+]  # behind the commit point
 
 
 def add(config, key=NEW, **options):
