@@ -7,9 +7,21 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mcp_notarium.errors import LockedError
+from mcp_notarium.crypto import kdf
+from mcp_notarium.errors import LockedError, Verdict
+from mcp_notarium.keys import rotate
+from mcp_notarium.keys.changing import Given
 from mcp_notarium.secret import Secret
-from support.account import OTHER, account, fingerprint, folder_of, open_cheaply
+from support.account import (
+    BOUNDS,
+    OTHER,
+    PASSPHRASE,
+    account,
+    fingerprint,
+    folder_of,
+    made,
+    open_cheaply,
+)
 
 FILES = ("database", "key_file", "key_copy", "prepared_key_file", "certificate", "plain_database")
 DAMAGES = st.tuples(
@@ -103,3 +115,43 @@ def test_any_damage_ends_in_a_cache_or_in_a_refusal_that_changed_nothing(
     assert not again.created
     again.close()
     shutil.rmtree(place)
+
+
+@pytest.fixture(scope="module")
+def key_files(tmp_path_factory):
+    """A cache whose key was changed and back, and key files: of now, of before, of another vault."""
+    place, other = tmp_path_factory.mktemp("changed"), tmp_path_factory.mktemp("other")
+    config = made(place)
+    folder = folder_of(config)
+    older = folder.key_file.read_bytes()
+    for old, new in ((PASSPHRASE, OTHER), (OTHER, PASSPHRASE)):
+        given = Given(old=Secret(old), bounds=BOUNDS)
+        rotate.rotate_passphrase(config, new=Secret(new), parameters=kdf.CHEAPEST, given=given)
+    open_cheaply(config).close()
+    stranger = folder_of(made(other)).key_file.read_bytes()
+    return place, {"now": folder.key_file.read_bytes(), "older": older, "other vault": stranger}
+
+
+@pytest.mark.parametrize("copy", ["now", "older", "other vault", "damaged", "missing"])
+@pytest.mark.parametrize("main", ["now", "older", "other vault", "damaged", "missing"])
+def test_whichever_key_file_was_put_there_only_that_of_now_opens(tmp_path, key_files, main, copy):
+    place, contents = key_files
+    shutil.copytree(place, tmp_path, dirs_exist_ok=True)
+    config = account(tmp_path)
+    folder = folder_of(config)
+    for path, which in ((folder.key_file, main), (folder.key_copy, copy)):
+        path.unlink()
+        if which != "missing":
+            path.touch(mode=0o600)
+            path.write_bytes(contents.get(which, b"damaged"))
+    before = fingerprint(tmp_path)
+    counts = copy if main in {"damaged", "missing"} else main
+    if counts == "now":
+        open_cheaply(config).close()
+        assert folder.key_file.read_bytes() == folder.key_copy.read_bytes() == contents["now"]
+        return
+    with pytest.raises(LockedError) as refused:
+        open_cheaply(config)
+    if counts == "older":
+        assert refused.value.verdict is Verdict.ROLLBACK_SEEN
+    assert {name: fingerprint(tmp_path).get(name) for name in before} == before

@@ -111,6 +111,29 @@ def test_every_duplicated_field_is_refused():
             parse(twice.encode())
 
 
+@pytest.mark.parametrize("inside", ["slot", "cost"])
+def test_every_field_duplicated_further_down_is_refused(inside):
+    fields = json.loads(RAW)
+    part = fields["slots"][0] if inside == "slot" else fields["slots"][0]["kdf"]
+    whole = json.dumps(part, sort_keys=True, separators=(",", ":"))
+    for name, value in part.items():
+        one = json.dumps({name: value}, sort_keys=True, separators=(",", ":"))[1:-1]
+        twice = RAW.decode().replace(whole, f"{{{one},{whole[1:]}", 1)
+        assert json.loads(twice) == fields
+        assert twice.encode() != RAW
+        with pytest.raises(KeyFileDamaged):
+            parse(twice.encode())
+
+
+@settings(max_examples=100, deadline=None)
+@given(field=st.sampled_from(sorted(json.loads(RAW)["slots"][0]["kdf"])), value=json_values)
+def test_any_value_in_any_field_of_the_cost_is_refused_or_does_not_open(field, value):
+    def change(fields):
+        fields["slots"][0]["kdf"].update({field: value})
+
+    assert_never_opens(forged(RAW, change), RAW_KEY)
+
+
 def test_swapped_slots_do_not_open():
     def swap_contents(fields):
         one, other = fields["slots"]
