@@ -20,9 +20,11 @@ from mcp_notarium.keys import keyfile, reencrypt, rotate
 from mcp_notarium.keys.changing import Given
 from support import disk_trace
 from support.account import account, fingerprint, folder_of
+from support.found import KEY, NEW, content
 from support.long import LONG
-from support.power_stories import KEY, NEW, STORIES, content, lived_in
+from support.power_stories import story
 from support.small_disk import SmallDisk
+from support.stories import lived_in
 
 if sys.platform != "win32":
     import resource
@@ -184,16 +186,16 @@ def test_the_real_command_says_that_the_disk_is_full_at_whatever_write(cache, tm
     disk_trace.demand()
     config, there = cache
     before = lasting(config)
-    (story,) = (one for one in STORIES if one.name == "rotate-key --reencrypt")
+    told = story("rotate-key --reencrypt")
     (tmp_path / "new-key").write_text(NEW.reveal_text())
     done = subprocess.run(
         [
             *(disk_trace.STRACE, "-f", "-o", os.devnull, "-e", "trace=pwrite64"),
             *("-e", f"inject=pwrite64:error={error}:when={nth}+"),
-            *(sys.executable, "-m", "mcp_notarium", *story.command),
+            *(sys.executable, "-m", "mcp_notarium", *told.command),
         ],
         cwd=tmp_path,
-        env=story.variables(Path(tmp_path)),
+        env=told.variables(Path(tmp_path)),
         capture_output=True,
         text=True,
         timeout=60,

@@ -1,13 +1,14 @@
 """The power goes at any moment of a command that changes keys: nothing is lost, it can be repeated.
 
 The real commands are recorded as the kernel sees them, and what an unlucky disk may have kept of
-them is laid out and opened (``support/power_loss.py`` says what that may be). The same disk that
-takes no notice of any flush must lose something, or the proof would prove nothing.
+them is laid out and opened (``support/power_loss.py`` says what that may be). On a disk that takes no
+notice of the flushes of files, or of those of folders, exactly the rule must break that they uphold;
+else the proof would prove nothing.
 """
 
 import functools
 import random
-import sys
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -15,17 +16,19 @@ import pytest
 
 from support import disk_trace, power_loss
 from support.account import fingerprint
-from support.disk_trace import Cut, Flush, FlushFolder
+from support.disk_trace import Cut, Flush, FlushFolder, Operation
+from support.found import Violation
 from support.long import LONG
-from support.power_stories import STORIES, Story
+from support.power_stories import DISTINCT, story
+from support.stories import Story
 
 TRIALS = 600 if LONG else 14
-CONTROLS = 2000 if LONG else 300
+CONTROLS = 4000 if LONG else 400
 
 pytestmark = [
     pytest.mark.timeout(3600 if LONG else 120),
 ]
-every_story = pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
+every_story = pytest.mark.parametrize("told", DISTINCT, ids=lambda told: told.name)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -36,14 +39,13 @@ def _strace():
 @functools.cache
 def played(name: str) -> tuple[disk_trace.Recording, dict[str, str]]:
     """The recording of a story, and what lay there in the end."""
-    (story,) = (one for one in STORIES if one.name == name)
+    told = story(name)
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder).resolve() / "home"
         home.mkdir(mode=0o700)
-        story.prepare(home)
-        command = [sys.executable, "-m", "mcp_notarium", *story.command]
+        told.prepare(home)
         recording = disk_trace.record(
-            command, root=home, trace=home.parent / "trace", env=story.variables(home)
+            told.program, root=home, trace=home.parent / "trace", env=told.variables(home)
         )
         return recording, lasting(home)
 
@@ -53,29 +55,27 @@ def lasting(home: Path) -> dict[str, str]:
     return {name: at for name, at in fingerprint(home).items() if not name.endswith("-shm")}
 
 
-def judge(story: Story, folder: Path, number: int, *, flushing: bool = True) -> None:
-    """Cut the power somewhere, lay out what is left, and look."""
-    recording, _ = played(story.name)
-    dice = random.Random(f"{story.name} {number}")
+def judge(told: Story, folder: Path, number: int, *, deaf: type[Operation] | None = None) -> None:
+    """Cut the power somewhere, lay out what is left, and look. ``deaf``: to such flushes."""
+    recording, _ = played(told.name)
+    dice = random.Random(f"{told.name} {number}")
     moment = power_loss.some_moment(recording, dice)
     disk = power_loss.cut_power(
-        recording,
-        moment,
-        dice,
-        heeded=lambda one: flushing or not isinstance(one, Flush | FlushFolder),
+        recording, moment, dice, heeded=lambda one: deaf is None or not isinstance(one, deaf)
     )
     home = folder / f"home-{number}"
     disk.lay_out(recording.root, home, dice)
     try:
-        story.judge(home, done=moment > recording.told(story.says), dice=dice)
+        told.judge(home, done=moment > recording.told(told.says), dice=dice)
     except Exception as error:
-        error.add_note(f"power cut {number} of {story.name}, before operation {moment}")
+        error.add_note(f"power cut {number} of {told.name}, before operation {moment}")
         raise
+    shutil.rmtree(home)
 
 
 @every_story
-def test_a_recording_that_is_played_to_its_end_gives_what_lies_there(tmp_path, story):
-    recording, in_the_end = played(story.name)
+def test_a_recording_that_is_played_to_its_end_gives_what_lies_there(tmp_path, told):
+    recording, in_the_end = played(told.name)
     disk = power_loss.before(recording)
     for one in recording.operations:
         disk.do(one)
@@ -84,11 +84,19 @@ def test_a_recording_that_is_played_to_its_end_gives_what_lies_there(tmp_path, s
     assert lasting(tmp_path / "home") == in_the_end
 
 
-def test_every_byte_of_a_plain_cache_is_overwritten_before_its_place_is_given_back():
-    recording, _ = played("migrate-plaintext")
-    plain = {path.name: file for path, file in recording.names.items() if ".sqlite" in path.name}
-    files = {plain["notarium_cache.sqlite"], plain["notarium_cache.sqlite-wal"]}
+@pytest.mark.parametrize(
+    ("name", "pattern"),
+    [("migrate-plaintext", "*.sqlite*"), ("purge --shred", "notarium_*")],
+)
+def test_every_byte_that_is_to_go_is_overwritten_before_its_place_is_given_back(name, pattern):
+    recording, _ = played(name)
+    files = {
+        file
+        for path, file in recording.names.items()
+        if path.match(pattern) and not path.name.endswith("-shm")
+    }
     disk = power_loss.before(recording)
+    assert len(files) >= 2
     assert all(any(disk.contents[file]) for file in files)
     for one in recording.operations:
         if isinstance(one, Cut) and one.file in files:
@@ -100,17 +108,29 @@ def test_every_byte_of_a_plain_cache_is_overwritten_before_its_place_is_given_ba
 
 
 @every_story
-def test_after_a_power_cut_nothing_is_lost_and_the_command_can_be_repeated(tmp_path, story):
+def test_after_a_power_cut_nothing_is_lost_and_the_command_can_be_repeated(place, told):
     for number in range(TRIALS):
-        judge(story, tmp_path, number)
+        judge(told, place, number)
 
 
-@every_story
-def test_on_a_disk_that_takes_no_notice_of_flushes_something_is_lost(tmp_path, story):
-    played(story.name)
+CONTROLLED = [
+    pytest.param(told, deaf, wanted, id=f"{told.name}-{deaf.__name__}")
+    for told in DISTINCT
+    for deaf, wanted in zip((Flush, FlushFolder), told.unflushed, strict=True)
+    if wanted is not None
+]
+
+
+@pytest.mark.parametrize(("told", "deaf", "wanted"), CONTROLLED)
+def test_on_a_disk_that_takes_no_notice_of_flushes_the_rule_breaks_that_they_uphold(
+    place, told, deaf, wanted
+):
+    broken = set()
     for number in range(CONTROLS):
         try:
-            judge(story, tmp_path, number, flushing=False)
-        except Exception:  # noqa: BLE001 - whatever is wrong is what is looked for
+            judge(told, place, number, deaf=deaf)
+        except Violation as violation:
+            broken.add(violation.broken)
+        if wanted in broken:
             return
-    pytest.fail("no flush is needed, it seems")
+    pytest.fail(f"{wanted!r} expected, {broken!r} seen")

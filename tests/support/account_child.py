@@ -9,8 +9,12 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
+from multiprocessing import forkserver
+from multiprocessing.process import BaseProcess
 from pathlib import Path
+from unittest.mock import patch
 
 from mcp_notarium.crypto import kdf
 from mcp_notarium.keys import encrypting, reencrypt, rotate
@@ -23,7 +27,7 @@ _HOLD = "import sys; sys.path[:0] = {path!r}; from support import account_child;
 
 # A server that has everything imported and forks: a fresh interpreter per step takes far longer.
 _processes = multiprocessing.get_context("forkserver")
-_processes.set_forkserver_preload([__name__])
+_processes.set_forkserver_preload(["support.stops"])  # which imports this module, too
 
 
 def run(folder: Path, action: str, step: str = "", *, seconds: float | None = None) -> int | None:
@@ -31,13 +35,22 @@ def run(folder: Path, action: str, step: str = "", *, seconds: float | None = No
 
     ``seconds``: kill it when so much time has passed.
     """
-    process = _processes.Process(target=act, args=(folder, action, str(step)))
-    process.start()
+    process = forked(act, folder, action, str(step))
     process.join(60 if seconds is None else seconds)
     if seconds is not None:
         process.kill()
         process.join(60)
     return process.exitcode
+
+
+def forked(target: Callable[..., None], *given: object) -> BaseProcess:
+    """A process that does ``target``, started."""
+    # The server finds what it is to import only so, and goes on without it, silently.
+    with patch.dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)):
+        forkserver.ensure_running()
+    process = _processes.Process(target=target, args=given)
+    process.start()
+    return process
 
 
 def start_unready(folder: Path) -> subprocess.Popen[str]:

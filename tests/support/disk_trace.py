@@ -25,10 +25,10 @@ _WHOLE = 1 << 26
 _WATCHED = (
     *("open", "openat", "creat", "close", "lseek", "write", "pwrite64", "ftruncate"),
     *("fsync", "fdatasync", "rename", "renameat", "renameat2", "unlink", "unlinkat", "rmdir"),
-    *("mkdir", "mkdirat", "fork", "vfork", "dup", "dup2", "dup3"),
+    *("mkdir", "mkdirat", "fork", "vfork", "dup", "dup2", "dup3", "sendfile", "truncate"),
 )
 _UNKNOWN = (
-    *("writev", "pwritev", "pwritev2", "truncate", "fallocate", "copy_file_range", "sendfile"),
+    *("writev", "pwritev", "pwritev2", "fallocate", "copy_file_range"),
     *("link", "linkat", "symlink", "symlinkat", "splice", "io_uring_setup", "io_submit"),
     *("openat2", "sync_file_range"),
 )
@@ -219,6 +219,8 @@ class _Reader:
             case "mkdir" | "mkdirat":
                 path = self._path(given[-2], given[0] if call == "mkdirat" else _HERE)
                 self._name({path: self._new(is_folder=True)})
+            case "truncate" if (path := self._path(given[0], _HERE)).is_relative_to(self.root):
+                self.operations.append(Cut(self.names[path], int(given[1])))
             case "unlink" | "rmdir" | "unlinkat":
                 at, path = (given[0], given[1]) if call == "unlinkat" else (_HERE, given[0])
                 self._name({self._path(path, at): None})
@@ -248,6 +250,10 @@ class _Reader:
             case "pwrite64":
                 offset = int(given[3])
                 self.operations.append(Write(opened.file, offset, _bytes(given[1])[:result]))
+            case "sendfile":
+                self._copy(
+                    opened, self._opened[int(given[1])], int(given[2][1:].split("]")[0]), result
+                )
             case "ftruncate":
                 self.operations.append(Cut(opened.file, int(given[1])))
             case "fsync" | "fdatasync" if opened.file in self.folders:
@@ -279,6 +285,14 @@ class _Reader:
             opened.offset += len(data)
         elif descriptor in {1, 2}:
             self.operations.append(Told(data.decode()))
+
+    def _copy(self, target: _Open, source: _Open, start: int, size: int) -> None:
+        """From a file that is as it was before the command; another one's content is not kept here."""
+        written = {one.file for one in self.operations if isinstance(one, Write | Cut)}
+        assert source.file not in written, source.path
+        data = self.contents[source.file][start : start + size]
+        self.operations.append(Write(target.file, target.offset, data))
+        target.offset += size
 
     def _name(self, changed: dict[Path, int | None]) -> None:
         within = {path: file for path, file in changed.items() if path.is_relative_to(self.root)}

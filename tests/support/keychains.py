@@ -1,5 +1,9 @@
 """Stand-ins for the operating system's keychain: classes named as ``keyring`` names real ones."""
 
+import json
+from pathlib import Path
+
+from mcp_notarium.keys.files import replace_private
 from mcp_notarium.keys.keychain import Keychain
 
 
@@ -46,3 +50,35 @@ def locked() -> Keychain:
         delete_password=refuse,
     )
     return Keychain(lambda: one)
+
+
+def lasting(path: Path) -> Keychain:
+    """A keychain that outlives the process: what it was given is on the disk when it says so."""
+
+    def read(_self, service, username):
+        return _entries(path).get(f"{service} {username}")
+
+    def write(_self, service, username, password):
+        _keep(path, _entries(path) | {f"{service} {username}": password})
+
+    def remove(_self, service, username):
+        kept = _entries(path)
+        del kept[f"{service} {username}"]
+        _keep(path, kept)
+
+    one = backend(
+        "keyring.backends.kwallet",
+        "DBusKeyring",
+        get_password=read,
+        set_password=write,
+        delete_password=remove,
+    )
+    return Keychain(lambda: one)
+
+
+def _entries(path: Path) -> dict[str, str]:
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def _keep(path: Path, entries: dict[str, str]) -> None:
+    replace_private(path, json.dumps(entries).encode(), check=lambda _written: None)

@@ -1,0 +1,200 @@
+"""The commands that write a cache anew, or destroy it."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from contextlib import closing, suppress
+from pathlib import Path
+
+import pytest
+
+from mcp_notarium.cache import copying
+from mcp_notarium.cache.pages import PAGE_SIZE
+from mcp_notarium.crypto import keyslots
+from mcp_notarium.crypto.failures import KeyFileDamaged
+from mcp_notarium.errors import CacheError, InvalidRequest, LockedError, Verdict
+from mcp_notarium.keys import (
+    anew,
+    backup,
+    encrypting,
+    opening,
+    reencrypt,
+    repairing,
+    shredding,
+)
+from mcp_notarium.keys.changing import Given
+from mcp_notarium.keys.files import At, nowhere
+from support.account import BOUNDS, folder_of
+from support.found import KEY, NEW, THIRD, Broken, Found, demand
+from support.stories import Story, given_key
+
+_DAMAGED = "damaged-database"
+
+
+def _given(at: At) -> Given:
+    return Given(bounds=BOUNDS, at=at)
+
+
+def _reencrypted(found: Found) -> None:
+    opener = NEW if found.is_after([KEY], [NEW]) else KEY
+    with found.again():
+        reencrypt.reencrypt(found.config(opener), new=THIRD)
+    found.demand_openers([THIRD], KEY, NEW, THIRD)
+    found.demand_tidy(slots=1)
+
+
+def _encrypted(found: Found) -> None:
+    # Where both lie there, start-up says that the command has to be run again.
+    plain = _plain_left(found)
+    mismatch = Verdict.MODE_MISMATCH
+    opens, as_plain = (found.opens_or(mismatch, db_encryption=mode) for mode in (True, False))
+    demand(Broken.MIXED, opens or as_plain or plain, "there is no cache")
+    if not opens:
+        found.demand_not_told("it is not encrypted")
+    with (
+        found.again(),
+        suppress(InvalidRequest),
+    ):  # where nothing plain is left, nor is anything to do
+        _encrypt(found.home, nowhere)
+    demand(Broken.STRAY, not _plain_left(found), "plain notes")
+    found.demand_openers([KEY], KEY)
+    found.demand_tidy(slots=1)
+
+
+def _encrypt(home: Path, at: At) -> None:
+    encrypting.encrypt_plain(given_key(home), KEY, given=_given(at))
+
+
+def _plain_left(found: Found) -> bool:
+    folder = found.folder
+    return folder.plain_database.exists() or folder.plain_remains.exists()
+
+
+def _repair(home: Path, at: At) -> None:
+    repairing.repair(given_key(home), given=_given(at))
+
+
+def _spoil(home: Path) -> str:
+    """Damage a page with notes on it; gives what can be saved."""
+    config = given_key(home)
+    with closing(opening.open_cache(config)) as opened:
+        opened.database.checkpoint()
+        everything = opened.database.number("SELECT count(*) FROM notes")
+    folder = folder_of(config)
+    (generation,) = folder.generations()
+    path = folder.database(generation)
+    whole = path.read_bytes()
+    for page in range(len(whole) // PAGE_SIZE - 1, 1, -1):
+        spoilt = bytearray(whole)
+        spoilt[page * PAGE_SIZE + 100] ^= 1
+        path.write_bytes(spoilt)
+        with tempfile.TemporaryDirectory() as elsewhere:
+            trial = Path(elsewhere).resolve() / "home"
+            shutil.copytree(home, trial)
+            try:
+                _repair(trial, nowhere)
+            except (CacheError, InvalidRequest, LockedError):
+                continue
+            with closing(opening.open_cache(given_key(trial))) as opened:
+                if 0 < opened.database.number("SELECT count(*) FROM notes") < everything:
+                    (home / _DAMAGED).write_bytes(spoilt)
+                    return copying.content_digest(opened.database, without=anew.TIES)
+    raise AssertionError("no page can be spoilt so that some notes are left")
+
+
+def _repaired(found: Found) -> None:
+    spoilt = (found.home / _DAMAGED).read_bytes()
+    kept = (path.read_bytes() for path in found.folder.path.rglob("*.encrypted"))
+    demand(Broken.LOST, spoilt in kept, "the damaged database")
+    in_force = found.folder.database(found.keyfile.generation)
+    demand(Broken.LOST, in_force.exists(), "the database in force")
+    if in_force.read_bytes() == spoilt:
+        found.demand_not_told("the damaged database is in force")
+        with found.again():
+            _repair(found.home, nowhere)
+    found.demand_openers([KEY], KEY)
+    with pytest.raises(InvalidRequest, match="nothing is wrong"):
+        _repair(found.home, nowhere)
+    found.demand_tidy(slots=1)
+
+
+def _keep_old_keys(home: Path) -> None:
+    """A quarantine in which a key file lies that opens the database."""
+    backup.back_up(given_key(home), home.parent / "copy.json")
+    backup.restore(given_key(home), home.parent / "copy.json", KEY)
+    (home.parent / "copy.json").unlink()
+
+
+def _shred(home: Path, at: At) -> None:
+    shredding.shred(given_key(home), None, given=_given(at))
+
+
+def _purged(found: Found) -> None:
+    """Everything is as before, or no key file is left that anybody could open it with."""
+    if _ours(found):
+        found.demand_not_told("files are left")
+    folder = found.folder
+    if any(_readable(path) for path in (folder.key_file, folder.key_copy)):
+        found.demand_openers([KEY], KEY)
+    else:
+        left = [path.name for path in _ours(found) if _readable(path)]
+        demand(Broken.MIXED, not left, f"{left} would open it")
+    with found.again():
+        _shred(found.home, nowhere)
+    demand(Broken.STRAY, not _ours(found), _ours(found))
+    with found.again(), closing(opening.open_cache(found.config())) as opened:
+        demand(Broken.MIXED, opened.created, "an old cache opens")
+
+
+def _ours(found: Found) -> list[Path]:
+    return [path for path in found.folder.path.rglob("*") if path.suffix != ".lock"]
+
+
+def _readable(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    try:
+        keyslots.parse(path.read_bytes(), bounds=BOUNDS)
+    except KeyFileDamaged:
+        return False
+    return True
+
+
+CACHE_STORIES = (
+    Story(
+        name="rotate-key --reencrypt",
+        act=lambda home, at: reencrypt.reencrypt(given_key(home), new=NEW, given=_given(at)),
+        command=("rotate-key", "--reencrypt", "--new-key-file", "new-key"),
+        says="The cache is written anew",
+        judged=_reencrypted,
+        unflushed=(Verdict.KEY_FILE_DAMAGED, Verdict.DATABASE_MISSING),
+    ),
+    Story(
+        name="migrate-plaintext",
+        act=_encrypt,
+        command=("migrate-plaintext",),
+        says="The cache is encrypted and compared",
+        judged=_encrypted,
+        unflushed=(Verdict.KEY_FILE_DAMAGED, Broken.UNTRUE),
+        environment={"DB_ENCRYPTION": "off"},
+    ),
+    Story(
+        name="repair",
+        act=_repair,
+        command=("repair",),
+        says="A sound cache is in force",
+        lead=_spoil,
+        judged=_repaired,
+        unflushed=(Verdict.KEY_FILE_DAMAGED, Broken.UNTRUE),
+    ),
+    Story(
+        name="purge --shred",
+        act=_shred,
+        command=("purge", "--shred", "--yes"),
+        says="files are erased",
+        lead=_keep_old_keys,
+        judged=_purged,
+        unflushed=(None, Broken.UNTRUE),  # names go at once; what is flushed is the erasing
+    ),
+)

@@ -1,0 +1,346 @@
+"""The commands that change slots, or the key file as a whole: the database stays what it is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from mcp_notarium.crypto import kdf, recovery
+from mcp_notarium.crypto.keyslots import Slot, SlotState, SlotType
+from mcp_notarium.errors import Verdict
+from mcp_notarium.keys import backup, keychain_slot, rotate, slots
+from mcp_notarium.keys.changing import Given
+from mcp_notarium.keys.files import At
+from mcp_notarium.secret import Secret
+from support import keychains
+from support.account import BOUNDS, PASSPHRASE, folder_of
+from support.found import KEY, KEYCHAIN, NEW, THIRD, Broken, Found, demand
+from support.stories import Story, given_key
+
+WORDS = Secret(PASSPHRASE)
+PAPER = recovery.write(bytes(range(20)))
+DEARER = kdf.Argon2id(memory_kib=16, time_cost=2, lanes=1)
+_GARBAGE = (b"damaged " * 80, b"and so is the copy " * 30)
+
+
+def _given(at: At, **changes) -> Given:
+    return replace(Given(bounds=BOUNDS, at=at), **changes)
+
+
+def _add(home: Path) -> None:
+    slots.add(given_key(home), NEW)
+
+
+def _add_disabled(home: Path) -> None:
+    _add(home)
+    slots.disable(given_key(home), 2)
+
+
+def _damage(home: Path) -> None:
+    config = given_key(home)
+    backup.back_up(config, home / "copy.json")
+    folder = folder_of(config)
+    for path, garbage in zip((folder.key_file, folder.key_copy), _GARBAGE, strict=True):
+        path.write_bytes(garbage)
+
+
+def _rotated(found: Found) -> None:
+    opener = NEW if found.is_after([KEY], [NEW]) else KEY
+    with found.again():
+        done = rotate.rotate_passphrase(found.config(opener), new=THIRD)
+    demand(Broken.STUCK, done.proven, "the database could not be opened as a proof")
+    found.demand_openers([THIRD], KEY, NEW, THIRD)
+    found.demand_tidy(slots=1)
+
+
+def _added(found: Found) -> None:
+    there = found.is_after([KEY], [KEY, NEW])
+    with found.again():
+        slots.add(found.config(), THIRD if there else NEW)
+    found.demand_openers([KEY, NEW], KEY, NEW)
+    found.demand_tidy(slots=2 + there)
+
+
+def _on_paper(found: Found) -> None:
+    there = found.is_after([KEY], [KEY, PAPER])
+    with found.again():
+        slots.add(found.config(), NEW if there else PAPER)
+        slot = slots.recovery_slot(found.config(), PAPER.reveal_text())
+    demand(Broken.MIXED, slot.type is SlotType.RECOVERY, slot.type)
+    found.demand_openers([KEY, PAPER], KEY, PAPER)
+    found.demand_tidy(slots=2 + there)
+
+
+def _disabled(found: Found) -> None:
+    gone = found.is_after([KEY, NEW], [KEY])
+    with found.again():
+        (slots.enable if gone else slots.disable)(found.config(), 2)
+    found.demand_openers([KEY, NEW] if gone else [KEY], KEY, NEW)
+    found.demand_tidy(slots=2)
+
+
+def _enabled(found: Found) -> None:
+    there = found.is_after([KEY], [KEY, NEW])
+    with found.again():
+        (slots.disable if there else slots.enable)(found.config(), 2)
+    found.demand_openers([KEY] if there else [KEY, NEW], KEY, NEW)
+    found.demand_tidy(slots=2)
+
+
+def _removed(found: Found) -> None:
+    gone = found.is_after([KEY, NEW], [KEY])
+    with found.again():
+        if gone:
+            slots.add(found.config(), NEW)
+        slots.remove(found.config(), found.keyfile.slots[-1].id)
+    found.demand_openers([KEY], KEY, NEW)
+    found.demand_tidy(slots=1)
+
+
+def _marked(found: Found) -> None:
+    found.demand_openers([KEY, NEW], KEY, NEW)
+    if found.keyfile.slots[1].state is SlotState.ACTIVE:
+        found.demand_not_told("the slot is not marked")
+        with found.again():
+            slots.mark_compromised(found.config(), 2)
+    demand(Broken.UNTRUE, found.keyfile.slots[1].state is SlotState.COMPROMISED, "not marked")
+    found.demand_tidy(slots=2)
+
+
+def _restored(found: Found) -> None:
+    if not found.opens_or(Verdict.KEY_FILE_DAMAGED):
+        found.demand_not_told("the key file is still damaged")
+    with found.again():
+        backup.restore(found.config(), found.home / "copy.json", KEY)
+    found.demand_openers([KEY], KEY)
+    kept = {path.read_bytes() for path in found.home.rglob("*.json*") if path.is_file()}
+    demand(Broken.LOST, set(_GARBAGE) <= kept, "what was replaced is not kept")
+    found.demand_tidy(slots=1)
+
+
+def _backed_up(found: Found) -> None:
+    copy = found.home / "copy.json"
+    whole = found.folder.key_file.read_bytes()
+    if not copy.exists() or copy.read_bytes() != whole:
+        found.demand_not_told("the copy is not whole")
+    with found.again():
+        backup.back_up(found.config(), found.home / "another.json")
+    found.demand_openers([KEY], KEY)
+    found.demand_tidy(slots=1)
+
+
+def _add_words(home: Path) -> None:
+    slots.add(given_key(home), WORDS, parameters=kdf.CHEAPEST, given=Given(bounds=BOUNDS))
+
+
+def _make_dearer(home: Path, at: At) -> None:
+    rotate.rotate_passphrase(
+        given_key(home, db_key=WORDS),
+        new=WORDS,
+        parameters=DEARER,
+        allow_weak=True,
+        given=_given(at),
+    )
+
+
+def _calibrated(found: Found) -> None:
+    found.demand_openers([KEY, WORDS], KEY, WORDS)
+    if _of_words(found).kdf != DEARER:
+        found.demand_not_told("the cost is the old one")
+    with found.again():
+        _make_dearer(found.home, lambda _step: None)
+    demand(Broken.UNTRUE, _of_words(found).kdf == DEARER, "the cost is the old one")
+    found.demand_openers([KEY, WORDS], KEY, WORDS)
+    found.demand_tidy(slots=2)
+
+
+def _of_words(found: Found) -> Slot:
+    (slot,) = (one for one in found.keyfile.slots if one.type is SlotType.PASSPHRASE)
+    return slot
+
+
+def _enable_keychain(home: Path, at: At) -> None:
+    system = keychains.lasting(home / KEYCHAIN)
+    keychain_slot.enable(given_key(home), system, given=_given(at))
+
+
+def _disable_keychain(home: Path, at: At) -> None:
+    system = keychains.lasting(home / KEYCHAIN)
+    keychain_slot.disable(given_key(home), system, given=_given(at))
+
+
+def _keychain_enabled(found: Found) -> None:
+    found.demand_openers([KEY], KEY)
+    if not found.by_keychain():
+        found.demand_not_told("the keychain does not open it")
+        with found.again():
+            _enable_keychain(found.home, lambda _step: None)
+    demand(Broken.MIXED, found.by_keychain(), "the keychain does not open it")
+    found.demand_tidy(slots=2)
+    _keychain_disabled(replace(found, done=False))
+
+
+def _keychain_disabled(found: Found) -> None:
+    found.demand_openers([KEY], KEY)
+    if found.entry is not None:
+        found.demand_not_told("the keychain still has a key")
+        with found.again():
+            _disable_keychain(found.home, lambda _step: None)
+    demand(Broken.MIXED, not found.by_keychain(), "the keychain still opens it")
+    demand(Broken.STRAY, found.entry is None, "the keychain's entry")
+    found.demand_tidy(slots=1)
+
+
+def _with_paper(home: Path) -> None:
+    slots.add(given_key(home), PAPER, label="on paper")
+
+
+def _move_into_keychain(home: Path, at: At) -> None:
+    system = keychains.lasting(home / KEYCHAIN)
+    keychain_slot.rotate_into(given_key(home), system, from_keychain=False, given=_given(at))
+
+
+def _with_keychain(home: Path) -> None:
+    _enable_keychain(home, lambda _step: None)
+
+
+def _exchange(home: Path, at: At) -> None:
+    system = keychains.lasting(home / KEYCHAIN)
+    config = given_key(home, db_key=None, keychain=True)
+    keychain_slot.rotate_into(config, system, from_keychain=True, given=_given(at))
+
+
+def _moved_into_keychain(found: Found) -> None:
+    found.demand_openers([PAPER], PAPER)
+    before, after = found.opens(KEY), found.by_keychain()
+    demand(Broken.MIXED, before != after, "not exactly one of the old key and the keychain")
+    if before:
+        found.demand_not_told("the old key opens it")
+        with found.again():
+            _move_into_keychain(found.home, lambda _step: None)
+    demand(Broken.MIXED, found.by_keychain(), "the keychain does not open it")
+    found.demand_openers([PAPER], KEY, PAPER)
+    found.demand_tidy(slots=2)
+
+
+def _exchanged(found: Found) -> None:
+    found.demand_openers([KEY], KEY)
+    demand(Broken.MIXED, found.by_keychain(), "the keychain does not open it")
+    if (found.home / "before").read_text() == found.entry.reveal_text():
+        found.demand_not_told("the keychain's key is the old one")
+    with found.again():
+        _exchange(found.home, lambda _step: None)
+    demand(Broken.MIXED, found.by_keychain(), "the keychain does not open it")
+    found.demand_openers([KEY], KEY)
+    found.demand_tidy(slots=2)
+
+
+def _note_entry(home: Path) -> None:
+    _with_keychain(home)
+    entry = Found(home, "", done=False, dice=None).entry
+    (home / "before").write_text(entry.reveal_text())
+
+
+SLOT_STORIES = (
+    Story(
+        name="rotate-key",
+        act=lambda home, at: rotate.rotate_passphrase(given_key(home), new=NEW, given=_given(at)),
+        command=("rotate-key", "--new-key-file", "new-key"),
+        says="The key of this cache is changed",
+        judged=_rotated,
+    ),
+    Story(
+        name="keys add",
+        act=lambda home, at: slots.add(given_key(home), NEW, given=_given(at)),
+        command=("keys", "add", "--new-key-file", "new-key"),
+        says="its key opens the cache from now on",
+        judged=_added,
+    ),
+    Story(
+        name="keys disable",
+        act=lambda home, at: slots.disable(given_key(home), 2, given=_given(at)),
+        command=("keys", "disable", "2"),
+        says="Slot 2: done",
+        lead=_add,
+        judged=_disabled,
+    ),
+    Story(
+        name="keys enable",
+        alike="keys disable",
+        act=lambda home, at: slots.enable(given_key(home), 2, given=_given(at)),
+        command=("keys", "enable", "2"),
+        says="Slot 2: done",
+        lead=_add_disabled,
+        judged=_enabled,
+    ),
+    Story(
+        name="keys remove",
+        act=lambda home, at: slots.remove(given_key(home), 2, given=_given(at)),
+        command=("keys", "remove", "2"),
+        says="Slot 2: done",
+        lead=_add,
+        judged=_removed,
+    ),
+    Story(
+        name="keys mark-compromised",
+        alike="keys disable",
+        act=lambda home, at: slots.mark_compromised(given_key(home), 2, given=_given(at)),
+        command=("keys", "mark-compromised", "2"),
+        says="Slot 2: done",
+        lead=_add,
+        judged=_marked,
+    ),
+    Story(
+        name="keys recovery create",
+        alike="keys add",
+        act=lambda home, at: slots.add(given_key(home), PAPER, given=_given(at)),
+        judged=_on_paper,
+    ),
+    Story(
+        name="keys calibrate",
+        alike="rotate-key",
+        act=_make_dearer,
+        lead=_add_words,
+        judged=_calibrated,
+    ),
+    Story(
+        name="keys restore",
+        act=lambda home, at: backup.restore(given_key(home), home / "copy.json", KEY, at=at),
+        command=("keys", "restore", "copy.json"),
+        says="is in force again",
+        lead=_damage,
+        judged=_restored,
+        unflushed=(Broken.UNTRUE, Broken.UNTRUE),
+    ),
+    Story(
+        name="keys backup",
+        act=lambda home, _at: backup.back_up(given_key(home), home / "copy.json"),
+        command=("keys", "backup", "copy.json"),
+        says="is copied to",
+        judged=_backed_up,
+        unflushed=(Broken.UNTRUE, Broken.UNTRUE),
+    ),
+    Story(name="keychain enable", act=_enable_keychain, judged=_keychain_enabled),
+    Story(
+        name="keychain disable",
+        alike="keychain enable",
+        act=_disable_keychain,
+        lead=_with_keychain,
+        judged=_keychain_disabled,
+        unflushed=(Verdict.KEY_FILE_DAMAGED, Broken.UNTRUE),
+    ),
+    Story(
+        name="rotate-key --keychain",
+        alike="keychain enable",
+        act=_move_into_keychain,
+        lead=_with_paper,
+        judged=_moved_into_keychain,
+    ),
+    Story(
+        name="rotate-key --keychain, again",
+        alike="keychain enable",
+        act=_exchange,
+        lead=_note_entry,
+        judged=_exchanged,
+    ),
+)

@@ -1,0 +1,13 @@
+"""``python story_child.py NAME``: does a story in the working directory, as its command would."""
+
+import sys
+from pathlib import Path
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    from support import power_stories
+
+    told = power_stories.story(sys.argv[1])
+    told.act(Path.cwd(), lambda _step: None)
+    sys.stdout.write(told.says + "\n")
+    sys.stdout.flush()
