@@ -99,13 +99,15 @@ class _Work:
             raise nothing_there()
         work = self._copied(scene.keyfile)
         try:
-            _demand_damage(work, scene.keyfile, scene.data_key)
+            damaged = _is_damaged(work, scene.keyfile, scene.data_key)
             pages = work.stat().st_size // PAGE_SIZE
             _lengthen(work)
             _demand_newest(work, scene.keyfile, scene.data_key)
             if scene.files is not None:
                 keyfile.bring_to_rest(folder, scene.files, now=given.clock())
             anew.set_leftovers_aside(folder, scene.keyfile, now=given.clock())
+            if not damaged:
+                raise _nothing_wrong()
             made = keyslots.next_generation(scene.keyfile, scene.data_key)
             found = self._salvaged(work, scene.keyfile, made, scene.data_key, pages=pages)
         finally:
@@ -234,15 +236,16 @@ def _lengthen(copy: Path) -> None:
     os.truncate(copy, copy.stat().st_size * _MOST_CUT)
 
 
-def _demand_damage(kept: Path, found: KeyFile, data_key: DataKey) -> None:
-    """Raises ``InvalidRequest`` if the copy is sound."""
+def _is_damaged(kept: Path, found: KeyFile, data_key: DataKey) -> bool:
     try:
         with closing(_opened(kept, found, data_key)) as opened:
-            wrong = opened.check(deep=True)
+            return bool(opened.check(deep=True))
     except CacheError:
-        return
-    if not wrong:
-        raise InvalidRequest(
-            "nothing is wrong with this database",
-            resolution_hint="Every page is authentic, and the index agrees with the notes.",
-        )
+        return True
+
+
+def _nothing_wrong() -> InvalidRequest:
+    return InvalidRequest(
+        "nothing is wrong with this database",
+        resolution_hint="Every page is authentic, and the index agrees with the notes.",
+    )
