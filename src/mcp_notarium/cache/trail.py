@@ -56,9 +56,11 @@ class Trail:
         return self._clock()
 
     def known(self, note_id: str) -> bool:
-        """Whether it is the id of a note here, and not something else in an id's place."""
-        row = self._db.row("SELECT 1 FROM notes WHERE id = ?", (note_id,))
-        return row is not None
+        """Whether it is the id of a note here, and not something else in its place. Never raises."""
+        try:
+            return self._db.row("SELECT 1 FROM notes WHERE id = ?", (note_id,)) is not None
+        except CacheError:
+            return False
 
     def open(self, entry: Entry) -> int:
         """Record an act before it is begun, on the disk; the number to refer to.

@@ -51,6 +51,7 @@ def config(picks: Mapping[str, Pick]) -> Config:
         backend=text["NOTARIUM_BACKEND"],
         tools=text["NOTARIUM_TOOLS"],
         destructive=cast("Destructive", text["NOTARIUM_DESTRUCTIVE"]),
+        audit_days=int(text["NOTARIUM_AUDIT_DAYS"]),
         keychain=text["NOTARIUM_KEYCHAIN"] == "on",
         request_source=text["SIMPLENOTE_REQUEST_SOURCE"],
         api_url=text["SIMPERIUM_API_URL"],

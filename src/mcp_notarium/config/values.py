@@ -42,6 +42,7 @@ class Config:
     backend: str = "simplenote"
     tools: str = "notarium"
     destructive: Destructive = "ask"
+    audit_days: int = 365
     keychain: bool = True
     request_source: str = "mcp-notarium"
     api_url: str = "https://api.simperium.com/1"

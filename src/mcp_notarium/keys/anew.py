@@ -11,6 +11,7 @@ from contextlib import closing
 from enum import StrEnum
 
 from mcp_notarium.cache import copying, database
+from mcp_notarium.cache.audit_table import ANCHORED
 from mcp_notarium.cache.copying import Told
 from mcp_notarium.cache.database import Database, companions
 from mcp_notarium.crypto.datakey import DataKey
@@ -22,8 +23,8 @@ from mcp_notarium.keys.folder import AccountFolder
 from mcp_notarium.keys.holders import named
 from mcp_notarium.keys.locks import Presence, busy
 
-TIES = frozenset({"vault_id", "generation", "key_sequence"})
-"""What ties a database to its key file; everything else in it is copied."""
+TIES = frozenset({"vault_id", "generation", "key_sequence", ANCHORED})
+"""What ties a database to its key file and its anchor; everything else in it is copied."""
 _ROOM = 1.5
 """Free space that is asked for, in sizes of the old database: the new one and its log ..."""
 _ROOM_FOR_LOG = 8 << 20
