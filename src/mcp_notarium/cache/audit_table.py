@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple
 
-from mcp_notarium.audit.chain import GENESIS, Head, Seal, appended, resealed
+from mcp_notarium.audit.chain import Head, Seal, appended, resealed
 from mcp_notarium.audit.record import Act, Entry, Facts, Record
 from mcp_notarium.audit.verify import Check, Verified
 from mcp_notarium.cache.connection import Database, Row
+from mcp_notarium.errors import CacheError
 
 ANCHORED = "audit_anchored"
 """Row of ``sync_metadata``: an anchor was written for this chain, so one must be there."""
@@ -106,31 +107,30 @@ class AuditTable:
 
 
 def carry_over(
-    source: AuditTable, target: AuditTable, *, at: float, why: str, anchored: Head | None
+    source: AuditTable,
+    target: AuditTable,
+    *,
+    at: float,
+    why: str,
+    anchored: Head | None,
+    wrong: Iterable[str] = (),
+    rescuing: bool = False,
 ) -> None:
     """Copy the whole chain under the target's key and end it with a record that links the two.
 
-    The old chain is verified on the way (with ``anchored``, its anchor), and what was wrong with it
-    stands in that record: sealing it anew must not make it good. ``target`` is empty and new.
+    The old chain is verified on the way (with ``anchored``, its anchor), and what is wrong with it, or
+    stands in ``wrong``, goes into that record: sealing it anew must not make it good. ``target`` is
+    empty and new. ``rescuing``: the source is damaged; what can be read of it is taken.
     """
-    check = Check(source.seal, anchored)
-    previous = GENESIS
-    batch: list[Record] = []
-    for record in source.records():
-        check.feed(record)
-        if not batch and previous == GENESIS:
-            previous = record.previous  # after a pruning the first one follows what went
-        batch.append(resealed(record, previous, target.seal))
-        previous = batch[-1].mac
-        if len(batch) == _SLICE:
-            target.take(batch)
-            batch.clear()
-    target.take(batch)
+    check, faults = Check(source.seal, anchored), [*wrong]
+    records = _readable(source, faults) if rescuing else source.records()
+    for batch in _resealed(records, check, target.seal):
+        target.take(batch)
     found = check.verdict()
-    if found.head.count == 0 and found.whole:
+    faults += [f"{fault.kind.value} at {fault.number}" for fault in found.faults[:10]]
+    if found.head.count == 0 and not faults:
         target.begin(at, facts={"why": why})
         return
-    faults = [f"{fault.kind.value} at {fault.number}" for fault in found.faults[:10]]
     facts = {
         "why": why,
         "old_count": found.head.count,
@@ -139,6 +139,29 @@ def carry_over(
         "faults": faults,
     }
     target.append([Entry(at=at, act=Act.CARRIED, facts=facts)], durable=True)
+
+
+def _readable(source: AuditTable, faults: list[str]) -> Iterator[Record]:
+    """The records up to the first page that cannot be read; that there was one is a fault."""
+    try:
+        yield from source.records()
+    except CacheError:
+        faults.append("not all of it could be read")
+
+
+def _resealed(records: Iterable[Record], check: Check, seal: Seal) -> Iterator[list[Record]]:
+    """The records under another key, some hundred at a time; ``check`` sees them as they were."""
+    batch: list[Record] = []
+    previous: str | None = None
+    for record in records:
+        check.feed(record)
+        # After a pruning the first one follows what went.
+        batch.append(resealed(record, record.previous if previous is None else previous, seal))
+        previous = batch[-1].mac
+        if len(batch) == _SLICE:
+            yield batch
+            batch = []
+    yield batch
 
 
 def _record(row: Row) -> Record:

@@ -103,7 +103,7 @@ class _Work:
             self.settings, bounds=self.given.bounds, system=self.given.system, key=key
         )
         with closing(observer.look(now=self.given.clock())) as scene:
-            before, _, found = openable(scene)
+            before, data_key_before, found = openable(scene)
             if scene.database is None:
                 raise nothing_there()
             if scene.files is not None:
@@ -119,8 +119,17 @@ class _Work:
                 raise _would_drop(dropped)
             anew.demand_room(self.folder, old.database)
             made, data_key = self._made(old, new or found.passphrase, parameters, by_keychain)
+            carry = anew.Carry(
+                data_key_before, before.generation, self.given.clock(), "reencrypted"
+            )
             notes = anew.write(
-                self.folder, old.database, made, data_key, told=self.told, at=self.given.at
+                self.folder,
+                old.database,
+                made,
+                data_key,
+                told=self.told,
+                at=self.given.at,
+                carry=carry,
             )
         copied = self._switched(before, made)
         return Reencrypted(made.generation, notes, dropped, by_keychain is not None, copied)

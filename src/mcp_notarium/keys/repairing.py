@@ -178,6 +178,11 @@ class _Work:
                 found = salvage.salvage(
                     lambda: _opened(kept, *old), target, without=_NOT_TAKEN, told=self.told
                 )
+                carry = anew.Carry(
+                    old[1], old[0].generation, self.given.clock(), "repaired", rescuing=True
+                )
+                with closing(_opened(kept, *old)) as damaged:
+                    carry.over(self.folder, damaged, target, data_key)
                 SyncState(target).set_cursor(None)
                 self.given.at(Step.COPY)
                 anew.demand_sound(target)

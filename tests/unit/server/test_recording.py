@@ -62,8 +62,8 @@ def records(desk):
 
 
 async def until(true):
-    while not true():
-        await anyio.sleep(0.01)  # noqa: ASYNC110 - nobody tells
+    while not true():  # noqa: ASYNC110 - nobody tells
+        await anyio.sleep(0.01)
 
 
 def told(record):
