@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -19,6 +20,10 @@ from mcp_notarium.secret import Secret
 GENESIS: Final = "0" * 64
 """What the first record follows."""
 
+_MADE_BY_A_PROGRAM: Final = re.compile(
+    r"[0-9a-fA-F-]{16,64}|(?=(?:[^0-9]*[0-9]){2})[0-9A-Za-z]{10,64}"
+)
+"""Hexadecimal, a UUID, or letters and digits in one piece."""
 _KEYLESS: Final = b"mcp-notarium/v1/audit-without-a-key\n"
 
 
@@ -89,6 +94,15 @@ class AuditKeys:
         except (TypeError, ValueError, RecursionError):
             said = repr((name, type(arguments).__name__)).encode()
         return hmac.new(self.digests.reveal(), said, hashlib.sha256).hexdigest()
+
+    def note(self, note_id: str) -> str:
+        """A note's id as it may stand in a record: one made of words may tell what the note is about.
+
+        Such a one is named by a digest, or where there is no key, not at all.
+        """
+        if _MADE_BY_A_PROGRAM.fullmatch(note_id):
+            return note_id
+        return f"id:{self.digest('note', note_id)[:16] or 'withheld'}"
 
 
 def appended(entry: Entry, head: Head, seal: Seal) -> tuple[Record, Head]:

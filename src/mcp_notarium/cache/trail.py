@@ -51,6 +51,10 @@ class Trail:
         """See :meth:`AuditKeys.digest`."""
         return self._keys.digest(name, arguments)
 
+    def named(self, note_id: str) -> str:
+        """See :meth:`AuditKeys.note`."""
+        return self._keys.note(note_id)
+
     def now(self) -> float:
         """Epoch seconds, as records have them."""
         return self._clock()

@@ -177,7 +177,7 @@ class Recording:
             act=self._act,
             client=self._client,
             digest=trail.digest(self._params.name, arguments) if trail is not None else "",
-            notes=notes,
+            notes=tuple(map(trail.named, notes)) if trail is not None else (),
             decision=self._decided(),
             outcome=outcome,
             bytes_out=self._bytes,

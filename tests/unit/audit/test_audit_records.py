@@ -77,3 +77,19 @@ def test_more_notes_than_fit_are_counted():
     record = record_of(entry, number=1, previous=GENESIS)
     assert len(json.loads(record.notes)) == MOST_NOTES
     assert json.loads(record.facts) == {"notes_left_out": 3}
+
+
+@pytest.mark.parametrize(
+    "made",
+    ["0123456789abcdef" * 2, "6f1c2b1e-9c1b-4b1e-8a63-2f0f4d9d6c11", "cjld2cjxh0000qzrmn831i7rn"],
+)
+def test_id_that_a_program_made_stays_as_it_is(made):
+    assert KEYS.note(made) == made
+
+
+@pytest.mark.parametrize("words", ["my-diary", "divorce-lawyer-2026", "me@example.org", "n", ""])
+def test_id_made_of_words_is_named_by_a_digest(words):
+    named = KEYS.note(words)
+    assert named == KEYS.note(words)
+    assert len(named) == len("id:") + 16
+    assert AuditKeys().note(words) == "id:withheld"

@@ -22,6 +22,7 @@ from support.tooling import Desk
 pytestmark = pytest.mark.anyio
 
 KEYS = AuditKeys(Secret(b"c" * 32), Secret(b"d" * 32), Secret(b"a" * 32))
+NOTE = "0123456789abcdef" * 2
 ERAS = ["legacy", "auto"]
 
 
@@ -72,14 +73,14 @@ def told(record):
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_read_is_one_record_with_its_notes_and_size(desk, era):
-    desk.store.put("n", "hello")
+    desk.store.put(NOTE, "hello")
     await desk.sync()
     async with talking(desk, era) as client:
-        result = await client.call_tool("get", {"id": "n"})
+        result = await client.call_tool("get", {"id": NOTE})
         await client.call_tool("list", {})
     got, listed = records(desk)
     assert told(got) == ("tool.get", "allowed", "ok")
-    assert json.loads(got.notes) == json.loads(listed.notes) == ["n"]
+    assert json.loads(got.notes) == json.loads(listed.notes) == [NOTE]
     assert got.bytes_out == len(result.content[0].text.encode())
     assert got.at_ms == int(desk.now * 1000)
     assert len(got.digest) == 64
@@ -185,16 +186,16 @@ async def test_invalid_arguments_are_recorded_without_them(desk):
 
 
 async def test_error_says_its_kind_and_only_ids_of_notes_here_are_kept(desk):
-    desk.store.put("n", "x")
+    desk.store.put(NOTE, "x")
     await desk.sync()
     async with talking(desk) as client:
         await client.call_tool("get", {"id": "my diary"})
-        await client.call_tool("get", {"id": "n", "local_version": 99})
+        await client.call_tool("get", {"id": NOTE, "local_version": 99})
         await client.call_tool("manage", {"action": "get_stats"})
     missing, other, stats = records(desk)
     assert told(missing) == ("tool.get", "allowed", "not_found")
     assert missing.notes == "[]"
-    assert (other.outcome, other.notes) == ("version_changed", '["n"]')
+    assert (other.outcome, other.notes) == ("version_changed", f'["{NOTE}"]')
     assert told(stats) == ("tool.manage.get_stats", "allowed", "ok")
     assert stats.refers == 0
 
