@@ -7,6 +7,7 @@ chain with itself, with the anchor that was kept outside it, and with a head som
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -94,7 +95,7 @@ class Check:
             self._heed(record)
         elif len(self._unfit) < _MOST_KEPT:
             self._unfit.append(record)
-        if record.number in self._wanted:
+        if record.number in self._wanted():
             self._seen[record.number] = record.mac
         self.head = Head(record.number, record.mac)
 
@@ -105,9 +106,8 @@ class Check:
         faults.sort(key=lambda fault: fault.number)
         return Verified(self.head, self.first, tuple(faults[:MOST_FAULTS]), self._noted())
 
-    @property
-    def _wanted(self) -> set[int]:
-        return {each.count for each in (self.anchored, self.expected) if each is not None}
+    def _wanted(self) -> Iterator[int]:
+        return (each.count for each in (self.anchored, self.expected) if each is not None)
 
     def _compare(self, record: Record, *, fits: bool) -> None:
         """With the record before."""

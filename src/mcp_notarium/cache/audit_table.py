@@ -7,7 +7,7 @@ make two records that follow the same one. What a record says is ``audit/``'s bu
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import astuple
+from operator import attrgetter
 
 from mcp_notarium.audit.chain import Head, Seal, appended, resealed
 from mcp_notarium.audit.record import Act, Entry, Facts, Record
@@ -46,7 +46,7 @@ class AuditTable:
             records = []
             for entry in entries:
                 record, head = appended(entry, head, self.seal)
-                records.append(astuple(record))
+                records.append(_row(record))
             self._db.run_many(_INSERT, records)
         return head
 
@@ -103,7 +103,7 @@ class AuditTable:
     def take(self, records: Iterable[Record]) -> None:
         """Store records that are sealed already, behind the last one."""
         with self._db.joined(durable=True):
-            self._db.run_many(_INSERT, [astuple(record) for record in records])
+            self._db.run_many(_INSERT, [_row(record) for record in records])
 
 
 def carry_over(
@@ -165,27 +165,16 @@ def _resealed(records: Iterable[Record], check: Check, seal: Seal) -> Iterator[l
 
 
 def _record(row: Row) -> Record:
-    return Record(
-        number=row[0],
-        at_ms=row[1],
-        client=row[2],
-        act=row[3],
-        digest=row[4],
-        notes=row[5],
-        decision=row[6],
-        outcome=row[7],
-        bytes_out=row[8],
-        refers=row[9],
-        facts=row[10],
-        previous=row[11],
-        mac=row[12],
-    )
+    return Record(**dict(zip(_NAMES, row, strict=True)))
 
 
 _COLUMNS = (
     "number, at_ms, client, act, digest, notes, decision, outcome, bytes_out, refers, facts, "
     "previous, mac"
 )
+_NAMES = tuple(_COLUMNS.split(", "))
+_row = attrgetter(*_NAMES)
+"""A record as a row; ``dataclasses.astuple`` would copy every field, which took a third of the time."""
 _INSERT = f"INSERT INTO audit({_COLUMNS}) VALUES ({', '.join('?' * 13)})"  # noqa: S608 - constants only
 _SLICE_FROM = (
     f"SELECT {_COLUMNS} FROM audit WHERE number >= ?1 AND (?2 IS NULL OR number <= ?2) "  # noqa: S608 - constants only
