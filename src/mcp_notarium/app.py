@@ -25,6 +25,7 @@ from mcp_notarium.cache.store import Cache
 from mcp_notarium.cache.trail import Trail
 from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheFull, LockedError
 from mcp_notarium.keys import anchor, keychain, opening
+from mcp_notarium.keys.folder import AccountFolder
 from mcp_notarium.keys.token import StoredToken
 from mcp_notarium.sync.driver import Driver
 from mcp_notarium.sync.owner import owner_name
@@ -144,8 +145,10 @@ def _audit(config: Config, opened: opening.OpenedCache) -> Trail:
     trail = Trail(opened.database, keys, clock=time.time, days=config.audit_days)
     if trail.table.head().count == 0:
         why = "rebuilt" if opened.rebuilt else "created" if opened.created else "upgraded"
+        aside = opened.created and AccountFolder(config.account_dir).quarantine.is_dir()
+        facts = {"why": why} | ({"older_files": "quarantine"} if aside else {})
         with suppress(CacheBusy, CacheFull):  # the next record will not be begun either
-            trail.table.begin(time.time(), facts={"why": why})
+            trail.table.begin(time.time(), facts=facts)
     return trail
 
 

@@ -82,6 +82,26 @@ def test_older_copy_of_the_database_is_found(
     assert fault["kind"] == "tail_cut"
 
 
+def test_cache_that_was_set_aside_is_followed_by_a_new_chain_that_says_so(
+    env: dict[str, str],
+) -> None:
+    other = env | {"DB_ENCRYPTION_KEY": "raw:" + "6b" * 32}
+    assert run(other, "reset-cache", "--yes").returncode == 0
+    first = run(other, "audit", "export").stdout.splitlines()[0]
+    facts = json.loads(first)["facts"]
+    assert (json.loads(first)["act"], facts["why"]) == ("chain.begun", "created")
+    assert facts["older_files"] == "quarantine"
+    assert run(other, "audit", "verify").returncode == 0
+
+
+def test_emptying_the_cache_in_place_goes_on_with_the_chain(env: dict[str, str]) -> None:
+    before = head_of(env)
+    assert run(env, "reset-cache", "--yes").returncode == 0
+    assert run(env, "audit", "verify", "--expect", before).returncode == 0
+    shown = run(env, "audit", "tail", "-n", "2", "--json").stdout.splitlines()
+    assert [json.loads(line)["act"] for line in shown] == ["cli.reset-cache"] * 2
+
+
 def test_commands_are_on_record(env: dict[str, str]) -> None:
     words = "nine hungry lamps by the river"
     assert run(env, "keys", "add", "--new-key-stdin", stdin=words).returncode == 0
