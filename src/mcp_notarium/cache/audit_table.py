@@ -90,6 +90,9 @@ class AuditTable:
 
         The record of it and the removal are one transaction.
         """
+        oldest = self._db.row("SELECT at_ms FROM audit ORDER BY number LIMIT 1")
+        if oldest is None or before <= oldest[0] / 1000 < at + _DAY:
+            return 0
         with self._db.transaction(durable=True):
             last = self._db.row(
                 _LAST_PRUNABLE, (int(before * 1000), _MOST_PRUNED, int((at + _DAY) * 1000))

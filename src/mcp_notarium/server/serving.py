@@ -99,6 +99,8 @@ async def _opened(config: Config, ending: Ending, house: House) -> AsyncIterator
     except Exception as error:  # noqa: BLE001 - shown to the client without its text
         raise unexpected(error, while_doing="opening the cache") from None
     app.audit.note(Entry(at=app.clock(), act=Act.START, facts=started(config)))
+    app.audit.flush()
+    app.audit.tidy()
     try:
         yield app
     finally:
