@@ -150,6 +150,12 @@ def test_export_of_some_days_begins_where_it_is_told(env: dict[str, str]) -> Non
     assert run(env, "audit", "export", "--since", "yesterday").returncode == 1
 
 
+def test_looking_at_the_record_makes_no_cache(simulator: Simulator, tmp_path: Path) -> None:
+    done = run(environment(simulator, tmp_path), "audit", "verify")
+    assert done.returncode == 14
+    assert not list(tmp_path.rglob("notarium_*"))
+
+
 def test_cache_that_is_locked_is_refused_with_its_own_exit_code(env: dict[str, str]) -> None:
     done = run(env | {"DB_ENCRYPTION_KEY": "another passphrase altogether"}, "audit", "verify")
     assert done.returncode == 11

@@ -27,10 +27,11 @@ from mcp_notarium.cache.trail import Trail
 from mcp_notarium.cli import audit_signing, settings
 from mcp_notarium.cli.terminal import talk
 from mcp_notarium.config import Config
-from mcp_notarium.errors import ConfigError, InvalidRequest
+from mcp_notarium.errors import ConfigError, InvalidRequest, LockedError, Verdict
 from mcp_notarium.keys import opening
 from mcp_notarium.keys.acts import CLIENT
 from mcp_notarium.keys.anchor import Anchor, AnchorUnusable, audit_keys
+from mcp_notarium.keys.folder import AccountFolder
 
 BROKEN_EXIT = 3
 _HEAD = re.compile(r"(\d{1,15}):([0-9a-f]{64})")
@@ -89,8 +90,16 @@ class Opened:
 
 @contextmanager
 def opened(config: Config) -> Iterator[Opened]:
-    """The account's chain. Raises ``LockedError`` where the cache may not be opened."""
+    """The account's chain. Raises ``LockedError`` where there is no cache or it may not be opened."""
     config = replace(config, on_unreadable="refuse")
+    folder = AccountFolder(config.account_dir)
+    there = folder.generations() if config.db_encryption else folder.plain_database.exists()
+    if not there:
+        raise LockedError(
+            Verdict.DATABASE_MISSING,
+            "there is no cache yet, so nothing is on record",
+            resolution_hint="Start the server once (`mcp-notarium serve`); it makes one.",
+        )
     with closing(opening.open_cache(config, guarded=True)) as cache:
         keys = audit_keys(cache.data_key)
         trail = Trail(cache.database, keys, clock=time.time, days=config.audit_days)

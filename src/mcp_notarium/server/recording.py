@@ -111,6 +111,7 @@ class Recording:
         self._outcome = "unknown_tool" if tool is None else "arguments"
         self._notes: tuple[str, ...] = ()
         self._bytes = 0
+        self._digest: str | None = None
 
     def begin(self, trail: Trail, request: BaseModel, call: Call) -> None:
         """Before the handler. Raises ``NotRecorded``: then it must not be called."""
@@ -176,13 +177,19 @@ class Recording:
             at=trail.now() if trail is not None else time.time(),
             act=self._act,
             client=self._client,
-            digest=trail.digest(self._params.name, arguments) if trail is not None else "",
+            digest=self._digest_by(trail) if trail is not None else "",
             notes=tuple(map(trail.named, notes)) if trail is not None else (),
             decision=self._decided(),
             outcome=outcome,
             bytes_out=self._bytes,
             refers=self._opened,
         )
+
+    def _digest_by(self, trail: Trail) -> str:
+        """Once a call: a note may have a megabyte."""
+        if self._digest is None:
+            self._digest = trail.digest(self._params.name, self._params.arguments or {})
+        return self._digest
 
     def _decided(self) -> Decision:
         """What the person said goes before what the tool made of it."""
