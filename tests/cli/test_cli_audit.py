@@ -67,6 +67,25 @@ def test_head_noted_elsewhere_is_compared(env: dict[str, str]) -> None:
     assert run(env, "audit", "verify", "--expect", "nonsense").returncode == 1
 
 
+def test_two_servers_at_once_make_one_chain_and_one_anchor(env: dict[str, str]) -> None:
+    with Server(env) as one, Server(env) as two:
+        for number in range(10):
+            one.tool("list")
+            two.tool("save", text=f"by two {number}")
+            one.tool("save", text=f"by one {number}")
+            two.tool("list")
+        assert one.leave() == 0
+        two.tool("list")
+        assert two.leave() == 0
+    found = json.loads(run(env, "audit", "verify", "--json").stdout)
+    assert found["whole"], found
+    shown = run(env, "audit", "tail", "-n", "500", "--json").stdout.splitlines()
+    acts = [json.loads(line)["act"] for line in shown]
+    assert acts.count("tool.save") == 2 + 2 * 20
+    assert acts.count("tool.list") == 1 + 21
+    assert acts.count("server.start") == acts.count("server.stop") == 3
+
+
 def test_older_copy_of_the_database_is_found(
     env: dict[str, str], simulator: Simulator, tmp_path: Path
 ) -> None:

@@ -1,6 +1,8 @@
 import pytest
 
+from mcp_notarium.audit.chain import Seal
 from mcp_notarium.cache import database, schema
+from mcp_notarium.cache.audit_table import AuditTable
 from mcp_notarium.cache.schema import MIGRATIONS, SCHEMA_VERSION, Migration
 from mcp_notarium.cache.store import Cache
 from mcp_notarium.errors import CacheError
@@ -70,6 +72,19 @@ def test_a_step_another_process_took_meanwhile_is_not_taken_twice(tmp_path, cach
     assert schema.migrate(other.database, steps) == (NEXT,)
     assert schema.migrate(cache.database, steps) == ()
     other.close()
+
+
+def test_a_cache_of_version_2_gets_room_for_an_audit_chain(tmp_path):
+    path = tmp_path / "cache.db"
+    path.touch(mode=0o600)
+    older = database._open(path, KEY, memory_security=False, busy_timeout=1)
+    schema.establish(older, meta={}, migrations=MIGRATIONS[:2])
+    schema.migrate(older)
+    chain = AuditTable(older, Seal(None))
+    chain.begin(1.0, facts={"why": "upgraded"})
+    chain.begin(2.0, facts={"why": "upgraded"})
+    assert [record.at_ms for record in chain.records()] == [1000]
+    older.close()
 
 
 def test_migrations_are_numbered_from_one_without_gaps():
