@@ -136,7 +136,9 @@ def _wired(config: Config, opened: opening.OpenedCache, log: Logger) -> App:
         leader_lock_path=config.account_dir / "sync.lock",
         log=log,
     )
-    return App(config, cache, backend, writer, driver, tokens, audit, opened.notices)
+    odd = opened.anchor.notice(audit.table, opened.database)
+    notices = (*opened.notices, odd) if odd else opened.notices
+    return App(config, cache, backend, writer, driver, tokens, audit, notices)
 
 
 def _audit(config: Config, opened: opening.OpenedCache) -> Trail:

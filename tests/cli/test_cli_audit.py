@@ -99,6 +99,11 @@ def test_older_copy_of_the_database_is_found(
     assert done.returncode == 3
     (fault,) = json.loads(done.stdout)["faults"]
     assert fault["kind"] == "tail_cut"
+    with Server(env) as server:
+        (notice,) = server.tool("manage", action="get_stats")["notices"]
+        assert "records before its anchor" in notice
+        assert server.leave() == 0
+    assert run(env, "audit", "verify").returncode == 3  # going on does not make it good
 
 
 def test_cache_that_was_set_aside_is_followed_by_a_new_chain_that_says_so(

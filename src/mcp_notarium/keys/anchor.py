@@ -83,18 +83,38 @@ class Anchor:
     def write(self, table: AuditTable, database: Database) -> bool:
         """Remember the chain's end; False if that could not be, or must not be. Never raises."""
         try:
-            with database.transaction(durable=True):
-                before, now = self.read(database), table.head()
+            now = _flushed(table, database)
+            with database.transaction():
+                before = self.read(database)
                 if before == now or not _goes_on(table, before, now):
                     return before == now
                 replace_private(
                     self.folder.audit_anchor, self._content(now), check=self._check(now)
                 )
-                if not _is_due(database):
-                    database.run(_MARK, (ANCHORED,))
+                database.run(_MARK, (ANCHORED, str(now.count)))
         except (CacheError, AnchorUnusable, OSError):
             return False
         return True
+
+    def notice(self, table: AuditTable, database: Database) -> str | None:
+        """What a person should know at a start: the end of the chain is not there; else None.
+
+        Looks at the end only. Raises ``CacheError``.
+        """
+        try:
+            before = self.read(database)
+        except AnchorUnusable as error:
+            return f"The audit chain's {error.message}. {_LOOK}"
+        now = table.head()  # after the anchor: another server may be writing both
+        if before is None or _goes_on(table, before, now):
+            return None
+        if before.count > now.count:
+            gone = before.count - now.count
+            return (
+                f"The audit chain ends {gone:,} records before its anchor: an older copy of the "
+                f"database was put back, or its newest writes are lost. {_LOOK}"
+            )
+        return f"The audit chain is not the one that its anchor knows. {_LOOK}"
 
     def _content(self, head: Head) -> bytes:
         fields: dict[str, Any] = {
@@ -119,6 +139,18 @@ class Anchor:
         return check
 
 
+def _flushed(table: AuditTable, database: Database) -> Head:
+    """The chain's end, on the disk with everything before it: records of reads were not flushed.
+
+    An anchor that is on the disk before what it names would after a power cut look like a cut tail.
+    """
+    with database.transaction(durable=True):
+        head = table.head()
+        mark = str(head.count) if _is_due(database) else f"-{head.count}"
+        database.run(_MARK, (ANCHORED, mark))  # something to flush, even if nothing else is new
+    return head
+
+
 def _head(said: dict[str, Any]) -> Head | None:
     count, mac = said.get("count"), said.get("head")
     if type(count) is not int or count < 0 or not isinstance(mac, str) or not _MAC.fullmatch(mac):
@@ -127,7 +159,7 @@ def _head(said: dict[str, Any]) -> Head | None:
 
 
 def _goes_on(table: AuditTable, before: Head | None, now: Head) -> bool:
-    """Whether the chain still has the record that the anchor names, or has pruned it."""
+    """Whether the chain, which ends at ``now`` or behind it, has what the anchor names, or pruned it."""
     if before is None or before.count == 0:
         return now.count > 0
     if before.count > now.count:
@@ -139,7 +171,10 @@ def _goes_on(table: AuditTable, before: Head | None, now: Head) -> bool:
 
 
 def _is_due(database: Database) -> bool:
-    return database.row("SELECT 1 FROM sync_metadata WHERE key = ?", (ANCHORED,)) is not None
+    """Whether an anchor was written; before the first one the mark is a negative number."""
+    row = database.row("SELECT value FROM sync_metadata WHERE key = ?", (ANCHORED,))
+    return row is not None and not str(row[0]).startswith("-")
 
 
-_MARK = "INSERT OR REPLACE INTO sync_metadata(key, value) VALUES (?, '1')"
+_LOOK = "Run `mcp-notarium audit verify`."
+_MARK = "INSERT OR REPLACE INTO sync_metadata(key, value) VALUES (?, ?)"

@@ -11,7 +11,7 @@ from mcp_notarium.audit.verify import Kind
 from mcp_notarium.cache.trail import Trail
 from mcp_notarium.cli import audit as audit_cli
 from mcp_notarium.crypto import kdf
-from mcp_notarium.keys import backup, encrypting, reencrypt, repairing, rotate, slots
+from mcp_notarium.keys import anchor, backup, encrypting, reencrypt, repairing, rotate, slots
 from mcp_notarium.keys.anchor import AnchorUnusable, audit_keys
 from mcp_notarium.keys.changing import Given
 from mcp_notarium.secret import Secret
@@ -67,6 +67,55 @@ def test_clean_stop_leaves_an_anchor_that_nobody_else_can_read(config):
     said = json.loads(file.read_bytes())
     assert (said["count"], said["head"]) == (3, head.mac)
     assert verdict(config).whole
+
+
+def test_chain_is_on_the_disk_before_its_anchor(config, monkeypatch):
+    """Or a power cut would make the anchor look like evidence."""
+    steps = []
+    with chain(config) as made:
+        made.trail.note(Entry(at=1, act="x"))
+        made.trail.flush()  # committed, not flushed
+        run = made.database.run
+
+        def seen(sql, *rest):
+            steps.append(sql.split()[0] + (" FULL" if "= FULL" in sql else ""))
+            return run(sql, *rest)
+
+        monkeypatch.setattr(made.database, "run", seen)
+        write = anchor.replace_private
+        monkeypatch.setattr(
+            anchor, "replace_private", lambda *a, **o: steps.append("anchor") or write(*a, **o)
+        )
+        assert made.anchor.write(made.trail.table, made.database)
+    durable = steps.index("PRAGMA FULL")
+    assert durable < steps.index("INSERT") < steps.index("COMMIT") < steps.index("anchor")
+
+
+def test_crash_between_flush_and_first_anchor_is_no_fault(config, monkeypatch):
+    def crash(*_args, **_options):
+        raise OSError
+
+    with chain(config) as made:
+        made.trail.open(Entry(at=1, act="x"))
+        with monkeypatch.context() as patch:
+            patch.setattr(anchor, "replace_private", crash)
+            assert not made.anchor.write(made.trail.table, made.database)
+        assert made.anchor.notice(made.trail.table, made.database) is None
+        assert made.verified(None).whole
+        assert made.anchor.write(made.trail.table, made.database)
+    assert verdict(config).whole
+
+
+def test_start_says_that_the_end_is_missing(config):
+    worked(config)
+    with chain(config) as made:
+        assert made.anchor.notice(made.trail.table, made.database) is None
+    cut(config, 1)
+    with chain(config) as made:
+        assert "2 records before its anchor" in made.anchor.notice(made.trail.table, made.database)
+    folder_of(config).audit_anchor.unlink()
+    with chain(config) as made:
+        assert "anchor is missing" in made.anchor.notice(made.trail.table, made.database)
 
 
 def test_anchor_finds_a_cut_tail(config):
