@@ -19,6 +19,7 @@ from support.small_disk import SmallDisk
 from support.whole import Server, account_folder, environment, run
 
 WRITING = """
+import time
 from mcp_notarium.audit.chain import AuditKeys
 from mcp_notarium.audit.record import Entry
 from mcp_notarium.cache.trail import Trail
@@ -32,6 +33,7 @@ if len(sys.argv) > 4:
     while len(list(folder.glob("ready.*"))) < int(sys.argv[4]):
         pass
 for number in range(count):
+    time.sleep(0.001)  # or the one that comes first may leave the other no turn
     if number % 3:
         trail.note(Entry(at=number, act=name))
         trail.flush()
