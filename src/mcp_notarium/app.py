@@ -22,8 +22,10 @@ from mcp_notarium.backends import registry
 from mcp_notarium.backends.simplenote.urls import Urls
 from mcp_notarium.cache.account import AccountRecord
 from mcp_notarium.cache.store import Cache
-from mcp_notarium.errors import CacheDamaged, LockedError
-from mcp_notarium.keys import keychain, opening
+from mcp_notarium.cache.trail import Trail
+from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheFull, LockedError
+from mcp_notarium.keys import anchor, keychain, opening
+from mcp_notarium.keys.folder import AccountFolder
 from mcp_notarium.keys.token import StoredToken
 from mcp_notarium.sync.driver import Driver
 from mcp_notarium.sync.owner import owner_name
@@ -55,6 +57,7 @@ class App:
     writer: Writer
     driver: Driver
     tokens: StoredToken
+    audit: Trail
     notices: tuple[str, ...] = ()
     clock: Callable[[], float] = time.time
 
@@ -89,9 +92,13 @@ async def open_app(
         app = _wired(config, opened, log)
         for notice in opened.notices:
             log.warning("cache.notice", message=notice)
-        async with _running(app.driver, log, wanted=syncing, time_to_close=time_to_close):
-            yield app
-        await _closed(app, time_to_close)
+        try:
+            async with _running(app.driver, log, wanted=syncing, time_to_close=time_to_close):
+                yield app
+            await _closed(app, time_to_close)
+        finally:
+            if app.audit.flush(patient=True):
+                opened.anchor.write(app.audit.table, opened.database)
     except CacheDamaged as error:
         raise opening.damaged(config) from error
     finally:
@@ -100,6 +107,7 @@ async def open_app(
 
 def _wired(config: Config, opened: opening.OpenedCache, log: Logger) -> App:
     cache = Cache(opened.database)
+    audit = _audit(config, opened)
     tokens = StoredToken(
         cache.sync_state,
         owner=config.owner_hash,
@@ -128,7 +136,22 @@ def _wired(config: Config, opened: opening.OpenedCache, log: Logger) -> App:
         leader_lock_path=config.account_dir / "sync.lock",
         log=log,
     )
-    return App(config, cache, backend, writer, driver, tokens, opened.notices)
+    odd = opened.anchor.notice(audit.table, opened.database)
+    notices = (*opened.notices, odd) if odd else opened.notices
+    return App(config, cache, backend, writer, driver, tokens, audit, notices)
+
+
+def _audit(config: Config, opened: opening.OpenedCache) -> Trail:
+    """The audit chain; a cache that has none yet gets its first record, which says why."""
+    keys = anchor.audit_keys(opened.data_key)
+    trail = Trail(opened.database, keys, clock=time.time, days=config.audit_days)
+    if trail.table.head().count == 0:
+        why = "rebuilt" if opened.rebuilt else "created" if opened.created else "upgraded"
+        aside = opened.created and AccountFolder(config.account_dir).quarantine.is_dir()
+        facts = {"why": why} | ({"older_files": "quarantine"} if aside else {})
+        with suppress(CacheBusy, CacheFull):  # the next record will not be begun either
+            trail.table.begin(time.time(), facts=facts)
+    return trail
 
 
 def _simplenote(config: Config, cache: Cache, tokens: StoredToken) -> Backend:

@@ -25,6 +25,7 @@
     └── CacheError                   the local database
         ├── CacheBusy                another process holds it
         ├── CacheFull                no space left on the device
+        ├── NotRecorded              an act that cannot be put on record is not begun
         └── CacheDamaged             the key is right and the file is not
 
 Whose fault it is stands in the class. Messages never carry note text, secrets, SQL or paths of
@@ -316,6 +317,17 @@ class CacheFull(CacheError):
     subcategory = "disk_full"
     http_status_code = 507
     default_hint = "Free some disk space, then try again; nothing already stored is lost."
+
+
+class NotRecorded(CacheError):
+    """The audit chain takes no record of it, so it was not begun."""
+
+    subcategory = "not_recorded"
+    http_status_code = 503
+    retryable = True
+    default_hint = (
+        "Nothing was done. Try again in a few seconds; if it stays so, `mcp-notarium doctor`."
+    )
 
 
 class CacheDamaged(CacheError):

@@ -177,11 +177,16 @@ def _commands(env: dict[str, str]) -> bytes:
         (["rotate-key", "--new-key-stdin"], PASSPHRASE + " newer"),
         (["reset-cache", "--yes"], ""),
         (["logout"], ""),
+        (["audit", "verify", "--json"], ""),
+        (["audit", "tail", "-n", "500"], ""),
+        (["audit", "export"], ""),
     ):
         key = PASSPHRASE + (" newer" if arguments[0] != "rotate-key" else "")
         done = run(env | {"DB_ENCRYPTION_KEY": key}, *arguments, stdin=typed)
         assert done.returncode == 0, done.stderr
         output += done.stdout.encode() + done.stderr.encode()
+    acts = {json.loads(line).get("act") for line in done.stdout.splitlines()}
+    assert {"tool.save", "tool.list", "tool.get", "tool.unknown", "keys.changed"} <= acts
     # The account's own folder name, and a person's own address in their own settings table, are
     # for that person's terminal; everything else is not.
     return output.replace(USERNAME.encode(), b"")

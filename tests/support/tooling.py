@@ -13,8 +13,10 @@ from typing import Any
 import anyio
 
 from mcp_notarium.app import App
+from mcp_notarium.audit.chain import AuditKeys
 from mcp_notarium.cache.database import create
 from mcp_notarium.cache.store import Cache
+from mcp_notarium.cache.trail import Trail
 from mcp_notarium.config import Config
 from mcp_notarium.keys.token import StoredToken
 from mcp_notarium.sync.driver import Driver
@@ -78,8 +80,17 @@ class Desk:
             leader_lock_path=folder / "sync.lock",
         )
         tokens = StoredToken(cache.sync_state, owner=config.owner_hash, system=None)
+        audit = Trail(cache.database, AuditKeys(), clock=self.clock, days=365)
         self.app = App(
-            config, cache, self.backend, writer, driver, tokens, notices=("one",), clock=self.clock
+            config,
+            cache,
+            self.backend,
+            writer,
+            driver,
+            tokens,
+            audit,
+            notices=("one",),
+            clock=self.clock,
         )
 
     def clock(self) -> float:

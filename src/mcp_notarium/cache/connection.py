@@ -6,6 +6,7 @@ statements are stands in the modules that run them. One thread at a time may use
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
@@ -42,11 +43,13 @@ class Database:
         driver_error: type[Exception],
         guard: Guard,
         again: Callable[[], Database],
+        patience: float = 0.0,
     ) -> None:
         self.path = path
         self.encrypted = encrypted
         self.checkpointer = False
         self._again = again
+        self._patience = patience
         self._connection: Connection | None = connection
         self._guard = guard
         self._damage: str | None = None
@@ -148,6 +151,16 @@ class Database:
             raise RuntimeError(msg)
         with self.transaction(durable=durable) if self._durable is None else nullcontext():
             yield
+
+    @contextmanager
+    def impatient(self) -> Iterator[None]:
+        """Raise ``CacheBusy`` at once, while it is entered, where another process is writing."""
+        self._live().set_busy_timeout(0.0)
+        try:
+            yield
+        finally:
+            if self._connection is not None:
+                self._connection.set_busy_timeout(math.ceil(self._patience))  # whole seconds
 
     @contextmanager
     def schema_change(self) -> Iterator[None]:

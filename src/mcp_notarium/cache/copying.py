@@ -59,8 +59,11 @@ TABLES = (
     ),
     Table("sync_metadata", ("key",), ("value",)),
 )
-MADE_ANEW = frozenset({"note_counts", "search_index", "index_changes", "schema_migrations"})
-"""Tables that the target fills by itself; so does ``notes_fts`` with its shadow tables."""
+MADE_ANEW = frozenset(
+    {"note_counts", "search_index", "index_changes", "schema_migrations", "audit"}
+)
+"""Tables that the target fills by itself (so does ``notes_fts`` with its shadow tables), and the audit
+chain, which is sealed anew (``audit_table.carry_over``)."""
 
 
 def copy_into(

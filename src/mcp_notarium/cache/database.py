@@ -178,6 +178,7 @@ def _open(
         encrypted=key is not None,
         driver_error=dbapi.Error,
         guard=guard,
+        patience=busy_timeout,
         again=partial(
             connect, path, key, memory_security=memory_security, busy_timeout=busy_timeout
         ),

@@ -46,6 +46,9 @@ class Connection(Protocol):
     def set_key(self, key: str, /) -> None:
         """Give the key without any SQL text."""
 
+    def set_busy_timeout(self, seconds: float, /) -> None:
+        """Wait so long for another connection's transaction."""
+
     def set_authorizer(self, callback: Callable[..., int] | None, /) -> None:
         """Ask ``callback`` before each statement is prepared."""
 

@@ -13,6 +13,7 @@ from mcp_notarium.app import App, open_app
 from mcp_notarium.backends.simplenote.auth import Authenticator
 from mcp_notarium.backends.simplenote.urls import Urls
 from mcp_notarium.cli import interruption, settings
+from mcp_notarium.cli.recorded import recorded
 from mcp_notarium.cli.terminal import ask_secret, demand_terminal, input_ended, read_line, talk
 from mcp_notarium.config import Config
 from mcp_notarium.errors import ConfigError, LockedError, NotariumError, OtherAccount
@@ -47,14 +48,16 @@ async def _log_in(config: Config, args: argparse.Namespace) -> int:
             )
         interruption.watch(config.account_dir)  # opening may have made the cache
         before = app.tokens.load()
-        app.tokens.store(await _token(config, args))
-        try:
-            await _prove(app)
-        except OtherAccount:
-            raise  # the login is good; it is the cache that is not of this account
-        except (NotariumError, KeyboardInterrupt, asyncio.CancelledError):
-            _put_back(app, before)
-            raise
+        token = await _token(config, args)
+        with recorded(app, "cli.login"):
+            app.tokens.store(token)
+            try:
+                await _prove(app)
+            except OtherAccount:
+                raise  # the login is good; it is the cache that is not of this account
+            except (NotariumError, KeyboardInterrupt, asyncio.CancelledError):
+                _put_back(app, before)
+                raise
     talk(f"Logged in. {app.config.backend.capitalize()} accepts the token; it is kept for servers.")
     return 0
 

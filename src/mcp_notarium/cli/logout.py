@@ -7,6 +7,7 @@ import asyncio
 
 from mcp_notarium.app import open_app
 from mcp_notarium.cli import settings
+from mcp_notarium.cli.recorded import recorded
 from mcp_notarium.cli.terminal import talk
 from mcp_notarium.config import Config
 from mcp_notarium.errors import LockedError
@@ -28,7 +29,8 @@ def run(args: argparse.Namespace) -> int:
 async def _forget(config: Config) -> int:
     async with open_app(config, syncing=False) as app:
         try:
-            app.tokens.forget()
+            with recorded(app, "cli.logout"):
+                app.tokens.forget()
         except LockedError as error:
             raise LockedError(
                 error.verdict,

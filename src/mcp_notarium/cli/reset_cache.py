@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from mcp_notarium.app import App, open_app
 from mcp_notarium.cli import interruption, settings
+from mcp_notarium.cli.recorded import recorded
 from mcp_notarium.cli.terminal import ask_yes, talk
 from mcp_notarium.config import Config
 from mcp_notarium.errors import LockedError, LoginRequired, NotariumError, OtherAccount
@@ -46,7 +47,8 @@ async def _reset(config: Config, *, yes: bool) -> int:
             if not _agreed("Empty the cache and load every note again?", yes=yes):
                 return 1
             interruption.done(_EMPTIED)
-            await app.driver.reset()
+            with recorded(app, "cli.reset-cache"):
+                await app.driver.reset()
             return await _loaded(app)
     except LockedError as error:
         talk(f"The cache cannot be used: {_sentence(error)}")

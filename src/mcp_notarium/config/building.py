@@ -53,6 +53,7 @@ def config(picks: Mapping[str, Pick]) -> Config:
         tools=text["NOTARIUM_TOOLS"],
         destructive=cast("Destructive", text["NOTARIUM_DESTRUCTIVE"]),
         sandbox=cast("Sandbox", text["NOTARIUM_SANDBOX"]),
+        audit_days=int(text["NOTARIUM_AUDIT_DAYS"]),
         keychain=text["NOTARIUM_KEYCHAIN"] == "on",
         request_source=text["SIMPLENOTE_REQUEST_SOURCE"],
         api_url=text["SIMPERIUM_API_URL"],

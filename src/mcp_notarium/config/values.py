@@ -45,6 +45,7 @@ class Config:
     tools: str = "notarium"
     destructive: Destructive = "ask"
     sandbox: Sandbox = "auto"
+    audit_days: int = 365
     keychain: bool = True
     request_source: str = "mcp-notarium"
     api_url: str = "https://api.simperium.com/1"

@@ -219,6 +219,14 @@ VARIABLES = (
         choices=("auto", "require", "off"),
     ),
     Variable(
+        name="NOTARIUM_AUDIT_DAYS",
+        purpose="How many days the records of the audit chain are kept.",
+        kind=Kind.COUNT,
+        default="365",
+        minimum=1,
+        maximum=36_500,
+    ),
+    Variable(
         name="NOTARIUM_KEYCHAIN",
         purpose="Whether the system's keychain may keep the key and the login.",
         kind=Kind.CHOICE,

@@ -14,12 +14,12 @@ from mcp_notarium.crypto.failures import KeyFileDamaged
 
 LARGEST = 65_536
 _DIGITS = 16
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 
 def encode(value: Any) -> bytes:
     """The one byte form of a JSON value without fractions."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return text.encode("ascii")
+    return _ENCODER.encode(value).encode("ascii")
 
 
 def decode(raw: bytes) -> dict[str, Any]:

@@ -17,8 +17,8 @@ _PURPOSE = re.compile(r"[a-z][a-z0-9-]*")
 class DataKey:
     """Holds the data key and hands out subkeys; it prints, pickles and hashes no more than a Secret.
 
-    Purposes in use: ``db-enc``, ``db-mac``, ``key-file-mac``, ``owner``; ``audit`` is kept for
-    the audit chain.
+    Purposes in use: ``db-enc``, ``db-mac``, ``key-file-mac``, ``owner``; ``audit``,
+    ``audit-digests`` and ``audit-anchor`` for the audit chain.
     """
 
     __slots__ = ("_secret",)

@@ -8,26 +8,66 @@ from __future__ import annotations
 
 import shutil
 from contextlib import closing
+from dataclasses import dataclass
 from enum import StrEnum
 
 from mcp_notarium.cache import copying, database
+from mcp_notarium.cache.audit_table import ANCHORED, AuditTable, carry_over
 from mcp_notarium.cache.copying import Told
 from mcp_notarium.cache.database import Database, companions
 from mcp_notarium.crypto.datakey import DataKey
 from mcp_notarium.crypto.keyslots import KeyFile
-from mcp_notarium.errors import CacheDamaged, CacheFull, LockedError
+from mcp_notarium.errors import CacheDamaged, CacheError, CacheFull, LockedError
 from mcp_notarium.keys import keyfile, quarantine
+from mcp_notarium.keys.anchor import Anchor, AnchorUnusable, audit_keys
 from mcp_notarium.keys.files import At
 from mcp_notarium.keys.folder import AccountFolder
 from mcp_notarium.keys.holders import named
 from mcp_notarium.keys.locks import Presence, busy
 
-TIES = frozenset({"vault_id", "generation", "key_sequence"})
-"""What ties a database to its key file; everything else in it is copied."""
+TIES = frozenset({"vault_id", "generation", "key_sequence", ANCHORED})
+"""What ties a database to its key file and its anchor; everything else in it is copied."""
 _ROOM = 1.5
 """Free space that is asked for, in sizes of the old database: the new one and its log ..."""
 _ROOM_FOR_LOG = 8 << 20
 """... which is emptied at 4 MiB, but no earlier than at the end of a transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Carry:
+    """How the audit chain comes over: the old data key (None: plain) and generation, when, why.
+
+    ``rescuing``: the old database is damaged, and what can be read is taken.
+    """
+
+    data_key: DataKey | None
+    generation: str
+    at: float
+    why: str
+    rescuing: bool = False
+
+    def over(
+        self, folder: AccountFolder, old: Database, target: Database, data_key: DataKey
+    ) -> None:
+        """Seal the old chain anew. What is wrong with it, or with its anchor, stays on record."""
+        keys = audit_keys(self.data_key)
+        anchored, wrong = None, []
+        try:
+            anchored = Anchor(folder, self.generation, keys.anchor).read(old)
+        except AnchorUnusable as error:
+            wrong.append(error.message)
+        except CacheError:
+            if not self.rescuing:
+                raise
+        carry_over(
+            AuditTable(old, keys.seal),
+            AuditTable(target, audit_keys(data_key).seal),
+            at=self.at,
+            why=self.why,
+            anchored=anchored,
+            wrong=wrong,
+            rescuing=self.rescuing,
+        )
 
 
 class Step(StrEnum):
@@ -78,8 +118,11 @@ def write(
     *,
     told: Told,
     at: At,
+    carry: Carry,
 ) -> int:
     """Prepare the key file, make the database, copy, compare; the number of notes.
+
+    ``carry`` takes the audit chain over.
 
     Nothing counts yet afterwards; nothing is left if it raises.
     """
@@ -97,6 +140,7 @@ def write(
             at(Step.CREATE)
             target.set_checkpointer(True)  # or the log would grow to the size of all that is copied
             copying.copy_into(old, target, keep=TIES, told=told)
+            carry.over(folder, old, target, data_key)
             target.checkpoint()
         at(Step.COPY)
         with closing(database.connect(path, key)) as target:

@@ -21,6 +21,7 @@ from mcp_notarium.crypto.kdf import PRODUCTION, Bounds
 from mcp_notarium.crypto.keyslots import KeyFile
 from mcp_notarium.errors import CacheDamaged, ConfigError, LockedError, Verdict
 from mcp_notarium.keys import keyfile, quarantine, unusable
+from mcp_notarium.keys.acts import record_restored
 from mcp_notarium.keys.files import (
     At,
     disk_errors,
@@ -119,6 +120,7 @@ def restore(
         aside = _keep(folder, now=clock())
         at("kept")
         copied = keyfile.store(folder, wanted, check=opens, bounds=bounds, at=at)
+        record_restored(folder, wanted, data_key, at=clock())
     return Restored(wanted, aside, copied)
 
 

@@ -25,6 +25,7 @@ from mcp_notarium.crypto.keyslots import KeyFile
 from mcp_notarium.crypto.rotation import Step
 from mcp_notarium.errors import CacheError, LockedError, Verdict
 from mcp_notarium.keys import keyfile
+from mcp_notarium.keys.acts import record_change
 from mcp_notarium.keys.files import At, disk_errors, nowhere
 from mcp_notarium.keys.folder import AccountFolder, trusted
 from mcp_notarium.keys.keychain import Keychain
@@ -99,7 +100,7 @@ def change(
         presence = Presence(folder).share()
         try:
             before, after, proof, copied = work.write(make, instead, also_opens)
-            proven = work.prove(proof)
+            proven = work.prove(proof, before)
         finally:
             presence.release()
         given.at(Step.PROVE)
@@ -134,7 +135,7 @@ class _Work:
         copied = keyfile.store(scene.folder, after, check=check, bounds=given.bounds, at=given.at)
         return before, after, proof, copied
 
-    def prove(self, key: Secret) -> bool:
+    def prove(self, key: Secret, before: KeyFile) -> bool:
         """Open the database with what is on the disk now.
 
         What was written counts by now, and whoever is told of a failure would go on with the old
@@ -151,6 +152,7 @@ class _Work:
                     return False
                 if scene.keyfile is not None:
                     raise_sequence(scene.database, scene.keyfile)
+                    record_change(scene, before, at=self.now)
                 return True
         except (CacheError, LockedError, OSError):
             return False

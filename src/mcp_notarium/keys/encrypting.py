@@ -163,7 +163,8 @@ class _Work:
             now=int(given.clock()),
             bounds=given.bounds,
         )
-        notes = anew.write(folder, plain, made, data_key, told=self.told, at=given.at)
+        carry = anew.Carry(None, "", given.clock(), "encrypted")
+        notes = anew.write(folder, plain, made, data_key, told=self.told, at=given.at, carry=carry)
         copied = keyfile.commit(folder, made, at=given.at)
         return Encrypted(made.generation, notes, copied)
 

@@ -24,7 +24,9 @@ from mcp_notarium.keys.unusable import ELSEWHERE, moved
 
 _DATABASE = re.compile(r"notarium_cache\.([0-9a-f]{16})\.sqlite\.encrypted")
 _Judge = Callable[[Path, os.stat_result], Problem | None]
-_OURS = re.compile(r"\.?(notarium_|nothing_pending|damage_met)|(keys|server|sync)\.lock$")
+_OURS = re.compile(
+    r"\.?(notarium_|nothing_pending|damage_met|audit_anchor)|(keys|server|sync)\.lock$"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,11 @@ class AccountFolder:
     def damage_mark(self) -> Path:
         """Says that the database turned out to be damaged while it was open, see ``damage.py``."""
         return self.path / "damage_met.json"
+
+    @property
+    def audit_anchor(self) -> Path:
+        """Where the audit chain ended, see ``anchor.py``."""
+        return self.path / "audit_anchor.json"
 
     @property
     def keys_lock(self) -> Path:

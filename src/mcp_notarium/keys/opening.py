@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -24,6 +24,7 @@ from mcp_notarium.crypto.kdf import PRODUCTION, Bounds, Parameters
 from mcp_notarium.crypto.keyslots import KeyFile
 from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheFull, LockedError, Verdict
 from mcp_notarium.keys import creating, damage, keyfile, migrating, quarantine, surroundings
+from mcp_notarium.keys.anchor import Anchor, audit_keys
 from mcp_notarium.keys.certificate import Certificate
 from mcp_notarium.keys.creating import Made
 from mcp_notarium.keys.files import At, disk_errors, nowhere
@@ -54,6 +55,7 @@ class OpenedCache:
     """An open cache. ``data_key`` None and ``generation`` '': it is not encrypted.
 
     ``certificate`` promises that no intent is inside; who records one withdraws it first.
+    ``anchor`` remembers where its audit chain ended. ``rebuilt``: it was made in the place of another.
     """
 
     database: Database
@@ -63,6 +65,8 @@ class OpenedCache:
     notices: tuple[str, ...]
     certificate: Certificate
     presence: Presence
+    anchor: Anchor
+    rebuilt: bool = False
 
     def close(self) -> None:
         """Promise that nothing is pending, if so; close the database; leave. Never raises."""
@@ -304,7 +308,7 @@ class _Opener:
         notice = f"A new cache was made, the old files are in `quarantine/`: {reason.rstrip('.')}."
         opened = self._made(scene, presence, (notice,), instead=True)
         presence.share()
-        return opened
+        return replace(opened, rebuilt=True)
 
     def _migrated(self, scene: Scene, presence: Presence, decision: Migrate) -> OpenedCache:
         path = _present(scene.database).path
@@ -346,6 +350,7 @@ class _Opener:
             notices=(*notices, *_key_notice(scene.key), *surroundings.warnings(folder.path)),
             certificate=certificate,
             presence=_present(presence),
+            anchor=Anchor(folder, generation, audit_keys(made.data_key).anchor),
         )
 
 

@@ -41,7 +41,8 @@ def everything(folder: AccountFolder, *, but: Iterable[Path] = ()) -> list[Path]
     kept = set(but)
     databases = sorted(folder.path.glob("notarium_cache*"))
     keys = [folder.key_copy, folder.key_file, folder.prepared_key_file, folder.certificate]
-    return [path for path in (*databases, *keys, folder.damage_mark) if path not in kept]
+    rest = (folder.audit_anchor, folder.damage_mark)
+    return [path for path in (*databases, *keys, *rest) if path not in kept]
 
 
 def last_use(folder: AccountFolder) -> float | None:

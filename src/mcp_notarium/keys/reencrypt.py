@@ -142,7 +142,7 @@ class _Work:
             self.settings, bounds=self.given.bounds, system=self.given.system, key=key
         )
         with closing(observer.look(now=self.given.clock())) as scene:
-            before, _, found = openable(scene)
+            before, data_key_before, found = openable(scene)
             if scene.database is None:
                 raise nothing_there()
             if scene.files is not None:
@@ -157,8 +157,17 @@ class _Work:
                 raise would_drop(dropped)
             anew.demand_room(self.folder, scene.database)
             made, data_key = self._made(came, carried, new, parameters)
+            carry = anew.Carry(
+                data_key_before, before.generation, self.given.clock(), "reencrypted"
+            )
             notes = anew.write(
-                self.folder, scene.database, made, data_key, told=self.told, at=self.given.at
+                self.folder,
+                scene.database,
+                made,
+                data_key,
+                told=self.told,
+                at=self.given.at,
+                carry=carry,
             )
         copied = self._switched(before, made)
         return Reencrypted(

@@ -175,6 +175,11 @@ class _Work:
             with closing(database.create(path, key, meta=meta)) as target:
                 self.given.at(Step.CREATE)
                 found = self._read(lambda: _opened(kept, old, data_key), target, pages=pages)
+                carry = anew.Carry(
+                    data_key, old.generation, self.given.clock(), "repaired", rescuing=True
+                )
+                with closing(_opened(kept, old, data_key)) as damaged:
+                    carry.over(self.folder, damaged, target, data_key)
                 SyncState(target).set_cursor(None)
                 self.given.at(Step.COPY)
                 anew.demand_sound(target)

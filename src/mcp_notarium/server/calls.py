@@ -20,6 +20,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from mcp_notarium.audit.record import Decision
 from mcp_notarium.tools.context import Way, refusal, unanswered, way_of_consent
 
 ASKING_SECONDS: Final = 55.0
@@ -58,6 +59,7 @@ class Call:
         self._writing = writing
         self._setting = setting
         self._confirmed = confirmed
+        self.decision = Decision.ALLOWED
 
     @property
     def client(self) -> str:
@@ -76,6 +78,12 @@ class Call:
 
     async def confirm(self, message: str) -> bool:
         """Did the person agree? Raises ``ConfirmationRequired`` if nobody can say."""
+        self.decision = Decision.REFUSED  # unless somebody answers
+        agreed = await self._agreed(message)
+        self.decision = Decision.CONFIRMED if agreed else Decision.DECLINED
+        return agreed
+
+    async def _agreed(self, message: str) -> bool:
         match way_of_consent(self._setting, can_elicit=self._can_elicit()):
             case Way.ASK:
                 return await self._ask(message)
@@ -97,6 +105,7 @@ class Call:
                     message, _FORM, related_request_id=self._context.request_id
                 )
         except TimeoutError:
+            self.decision = Decision.TIMED_OUT
             raise unanswered(message) from None
         except MCPError:
             return self._by_argument(message)
@@ -118,6 +127,7 @@ class Call:
         question = types.ElicitRequest(
             params=types.ElicitRequestFormParams(message=message, requested_schema=_FORM)
         )
+        self.decision = Decision.ASKED
         raise NeedsAnswer(
             types.InputRequiredResult(input_requests={_QUESTION: question}, request_state=state)
         )

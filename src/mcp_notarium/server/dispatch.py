@@ -21,6 +21,7 @@ from mcp_notarium.errors import InvalidRequest, NotariumError
 from mcp_notarium.notes.clean import replace_surrogates
 from mcp_notarium.server.calls import Call, NeedsAnswer
 from mcp_notarium.server.house import House
+from mcp_notarium.server.recording import Recorder, Recording
 from mcp_notarium.server.traces import unexpected
 from mcp_notarium.server.wire import has_lone_surrogate
 from mcp_notarium.tools.catalogue import Tool, by_name
@@ -38,29 +39,36 @@ class Dispatch:
         self._house = house
         self._tools = by_name()
         self._writing = anyio.Lock()
+        self._recorder = Recorder(house)
 
     async def call(self, context: Context, params: types.CallToolRequestParams) -> Result:
         """The result of one call. Raises ``MCPError`` for an unknown tool only."""
         tool = self._tools.get(params.name)
-        if tool is None:
-            raise _protocol_error(
-                f"Unknown tool: {params.name[:_SHOWN]}",
-                hint="Use one of the tools in `details.known`; `tools/list` describes them.",
-                known=sorted(self._tools),
-            )
+        with self._recorder.recording(context, params, tool) as record:
+            if tool is None:
+                raise _protocol_error(
+                    f"Unknown tool: {params.name[:_SHOWN]}",
+                    hint="Use one of the tools in `details.known`; `tools/list` describes them.",
+                    known=sorted(self._tools),
+                )
+            return record.answered(await self._answer(tool, context, params, record))
+
+    async def _answer(
+        self, tool: Tool, context: Context, params: types.CallToolRequestParams, record: Recording
+    ) -> Result:
         try:
-            return success(await self._run(tool, context, params))
+            return success(await self._run(tool, context, params, record))
         except NeedsAnswer as needs:
             return needs.result
         except NotariumError as error:
-            return failure(self._house.answer(error))
+            return failure(record.failed(self._house.answer(error)))
         except MCPError:
             raise
         except Exception as error:  # noqa: BLE001 - the last line before the wire
-            return failure(unexpected(error, while_doing=tool.name))
+            return failure(record.failed(unexpected(error, while_doing=tool.name)))
 
     async def _run(
-        self, tool: Tool, context: Context, params: types.CallToolRequestParams
+        self, tool: Tool, context: Context, params: types.CallToolRequestParams, record: Recording
     ) -> BaseModel:
         request = _request(tool, params.arguments or {})
         app = await self._house.app()
@@ -71,6 +79,7 @@ class Dispatch:
             setting=app.config.destructive,
             confirmed=getattr(request, "confirm", None) is True,
         )
+        record.begin(app.audit, request, call)
         return await tool.handle(app, request, call)
 
 

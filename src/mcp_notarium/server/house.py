@@ -49,6 +49,11 @@ class House:
         """The cache is refused for good."""
         return self._app is None and self._error is not None and _is_final(self._error)
 
+    @property
+    def opened(self) -> App | None:
+        """The open house, None while it is not."""
+        return self._app
+
     def open(self) -> None:
         """Begin to open, if that has not begun."""
         self._wanted.set()

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from mcp_notarium import log
+from mcp_notarium import __version__, log
 from mcp_notarium.app import App, open_app
+from mcp_notarium.audit.record import Act, Entry, Facts
 from mcp_notarium.errors import LockedError, NotariumError
 from mcp_notarium.server.arrivals import Event, Loaded, Stop
 from mcp_notarium.server.awaiting import Arrivals
@@ -97,10 +98,23 @@ async def _opened(config: Config, ending: Ending, house: House) -> AsyncIterator
         raise
     except Exception as error:  # noqa: BLE001 - shown to the client without its text
         raise unexpected(error, while_doing="opening the cache") from None
+    app.audit.note(Entry(at=app.clock(), act=Act.START, facts=started(config)))
+    app.audit.flush()
+    app.audit.tidy()
     try:
         yield app
     finally:
+        app.audit.note(Entry(at=app.clock(), act=Act.STOP))
         await _closed(opening)
+
+
+def started(config: Config) -> Facts:
+    """Under which rules a server works, for the record of its start."""
+    return {
+        "version": __version__,
+        "destructive": config.destructive,
+        "audit_days": config.audit_days,
+    }
 
 
 async def _closed(opening: AbstractAsyncContextManager[App]) -> None:

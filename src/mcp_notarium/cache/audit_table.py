@@ -1,0 +1,193 @@
+"""``AuditTable``: the audit chain of one cache, stored. Appends, reads, prunes, carries over.
+
+The head is always read inside the write transaction that appends to it, so two servers can never
+make two records that follow the same one. What a record says is ``audit/``'s business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
+
+from mcp_notarium.audit.chain import Head, Seal, appended, resealed
+from mcp_notarium.audit.record import Act, Entry, Facts, Record
+from mcp_notarium.audit.verify import Check, Verified
+from mcp_notarium.cache.connection import Database, Row
+from mcp_notarium.errors import CacheError
+
+ANCHORED = "audit_anchored"
+"""Row of ``sync_metadata``: an anchor was written for this chain, so one must be there."""
+
+_SLICE = 500
+_DAY = 86_400.0
+_MOST_PRUNED = 20_000
+"""Records that go in one transaction: a clock that jumps cannot take all at once."""
+
+
+class AuditTable:
+    """The chain in one database, under one key."""
+
+    def __init__(self, database: Database, seal: Seal) -> None:
+        self._db = database
+        self.seal = seal
+
+    def head(self) -> Head:
+        """The end of the chain; the beginning of all chains if it is empty."""
+        row = self._db.row("SELECT number, mac FROM audit ORDER BY number DESC LIMIT 1")
+        return Head() if row is None else Head(*row)
+
+    def append(self, entries: Iterable[Entry], *, durable: bool) -> Head:
+        """Add records in the caller's transaction, or in one of their own; the new head.
+
+        Raises ``CacheError`` with nothing added.
+        """
+        with self._db.joined(durable=durable):
+            head = self.head()
+            records = []
+            for entry in entries:
+                record, head = appended(entry, head, self.seal)
+                records.append(_row(record))
+            self._db.run_many(_INSERT, records)
+        return head
+
+    def begin(self, at: float, *, facts: Facts) -> None:
+        """Start a chain if there is none yet, saying why."""
+        with self._db.joined(durable=True):
+            if self.head().count == 0:
+                self.append([Entry(at=at, act=Act.BEGUN, facts=facts)], durable=True)
+
+    def records(self, *, first: int = 1, last: int | None = None) -> Iterator[Record]:
+        """Records in the order of their numbers, read some hundred at a time."""
+        rows: Sequence[Row] = self._db.rows(_SLICE_FROM, (first, last, _SLICE))
+        while rows:
+            yield from map(_record, rows)
+            rows = self._db.rows(_SLICE_FROM, (rows[-1][0] + 1, last, _SLICE))
+
+    def first_since(self, at: float) -> int:
+        """The number of the first record not older than ``at`` (epoch seconds)."""
+        found = self._db.number("SELECT min(number) FROM audit WHERE at_ms >= ?", (int(at * 1000),))
+        return found or self.head().count + 1
+
+    def verify(self, *, anchored: Head | None, expected: Head | None = None) -> Verified:
+        """Look at the whole chain. Servers may go on meanwhile.
+
+        What looks wrong is looked at again with nobody else writing: another process may have
+        pruned while we read.
+        """
+        found = self._verified(Check(self.seal, anchored, expected))
+        if found.whole or self._db.in_transaction:
+            return found
+        with self._db.transaction():
+            return self._verified(Check(self.seal, anchored, expected))
+
+    def _verified(self, check: Check) -> Verified:
+        for record in self.records():
+            check.feed(record)
+        return check.verdict()
+
+    def prune(self, before: float, *, at: float) -> int:
+        """Take away the records older than ``before``, leaving one that says so; how many went.
+
+        The record of it and the removal are one transaction.
+        """
+        oldest = self._db.row("SELECT at_ms FROM audit ORDER BY number LIMIT 1")
+        if oldest is None or before <= oldest[0] / 1000 < at + _DAY:
+            return 0
+        with self._db.transaction(durable=True):
+            last = self._db.row(
+                _LAST_PRUNABLE, (int(before * 1000), _MOST_PRUNED, int((at + _DAY) * 1000))
+            )
+            if last is None:
+                return 0
+            facts = {"upto": last[0], "head": last[1]}
+            self.append([Entry(at=at, act=Act.PRUNED, facts=facts)], durable=True)
+            return self._db.run("DELETE FROM audit WHERE number <= ?", (last[0],))
+
+    def take(self, records: Iterable[Record]) -> None:
+        """Store records that are sealed already, behind the last one."""
+        with self._db.joined(durable=True):
+            self._db.run_many(_INSERT, [_row(record) for record in records])
+
+
+def carry_over(
+    source: AuditTable,
+    target: AuditTable,
+    *,
+    at: float,
+    why: str,
+    anchored: Head | None,
+    wrong: Iterable[str] = (),
+    rescuing: bool = False,
+) -> None:
+    """Copy the whole chain under the target's key and end it with a record that links the two.
+
+    The old chain is verified on the way (with ``anchored``, its anchor), and what is wrong with it, or
+    stands in ``wrong``, goes into that record: sealing it anew must not make it good. ``target`` is
+    empty and new. ``rescuing``: the source is damaged; what can be read of it is taken.
+    """
+    check, faults = Check(source.seal, anchored), [*wrong]
+    records = _readable(source, faults) if rescuing else source.records()
+    for batch in _resealed(records, check, target.seal):
+        target.take(batch)
+    found = check.verdict()
+    faults += [f"{fault.kind.value} at {fault.number}" for fault in found.faults[:10]]
+    if found.head.count == 0 and not faults:
+        target.begin(at, facts={"why": why})
+        return
+    facts = {
+        "why": why,
+        "old_count": found.head.count,
+        "old_head": found.head.mac,
+        "old_keyed": source.seal.keyed,
+        "faults": faults,
+    }
+    target.append([Entry(at=at, act=Act.CARRIED, facts=facts)], durable=True)
+
+
+def _readable(source: AuditTable, faults: list[str]) -> Iterator[Record]:
+    """The records up to the first page that cannot be read; that there was one is a fault."""
+    try:
+        yield from source.records()
+    except CacheError:
+        faults.append("not all of it could be read")
+
+
+def _resealed(records: Iterable[Record], check: Check, seal: Seal) -> Iterator[list[Record]]:
+    """The records under another key, some hundred at a time; ``check`` sees them as they were."""
+    batch: list[Record] = []
+    previous: str | None = None
+    for record in records:
+        check.feed(record)
+        # After a pruning the first one follows what went.
+        batch.append(resealed(record, record.previous if previous is None else previous, seal))
+        previous = batch[-1].mac
+        if len(batch) == _SLICE:
+            yield batch
+            batch = []
+    yield batch
+
+
+def _record(row: Row) -> Record:
+    return Record(**dict(zip(_NAMES, row, strict=True)))
+
+
+_COLUMNS = (
+    "number, at_ms, client, act, digest, notes, decision, outcome, bytes_out, refers, facts, "
+    "previous, mac"
+)
+_NAMES = tuple(_COLUMNS.split(", "))
+_row = attrgetter(*_NAMES)
+"""A record as a row; ``dataclasses.astuple`` would copy every field, which took a third of the time."""
+_INSERT = f"INSERT INTO audit({_COLUMNS}) VALUES ({', '.join('?' * 13)})"  # noqa: S608 - constants only
+_SLICE_FROM = (
+    f"SELECT {_COLUMNS} FROM audit WHERE number >= ?1 AND (?2 IS NULL OR number <= ?2) "  # noqa: S608 - constants only
+    "ORDER BY number LIMIT ?3"
+)
+_LAST_PRUNABLE = """
+SELECT number, mac FROM audit
+WHERE number < coalesce(
+  (SELECT min(number) FROM audit WHERE at_ms >= ?1 AND at_ms < ?3),
+  (SELECT max(number) FROM audit))
+  AND number < (SELECT min(number) FROM audit) + ?2
+ORDER BY number DESC LIMIT 1
+"""

@@ -1,0 +1,256 @@
+"""``mcp-notarium audit``: is the record of what was done whole, what does it say, a copy of it.
+
+``verify`` looks at every record, the anchor beside the database, and a head that you noted elsewhere;
+exit code 3 means that something is wrong. Nothing here can change what is recorded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from mcp_notarium.audit import export
+from mcp_notarium.audit.chain import Head
+from mcp_notarium.audit.record import Entry, Record
+from mcp_notarium.audit.verify import Fault, Kind, Verified
+from mcp_notarium.cache.trail import Trail
+from mcp_notarium.cli import audit_signing, settings
+from mcp_notarium.cli.terminal import talk
+from mcp_notarium.config import Config
+from mcp_notarium.errors import ConfigError, InvalidRequest, LockedError, Verdict
+from mcp_notarium.keys import opening
+from mcp_notarium.keys.acts import CLIENT
+from mcp_notarium.keys.anchor import Anchor, AnchorUnusable, audit_keys
+from mcp_notarium.keys.folder import AccountFolder
+
+BROKEN_EXIT = 3
+_HEAD = re.compile(r"(\d{1,15}):([0-9a-f]{64})")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The commands below ``audit``."""
+    verbs = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    verify = verbs.add_parser("verify", help="say whether the chain is whole (exit code 3: not)")
+    verify.add_argument(
+        "--expect", metavar="COUNT:HEAD", help="a head that you noted elsewhere must be in it"
+    )
+    verify.add_argument("--json", action="store_true", help="print JSON")
+    tail = verbs.add_parser("tail", help="show the newest records")
+    tail.add_argument("-n", type=int, default=20, metavar="COUNT", help="how many (20)")
+    tail.add_argument("--json", action="store_true", help="print JSON, one record a line")
+    out = verbs.add_parser("export", help="print all records as JSON Lines")
+    out.add_argument("--since", metavar="DATE", help="only from this day on (2026-01-31, UTC)")
+    out.add_argument("--out", type=Path, metavar="FILE", help="write a new file instead")
+    out.add_argument(
+        "--sign",
+        type=Path,
+        metavar="KEYFILE",
+        help="sign it with this Ed25519 key (PEM); the signature goes to FILE.sig",
+    )
+    check = verbs.add_parser("verify-export", help="look at a file that was exported")
+    check.add_argument("file", type=Path, metavar="FILE")
+    check.add_argument("--public", type=Path, metavar="KEYFILE", help="who must have signed it")
+    check.add_argument("--signature", type=Path, metavar="SIGFILE", help="instead of FILE.sig")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do what ``args.action`` says."""
+    return _ACTIONS[args.action](args)
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The chain of the account and the anchor beside it."""
+
+    trail: Trail
+    anchor: Anchor
+    database: Any
+
+    def verified(self, expected: Head | None) -> Verified:
+        """The verdict on the chain and on its anchor."""
+        anchored = None
+        faults: tuple[Fault, ...] = ()
+        try:
+            anchored = self.anchor.read(self.database)
+        except AnchorUnusable as error:
+            faults = (Fault(Kind.ANCHOR, 0, f"{error.message}. {error.resolution_hint}"),)
+        found = self.trail.table.verify(anchored=anchored, expected=expected)
+        return replace(found, faults=(*found.faults, *faults))
+
+
+@contextmanager
+def opened(config: Config) -> Iterator[Opened]:
+    """The account's chain. Raises ``LockedError`` where there is no cache or it may not be opened."""
+    config = replace(config, on_unreadable="refuse")
+    folder = AccountFolder(config.account_dir)
+    there = folder.generations() if config.db_encryption else folder.plain_database.exists()
+    if not there:
+        raise LockedError(
+            Verdict.DATABASE_MISSING,
+            "there is no cache yet, so nothing is on record",
+            resolution_hint="Start the server once (`mcp-notarium serve`); it makes one.",
+        )
+    with closing(opening.open_cache(config, guarded=True)) as cache:
+        keys = audit_keys(cache.data_key)
+        trail = Trail(cache.database, keys, clock=time.time, days=config.audit_days)
+        yield Opened(trail, cache.anchor, cache.database)
+
+
+def _verify(args: argparse.Namespace) -> int:
+    expected = None if args.expect is None else _head(args.expect)
+    with opened(settings.prepare(args)) as chain:
+        found = chain.verified(expected)
+    sys.stdout.write((json.dumps(_facts(found), indent=2) if args.json else _text(found)) + "\n")
+    return 0 if found.whole else BROKEN_EXIT
+
+
+def _facts(found: Verified) -> dict[str, Any]:
+    return {
+        "whole": found.whole,
+        "first": found.first,
+        "head": str(found.head),
+        "faults": [asdict(fault) for fault in found.faults],
+        "notes": list(found.noted),
+    }
+
+
+def _text(found: Verified) -> str:
+    lines = [
+        f"{fault.kind.value} at record {fault.number}: {fault.words}" for fault in found.faults
+    ]
+    lines += [f"note: {note}" for note in found.noted]
+    if found.head.count == 0:
+        lines.append("There is no record.")
+    else:
+        lines.append(f"Records {found.first} to {found.head.count}; head {found.head}")
+    lines.append("The audit chain is whole." if found.whole else "The audit chain is NOT whole.")
+    return "\n".join(lines)
+
+
+def _tail(args: argparse.Namespace) -> int:
+    if args.n < 1:
+        raise InvalidRequest("-n wants a number above 0", resolution_hint="Say how many to show.")
+    with opened(settings.prepare(args)) as chain:
+        table = chain.trail.table
+        records = list(table.records(first=max(1, table.head().count - args.n + 1)))
+    for record in records:
+        line = json.dumps(export.shown(record)) if args.json else _line(record)
+        sys.stdout.write(line + "\n")
+    return 0
+
+
+def _line(record: Record) -> str:
+    shown = export.shown(record)
+    outcome = record.outcome or "begun"
+    parts = [
+        f"{record.number:>6}  {shown['at']}  {record.act:<24} {record.decision:<9} {outcome}",
+        f"of {record.refers}" if record.refers else "",
+        f"{record.bytes_out} bytes" if record.bytes_out else "",
+        " ".join(shown["notes"][:3]) + (" …" if len(shown["notes"]) > 3 else ""),  # noqa: PLR2004
+        json.dumps(shown["facts"]) if shown["facts"] else "",
+        record.client,
+    ]
+    return "  ".join(part for part in parts if part)
+
+
+def _export(args: argparse.Namespace) -> int:
+    if args.sign is not None and args.out is None:
+        raise InvalidRequest(
+            "--sign goes with --out", resolution_hint="The signature is a file beside the export."
+        )
+    key = None if args.sign is None else audit_signing.private_key(args.sign)
+    since = None if args.since is None else _day(args.since)
+    with opened(settings.prepare(args)) as chain:
+        now = time.time()
+        entry = Entry(at=now, act="cli.audit.export", client=CLIENT)
+        chain.trail.open(entry)
+        table = chain.trail.table
+        first = 1 if since is None else table.first_since(since)
+        last = table.head().count
+        lines = export.lines(table.records(first=first, last=last), now_ms=int(now * 1000))
+        if args.out is None:
+            for line in lines:
+                sys.stdout.write(line.decode())
+            return 0
+        content = b"".join(lines)
+    _write_new(args.out, content)
+    if key is not None:
+        _write_new(_signature_of(args.out), audit_signing.signature(key, content))
+    talk(f"Records {first} to {last} are in {args.out}.")
+    return 0
+
+
+def _verify_export(args: argparse.Namespace) -> int:
+    try:
+        content = args.file.read_bytes()
+    except OSError as error:
+        raise ConfigError(
+            f"the export cannot be read ({error.strerror})", resolution_hint=f"Look at {args.file}."
+        ) from None
+    head, faults = export.faults_in(content.splitlines(keepends=True))
+    lines = [f"{fault.kind.value} at record {fault.number}: {fault.words}" for fault in faults]
+    if args.public is not None:
+        signed = audit_signing.is_signed(
+            content, args.signature or _signature_of(args.file), args.public
+        )
+        lines.append("The signature fits." if signed else "The signature does NOT fit.")
+    else:
+        signed = True
+        lines.append("note: no --public key was given, so nothing says who made this file.")
+    lines.append(f"head {head}")
+    sys.stdout.write("\n".join(lines) + "\n")
+    return 0 if signed and not faults else BROKEN_EXIT
+
+
+def _signature_of(path: Path) -> Path:
+    return path.with_name(path.name + ".sig")
+
+
+def _write_new(path: Path, content: bytes) -> None:
+    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0)
+    try:
+        with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
+            file.write(content)
+    except OSError as error:
+        raise ConfigError(
+            f"the export cannot be written ({error.strerror})",
+            resolution_hint=f"{path} must not exist yet, and its folder must.",
+        ) from None
+
+
+def _head(text: str) -> Head:
+    match = _HEAD.fullmatch(text.strip())
+    if match is None:
+        raise InvalidRequest(
+            "--expect wants COUNT:HEAD",
+            resolution_hint="Give it as `mcp-notarium audit verify` prints it: a number, a colon, 64 "
+            "hex digits.",
+        )
+    return Head(int(match[1]), match[2])
+
+
+def _day(text: str) -> float:
+    try:
+        return datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        raise InvalidRequest(
+            "--since wants a day", resolution_hint="Write it like 2026-01-31."
+        ) from None
+
+
+_ACTIONS: dict[str, Callable[[argparse.Namespace], int]] = {
+    "verify": _verify,
+    "tail": _tail,
+    "export": _export,
+    "verify-export": _verify_export,
+}

@@ -1,0 +1,220 @@
+"""Puts every tool call on record: who asked for what, what was decided, what came of it.
+
+A call that may change something is recorded on the disk before its handler is called, and its outcome
+afterwards as a second record; where the first cannot be written, nothing is done. Reads have one record,
+stored within half a second. Nothing of what was asked or answered is in a record: arguments are a keyed
+digest, notes their ids, and a name or id that is not one of ours is left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import mcp_types as types
+from pydantic import BaseModel
+
+from mcp_notarium.audit.record import OK, OPEN, UNKNOWN, Act, Decision, Entry
+from mcp_notarium.cache.trail import Trail
+from mcp_notarium.errors import NotariumError, NotRecorded, OutcomeUnknown
+from mcp_notarium.server.house import House
+from mcp_notarium.tools.catalogue import Tool
+
+if TYPE_CHECKING:
+    from mcp_notarium.server.calls import Call
+    from mcp_notarium.server.dispatch import Context, Result
+
+SECONDS: Final = 0.5
+"""How long a record of a read may be in memory only."""
+_AGAIN: Final = 2.0
+_MOST_EARLY: Final = 1000
+_FORBIDDEN: Final = 403
+_READING_ACTIONS: Final = frozenset({"get_stats"})
+
+
+class Recorder:
+    """Records the calls of one connection."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+        self._early: deque[Entry] = deque(maxlen=_MOST_EARLY)
+        self._timer: asyncio.TimerHandle | None = None
+
+    @contextmanager
+    def recording(
+        self, context: Context, params: types.CallToolRequestParams, tool: Tool | None
+    ) -> Iterator[Recording]:
+        """One call, recorded when it is left, however that is."""
+        call = Recording(self, client_of(context), params, tool)
+        try:
+            yield call
+        except BaseException as error:
+            call.broken_off(error)
+            raise
+        finally:
+            call.leave()
+
+    def trail(self) -> Trail | None:
+        """The audit chain, None while the cache is not open."""
+        app = self._house.opened
+        return None if app is None else app.audit
+
+    def keep(self, entry: Entry) -> None:
+        """Store it soon; as soon as the cache is open, if it is not."""
+        trail = self.trail()
+        if trail is None:
+            self._early.append(entry)
+            return
+        while self._early:
+            trail.note(self._early.popleft())
+        trail.note(entry)
+        self.wake(SECONDS)
+
+    def wake(self, seconds: float) -> None:
+        """See to it that what waits is stored."""
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._flush)
+
+    def _flush(self) -> None:
+        self._timer = None
+        trail = self.trail()
+        if trail is None:
+            return  # whoever closed the cache has stored what waited
+        if not trail.flush():
+            self.wake(_AGAIN)
+        trail.tidy()
+
+
+class Recording:
+    """One call on its way into the chain."""
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        client: str,
+        params: types.CallToolRequestParams,
+        tool: Tool | None,
+    ) -> None:
+        self._recorder = recorder
+        self._client = client
+        self._params = params
+        self._act: str = Act.UNKNOWN_TOOL if tool is None else f"tool.{tool.name}"
+        self._reads = tool is None or tool.annotations.read_only
+        self._opened = 0
+        self._trail: Trail | None = None
+        self._call: Call | None = None
+        self._decision = Decision.REFUSED  # until it is known that it can be asked for
+        self._outcome = "unknown_tool" if tool is None else "arguments"
+        self._notes: tuple[str, ...] = ()
+        self._bytes = 0
+        self._digest: str | None = None
+
+    def begin(self, trail: Trail, request: BaseModel, call: Call) -> None:
+        """Before the handler. Raises ``NotRecorded``: then it must not be called."""
+        self._trail, self._call = trail, call
+        self._decision, self._outcome = Decision.ALLOWED, UNKNOWN
+        action = getattr(request, "action", None)
+        if isinstance(action, str):
+            self._act += f".{action}"
+            self._reads = self._reads or action in _READING_ACTIONS
+        if self._reads:
+            return
+        try:
+            self._opened = trail.open(self._entry(trail, outcome=OPEN))
+        except NotRecorded:
+            self._decision = Decision.REFUSED
+            raise
+
+    def answered(self, result: Result) -> Result:
+        """What the caller gets."""
+        if isinstance(result, types.CallToolResult):
+            texts = (block.text for block in result.content if isinstance(block, types.TextContent))
+            self._bytes = sum(len(text.encode()) for text in texts)
+            self._notes = notes_in(result.structured_content)
+            if not result.is_error:
+                self._outcome = OK
+        else:
+            self._outcome = Decision.ASKED
+        return result
+
+    def failed(self, error: NotariumError) -> NotariumError:
+        """Why it did not come to that."""
+        self._outcome = (
+            UNKNOWN
+            if isinstance(error, OutcomeUnknown)
+            else error.subcategory or error.category.lower()
+        )
+        if error.http_status_code == _FORBIDDEN and self._decision is Decision.ALLOWED:
+            self._decision = Decision.REFUSED
+        return error
+
+    def broken_off(self, error: BaseException) -> None:
+        """The caller has gone, or asked for what there is not."""
+        if isinstance(error, asyncio.CancelledError):
+            self._outcome = UNKNOWN if self._opened else "cancelled"
+
+    def leave(self) -> None:
+        """The record, or the second one. Never raises."""
+        trail = self._trail or self._recorder.trail()
+        entry = self._entry(trail, outcome=self._outcome)
+        if self._opened and trail is not None:
+            trail.close(entry)
+            if trail.waiting:
+                self._recorder.wake(SECONDS)
+        else:
+            self._recorder.keep(entry)
+
+    def _entry(self, trail: Trail | None, *, outcome: str) -> Entry:
+        arguments = self._params.arguments or {}
+        notes, asked = self._notes, arguments.get("id")
+        if not notes and isinstance(asked, str) and trail is not None and trail.known(asked):
+            notes = (asked,)
+        return Entry(
+            at=trail.now() if trail is not None else time.time(),
+            act=self._act,
+            client=self._client,
+            digest=self._digest_by(trail) if trail is not None else "",
+            notes=tuple(map(trail.named, notes)) if trail is not None else (),
+            decision=self._decided(),
+            outcome=outcome,
+            bytes_out=self._bytes,
+            refers=self._opened,
+        )
+
+    def _digest_by(self, trail: Trail) -> str:
+        """Once a call: a note may have a megabyte."""
+        if self._digest is None:
+            self._digest = trail.digest(self._params.name, self._params.arguments or {})
+        return self._digest
+
+    def _decided(self) -> Decision:
+        """What the person said goes before what the tool made of it."""
+        if self._call is not None and self._call.decision is not Decision.ALLOWED:
+            return self._call.decision
+        return self._decision
+
+
+def client_of(context: Context) -> str:
+    """Name and version of the client program, '' if it did not say."""
+    known = context.session.client_params
+    return f"{known.client_info.name} {known.client_info.version}" if known is not None else ""
+
+
+def notes_in(value: dict[str, Any] | None) -> tuple[str, ...]:
+    """The ids of the notes that an answer is about or shows, each once."""
+    found: list[str] = []
+    for part in _rows(value or {}):
+        ids = (part.get(name) for name in ("id", "uuid", "conflict_copy_id"))
+        found += (each for each in ids if isinstance(each, str))
+    return tuple(dict.fromkeys(found))
+
+
+def _rows(value: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield value
+    for part in value.values():
+        if isinstance(part, list):
+            yield from (row for row in part if isinstance(row, dict))

@@ -1,0 +1,192 @@
+"""``audit`` as a person types it, over what a real server has left."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from mcp_notarium.simulator import Simulator
+from mcp_notarium.simulator.data import prose
+from support.whole import Server, account_folder, environment, run
+
+
+@pytest.fixture(name="simulator", scope="module")
+def _simulator():
+    simulator = Simulator()
+    simulator.load(prose(3, seed=6))
+    with simulator.running():
+        yield simulator
+
+
+@pytest.fixture(name="env")
+def _env(simulator: Simulator, tmp_path: Path) -> dict[str, str]:
+    env = environment(simulator, tmp_path)
+    with Server(env) as server:
+        server.tool("list")
+        server.tool("save", text="words that nobody else may read")
+        server.error("get", id="no such note")
+        assert server.leave() == 0
+    return env
+
+
+def head_of(env: dict[str, str]) -> str:
+    return json.loads(run(env, "audit", "verify", "--json").stdout)["head"]
+
+
+def test_what_a_server_did_is_on_record_and_whole(env: dict[str, str]) -> None:
+    done = run(env, "audit", "verify")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "The audit chain is whole." in done.stdout
+    shown = run(env, "audit", "tail", "-n", "50", "--json").stdout
+    records = [json.loads(line) for line in shown.splitlines()]
+    assert [record["act"] for record in records] == [
+        *("chain.begun", "server.start", "tool.list", "tool.save", "tool.save", "tool.get"),
+        "server.stop",
+    ]
+    assert records[0]["facts"] == {"why": "created"}
+    assert records[3]["client"] == "talker 1"
+    assert (records[3]["outcome"], records[4]["outcome"]) == ("", "ok")
+    assert records[4]["refers"] == records[3]["number"]
+    assert "words" not in shown
+    assert "such" not in shown
+    lines = run(env, "audit", "tail", "-n", "2").stdout.splitlines()
+    assert len(lines) == 2
+    assert "tool.get" in lines[0]
+
+
+def test_head_noted_elsewhere_is_compared(env: dict[str, str]) -> None:
+    head = head_of(env)
+    assert run(env, "audit", "verify", "--expect", head).returncode == 0
+    other = head[:-1] + ("0" if head[-1] != "0" else "1")
+    done = run(env, "audit", "verify", "--expect", other)
+    assert done.returncode == 3
+    assert "not the one you noted" in done.stdout
+    assert run(env, "audit", "verify", "--expect", "nonsense").returncode == 1
+
+
+def test_two_servers_at_once_make_one_chain_and_one_anchor(env: dict[str, str]) -> None:
+    with Server(env) as one, Server(env) as two:
+        for number in range(10):
+            one.tool("list")
+            two.tool("save", text=f"by two {number}")
+            one.tool("save", text=f"by one {number}")
+            two.tool("list")
+        assert one.leave() == 0
+        two.tool("list")
+        assert two.leave() == 0
+    found = json.loads(run(env, "audit", "verify", "--json").stdout)
+    assert found["whole"], found
+    shown = run(env, "audit", "tail", "-n", "500", "--json").stdout.splitlines()
+    acts = [json.loads(line)["act"] for line in shown]
+    assert acts.count("tool.save") == 2 + 2 * 20
+    assert acts.count("tool.list") == 1 + 21
+    assert acts.count("server.start") == acts.count("server.stop") == 3
+
+
+def test_older_copy_of_the_database_is_found(
+    env: dict[str, str], simulator: Simulator, tmp_path: Path
+) -> None:
+    database = next(account_folder(simulator, tmp_path).glob("*.sqlite.encrypted"))
+    older = database.read_bytes()
+    with Server(env) as server:
+        server.tool("save", text="a later note")
+        assert server.leave() == 0
+    database.write_bytes(older)
+    done = run(env, "audit", "verify", "--json")
+    assert done.returncode == 3
+    (fault,) = json.loads(done.stdout)["faults"]
+    assert fault["kind"] == "tail_cut"
+    with Server(env) as server:
+        (notice,) = server.tool("manage", action="get_stats")["notices"]
+        assert "records before its anchor" in notice
+        assert server.leave() == 0
+    assert run(env, "audit", "verify").returncode == 3  # going on does not make it good
+
+
+def test_cache_that_was_set_aside_is_followed_by_a_new_chain_that_says_so(
+    env: dict[str, str],
+) -> None:
+    other = env | {"DB_ENCRYPTION_KEY": "raw:" + "6b" * 32}
+    assert run(other, "reset-cache", "--yes").returncode == 0
+    first = run(other, "audit", "export").stdout.splitlines()[0]
+    facts = json.loads(first)["facts"]
+    assert (json.loads(first)["act"], facts["why"]) == ("chain.begun", "created")
+    assert facts["older_files"] == "quarantine"
+    assert run(other, "audit", "verify").returncode == 0
+
+
+def test_emptying_the_cache_in_place_goes_on_with_the_chain(env: dict[str, str]) -> None:
+    before = head_of(env)
+    assert run(env, "reset-cache", "--yes").returncode == 0
+    assert run(env, "audit", "verify", "--expect", before).returncode == 0
+    shown = run(env, "audit", "tail", "-n", "2", "--json").stdout.splitlines()
+    assert [json.loads(line)["act"] for line in shown] == ["cli.reset-cache"] * 2
+
+
+def test_commands_are_on_record(env: dict[str, str]) -> None:
+    words = "nine hungry lamps by the river"
+    assert run(env, "keys", "add", "--new-key-stdin", stdin=words).returncode == 0
+    assert run(env, "logout").returncode == 0
+    shown = run(env, "audit", "tail", "-n", "3", "--json").stdout
+    records = [json.loads(line) for line in shown.splitlines()]
+    assert [record["act"] for record in records] == ["keys.changed", "cli.logout", "cli.logout"]
+    assert records[0]["facts"] == {"sequence": 2, "added": ["2 passphrase active"]}
+    assert run(env, "audit", "verify").returncode == 0
+
+
+def test_export_is_signed_and_a_changed_one_is_found(env: dict[str, str], tmp_path: Path) -> None:
+    private, public = tmp_path / "private.pem", tmp_path / "public.pem"
+    _make_keys(private, public)
+    out = tmp_path / "audit.jsonl"
+    done = run(env, "audit", "export", "--out", str(out), "--sign", str(private))
+    assert done.returncode == 0, done.stderr
+    assert out.stat().st_mode & 0o777 == 0o600
+    check = ("audit", "verify-export", str(out), "--public", str(public))
+    done = run({"PATH": env["PATH"]}, *check)  # needs no cache and no key
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = out.read_bytes().splitlines(keepends=True)
+    assert json.loads(lines[-1])["records"] == len(lines) - 1
+    for broken in (
+        lines[:-1],
+        lines[:2] + lines[3:],
+        [lines[0].replace(b"created", b"rebuilt"), *lines[1:]],
+        [lines[1], lines[0], *lines[2:]],
+        [*lines, lines[0]],
+        lines[:-2] + lines[-1:],
+        [b"nonsense\n", *lines],
+    ):
+        out.write_bytes(b"".join(broken))
+        assert run(env, *check[:3]).returncode == 3
+        assert run(env, *check).returncode == 3
+    assert run(env, "audit", "export", "--out", str(out)).returncode == 1  # never overwrites
+    assert run(env, "audit", "export", "--sign", str(private)).returncode == 1
+
+
+def test_export_of_some_days_begins_where_it_is_told(env: dict[str, str]) -> None:
+    lines = run(env, "audit", "export", "--since", "2999-01-01").stdout.splitlines()
+    assert json.loads(lines[-1])["records"] == 0
+    lines = run(env, "audit", "export", "--since", "2020-01-01").stdout.splitlines()
+    assert len(lines) > 5
+    assert json.loads(lines[-2])["act"] == "cli.audit.export"
+    assert run(env, "audit", "export", "--since", "yesterday").returncode == 1
+
+
+def test_looking_at_the_record_makes_no_cache(simulator: Simulator, tmp_path: Path) -> None:
+    done = run(environment(simulator, tmp_path), "audit", "verify")
+    assert done.returncode == 14
+    assert not list(tmp_path.rglob("notarium_*"))
+
+
+def test_cache_that_is_locked_is_refused_with_its_own_exit_code(env: dict[str, str]) -> None:
+    done = run(env | {"DB_ENCRYPTION_KEY": "another passphrase altogether"}, "audit", "verify")
+    assert done.returncode == 11
+
+
+def _make_keys(private: Path, public: Path) -> None:
+    made = ["openssl", "genpkey", "-algorithm", "ed25519", "-out", str(private)]
+    subprocess.run(made, check=True, capture_output=True)
+    shown = ["openssl", "pkey", "-in", str(private), "-pubout", "-out", str(public)]
+    subprocess.run(shown, check=True, capture_output=True)
