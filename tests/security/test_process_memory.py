@@ -112,6 +112,9 @@ def server(user: PlainUser, simulator: Simulator, *, protected: bool) -> Iterato
 def command(user: PlainUser, simulator: Simulator, *, protected: bool) -> Iterator[Target]:
     """A command that has its key and waits for another one."""
     key, env, code = _setting(user, simulator, protected=protected)
+    with Server(env, command=user.python(code), **user.options) as first:  # it makes the cache
+        first.tool("list")
+        assert first.leave() == 0
     with subprocess.Popen(
         user.python(code, "keys", "add", "--new-key-stdin"),
         env=env,

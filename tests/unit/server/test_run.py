@@ -19,7 +19,7 @@ def one_line(capsys):
     "error", [RuntimeError("/home/ada/notes"), PermissionError(13, "denied", "/home/ada")]
 )
 def test_a_fault_is_one_critical_line_without_paths_and_values(monkeypatch, capsys, error):
-    def fault(_env_file):
+    def fault(*_given):
         raise error
 
     monkeypatch.setattr(run, "_serve", fault)
@@ -32,7 +32,7 @@ def test_a_fault_is_one_critical_line_without_paths_and_values(monkeypatch, caps
 
 
 def test_a_refusal_that_nobody_caught_keeps_its_words(monkeypatch, capsys):
-    def refuse(_env_file):
+    def refuse(*_given):
         raise ConfigError("it is wrong", resolution_hint="Change it.")
 
     monkeypatch.setattr(run, "_serve", refuse)
