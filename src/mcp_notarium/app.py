@@ -23,7 +23,7 @@ from mcp_notarium.backends.simplenote.urls import Urls
 from mcp_notarium.cache.account import AccountRecord
 from mcp_notarium.cache.store import Cache
 from mcp_notarium.errors import CacheDamaged, LockedError
-from mcp_notarium.keys import keychain, opening
+from mcp_notarium.keys import keychain, opening, ruled
 from mcp_notarium.keys.token import StoredToken
 from mcp_notarium.sync.driver import Driver
 from mcp_notarium.sync.owner import owner_name
@@ -81,7 +81,7 @@ async def open_app(
     """
     log = log or logging_room.get("app")
     opened = await run_aside(
-        partial(opening.open_cache, config, guarded=True, whole=whole),
+        partial(ruled.open_ruled, config, whole=whole),
         too_late=opening.OpenedCache.close,
     )
     opened.database.when_damaged(lambda: damaged(opening.damaged(config)))
@@ -99,7 +99,7 @@ async def open_app(
 
 
 def _wired(config: Config, opened: opening.OpenedCache, log: Logger) -> App:
-    cache = Cache(opened.database)
+    cache = Cache(opened.database, config.policy.visibility)
     tokens = StoredToken(
         cache.sync_state,
         owner=config.owner_hash,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from mcp_notarium.cache.connection import Database
-from mcp_notarium.cache.migrations import version_1, version_2
+from mcp_notarium.cache.migrations import version_1, version_2, version_4
 
 APPLICATION_ID = 0x4E4F5441  # "NOTA"
 
@@ -29,6 +29,8 @@ class Migration:
 MIGRATIONS = (
     Migration(1, version_1.NAME, version_1.STATEMENTS),
     Migration(2, version_2.NAME, rewrite=version_2.rewrite),
+    Migration(3, "nothing"),
+    Migration(4, version_4.NAME, version_4.STATEMENTS),
 )
 SCHEMA_VERSION = MIGRATIONS[-1].version
 

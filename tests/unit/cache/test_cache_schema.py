@@ -9,11 +9,12 @@ from mcp_notarium.query.parser import parse
 from support import corpus
 from support.cache_room import KEY, create, make, reopen, store
 
-WIDER = Migration(3, "a colour for each note", ("ALTER TABLE notes ADD COLUMN colour TEXT",))
+NOW = SCHEMA_VERSION
+WIDER = Migration(NOW + 1, "a colour for each note", ("ALTER TABLE notes ADD COLUMN colour TEXT",))
 BROKEN = Migration(
-    3, "breaks half-way", ("CREATE TABLE half (x)", "INSERT INTO nowhere VALUES (1)")
+    NOW + 1, "breaks half-way", ("CREATE TABLE half (x)", "INSERT INTO nowhere VALUES (1)")
 )
-THIRD = Migration(4, "a table", ("CREATE TABLE third (x)",))
+THIRD = Migration(NOW + 2, "a table", ("CREATE TABLE third (x)",))
 
 
 def records(db):
@@ -43,12 +44,12 @@ def test_an_up_to_date_cache_takes_no_step(cache):
 def test_an_older_cache_takes_the_missing_steps_and_keeps_its_notes(tmp_path, cache):
     kept = list(corpus.revisions(10))
     store(cache, kept)
-    assert schema.state(cache.database).older_than(4)
-    assert schema.migrate(cache.database, (*MIGRATIONS, WIDER, THIRD)) == (3, 4)
+    assert schema.state(cache.database).older_than(NOW + 2)
+    assert schema.migrate(cache.database, (*MIGRATIONS, WIDER, THIRD)) == (NOW + 1, NOW + 2)
     cache.close()
     again = reopen(tmp_path)
-    assert again.database.user_version() == 4
-    assert [version for version, _ in records(again.database)] == [1, 2, 3, 4]
+    assert again.database.user_version() == NOW + 2
+    assert [version for version, _ in records(again.database)] == list(range(1, NOW + 3))
     assert [again.notes.base(note.id) for note in kept] == kept
     assert schema.state(again.database).newer_than()
     again.close()
@@ -57,16 +58,16 @@ def test_an_older_cache_takes_the_missing_steps_and_keeps_its_notes(tmp_path, ca
 def test_a_step_that_fails_leaves_the_version_before_it(cache):
     with pytest.raises(CacheError):
         schema.migrate(cache.database, (*MIGRATIONS, BROKEN))
-    assert cache.database.user_version() == 2
+    assert cache.database.user_version() == NOW
     assert "half" not in tables(cache.database)
-    assert [version for version, _ in records(cache.database)] == [1, 2]
-    assert schema.migrate(cache.database, (*MIGRATIONS, WIDER)) == (3,)
+    assert [version for version, _ in records(cache.database)] == list(range(1, NOW + 1))
+    assert schema.migrate(cache.database, (*MIGRATIONS, WIDER)) == (NOW + 1,)
 
 
 def test_a_step_another_process_took_meanwhile_is_not_taken_twice(tmp_path, cache):
     steps = (*MIGRATIONS, WIDER)
     other = reopen(tmp_path)
-    assert schema.migrate(other.database, steps) == (3,)
+    assert schema.migrate(other.database, steps) == (NOW + 1,)
     assert schema.migrate(cache.database, steps) == ()
     other.close()
 
@@ -135,7 +136,7 @@ def test_search_finds_phrases_across_scripts_in_a_cache_of_version_1(tmp_path):
                 "UPDATE notes SET supplement = ? WHERE id = ?", (supplement, note_id)
             )
     assert cache.search.find(parse('"Web会議"'), limit=9).total == 0
-    assert schema.migrate(cache.database) == (2,)
+    assert schema.migrate(cache.database)[0] == 2
     assert [n.id for n in cache.search.find(parse('"Web会議"'), limit=9).notes] == ["a"]
     assert [n.id for n in cache.search.find(parse('"zurich duong"'), limit=9).notes] == ["c"]
     assert [n.id for n in cache.search.find(parse("plain"), limit=9).notes] == ["d"]
