@@ -21,6 +21,7 @@ from mcp_notarium.aside import run_aside
 from mcp_notarium.backends import registry
 from mcp_notarium.backends.simplenote.urls import Urls
 from mcp_notarium.cache.account import AccountRecord
+from mcp_notarium.cache.allowance import Allowance
 from mcp_notarium.cache.store import Cache
 from mcp_notarium.errors import CacheDamaged, LockedError
 from mcp_notarium.keys import keychain, opening, ruled
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from mcp_notarium.backends.base import Backend
     from mcp_notarium.config import Config
     from mcp_notarium.log import Logger
+    from mcp_notarium.policy.model import Policy
 
 _CLIENT_ID = "client_id"
 _LEASE_MARGIN = 5.0
@@ -55,8 +57,14 @@ class App:
     writer: Writer
     driver: Driver
     tokens: StoredToken
+    allowance: Allowance
     notices: tuple[str, ...] = ()
     clock: Callable[[], float] = time.time
+
+    @property
+    def policy(self) -> Policy:
+        """What the person has decided about agents."""
+        return self.config.policy
 
 
 def _nobody(_damage: LockedError) -> None:
@@ -128,7 +136,8 @@ def _wired(config: Config, opened: opening.OpenedCache, log: Logger) -> App:
         leader_lock_path=config.account_dir / "sync.lock",
         log=log,
     )
-    return App(config, cache, backend, writer, driver, tokens, opened.notices)
+    allowance = Allowance(config.policy.limits, cache, clock=time.time)
+    return App(config, cache, backend, writer, driver, tokens, allowance, opened.notices)
 
 
 def _simplenote(config: Config, cache: Cache, tokens: StoredToken) -> Backend:

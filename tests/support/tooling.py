@@ -13,10 +13,13 @@ from typing import Any
 import anyio
 
 from mcp_notarium.app import App
+from mcp_notarium.cache.allowance import Allowance
 from mcp_notarium.cache.database import create
+from mcp_notarium.cache.ruling import settle
 from mcp_notarium.cache.store import Cache
 from mcp_notarium.config import Config
 from mcp_notarium.keys.token import StoredToken
+from mcp_notarium.policy.model import PERMISSIVE, Policy
 from mcp_notarium.sync.driver import Driver
 from mcp_notarium.sync.owner import owner_name
 from mcp_notarium.sync.writer import Writer
@@ -57,7 +60,7 @@ class Caller:
 class Desk:
     """Everything a tool test needs. ``store`` is the truth, ``app`` what the tool gets."""
 
-    def __init__(self, folder: Path, **capabilities: Any) -> None:
+    def __init__(self, folder: Path, *, policy: Policy = PERMISSIVE, **capabilities: Any) -> None:
         self.store = MemoryStore()
         self.backend = MemoryBackend(
             self.store, capabilities=replace(LIKE_SIMPERIUM, **capabilities), poll_seconds=0.2
@@ -66,8 +69,9 @@ class Desk:
         self.ticking = False
         self._began = time.monotonic()
         self.caller = Caller()
-        config = Config(username="user@example.org", data_dir=folder)
-        cache = Cache(create(folder / "cache.sqlite", None, meta={}))
+        config = Config(username="user@example.org", data_dir=folder, policy=policy)
+        cache = Cache(create(folder / "cache.sqlite", None, meta={}), policy.visibility)
+        settle(cache)
         writer = Writer(cache, self.backend, clock=self.clock, owner=owner_name(), lease=60.0)
         driver = Driver(
             cache,
@@ -78,8 +82,11 @@ class Desk:
             leader_lock_path=folder / "sync.lock",
         )
         tokens = StoredToken(cache.sync_state, owner=config.owner_hash, system=None)
+        allowance = Allowance(policy.limits, cache, clock=self.clock)
         self.app = App(
-            config, cache, self.backend, writer, driver, tokens, notices=("one",), clock=self.clock
+            *(config, cache, self.backend, writer, driver, tokens, allowance),
+            notices=("one",),
+            clock=self.clock,
         )
 
     def clock(self) -> float:

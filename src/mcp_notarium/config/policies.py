@@ -7,6 +7,7 @@ wrong with it is an error and never passed over. What the rules mean stands in `
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import sys
@@ -23,6 +24,7 @@ FILE_NAME = "policy.toml"
 FILE_VARIABLE = "NOTARIUM_POLICY_FILE"
 READ_ONLY_VARIABLE = "NOTARIUM_READ_ONLY"
 
+_NO_FOLDER = {errno.ENOTDIR, errno.ENAMETOOLONG}
 _OTHERS = 0o077
 _OTHERS_CHANGE = 0o022
 
@@ -57,6 +59,8 @@ def read(path: Path, *, named: bool) -> FoundPolicy:
             raise _untrusted(path, "it does not exist", _instead(path)) from None
         return FoundPolicy(PERMISSIVE)
     except (OSError, ValueError) as error:
+        if not named and isinstance(error, OSError) and error.errno in _NO_FOLDER:
+            return FoundPolicy(PERMISSIVE)  # the folder is refused where it is needed
         raise _untrusted(path, _reason(path, error), _instead(path)) from error
     if problem := _problem(path, opened):
         raise problem

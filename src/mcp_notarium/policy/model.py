@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from mcp_notarium.errors import NotPermitted
 from mcp_notarium.notes.note import Content
 from mcp_notarium.policy.visibility import EVERYTHING, Visibility
 
@@ -49,6 +50,12 @@ class Refusal:
 
     message: str
     hint: str
+
+
+def demand(refusal: Refusal | None) -> None:
+    """Go on only if nothing is refused. Raises ``NotPermitted``."""
+    if refusal is not None:
+        raise NotPermitted(refusal.message, resolution_hint=refusal.hint)
 
 
 _CHANGEABLE = (

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from mcp_notarium.errors import NotariumError
 from mcp_notarium.server import fds
 from mcp_notarium.server.arrivals import Event, Loaded, Stop
-from mcp_notarium.server.front import Front
+from mcp_notarium.server.front import Front, offering
 from mcp_notarium.server.greeting import Greeting
 from mcp_notarium.server.inbox import Inbox
 from mcp_notarium.server.lines import LineReader
@@ -50,7 +50,8 @@ def _serve(env_file: Path | None) -> int:
     settings = _settings(env_file)
     if settings is None:
         return 1
-    greeting = Greeting(Front(surface()), outgoing)
+    offered = settings.config.policy.tools
+    greeting = Greeting(Front(offering(surface(), offered)), outgoing)
     if not greet(inbox, greeting, lambda: _load(inbox, settings), protect=_protect):
         return 0
     from mcp_notarium.server import serving  # noqa: PLC0415 - the loader has imported it

@@ -9,10 +9,12 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING
 
+from mcp_notarium.policy.model import Field, Policy
 from mcp_notarium.query import parser
 from mcp_notarium.query.sql import words_of
 from mcp_notarium.tools.context import CallContext
 from mcp_notarium.tools.freshness import sync_of, wait_for_first_page
+from mcp_notarium.tools.hidden import check_query, shown_tags
 from mcp_notarium.tools.schemas import ListAnswer, ListItem, ListRequest
 
 if TYPE_CHECKING:
@@ -30,8 +32,9 @@ LARGEST_OFFSET = 2**53
 async def handle(app: App, request: ListRequest, call: CallContext) -> ListAnswer:
     """One page of matching notes. Raises ``QueryError`` for a filter that makes no sense."""
     query = query_of(request)
+    check_query(app.policy, query)
     await wait_for_first_page(app, call)
-    limit = request.limit or DEFAULT_LIMIT
+    limit = app.allowance.rows(request.limit or DEFAULT_LIMIT)
     page = request.page or 1
     found = app.cache.search.find(
         query,
@@ -41,7 +44,7 @@ async def handle(app: App, request: ListRequest, call: CallContext) -> ListAnswe
     )
     pages = ceil(found.total / limit)
     return ListAnswer(
-        content=[_row(summary) for summary in found.notes],
+        content=[_row(summary, app.policy) for summary in found.notes],
         next_page=page + 1 if page < pages else None,
         total_items=found.total,
         current_page=page,
@@ -65,12 +68,12 @@ def query_of(request: ListRequest) -> Query:
     )
 
 
-def _row(summary: Summary) -> ListItem:
+def _row(summary: Summary, policy: Policy) -> ListItem:
     return ListItem(
         uuid=summary.id,
-        text=summary.head,
+        text="" if policy.hides(Field.TEXT) else summary.head,
         local_version=summary.local_version,
-        tags=list(summary.tags),
+        tags=shown_tags(policy, summary.tags),
         modified_at=summary.modified_at,
         trash=summary.trash,
     )

@@ -15,13 +15,26 @@ if TYPE_CHECKING:
     from mcp_notarium.app import App
 
 _MB = 1_000_000
+_OF_THE_WHOLE_ACCOUNT = (
+    "memory_rss_mb",
+    "db_file_size_mb",
+    "db_last_sync_at",
+    "db_sync_duration_ms",
+    "backend_cursor",
+    "sync_left_out",
+)
+"""They move with hidden notes, too."""
 
 
 def stats(app: App) -> StatsAnswer:
-    """Everything at once, from the cache; asks the note service nothing."""
-    return StatsAnswer.model_validate(
-        _program(app) | _cache(app) | _sync(app) | _writes(app), strict=False
-    )
+    """Everything at once, from the cache; asks the note service nothing.
+
+    Where rules hide notes, numbers are left out that would tell of those.
+    """
+    numbers = _program(app) | _cache(app) | _sync(app) | _writes(app)
+    if app.policy.visibility.hides:
+        numbers |= dict.fromkeys(_OF_THE_WHOLE_ACCOUNT)
+    return StatsAnswer.model_validate(numbers, strict=False)
 
 
 def _program(app: App) -> dict[str, object]:
