@@ -26,6 +26,7 @@
     │   └── RemoteVanished           too many notes disappeared at once to be believed
     └── CacheError                   the local database
         ├── CacheBusy                another process holds it
+        ├── StillLoading             not all notes are here yet, and a part is not to be shown
         ├── CacheFull                no space left on the device
         └── CacheDamaged             the key is right and the file is not
 
@@ -328,6 +329,15 @@ class CacheBusy(CacheError):
     http_status_code = 503
     retryable = True
     default_hint = "Try again in a few seconds."
+
+
+class StillLoading(CacheError):
+    """Not all notes are here yet, and under the person's rules a part of them is not shown."""
+
+    subcategory = "loading"
+    http_status_code = 503
+    retryable = True
+    default_hint = "Try again in a minute. Notes whose id is known can be read with `get` already."
 
 
 class CacheFull(CacheError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
@@ -72,7 +73,15 @@ class Desk:
         config = Config(username="user@example.org", data_dir=folder, policy=policy)
         cache = Cache(create(folder / "cache.sqlite", None, meta={}), policy.visibility)
         settle(cache)
-        writer = Writer(cache, self.backend, clock=self.clock, owner=owner_name(), lease=60.0)
+        numbers = itertools.count(1)
+        writer = Writer(
+            cache,
+            self.backend,
+            clock=self.clock,
+            owner=owner_name(),
+            lease=60.0,
+            new_id=lambda: f"{next(numbers):032x}",
+        )
         driver = Driver(
             cache,
             self.backend,

@@ -104,7 +104,7 @@ class Saving:
         except (BackendError, LoginRequired) as error:
             raise nothing_saved(error) from None
         wanted = merge_content(note.content, content, head.content)
-        if wanted is not None and not self._sees(note.id, wanted):
+        if wanted is not None and not desk.intents.sees(note.id, wanted):
             wanted = None  # each side left a tag that it is seen by; together none is left
         if wanted is None or wanted == head.content:
             desk.intents.adopt(head, seen=seen)
@@ -127,14 +127,11 @@ class Saving:
         except NoteNotFound:
             self._desk.intents.adopt(Tombstone(note_id), seen=seen)
             raise _removed(note_id) from None
-        if not self._sees(note_id, head.content):
+        if not self._desk.intents.sees(note_id, head.content):
             # Hidden elsewhere: for whoever asks here it is gone.
             self._desk.intents.adopt(head, seen=seen)
             raise _removed(note_id)
         return head
-
-    def _sees(self, note_id: str, content: Content) -> bool:
-        return self._desk.cache.notes.gate.rules.sees(note_id, content.tags)
 
     def _known(self, note_id: str) -> Known | None:
         base = self._desk.cache.notes.base(note_id)
@@ -177,6 +174,8 @@ class Saving:
 
     def _saved(self, note_id: str, delivered: Delivered, *, merged: bool = False) -> Saved:
         note = self._desk.cache.notes.get(note_id)
+        if note is None and self._desk.cache.notes.gate.rules.hides:
+            raise _removed(note_id)  # or hidden at that moment; nothing may tell which
         if note is None:
             raise NoteNotFound(
                 "the note was removed right after it was saved", details={"id": note_id}

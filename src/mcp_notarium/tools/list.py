@@ -13,7 +13,7 @@ from mcp_notarium.policy.model import Field, Policy
 from mcp_notarium.query import parser
 from mcp_notarium.query.sql import words_of
 from mcp_notarium.tools.context import CallContext
-from mcp_notarium.tools.freshness import sync_of, wait_for_first_page
+from mcp_notarium.tools.freshness import sync_of, wait_for_notes
 from mcp_notarium.tools.hidden import check_query, shown_tags
 from mcp_notarium.tools.schemas import ListAnswer, ListItem, ListRequest
 
@@ -30,10 +30,13 @@ LARGEST_OFFSET = 2**53
 
 
 async def handle(app: App, request: ListRequest, call: CallContext) -> ListAnswer:
-    """One page of matching notes. Raises ``QueryError`` for a filter that makes no sense."""
+    """One page of matching notes. Raises ``QueryError`` for a filter that makes no sense.
+
+    Also ``NotPermitted`` for a filter by what is hidden, and ``StillLoading``.
+    """
     query = query_of(request)
     check_query(app.policy, query)
-    await wait_for_first_page(app, call)
+    await wait_for_notes(app, call)
     limit = app.allowance.rows(request.limit or DEFAULT_LIMIT)
     page = request.page or 1
     found = app.cache.search.find(

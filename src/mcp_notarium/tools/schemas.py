@@ -237,9 +237,9 @@ class StatsAnswer(Answer):
     db_encryption: str
     db_cipher_version: str | None = None
     db_file_size_mb: float | None = None
-    db_total_notes: int
-    db_active_notes: int
-    db_trashed_notes: int
+    db_total_notes: int | None = None
+    db_active_notes: int | None = None
+    db_trashed_notes: int | None = None
     db_schema_version: int
     db_last_sync_at: int | None = None
     db_sync_duration_ms: int | None = None

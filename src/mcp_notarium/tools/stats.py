@@ -24,6 +24,8 @@ _OF_THE_WHOLE_ACCOUNT = (
     "sync_left_out",
 )
 """They move with hidden notes, too."""
+_OF_A_PART = ("db_total_notes", "db_active_notes", "db_trashed_notes", "sync_loaded", "sync_total")
+"""While pages come in, how much of a page can be shown would tell how much cannot."""
 
 
 def stats(app: App) -> StatsAnswer:
@@ -34,6 +36,8 @@ def stats(app: App) -> StatsAnswer:
     numbers = _program(app) | _cache(app) | _sync(app) | _writes(app)
     if app.policy.visibility.hides:
         numbers |= dict.fromkeys(_OF_THE_WHOLE_ACCOUNT)
+        if not app.driver.status().complete:
+            numbers |= dict.fromkeys(_OF_A_PART)
     return StatsAnswer.model_validate(numbers, strict=False)
 
 
