@@ -225,7 +225,6 @@ VARIABLES = (
         default="off",
         choices=ON_OFF,
         aliases=_SWITCH_ALIASES,
-        trust=Trust.WORKING_FOLDER,
     ),
     Variable(
         name="NOTARIUM_KEYCHAIN",
