@@ -236,6 +236,8 @@ class Twins:
         """One random call of a tool, now and then while another device edits the same note."""
         if self.dice.random() < 0.1:
             self.race()
+        elif self.dice.random() < 0.15:
+            await self.comes_too_late()
         roll = self.dice.random()
         if roll < 0.45:
             await self.call("list", **self.some_listing())
@@ -252,6 +254,28 @@ class Twins:
             await self.sync()
         self.one.before_push.clear()
         self.other.before_push.clear()
+
+    async def comes_too_late(self) -> None:
+        """An agent works on what it has just read, and another device has been there meanwhile."""
+        seen = sorted(self.one.app.cache.notes.etags())
+        if not seen:
+            return
+        note_id = self.dice.choice(seen)
+        read = json.loads(await self.call("get", id=note_id))
+        self.device_acts(note_id)
+        what = self.dice.choice(
+            (
+                {"text": read["text"] + "\n" + self.some_text()},
+                {"tags": [*read["tags"], "home"]},
+                {"trash": not read["trash"]},
+            )
+        )
+        if self.dice.random() < 0.3:
+            action = self.dice.choice(("trash", "untrash", "delete_permanently"))
+            version = read["local_version"]
+            await self.call("manage", action=action, id=note_id, local_version=version)
+        else:
+            await self.call("save", id=note_id, local_version=read["local_version"], **what)
 
     def race(self) -> None:
         """The next write meets a device that has just hidden the note."""
@@ -275,9 +299,9 @@ class Twins:
         choices = [tags for tags in (["private"], ["other"], []) if not rules.sees("any", tags)]
         return self.dice.choice(choices) if choices and rules.allowed_ids is None else None
 
-    def device_acts(self) -> None:
+    def device_acts(self, note_id: str | None = None) -> None:
         """One random edit from another device."""
-        note_id = self.dice.choice((*IDS, *self.versions))
+        note_id = note_id or self.dice.choice((*IDS, *self.versions))
         roll = self.dice.random()
         if roll < 0.45:
             self.edit(note_id, text=self.some_text())
