@@ -149,19 +149,6 @@ def test_a_server_that_holds_older_rules_stops(simulator, tmp_path):
         assert server.leave() == 1
 
 
-def test_log_lines_do_not_tell_of_hidden_notes(simulator, tmp_path):
-    policy(tmp_path, HIDES)
-    with Server(environment(simulator, tmp_path, LOG_LEVEL="debug")) as server:
-        server.loaded(1)
-        for number in range(5):
-            simulator.edit("kept", content=f"zymurgy {number}")
-        simulator.edit("seen", content="changed")
-        until(lambda: server.tool("get", id="seen")["text"] == "changed")
-        assert server.leave() == 0
-        lines = [line for line in server.errors().splitlines() if "sync.cycle_done" in line]
-        assert all('"stored": 1' in line and "fetched" not in line for line in lines), lines
-
-
 def masked(value: Any) -> Any:
     """The answer without clocks and made-up ids."""
     if isinstance(value, list):

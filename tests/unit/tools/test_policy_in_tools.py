@@ -290,3 +290,32 @@ def test_many_hidden_notes_that_vanish_stop_nothing(desks):
     status = desk.app.driver.status()
     assert (status.state, status.last_error) == ("idle", None)
     assert desk.app.cache.notes.gate.of() == {}
+
+
+class Lines:
+    """A logger that keeps what it is told."""
+
+    def __init__(self):
+        self.said = []
+
+    def info(self, event, **facts):
+        self.said.append((event, facts))
+
+    warning = info
+
+
+def test_log_lines_tell_nothing_of_hidden_notes(desks):
+    desk = synced(desks(Policy(visibility=NO_PRIVATE), a=("text",), h=("text", "private")))
+    lines = desk.app.driver._engine._log = Lines()
+    desk.store.put("h", "changed", tags=["private"])
+    synced(desk)
+    desk.store.remove("h")
+    synced(desk)
+    assert lines.said == []
+    desk.store.put("a", "changed")
+    desk.store.put("h", "again", tags=["private"])
+    synced(desk)
+    desk.store.put("a", "changed", tags=["private"])
+    synced(desk)
+    done = [facts for event, facts in lines.said if event == "sync.cycle_done"]
+    assert done == [{"stored": 1, "removed": 0}, {"stored": 0, "removed": 1}]
