@@ -184,7 +184,10 @@ def test_two_real_servers_answer_the_same_bytes_with_and_without_hidden_notes(tm
             servers.append(stack.enter_context(Server(env)))
         for server in servers:
             until(lambda server=server: not server.result("list").get("isError"))
-        for _ in range(250):
+        for turn in range(250):
+            if turn % 25 == 24:
+                one.edit("n0", content=f"secretive {turn}")
+                hidden_elsewhere(one, other, servers, dice)
             tool, arguments = some_call(dice)
             told, others = (masked(server.result(tool, **arguments)) for server in servers)
             if tool != "manage" and not told.get("isError"):
@@ -192,6 +195,18 @@ def test_two_real_servers_answer_the_same_bytes_with_and_without_hidden_notes(tm
             assert told == others, (tool, arguments)
         for server in servers:
             assert server.leave() == 0
+
+
+def hidden_elsewhere(
+    one: Simulator, other: Simulator, servers: list[Server], dice: random.Random
+) -> None:
+    """Another device hides a note in the one account and removes it from the other."""
+    note_id = dice.choice(sorted(other.notes()))
+    if note_id in one.notes():
+        one.edit(note_id, tags=["work", "Private"])
+        other.delete(note_id)
+        for server in servers:
+            until(lambda server=server: server.result("get", id=note_id).get("isError"))
 
 
 def some_call(dice: random.Random) -> tuple[str, dict[str, Any]]:
