@@ -21,10 +21,11 @@ from mcp_notarium.aside import run_aside
 from mcp_notarium.backends import registry
 from mcp_notarium.backends.simplenote.urls import Urls
 from mcp_notarium.cache.account import AccountRecord
+from mcp_notarium.cache.allowance import Allowance
 from mcp_notarium.cache.store import Cache
 from mcp_notarium.cache.trail import Trail
 from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheFull, LockedError
-from mcp_notarium.keys import anchor, keychain, opening
+from mcp_notarium.keys import anchor, keychain, opening, ruled
 from mcp_notarium.keys.folder import AccountFolder
 from mcp_notarium.keys.token import StoredToken
 from mcp_notarium.sync.driver import Driver
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from mcp_notarium.backends.base import Backend
     from mcp_notarium.config import Config
     from mcp_notarium.log import Logger
+    from mcp_notarium.policy.model import Policy
 
 _CLIENT_ID = "client_id"
 _LEASE_MARGIN = 5.0
@@ -58,8 +60,14 @@ class App:
     driver: Driver
     tokens: StoredToken
     audit: Trail
+    allowance: Allowance
     notices: tuple[str, ...] = ()
     clock: Callable[[], float] = time.time
+
+    @property
+    def policy(self) -> Policy:
+        """What the person has decided about agents."""
+        return self.config.policy
 
 
 def _nobody(_damage: LockedError) -> None:
@@ -84,7 +92,7 @@ async def open_app(
     """
     log = log or logging_room.get("app")
     opened = await run_aside(
-        partial(opening.open_cache, config, guarded=True, whole=whole),
+        partial(ruled.open_ruled, config, whole=whole),
         too_late=opening.OpenedCache.close,
     )
     opened.database.when_damaged(lambda: damaged(opening.damaged(config)))
@@ -106,7 +114,7 @@ async def open_app(
 
 
 def _wired(config: Config, opened: opening.OpenedCache, log: Logger) -> App:
-    cache = Cache(opened.database)
+    cache = Cache(opened.database, config.policy.visibility)
     audit = _audit(config, opened)
     tokens = StoredToken(
         cache.sync_state,
@@ -136,9 +144,10 @@ def _wired(config: Config, opened: opening.OpenedCache, log: Logger) -> App:
         leader_lock_path=config.account_dir / "sync.lock",
         log=log,
     )
+    allowance = Allowance(config.policy.limits, cache, clock=time.time)
     odd = opened.anchor.notice(audit.table, opened.database)
     notices = (*opened.notices, odd) if odd else opened.notices
-    return App(config, cache, backend, writer, driver, tokens, audit, notices)
+    return App(config, cache, backend, writer, driver, tokens, audit, allowance, notices)
 
 
 def _audit(config: Config, opened: opening.OpenedCache) -> Trail:

@@ -4,11 +4,13 @@
 
     NotariumError                    category, http status, user message, details, hint, subcategory
     ├── ConfigError                  a setting is missing, malformed or unreadable
+    │   └── PolicyChanged            the cache is under other visibility rules than this process
     ├── LockedError                  the cache may not be opened; carries a Verdict
     ├── InvalidRequest               the caller (agent or person) asked for something impossible
     │   ├── QueryError               the search text asks for something the query language cannot say
     │   ├── PatchError               a line patch that lies outside the note or overlaps itself
-    │   └── ConfirmationRequired     destructive or sharing, and nobody confirmed it
+    │   ├── ConfirmationRequired     destructive or sharing, and nobody confirmed it
+    │   └── NotPermitted             the person's policy does not allow it
     ├── NoteNotFound                 no such note, here or at the note service
     ├── VersionConflict              the note has moved on since the caller read it
     ├── LoginRequired                no usable login: none stored, or the note service refused it
@@ -24,6 +26,7 @@
     │   └── RemoteVanished           too many notes disappeared at once to be believed
     └── CacheError                   the local database
         ├── CacheBusy                another process holds it
+        ├── StillLoading             not all notes are here yet, and a part is not to be shown
         ├── CacheFull                no space left on the device
         ├── NotRecorded              an act that cannot be put on record is not begun
         └── CacheDamaged             the key is right and the file is not
@@ -113,6 +116,17 @@ class ConfigError(NotariumError):
     http_status_code = 400
 
 
+class PolicyChanged(ConfigError):
+    """The cache is kept under other rules of what agents may see than this process was started with."""
+
+    subcategory = "policy_changed"
+    http_status_code = 503
+    default_hint = (
+        "Ask the user to restart this MCP client (and others that use the account). Clients with "
+        "rules of their own need a cache of their own: another NOTARIUM_DATA_DIR."
+    )
+
+
 class LockedError(NotariumError):
     """The cache may not be opened. Nothing was changed or deleted; the hint is the way out."""
 
@@ -160,6 +174,13 @@ class ConfirmationRequired(InvalidRequest):
     """The action is destructive or shares a note, and nobody has confirmed it."""
 
     subcategory = "confirmation_required"
+    http_status_code = 403
+
+
+class NotPermitted(InvalidRequest):
+    """The person's policy does not allow this; nothing was done."""
+
+    subcategory = "policy"
     http_status_code = 403
 
 
@@ -309,6 +330,15 @@ class CacheBusy(CacheError):
     http_status_code = 503
     retryable = True
     default_hint = "Try again in a few seconds."
+
+
+class StillLoading(CacheError):
+    """Not all notes are here yet, and under the person's rules a part of them is not shown."""
+
+    subcategory = "loading"
+    http_status_code = 503
+    retryable = True
+    default_hint = "Try again in a minute. Notes whose id is known can be read with `get` already."
 
 
 class CacheFull(CacheError):

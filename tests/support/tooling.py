@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
@@ -14,11 +15,14 @@ import anyio
 
 from mcp_notarium.app import App
 from mcp_notarium.audit.chain import AuditKeys
+from mcp_notarium.cache.allowance import Allowance
 from mcp_notarium.cache.database import create
+from mcp_notarium.cache.ruling import settle
 from mcp_notarium.cache.store import Cache
 from mcp_notarium.cache.trail import Trail
 from mcp_notarium.config import Config
 from mcp_notarium.keys.token import StoredToken
+from mcp_notarium.policy.model import PERMISSIVE, Policy
 from mcp_notarium.sync.driver import Driver
 from mcp_notarium.sync.owner import owner_name
 from mcp_notarium.sync.writer import Writer
@@ -59,7 +63,7 @@ class Caller:
 class Desk:
     """Everything a tool test needs. ``store`` is the truth, ``app`` what the tool gets."""
 
-    def __init__(self, folder: Path, **capabilities: Any) -> None:
+    def __init__(self, folder: Path, *, policy: Policy = PERMISSIVE, **capabilities: Any) -> None:
         self.store = MemoryStore()
         self.backend = MemoryBackend(
             self.store, capabilities=replace(LIKE_SIMPERIUM, **capabilities), poll_seconds=0.2
@@ -68,9 +72,18 @@ class Desk:
         self.ticking = False
         self._began = time.monotonic()
         self.caller = Caller()
-        config = Config(username="user@example.org", data_dir=folder)
-        cache = Cache(create(folder / "cache.sqlite", None, meta={}))
-        writer = Writer(cache, self.backend, clock=self.clock, owner=owner_name(), lease=60.0)
+        config = Config(username="user@example.org", data_dir=folder, policy=policy)
+        cache = Cache(create(folder / "cache.sqlite", None, meta={}), policy.visibility)
+        settle(cache)
+        numbers = itertools.count(1)
+        writer = Writer(
+            cache,
+            self.backend,
+            clock=self.clock,
+            owner=owner_name(),
+            lease=60.0,
+            new_id=lambda: f"{next(numbers):032x}",
+        )
         driver = Driver(
             cache,
             self.backend,
@@ -81,14 +94,9 @@ class Desk:
         )
         tokens = StoredToken(cache.sync_state, owner=config.owner_hash, system=None)
         audit = Trail(cache.database, AuditKeys(), clock=self.clock, days=365)
+        allowance = Allowance(policy.limits, cache, clock=self.clock)
         self.app = App(
-            config,
-            cache,
-            self.backend,
-            writer,
-            driver,
-            tokens,
-            audit,
+            *(config, cache, self.backend, writer, driver, tokens, audit, allowance),
             notices=("one",),
             clock=self.clock,
         )

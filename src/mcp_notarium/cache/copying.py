@@ -57,6 +57,7 @@ TABLES = (
             *("owner", "lease_until", "state", "reason"),
         ),
     ),
+    Table("withheld", ("id",), ("etag", "server_version", "rule")),
     Table("sync_metadata", ("key",), ("value",)),
 )
 MADE_ANEW = frozenset(

@@ -71,6 +71,10 @@ class IndexUpkeep:
         pks = [row[0] for row in self._db.rows(_CHANGED_SINCE, (change,))]
         return pks if len(pks) == self.changes() - change else None
 
+    def forget_words(self) -> None:
+        """Whoever keeps a copy of the vocabulary reads it again: words in it may not be known of."""
+        self._db.run("UPDATE search_index SET changes = changes + 1000")
+
     def _note_down(self, written: Sequence[int]) -> None:
         self._db.run("UPDATE search_index SET changes = changes + ?", (len(written),))
         if len(written) <= _MOST_NOTED:

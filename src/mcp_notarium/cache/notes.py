@@ -1,13 +1,14 @@
 """``NoteTable``: the acknowledged notes, stored and read one by one.
 
-``notes`` holds only what the note service acknowledged; what a person wants and the service has
-not confirmed stands in ``pending_writes``. Searching is in ``search.py``.
+``notes`` holds only what the note service acknowledged and an agent may see (``withholding.py``);
+what a person wants and the service has not confirmed stands in ``pending_writes``. Searching is in
+``search.py``.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from mcp_notarium.cache.batch import Applied, Change, Known, Plan, batches
@@ -15,8 +16,10 @@ from mcp_notarium.cache.connection import Database
 from mcp_notarium.cache.indexing import FEW, IndexUpkeep
 from mcp_notarium.cache.raw import StoredRaw, with_text
 from mcp_notarium.cache.rows import base_columns, note_columns
+from mcp_notarium.cache.withholding import Withheld, Withholding
 from mcp_notarium.notes.clean import tag_key
-from mcp_notarium.notes.note import Content, Note, Revision
+from mcp_notarium.notes.note import Content, Note, Revision, Tombstone
+from mcp_notarium.policy.visibility import EVERYTHING, Visibility
 
 __all__ = ["Applied", "Counts", "NoteTable", "TagCount"]
 
@@ -45,9 +48,10 @@ class TagCount:
 class NoteTable:
     """The notes of one cache. Writing methods must run inside ``Database.transaction``."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, rules: Visibility = EVERYTHING) -> None:
         self._db = database
         self._index = IndexUpkeep(database)
+        self.gate = Withholding(database, rules)
 
     def get(self, note_id: str) -> Note | None:
         """The note as it is here, or None."""
@@ -99,6 +103,11 @@ class NoteTable:
             return dict(self._db.rows(_ETAGS))
         return dict(self._db.rows(_ETAGS_OF, (json.dumps(list(ids)),)))
 
+    def last_seen(self, note_id: str) -> str | None:
+        """The etag of the last revision that came, also of a withheld note. For sync only."""
+        withheld = self.gate.of([note_id])
+        return withheld[note_id].etag if withheld else self.etag(note_id)
+
     def counts(self) -> Counts:
         """Kept totals; costs the same at any size."""
         row = self._db.row("SELECT active, trashed FROM note_counts")
@@ -111,18 +120,30 @@ class NoteTable:
     def apply(self, changes: Iterable[Change]) -> Applied:
         """Store revisions and remove what has a tombstone, in the order given.
 
-        A revision whose etag is already here changes nothing. Raises ``RuntimeError`` outside a
-        transaction: what is stored and the cursor that covers it belong together.
+        A revision whose etag is already here changes nothing; one that the rules hide is removed.
+        Raises ``PolicyChanged`` if the cache is under other rules by now, and ``RuntimeError``
+        outside a transaction: what is stored and the cursor that covers it belong together.
         """
         self._demand_transaction()
+        self.gate.demand()
         done = Applied()
         for batch in batches(changes):
             done += self._apply_batch(batch)
         return done
 
+    def withhold(self, notes: Mapping[str, Withheld]) -> None:
+        """Remove these notes and note down that they are withheld; inside a transaction."""
+        self._demand_transaction()
+        self.gate.note_down(notes.items())
+        for batch in batches(map(Tombstone, notes)):
+            self._carry_out(batch)
+        self._index.forget_words()
+
     def clear(self) -> None:
         """Remove every note. Version numbers given before are not given again for other text."""
         self._demand_transaction()
+        self.gate.demand()
+        self.gate.clear()
         self._db.run(_RAISE_FLOOR)
         with self._index.deferred(written=()):
             self._index.empty()
@@ -143,6 +164,13 @@ class NoteTable:
             raise RuntimeError(msg)
 
     def _apply_batch(self, batch: dict[str, Change]) -> Applied:
+        admitted = self.gate.admit(batch)
+        done = self._carry_out(admitted)
+        if done.removed and admitted != batch:
+            self._index.forget_words()
+        return done
+
+    def _carry_out(self, batch: dict[str, Change]) -> Applied:
         known = self._known(batch)
         plan = Plan(first_pk=self._db.number("SELECT max(pk) FROM notes") + 1)
         for id_, change in batch.items():

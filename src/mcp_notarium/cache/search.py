@@ -65,7 +65,9 @@ class SearchIndex:
         found = self._page(query, build(query, limit=limit, offset=offset), limit, offset)
         if not found.total and (inside := self._expansions(query)):
             wider = build(query, limit=limit, offset=offset, expansions=inside)
-            found = replace(self._page(query, wider, limit, offset), inside_words=True)
+            found = self._page(query, wider, limit, offset)
+            # Said of hits only: a word that is inside no note there may be one of a note that is gone.
+            found = replace(found, inside_words=found.total > 0)
         if preview_lines > 1:
             found = replace(found, notes=self._with_longer_heads(found.notes, preview_lines))
         return found

@@ -9,14 +9,15 @@ from mcp_notarium.cache.notes import NoteTable
 from mcp_notarium.cache.pending import PendingWrites
 from mcp_notarium.cache.search import SearchIndex
 from mcp_notarium.cache.sync_state import SyncState
+from mcp_notarium.policy.visibility import EVERYTHING, Visibility
 
 
 class Cache:
-    """Everything that is stored for one account."""
+    """Everything that is stored for one account, and seen under ``rules``."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, rules: Visibility = EVERYTHING) -> None:
         self.database = database
-        self.notes = NoteTable(database)
+        self.notes = NoteTable(database, rules)
         self.search = SearchIndex(database)
         self.sync_state = SyncState(database)
         self.pending = PendingWrites(database)
@@ -27,7 +28,7 @@ class Cache:
 
     def another(self) -> Cache:
         """The same notes through a connection of its own; see :meth:`Database.another`."""
-        return Cache(self.database.another())
+        return Cache(self.database.another(), self.notes.gate.rules)
 
     def close(self) -> None:
         """Close the database. Idempotent."""

@@ -33,8 +33,7 @@ class Vocabulary:
 
     def containing(self, part: str, *, limit: int) -> list[str]:
         """Up to ``limit`` terms that have ``part`` in them, in alphabetical order."""
-        terms = dict.fromkeys(term for term, _ in self._around(part))
-        return list(islice(terms, limit))
+        return sorted({term for term, _ in self._around(part)})[:limit]
 
     def near(self, word: str, *, limit: int) -> list[str]:
         """Up to ``limit`` terms spelled almost like ``word``, the nearest first; not itself."""
@@ -47,7 +46,11 @@ class Vocabulary:
             for term, mistakes in apart.items()
             if 0 < mistakes <= reach
         )
-        return [term for *_, term in found[:limit]]
+        # A term that has gone must not stand in the place of one that is there.
+        return list(islice((term for *_, term in found if self._is_there(term)), limit))
+
+    def _is_there(self, term: str) -> bool:
+        return self._db.row("SELECT 1 FROM temp.index_terms WHERE term = ?", (term,)) is not None
 
     def _sharing_a_part(self, word: str, reach: int) -> set[str]:
         """Terms that may be near: of ``reach + 1`` parts, ``reach`` mistakes leave one intact."""

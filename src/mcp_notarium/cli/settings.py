@@ -8,7 +8,7 @@ import sys
 from mcp_notarium import config, log
 from mcp_notarium.cli import interruption
 from mcp_notarium.cli.terminal import talk
-from mcp_notarium.config import Config
+from mcp_notarium.config import Config, Loaded
 from mcp_notarium.keys import hardening
 from mcp_notarium.server.checks import check_configuration
 
@@ -18,6 +18,11 @@ def prepare(args: argparse.Namespace) -> Config:
 
     Raises ``ConfigError`` naming everything that has to be changed.
     """
+    return load(args).config
+
+
+def load(args: argparse.Namespace) -> Loaded:
+    """As :func:`prepare`, with where everything comes from."""
     hardening.harden_process()
     loaded = config.load_here(env_file=args.env_file)
     hardening.wipe_environment(*config.secret_names())
@@ -29,4 +34,4 @@ def prepare(args: argparse.Namespace) -> Config:
         talk(f"note: {warning}")
     check_configuration(loaded.config)
     interruption.watch(loaded.config.account_dir)
-    return loaded.config
+    return loaded

@@ -7,7 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
+from mcp_notarium.config import policies
 from mcp_notarium.config.picking import DEFAULT, NOT_SET, Pick
+from mcp_notarium.config.policies import FoundPolicy
 from mcp_notarium.config.values import Config, Destructive, Kdf, OnUnreadable, Sandbox
 from mcp_notarium.errors import ConfigError
 from mcp_notarium.secret import Secret
@@ -27,7 +29,17 @@ def complete(picks: dict[str, Pick], *, data_dir: Callable[[], Path]) -> None:
         picks[_KEY] = _warned_of(picks[_KEY])
 
 
-def config(picks: Mapping[str, Pick]) -> Config:
+def policy(picks: Mapping[str, Pick]) -> FoundPolicy:
+    """The policy; every pick is free of problems. Raises ``ConfigError``."""
+    named = picks[policies.FILE_VARIABLE].text
+    return policies.find(
+        named=Path(named) if named else None,
+        data_dir=Path(picks["NOTARIUM_DATA_DIR"].text or ""),
+        read_only=picks[policies.READ_ONLY_VARIABLE].text == "on",
+    )
+
+
+def config(picks: Mapping[str, Pick], found: FoundPolicy) -> Config:
     """The configuration; every pick is free of problems."""
     text = {name: pick.text or "" for name, pick in picks.items()}
     secret = {name: Secret(value) if value else None for name, value in text.items()}
@@ -54,6 +66,7 @@ def config(picks: Mapping[str, Pick]) -> Config:
         destructive=cast("Destructive", text["NOTARIUM_DESTRUCTIVE"]),
         sandbox=cast("Sandbox", text["NOTARIUM_SANDBOX"]),
         audit_days=int(text["NOTARIUM_AUDIT_DAYS"]),
+        policy=found.policy,
         keychain=text["NOTARIUM_KEYCHAIN"] == "on",
         request_source=text["SIMPLENOTE_REQUEST_SOURCE"],
         api_url=text["SIMPERIUM_API_URL"],

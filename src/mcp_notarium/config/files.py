@@ -71,6 +71,11 @@ def read_found(path: Path) -> Opened:
     return opened
 
 
+def read_guarded(path: Path) -> Opened:
+    """A file that no link may lead to; raises ``OSError`` or ``ValueError``. Modes are not looked at."""
+    return _read(path, flags=getattr(os, "O_NOFOLLOW", 0))
+
+
 def _link_or(path: Path, reason: str) -> ConfigError:
     # Systems differ in what they call the refusal to follow a link.
     if path.is_symlink():

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from mcp_notarium.config import building
 from mcp_notarium.config.picking import NOT_SET, Pick, pick
+from mcp_notarium.config.policies import FoundPolicy
 from mcp_notarium.config.sources import gather
 from mcp_notarium.config.values import Config
 from mcp_notarium.config.variables import VARIABLES, Variable
@@ -39,6 +40,7 @@ class Loaded:
     config: Config
     settings: tuple[Setting, ...]
     warnings: tuple[str, ...]
+    policy: FoundPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,9 @@ def load(
     reading = _read(environ, cwd=cwd, env_file=env_file, data_dir=data_dir)
     if problems := reading.problems():
         raise _joined(problems, reasons=reading.reasons())
-    return Loaded(building.config(reading.picks), _settings(reading), reading.warnings)
+    found = building.policy(reading.picks)
+    config = building.config(reading.picks, found)
+    return Loaded(config, _settings(reading), reading.warnings, found)
 
 
 def inspect(

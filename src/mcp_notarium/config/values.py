@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from mcp_notarium.config.variables import BUILT_IN_API_KEY
+from mcp_notarium.policy.model import PERMISSIVE, Policy
 from mcp_notarium.secret import Secret
 
 Kdf = Literal["argon2id", "pbkdf2-sha512"]
@@ -46,6 +47,7 @@ class Config:
     destructive: Destructive = "ask"
     sandbox: Sandbox = "auto"
     audit_days: int = 365
+    policy: Policy = PERMISSIVE
     keychain: bool = True
     request_source: str = "mcp-notarium"
     api_url: str = "https://api.simperium.com/1"

@@ -227,6 +227,23 @@ VARIABLES = (
         maximum=36_500,
     ),
     Variable(
+        name="NOTARIUM_POLICY_FILE",
+        purpose="File that says what agents may see and do (see docs/policy.md), instead of "
+        "`policy.toml` in NOTARIUM_DATA_DIR. It must exist.",
+        kind=Kind.PATH,
+        shown_default="policy.toml in NOTARIUM_DATA_DIR, if there is one",
+        trust=Trust.ENVIRONMENT,
+    ),
+    Variable(
+        name="NOTARIUM_READ_ONLY",
+        purpose="`on`: no tool changes anything, whatever the policy file says. `off` takes "
+        "nothing back that the file forbids.",
+        kind=Kind.CHOICE,
+        default="off",
+        choices=ON_OFF,
+        aliases=_SWITCH_ALIASES,
+    ),
+    Variable(
         name="NOTARIUM_KEYCHAIN",
         purpose="Whether the system's keychain may keep the key and the login.",
         kind=Kind.CHOICE,

@@ -25,7 +25,7 @@ from mcp_notarium.keys.unusable import ELSEWHERE, moved
 _DATABASE = re.compile(r"notarium_cache\.([0-9a-f]{16})\.sqlite\.encrypted")
 _Judge = Callable[[Path, os.stat_result], Problem | None]
 _OURS = re.compile(
-    r"\.?(notarium_|nothing_pending|damage_met|audit_anchor)|(keys|server|sync)\.lock$"
+    r"\.?(notarium_|nothing_pending|damage_met|audit_anchor)|(keys|server|sync|policy)\.lock$"
 )
 
 
@@ -89,6 +89,11 @@ class AccountFolder:
     def server_lock(self) -> Path:
         """Held shared by everybody who has the database open."""
         return self.path / "server.lock"
+
+    @property
+    def policy_lock(self) -> Path:
+        """Held by whoever brings the cache under other rules, see ``ruled.py``."""
+        return self.path / "policy.lock"
 
     @property
     def quarantine(self) -> Path:

@@ -1,4 +1,4 @@
-"""Calls of tools: validate, open the house, run the handler, turn what comes back into the wire form.
+"""Calls of tools: validate, open the house, ask the policy, run the handler, make the wire form.
 
 One policy for errors in both eras. What the agent can act on is a *tool error*: ``isError`` and the
 error's ``to_dict()`` as JSON text, without ``structuredContent``, because widespread clients check
@@ -9,22 +9,28 @@ of an unexpected exception never leaves the process.
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import mcp_types as types
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.shared.exceptions import MCPError
+from mcp_types import TextContent
 from pydantic import BaseModel, ValidationError
 
-from mcp_notarium.errors import InvalidRequest, NotariumError
+from mcp_notarium.errors import InvalidRequest, NotariumError, PolicyChanged
 from mcp_notarium.notes.clean import replace_surrogates
+from mcp_notarium.policy.model import TOOLS, demand
 from mcp_notarium.server.calls import Call, NeedsAnswer
 from mcp_notarium.server.house import House
 from mcp_notarium.server.recording import Recorder, Recording
 from mcp_notarium.server.traces import unexpected
 from mcp_notarium.server.wire import has_lone_surrogate
 from mcp_notarium.tools.catalogue import Tool, by_name
+
+if TYPE_CHECKING:
+    from mcp_notarium.app import App
 
 _SHOWN = 64
 
@@ -35,9 +41,9 @@ Result = types.CallToolResult | types.InputRequiredResult
 class Dispatch:
     """Serves ``tools/call`` for one connection."""
 
-    def __init__(self, house: House) -> None:
+    def __init__(self, house: House, offered: Collection[str] = TOOLS) -> None:
         self._house = house
-        self._tools = by_name()
+        self._tools = {name: tool for name, tool in by_name().items() if name in offered}
         self._writing = anyio.Lock()
         self._recorder = Recorder(house)
 
@@ -57,9 +63,12 @@ class Dispatch:
         self, tool: Tool, context: Context, params: types.CallToolRequestParams, record: Recording
     ) -> Result:
         try:
-            return success(await self._run(tool, context, params, record))
+            return await self._run(tool, context, params, record)
         except NeedsAnswer as needs:
             return needs.result
+        except PolicyChanged as error:
+            self._house.condemn(error)
+            return failure(record.failed(error))
         except NotariumError as error:
             return failure(record.failed(self._house.answer(error)))
         except MCPError:
@@ -69,9 +78,11 @@ class Dispatch:
 
     async def _run(
         self, tool: Tool, context: Context, params: types.CallToolRequestParams, record: Recording
-    ) -> BaseModel:
+    ) -> types.CallToolResult:
         request = _request(tool, params.arguments or {})
         app = await self._house.app()
+        app.cache.notes.gate.demand()
+        demand(app.policy.may(tool.name, getattr(request, "action", None)))
         call = Call(
             context,
             params,
@@ -80,7 +91,18 @@ class Dispatch:
             confirmed=getattr(request, "confirm", None) is True,
         )
         record.begin(app.audit, request, call)
-        return await tool.handle(app, request, call)
+        result = success(await tool.handle(app, request, call))
+        _count(app, tool, result)
+        return result
+
+
+def _count(app: App, tool: Tool, result: types.CallToolResult) -> None:
+    """Take the answer from what may be read. One that tells of a change is never taken back."""
+    size = sum(len(part.text.encode()) for part in result.content if isinstance(part, TextContent))
+    if tool.annotations.read_only:
+        app.allowance.give(size)
+    else:
+        app.allowance.note(size)
 
 
 def _request(tool: Tool, arguments: dict[str, Any]) -> BaseModel:

@@ -14,6 +14,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 
 from mcp_notarium import __version__
+from mcp_notarium.policy.model import TOOLS as NAMES
 from mcp_notarium.server.arrivals import Event, Loaded
 from mcp_notarium.server.awaiting import Arrivals
 from mcp_notarium.server.dispatch import Dispatch, guard
@@ -35,19 +36,20 @@ Context = ServerRequestContext[Any, Any]
 
 
 @functools.cache
-def _listed() -> types.ListToolsResult:
+def _listed(offered: tuple[str, ...]) -> types.ListToolsResult:
     """Made when the engine is asked, which is rare: the front knows the list."""
-    return types.ListToolsResult(tools=[types.Tool.model_validate(wire_form(t)) for t in TOOLS])
+    forms = [wire_form(tool) for tool in TOOLS if tool.name in offered]
+    return types.ListToolsResult(tools=[types.Tool.model_validate(form) for form in forms])
 
 
-def build(house: House) -> Server[Any]:
-    """The server for one connection over this house."""
-    dispatch = Dispatch(house)
+def build(house: House, offered: tuple[str, ...] = NAMES) -> Server[Any]:
+    """The server for one connection over this house, with the tools that are ``offered``."""
+    dispatch = Dispatch(house, offered)
 
     async def list_tools(
         _context: Context, _params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        return _listed()
+        return _listed(offered)
 
     async def initialized(_context: Context, _params: types.NotificationParams) -> None:
         house.open()

@@ -10,6 +10,7 @@ lines that matter for its own state again (``replay``) and whose second answer t
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from typing import Any
 
 _VERSION = "io.modelcontextprotocol/protocolVersion"
@@ -21,6 +22,22 @@ _TOKENS = frozenset({"progressToken"})
 _MODERN_META = frozenset({_VERSION, _CAPABILITIES, _CLIENT, *_TOKENS})
 
 Json = dict[str, Any]
+
+
+def offering(surface: Json, tools: Collection[str]) -> Json:
+    """The surface with these tools only, as the engine that offers no others has it."""
+    modern = {
+        version: {method: _narrowed(answer, tools) for method, answer in answers.items()}
+        for version, answers in surface["modern"].items()
+    }
+    lists = [_narrowed(listed, tools) for listed in surface["lists"]]
+    return surface | {"lists": lists, "modern": modern}
+
+
+def _narrowed(answer: Json, tools: Collection[str]) -> Json:
+    if "tools" not in answer:
+        return answer
+    return answer | {"tools": [tool for tool in answer["tools"] if tool["name"] in tools]}
 
 
 class Front:

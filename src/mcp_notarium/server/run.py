@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from mcp_notarium.errors import NotariumError
 from mcp_notarium.server import fds
 from mcp_notarium.server.arrivals import Event, Loaded, Stop
-from mcp_notarium.server.front import Front
+from mcp_notarium.server.front import Front, offering
 from mcp_notarium.server.greeting import Greeting
 from mcp_notarium.server.inbox import Inbox
 from mcp_notarium.server.lines import LineReader
@@ -55,7 +55,7 @@ def _serve(env_file: Path | None, sandbox: config.Sandbox | None) -> int:
         return 1
     confinement = _confinement(settings.config, sandbox)
     LineReader(incoming, inbox.put, first=confinement.give_up_everything).start()
-    greeting = Greeting(Front(surface()), outgoing)
+    greeting = Greeting(Front(offering(surface(), settings.config.policy.tools)), outgoing)
 
     def load() -> None:
         _load(inbox, settings, confinement.how)

@@ -39,7 +39,8 @@ def run(
         ending = Ending()
         house = House(lambda: _opened(config, ending, house), report=report)
         ending.enforce(lambda: _exit_code(house))
-        await _serve(Arrivals(inbox), greeting, outgoing, house, ending)
+        offered = config.policy.tools
+        await _serve(Arrivals(inbox), greeting, outgoing, house, ending, offered=offered)
         return _exit_code(house)
 
     return anyio.run(serve)
@@ -50,14 +51,20 @@ def _exit_code(house: House) -> int:
 
 
 async def _serve(
-    arrivals: Arrivals, greeting: Greeting, outgoing: int, house: House, ending: Ending
+    arrivals: Arrivals,
+    greeting: Greeting,
+    outgoing: int,
+    house: House,
+    ending: Ending,
+    *,
+    offered: tuple[str, ...],
 ) -> None:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(house.keep)
         if await _wait_for_engine(arrivals, greeting, house, ending):
             from mcp_notarium.server import engine  # noqa: PLC0415 - the loader has imported it
 
-            await engine.serve(engine.build(house), arrivals, greeting, outgoing, ending)
+            await engine.serve(engine.build(house, offered), arrivals, greeting, outgoing, ending)
         ending.begin()
         await house.leave(within=ending.for_closing())
         tasks.cancel_scope.cancel()

@@ -16,6 +16,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest, JSONRPCResponse
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
+from mcp_notarium.policy.model import TOOLS
 from mcp_notarium.server.engine import build
 from mcp_notarium.server.house import House
 
@@ -24,9 +25,9 @@ PATH = Path(__file__).with_name("surface.json")
 Json = dict[str, Any]
 
 
-def make() -> Json:
-    """The surface as JSON values."""
-    return anyio.run(_make)
+def make(offered: tuple[str, ...] = TOOLS) -> Json:
+    """The surface as JSON values; the file holds that of all tools."""
+    return anyio.run(_make, offered)
 
 
 def text_of(surface: Json) -> str:
@@ -34,8 +35,8 @@ def text_of(surface: Json) -> str:
     return json.dumps(surface, indent=1, ensure_ascii=False) + "\n"
 
 
-async def _make() -> Json:
-    greeted = {version: await _greeted(version) for version in HANDSHAKE_PROTOCOL_VERSIONS}
+async def _make(offered: tuple[str, ...]) -> Json:
+    greeted = {v: await _greeted(v, offered) for v in HANDSHAKE_PROTOCOL_VERSIONS}
     lists: list[Json] = []
     for _, listed in greeted.values():
         if listed not in lists:
@@ -47,7 +48,7 @@ async def _make() -> Json:
         "list_of": {version: lists.index(listed) for version, (_, listed) in greeted.items()},
         "modern": {
             version: {
-                method: await _asked_modern(version, method)
+                method: await _asked_modern(version, method, offered)
                 for method in ("server/discover", "tools/list")
             }
             for version in MODERN_PROTOCOL_VERSIONS
@@ -55,28 +56,28 @@ async def _make() -> Json:
     }
 
 
-async def _greeted(version: str) -> tuple[Json, Json]:
+async def _greeted(version: str, offered: tuple[str, ...]) -> tuple[Json, Json]:
     hello = {
         "protocolVersion": version,
         "capabilities": {},
         "clientInfo": {"name": "surface", "version": "0"},
     }
-    initialize, listed = await _ask([("initialize", hello), ("tools/list", {})])
+    initialize, listed = await _ask([("initialize", hello), ("tools/list", {})], offered)
     return initialize, listed
 
 
-async def _asked_modern(version: str, method: str) -> Json:
+async def _asked_modern(version: str, method: str, offered: tuple[str, ...]) -> Json:
     meta = {
         "io.modelcontextprotocol/protocolVersion": version,
         "io.modelcontextprotocol/clientCapabilities": {},
     }
-    (answer,) = await _ask([(method, {"_meta": meta})])
+    (answer,) = await _ask([(method, {"_meta": meta})], offered)
     return answer
 
 
-async def _ask(questions: list[tuple[str, Json]]) -> list[Json]:
+async def _ask(questions: list[tuple[str, Json]], offered: tuple[str, ...]) -> list[Json]:
     """The engine's results for these requests on a connection of their own."""
-    server = build(House(_nothing_to_open, report=lambda _error: None))
+    server = build(House(_nothing_to_open, report=lambda _error: None), offered)
     to_server, read = anyio.create_memory_object_stream[SessionMessage | Exception](9)
     write, from_server = anyio.create_memory_object_stream[SessionMessage](9)
     results = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from mcp_notarium.backends.base import Acknowledgement, Answer, Backend
@@ -147,18 +147,24 @@ class Delivery:
         if lost and answer.answer is Answer.UNCHANGED:
             return Delivered(Taken.AGAIN)
         wanted, copies = None, echo is Echo.TEXT_LOST
+        kept: Revision | Tombstone = stored
         if repair and answer.answer is Answer.STORED:
             theirs = await self._overwritten(write, answer)
             if theirs is not None:
                 mending = mend(base=base, sent=sent, theirs=theirs, stored=stored.content)
                 wanted = mending.content if mending else None
                 copies = mending is not None and mending.copies
+                if not self._intents.sees(stored.id, theirs):
+                    # Hidden a moment before: it stays so, whatever the store made of both.
+                    hidden = replace(wanted or stored.content, tags=theirs.tags)
+                    wanted = None if hidden == stored.content else hidden
+                    kept = stored if wanted is None else Tombstone(stored.id)
             elif echo is Echo.TAGS_LOST:
                 wanted = with_lost_tags(base=base, sent=sent, stored=stored.content)
         follow_ups = [self._copy_of(write)] if copies else []
         if wanted is not None:
             follow_ups.append(self._repair_of(stored, wanted))
-        if self._finish(write, stored, follow_ups):
+        if self._finish(write, kept, follow_ups):
             for follow_up in follow_ups:
                 created = follow_up.kind is WriteKind.CREATE
                 await self._follow(follow_up, base=NOTHING if created else stored.content)

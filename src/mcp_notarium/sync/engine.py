@@ -233,14 +233,15 @@ class Engine:
         if not well:
             error = type(self._failure).__name__
             self._log.warning("sync.cycle_failed", state=self.state.value, error=error)
-        elif self._tally.changed or self._tally.deferred:
-            self._log.info(
-                "sync.cycle_done",
-                stored=self._tally.stored,
-                removed=self._tally.removed,
-                deferred=self._tally.deferred,
-                fetched=self._tally.fetched,
-            )
+        elif self._tally.changed or (self._tally.deferred and not self._hides):
+            facts = {"stored": self._tally.stored, "removed": self._tally.removed}
+            if not self._hides:  # these count notes that nobody is to know of, too
+                facts |= {"deferred": self._tally.deferred, "fetched": self._tally.fetched}
+            self._log.info("sync.cycle_done", **facts)
+
+    @property
+    def _hides(self) -> bool:
+        return self._cache.notes.gate.rules.hides
 
     def _open_errands(self) -> frozenset[str]:
         """Notes in doubt, and unfinished writes that nobody is at work on."""

@@ -117,7 +117,7 @@ class Intake:
         return answers
 
     async def _ask(self, note_id: str, tally: Tally) -> Confirmed | None:
-        seen = self._cache.notes.etag(note_id)
+        seen = self._cache.notes.last_seen(note_id)
         try:
             return Confirmed(await self._backend.get(note_id), seen)
         except NoteNotFound:

@@ -158,6 +158,10 @@ class Intents:
         mine = write.owner == self._owner
         return mine or write.lease_until <= self._clock() or self._gone(write.owner)
 
+    def sees(self, note_id: str, content: Content) -> bool:
+        """Whether the note could be shown with this content."""
+        return self._cache.notes.gate.rules.sees(note_id, content.tags)
+
     def in_flight(self, note_id: str) -> PendingWrite | None:
         """The note's unfinished intent; there is never more than one."""
         writes = self._cache.pending.for_note(note_id)

@@ -61,6 +61,8 @@ class Removal:
             desk.intents.finish(write)
             if isinstance(error, VersionConflict | BackendRejected):
                 await self._look_again(write.note_id)
+                if desk.cache.notes.etag(write.note_id) is None:
+                    return  # somebody else has removed it, or it is hidden from here by now
             if isinstance(error, VersionConflict):
                 raise desk.conflict(write.note_id, removing=True) from None
             raise nothing_removed(error) from None

@@ -8,6 +8,7 @@ the lease and sees to it that nobody else writes the note meanwhile.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from mcp_notarium.backends.base import Backend
 from mcp_notarium.cache.store import Cache
@@ -119,6 +120,8 @@ class Replay:
         merged = None if base is None else merge_content(base, write.content, head.content)
         if merged is None:
             return await self._delivery.keep_as_copy(write, instead=head)
+        if not self._intents.sees(head.id, head.content):
+            merged = replace(merged, tags=head.content.tags)  # hidden since: it stays so
         if merged == head.content:
             return self._settled(write, head)
         body = self._backend.compose(head, merged, now=self._clock())

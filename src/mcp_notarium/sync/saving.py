@@ -104,6 +104,8 @@ class Saving:
         except (BackendError, LoginRequired) as error:
             raise nothing_saved(error) from None
         wanted = merge_content(note.content, content, head.content)
+        if wanted is not None and not desk.intents.sees(note.id, wanted):
+            wanted = None  # each side left a tag that it is seen by; together none is left
         if wanted is None or wanted == head.content:
             desk.intents.adopt(head, seen=seen)
             if wanted is None:
@@ -125,6 +127,10 @@ class Saving:
         except NoteNotFound:
             self._desk.intents.adopt(Tombstone(note_id), seen=seen)
             raise _removed(note_id) from None
+        if not self._desk.intents.sees(note_id, head.content):
+            # Hidden elsewhere: for whoever asks here it is gone.
+            self._desk.intents.adopt(head, seen=seen)
+            raise _removed(note_id)
         return head
 
     def _known(self, note_id: str) -> Known | None:
@@ -168,11 +174,16 @@ class Saving:
 
     def _saved(self, note_id: str, delivered: Delivered, *, merged: bool = False) -> Saved:
         note = self._desk.cache.notes.get(note_id)
+        if note is None and self._desk.cache.notes.gate.rules.hides:
+            raise _removed(note_id)  # or hidden at that moment; nothing may tell which
         if note is None:
             raise NoteNotFound(
                 "the note was removed right after it was saved", details={"id": note_id}
             )
-        return Saved(note, merged=merged or delivered.merged, copy_id=delivered.copy_id)
+        copy_id = delivered.copy_id
+        if copy_id is not None and self._desk.cache.notes.gate.rules.hides:
+            copy_id = copy_id if self._desk.cache.notes.get(copy_id) else None
+        return Saved(note, merged=merged or delivered.merged, copy_id=copy_id)
 
 
 def _removed(note_id: str) -> NoteNotFound:

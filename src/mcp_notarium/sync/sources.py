@@ -241,12 +241,14 @@ class Sources:
     async def _sweep(self, *, cursor_lost: bool) -> Batches:
         """Compare a complete listing with the cache. Removes nothing unless every page came."""
         epoch, known = self._ledger.epoch, self._cache.notes.etags()
+        withheld = {note_id: one.etag for note_id, one in self._cache.notes.gate.of().items()}
         first, listed, left_out = await self._list_everything()
-        plan = plan_sweep(known, listed)
+        plan = plan_sweep(known | withheld, listed)
         async with aclosing(self._changed(plan.changed, epoch)) as batches:
             async for batch in batches:
                 yield batch
-        missing = {absent.id for absent in plan.missing}
+        # Of withheld notes nothing can be lost here, and nothing may show that they are missing.
+        missing = {absent.id for absent in plan.missing} & known.keys()
         check_sweep_brake(known=len(known), missing=missing, trashed=self._trashed(missing))
         bookmark = partial(
             Ledger.mark_swept, cursor=first if cursor_lost else None, left_out=left_out

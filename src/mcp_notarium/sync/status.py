@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from mcp_notarium.cache.store import Cache
-from mcp_notarium.sync.cycle import State
+from mcp_notarium.sync.cycle import WORKING, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,8 +14,10 @@ class SyncStatus:
     """How sync stands.
 
     ``loaded`` of ``total`` notes are here (``total`` None: the store did not say) and ``complete``
-    tells whether the first load is over. ``last_sync_at`` is in epoch seconds. ``leader``: this
-    process syncs, otherwise another one does. ``feed``: changes elsewhere show within seconds.
+    tells whether the first load is over, and whatever changed rules show since has been fetched.
+    Under rules that hide notes nothing tells of those: ``total`` is known at the end only.
+    ``last_sync_at`` is in epoch seconds. ``leader``: this process syncs, otherwise another one does.
+    ``feed``: changes elsewhere show within seconds.
     ``left_out`` notes have an id that cannot be asked for and are not here.
     ``at_least``: so many there are in all, while ``total`` is not known and they are being counted.
     ``tried``: how the last cycle ended is known; False until the first one of this process has.
@@ -52,15 +54,20 @@ def read_status(
     """The status from the cache; ``leading`` is the state of this process if it leads."""
     progress, metrics = cache.sync_state.progress(), cache.sync_state.metrics()
     loaded = cache.notes.counts().total
+    complete = progress.complete and cache.sync_state.cursor() is not None
     total = progress.total
-    if progress.complete or (total is not None and total < loaded):
+    if cache.notes.gate.rules.hides:
+        # What the store counts and is busy with may be notes that nobody here is to know of.
+        total, at_least, left_out = None, 0, 0
+        leading = State.IDLE if complete and leading in WORKING else leading
+    if complete or (total is not None and total < loaded):
         total = loaded
-    state = leading or _state_elsewhere(metrics.status, complete=progress.complete)
+    state = leading or _state_elsewhere(metrics.status, complete=complete)
     return SyncStatus(
         state=state,
         loaded=loaded,
         total=total,
-        complete=progress.complete,
+        complete=complete,
         last_sync_at=metrics.last_sync_at,
         last_error=metrics.last_error,
         needs_login=state is State.NEEDS_AUTH,

@@ -96,12 +96,18 @@ class Storing:
 
     def plan(self, remotes: Sequence[Remote]) -> list[Action]:
         """What to do about each, as things stand now."""
-        etags = self._cache.notes.etags([remote.id for remote in remotes])
+        ids = [remote.id for remote in remotes]
+        etags, withheld = self._cache.notes.etags(ids), self._cache.notes.gate.of(ids)
         pending = self.pending()
-        return [
-            plan(self._local(remote, etags.get(remote.id), pending.get(remote.id)), remote)
-            for remote in remotes
-        ]
+        actions = []
+        for remote in remotes:
+            write = pending.get(remote.id)
+            if known := withheld.get(remote.id):
+                local = Local(Known(known.etag, known.server_version), write)
+            else:
+                local = self._local(remote, etags.get(remote.id), write)
+            actions.append(plan(local, remote))
+        return actions
 
     def pending(self) -> dict[str, PendingWrite]:
         """The unfinished write of each note that has one."""

@@ -33,6 +33,9 @@ model needs (no titles, no lower bounds, no rare fields); this page is complete.
   for a note that the first sync has not reached.
 * Writes are served one after another, in the order they came, and each is done only when the note
   service has confirmed it. Reads go on meanwhile and see the last confirmed state.
+* The user's [policy](policy.md) may take tools away, refuse actions, hide notes (they do not exist then)
+  or parts of notes, and limit how much is read and written. What it refuses is a `policy` error. While
+  it hides notes, `list` waits until all are loaded (`loading`), and `get_stats` leaves numbers out.
 * A call that is cancelled before its request was sent has no effect; one that was sent is finished.
 
 ## Errors
@@ -45,7 +48,8 @@ What the agent can act on is a *tool error*: `isError` with this JSON as text (a
 | `category` | `AUTH`, `VALIDATION`, `NOT_FOUND`, `BACKEND_API`, `TIMEOUT`, `DB_OPERATION`, `INTERNAL` |
 | `subcategory` | finer: `arguments`, `query`, `patch`, `too_large`, `not_trashed`, \
 `confirmation_required`, `declined`, `conflict`, `version_changed`, `login_required`, `other_account`, \
-`unavailable`, `timeout`, `rate_limit`, `rejected`, `in_doubt`, `not_recorded`, `locked`, ... |
+`unavailable`, `timeout`, `rate_limit`, `rejected`, `in_doubt`, `not_recorded`, `locked`, `policy`, \
+`loading`, `policy_changed`, ... |
 | `http_status_code` | the nearest HTTP status |
 | `message` | what is the case |
 | `resolution_hint` | what to do next |

@@ -5,9 +5,11 @@ Says nothing while everything is plainly in order: an agent reads every byte.
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from mcp_notarium.errors import StillLoading
 from mcp_notarium.tools.context import CallContext
 from mcp_notarium.tools.schemas import Sync
 
@@ -20,6 +22,34 @@ FIRST_PAGE_SECONDS = 8.0
 
 _STUCK = ("needs_auth", "halted")
 _LOOK_SECONDS = 0.25
+
+
+async def wait_for_notes(app: App, call: CallContext) -> None:
+    """Give the first sync a moment to bring what can be shown.
+
+    Where rules hide notes, nothing is listed before all are here: the first hundred less some would
+    tell how many of them are hidden. Raises ``StillLoading`` then.
+    """
+    if not app.policy.visibility.hides:
+        await wait_for_first_page(app, call)
+    elif not app.driver.status().complete:
+        await _wait_for_all(app, call)
+
+
+async def _wait_for_all(app: App, call: CallContext) -> None:
+    await call.progress(0, None, "Loading the notes")
+    for _ in range(round(FIRST_PAGE_SECONDS / _LOOK_SECONDS)):
+        status = app.driver.status()
+        if status.complete:
+            return
+        if status.failure or status.state in _STUCK:
+            break
+        await asyncio.sleep(_LOOK_SECONDS)
+    status = app.driver.status()
+    if status.needs_login or status.state == "halted":
+        raise StillLoading(note_on(status, now=app.clock()) or "The notes are not here.")
+    if not status.complete:
+        raise StillLoading("The notes are being loaded; they are listed when all are here.")
 
 
 async def wait_for_first_page(app: App, call: CallContext) -> None:

@@ -10,13 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 from mcp_notarium.errors import VersionConflict
 from mcp_notarium.notes.note import Note
+from mcp_notarium.policy.model import Field, Policy
 from mcp_notarium.tools.context import CallContext
+from mcp_notarium.tools.hidden import shown_tags, without_text
 from mcp_notarium.tools.lookup import find_note, versions_of
-from mcp_notarium.tools.portion import Portion, portion
+from mcp_notarium.tools.portion import ANSWER_BYTES, Portion, json_bytes, portion
 from mcp_notarium.tools.schemas import GetRequest, NoteAnswer
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
+
+AROUND = 1_000
+"""Bytes left for what stands around a text; tags are counted apart."""
 
 
 async def handle(app: App, request: GetRequest, call: CallContext) -> NoteAnswer:
@@ -24,9 +29,10 @@ async def handle(app: App, request: GetRequest, call: CallContext) -> NoteAnswer
     del call  # nothing to ask: reading changes nothing
     note = await find_note(app, request.id)
     _check_version(note, request.local_version)
-    asked = request.range_line_start is not None or request.range_line_count is not None
-    part = portion(note.text, start=request.range_line_start, count=request.range_line_count)
-    return NoteAnswer(**fields_of(note), **fields_of_portion(part, asked=asked))
+    return NoteAnswer(
+        **fields_of(note, app.policy),
+        **text_fields(app, note, start=request.range_line_start, count=request.range_line_count),
+    )
 
 
 def _check_version(note: Note, version: int | None) -> None:
@@ -39,17 +45,29 @@ def _check_version(note: Note, version: int | None) -> None:
         )
 
 
-def fields_of(note: Note) -> dict[str, Any]:
+def fields_of(note: Note, policy: Policy) -> dict[str, Any]:
     """The fields of a note on the wire, without its text."""
     return {
         "id": note.id,
         "local_version": note.local_version,
         "server_version": note.server_version,
-        "tags": list(note.tags),
+        "tags": shown_tags(policy, note.tags),
         "modified_at": note.modified_at,
         "created_at": note.created_at,
         "trash": note.trash,
     }
+
+
+def text_fields(
+    app: App, note: Note, *, start: int | None = None, count: int | None = None
+) -> dict[str, Any]:
+    """The text on the wire: as much of it as is asked for, fits, and may be read."""
+    if app.policy.hides(Field.TEXT):
+        return without_text()
+    room = app.allowance.room
+    most = ANSWER_BYTES if room is None else room - AROUND - json_bytes("".join(note.tags))
+    part = portion(note.text, start=start, count=count, most=min(most, ANSWER_BYTES))
+    return fields_of_portion(part, asked=start is not None or count is not None)
 
 
 def fields_of_portion(part: Portion, *, asked: bool) -> dict[str, Any]:

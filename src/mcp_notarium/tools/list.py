@@ -9,10 +9,12 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING
 
+from mcp_notarium.policy.model import Field, Policy
 from mcp_notarium.query import parser
 from mcp_notarium.query.sql import words_of
 from mcp_notarium.tools.context import CallContext
-from mcp_notarium.tools.freshness import sync_of, wait_for_first_page
+from mcp_notarium.tools.freshness import sync_of, wait_for_notes
+from mcp_notarium.tools.hidden import check_query, shown_tags
 from mcp_notarium.tools.schemas import ListAnswer, ListItem, ListRequest
 
 if TYPE_CHECKING:
@@ -28,10 +30,14 @@ LARGEST_OFFSET = 2**53
 
 
 async def handle(app: App, request: ListRequest, call: CallContext) -> ListAnswer:
-    """One page of matching notes. Raises ``QueryError`` for a filter that makes no sense."""
+    """One page of matching notes. Raises ``QueryError`` for a filter that makes no sense.
+
+    Also ``NotPermitted`` for a filter by what is hidden, and ``StillLoading``.
+    """
     query = query_of(request)
-    await wait_for_first_page(app, call)
-    limit = request.limit or DEFAULT_LIMIT
+    check_query(app.policy, query)
+    await wait_for_notes(app, call)
+    limit = app.allowance.rows(request.limit or DEFAULT_LIMIT)
     page = request.page or 1
     found = app.cache.search.find(
         query,
@@ -41,7 +47,7 @@ async def handle(app: App, request: ListRequest, call: CallContext) -> ListAnswe
     )
     pages = ceil(found.total / limit)
     return ListAnswer(
-        content=[_row(summary) for summary in found.notes],
+        content=[_row(summary, app.policy) for summary in found.notes],
         next_page=page + 1 if page < pages else None,
         total_items=found.total,
         current_page=page,
@@ -65,12 +71,12 @@ def query_of(request: ListRequest) -> Query:
     )
 
 
-def _row(summary: Summary) -> ListItem:
+def _row(summary: Summary, policy: Policy) -> ListItem:
     return ListItem(
         uuid=summary.id,
-        text=summary.head,
+        text="" if policy.hides(Field.TEXT) else summary.head,
         local_version=summary.local_version,
-        tags=list(summary.tags),
+        tags=shown_tags(policy, summary.tags),
         modified_at=summary.modified_at,
         trash=summary.trash,
     )

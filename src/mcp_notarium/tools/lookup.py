@@ -36,6 +36,8 @@ async def _fetch(app: App, note_id: str) -> Note | None:
     """Bring a note the first sync has not reached yet into the cache."""
     try:
         revision = await app.backend.get(note_id)
+    except NoteNotFound:
+        return None  # told in the same words as of one that may not be seen
     except (BackendUnavailable, BackendTimeout) as error:
         error.resolution_hint = (
             "The first sync has not brought this note yet. Read notes that `list` shows, or try "

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from mcp_notarium.errors import InvalidRequest, VersionConflict
 from mcp_notarium.notes.note import Note
 from mcp_notarium.tools.context import CallContext, require_consent
+from mcp_notarium.tools.hidden import name_of
 from mcp_notarium.tools.lookup import find_at_version
-from mcp_notarium.tools.naming import named
 from mcp_notarium.tools.schemas import ManageAnswer, ManageRequest, StatsAnswer
 from mcp_notarium.tools.stats import stats
 
@@ -60,7 +60,8 @@ async def _set_trash(
         note = await _noted(app, request)
         if note.trash == trash:
             return _moved(note, said="It was so already; nothing was written.")
-        saved = await app.writer.save(note=note, content=replace(note.content, trash=trash))
+        with app.allowance.write():
+            saved = await app.writer.save(note=note, content=replace(note.content, trash=trash))
     if saved.note.trash != trash:
         where = "in the trash" if saved.note.trash else "not in the trash"
         raise VersionConflict(
@@ -84,12 +85,14 @@ def _moved(note: Note, *, said: str | None = None) -> ManageAnswer:
 async def _remove(app: App, request: ManageRequest, call: CallContext) -> ManageAnswer:
     note = await _noted(app, request)
     _check_trashed(note)
-    name = named(note.text, note_id=note.id)
+    app.allowance.demand_write()
+    name = name_of(app.policy, note.text, note_id=note.id)
     await require_consent(call, f"Delete the {name} for good? It cannot be brought back.")
     async with call.writing:
         note = await _noted(app, request)
         _check_trashed(note)
-        await app.writer.remove(note)
+        with app.allowance.write():
+            await app.writer.remove(note)
     return ManageAnswer(id=note.id, status="deleted")
 
 

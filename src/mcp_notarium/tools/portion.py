@@ -32,22 +32,25 @@ class Portion:
     note: str | None = None
 
 
-def portion(text: str, *, start: int | None, count: int | None) -> Portion:
+def portion(
+    text: str, *, start: int | None, count: int | None, most: int = ANSWER_BYTES
+) -> Portion:
     """The lines asked for, as far as they fit (all of them where nothing was asked).
 
-    Raises ``InvalidRequest`` if ``start`` lies beyond the last line.
+    ``most`` bytes at any rate, less than a line if need be. Raises ``InvalidRequest`` if ``start`` lies beyond the last line.
     """
     asked = start is not None or count is not None
     total = total_lines(text)
-    if not asked and json_bytes(text) <= UNASKED_BYTES:
+    if not asked and json_bytes(text) <= min(UNASKED_BYTES, most):
         return Portion(text, total, 1, total, None, whole=True)
     if total == 0 and (start or 1) == 1:
         return Portion("", 0, 1, 0, None, whole=True)
-    return _fit(text, LineRange(start or 1, count or 0), ANSWER_BYTES if asked else UNASKED_BYTES)
+    usual = ANSWER_BYTES if asked else UNASKED_BYTES
+    return _fit(text, LineRange(start or 1, count or 0), min(usual, most), most)
 
 
-def _fit(text: str, lines: LineRange, limit: int) -> Portion:
-    """The first lines of the range that fit into ``limit`` bytes, at least one."""
+def _fit(text: str, lines: LineRange, limit: int, most: int) -> Portion:
+    """The first lines of the range that fit into ``limit`` bytes; a single one up to ``most``."""
     part = cut(text, lines)
     kept, note = part.text, None
     count = part.count
@@ -56,7 +59,7 @@ def _fit(text: str, lines: LineRange, limit: int) -> Portion:
         count = max(1, len(pieces))
         kept = "".join(pieces)
         if not pieces:
-            kept, note = _one_line(split_lines(part.text)[0])
+            kept, note = _one_line(split_lines(part.text)[0], most)
     end = part.start + count - 1
     return Portion(
         text=kept,
@@ -79,13 +82,13 @@ def _leading(pieces: list[str], limit: int) -> list[str]:
     return pieces
 
 
-def _one_line(line: str) -> tuple[str, str | None]:
+def _one_line(line: str, most: int) -> tuple[str, str | None]:
     """A line too long for the usual portion: whole where an answer can hold it, else cut."""
-    if json_bytes(line) <= ANSWER_BYTES:
+    if json_bytes(line) <= most:
         return line, None
-    short = line[:ANSWER_BYTES]
-    while json_bytes(short) > ANSWER_BYTES:
-        short = short[: len(short) * ANSWER_BYTES // json_bytes(short) - 1]
+    short = line[: max(0, most)]
+    while short and json_bytes(short) > most:
+        short = short[: max(0, len(short) * most // json_bytes(short) - 1)]
     return short, CUT_LINE
 
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from mcp_notarium.errors import InvalidRequest, VersionConflict
 from mcp_notarium.notes.note import Content, Note
 from mcp_notarium.notes.patch import Operation, apply_patch
+from mcp_notarium.policy.model import Policy, demand
 from mcp_notarium.redaction.escaping import one_line
 from mcp_notarium.tools.context import CallContext, require_consent
-from mcp_notarium.tools.get import fields_of, fields_of_portion
+from mcp_notarium.tools.get import fields_of, text_fields
+from mcp_notarium.tools.hidden import check_change, name_of
 from mcp_notarium.tools.lookup import find_at_version, versions_of
 from mcp_notarium.tools.loss import drops_most
-from mcp_notarium.tools.naming import named
-from mcp_notarium.tools.portion import portion
 from mcp_notarium.tools.schemas import SavedAnswer, SaveRequest
 from mcp_notarium.tools.tags import checked_tags, new_addresses
 
@@ -50,16 +50,19 @@ async def handle(app: App, request: SaveRequest, call: CallContext) -> SavedAnsw
     ``ConfirmationRequired``, and what the writer raises.
     """
     _check_shape(request)
+    check_change(app.policy, request)
     draft = await _draft(app, request)
     if draft.asks and not draft.changes_nothing:
+        app.allowance.demand_write()
         await require_consent(call, " ".join(draft.asks))
     async with call.writing:
         # Drafted again: the note may have moved on while a person thought or another write ran.
         draft = await _draft(app, request)
         if draft.note is not None and draft.changes_nothing:
-            return _answer(draft.note, unchanged=True)
-        saved = await app.writer.save(note=draft.note, content=draft.content)
-    return _answer(saved.note, merged=saved.merged, copy_id=saved.copy_id)
+            return _answer(app, draft.note, unchanged=True)
+        with app.allowance.write():
+            saved = await app.writer.save(note=draft.note, content=draft.content)
+    return _answer(app, saved.note, merged=saved.merged, copy_id=saved.copy_id)
 
 
 def _check_shape(request: SaveRequest) -> None:
@@ -97,9 +100,22 @@ async def _draft(app: App, request: SaveRequest) -> Draft:
     )
     if content.text != old.text:
         _check_size(content.text, app.backend.capabilities.max_note_bytes)
+    _check_policy(app.policy, note, content)
     shares = app.backend.capabilities.shares_by_tag
-    name = named(content.text, note_id=None) if note is None else named(old.text, note_id=note.id)
+    name = (
+        name_of(app.policy, content.text, note_id=None)
+        if note is None
+        else name_of(app.policy, old.text, note_id=note.id)
+    )
     return Draft(note, content, _asks(old, content, name=name, shares=shares))
+
+
+def _check_policy(policy: Policy, note: Note | None, content: Content) -> None:
+    """What is seen stays seen: judged on the note as it is and as it would be."""
+    if note is None:
+        demand(policy.may_write("", None, content))
+    elif content != note.content:
+        demand(policy.may_write(note.id, note.content, content))
 
 
 async def _addressed(app: App, request: SaveRequest) -> Note | None:
@@ -157,14 +173,18 @@ def _asks(old: Content, new: Content, *, name: str, shares: bool) -> tuple[str, 
 
 
 def _answer(
-    note: Note, *, merged: bool = False, unchanged: bool = False, copy_id: str | None = None
+    app: App,
+    note: Note,
+    *,
+    merged: bool = False,
+    unchanged: bool = False,
+    copy_id: str | None = None,
 ) -> SavedAnswer:
-    part = portion(note.text, start=None, count=None)
-    fields = fields_of_portion(part, asked=False)
+    fields = text_fields(app, note)
     if copy_id is not None:
         fields["note"] = "A change made elsewhere met yours; your text is also kept in the copy."
     return SavedAnswer(
-        **fields_of(note),
+        **fields_of(note, app.policy),
         **fields,
         merged=merged or None,
         unchanged=unchanged or None,

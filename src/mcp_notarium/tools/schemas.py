@@ -236,10 +236,10 @@ class StatsAnswer(Answer):
     notices: list[str]
     db_encryption: str
     db_cipher_version: str | None = None
-    db_file_size_mb: float
-    db_total_notes: int
-    db_active_notes: int
-    db_trashed_notes: int
+    db_file_size_mb: float | None = None
+    db_total_notes: int | None = None
+    db_active_notes: int | None = None
+    db_trashed_notes: int | None = None
     db_schema_version: int
     db_last_sync_at: int | None = None
     db_sync_duration_ms: int | None = None
@@ -253,7 +253,7 @@ class StatsAnswer(Answer):
     sync_last_error: str | None = None
     sync_leader: bool
     sync_feed: bool
-    sync_left_out: int
+    sync_left_out: int | None = None
     needs_login: bool
     pending_writes: int
     rejected_writes: int

@@ -15,13 +15,30 @@ if TYPE_CHECKING:
     from mcp_notarium.app import App
 
 _MB = 1_000_000
+_OF_THE_WHOLE_ACCOUNT = (
+    "memory_rss_mb",
+    "db_file_size_mb",
+    "db_last_sync_at",
+    "db_sync_duration_ms",
+    "backend_cursor",
+    "sync_left_out",
+)
+"""They move with hidden notes, too."""
+_OF_A_PART = ("db_total_notes", "db_active_notes", "db_trashed_notes", "sync_loaded", "sync_total")
+"""While pages come in, how much of a page can be shown would tell how much cannot."""
 
 
 def stats(app: App) -> StatsAnswer:
-    """Everything at once, from the cache; asks the note service nothing."""
-    return StatsAnswer.model_validate(
-        _program(app) | _cache(app) | _sync(app) | _writes(app), strict=False
-    )
+    """Everything at once, from the cache; asks the note service nothing.
+
+    Where rules hide notes, numbers are left out that would tell of those.
+    """
+    numbers = _program(app) | _cache(app) | _sync(app) | _writes(app)
+    if app.policy.visibility.hides:
+        numbers |= dict.fromkeys(_OF_THE_WHOLE_ACCOUNT)
+        if not app.driver.status().complete:
+            numbers |= dict.fromkeys(_OF_A_PART)
+    return StatsAnswer.model_validate(numbers, strict=False)
 
 
 def _program(app: App) -> dict[str, object]:

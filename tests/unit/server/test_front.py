@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from mcp_types import InitializeRequestParams
 from mcp_types import methods as sdk_methods
 
+from mcp_notarium.policy.model import Policy
 from mcp_notarium.server import surface
-from mcp_notarium.server.front import Front
+from mcp_notarium.server.front import Front, offering
 from mcp_notarium.server.run import surface as stored_surface
 from support.talker import ENVELOPE, HELLO, INITIALIZED, call, modern
 
@@ -35,6 +36,19 @@ def hello(**params):
 
 def test_stored_surface_is_what_the_engine_says_today():
     assert json.loads(surface.text_of(surface.make())) == STORED
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [Policy().read_only(), Policy(switched_off=frozenset({"manage", "list"})), Policy()],
+)
+def test_tools_that_a_policy_switches_off_are_missing_as_they_are_from_the_engine(policy):
+    narrowed = offering(STORED, policy.tools)
+    assert narrowed == json.loads(surface.text_of(surface.make(policy.tools)))
+    front = Front(narrowed)
+    told(front, HELLO)
+    for listed in (told(front, ask("tools/list")), told(Front(narrowed), modern(2, "tools/list"))):
+        assert tuple(tool["name"] for tool in listed["result"]["tools"]) == policy.tools
 
 
 def test_handshake_and_list_are_answered_and_only_then_the_engine_is_wanted():

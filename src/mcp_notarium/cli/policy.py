@@ -1,0 +1,210 @@
+"""``mcp-notarium policy``: what agents may see and do, whether the file is right, why a note is hidden.
+
+Changes nothing. The file is edited by hand; running servers take it up when they are started again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from mcp_notarium.cache.startup import Open
+from mcp_notarium.cache.store import Cache
+from mcp_notarium.cli import settings
+from mcp_notarium.config import Config
+from mcp_notarium.config.paths import shown
+from mcp_notarium.config.policies import READ_ONLY_VARIABLE, FoundPolicy, read
+from mcp_notarium.errors import ConfigError
+from mcp_notarium.keys import opening
+from mcp_notarium.policy.model import TOOLS, Policy
+from mcp_notarium.redaction.escaping import one_line
+
+_DEFAULT = "default"
+_ACTIONS = ("get_stats", "trash", "untrash", "delete_permanently", "reset_cache")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The commands below ``policy``."""
+    verbs = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    showing = verbs.add_parser("show", help="the rules that hold, and where each comes from")
+    checking = verbs.add_parser(
+        "check", help="whether a policy file is in order (exit code 0 or 1)"
+    )
+    checking.add_argument(
+        "file", type=Path, nargs="?", metavar="FILE", help="default: the one that holds"
+    )
+    explaining = verbs.add_parser(
+        "explain", help="why an agent may see a note, or use a tool on it"
+    )
+    explaining.add_argument("note", metavar="NOTE", help="the note's id")
+    explaining.add_argument("tool", choices=TOOLS, metavar="TOOL", help=", ".join(TOOLS))
+    for verb in (showing, checking, explaining):
+        verb.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Show, check or explain."""
+    if args.action == "check" and args.file is not None:
+        return _check(args)
+    try:
+        loaded = settings.load(args)
+    except ConfigError as error:
+        if args.action != "check":
+            raise
+        return _refused(error, as_json=args.json)
+    if args.action == "check":
+        return _in_order(loaded.policy, as_json=args.json)
+    if args.action == "show":
+        return _show(loaded.policy, as_json=args.json)
+    facts = explain(loaded.config, args.note, args.tool)
+    _print(facts, _sentences(facts), as_json=args.json)
+    return 0
+
+
+def _check(args: argparse.Namespace) -> int:
+    try:
+        return _in_order(read(args.file.expanduser(), named=True), as_json=args.json)
+    except ConfigError as error:
+        return _refused(error, as_json=args.json)
+
+
+def _in_order(found: FoundPolicy, *, as_json: bool) -> int:
+    where = "there is no policy file" if found.path is None else f"{shown(found.path)} is in order"
+    facts = {"ok": True, "file": None if found.path is None else str(found.path)}
+    _print(facts, [where], as_json=as_json)
+    return 0
+
+
+def _refused(error: ConfigError, *, as_json: bool) -> int:
+    """A file that is wrong is what was asked about, so with ``--json`` it is data."""
+    if not as_json:
+        raise error
+    facts = {"ok": False, "message": error.message, "resolution_hint": error.resolution_hint}
+    _print(facts | error.details, [], as_json=True)
+    return error.exit_code
+
+
+def _show(found: FoundPolicy, *, as_json: bool) -> int:
+    rows = rules(found)
+    file = "none" if found.path is None else shown(found.path)
+    lines = [f"policy file: {file}", ""]
+    lines += [f"{key:<28}{_said(value):<32}{origin}" for key, value, origin in rows]
+    facts = {
+        "file": None if found.path is None else str(found.path),
+        "tools": list(found.policy.tools),
+        "rules": [{"rule": key, "value": value, "from": origin} for key, value, origin in rows],
+    }
+    lines += ["", f"tools an agent is offered: {', '.join(found.policy.tools)}"]
+    _print(facts, lines, as_json=as_json)
+    return 0
+
+
+def rules(found: FoundPolicy) -> list[tuple[str, Any, str]]:
+    """Every rule by its name in the file, its value, and where that comes from."""
+    policy, seen = found.policy, found.policy.visibility
+    rows: list[tuple[str, Any]] = [("mode", str(policy.mode))]
+    rows += [(f"tools.{tool}", tool not in policy.switched_off) for tool in TOOLS]
+    rows += [
+        (f"notes.{name}", None if value is None else list(value))
+        for name, value in (
+            ("hidden_tags", seen.hidden_tags),
+            ("hidden_ids", seen.hidden_ids),
+            ("allowed_tags", seen.allowed_tags),
+            ("allowed_ids", seen.allowed_ids),
+        )
+    ]
+    rows.append(("notes.untagged", "show" if seen.untagged else "hide"))
+    rows.append(("notes.hidden_fields", sorted(map(str, policy.hidden_fields))))
+    rows += [
+        (f"limits.{one.name}", getattr(policy.limits, one.name)) for one in fields(policy.limits)
+    ]
+    return [(key, value, _origin(found, key)) for key, value in rows]
+
+
+def _origin(found: FoundPolicy, key: str) -> str:
+    if key == "mode" and found.read_only:
+        return READ_ONLY_VARIABLE
+    if found.path is None or key not in found.lines:
+        return _DEFAULT
+    line = found.lines[key]
+    return f"{found.path.name}, line {line}" if line else found.path.name
+
+
+def explain(config: Config, note_id: str, tool: str) -> dict[str, Any]:
+    """What holds for this note and this tool, as far as the cache can tell, as JSON values."""
+    return _of_note(config, note_id) | _of_tool(config.policy, tool)
+
+
+def _of_note(config: Config, note_id: str) -> dict[str, Any]:
+    rules = config.policy.visibility
+    facts: dict[str, Any] = {"note": note_id, "state": "unknown", "rule": None}
+    facts["visible"] = None
+    if not isinstance(opening.verdict(config), Open):
+        return (
+            facts | _by_id(config, note_id) | {"remark": "There is no cache that could be asked."}
+        )
+    opened = opening.open_cache(config, guarded=True)
+    try:
+        cache = Cache(opened.database, rules)
+        if not cache.notes.gate.in_force:
+            facts["remark"] = "The cache is kept under other rules until a server is started anew."
+        note = cache.notes.get(note_id)
+        if note is not None:
+            rule = rules.hidden_by(note_id, note.tags)
+            return facts | {"state": "in the cache", "rule": rule, "visible": rule is None}
+        withheld = cache.database.row("SELECT rule FROM withheld WHERE id = ?", (note_id,))
+        if withheld is not None:
+            return facts | {"state": "withheld", "rule": withheld[0], "visible": False}
+        complete = cache.sync_state.progress().complete
+        remark = "There is no such note." if complete else "Not all notes have been loaded yet."
+        return facts | _by_id(config, note_id) | {"remark": facts.get("remark", remark)}
+    finally:
+        opened.close()
+
+
+def _by_id(config: Config, note_id: str) -> dict[str, Any]:
+    """What can be said of a note whose tags nobody knows."""
+    if note_id in config.policy.visibility.hidden_ids:
+        return {"rule": "hidden_ids", "visible": False}
+    return {}
+
+
+def _of_tool(policy: Policy, tool: str) -> dict[str, Any]:
+    actions = _ACTIONS if tool == "manage" else (None,)
+    refusals = {action or tool: policy.may(tool, action) for action in actions}
+    refused = {name: refusal.message for name, refusal in refusals.items() if refusal is not None}
+    return {
+        "tool": tool,
+        "offered": tool in policy.tools,
+        "permitted": [name for name in refusals if name not in refused],
+        "refused": refused,
+    }
+
+
+def _sentences(facts: dict[str, Any]) -> list[str]:
+    note = one_line(facts["note"])
+    lines = {
+        True: [f"Note {note} can be seen by agents."],
+        False: [f"Note {note} is withheld by {facts['rule']}."],
+        None: [f"Note {note} is not in the cache."],
+    }[facts["visible"]]
+    lines += [facts["remark"]] if "remark" in facts else []
+    if not facts["offered"]:
+        lines.append(f"`{facts['tool']}` is not offered to agents.")
+    lines += [f"`{name}` is permitted." for name in facts["permitted"] if facts["offered"]]
+    return lines + [f"`{name}` is refused: {why}" for name, why in facts["refused"].items()]
+
+
+def _said(value: Any) -> str:
+    if value is None:
+        return "-"
+    return one_line(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+
+
+def _print(facts: dict[str, Any], lines: list[str], *, as_json: bool) -> None:
+    text = json.dumps(facts, indent=2) if as_json else "\n".join(lines)
+    sys.stdout.write(text + "\n")

@@ -1,0 +1,1 @@
+"""What an agent may see and do, as the person has set it: values, their text form, judgements. Pure."""

@@ -1,0 +1,99 @@
+"""``policy show | check | explain``: real processes, as a person types them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mcp_notarium.simulator import Simulator
+from support.whole import Server, environment, run
+
+FILE = """\
+mode = "write"
+
+[tools]
+save = false
+
+[notes]
+hidden_tags = ["private"]
+"""
+
+
+@pytest.fixture(name="simulator")
+def _simulator():
+    simulator = Simulator()
+    simulator.put("seen", content="a plain note", tags=["work"])
+    simulator.put("kept", content="a secret note", tags=["private"])
+    with simulator.running():
+        yield simulator
+
+
+@pytest.fixture(name="env")
+def _env(simulator: Simulator, tmp_path: Path) -> dict[str, str]:
+    (tmp_path / "cache").mkdir(mode=0o700)
+    path = tmp_path / "cache" / "policy.toml"
+    path.write_text(FILE)
+    path.chmod(0o600)
+    return environment(simulator, tmp_path)
+
+
+def printed(env: dict[str, str], *arguments: str) -> dict[str, object]:
+    done = run(env, "policy", *arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_show_names_every_rule_and_its_origin(env):
+    shown = printed(env | {"NOTARIUM_READ_ONLY": "1"}, "show")
+    rules = {row["rule"]: (row["value"], row["from"]) for row in shown["rules"]}
+    assert rules["mode"] == ("read-only", "NOTARIUM_READ_ONLY")
+    assert rules["tools.save"] == (False, "policy.toml, line 4")
+    assert rules["notes.hidden_tags"] == (["private"], "policy.toml, line 7")
+    assert rules["limits.writes_per_hour"] == (None, "default")
+    assert shown["tools"] == ["list", "get", "manage"]
+    text = run(env, "policy", "show").stdout
+    assert "policy.toml, line 7" in text
+    assert "tools an agent is offered: list, get, manage" in text
+
+
+def test_check_tells_a_right_file_from_a_wrong_one(env, tmp_path):
+    assert run(env, "policy", "check").returncode == 0
+    wrong = tmp_path / "wrong.toml"
+    wrong.write_text("[limits]\nwrites_per_our = 1\n")
+    wrong.chmod(0o600)
+    done = run(env, "policy", "check", str(wrong))
+    assert done.returncode == 1
+    assert "line 2, `limits.writes_per_our`" in done.stderr
+    told = run(env, "policy", "check", str(wrong), "--json")
+    assert told.returncode == 1
+    assert json.loads(told.stdout)["line"] == 2
+    assert run(env | {"NOTARIUM_POLICY_FILE": str(wrong)}, "policy", "check").returncode == 1
+
+
+def test_a_wrong_file_stops_the_server_before_the_handshake(env, tmp_path):
+    (tmp_path / "cache" / "policy.toml").write_text("[tools]\nsearch = false\n")
+    done = run(env, stdin='{"jsonrpc":"2.0"}\n')
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert "line 2, `tools.search`" in done.stderr
+
+
+def test_explain_says_why(env, tmp_path):
+    assert printed(env, "explain", "kept", "get")["visible"] is None
+    with Server(env) as server:
+        server.loaded(1)
+        assert server.leave() == 0
+    kept = printed(env, "explain", "kept", "manage")
+    assert (kept["visible"], kept["rule"]) == (False, 'hidden_tags "private"')
+    assert "delete_permanently" in kept["refused"]
+    assert kept["permitted"] == ["get_stats", "trash", "untrash"]
+    seen = printed(env, "explain", "seen", "save")
+    assert (seen["visible"], seen["rule"], seen["offered"]) == (True, None, False)
+    said = run(env, "policy", "explain", "kept", "save").stdout
+    assert 'Note kept is withheld by hidden_tags "private".' in said
+    assert "`save` is not offered to agents." in said
+    (tmp_path / "cache" / "policy.toml").write_text('mode = "full"')
+    later = printed(env, "explain", "kept", "get")
+    assert "until a server is started anew" in later["remark"]

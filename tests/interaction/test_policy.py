@@ -1,0 +1,226 @@
+"""The real server under a policy: the tools it offers, what it shows, and two servers with two policies."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcp_notarium.simulator import Simulator
+from support.talker import ENVELOPE, Talker, call, modern
+from support.whole import SERVE, Server, account_folder, environment, until
+
+HIDES = '[notes]\nhidden_tags = ["private"]\n'
+WORDS = ("tea", "milk", "garden", "gardens", "zymurgy", "report")
+CLOCKS = ("created_at", "modified_at", "db_sync_duration_ms", "db_last_sync_at")
+
+
+def policy(folder: Path, text: str) -> None:
+    (folder / "cache").mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = folder / "cache" / "policy.toml"
+    path.write_text(text)
+    path.chmod(0o600)
+
+
+def listed(server: Server) -> set[str]:
+    return {row["uuid"] for row in server.tool("list", limit=100, trash_status=2)["content"]}
+
+
+@pytest.fixture(name="simulator")
+def _simulator():
+    simulator = Simulator()
+    simulator.put("seen", content="tea and milk", tags=["work"])
+    simulator.put("kept", content="zymurgy", tags=["Private", "work"])
+    with simulator.running():
+        yield simulator
+
+
+def test_a_tool_that_is_off_is_neither_listed_nor_callable_in_both_eras(simulator, tmp_path):
+    policy(tmp_path, "[tools]\nmanage = false\n")
+    env = environment(simulator, tmp_path) | {"NOTARIUM_READ_ONLY": "1"}
+    with Server(env) as server:
+        offered = server.ask({"jsonrpc": "2.0", "id": 90, "method": "tools/list"})
+        assert [tool["name"] for tool in offered["result"]["tools"]] == ["list", "get"]
+        for name in ("save", "manage"):
+            refused = server.ask(call(91, name, action="get_stats"))["error"]
+            assert refused["code"] == -32602
+            assert refused["data"]["details"]["known"] == ["get", "list"]
+        server.tool("list")
+        again = server.ask({"jsonrpc": "2.0", "id": 92, "method": "tools/list"})
+        assert again["result"] == offered["result"]
+    with Talker(SERVE, env=env) as talker:
+        offered = talker.ask(modern(1, "tools/list"))
+        assert [tool["name"] for tool in offered["result"]["tools"]] == ["list", "get"]
+        params = {"name": "save", "arguments": {"text": "x"}, "_meta": ENVELOPE}
+        refused = talker.ask({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params})
+        assert refused["error"]["code"] == -32602
+        assert talker.ask(modern(3, "tools/list"))["result"] == offered["result"]
+
+
+def test_limits_hold_on_the_wire(simulator, tmp_path):
+    policy(tmp_path, "[limits]\nbytes_per_session = 1000\n")
+    with Server(environment(simulator, tmp_path)) as server:
+        server.loaded(2)
+        read = 0
+        while not (result := server.result("get", id="seen")).get("isError"):
+            read += len(result["content"][0]["text"].encode())
+        assert read <= 1000
+        refused = json.loads(result["content"][0]["text"])
+        assert refused["subcategory"] == "policy"
+        assert "restarted" in refused["resolution_hint"]
+
+
+def test_hidden_notes_are_gone_at_the_next_start_and_come_back_with_the_old_rules(
+    simulator, tmp_path
+):
+    env = environment(simulator, tmp_path)
+    with Server(env) as server:
+        server.loaded(2)
+        assert server.leave() == 0
+    policy(tmp_path, HIDES)
+    with Server(env) as server:
+        until(lambda: not server.result("list").get("isError"))
+        assert listed(server) == {"seen"}
+        simulator.edit("seen", tags=["private"])
+        until(lambda: listed(server) == set())
+        simulator.edit("seen", tags=["work"])
+        until(lambda: listed(server) == {"seen"})
+        assert server.leave() == 0
+    (tmp_path / "cache" / "policy.toml").unlink()
+    with Server(env) as server:
+        until(lambda: listed(server) == {"seen", "kept"})
+        assert server.leave() == 0
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there the folder has no such lock")
+def test_two_servers_with_different_rules_do_not_share_a_cache(simulator, tmp_path):
+    env = environment(simulator, tmp_path)
+    with Server(env) as first:
+        first.loaded(2)
+        policy(tmp_path, HIDES)
+        with Server(env) as second:
+            refused = second.error("list")
+            assert refused["details"]["verdict"] == "busy"
+            assert "NOTARIUM_DATA_DIR" in refused["resolution_hint"]
+            assert listed(first) == {"seen", "kept"}
+            assert first.leave() == 0
+            until(lambda: not second.result("list").get("isError"))
+            assert listed(second) == {"seen"}
+
+
+def test_servers_started_at_once_after_a_change_of_the_rules_all_come_up(simulator, tmp_path):
+    env = environment(simulator, tmp_path)
+    with Server(env) as server:
+        server.loaded(2)
+        assert server.leave() == 0
+    policy(tmp_path, HIDES)
+    with ExitStack() as stack:
+        servers = [stack.enter_context(Server(env)) for _ in range(3)]
+        for server in servers:
+            server.send(call(f"first {id(server)}", "get", id="seen"))
+        for server in servers:
+            assert not server.receive()["result"].get("isError")
+            until(lambda server=server: not server.result("list").get("isError"))
+            assert listed(server) == {"seen"}
+
+
+def test_a_server_that_holds_older_rules_stops(simulator, tmp_path):
+    """What locks cannot keep out: the cache comes under other rules while a server runs."""
+    env = environment(simulator, tmp_path, DB_ENCRYPTION="off", DB_ENCRYPTION_KEY=None)
+    with Server(env) as server:
+        server.loaded(2)
+        script = (
+            "import sys; from pathlib import Path; from mcp_notarium.cache import database;"
+            "d = database.connect(Path(sys.argv[1]), None);"
+            "d.run(\"INSERT INTO sync_metadata VALUES ('policy.visibility', 'other')\")"
+        )
+        path = account_folder(simulator, tmp_path) / "notarium_cache.sqlite"
+        subprocess.run([sys.executable, "-c", script, str(path)], check=True)
+        refused = server.error("list")
+        assert refused["subcategory"] == "policy_changed"
+        assert "restart" in refused["resolution_hint"]
+        assert server.error("get", id="seen")["subcategory"] == "policy_changed"
+        assert server.leave() == 1
+
+
+def masked(value: Any) -> Any:
+    """The answer without clocks and made-up ids."""
+    if isinstance(value, list):
+        return [masked(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    return {key: "clock" if key in CLOCKS else masked(one) for key, one in value.items()}
+
+
+def test_two_real_servers_answer_the_same_bytes_with_and_without_hidden_notes(tmp_path):
+    dice = random.Random(7)
+    one, other = Simulator(), Simulator()
+    for number in range(30):
+        text = "\n".join(" ".join(dice.choices(WORDS, k=4)) for _ in range(3))
+        hidden = number % 3 == 0
+        fields = {
+            "content": f"secretive {text}" if hidden else text,
+            "tags": ["private"] if hidden else dice.sample(["work", "home"], dice.randint(0, 2)),
+            "creationDate": 1_700_000_000 + number,
+            "modificationDate": 1_700_000_000 + number,
+        }
+        one.put(f"n{number}", **fields)
+        if not hidden:
+            other.put(f"n{number}", **fields)
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir(mode=0o700)
+        policy(tmp_path / folder, HIDES)
+    with ExitStack() as stack:
+        servers = []
+        for simulator, folder in ((one, "a"), (other, "b")):
+            stack.enter_context(simulator.running())
+            env = environment(simulator, tmp_path / folder)
+            servers.append(stack.enter_context(Server(env)))
+        for server in servers:
+            until(lambda server=server: not server.result("list").get("isError"))
+        for turn in range(250):
+            if turn % 25 == 24:
+                one.edit("n0", content=f"secretive {turn}")
+                hidden_elsewhere(one, other, servers, dice)
+            tool, arguments = some_call(dice)
+            told, others = (masked(server.result(tool, **arguments)) for server in servers)
+            if tool != "manage" and not told.get("isError"):
+                told["content"] = others["content"] = None  # the same JSON, with clocks
+            assert told == others, (tool, arguments)
+        for server in servers:
+            assert server.leave() == 0
+
+
+def hidden_elsewhere(
+    one: Simulator, other: Simulator, servers: list[Server], dice: random.Random
+) -> None:
+    """Another device hides a note in the one account and removes it from the other."""
+    note_id = dice.choice(sorted(other.notes()))
+    if note_id in one.notes():
+        one.edit(note_id, tags=["work", "Private"])
+        other.delete(note_id)
+        for server in servers:
+            until(lambda server=server: server.result("get", id=note_id).get("isError"))
+
+
+def some_call(dice: random.Random) -> tuple[str, dict[str, Any]]:
+    """A call that changes nothing, or changes both accounts alike."""
+    note_id = f"n{dice.randrange(32)}"
+    roll = dice.random()
+    if roll < 0.5:
+        query = " ".join(dice.choices((*WORDS, "secretiv", "secretive", "trash:any"), k=2))
+        page = dice.randint(1, 4)
+        return "list", {"query": query, "limit": dice.choice((1, 5, 100)), "page": page}
+    if roll < 0.8:
+        return "get", {"id": note_id}
+    if roll < 0.9:
+        tags = dice.sample(["work", "private"], 1)
+        return "save", {"id": note_id, "local_version": 1, "tags": tags}
+    action = dice.choice(("trash", "untrash", "delete_permanently"))
+    return "manage", {"action": action, "id": note_id, "local_version": dice.randint(1, 3)}

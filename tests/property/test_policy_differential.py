@@ -1,0 +1,67 @@
+"""A note that the policy hides cannot be told from one that does not exist, by any call of a tool.
+
+Thousands of random calls at two accounts, one with the hidden notes and one without them, answer the
+same bytes, also while other devices hide notes, show them again, and race with the agent's writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from mcp_notarium.cache.withholding import Withholding
+from mcp_notarium.policy.model import Policy
+from mcp_notarium.policy.visibility import Visibility
+from support.policy_twins import IDS, Twins
+from support.sync_rig import quick_folder
+
+POLICIES = {
+    "hidden tag": Visibility(hidden_tags=("private",)),
+    "allowed tags": Visibility(allowed_tags=("work", "home"), untagged=False),
+    "both, untagged shown": Visibility(
+        hidden_tags=("private",), allowed_tags=("work",), untagged=True
+    ),
+    "hidden ids": Visibility(hidden_ids=IDS[::3]),
+    "allowed ids and tags": Visibility(allowed_ids=IDS[:4], allowed_tags=("work",), untagged=False),
+    "untagged hidden": Visibility(untagged=False),
+}
+SEEDS = range(3)
+ROUNDS = 40
+
+
+async def story(twins: Twins, *, rounds: int, calls: int, edits: int) -> None:
+    for note_id in IDS:
+        twins.edit(note_id, text=twins.some_text(), tags=twins.some_tags(2))
+    await twins.sync()
+    for _ in range(rounds):
+        for _ in range(calls):
+            await twins.agent_acts()
+        for _ in range(twins.dice.randint(0, edits)):
+            twins.device_acts()
+        if twins.dice.random() < 0.6:
+            await twins.sync()
+    await twins.sync()
+    await twins.sync()
+    for note_id in IDS:
+        await twins.call("get", id=note_id)
+    await twins.call("list", limit=100, trash_status=2)
+
+
+@pytest.mark.parametrize("rules", POLICIES.values(), ids=POLICIES)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_answer_is_that_of_an_account_without_the_hidden_notes(rules, seed):
+    with quick_folder() as folder:
+        twins = Twins(folder, Policy(visibility=rules), seed=seed)
+        asyncio.run(story(twins, rounds=ROUNDS, calls=5, edits=2))
+        assert len(twins.told) > ROUNDS * 5
+        twins.close()
+
+
+def test_without_the_gate_the_difference_shows(monkeypatch):
+    monkeypatch.setattr(Withholding, "admit", lambda _self, batch: dict(batch))
+    with quick_folder() as folder:
+        twins = Twins(folder, Policy(visibility=POLICIES["hidden tag"]), seed=1)
+        with pytest.raises(AssertionError):
+            asyncio.run(story(twins, rounds=3, calls=5, edits=2))
+        twins.close()

@@ -1,0 +1,313 @@
+"""Two accounts under one policy: one with notes that it hides, one without them at all.
+
+``Twins`` lets other devices edit both accounts and agents call the tools of both, and compares every
+answer byte for byte. What is hidden in the one is removed from the other, what is shown again is made
+there again, with the same revision number, so that nothing but the policy could tell them apart.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from mcp_notarium.backends.base import Acknowledgement
+from mcp_notarium.errors import NotariumError
+from mcp_notarium.notes.pending import PendingWrite
+from mcp_notarium.policy.model import Policy, demand
+from mcp_notarium.server.dispatch import success
+from mcp_notarium.tools.catalogue import by_name
+from support.memory_store import Fields, Kept, MemoryStore, content_of
+from support.tooling import Caller, Desk
+
+TOOLS = by_name()
+WORDS = (
+    *("tea", "milk", "garden", "gardener", "gardens", "zymurgy", "zymurgist", "report", "reports"),
+    *("Schifffahrt", "会議の資料", "naïve", "ledger", "ledgers", "++"),
+)
+TYPED = (*WORDS, "gardem", "zymurgi", "zymurgisz", "repord", "fahrt", "ledgre", "nothing", "会議")
+TAGS = ("work", "Work", "home", "private", "Private", "other")
+IDS = tuple(f"note{number:02}" for number in range(14))
+STRANGERS = ("nobody", "note99", "../x")
+
+
+class Twin(Desk):
+    """One of the two, with a door through which another device comes right before a push."""
+
+    def __init__(self, folder: Path, policy: Policy) -> None:
+        super().__init__(folder, policy=policy)
+        self.caller = Caller(agrees=True)
+        self.before_push: list[Any] = []
+        push, delete = self.backend.push, self.backend.delete
+
+        async def raced_push(write: PendingWrite) -> Acknowledgement:
+            self._race(write.note_id)
+            return await push(write)
+
+        async def raced_delete(note_id: str, *, etag: str, write_id: str) -> None:
+            self._race(note_id)
+            await delete(note_id, etag=etag, write_id=write_id)
+
+        self.backend.push = raced_push  # type: ignore[method-assign]
+        self.backend.delete = raced_delete  # type: ignore[method-assign]
+
+    def _race(self, note_id: str) -> None:
+        for edit in self.before_push:
+            edit(note_id)
+        self.before_push.clear()
+
+    async def answer(self, tool: str, arguments: dict[str, Any]) -> str:
+        """What an agent is told, as text."""
+        try:
+            request = TOOLS[tool].request.model_validate(arguments)
+            demand(self.app.policy.may(tool, getattr(request, "action", None)))
+            made = await TOOLS[tool].handle(self.app, request, self.caller)
+        except ValidationError as error:
+            return f"arguments: {error.error_count()}"
+        except NotariumError as error:
+            return json.dumps({"error": error.to_dict()}, ensure_ascii=False)
+        return self._seen(made)
+
+    def _seen(self, made: BaseModel) -> str:
+        value = success(made).structured_content
+        assert value is not None
+        value.pop("memory_rss_mb", None)
+        return json.dumps(value, ensure_ascii=False)
+
+
+class Twins:
+    """``one`` has everything, ``other`` only what the policy shows."""
+
+    def __init__(self, folder: Path, policy: Policy, *, seed: int) -> None:
+        self.policy = policy
+        self.dice = random.Random(seed)
+        self.one = self._made(folder / "one", policy)
+        self.other = self._made(folder / "other", policy)
+        self.versions: dict[str, int] = {}
+        self.told: list[str] = []
+
+    @staticmethod
+    def _made(folder: Path, policy: Policy) -> Twin:
+        folder.mkdir(mode=0o700)
+        return Twin(folder, policy)
+
+    def close(self) -> None:
+        self.one.close()
+        self.other.close()
+
+    # Other devices.
+
+    def shows(self, note_id: str, fields: Fields) -> bool:
+        return self.policy.visibility.sees(note_id, fields["tags"])
+
+    def edit(self, note_id: str, **fields: Any) -> None:
+        """Another device changes or makes a note, seen or not."""
+        self.one.now = self.other.now = self.one.now + 1
+        self.put(self.one.store, note_id, fields)
+        self.mirror(note_id)
+
+    def put(self, store: MemoryStore, note_id: str, fields: dict[str, Any]) -> None:
+        known = store.fields(note_id) if note_id in store.ids() else {"text": "", "tags": []}
+        wanted = {"trash": False} | {k: known[k] for k in ("text", "tags", "trash") if k in known}
+        wanted |= fields
+        store.put(note_id, wanted.pop("text"), now=self.one.now, **wanted)
+
+    def mirror(self, note_id: str) -> None:
+        """Make the other account what it would be without what is hidden."""
+        one, other = self.one.store, self.other.store
+        if note_id in one.ids() and self.shows(note_id, one.fields(note_id)):
+            kept = other._notes.setdefault(note_id, Kept())
+            kept.head = one.kept(note_id).head - 1
+            other._commit(note_id, one.fields(note_id))
+        elif note_id in other.ids():
+            other.remove(note_id)
+
+    def remove(self, note_id: str) -> None:
+        """Another device removes a note for good."""
+        if note_id in self.one.store.ids():
+            self.one.store.remove(note_id)
+            self.mirror(note_id)
+
+    async def sync(self) -> None:
+        await self.one.sync()
+        await self.other.sync()
+
+    # Agents.
+
+    async def call(self, tool: str, **arguments: Any) -> str:
+        """The answer of both; fails if they differ."""
+        self.one.now = self.other.now = self.one.now + 1
+        told = await self.one.answer(tool, arguments)
+        other = await self.other.answer(tool, arguments)
+        self.told.append(f"{tool} {arguments}")
+        assert told == other, (self.told[-5:], told, other)
+        self._learn(told)
+        return told
+
+    def _learn(self, told: str) -> None:
+        """Remember versions, as an agent does."""
+        if not told.startswith("{"):
+            return
+        value = json.loads(told)
+        for row in [value, *value.get("content", ())]:
+            note_id, version = row.get("id") or row.get("uuid"), row.get("local_version")
+            if note_id and (version := version or row.get("new_local_version")):
+                self.versions[note_id] = version
+
+    def in_step(self) -> None:
+        """Neither cache nor account holds anything of what is hidden that the other has not."""
+        seen = {
+            note_id: content_of(fields)
+            for note_id in self.one.store.ids()
+            if self.shows(note_id, fields := self.one.store.fields(note_id))
+        }
+        assert seen == self.other.store.contents()
+
+    # Dice.
+
+    def some_text(self) -> str:
+        return "\n".join(
+            " ".join(self.dice.choices(WORDS, k=self.dice.randint(1, 5)))
+            for _ in range(self.dice.randint(1, 4))
+        )
+
+    def some_tags(self, most: int = 3) -> list[str]:
+        return self.dice.sample(TAGS, self.dice.randint(0, most))
+
+    def some_id(self) -> str:
+        return self.dice.choice((*IDS, *IDS, *self.versions, *STRANGERS))
+
+    def some_version(self, note_id: str) -> int:
+        return self.versions.get(note_id, 1) + self.dice.choice((0, 0, 0, 0, 1, -1))
+
+    def some_query(self) -> str:
+        words = self.dice.choices(TYPED, k=self.dice.randint(1, 3))
+        forms = (
+            *(" ".join(words), f'"{" ".join(words)}"', f"{words[0]}*", f"-{words[0]}", words[0]),
+            *(f"{words[0]} OR {words[-1]}", f"tag:{self.dice.choice(TAGS)} {words[0]}"),
+            *(f"-tag:{self.dice.choice(TAGS)}", "trash:any", f"{words[0]} after:2020-01-01"),
+        )
+        return self.dice.choice(forms)
+
+    def some_listing(self) -> dict[str, Any]:
+        wanted: dict[str, Any] = {
+            "query": self.some_query() if self.dice.random() < 0.8 else None,
+            "tags": self.some_tags(1) or None,
+            "trash_status": self.dice.choice((None, 0, 1, 2)),
+            "limit": self.dice.choice((1, 2, 5, 100)),
+            "page": self.dice.choice((1, 1, 2, 3, 50)),
+            "preview_lines": self.dice.choice((None, 1, 5)),
+            "sort_by": self.dice.choice((None, "created_at", "modified_at")),
+            "sort_order": self.dice.choice((None, "ASC", "DESC")),
+        }
+        return {name: value for name, value in wanted.items() if value is not None}
+
+    def some_saving(self) -> dict[str, Any]:
+        if self.dice.random() < 0.25:
+            return {"text": self.some_text(), "tags": self.some_tags()}
+        note_id = self.some_id()
+        what: dict[str, Any] = self.dice.choice(
+            (
+                {"text": self.some_text()},
+                {"tags": self.some_tags()},
+                {"trash": self.dice.random() < 0.5},
+                {"text": self.some_text(), "tags": self.some_tags()},
+                {
+                    "text_patch": [
+                        {"operation": "addition", "line_number": 1, "value": self.some_text()}
+                    ]
+                },
+            )
+        )
+        return {"id": note_id, "local_version": self.some_version(note_id), "confirm": True} | what
+
+    def some_managing(self) -> dict[str, Any]:
+        action = self.dice.choice(("trash", "untrash", "delete_permanently", "get_stats"))
+        if action == "get_stats":
+            return {"action": action}
+        note_id = self.some_id()
+        version = self.some_version(note_id)
+        return {"action": action, "id": note_id, "local_version": version, "confirm": True}
+
+    async def agent_acts(self) -> None:
+        """One random call of a tool, now and then while another device edits the same note."""
+        if self.dice.random() < 0.1:
+            self.race()
+        elif self.dice.random() < 0.15:
+            await self.comes_too_late()
+        roll = self.dice.random()
+        if roll < 0.45:
+            await self.call("list", **self.some_listing())
+        elif roll < 0.65:
+            note_id = self.some_id()
+            version = self.dice.choice((None, self.some_version(note_id)))
+            await self.call("get", id=note_id, local_version=version)
+        elif roll < 0.85:
+            await self.call("save", **self.some_saving())
+        elif roll < 0.99:
+            await self.call("manage", **self.some_managing())
+        else:
+            await self.call("manage", action="reset_cache", confirm=True)
+            await self.sync()
+        self.one.before_push.clear()
+        self.other.before_push.clear()
+
+    async def comes_too_late(self) -> None:
+        """An agent works on what it has just read, and another device has been there meanwhile."""
+        seen = sorted(self.one.app.cache.notes.etags())
+        if not seen:
+            return
+        note_id = self.dice.choice(seen)
+        read = json.loads(await self.call("get", id=note_id))
+        self.device_acts(note_id)
+        what = self.dice.choice(
+            (
+                {"text": read["text"] + "\n" + self.some_text()},
+                {"tags": [*read["tags"], "home"]},
+                {"trash": not read["trash"]},
+            )
+        )
+        if self.dice.random() < 0.3:
+            action = self.dice.choice(("trash", "untrash", "delete_permanently"))
+            version = read["local_version"]
+            await self.call("manage", action=action, id=note_id, local_version=version)
+        else:
+            await self.call("save", id=note_id, local_version=read["local_version"], **what)
+
+    def race(self) -> None:
+        """The next write meets a device that has just hidden the note."""
+        hiding = self.hiding_tags()
+
+        def hide(note_id: str) -> None:
+            if note_id in self.one.store.ids():
+                self.put(self.one.store, note_id, {"tags": hiding})
+
+        def gone(note_id: str) -> None:
+            if note_id in self.other.store.ids():
+                self.other.store.remove(note_id)
+
+        if hiding is not None:
+            self.one.before_push.append(hide)
+            self.other.before_push.append(gone)
+
+    def hiding_tags(self) -> list[str] | None:
+        """Tags that hide any note under the policy; None if none do."""
+        rules = self.policy.visibility
+        choices = [tags for tags in (["private"], ["other"], []) if not rules.sees("any", tags)]
+        return self.dice.choice(choices) if choices and rules.allowed_ids is None else None
+
+    def device_acts(self, note_id: str | None = None) -> None:
+        """One random edit from another device."""
+        note_id = note_id or self.dice.choice((*IDS, *self.versions))
+        roll = self.dice.random()
+        if roll < 0.45:
+            self.edit(note_id, text=self.some_text())
+        elif roll < 0.85:
+            self.edit(note_id, tags=self.some_tags(2))
+        elif roll < 0.93:
+            self.edit(note_id, trash=self.dice.random() < 0.5)
+        else:
+            self.remove(note_id)

@@ -1,0 +1,134 @@
+"""Where the policy comes from, and which files are not trusted with it."""
+
+import os
+import stat
+
+import pytest
+
+from mcp_notarium.config import load
+from mcp_notarium.errors import ConfigError
+from mcp_notarium.policy.model import PERMISSIVE, Mode
+
+needs_posix = pytest.mark.skipif(os.name != "posix", reason="modes and links of POSIX")
+BASE = {"SIMPLENOTE_USERNAME": "someone@example.com"}
+
+
+@pytest.fixture
+def room(tmp_path):
+    """A private folder with a data folder and a working folder in it."""
+    tmp_path.chmod(0o700)
+    for name in ("data", "work"):
+        (tmp_path / name).mkdir(mode=0o700)
+    return tmp_path
+
+
+def put(path, text='mode = "write"\n', mode=0o600):
+    path.write_text(text)
+    path.chmod(mode)
+    return path
+
+
+def loaded(room, env_file=None, **environ):
+    environ = BASE | {"NOTARIUM_DATA_DIR": str(room / "data")} | environ
+    return load(environ, cwd=room / "work", env_file=env_file)
+
+
+def refused(room, **environ):
+    with pytest.raises(ConfigError) as error:
+        loaded(room, **environ)
+    assert error.value.resolution_hint
+    return error.value.message
+
+
+def test_without_a_file_everything_is_permitted(room):
+    found = loaded(room)
+    assert found.config.policy is PERMISSIVE
+    assert found.policy.path is None
+
+
+def test_policy_file_in_the_data_folder_holds(room):
+    path = put(room / "data" / "policy.toml")
+    found = loaded(room)
+    assert found.config.policy.mode is Mode.WRITE
+    assert found.policy.path == path
+    assert found.policy.lines == {"mode": 1}
+
+
+def test_a_named_file_holds_instead_and_must_exist(room):
+    put(room / "data" / "policy.toml")
+    named = put(room / "mine.toml", 'mode = "read-only"')
+    assert loaded(room, NOTARIUM_POLICY_FILE=str(named)).config.policy.mode is Mode.READ_ONLY
+    assert "does not exist" in refused(room, NOTARIUM_POLICY_FILE=str(room / "none.toml"))
+
+
+def test_a_wrong_file_stops_the_start(room):
+    put(room / "data" / "policy.toml", "[tools]\nsearch = false\n")
+    assert "line 2, `tools.search`" in refused(room)
+
+
+def test_read_only_in_the_environment_only_ever_tightens(room):
+    put(room / "data" / "policy.toml")
+    assert loaded(room, NOTARIUM_READ_ONLY="1").config.policy.mode is Mode.READ_ONLY
+    assert loaded(room, NOTARIUM_READ_ONLY="off").config.policy.mode is Mode.WRITE
+    put(room / "data" / "policy.toml", 'mode = "read-only"')
+    assert loaded(room, NOTARIUM_READ_ONLY="off").config.policy.mode is Mode.READ_ONLY
+
+
+def test_a_working_folder_cannot_name_the_policy_file(room):
+    loose = put(room / "work" / "loose.toml", 'mode = "full"')
+    put(room / "data" / "policy.toml")
+    put(room / "work" / ".env", f"NOTARIUM_POLICY_FILE={loose}\nNOTARIUM_DATA_DIR={room}\n")
+    found = loaded(room)
+    assert found.config.policy.mode is Mode.WRITE
+    assert any("NOTARIUM_POLICY_FILE" in warning for warning in found.warnings)
+
+
+def test_an_env_file_cannot_name_it_either(room):
+    loose = put(room / "work" / "loose.toml", 'mode = "full"')
+    env_file = put(room / "work" / "mine.env", f"NOTARIUM_POLICY_FILE={loose}\n")
+    with pytest.raises(ConfigError, match="NOTARIUM_POLICY_FILE"):
+        loaded(room, env_file=env_file)
+
+
+@needs_posix
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o602, 0o644])
+def test_a_file_that_others_may_read_or_change_is_refused(room, mode):
+    put(room / "data" / "policy.toml", mode=mode)
+    assert "others may" in refused(room)
+
+
+@needs_posix
+def test_links_are_not_followed_and_second_names_refused(room):
+    real = put(room / "real.toml")
+    link = room / "data" / "policy.toml"
+    link.symlink_to(real)
+    assert "symbolic link" in refused(room)
+    link.unlink()
+    os.link(real, link)
+    assert "second name" in refused(room)
+
+
+@needs_posix
+def test_a_folder_others_may_change_is_refused(room):
+    put(room / "data" / "policy.toml")
+    (room / "data").chmod(0o770)
+    assert "a folder above it" in refused(room)
+    (room / "data").chmod(stat.S_IRWXU)
+    room.chmod(0o707)
+    assert "a folder above it" in refused(room)
+
+
+@needs_posix
+def test_what_is_no_plain_file_is_refused_without_waiting_for_it(room):
+    os.mkfifo(room / "data" / "policy.toml", 0o600)
+    assert "not a regular file" in refused(room)
+    (room / "data" / "policy.toml").unlink()
+    (room / "data" / "policy.toml").mkdir()
+    refused(room)
+
+
+def test_a_file_that_is_too_large_or_no_text_is_refused(room):
+    path = put(room / "data" / "policy.toml", "#" * 70_000)
+    assert "too large" in refused(room)
+    path.write_bytes(b'mode = "full"\xff')
+    assert "UTF-8" in refused(room)

@@ -1,0 +1,321 @@
+"""What the tools do under a policy: hidden parts, limits, budgets, tags that keep notes visible."""
+
+import asyncio
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mcp_notarium.errors import NotariumError, NotPermitted, StillLoading
+from mcp_notarium.policy.model import Field, Limits, Policy
+from mcp_notarium.policy.visibility import Visibility
+from mcp_notarium.tools import get, manage, save, stats
+from mcp_notarium.tools import list as list_
+from mcp_notarium.tools.schemas import GetRequest, ListRequest, ManageRequest, SaveRequest
+from support.sync_rig import quick_folder
+from support.tooling import Caller, Desk
+
+NO_PRIVATE = Visibility(hidden_tags=("private",))
+
+
+@pytest.fixture
+def desks(tmp_path):
+    """Makes a desk under a policy."""
+    made = []
+
+    def make(policy, **notes):
+        folder = tmp_path / str(len(made))
+        folder.mkdir(mode=0o700)
+        desk = Desk(folder, policy=policy)
+        made.append(desk)
+        for note_id, (text, *tags) in notes.items():
+            desk.store.put(note_id, text, tags=tags)
+        return desk
+
+    yield make
+    for desk in made:
+        desk.close()
+
+
+def listed(desk, **arguments):
+    return asyncio.run(list_.handle(desk.app, ListRequest(**arguments), desk.caller))
+
+
+def got(desk, **arguments):
+    return asyncio.run(get.handle(desk.app, GetRequest(**arguments), desk.caller))
+
+
+def saved(desk, **arguments):
+    return asyncio.run(save.handle(desk.app, SaveRequest(**arguments), desk.caller))
+
+
+def managed(desk, **arguments):
+    return asyncio.run(manage.handle(desk.app, ManageRequest(**arguments), desk.caller))
+
+
+def synced(desk):
+    asyncio.run(desk.sync())
+    return desk
+
+
+# Hidden parts.
+
+
+def test_hidden_text_shows_nowhere(desks):
+    desk = synced(desks(Policy(hidden_fields=frozenset({Field.TEXT})), a=("secretive " * 100, "x")))
+    desk.caller = Caller(agrees=None)
+    row = listed(desk).content[0]
+    assert (row.text, row.tags) == ("", ["x"])
+    note = got(desk, id="a")
+    assert (note.text, note.text_is_partial, note.text_total_lines) == ("", True, None)
+    trashed = managed(desk, action="trash", id="a", local_version=1)
+    with pytest.raises(NotPermitted):
+        listed(desk, query="secretive")
+    with pytest.raises(NotPermitted):
+        listed(desk, query="-secretive tag:x")
+    assert listed(desk, query="tag:x trash:any").total_items == 1
+    for change in ({"text": "new"}, {"text_patch": '[{"operation":"deletion","line_number":1}]'}):
+        with pytest.raises(NotPermitted):
+            saved(desk, id="a", local_version=trashed.new_local_version, **change)
+    answer = saved(desk, id="a", local_version=trashed.new_local_version, tags=["y"])
+    assert answer.text == ""
+    with pytest.raises(Exception, match="Delete the note") as asked:
+        managed(desk, action="delete_permanently", id="a", local_version=answer.local_version)
+    assert "secretive" not in json.dumps(asked.value.to_dict())
+    assert saved(desk, text="a new one").text == ""
+
+
+def test_hidden_tags_show_nowhere_and_cannot_be_guessed(desks):
+    desk = synced(desks(Policy(hidden_fields=frozenset({Field.TAGS})), a=("text", "x")))
+    assert listed(desk).content[0].tags == []
+    assert got(desk, id="a").tags == []
+    for asking in (
+        {"query": "tag:x"},
+        {"query": "a OR tag:x"},
+        {"query": "-tag:x"},
+        {"tags": ["x"]},
+    ):
+        with pytest.raises(NotPermitted):
+            listed(desk, **asking)
+    for tags in (["x"], ["y"]):
+        with pytest.raises(NotPermitted):
+            saved(desk, id="a", local_version=1, tags=tags)
+    assert saved(desk, id="a", local_version=1, text="new").tags == []
+    assert desk.store.fields("a")["tags"] == ["x"]
+
+
+# Limits.
+
+
+def test_a_listing_shows_no_more_notes_than_permitted(desks):
+    policy = Policy(limits=Limits(notes_per_call=2))
+    desk = synced(desks(policy, a=("1",), b=("2",), c=("3",)))
+    found = listed(desk, limit=100)
+    assert (len(found.content), found.total_items, found.total_pages) == (2, 3, 2)
+
+
+def test_a_long_note_comes_in_parts_that_fit(desks):
+    text = "".join(f"line {n} {'x' * 90}\n" for n in range(200)) + "y" * 9000
+    desk = synced(desks(Policy(limits=Limits(bytes_per_call=4000)), a=(text,)))
+    start, read = 1, ""
+    while start is not None:
+        part = got(desk, id="a", range_line_start=start)
+        assert len(part.model_dump_json(exclude_none=True).encode()) <= 4000
+        read += part.text
+        start = part.next_range_line_start
+    assert text.startswith(read)
+    assert len(read) > 20_000
+
+
+def test_a_session_that_has_read_enough_gets_no_text_by_saving_either(desks):
+    desk = synced(desks(Policy(limits=Limits(bytes_per_session=5000)), a=("x" * 3000,)))
+    allowance = desk.app.allowance
+    allowance.give(4990)
+    with pytest.raises(NotPermitted):
+        allowance.give(11)
+    answer = saved(desk, id="a", local_version=1, trash=False)
+    assert answer.unchanged
+    assert answer.text == ""
+    assert answer.text_is_partial
+
+
+def test_writes_of_a_session_are_counted_and_refused_ones_given_back(desks):
+    desk = synced(desks(Policy(limits=Limits(writes_per_session=2)), a=("text",)))
+    saved(desk, id="a", local_version=1, trash=False)  # changes nothing, costs nothing
+    with pytest.raises(Exception, match="not 9"):
+        saved(desk, id="a", local_version=9, text="new")
+    saved(desk, text="one")
+    managed(desk, action="trash", id="a", local_version=1)
+    with pytest.raises(NotPermitted):
+        saved(desk, text="two")
+    with pytest.raises(NotPermitted):
+        managed(desk, action="untrash", id="a", local_version=2)
+    assert listed(desk).total_items == 1
+
+
+def test_nobody_is_asked_for_what_the_budget_refuses(desks):
+    desk = synced(desks(Policy(limits=Limits(writes_per_session=0)), a=("text",)))
+    desk.store.put("a", "text", trash=True)
+    synced(desk)
+    desk.caller = Caller(agrees=True)
+    with pytest.raises(NotPermitted):
+        managed(desk, action="delete_permanently", id="a", local_version=2)
+    with pytest.raises(NotPermitted):
+        saved(desk, text="x", tags=["who@example.com"])
+    assert desk.caller.asked == []
+
+
+def test_writes_of_an_hour_are_counted_across_sessions(desks):
+    desk = synced(desks(Policy(limits=Limits(writes_per_hour=2))))
+    saved(desk, text="one")
+    desk.now += 1800
+    saved(desk, text="two")
+    other = type(desk.app.allowance)(desk.app.policy.limits, desk.app.cache, clock=desk.clock)
+    with pytest.raises(NotPermitted) as refused:
+        other.demand_write()
+    assert refused.value.details["retry_after_seconds"] == 1800
+    desk.now += 1801
+    other.demand_write()
+    saved(desk, text="three")
+    desk.now -= 10 * 3600  # a clock that was wrong does not block for ten hours
+    other.demand_write()
+
+
+# Notes that are seen stay seen, hidden ones hidden.
+
+tags = st.lists(
+    st.sampled_from(["work", "private", "PRIVATE", " private", "x", "Work"]), max_size=4
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(["a", "h", None]), tags), max_size=6))
+def test_no_call_lifts_a_protecting_tag_or_hides_a_note(calls):
+    rules = Visibility(hidden_tags=("private",), allowed_tags=("work",), untagged=False)
+    with quick_folder() as folder:
+        desk = Desk(folder, policy=Policy(visibility=rules))
+        desk.store.put("a", "text", tags=["work"])
+        desk.store.put("h", "text", tags=["work", "private"])
+        synced(desk)
+        version = 1
+        for note_id, wanted in calls:
+            try:
+                if note_id is None:
+                    answer = saved(desk, text="new", tags=wanted)
+                else:
+                    answer = saved(desk, id=note_id, local_version=version, tags=wanted)
+            except NotariumError:
+                continue
+            version = answer.local_version if answer.id == "a" else version
+        assert desk.store.fields("h")["tags"] == ["work", "private"]
+        for note_id in desk.store.ids() - {"h"}:
+            assert rules.sees(note_id, desk.store.fields(note_id)["tags"])
+        desk.close()
+
+
+def test_a_protecting_tag_given_in_the_middle_of_a_write_is_kept_and_what_it_hides_not_shown(desks):
+    desk = synced(desks(Policy(visibility=NO_PRIVATE), a=("one\ntwo\n", "x")))
+    push = desk.backend.push
+
+    async def raced(write):
+        desk.backend.push = push
+        desk.store.put("a", "one\ntwo\nsecretive\n", tags=["x", "private"])
+        return await push(write)
+
+    desk.backend.push = raced
+    with pytest.raises(Exception, match="removed elsewhere"):
+        saved(desk, id="a", local_version=1, tags=["x", "y"])
+    assert "private" in desk.store.fields("a")["tags"]
+    assert "secretive" in desk.store.text("a")
+    assert desk.app.cache.notes.get("a") is None
+    assert listed(desk).total_items == 0
+
+
+def test_the_same_holds_while_the_repair_cannot_be_sent(desks):
+    desk = synced(desks(Policy(visibility=NO_PRIVATE), a=("one\ntwo\n", "x")))
+    push, pushes = desk.backend.push, []
+
+    async def raced(write):
+        pushes.append(write)
+        if len(pushes) > 1:
+            raise OSError("the network is gone")
+        desk.store.put("a", "one\ntwo\nsecretive\n", tags=["x", "private"])
+        return await push(write)
+
+    desk.backend.push = raced
+    with pytest.raises(Exception, match="removed elsewhere"):
+        saved(desk, id="a", local_version=1, tags=["x", "y"])
+    assert "private" not in desk.store.fields("a")["tags"]  # the store has lost it for now
+    assert desk.app.cache.notes.get("a") is None
+    desk.backend.push = push
+    synced(synced(desk))
+    assert "private" in desk.store.fields("a")["tags"]
+    assert desk.app.cache.notes.get("a") is None
+
+
+def test_merged_tags_that_would_hide_a_note_are_a_conflict(desks):
+    rules = Visibility(allowed_tags=("work", "home"), untagged=False)
+    desk = synced(desks(Policy(visibility=rules), a=("text", "work", "home")))
+    desk.store.put("a", "text", tags=["home"])
+    with pytest.raises(Exception, match="changed elsewhere"):
+        saved(desk, id="a", local_version=1, tags=["work"])
+    assert desk.store.fields("a")["tags"] == ["home"]
+
+
+def test_nothing_is_listed_before_everything_is_here(desks, monkeypatch):
+    monkeypatch.setattr("mcp_notarium.tools.freshness.FIRST_PAGE_SECONDS", 0.5)
+    desk = desks(Policy(visibility=NO_PRIVATE), a=("text",), b=("text", "private"))
+    with pytest.raises(StillLoading):
+        listed(desk)
+    numbers = stats.stats(desk.app)
+    assert numbers.db_total_notes is None
+    assert numbers.sync_loaded is None
+    assert got(desk, id="a").text == "text"
+    with pytest.raises(Exception, match="There is no note with this id"):
+        got(desk, id="b")
+    with pytest.raises(Exception, match="There is no note with this id"):
+        got(desk, id="nobody")
+    synced(desk)
+    assert listed(desk).total_items == 1
+
+
+def test_many_hidden_notes_that_vanish_stop_nothing(desks):
+    notes = {f"h{n}": ("text", "private") for n in range(40)}
+    desk = synced(desks(Policy(visibility=NO_PRIVATE), a=("text",), **notes))
+    for note_id in notes:
+        desk.store.remove(note_id)
+    desk.store.forget_cursors()
+    synced(desk)
+    status = desk.app.driver.status()
+    assert (status.state, status.last_error) == ("idle", None)
+    assert desk.app.cache.notes.gate.of() == {}
+
+
+class Lines:
+    """A logger that keeps what it is told."""
+
+    def __init__(self):
+        self.said = []
+
+    def info(self, event, **facts):
+        self.said.append((event, facts))
+
+    warning = info
+
+
+def test_log_lines_tell_nothing_of_hidden_notes(desks):
+    desk = synced(desks(Policy(visibility=NO_PRIVATE), a=("text",), h=("text", "private")))
+    lines = desk.app.driver._engine._log = Lines()
+    desk.store.put("h", "changed", tags=["private"])
+    synced(desk)
+    desk.store.remove("h")
+    synced(desk)
+    assert lines.said == []
+    desk.store.put("a", "changed")
+    desk.store.put("h", "again", tags=["private"])
+    synced(desk)
+    desk.store.put("a", "changed", tags=["private"])
+    synced(desk)
+    done = [facts for event, facts in lines.said if event == "sync.cycle_done"]
+    assert done == [{"stored": 1, "removed": 0}, {"stored": 0, "removed": 1}]
