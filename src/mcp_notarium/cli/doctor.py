@@ -21,7 +21,7 @@ from typing import Any
 from mcp_notarium import __version__
 from mcp_notarium.app import App, open_app
 from mcp_notarium.cache import driver
-from mcp_notarium.cli import keys, settings, status
+from mcp_notarium.cli import keys, sbom, settings, status
 from mcp_notarium.config import Config
 from mcp_notarium.crypto.keyslots import KeyFile, SlotState
 from mcp_notarium.errors import ConfigError, LockedError, NotariumError
@@ -50,10 +50,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--deep", action="store_true", help="read every page of the database")
     parser.add_argument("--offline", action="store_true", help="do not ask the note service")
+    parser.add_argument(
+        "--sbom",
+        action="store_true",
+        help="only print what is installed and loaded here, native libraries included (CycloneDX)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the findings; the exit code says the worst."""
+    if args.sbom:
+        return sbom.run()
     try:
         config = settings.prepare(args)
     except ConfigError as error:
