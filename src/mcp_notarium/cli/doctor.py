@@ -19,7 +19,7 @@ from typing import Any
 from mcp_notarium import __version__
 from mcp_notarium.app import App, open_app
 from mcp_notarium.cache import driver
-from mcp_notarium.cli import settings, status
+from mcp_notarium.cli import sbom, settings, status
 from mcp_notarium.cli.findings import BAD, NOT_CHECKED, OK, WARN, Finding, outside
 from mcp_notarium.config import Config
 from mcp_notarium.errors import CacheError, ConfigError, LockedError, NotariumError
@@ -35,10 +35,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--deep", action="store_true", help="compare every index with its table, too"
     )
     parser.add_argument("--offline", action="store_true", help="do not ask the note service")
+    parser.add_argument(
+        "--sbom",
+        action="store_true",
+        help="only print what is installed and loaded here, native libraries included (CycloneDX)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the findings; the exit code says the worst."""
+    if args.sbom:
+        return sbom.run()
     try:
         config = settings.prepare(args)
     except ConfigError as error:

@@ -19,7 +19,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import TextContent
 from pydantic import BaseModel, ValidationError
 
-from mcp_notarium.errors import InvalidRequest, NotariumError, PolicyChanged
+from mcp_notarium.errors import ConfirmationRequired, InvalidRequest, NotariumError, PolicyChanged
 from mcp_notarium.notes.clean import replace_surrogates
 from mcp_notarium.policy.model import TOOLS, demand
 from mcp_notarium.server.calls import Call, NeedsAnswer
@@ -28,6 +28,8 @@ from mcp_notarium.server.recording import Recorder, Recording
 from mcp_notarium.server.traces import unexpected
 from mcp_notarium.server.wire import has_lone_surrogate
 from mcp_notarium.tools.catalogue import Tool, by_name
+from mcp_notarium.tools.schemas import FromNotes
+from mcp_notarium.tools.untrusted import marked, reported
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
@@ -143,6 +145,8 @@ def _invalid(tool: Tool, error: ValidationError) -> InvalidRequest:
 def success(answer: BaseModel) -> types.CallToolResult:
     """The same facts as JSON value and as JSON text: some clients show only one of them."""
     value = answer.model_dump(exclude_none=True)
+    if isinstance(answer, FromNotes):
+        value = marked(reported(value))
     text = _json(value)
     try:
         text.encode()
@@ -155,8 +159,11 @@ def success(answer: BaseModel) -> types.CallToolResult:
 
 
 def failure(error: NotariumError) -> types.CallToolResult:
-    """An error the agent sees and can act on."""
-    text = replace_surrogates(_json(error.to_dict()))
+    """An error the agent sees and can act on. A question nobody has answered names a note."""
+    value = error.to_dict()
+    if isinstance(error, ConfirmationRequired):
+        value = marked(value)
+    text = replace_surrogates(_json(value))
     return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=True)
 
 

@@ -78,6 +78,28 @@ Where the user can be asked, `confirm` changes nothing. In the era without serve
 question is the result of the call, and the answer counts only for the same tool, arguments and
 question.
 
+## Note text is untrusted
+
+Anybody may have written into a note. An answer with text, titles, tags or words of notes begins with
+`begin_untrusted` and ends with `untrusted_end`; both hold one random word of 16 hex digits, drawn anew for
+each answer and in no note of it, so a note cannot forge the end. A refusal that names a note has them
+too. They cost about 40 tokens an answer, whatever its size; a row of a listing costs none.
+
+Text is given byte for byte. What a person would not see in it is reported beside it, for the text in this
+answer and its tags: `findings` of a note (kind, how often, `first_line` in the note, or `where`: `tags`), and
+`hidden` of a row, or of the suggestions (the kinds). Absent where there is nothing:
+
+| kind | characters |
+|---|---|
+| `control` | control characters but tab and line ends (a `\\r` alone counts), line and paragraph separators, noncharacters |
+| `bidi` | marks, embeddings, overrides and isolates that turn the order of the text |
+| `zero_width` | zero-width spaces, joiners and marks, soft hyphens, fillers and other letters without a shape |
+| `variation` | variation selectors |
+| `tag` | the tag block U+E0000 to U+E007F |
+
+Not reported, because ordinary writing needs it: joiners and a choice of colour inside an emoji, and joiners
+between two letters of scripts that spell with them, such as Persian or Hindi.
+
 ## Instructions
 
 Given to the client with the handshake:
@@ -96,7 +118,7 @@ _BEHAVIOUR = {
 * Order: with words the best match first, then by `sort_by` and `sort_order`; without words by those
   (`modified_at`, `DESC`).
 * A row's `text` is its first non-empty lines (`preview_lines`), trimmed, at most 80 characters each;
-  `(empty note)` if there are none.
+  `(empty note)` if there are none. `hidden` names kinds of characters in it that cannot be seen.
 * A page beyond the end is empty and has the true totals.
 * When no whole word matches, the search is made inside words and the answer has `inside_words`; when
   nothing matches at all, `suggestions` are words that would.

@@ -159,6 +159,28 @@ class Sync(Answer):
     note: str
 
 
+class FromNotes(Answer):
+    """An answer with text of notes in it; the boundaries are put around it where it goes out."""
+
+    begin_untrusted: str | None = Field(
+        default=None,
+        description="always, first: a random word of this answer, and that note data follows",
+        json_schema_extra=QUIET,
+    )
+    untrusted_end: str | None = Field(
+        default=None, description="always, last: the same word", json_schema_extra=QUIET
+    )
+
+
+class Finding(Answer):
+    """Characters of the answer's text that cannot be seen."""
+
+    kind: Literal["control", "bidi", "zero_width", "variation", "tag"]
+    count: int
+    first_line: int | None = None
+    where: Literal["tags"] | None = None
+
+
 class ListItem(Answer):
     """One row of a listing; ``text`` is a preview."""
 
@@ -169,9 +191,10 @@ class ListItem(Answer):
     tags: list[str]
     modified_at: int
     trash: bool
+    hidden: list[str] | None = Field(default=None, json_schema_extra=QUIET)
 
 
-class ListAnswer(Answer):
+class ListAnswer(FromNotes):
     """What ``list`` gives."""
 
     content: list[ListItem]
@@ -181,10 +204,11 @@ class ListAnswer(Answer):
     total_pages: int
     inside_words: bool | None = Field(default=None, json_schema_extra=QUIET)
     suggestions: list[str] | None = Field(default=None, json_schema_extra=QUIET)
+    hidden: list[str] | None = Field(default=None, json_schema_extra=QUIET)
     sync: Sync | None = Field(default=None, json_schema_extra=QUIET)
 
 
-class NoteAnswer(Answer):
+class NoteAnswer(FromNotes):
     """A note, as ``get`` gives it. Times are Unix epoch seconds (UTC)."""
 
     id: str
@@ -201,6 +225,7 @@ class NoteAnswer(Answer):
     range_line_count: int | None = Field(default=None, json_schema_extra=QUIET)
     next_range_line_start: int | None = None
     note: str | None = Field(default=None, json_schema_extra=QUIET)
+    findings: list[Finding] | None = Field(default=None, json_schema_extra=QUIET)
 
 
 class SavedAnswer(NoteAnswer):

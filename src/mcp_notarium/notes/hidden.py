@@ -1,0 +1,76 @@
+"""Characters in a text that a person does not see, and a model does. Pure; changes nothing.
+
+Instructions can be hidden in them, or a text be shown in another order than it has. What belongs to
+ordinary writing is not reported: an emoji's joiners and its choice of colour, and the joiners between
+two letters of a script that spells with them (Arabic and Indic scripts, Khmer, Mongolian and more).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+_PICTURES = "\u00a9\u00ae\u2190-\u27ff\u2900-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
+_JOINED = (
+    "\u0620-\u08ff\u0900-\u0dff\u0f00-\u109f\u1780-\u17b3\u17b6-\u17ff\u1820-\u18af"
+    "\ufb50-\ufdcf\ufdf0-\ufdff\ufe70-\ufefc"
+)
+"""Letters and marks between which a joiner, or its opposite, is spelling."""
+
+# Each stands behind the character it is about: a pattern that begins with a set is searched fast.
+_NO_ORDINARY_JOINER = (
+    f"(?!(?<=[{_PICTURES}\ufe0f]\u200d)[{_PICTURES}]|(?<=[{_JOINED}][\u200c\u200d])[{_JOINED}])"
+)
+_NO_ORDINARY_COLOUR = f"(?!(?<=[{_PICTURES}][\ufe0e\ufe0f])|(?<=[0-9#*]\ufe0f)\u20e3)"
+
+_CONTROL_ASCII = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n)")
+
+KINDS: Final[dict[str, re.Pattern[str]]] = {
+    "control": re.compile(
+        "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufdd0-\ufdef\ufffe\uffff]|\r(?!\n)"
+    ),
+    "bidi": re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"),
+    "zero_width": re.compile(
+        "[\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200d\u2060-\u2065"
+        "\u206a-\u206f\u2800\u3164\ufeff\uffa0\ufff0-\ufffb\U00013430-\U0001343f"
+        "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0080-\U000e00ff\U000e01f0-\U000e0fff]"
+        + _NO_ORDINARY_JOINER
+    ),
+    "variation": re.compile(
+        "[\u180b-\u180d\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]" + _NO_ORDINARY_COLOUR
+    ),
+    "tag": re.compile("[\U000e0000-\U000e007f]"),
+}
+"""What there is to find, in the order it is reported. Each is one character at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    """``count`` characters of a kind, the first of them in line ``first_line`` (from 1)."""
+
+    kind: str
+    count: int
+    first_line: int
+
+
+def find_hidden(text: str, *, first_line: int = 1) -> tuple[Hidden, ...]:
+    """What is hidden in ``text``, whose first line has the number ``first_line``. Linear in time."""
+    found = []
+    for kind, pattern in _patterns(text):
+        first = pattern.search(text)
+        if first is not None:
+            line = first_line + text.count("\n", 0, first.start())
+            found.append(Hidden(kind, len(pattern.findall(text, first.start())), line))
+    return tuple(found)
+
+
+def kinds_hidden(texts: Iterable[str]) -> tuple[str, ...]:
+    """The kinds that occur in any of the texts, each once."""
+    found = {kind for text in texts for kind, pattern in _patterns(text) if pattern.search(text)}
+    return tuple(kind for kind in KINDS if kind in found)
+
+
+def _patterns(text: str) -> Iterable[tuple[str, re.Pattern[str]]]:
+    return (("control", _CONTROL_ASCII),) if text.isascii() else KINDS.items()

@@ -1,0 +1,119 @@
+"""The workflows: who may do what, when they run, and that nothing in them can be exchanged unseen."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+FOLDER = Path(__file__).parents[2] / ".github" / "workflows"
+CI, RELEASE = "ci.yml", "release.yml"
+READS = {"contents": "read"}
+
+
+def text_of(name):
+    return (FOLDER / name).read_text(encoding="utf-8")
+
+
+def load(name):
+    """YAML 1.1 takes the key ``on`` for true."""
+    found = yaml.safe_load(text_of(name))
+    found["on"] = found.pop(True)
+    return found
+
+
+def steps(job):
+    return job["steps"]
+
+
+def runs(job):
+    return [step["run"] for step in steps(job) if "run" in step]
+
+
+def uses(job):
+    return [step["uses"].split("@")[0] for step in steps(job) if "uses" in step]
+
+
+def test_there_are_no_other_workflows():
+    assert sorted(path.name for path in FOLDER.iterdir()) == [CI, RELEASE]
+
+
+def test_ci_runs_on_changes_with_nothing_but_reading():
+    found = load(CI)
+    assert found["on"] == {"push": {"branches": ["main"]}, "pull_request": None}
+    assert found["permissions"] == READS
+    assert all("permissions" not in job for job in found["jobs"].values())
+
+
+def test_ci_runs_the_scripts_on_linux_and_tries_the_other_systems():
+    jobs = load(CI)["jobs"]
+    assert runs(jobs["linux"]) == ["./scripts/check", "./scripts/demo", "./scripts/test"]
+    assert "continue-on-error" not in jobs["linux"]
+    assert jobs["linux"]["strategy"]["matrix"]["python"] == ["3.11", "3.12", "3.13"]
+    systems = {job["runs-on"].split("-")[0] for job in jobs.values()}
+    assert systems == {"ubuntu", "macos", "windows"}
+
+
+def test_release_runs_for_version_tags_only_and_gives_each_job_what_it_needs():
+    found = load(RELEASE)
+    assert found["on"] == {"push": {"tags": ["v[0-9]+.[0-9]+.[0-9]+"]}}
+    assert found["permissions"] == {}
+    assert {name: job["permissions"] for name, job in found["jobs"].items()} == {
+        "check": READS,
+        "build": READS,
+        "compare": {},
+        "attest": {"id-token": "write", "attestations": "write"},
+        "publish": {"id-token": "write"},
+    }
+
+
+def test_nothing_is_published_before_it_is_checked_compared_and_attested():
+    jobs = load(RELEASE)["jobs"]
+    assert jobs["publish"]["needs"] == ["attest"]
+    assert sorted(jobs["attest"]["needs"]) == ["check", "compare"]
+    assert jobs["compare"]["needs"] == ["build"]
+    assert len(jobs["build"]["strategy"]["matrix"]["machine"]) == 2
+    assert any(run.startswith("diff -r ") for line in runs(jobs["compare"]) for run in [line])
+    assert jobs["publish"]["environment"]["name"] == "pypi"
+
+
+def test_jobs_that_can_sign_run_no_code_of_the_repository():
+    for job in load(RELEASE)["jobs"].values():
+        if "id-token" in job["permissions"]:
+            assert "actions/checkout" not in uses(job)
+            assert all("scripts/" not in line and "pip" not in line for line in runs(job))
+
+
+@pytest.mark.parametrize("name", [CI, RELEASE])
+def test_actions_are_named_by_commit_and_say_their_version(name):
+    used = re.findall(r"^\s*- uses: (.*)$", text_of(name), re.MULTILINE)
+    assert used
+    assert text_of(name).count("uses:") == len(used)
+    for line in used:
+        assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line), line
+
+
+@pytest.mark.parametrize("name", [CI, RELEASE])
+def test_one_action_has_one_commit_everywhere(name):
+    used = re.findall(r"uses: (\S+)@(\S+)", text_of(CI) + text_of(RELEASE))
+    assert len(dict(used)) == len(set(used)), name
+
+
+@pytest.mark.parametrize("name", [CI, RELEASE])
+def test_no_secret_is_used_and_no_outside_text_gets_into_a_shell(name):
+    text = text_of(name)
+    assert "secrets." not in text
+    assert "pull_request_target" not in text
+    assert "workflow_run" not in text
+    for job in load(name)["jobs"].values():
+        assert all("${{" not in line for line in runs(job))
+        assert job["timeout-minutes"] <= 60
+        for step in steps(job):
+            if step.get("uses", "").startswith("actions/checkout@"):
+                assert step["with"]["persist-credentials"] is False
+
+
+def test_a_missing_audit_fails_where_the_advisories_can_be_reached():
+    for name, job in ((CI, "linux"), (RELEASE, "check")):
+        (check,) = (s for s in steps(load(name)["jobs"][job]) if s.get("run") == "./scripts/check")
+        assert check["env"] == {"NOTARIUM_AUDIT": "required"}
