@@ -216,7 +216,9 @@ def some_call(dice: random.Random) -> tuple[str, dict[str, Any]]:
     if roll < 0.5:
         query = " ".join(dice.choices((*WORDS, "secretiv", "secretive", "trash:any"), k=2))
         page = dice.randint(1, 4)
-        return "list", {"query": query, "limit": dice.choice((1, 5, 100)), "page": page}
+        # The two write at different moments: nothing may hang on which second it was.
+        limit, by = dice.choice((1, 5, 100)), "created_at"
+        return "list", {"query": query, "limit": limit, "page": page, "sort_by": by}
     if roll < 0.8:
         return "get", {"id": note_id}
     if roll < 0.9:
