@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,12 @@ TYPED = (*WORDS, "gardem", "zymurgi", "zymurgisz", "repord", "fahrt", "ledgre", 
 TAGS = ("work", "Work", "home", "private", "Private", "other")
 IDS = tuple(f"note{number:02}" for number in range(14))
 STRANGERS = ("nobody", "note99", "../x")
+
+
+def same_word(told: str) -> str:
+    """The answer with one word in the place of the one that was drawn for its boundaries."""
+    drawn = re.search(r'"untrusted_end": ?"([0-9a-f]{16})"', told)
+    return told.replace(drawn[1], "0" * 16) if drawn else told
 
 
 class Twin(Desk):
@@ -143,7 +150,7 @@ class Twins:
         told = await self.one.answer(tool, arguments)
         other = await self.other.answer(tool, arguments)
         self.told.append(f"{tool} {arguments}")
-        assert told == other, (self.told[-5:], told, other)
+        assert same_word(told) == same_word(other), (self.told[-5:], told, other)
         self._learn(told)
         return told
 
