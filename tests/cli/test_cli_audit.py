@@ -86,6 +86,29 @@ def test_two_servers_at_once_make_one_chain_and_one_anchor(env: dict[str, str]) 
     assert acts.count("server.start") == acts.count("server.stop") == 3
 
 
+def test_the_start_names_the_policy_without_telling_its_tags(
+    env: dict[str, str], tmp_path: Path
+) -> None:
+    policy = tmp_path / "cache" / "policy.toml"
+    for text in (None, '[notes]\nhidden_tags = ["secretive"]\n', None):
+        if text is not None:
+            policy.write_text(text)
+            policy.chmod(0o600)
+        elif policy.exists():
+            policy.unlink()
+        with Server(env) as server:
+            server.tool("list")
+            assert server.leave() == 0
+    shown = run(env, "audit", "tail", "-n", "500", "--json").stdout
+    assert "secretive" not in shown
+    starts = [json.loads(line) for line in shown.splitlines() if '"server.start"' in line]
+    digests = [start["facts"]["policy"] for start in starts]
+    first, permissive, hiding, again = digests
+    assert first == permissive == again
+    assert hiding != first
+    assert all(len(digest) == 64 for digest in digests)
+
+
 def test_older_copy_of_the_database_is_found(
     env: dict[str, str], simulator: Simulator, tmp_path: Path
 ) -> None:

@@ -6,7 +6,7 @@ what is not permitted is refused by the tools, and nothing in a tool can change 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 
 from mcp_notarium.errors import NotPermitted
@@ -82,6 +82,17 @@ class Policy:
         """The tools that exist for an agent, in their order."""
         gone = self.switched_off | ({"save"} if self.mode is Mode.READ_ONLY else set())
         return tuple(name for name in TOOLS if name not in gone)
+
+    @property
+    def meaning(self) -> dict[str, object]:
+        """All of it as JSON values, the same however it is written. Rules on notes stand in it as a digest."""
+        return {
+            "mode": self.mode.value,
+            "switched_off": sorted(self.switched_off),
+            "visibility": self.visibility.digest,
+            "hidden_fields": sorted(part.value for part in self.hidden_fields),
+            "limits": asdict(self.limits),
+        }
 
     def read_only(self) -> Policy:
         """The same without any change."""

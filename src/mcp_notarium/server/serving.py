@@ -26,6 +26,7 @@ from mcp_notarium.server.inbox import Inbox
 from mcp_notarium.server.traces import unexpected
 
 if TYPE_CHECKING:
+    from mcp_notarium.cache.trail import Trail
     from mcp_notarium.config import Config
 
 
@@ -105,7 +106,7 @@ async def _opened(config: Config, ending: Ending, house: House) -> AsyncIterator
         raise
     except Exception as error:  # noqa: BLE001 - shown to the client without its text
         raise unexpected(error, while_doing="opening the cache") from None
-    app.audit.note(Entry(at=app.clock(), act=Act.START, facts=started(config)))
+    app.audit.note(Entry(at=app.clock(), act=Act.START, facts=started(config, app.audit)))
     app.audit.flush()
     app.audit.tidy()
     try:
@@ -115,12 +116,16 @@ async def _opened(config: Config, ending: Ending, house: House) -> AsyncIterator
         await _closed(opening)
 
 
-def started(config: Config) -> Facts:
-    """Under which rules a server works, for the record of its start."""
+def started(config: Config, audit: Trail) -> Facts:
+    """Under which rules a server works, for the record of its start.
+
+    The policy is named by a keyed digest: another policy has another one, and its tags stay unknown.
+    """
     return {
         "version": __version__,
         "destructive": config.destructive,
         "audit_days": config.audit_days,
+        "policy": audit.digest("policy", config.policy.meaning),
     }
 
 
