@@ -393,6 +393,24 @@ def test_purge_asks_for_the_accounts_name_and_leaves_nothing(
     assert "not made yet" in run(env, "status").stdout
 
 
+def test_purge_names_what_may_be_left_in_a_keychain_that_it_could_not_ask(
+    env: dict[str, str], simulator: Simulator, tmp_path: Path
+) -> None:
+    assert run(env, "status").returncode == 0
+    none_here = {
+        "NOTARIUM_KEYCHAIN": "on",
+        "PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring",
+    }
+    for _ in range(2):
+        done = run(env | none_here, "purge", "--shred", "--yes")
+        assert done.returncode == 23
+        assert "`database-key` and `login-token` of `mcp-notarium` (both end in `:" in done.stderr
+        assert "again in the session where the keychain runs" in done.stderr
+        left = [path.name for path in account_folder(simulator, tmp_path).iterdir()]
+        assert all(name.endswith(".lock") for name in left)
+    assert run(env, "purge", "--shred", "--yes").returncode == 0
+
+
 def test_a_damaged_cache_is_repaired_and_filled_up_by_the_next_sync(
     simulator: Simulator, tmp_path: Path
 ) -> None:

@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Destroy after asking; exit code 0 when nothing is left."""
+    """Destroy after asking; exit code 0 when nothing is left, 23 if the keychain could not be asked."""
     config = settings.prepare(args)
     if not args.yes:
         _demand_consent(config)
@@ -34,6 +34,10 @@ def run(args: argparse.Namespace) -> int:
         + (", and the keychain's entries." if done.keychain else ".")
     )
     talk(f"Copies of the key file elsewhere still open copies of the database. {erasing.SURVIVES}")
+    if done.unasked is not None:
+        raise done.unasked
+    if not config.keychain:
+        talk("note: NOTARIUM_KEYCHAIN=off, so the keychain was not asked; what is in it stays.")
     return 0
 
 

@@ -183,7 +183,12 @@ def _kind(backend: object) -> tuple[str, str]:
 
 def _place(entry: tuple[str, str]) -> tuple[str, str]:
     kind, owner = entry
-    return (SERVICE, f"{kind}:{owner[:16]}")
+    return (SERVICE, f"{kind}:{account(owner)}")
+
+
+def account(owner: str) -> str:
+    """What follows the kind in the name of an entry."""
+    return owner[:16]
 
 
 def _said(error: Exception) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.keys import anew, erasing, facts, keychain, keyfile
 from mcp_notarium.keys.changing import Given
 from mcp_notarium.keys.files import disk_errors, sync_folder
@@ -23,10 +24,14 @@ _UNUSABLE = "the cache cannot be destroyed"
 
 @dataclass(frozen=True, slots=True)
 class Shredded:
-    """How many files were erased, and whether the keychain's entries are gone."""
+    """How many files were erased, and whether the keychain was asked and has no entries any more.
+
+    ``unasked`` says why it could not be asked: entries may still be in it. Neither: it is switched off.
+    """
 
     files: int
     keychain: bool
+    unasked: LockedError | None = None
 
 
 def may_hold_unsent_text(settings: OpeningSettings, *, given: Given | None = None) -> bool:
@@ -48,8 +53,8 @@ def shred(
     """Erase every key file and database of the account, the quarantine's too. No key is needed.
 
     Key files go first: whatever happens then, the databases stay unreadable. Raises ``LockedError``
-    (BUSY names who has the cache open; UNSAFE_PATH; KEYCHAIN_UNUSABLE when the files are gone
-    already), and can be run again.
+    (BUSY names who has the cache open; UNSAFE_PATH), and can be run again: also where no file is
+    left, for the sake of a keychain that could not be asked before.
     """
     given = given or Given()
     folder = trusted(settings.account_dir)
@@ -68,9 +73,29 @@ def shred(
                 presence.release()
     if system is None:
         return Shredded(erased, keychain=False)
-    for kind in (keychain.KEY, keychain.TOKEN):
-        system.delete(kind, settings.owner_hash)
-    return Shredded(erased, keychain=True)
+    unasked = _forget(system, settings.owner_hash)
+    return Shredded(erased, keychain=unasked is None, unasked=unasked)
+
+
+def _forget(system: Keychain, owner: str) -> LockedError | None:
+    """Remove the keychain's entries; why that cannot be said to be done, or None."""
+    reason = "none runs in this session"
+    try:
+        if not system.missing:
+            for kind in (keychain.KEY, keychain.TOKEN):
+                system.delete(kind, owner)
+            return None
+    except LockedError as error:
+        reason = str(error.details.get("reason", error.message))
+    return LockedError(
+        Verdict.KEYCHAIN_UNUSABLE,
+        f"the keychain could not be asked ({reason}); entries `{keychain.KEY}` and "
+        f"`{keychain.TOKEN}` of `{keychain.SERVICE}` (both end in `:{keychain.account(owner)}`) may "
+        "still be in it",
+        resolution_hint="Run `mcp-notarium purge --shred` again in the session where the keychain "
+        "runs, or delete them there. If there has never been one: NOTARIUM_KEYCHAIN=off.",
+        details={"reason": reason},
+    )
 
 
 def _files(folder: AccountFolder) -> Iterator[Path]:

@@ -9,6 +9,7 @@ from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.keys import keychain, opening, shredding
 from mcp_notarium.keys.changing import Given
 from mcp_notarium.keys.erasing import erase
+from mcp_notarium.keys.keychain import Keychain
 from mcp_notarium.secret import Secret
 from support import keychains
 from support.account import BOUNDS, account, made, open_cheaply
@@ -60,6 +61,33 @@ def test_the_keychains_entries_go_too(tmp_path):
     for kind in (keychain.KEY, keychain.TOKEN):
         system.set(kind, config.owner_hash, Secret("raw:" + "11" * 32))
     assert shredding.shred(config, system, given=GIVEN).keychain
+    assert system.read_back(keychain.KEY, config.owner_hash) is None
+    assert system.read_back(keychain.TOKEN, config.owner_hash) is None
+
+
+@pytest.mark.parametrize(
+    "unreachable",
+    [
+        Keychain(lambda: keychains.backend("keyring.backends.fail", "Keyring")),
+        Keychain(lambda: keychains.backend("keyrings.alt.file", "PlaintextKeyring")),
+        keychains.locked(),
+    ],
+    ids=["none", "refused", "locked"],
+)
+def test_a_keychain_that_could_not_be_asked_is_not_called_empty_and_is_asked_again(
+    tmp_path, unreachable
+):
+    config, system = made(tmp_path), keychains.working()
+    for kind in (keychain.KEY, keychain.TOKEN):
+        system.set(kind, config.owner_hash, Secret("raw:" + "11" * 32))
+    done = shredding.shred(config, unreachable, given=GIVEN)
+    assert left(config) == []
+    assert not done.keychain
+    assert done.unasked is not None
+    assert done.unasked.verdict is Verdict.KEYCHAIN_UNUSABLE
+    assert config.owner_hash[:16] in done.unasked.message
+    again = shredding.shred(config, system, given=GIVEN)
+    assert (again.files, again.keychain, again.unasked) == (0, True, None)
     assert system.read_back(keychain.KEY, config.owner_hash) is None
     assert system.read_back(keychain.TOKEN, config.owner_hash) is None
 
