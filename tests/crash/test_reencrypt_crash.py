@@ -52,6 +52,7 @@ def mark(config):
 @pytest.mark.parametrize("step", [*BEFORE, *AFTER])
 def test_killed_at_any_step_exactly_one_key_opens_and_the_retry_works(tmp_path, step):
     config = filled(tmp_path)
+    (before,) = folder_of(config).generations()
     other = replace(config, db_key=Secret(OTHER))
     assert account_child.run(tmp_path, "reencrypt", step) == account_child.KILLED
     assert (mark(config), mark(other)) == ((None, "kept") if step in AFTER else ("kept", None))
@@ -59,11 +60,17 @@ def test_killed_at_any_step_exactly_one_key_opens_and_the_retry_works(tmp_path, 
     again(other if step in AFTER else config)
     assert mark(replace(config, db_key=THIRD)) == "kept"
     assert mark(config) is mark(other) is None
+    demand_revoked(folder_of(config), before)
     demand_tidy(folder_of(config))
 
 
 def again(config):
     reencrypt.reencrypt(config, new=THIRD, parameters=kdf.CHEAPEST, given=Given(bounds=BOUNDS))
+
+
+def demand_revoked(folder, generation):
+    """Old copies of the key file find nothing that they open, not in the quarantine either."""
+    assert not list(folder.path.rglob(f"*{generation}*"))
 
 
 def demand_tidy(folder):

@@ -123,5 +123,10 @@ def _quarantine(_config: Config, folder: AccountFolder) -> Iterator[Finding]:
     if not kept:
         yield Finding("quarantine", OK, "empty")
         return
+    seen = f"{len(kept)} sets of old files, newest {kept[-1]}"
     hint = f"Delete {place} when you are sure that nothing in it is needed."
-    yield Finding("quarantine", OK, f"{len(kept)} sets of old files, newest {kept[-1]}", hint)
+    databases = [str(one.relative_to(place)) for one in quarantine.with_databases(folder)]
+    if databases:
+        seen += f"; encrypted databases in {', '.join(databases)}"
+        hint += " Old keys, with old copies of the key file, may still open its databases."
+    yield Finding("quarantine", OK, seen, hint)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
 
 from mcp_notarium.cli import keys, new_key, settings
 from mcp_notarium.cli.new_key import NewKey
@@ -238,7 +239,7 @@ def _reencrypt(config: Config, given: Given, args: argparse.Namespace) -> int:
             given=Given(old=given.old, system=given.system, at=doing.at),
         )
     talk(f"The cache is written anew under a new data key and compared: {done.notes:,} notes.")
-    talk("Old copies of the key file open nothing any more that lies here.")
+    _say_what_old_copies_open(done.set_aside)
     say_unless_copied(done.copied)
     _say_what_opens(done.carried)
     for slot in done.dropped:
@@ -251,6 +252,19 @@ def _reencrypt(config: Config, given: Given, args: argparse.Namespace) -> int:
         talk(f"note: {rotate.NEEDED_BY_CLIENTS}")
         _say_where_the_old_one_is(config, came, done.gone)
     return 0
+
+
+def _say_what_old_copies_open(set_aside: Sequence[Path]) -> None:
+    """Old copies of the key file, with their old keys."""
+    if not set_aside:
+        talk("Old copies of the key file open nothing any more that lies here.")
+        return
+    talk("Old copies of the key file open nothing any more that is in use here.")
+    talk(
+        "note: they may still open what was set aside earlier. Delete it when nothing in it is needed:"
+    )
+    for place in set_aside:
+        talk(f"  {place}")
 
 
 def _demand_let_go(dropped: tuple[Slot, ...]) -> None:

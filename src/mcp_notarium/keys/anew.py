@@ -20,12 +20,14 @@ from mcp_notarium.crypto.keyslots import KeyFile
 from mcp_notarium.errors import CacheDamaged, CacheError, CacheFull, LockedError
 from mcp_notarium.keys import keyfile, quarantine
 from mcp_notarium.keys.anchor import Anchor, AnchorUnusable, audit_keys
-from mcp_notarium.keys.files import At
+from mcp_notarium.keys.files import At, sync_folder
 from mcp_notarium.keys.folder import AccountFolder
 from mcp_notarium.keys.holders import named
 from mcp_notarium.keys.locks import Presence, busy
 
-TIES = frozenset({"vault_id", "generation", "key_sequence", ANCHORED})
+RETIRES = "retires"
+"""Row of ``sync_metadata``: the generation that this database has taken the place of for good."""
+TIES = frozenset({"vault_id", "generation", "key_sequence", RETIRES, ANCHORED})
 """What ties a database to its key file and its anchor; everything else in it is copied."""
 _ROOM = 1.5
 """Free space that is asked for, in sizes of the old database: the new one and its log ..."""
@@ -99,6 +101,18 @@ def set_leftovers_aside(folder: AccountFolder, counts: KeyFile | None, *, now: f
     quarantine.set_aside(folder, [*strays, folder.prepared_key_file], now=now)
 
 
+def finish_retiring(folder: AccountFolder, opened: Database, counts: KeyFile) -> None:
+    """Remove the generation that the one in force replaced for good, if a crash has left it.
+
+    What ``opened`` says of it was written before its key file counted, and it was compared by then.
+    """
+    row = opened.row("SELECT value FROM sync_metadata WHERE key = ?", (RETIRES,))
+    if row is not None and row[0] != counts.generation:
+        for file in companions(folder.database(row[0])):
+            file.unlink(missing_ok=True)
+        sync_folder(folder.path)
+
+
 def demand_room(folder: AccountFolder, old: Database) -> None:
     """Raises ``CacheFull`` if the new database may not find room beside the old one."""
     needed = int(old.size_bytes() * _ROOM) + _ROOM_FOR_LOG
@@ -119,10 +133,12 @@ def write(
     told: Told,
     at: At,
     carry: Carry,
+    retires: str = "",
 ) -> int:
     """Prepare the key file, make the database, copy, compare; the number of notes.
 
-    ``carry`` takes the audit chain over.
+    ``carry`` takes the audit chain over; ``retires`` is the generation that is to go once this one
+    counts, whoever is killed in between.
 
     Nothing counts yet afterwards; nothing is left if it raises.
     """
@@ -133,6 +149,7 @@ def write(
         "generation": made.generation,
         "key_sequence": str(made.sequence),
     }
+    ties |= {RETIRES: retires} if retires else {}
     try:
         keyfile.prepare(folder, made)
         at(Step.PREPARE)

@@ -50,6 +50,12 @@ def last_use(folder: AccountFolder) -> float | None:
     return max((at for at, _ in _entries(folder)), default=None)
 
 
+def with_databases(folder: AccountFolder) -> tuple[Path, ...]:
+    """The folders in the quarantine that hold an encrypted database: old keys may open it."""
+    found = folder.quarantine.rglob("notarium_cache.*.sqlite.encrypted")
+    return tuple(sorted({path.parent for path in found}))
+
+
 def _entries(folder: AccountFolder) -> list[tuple[float, Path]]:
     if not folder.quarantine.is_dir():
         return []

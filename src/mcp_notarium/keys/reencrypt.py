@@ -2,13 +2,14 @@
 
 The old generation counts until the prepared key file is renamed, the new one from then on; there is
 no moment with neither. Nobody else may have the cache open. Afterwards old copies of the key file,
-with whatever key, open nothing that lies in the folder.
+with whatever key, open nothing that is in use; what the quarantine has, they may still open.
 """
 
 from __future__ import annotations
 
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from mcp_notarium.cache.copying import Told
 from mcp_notarium.cache.database import companions
@@ -19,7 +20,7 @@ from mcp_notarium.crypto.kdf import Parameters
 from mcp_notarium.crypto.keyslots import KeyFile, Slot, SlotState, SlotType
 from mcp_notarium.crypto.slot_changes import described
 from mcp_notarium.crypto.stretching import Stretching
-from mcp_notarium.keys import anew, keychain, keyfile
+from mcp_notarium.keys import anew, keychain, keyfile, quarantine
 from mcp_notarium.keys.anew import Step, be_alone
 from mcp_notarium.keys.changing import Given, nothing_there, openable
 from mcp_notarium.keys.files import disk_errors, sync_folder
@@ -40,6 +41,7 @@ class Reencrypted:
 
     ``carried`` are those that followed (``keychain``: the keychain's is among them), ``gone`` the one
     whose place ``slot``, the new one, has taken; None without a new key. ``copied``: the key file's copy was written; else the next start does that.
+    ``set_aside``: folders of the quarantine with databases that old copies of the key file may open.
     """
 
     generation: str
@@ -49,6 +51,7 @@ class Reencrypted:
     gone: tuple[Slot, ...]
     slot: Slot | None
     copied: bool
+    set_aside: tuple[Path, ...]
 
     @property
     def keychain(self) -> bool:
@@ -147,6 +150,7 @@ class _Work:
                 raise nothing_there()
             if scene.files is not None:
                 keyfile.bring_to_rest(self.folder, scene.files, now=self.given.clock())
+            anew.finish_retiring(self.folder, scene.database, before)
             anew.set_leftovers_aside(self.folder, before, now=self.given.clock())
             slot = keyslots.open_slot(before, found.passphrase, bounds=self.given.bounds).slot
             came, is_new = WayIn(before, found, slot), new is not None
@@ -168,6 +172,7 @@ class _Work:
                 told=self.told,
                 at=self.given.at,
                 carry=carry,
+                retires=before.generation,
             )
         copied = self._switched(before, made)
         return Reencrypted(
@@ -178,6 +183,7 @@ class _Work:
             gone=() if new is None or slot.id in carried else (slot,),
             slot=next((one for one in made.slots if one.id not in carried), None),
             copied=copied,
+            set_aside=quarantine.with_databases(self.folder),
         )
 
     def _made(
@@ -213,7 +219,7 @@ class _Work:
         """Let the new generation count, then remove the old one; whether there is a copy."""
         copied = keyfile.commit(self.folder, made, at=self.given.at)
         old = companions(self.folder.database(before.generation))
-        with suppress(OSError):  # the new one counts; what stays here is set aside the next time
+        with suppress(OSError):  # the new one counts; what stays here goes the next time
             for file in (*old, self.folder.certificate):
                 file.unlink(missing_ok=True)
             sync_folder(self.folder.path)

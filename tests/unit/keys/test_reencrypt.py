@@ -8,11 +8,12 @@ import pytest
 
 from mcp_notarium.cache import copying
 from mcp_notarium.cache.notes import NoteTable
+from mcp_notarium.cli import findings
 from mcp_notarium.crypto import kdf, keyslots, recovery, userkey
 from mcp_notarium.crypto.failures import SlotsRefused, WeakPassphrase
 from mcp_notarium.crypto.keyslots import SlotState
 from mcp_notarium.errors import CacheDamaged, CacheFull, LockedError, NotariumError, Verdict
-from mcp_notarium.keys import backup, keychain, keychain_slot, reencrypt, rotate, slots
+from mcp_notarium.keys import backup, keychain, keychain_slot, opening, reencrypt, rotate, slots
 from mcp_notarium.keys.changing import Given
 from mcp_notarium.notes.note import Content, Revision, Tombstone
 from mcp_notarium.secret import Secret
@@ -337,6 +338,18 @@ def test_what_lies_beside_a_database_that_never_came_about_is_set_aside_too(tmp_
     anew(config)
     assert not stray.exists()
     assert [path.name for path in folder.quarantine.rglob("*0000*")] == [stray.name]
+
+
+def test_databases_in_the_quarantine_are_named(tmp_path):
+    config = filled(tmp_path)
+    assert anew(config).set_aside == ()
+    opening.set_aside(config)
+    open_cheaply(config).close()
+    (place,) = anew(config).set_aside
+    assert place.parent == folder_of(config).quarantine
+    (seen,) = [one for one in findings.outside(config) if one.name == "quarantine"]
+    assert f"encrypted databases in {place.name}" in seen.seen
+    assert "may still open" in seen.hint
 
 
 def test_progress_is_told(tmp_path):
