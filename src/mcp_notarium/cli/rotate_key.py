@@ -248,7 +248,7 @@ def _reencrypt(config: Config, given: Given, args: argparse.Namespace) -> int:
         talk("note: `mcp-notarium keys recovery create` makes a new recovery key.")
     talk("note: backups of the old database still open with old copies of the key file.")
     if done.slot is not None:
-        _say_stretching(config, done.gone, done.slot)
+        _say_stretching(config, (*done.gone, *done.dropped), done.slot)
         talk(f"note: {rotate.NEEDED_BY_CLIENTS}")
         _say_where_the_old_one_is(config, came, done.gone)
     return 0

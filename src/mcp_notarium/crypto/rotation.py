@@ -19,7 +19,7 @@ from mcp_notarium.crypto.slot_changes import described
 from mcp_notarium.crypto.stretching import Stretching
 from mcp_notarium.secret import Secret
 
-_TYPED = (SlotType.PASSPHRASE, SlotType.RAW)
+TYPED = (SlotType.PASSPHRASE, SlotType.RAW)
 """Slots whose secret a person keeps and gives to clients; the others are ways back in."""
 
 
@@ -95,15 +95,15 @@ def giving_way(
     if wanted is not None:
         chosen = tuple(slot_changes.slot_of(keyfile, number) for number in dict.fromkeys(wanted))
         for one in chosen:
-            if one.type not in _TYPED or (kept and one.id == slot.id):
+            if one.type not in TYPED or (kept and one.id == slot.id):
                 raise _stays(one)
         return chosen
-    if slot.type in _TYPED and not kept:
+    if slot.type in TYPED and not kept:
         return (slot,)
     beside = tuple(
         one
         for one in keyfile.slots
-        if one.type in _TYPED and one.state is not SlotState.DISABLED and one.id != slot.id
+        if one.type in TYPED and one.state is not SlotState.DISABLED and one.id != slot.id
     )
     if len(beside) > 1:
         raise SlotUnclear(beside)

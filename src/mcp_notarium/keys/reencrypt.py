@@ -18,6 +18,7 @@ from mcp_notarium.crypto.datakey import DataKey
 from mcp_notarium.crypto.failures import SlotsRefused, WrongKey
 from mcp_notarium.crypto.kdf import Parameters
 from mcp_notarium.crypto.keyslots import KeyFile, Slot, SlotState, SlotType
+from mcp_notarium.crypto.rotation import TYPED
 from mcp_notarium.crypto.slot_changes import described
 from mcp_notarium.crypto.stretching import Stretching
 from mcp_notarium.keys import anew, keychain, keyfile, quarantine
@@ -202,10 +203,10 @@ class _Work:
             if slot.id in carried
         ]
         if new is not None:
-            gone = [] if _stays(came) else [came.slot]
+            before = _stood_for(came, carried)
             if isinstance(parameters, Stretching):
-                parameters = parameters.in_place_of(slot.kdf for slot in gone)
-            label = gone[0].label if gone else ""
+                parameters = parameters.in_place_of(slot.kdf for slot in before)
+            label = before[0].label if before and (not _stays(came) or len(before) == 1) else ""
             slots.append(
                 keyslots.new_slot(
                     frame, data_key, new, parameters=parameters, label=label, bounds=bounds
@@ -230,6 +231,19 @@ class _Work:
 def _stays(came: WayIn) -> bool:
     """Whether a new key does not take the place of the one that was used, but stands beside it."""
     return came.by_keychain or came.slot.type in {SlotType.KEYRING, SlotType.RECOVERY}
+
+
+def _stood_for(came: WayIn, carried: _Carried) -> tuple[Slot, ...]:
+    """The slots for whose secrets people now type the new key: the one used to come in is first.
+
+    A calibrated cost is not lost with the passphrase, so those that are dropped count, too.
+    """
+    typed = (
+        slot
+        for slot in came.keyfile.slots
+        if slot.id not in carried and slot.type in TYPED and slot.state is not SlotState.DISABLED
+    )
+    return tuple(sorted(typed, key=lambda slot: slot.id != came.slot.id))
 
 
 def _carried(settings: OpeningSettings, given: Given, came: WayIn, *, replacing: bool) -> _Carried:

@@ -12,6 +12,7 @@ from mcp_notarium.cli import findings
 from mcp_notarium.crypto import kdf, keyslots, recovery, userkey
 from mcp_notarium.crypto.failures import SlotsRefused, WeakPassphrase
 from mcp_notarium.crypto.keyslots import SlotState
+from mcp_notarium.crypto.stretching import Stretching
 from mcp_notarium.errors import CacheDamaged, CacheFull, LockedError, NotariumError, Verdict
 from mcp_notarium.keys import backup, keychain, keychain_slot, opening, reencrypt, rotate, slots
 from mcp_notarium.keys.changing import Given
@@ -350,6 +351,31 @@ def test_databases_in_the_quarantine_are_named(tmp_path):
     (seen,) = [one for one in findings.outside(config) if one.name == "quarantine"]
     assert f"encrypted databases in {place.name}" in seen.seen
     assert "may still open" in seen.hint
+
+
+@pytest.mark.parametrize("by", ["recovery", "keychain", "passphrase"])
+def test_the_cost_and_label_of_a_passphrase_that_is_dropped_are_not_lost(tmp_path, by):
+    config, system, paper = filled(tmp_path), keychains.working(), recovery.generate()
+    dear = replace(kdf.CHEAPEST, memory_kib=kdf.CHEAPEST.memory_kib * 2, time_cost=2)
+    slots.add(config, OLD, label="mine", parameters=dear, given=GIVEN)
+    by_old = replace(GIVEN, old=OLD)
+    slots.remove(config, 1, given=by_old)
+    slots.add(config, paper, label="on paper", given=by_old)
+    if by == "keychain":
+        keychain_slot.enable(config, system, given=by_old)
+    came = {"recovery": replace(GIVEN, old=paper), "passphrase": by_old}
+    given = came.get(by, replace(GIVEN, system=system))
+    done = reencrypt.reencrypt(
+        replace(config, db_key=None, db_key_origin="", keychain=True)
+        if by == "keychain"
+        else config,
+        new=NEW,
+        parameters=Stretching(kdf.CHEAPEST, kdf.Pbkdf2Sha512(1), "argon2id", chosen=False),
+        drop_others=True,
+        given=given,
+    )
+    assert done.slot is not None
+    assert (done.slot.kdf, done.slot.label) == (dear, "mine")
 
 
 def test_progress_is_told(tmp_path):
