@@ -177,7 +177,10 @@ def _add(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
         done = slots.add(
             config, new.secret, label=args.label, allow_weak=args.allow_weak, given=given
         )
-    talk(f"Slot {done.after.slots[-1].id} is added; its key opens the cache from now on.")
+    made = done.after.slots[-1]
+    talk(f"Slot {made.id} is added; its key opens the cache from now on.")
+    if made.type is SlotType.PASSPHRASE:
+        talk(f"It is stretched by {cost(made.kdf)}.")
     say_unless_copied(done.copied)
     return 0
 

@@ -7,20 +7,20 @@ so nobody can lock himself out with one command.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mcp_notarium.crypto import keyslots, recovery, slot_changes
 from mcp_notarium.crypto.datakey import DataKey
 from mcp_notarium.crypto.failures import MalformedKey, SlotsRefused, WrongKey
 from mcp_notarium.crypto.kdf import PRODUCTION, Bounds, Parameters
-from mcp_notarium.crypto.keyslots import KeyFile, Slot, SlotType
+from mcp_notarium.crypto.keyslots import KeyFile, Slot, SlotState, SlotType
 from mcp_notarium.errors import LockedError, Verdict
-from mcp_notarium.keys import creating, keyfile
+from mcp_notarium.keys import keyfile
 from mcp_notarium.keys.changing import Changed, Given, change, nothing_there, openable
 from mcp_notarium.keys.files import disk_errors
 from mcp_notarium.keys.folder import trusted
 from mcp_notarium.keys.looking import Observer, OpeningSettings, never
-from mcp_notarium.keys.rotate import demand_strong
+from mcp_notarium.keys.rotate import demand_strong, stretching
 from mcp_notarium.keys.unlock import Found
 from mcp_notarium.secret import Secret
 
@@ -79,6 +79,8 @@ def add(
 ) -> Changed:
     """One more key that opens the cache: a passphrase, a raw key or a recovery key.
 
+    ``parameters`` stretch a passphrase; None: as the settings say, and with the same algorithm at
+    least as dear as any passphrase that opens the cache.
     ``type_`` KEYRING: a raw key that only the keychain holds. Raises as ``change`` does, and
     ``WeakPassphrase``, ``MalformedKey``, ``SlotsRefused`` (it opens the cache already, or there are
     too many).
@@ -93,13 +95,20 @@ def add(
             before,
             data_key,
             new,
-            parameters=parameters or creating.parameters(settings),
+            parameters=parameters or _as_dear_as_any(before, settings),
             type_=type_,
             label=label,
             bounds=given.bounds,
         )
 
     return change(settings, added, also_opens=(new,), given=given)
+
+
+def _as_dear_as_any(before: KeyFile, settings: OpeningSettings) -> Parameters:
+    """For one more passphrase: the cheapest to guess is the one that is guessed."""
+    opening = (slot.kdf for slot in before.slots if slot.state is not SlotState.DISABLED)
+    # The algorithm is that of the settings, for it takes the place of no other.
+    return replace(stretching(settings), chosen=True).in_place_of(opening)
 
 
 def disable(settings: OpeningSettings, slot_id: int, *, given: Given | None = None) -> Changed:

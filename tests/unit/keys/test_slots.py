@@ -258,3 +258,21 @@ def test_an_unencrypted_cache_has_no_slots(tmp_path):
     config = made(tmp_path, db_encryption=False)
     error = refused(config, LockedError, lambda: slots.listing(config, None, bounds=BOUNDS))
     assert error.verdict is Verdict.MODE_MISMATCH
+
+
+@pytest.mark.parametrize(
+    ("state", "then"),
+    [
+        (None, kdf.Argon2id(memory_kib=65_536, time_cost=4, lanes=4)),
+        (slots.disable, kdf.Argon2id()),
+    ],
+)
+def test_one_more_passphrase_is_as_dear_as_the_dearest_that_opens(tmp_path, state, then):
+    bounds = replace(BOUNDS, argon2_ceiling=kdf.PRODUCTION.argon2_ceiling)
+    config, given = made(tmp_path), Given(bounds=bounds)
+    dear = kdf.Argon2id(memory_kib=16, time_cost=4, lanes=1)
+    add(config, Secret("two slow trains cross the valley"), parameters=dear, given=given)
+    if state is not None:
+        state(config, 2, given=given)
+    done = slots.add(config, NEW, given=given)
+    assert done.after.slots[-1].kdf == then
