@@ -1,4 +1,4 @@
-"""``keys calibrate`` beside what is in force: a cheaper proposal is called one."""
+"""``keys calibrate`` beside what is in force: only what is dearer is applied unasked."""
 
 import argparse
 from dataclasses import replace
@@ -7,6 +7,7 @@ import pytest
 
 from mcp_notarium.cli import calibrate
 from mcp_notarium.crypto import kdf
+from mcp_notarium.errors import InvalidRequest
 from mcp_notarium.keys import rotate, slots
 from mcp_notarium.keys.changing import Given
 from mcp_notarium.secret import Secret
@@ -27,19 +28,63 @@ def stretched(tmp_path, parameters):
     return config
 
 
+def calibrated(config, *, seconds=0.01, yes=False, answer=False, found=None):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(calibrate, "ask_yes", lambda _question: answer)
+        if found is not None:
+            patch.setattr(
+                calibrate.calibration,
+                "propose",
+                lambda _measure, **_limits: calibrate.calibration.Proposal(found, 0.1),
+            )
+        return calibrate.run(config, None, argparse.Namespace(seconds=seconds, yes=yes))
+
+
+def in_force(config):
+    return slots.listing(config, None).keyfile
+
+
+@pytest.mark.parametrize("yes", [True, False])
+def test_a_cheaper_proposal_is_called_one_and_never_applied_unasked(yes, tmp_path, capsys):
+    config = stretched(tmp_path, DEAR)
+    before = in_force(config)
+    assert calibrated(config, yes=yes) == (0 if yes else 1)
+    told = capsys.readouterr().err
+    assert "Today it is Argon2id with 128 MiB, 4 passes and 4 lanes" in told
+    assert "LESS than today" in told
+    assert "Nothing is changed" in told
+    assert in_force(config) == before
+
+
 @pytest.mark.parametrize(
-    ("now", "said", "less"),
+    ("found", "said"),
     [
-        (DEAR, "Today it is Argon2id with 128 MiB, 4 passes and 4 lanes", True),
-        (kdf.Pbkdf2Sha512(310_000), "Today it is PBKDF2 with 310,000 rounds", False),
+        (replace(DEAR), "the same"),
+        (replace(DEAR, memory_kib=64 * 1024, time_cost=10), "LESS"),
     ],
 )
-def test_a_cheaper_proposal_is_called_one(now, said, less, tmp_path, capsys):
-    config = stretched(tmp_path, now)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(calibrate, "ask_yes", lambda _question: False)
-        assert calibrate.run(config, None, argparse.Namespace(seconds=0.01, yes=False)) == 1
-    told = capsys.readouterr().err
-    assert said in told
-    assert ("LESS than today" in told) is less
-    assert slots.listing(config, None).keyfile.slots[0].kdf == now
+def test_what_is_not_dearer_changes_nothing(found, said, tmp_path, capsys):
+    config = stretched(tmp_path, DEAR)
+    before = in_force(config)
+    assert calibrated(config, yes=True, found=found) == 0
+    assert said in capsys.readouterr().err
+    assert in_force(config) == before
+
+
+def test_pbkdf2_stays_unless_it_is_asked_for(tmp_path):
+    config = stretched(tmp_path, kdf.Pbkdf2Sha512(310_000))
+    before = in_force(config)
+    with pytest.raises(InvalidRequest) as error:
+        calibrated(config, yes=True)
+    assert "PBKDF2 with 310,000 rounds" in error.value.message
+    assert "rotate-key --kdf argon2id --keep-key" in (error.value.resolution_hint or "")
+    assert in_force(config) == before
+
+
+def test_a_dearer_one_is_applied_and_the_age_of_the_key_stays(tmp_path):
+    config = stretched(tmp_path, kdf.Argon2id())
+    before, found = in_force(config), replace(kdf.Argon2id(), time_cost=4)
+    assert calibrated(config, yes=True, found=found) == 0
+    after = in_force(config)
+    assert (after.slots[0].kdf, after.sequence) == (found, before.sequence + 1)
+    assert after.rotated == before.rotated

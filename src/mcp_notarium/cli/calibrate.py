@@ -23,8 +23,6 @@ _ROUNDS = 3
 _SHARE_OF_MEMORY = 8
 _SOME_MEMORY_KIB = 256 * 1024
 
-_Stretched = kdf.Argon2id | kdf.Pbkdf2Sha512
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """How long a start may take, and whether to ask."""
@@ -35,11 +33,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how long stretching the passphrase may take at each start, "
         f"{_SHORTEST:g} to {_LONGEST:g} (default: %(default)s)",
     )
-    parser.add_argument("--yes", action="store_true", help="apply what is found without asking")
+    parser.add_argument(
+        "--yes",
+        action="store_true",
+        help="apply what is found without asking, unless it is less than today",
+    )
 
 
 def run(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
-    """Measure, propose, and apply on yes."""
+    """Measure, propose, and apply on yes; exit code 0, also where --yes finds nothing dearer.
+
+    Raises ``InvalidRequest`` where the key is random, or stretched by PBKDF2.
+    """
     found = asked or getattr(find_passphrase(config, config.owner_hash), "passphrase", None)
     if found is None or userkey.read(found).kind != "passphrase":
         raise InvalidRequest(
@@ -48,13 +53,27 @@ def run(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
             "be given.",
         )
     present = _present(config, found)
+    if isinstance(present, kdf.Pbkdf2Sha512):
+        raise InvalidRequest(
+            f"the passphrase is stretched by {_named(present)}, and only the cost of Argon2id is "
+            "measured; nothing is changed",
+            resolution_hint="`mcp-notarium rotate-key --kdf argon2id --keep-key` changes that; or set "
+            "DB_ENCRYPTION_KDF_ITERATIONS and run `mcp-notarium rotate-key --kdf pbkdf2-sha512 "
+            "--keep-key` for more rounds.",
+        )
     limit = _memory_limit()
     talk(f"Measuring, with up to {_shown(limit)} of memory and about {args.seconds:g} s a time ...")
     best = calibration.propose(seconds_of, target=args.seconds, most_memory_kib=limit)
     chosen = best.parameters
     talk(f"{_named(chosen)} takes {best.seconds:.2f} s here. Today it is {_named(present)}.")
-    if _work(chosen) < _work(present):
+    if chosen == present:
+        talk("That is the same. Nothing is changed.")
+        return 0
+    if _cheaper(chosen, present):
         talk("note: that is LESS than today: guessing the passphrase would become cheaper.")
+        if args.yes:
+            talk("Nothing is changed. (Without --yes the command asks.)")
+            return 0
     if not (args.yes or ask_yes("Stretch the passphrase so from now on?")):
         talk("Nothing is changed.")
         return 1
@@ -65,7 +84,7 @@ def run(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
     return 0
 
 
-def _present(config: Config, key: Secret) -> _Stretched:
+def _present(config: Config, key: Secret) -> kdf.Argon2id | kdf.Pbkdf2Sha512:
     """How the passphrase is stretched today. Raises ``WrongKey`` if it opens nothing."""
     listed = slots.listing(config, key)
     for slot in listed.keyfile.slots:
@@ -74,7 +93,7 @@ def _present(config: Config, key: Secret) -> _Stretched:
     raise WrongKey
 
 
-def _named(parameters: _Stretched) -> str:
+def _named(parameters: kdf.Argon2id | kdf.Pbkdf2Sha512) -> str:
     if isinstance(parameters, kdf.Pbkdf2Sha512):
         return f"PBKDF2 with {parameters.iterations:,} rounds"
     return (
@@ -83,11 +102,10 @@ def _named(parameters: _Stretched) -> str:
     )
 
 
-def _work(parameters: _Stretched) -> int:
-    """What can be compared: memory that is filled. PBKDF2 needs none, so it is always less."""
-    if isinstance(parameters, kdf.Pbkdf2Sha512):
-        return 0
-    return parameters.memory_kib * parameters.time_cost
+def _cheaper(one: kdf.Argon2id, other: kdf.Argon2id) -> bool:
+    """Whether guessing needs less memory, or fills less of it in all."""
+    work, others = one.memory_kib * one.time_cost, other.memory_kib * other.time_cost
+    return one.memory_kib < other.memory_kib or work < others
 
 
 def _bearable(text: str) -> float:

@@ -125,6 +125,7 @@ def rewrap(
 ) -> KeyFile:
     """The key file in which ``new`` stands for the slots of :func:`giving_way`; the others stay.
 
+    ``now`` becomes the day of the last change of key, unless ``new`` is ``old`` in another stretching;
     ``keychain`` is the name of the keychain that alone has ``new``, if one has. Raises ``WrongKey``
     if ``old`` opens nothing, ``MalformedKey``, and as :func:`giving_way`.
     """
@@ -142,8 +143,9 @@ def rewrap(
         bounds=bounds,
         random_bytes=random_bytes,
     )
-    others = tuple(one for one in keyfile.slots if one not in gone)
-    return keyslots.replace_slots(keyfile, opened.data_key, slots=(*others, slot), rotated=now)
+    slots = (*(one for one in keyfile.slots if one not in gone), slot)
+    rotated = None if new == old else now  # the same key in another stretching is no new one
+    return keyslots.replace_slots(keyfile, opened.data_key, slots=slots, rotated=rotated)
 
 
 def _stays(slot: Slot) -> SlotsRefused:

@@ -59,7 +59,7 @@ class Rotated:
     """
 
     sequence: int
-    rotated: int
+    rotated: int | None
     proven: bool
     slot: Slot
     gone: tuple[Slot, ...]
@@ -129,7 +129,7 @@ def rotate_passphrase(
     ids = {slot.id for slot in done.before.slots}
     return Rotated(
         sequence=done.after.sequence,
-        rotated=now,
+        rotated=done.after.rotated,
         proven=done.proven,
         slot=next(slot for slot in done.after.slots if slot.id not in ids),
         gone=gone,

@@ -166,9 +166,11 @@ def test_what_is_known_of_a_slot_is_kept(tmp_path):
     config, system = filled(tmp_path), keychains.working()
     given = replace(GIVEN, system=system, clock=lambda: 1_700_000_000.0)
     change = {"parameters": kdf.Pbkdf2Sha512(7), "given": given}
-    rotate.rotate_passphrase(config, new=Secret(PASSPHRASE), **change)
+    rotate.rotate_passphrase(config, new=OLD, **change)
+    by_old = replace(config, db_key=OLD)
+    rotate.rotate_passphrase(by_old, new=Secret(PASSPHRASE), **change)
     keychain_slot.enable(config, system, given=given)
-    slots.mark_compromised(config, 3, given=given)
+    slots.mark_compromised(config, 4, given=given)
     before = keyfile_of(config)
     done = anew(config, given=replace(given, clock=lambda: 1_800_000_000.0))
     after = keyfile_of(config)
@@ -178,7 +180,7 @@ def test_what_is_known_of_a_slot_is_kept(tmp_path):
         ]
     assert after.slots[1].state is SlotState.COMPROMISED
     assert (after.created, after.rotated) == (before.created, 1_700_000_000)
-    assert [slot.id for slot in done.carried] == [2, 3]
+    assert [slot.id for slot in done.carried] == [3, 4]
     assert (done.gone, done.slot, done.dropped) == ((), None, ())
 
 
