@@ -99,13 +99,13 @@ def test_who_has_lost_the_passphrase_comes_in_by_the_key_on_paper(home: Home) ->
         screen.shows("Old key: ")
         screen.type(PAPER.reveal_text().lower().replace("-", " ") + "\n")
         screen.shows("New key: ")
-        assert 'slot 3 (recovery, "on paper"), which stays' in screen.screen
+        assert 'slot 3 ("on paper", recovery), which stays' in screen.screen
         assert "takes the place of slot 2 (passphrase)" in screen.screen
         screen.type(NEW + "\n")
         screen.shows("once more: ")
         screen.type(NEW + "\n")
         assert screen.ends() == 0, screen.screen
-    assert 'slot 3 (recovery, "on paper") still opens the cache' in screen.screen
+    assert 'slot 3 ("on paper", recovery) still opens the cache' in screen.screen
     assert "keys recovery create" in screen.screen
     assert "keys remove 3" in screen.screen
     for secret in (NEW, PAPER.reveal_text(), WORDS):
@@ -247,7 +247,7 @@ def test_what_does_not_follow_is_named_and_asked_for_before_the_cache_is_written
     home.add(THIRD)
     slots.disable(home.config, 4)
     done = home.unchanged("rotate-key", "--reencrypt")
-    named = ('slot 3 (recovery, "on paper")', "slot 4 (passphrase, disabled)")
+    named = ('slot 3 ("on paper", recovery)', "slot 4 (passphrase, disabled)")
     assert all(one in done.stderr for one in named)
     for answer, code in (("n", 1), (CTRL_C, 130), ("y", 0)):
         before = fingerprint(home.folder / "notarium")

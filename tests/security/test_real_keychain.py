@@ -204,7 +204,7 @@ def test_the_keychain_never_gets_a_key_that_somebody_has_typed(
     words = "nine hungry lamps by the river"
     done = run(desk.env(), "rotate-key", "--new-key-stdin", *way, stdin=words + "\n")
     assert done.returncode == 0, done.stderr
-    assert 'slot 2 (keyring, "Secret Service") still opens the cache' in done.stderr
+    assert 'slot 2 ("Secret Service", keyring) still opens the cache' in done.stderr
     assert desk.session.secrets()["database-key"] == kept
     desk.use("saved by the keychain")
     desk.use("saved by the words", DB_ENCRYPTION_KEY=words)

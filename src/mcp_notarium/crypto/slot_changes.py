@@ -24,9 +24,13 @@ def slot_of(keyfile: KeyFile, slot_id: int) -> Slot:
 
 
 def described(slot: Slot) -> str:
-    """A slot for a person: number, type, label, and its state if it is not active."""
-    words = [slot.type.value]
-    words += [f'"{slot.label}"'] if slot.label else []
+    """A slot for a person: number, label, type, and its state if it is not active.
+
+    The label stands before the type: what is quoted behind the word passphrase is blotted out of what
+    does not go to a terminal, as a passphrase would be.
+    """
+    words = [f'"{slot.label}"'] if slot.label else []
+    words += [slot.type.value]
     words += [slot.state.value] if slot.state is not SlotState.ACTIVE else []
     return f"slot {slot.id} ({', '.join(words)})"
 

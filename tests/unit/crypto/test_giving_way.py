@@ -8,6 +8,7 @@ from mcp_notarium.crypto import kdf, rotation, slot_changes
 from mcp_notarium.crypto.failures import SlotsRefused
 from mcp_notarium.crypto.keyslots import Slot, SlotState, SlotType
 from mcp_notarium.crypto.rotation import SlotUnclear
+from mcp_notarium.redaction.redactor import Redactor
 from support.keyfiles import cheap
 
 PASSPHRASE, RAW = SlotType.PASSPHRASE, SlotType.RAW
@@ -83,5 +84,15 @@ def test_what_cannot_give_way_is_refused_with_the_way_that_can(types, wanted, op
 
 def test_a_slot_is_named_with_all_that_a_person_knows_it_by():
     named = slot_changes.described
-    assert named(slot(2, RECOVERY, label="on paper")) == 'slot 2 (recovery, "on paper")'
+    assert named(slot(2, RECOVERY, label="on paper")) == 'slot 2 ("on paper", recovery)'
     assert named(slot(3, RAW, SlotState.DISABLED)) == "slot 3 (raw, disabled)"
+
+
+@pytest.mark.parametrize("state", SlotState)
+@pytest.mark.parametrize("type_", SlotType)
+def test_a_label_survives_the_redaction(type_, state):
+    said = (
+        f"{slot_changes.described(slot(3, type_, state, label='the laptop'))} still opens the cache"
+    )
+    assert Redactor(bytes(16)).text(said) == said
+    assert "the laptop" in said

@@ -199,7 +199,7 @@ def test_a_slot_that_is_disabled_is_named_too_before_it_is_dropped(tmp_path):
     slots.add(config, OLD, label="spare", parameters=kdf.CHEAPEST, given=GIVEN)
     slots.disable(config, 2, given=GIVEN)
     error = refused(config, SlotsRefused)
-    assert 'slot 2 (passphrase, "spare", disabled)' in error.message
+    assert 'slot 2 ("spare", passphrase, disabled)' in error.message
     assert [slot.id for slot in anew(config, drop_others=True).dropped] == [2]
 
 

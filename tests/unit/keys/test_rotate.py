@@ -366,7 +366,7 @@ def test_where_there_is_no_passphrase_beside_the_recovery_key_the_new_one_is_one
 def test_which_of_several_passphrases_is_lost_is_not_guessed(tmp_path):
     config = with_paper(tmp_path, (Secret("two slow trains cross the valley"), "the laptop"))
     error = unchanged(config, SlotsRefused, old=PAPER)
-    assert 'slot 1 (passphrase); slot 3 (passphrase, "the laptop")' in error.message
+    assert 'slot 1 (passphrase); slot 3 ("the laptop", passphrase)' in error.message
     assert "--slot" in error.resolution_hint
     change(config, old=PAPER, wanted=[3])
     assert opens(config, Secret(PASSPHRASE))
