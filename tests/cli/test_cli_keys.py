@@ -318,6 +318,7 @@ def test_doctor_tells_of_the_keys_and_of_who_has_the_cache_open(
     assert found["databases"]["state"] == "ok"
     assert run(env, "keys", "add", "--generate").returncode == 0
     assert run(env, "keys", "mark-compromised", "2").returncode == 0
+    assert "raw, raw (compromised)" in run(env, "status").stdout
     stranger = account_folder(simulator, tmp_path) / f"notarium_cache.{'0' * 16}.sqlite.encrypted"
     stranger.write_bytes(b"x")
     stranger.chmod(0o600)

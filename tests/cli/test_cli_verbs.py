@@ -272,6 +272,7 @@ def test_reset_cache_sets_a_cache_aside_that_no_key_opens(
     done = run(other, "reset-cache", "--yes")
     assert done.returncode == 0, done.stderr
     assert "does not open with it.\n" in done.stderr
+    assert "a recovery key on paper too, do not" in done.stderr
     assert list((account_folder(simulator, tmp_path) / "quarantine").rglob("*.encrypted"))
     assert json.loads(run(other, "status", "--json").stdout)["notes"] == _active(simulator)
 

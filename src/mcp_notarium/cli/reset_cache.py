@@ -26,6 +26,10 @@ _EMPTIED = (
     "The cache was emptied; what has arrived is kept, and the next server start goes on loading."
 )
 _SET_ASIDE = "The old cache is in the quarantine; the next server start makes a new one or goes on."
+_OTHER_KEYS = (
+    "note: only the key that is given now opens a new cache. Other keys of the old one, a recovery key "
+    "on paper too, do not; make them anew afterwards (`mcp-notarium keys recovery create`, `keys add`)."
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,6 +58,8 @@ async def _reset(config: Config, *, yes: bool) -> int:
         talk(f"The cache cannot be used: {_sentence(error)}")
     except OtherAccount as error:
         talk(f"The cache cannot be emptied in place: {_sentence(error)}")
+    if config.db_encryption:
+        talk(_OTHER_KEYS)
     if not _agreed(
         "Move it to the quarantine (nothing is deleted) and start a new one? A write that was "
         "never confirmed would stay in the old files.",

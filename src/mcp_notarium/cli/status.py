@@ -22,7 +22,7 @@ from mcp_notarium.cache import decisions
 from mcp_notarium.cache.startup import Create, Decision, Locked, Migrate, Open, Rebuild
 from mcp_notarium.cli import settings
 from mcp_notarium.config import Config
-from mcp_notarium.crypto.keyslots import SlotState
+from mcp_notarium.crypto.keyslots import Slot, SlotState
 from mcp_notarium.errors import CacheBusy, CacheError, LockedError, Verdict
 from mcp_notarium.keys import opening, rehearsing, slots
 from mcp_notarium.keys.folder import AccountFolder, find_obstacle
@@ -124,9 +124,15 @@ def _key_facts(config: Config) -> dict[str, Any]:
     keyfile = slots.listing(config, None).keyfile
     active = [slot for slot in keyfile.slots if slot.state is not SlotState.DISABLED]
     return {
-        "keys": ", ".join(slot.type.value for slot in active),
+        "keys": ", ".join(_opening(slot) for slot in active),
         "key_changed_at": _time(keyfile.rotated or keyfile.created),
     }
+
+
+def _opening(slot: Slot) -> str:
+    """The type of a slot, and whether its key has to go."""
+    known = slot.state is SlotState.COMPROMISED
+    return f"{slot.type.value} ({slot.state.value})" if known else slot.type.value
 
 
 async def _inside(config: Config, *, deep: bool) -> dict[str, Any]:
