@@ -92,6 +92,25 @@ def home(tmp_path: Path) -> Home:
     return Home(tmp_path)
 
 
+def test_the_key_on_paper_opens_without_hyphens(home: Home) -> None:
+    home.add(PAPER, "on paper")
+    assert home.opens(PAPER.reveal_text().replace("-", "").lower())
+    bare = home.file(PAPER.reveal_text().replace("-", ""))
+    done = home.unchanged("rotate-key", "--new-key-file", bare)
+    assert "a recovery key cannot be the new key" in done.stderr
+
+
+def test_a_key_on_paper_that_is_cut_short_is_called_that(home: Home) -> None:
+    home.add(PAPER, "on paper")
+    with Terminal(home.env(DB_ENCRYPTION_KEY=None), "rotate-key", "--ask-old") as screen:
+        screen.shows("Old key: ")
+        screen.type(PAPER.reveal_text()[:-5] + "\n")
+        assert screen.ends() == 11, screen.screen
+    told = " ".join(screen.screen.split())
+    assert "the key given opens nothing, and as a recovery key it is not whole" in told
+    assert "nine groups of four" in told
+
+
 def test_who_has_lost_the_passphrase_comes_in_by_the_key_on_paper(home: Home) -> None:
     home.add(PAPER, "on paper")
     lost = home.env(DB_ENCRYPTION_KEY=None)

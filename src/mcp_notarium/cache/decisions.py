@@ -25,6 +25,10 @@ GIVE_KEY = (
     "add` gives it one more. If all are lost, `mcp-notarium reset-cache` sets the old cache aside and "
     "fills a new one, under the key that is configured then, from the note service."
 )
+TYPE_AGAIN = (
+    "If it is the recovery key, compare it with the paper and give it again: nine groups of four, with "
+    "or without hyphens, large or small letters. "
+)
 KEYCHAIN_AGAIN = (
     "Start the client in the session where that keychain runs, or set `keyring` back to it. Or give "
     "another key of the cache in DB_ENCRYPTION_KEY or DB_ENCRYPTION_KEY_FILE; "
@@ -186,6 +190,7 @@ def _obstacle(seen: Observations) -> str | None:
 def _filled(template: str, seen: Observations) -> str:
     return template.format(
         reason=seen.reason,
+        slip=seen.slip,
         source=seen.source or "the key source",
         keychain=seen.keychain,
         asked=f" ({seen.keychain})" if seen.keychain else "",

@@ -138,7 +138,7 @@ class Observations:
     key source; ``copy_ahead``: the key vouches for a copy that is newer than the key file; ``reason``: why key source or keychain failed; ``weakness``: why the key given
     would be a poor new one; ``keychain``: why the keychain has no key, '' if it was not asked;
     ``keychain_slot``: some active slot is a keychain's; ``rotated``: the day of the last change of
-    the key, if known.
+    the key, if known; ``slip``: what is wrong with a key that was meant as a recovery key.
     """
 
     mode: Mode
@@ -148,6 +148,7 @@ class Observations:
     source: str = ""
     reason: str = ""
     weakness: str | None = None
+    slip: str = ""
     keychain: str = ""
     keychain_slot: bool = False
     main: FileState = FileState.MISSING

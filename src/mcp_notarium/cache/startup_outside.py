@@ -18,6 +18,7 @@ from mcp_notarium.cache.decisions import (
     REINSTALL,
     REPAIR,
     RESTORE,
+    TYPE_AGAIN,
     UPDATE,
     Create,
     Decision,
@@ -252,6 +253,13 @@ _KEY_FILE = (
         "the key file is older than its copy `notarium_keys.json.bak`",
         COPY_BACK,
         lambda o: o.copy_ahead,
+    ),
+    unreadable(
+        "the key is wrong and meant as a recovery key",
+        Verdict.WRONG_KEY,
+        "{source} opens nothing, and as a recovery key it is not whole: {slip}",
+        TYPE_AGAIN + GIVE_KEY,
+        lambda o: o.unwrap is Unwrap.WRONG_KEY and bool(o.slip),
     ),
     unreadable(
         "the key is wrong",

@@ -28,7 +28,7 @@ from mcp_notarium.cache.observations import (
     SchemaSeen,
     Unwrap,
 )
-from mcp_notarium.crypto import kdf, keyslots, userkey
+from mcp_notarium.crypto import kdf, keyslots, recovery, userkey
 from mcp_notarium.crypto.datakey import DataKey
 from mcp_notarium.crypto.failures import KeyFileDamaged, MalformedKey, WrongKey
 from mcp_notarium.crypto.keyslots import KeyFile, SlotState, SlotType
@@ -258,7 +258,8 @@ class Observer:
         if scene.files is not None and self._ahead(scene.files, key, opened):
             seen = replace(seen, copy_ahead=True)
         if isinstance(opened, Unwrap):
-            return replace(scene, seen=replace(seen, unwrap=opened))
+            slip = recovery.slip(key.passphrase.reveal_text())
+            return replace(scene, seen=replace(seen, unwrap=opened, slip=slip))
         matches = keyslots.owned_by(found, opened, self._settings.username)
         seen = replace(seen, unwrap=Unwrap.OPENED, owner_matches=matches)
         return replace(scene, seen=seen, data_key=opened)

@@ -66,6 +66,62 @@ def test_in_the_place_of_a_key_it_is_told_by_its_form():
         userkey.read(slipped)
 
 
+FORMS = {
+    "hyphens": str,
+    "spaces": lambda text: text.replace("-", " "),
+    "nothing": lambda text: text.replace("-", ""),
+    "small letters": lambda text: text.replace("-", "").lower(),
+    "look-alikes": lambda text: text.replace("-", "").replace("0", "O").replace("1", "l"),
+    "two lines": lambda text: text.replace("-", "")[:20] + "\n" + text.replace("-", "")[20:],
+}
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_in_the_place_of_a_key_it_is_taken_in_every_form(form):
+    assert userkey.read(Secret(form(recovery.write(KNOWN).reveal_text()))) == userkey.UserKey(
+        "recovery", Secret(KNOWN)
+    )
+
+
+def test_letters_whose_checksum_does_not_fit_are_a_passphrase():
+    bare = recovery.write(KNOWN).reveal_text().replace("-", "")
+    for words in (bare[:-1] + "0", bare[:-1], bare + "0", "A" * 36):
+        assert userkey.read(Secret(words)) == userkey.UserKey("passphrase", Secret(words))
+
+
+SHOWN = recovery.write(KNOWN).reveal_text()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        SHOWN[:-5],
+        SHOWN[:-1],
+        SHOWN + "-0000",
+        SHOWN[:7] + SHOWN[8:],
+        SHOWN[:-5].lower().replace("-", " "),
+        SHOWN[:-1].replace("-", "") + "0",
+    ],
+)
+def test_what_was_probably_meant_as_a_recovery_key_is_told(text):
+    assert re.search("nine groups of four|last group does not fit", recovery.slip(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        SHOWN,
+        "violet kettle under seven maps",
+        "blue door lamp moon rain wind",
+        "abcd-efgh-ijkl-mn0p",
+        "raw:" + "0" * 64,
+        "correcthorse9batterystaple",
+    ],
+)
+def test_other_keys_are_not_called_recovery_keys(text):
+    assert recovery.slip(text) == ""
+
+
 def test_its_groups_can_be_typed_back():
     assert recovery.groups(recovery.write(KNOWN))[:2] == ["000G", "40R4"]
     assert len(recovery.groups(recovery.generate())) == recovery.GROUPS
