@@ -21,9 +21,18 @@ MAKE_KEY = (
 )
 GIVE_KEY = (
     "Give the key this cache was made with, as DB_ENCRYPTION_KEY or in the file named by "
-    "DB_ENCRYPTION_KEY_FILE. With a recovery key, or any other key of it, `mcp-notarium keys --ask-key "
-    "add` gives it one more. If all are lost, `mcp-notarium reset-cache` sets the old cache aside and "
-    "fills a new one, under the key that is configured then, from the note service."
+    "DB_ENCRYPTION_KEY_FILE. If it is lost, `mcp-notarium rotate-key --ask-old` asks for the recovery "
+    "key, or any other key of the cache, and puts a new one in its place. If all are lost, "
+    "`mcp-notarium reset-cache` sets the old cache aside and fills a new one, under the key that is "
+    "configured then, from the note service."
+)
+ANOTHER_KEY = (
+    "{keychain_too}" + GIVE_KEY + " If the key was changed and this is the new one, an old "
+    "`notarium_keys.json` may have been put back: `mcp-notarium keys restore FILE`."
+)
+_KEYCHAIN_TOO = (
+    "A keychain has a key of this cache, too: remove {source} from the client's configuration, and it "
+    "is asked. Otherwise: "
 )
 TYPE_AGAIN = (
     "If it is the recovery key, compare it with the paper and give it again: nine groups of four, with "
@@ -188,10 +197,12 @@ def _obstacle(seen: Observations) -> str | None:
 
 
 def _filled(template: str, seen: Observations) -> str:
+    source = seen.source or "the key source"
     return template.format(
         reason=seen.reason,
         slip=seen.slip,
-        source=seen.source or "the key source",
+        source=source,
+        keychain_too=_KEYCHAIN_TOO.format(source=source) if seen.keychain_slot else "",
         keychain=seen.keychain,
         asked=f" ({seen.keychain})" if seen.keychain else "",
         version=seen.newer_version,

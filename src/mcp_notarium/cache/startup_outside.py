@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mcp_notarium.cache.decisions import (
+    ANOTHER_KEY,
     BEGIN_ANEW,
     COPY_BACK,
     GIVE_KEY,
@@ -265,7 +266,7 @@ _KEY_FILE = (
         "the key is wrong",
         Verdict.WRONG_KEY,
         "the key in {source} is wrong: the key file is whole and does not open with it.{since}",
-        GIVE_KEY,
+        ANOTHER_KEY,
         lambda o: o.unwrap is Unwrap.WRONG_KEY,
     ),
     refuse(

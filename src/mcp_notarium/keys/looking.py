@@ -37,7 +37,7 @@ from mcp_notarium.keys import damage, facts, keychain, keyfile
 from mcp_notarium.keys.folder import AccountFolder, find_problem
 from mcp_notarium.keys.keychain import Keychain
 from mcp_notarium.keys.keyfile import KeyFiles
-from mcp_notarium.keys.unlock import Found, KeySettings, find_passphrase
+from mcp_notarium.keys.unlock import KEYCHAIN, Found, KeySettings, find_passphrase
 
 
 class OpeningSettings(KeySettings, Protocol):
@@ -228,14 +228,10 @@ class Observer:
         """What the keychain's silence means: another one may have been in use, or none runs here."""
         if not self._settings.keychain:
             return scene.seen
-        slots = scene.keyfile.slots if scene.keyfile is not None else ()
         return replace(
             scene.seen,
             keychain=(self._system or keychain.system_keychain()).why_none(),
-            keychain_slot=any(
-                slot.type is SlotType.KEYRING and slot.state is not SlotState.DISABLED
-                for slot in slots
-            ),
+            keychain_slot=scene.keyfile is not None and _of_keychain(scene.keyfile),
         )
 
     def _unwrapped(self, scene: Scene) -> Scene:
@@ -259,7 +255,10 @@ class Observer:
             seen = replace(seen, copy_ahead=True)
         if isinstance(opened, Unwrap):
             slip = recovery.slip(key.passphrase.reveal_text())
-            return replace(scene, seen=replace(seen, unwrap=opened, slip=slip))
+            asked = key is self._given or key.origin == KEYCHAIN or key.lay_there
+            unasked = self._settings.keychain and not asked and _of_keychain(found)
+            seen = replace(seen, unwrap=opened, slip=slip, keychain_slot=unasked)
+            return replace(scene, seen=seen)
         matches = keyslots.owned_by(found, opened, self._settings.username)
         seen = replace(seen, unwrap=Unwrap.OPENED, owner_matches=matches)
         return replace(scene, seen=seen, data_key=opened)
@@ -318,6 +317,14 @@ class Observer:
             faults = opened.walk(deep=marked)
             if faults:
                 raise CacheDamaged(faults[0])
+
+
+def _of_keychain(found: KeyFile) -> bool:
+    """Whether some slot that opens is a keychain's."""
+    return any(
+        slot.type is SlotType.KEYRING and slot.state is not SlotState.DISABLED
+        for slot in found.slots
+    )
 
 
 def _path(folder: AccountFolder, valid: KeyFile | None, *, plain: bool) -> Path | None:

@@ -223,6 +223,17 @@ def test_what_a_crash_left_is_brought_to_rest(left):
     assert decide(replace(GOOD, **left)) == Open(settle=True)
 
 
+def test_who_gives_a_wrong_key_learns_every_way_out():
+    wrong = replace(GOOD, unwrap=Unwrap.WRONG_KEY, source="DB_ENCRYPTION_KEY")
+    assert "rotate-key --ask-old" in decide(wrong).hint
+    assert "keys restore FILE" in decide(wrong).hint
+    assert "keychain" not in decide(wrong).hint
+    told = decide(replace(wrong, keychain_slot=True)).hint
+    assert "remove DB_ENCRYPTION_KEY from the client's configuration" in told
+    missing = replace(GOOD, key=KeySource.ABSENT, unwrap=Unwrap.NOT_TRIED)
+    assert "rotate-key --ask-old" in decide(missing).hint
+
+
 def test_plain_mode_warns_at_each_start():
     for seen in (PLAIN, replace(PLAIN, files=Files()), replace(PLAIN, schema=SchemaSeen(1, 2))):
         assert "NOT encrypted" in decide(seen).notices[0]

@@ -65,6 +65,20 @@ def test_with_a_wrong_key_nothing_stays_in_the_keychain(tmp_path):
     assert entry(system, config) is None
 
 
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [({}, True), ({"keychain": False}, False), ({"db_key_yields": True}, False)],
+)
+def test_a_wrong_key_that_keeps_the_keychain_from_opening_is_told(tmp_path, changes, told):
+    config, system = made(tmp_path), keychains.working()
+    keychain_slot.enable(config, system, given=GIVEN)
+    settings = {"db_key": Secret(OTHER), "keychain": True} | changes
+    with pytest.raises(LockedError) as error:
+        open_cheaply(replace(config, **settings), system=keychains.working())
+    assert error.value.verdict is Verdict.WRONG_KEY
+    assert ("remove DB_ENCRYPTION_KEY from" in error.value.resolution_hint) is told
+
+
 def test_a_keychain_that_forgets_is_not_relied_on(tmp_path):
     config = made(tmp_path)
     one = keychains.backend(
