@@ -202,6 +202,7 @@ def _filled(template: str, seen: Observations) -> str:
         reason=seen.reason,
         slip=seen.slip,
         source=source,
+        key=source if source in {"the key given", "the key source"} else f"the key in {source}",
         keychain_too=_KEYCHAIN_TOO.format(source=source) if seen.keychain_slot else "",
         keychain=seen.keychain,
         asked=f" ({seen.keychain})" if seen.keychain else "",

@@ -265,7 +265,7 @@ _KEY_FILE = (
     unreadable(
         "the key is wrong",
         Verdict.WRONG_KEY,
-        "the key in {source} is wrong: the key file is whole and does not open with it.{since}",
+        "{key} is wrong: the key file is whole and does not open with it.{since}",
         ANOTHER_KEY,
         lambda o: o.unwrap is Unwrap.WRONG_KEY,
     ),

@@ -234,6 +234,15 @@ def test_who_gives_a_wrong_key_learns_every_way_out():
     assert "rotate-key --ask-old" in decide(missing).hint
 
 
+@pytest.mark.parametrize(
+    ("source", "called"),
+    [("the key given", "the key given"), ("DB_ENCRYPTION_KEY", "the key in DB_ENCRYPTION_KEY")],
+)
+def test_a_wrong_key_is_called_by_where_it_came_from(source, called):
+    wrong = decide(replace(GOOD, unwrap=Unwrap.WRONG_KEY, source=source))
+    assert wrong.message.startswith(f"{called} is wrong: ")
+
+
 def test_plain_mode_warns_at_each_start():
     for seen in (PLAIN, replace(PLAIN, files=Files()), replace(PLAIN, schema=SchemaSeen(1, 2))):
         assert "NOT encrypted" in decide(seen).notices[0]
