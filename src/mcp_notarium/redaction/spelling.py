@@ -28,9 +28,10 @@ _SEMICOLON = rf"(?:;|{_PERCENT}3b)"
 _AMPERSAND = rf"(?:&|{_PERCENT}26)(?:amp{_SEMICOLON}){{0,3}}"
 _HASH = rf"(?:#|{_PERCENT}23)"
 _BACKSLASH = rf"(?:\\|{_PERCENT}5c)"
-# Possessive: two repetitions that could share one run of backslashes would try every split of it.
-_ESCAPES = rf"{_BACKSLASH}{{0,15}}+"
-_SOME_ESCAPES = rf"{_BACKSLASH}{{1,16}}+"
+# Atomic: two repetitions that could share one run of backslashes would try every split of it. Not
+# written as possessive repetitions: in Python 3.11.2 (Debian 12) those of a group match wrongly.
+_ESCAPES = rf"(?>{_BACKSLASH}{{0,15}})"
+_SOME_ESCAPES = rf"(?>{_BACKSLASH}{{1,16}})"
 _HTML_NAMES = {'"': "quot", "&": "amp", "'": "apos", "<": "lt", ">": "gt"}
 _LETTER_ESCAPES = {"\n": "n", "\t": "t", "\r": "r", "\f": "f", "\b": "b", "\v": "v", "\0": "0"}
 _JUNCTIONS = 3
@@ -72,7 +73,7 @@ def _run(run: str, *, after_backslash: bool, doubling: bool) -> str:
     count = len(run)
     if run[0] == "\\":
         entity = rf"{_AMPERSAND}{_HASH}(?:0{{0,4}}92|x0{{0,4}}5c){_SEMICOLON}"
-        return rf"(?:{_BACKSLASH}{{{count},{count * 16}}}+|(?:{entity}){{{count}}})"
+        return rf"(?:(?>{_BACKSLASH}{{{count},{count * 16}}})|(?:{entity}){{{count}}})"
     one = _character(run[0], after_backslash=after_backslash)
     if run[0] == "'":  # SQL doubles it, each time it is quoted again
         return rf"(?:{one}){{{count},{count * 8 if doubling else count}}}"

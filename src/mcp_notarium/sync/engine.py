@@ -234,10 +234,17 @@ class Engine:
             error = type(self._failure).__name__
             self._log.warning("sync.cycle_failed", state=self.state.value, error=error)
         elif self._tally.changed or (self._tally.deferred and not self._hides):
-            facts = {"stored": self._tally.stored, "removed": self._tally.removed}
-            if not self._hides:  # these count notes that nobody is to know of, too
-                facts |= {"deferred": self._tally.deferred, "fetched": self._tally.fetched}
-            self._log.info("sync.cycle_done", **facts)
+            tally = self._tally
+            if self._hides:  # the other numbers count notes that nobody is to know of, too
+                self._log.info("sync.cycle_done", stored=tally.stored, removed=tally.removed)
+            else:
+                self._log.info(
+                    "sync.cycle_done",
+                    stored=tally.stored,
+                    removed=tally.removed,
+                    deferred=tally.deferred,
+                    fetched=tally.fetched,
+                )
 
     @property
     def _hides(self) -> bool:
