@@ -111,6 +111,15 @@ def test_a_key_on_paper_that_is_cut_short_is_called_that(home: Home) -> None:
     assert "nine groups of four" in told
 
 
+def test_a_key_that_opens_already_is_no_new_key(home: Home) -> None:
+    home.add(THIRD)
+    for words in (WORDS, THIRD):
+        for how in ([], ["--reencrypt", "--drop-other-keys"]):
+            done = home.unchanged("rotate-key", *how, "--new-key-file", home.file(words))
+            assert "opens the cache already" in done.stderr
+            assert "nothing is changed" in done.stderr
+
+
 def test_who_has_lost_the_passphrase_comes_in_by_the_key_on_paper(home: Home) -> None:
     home.add(PAPER, "on paper")
     lost = home.env(DB_ENCRYPTION_KEY=None)

@@ -148,6 +148,9 @@ def _new_passphrase(came: WayIn, args: argparse.Namespace) -> NewKey:
             "only a passphrase is stretched; a random key needs none",
             resolution_hint="Leave out --kdf, or give a passphrase. Nothing is changed.",
         )
+    if not (args.keep_key or new.made):
+        rotate.demand_new(new.secret, allow_weak=args.allow_weak)
+        rotate.demand_unused(came, new.secret)
     return new
 
 

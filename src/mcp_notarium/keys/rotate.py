@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 from mcp_notarium.crypto import kdf, keyslots, rotation, userkey
 from mcp_notarium.crypto.datakey import DataKey
-from mcp_notarium.crypto.failures import SlotsRefused, WeakPassphrase
+from mcp_notarium.crypto.failures import SlotsRefused, WeakPassphrase, WrongKey
 from mcp_notarium.crypto.kdf import Parameters
 from mcp_notarium.crypto.keyslots import KeyFile, Slot, SlotState
+from mcp_notarium.crypto.slot_changes import described
 from mcp_notarium.crypto.stretching import Stretching
 from mcp_notarium.keys.changing import Given, change, nothing_there, openable
 from mcp_notarium.keys.files import disk_errors
@@ -158,6 +159,18 @@ def still_opening(before: KeyFile, after: KeyFile) -> tuple[Slot, ...]:
     known = {slot.id for slot in before.slots}
     return tuple(
         slot for slot in after.slots if slot.id in known and slot.state is not SlotState.DISABLED
+    )
+
+
+def demand_unused(came: WayIn, new: Secret, *, given: Given | None = None) -> None:
+    """Raises ``SlotsRefused`` for a key that opens the cache already: nothing would be changed by it."""
+    try:
+        slot = keyslots.open_slot(came.keyfile, new, bounds=(given or Given()).bounds).slot
+    except WrongKey:
+        return
+    raise SlotsRefused(
+        f"this key opens the cache already ({described(slot)}); nothing is changed",
+        resolution_hint="Give another one. With `--kdf` and `--keep-key` only the stretching changes.",
     )
 
 
