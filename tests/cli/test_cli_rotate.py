@@ -120,6 +120,14 @@ def test_a_key_that_opens_already_is_no_new_key(home: Home) -> None:
             assert "nothing is changed" in done.stderr
 
 
+def test_no_recovery_key_is_shown_that_cannot_be_put_in_force(home: Home) -> None:
+    cases = ((home.env(DB_ENCRYPTION_KEY=THIRD), 11), (home.env(SIMPLENOTE_USERNAME="you@x.y"), 14))
+    for env, code in cases:
+        with Terminal(env, "keys", "recovery", "create") as screen:
+            assert screen.ends() == code, screen.screen
+        assert "Write it on paper" not in screen.screen
+
+
 def test_who_has_lost_the_passphrase_comes_in_by_the_key_on_paper(home: Home) -> None:
     home.add(PAPER, "on paper")
     lost = home.env(DB_ENCRYPTION_KEY=None)

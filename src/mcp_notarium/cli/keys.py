@@ -170,7 +170,8 @@ def cost(parameters: kdf.Parameters) -> str:
 
 
 def _add(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
-    rotate.way_in(config, given=Given(old=asked))  # before anybody types a new key twice
+    came = rotate.way_in(config, given=Given(old=asked))  # before anybody types a new key twice
+    slots.demand_room(came.keyfile)
     new = new_key.read(args)
     given = Given(old=asked, at=new.at)
     with new.in_change("the key is added"):
@@ -200,6 +201,7 @@ def _recovery(config: Config, asked: Secret | None, args: argparse.Namespace) ->
 
 def make_recovery(config: Config, asked: Secret | None) -> int:
     """Show a new recovery key, have a part of it typed back, and put it in force."""
+    slots.demand_room(rotate.way_in(config, given=Given(old=asked)).keyfile)
     made = recovery.generate()
     show_once(
         "Your recovery key. Write it on paper and keep it where you keep your passport; it is not "

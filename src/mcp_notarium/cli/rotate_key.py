@@ -189,8 +189,10 @@ def _into_keychain(config: Config, came: WayIn, given: Given, args: argparse.Nam
             resolution_hint="Leave out --slot.",
         )
     gone = [came.slot] if came.by_keychain else _giving_way(came, args)
-    came = _with_another(config, came, gone, given)
     system = keychain.system_keychain()
+    if not came.by_keychain:
+        keychain_slot.demand_free(config, system, given=given)
+    came = _with_another(config, came, gone, given)
     after = keychain_slot.rotate_into(
         config,
         system,

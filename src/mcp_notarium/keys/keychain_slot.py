@@ -40,8 +40,7 @@ def enable(settings: OpeningSettings, system: Keychain, *, given: Given | None =
     """
     given = replace(given or Given(), system=system)
     kept = system.get(keychain.KEY, settings.owner_hash)
-    if kept is not None and not _left_over(settings, kept, given):
-        raise _taken()
+    demand_free(settings, system, given=given)
     backend = system.name
     secret = kept or userkey.generate()
     system.set(keychain.KEY, settings.owner_hash, secret)
@@ -94,8 +93,7 @@ def rotate_into(
     kept = system.get(keychain.KEY, owner)
     if kept is not None and from_keychain:
         return _exchange(settings, system, kept, userkey.generate(), given)
-    if kept is not None and not _left_over(settings, kept, given):
-        raise _taken()
+    demand_free(settings, system, given=given)
     secret = kept or userkey.generate()
     backend, came = system.name, rotate.way_in(settings, given=given)
     demand_another(came.keyfile, without=came.giving_way(wanted))
@@ -110,6 +108,13 @@ def rotate_into(
             _forget_unless_it_counts(settings, system, secret, given)
         raise
     return slots.listing(settings, None, bounds=given.bounds).keyfile
+
+
+def demand_free(settings: OpeningSettings, system: Keychain, *, given: Given | None = None) -> None:
+    """Raises ``SlotsRefused`` if the keychain holds a key for this account that may be in use."""
+    kept = system.get(keychain.KEY, settings.owner_hash)
+    if kept is not None and not _left_over(settings, kept, given or Given()):
+        raise _taken()
 
 
 def demand_another(keyfile: KeyFile, *, without: Sequence[Slot]) -> None:

@@ -14,6 +14,7 @@ from mcp_notarium.crypto.datakey import DataKey
 from mcp_notarium.crypto.failures import MalformedKey, SlotsRefused, WrongKey
 from mcp_notarium.crypto.kdf import PRODUCTION, Bounds, Parameters
 from mcp_notarium.crypto.keyslots import KeyFile, Slot, SlotState, SlotType
+from mcp_notarium.crypto.layout import MOST_SLOTS
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.keys import keyfile
 from mcp_notarium.keys.changing import Changed, Given, change, nothing_there, openable
@@ -109,6 +110,16 @@ def _as_dear_as_any(before: KeyFile, settings: OpeningSettings) -> Parameters:
     opening = (slot.kdf for slot in before.slots if slot.state is not SlotState.DISABLED)
     # The algorithm is that of the settings, for it takes the place of no other.
     return replace(stretching(settings), chosen=True).in_place_of(opening)
+
+
+def demand_room(found: KeyFile) -> None:
+    """Raises ``SlotsRefused`` if no slot can be added. Call it before anybody types or writes."""
+    if len(found.slots) >= MOST_SLOTS:
+        raise SlotsRefused(
+            f"a key file has at most {MOST_SLOTS} slots, and all are in use",
+            resolution_hint="`mcp-notarium keys list` shows them, `mcp-notarium keys remove N` takes "
+            "one away; nothing was changed.",
+        )
 
 
 def disable(settings: OpeningSettings, slot_id: int, *, given: Given | None = None) -> Changed:

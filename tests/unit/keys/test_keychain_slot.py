@@ -65,6 +65,14 @@ def test_with_a_wrong_key_nothing_stays_in_the_keychain(tmp_path):
     assert entry(system, config) is None
 
 
+def test_a_keychain_that_holds_a_key_is_not_free(tmp_path):
+    config, system = made(tmp_path), keychains.working()
+    keychain_slot.demand_free(config, system, given=GIVEN)
+    keychain_slot.enable(config, system, given=GIVEN)
+    with pytest.raises(SlotsRefused, match="holds a key for this account already"):
+        keychain_slot.demand_free(config, system, given=GIVEN)
+
+
 @pytest.mark.parametrize(
     ("changes", "told"),
     [({}, True), ({"keychain": False}, False), ({"db_key_yields": True}, False)],

@@ -8,6 +8,7 @@ import pytest
 from mcp_notarium.crypto import kdf, keyslots, recovery, userkey
 from mcp_notarium.crypto.failures import MalformedKey, SlotsRefused, WeakPassphrase, WrongKey
 from mcp_notarium.crypto.keyslots import SlotState, SlotType
+from mcp_notarium.crypto.layout import MOST_SLOTS
 from mcp_notarium.crypto.rotation import REWRAP
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.keys import slots
@@ -43,6 +44,15 @@ def opens(config, key):
             raise
         return False
     return True
+
+
+def test_room_is_demanded_before_anybody_types(tmp_path):
+    config = made(tmp_path)
+    for number in range(2, MOST_SLOTS + 1):
+        slots.demand_room(slots.listing(config, None, bounds=BOUNDS).keyfile)
+        add(config, Secret(f"{OTHER} {number}"))
+    with pytest.raises(SlotsRefused, match="all are in use"):
+        slots.demand_room(slots.listing(config, None, bounds=BOUNDS).keyfile)
 
 
 def states(config):
