@@ -146,6 +146,33 @@ def test_a_change_that_counts_is_not_called_a_failure(tmp_path, step):
     assert found.opened_by is not None
 
 
+def test_nothing_is_listed_or_copied_of_an_old_key_file(tmp_path):
+    config = rotated(tmp_path)
+    shutil.copy(tmp_path / "old", folder_of(config).key_file)
+    to = tmp_path / "copied"
+    for look in (
+        lambda: slots.listing(config, OLD, bounds=BOUNDS),
+        lambda: slots.listing(config, NEW, bounds=BOUNDS),
+        lambda: backup.back_up(config, to, key=NEW, bounds=BOUNDS),
+        lambda: backup.back_up(config, to, bounds=BOUNDS),
+    ):
+        with pytest.raises(LockedError) as refused:
+            look()
+        assert refused.value.verdict is Verdict.ROLLBACK_SEEN
+    assert not to.exists()
+    assert slots.listing(config, None, bounds=BOUNDS).doubtful
+    assert slots.listing(config, THIRD, bounds=BOUNDS).doubtful
+
+
+def test_a_copy_that_only_says_that_it_is_newer_keeps_nobody_from_a_backup(tmp_path):
+    config = rotated(tmp_path)
+    folder = folder_of(config)
+    real = keyslots.parse(folder.key_file.read_bytes(), bounds=BOUNDS)
+    folder.key_copy.write_bytes(keyslots.serialise(replace(real, sequence=real.sequence + 5)))
+    assert not slots.listing(config, NEW, bounds=BOUNDS).doubtful
+    assert backup.back_up(config, tmp_path / "copied", key=NEW, bounds=BOUNDS) == real
+
+
 def test_a_copy_of_another_cache_is_just_replaced(tmp_path):
     config, other = made(tmp_path / "a"), made(tmp_path / "b")
     for _ in range(3):

@@ -21,7 +21,7 @@ from mcp_notarium.config import Config
 from mcp_notarium.crypto import kdf, recovery
 from mcp_notarium.crypto.failures import MalformedKey, WrongKey
 from mcp_notarium.crypto.keyslots import Slot, SlotState, SlotType
-from mcp_notarium.errors import InvalidRequest
+from mcp_notarium.errors import InvalidRequest, LockedError, Verdict
 from mcp_notarium.keys import backup, rotate, slots
 from mcp_notarium.keys.changing import Changed, Given
 from mcp_notarium.keys.folder import AccountFolder
@@ -31,6 +31,10 @@ from mcp_notarium.secret import Secret
 
 _TRIES = 3
 _COPIES = "Copies of the key file made before still have what was taken away here."
+_DOUBTFUL = (
+    "The copy of the key file says that it is newer. If so, an old key file was put back: "
+    "`mcp-notarium keys restore` puts the copy in its place."
+)
 _STATES: dict[str, Callable[..., Changed]] = {
     "disable": slots.disable,
     "enable": slots.enable,
@@ -85,6 +89,8 @@ def _list(config: Config, asked: Secret | None, args: argparse.Namespace) -> int
     found = slots.listing(config, _key_at_hand(config, asked))
     text = json.dumps(_facts(found), indent=2) if args.json else table(found)
     sys.stdout.write(text + "\n")
+    if found.doubtful:
+        talk(f"note: {_DOUBTFUL}")
     return 0
 
 
@@ -249,8 +255,14 @@ def _test_recovery(config: Config) -> int:
     return 0
 
 
-def _back_up(config: Config, _asked: Secret | None, args: argparse.Namespace) -> int:
-    copied = backup.back_up(config, args.path)
+def _back_up(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
+    try:
+        copied = backup.back_up(config, args.path)
+    except LockedError as error:
+        if error.verdict is not Verdict.ROLLBACK_SEEN:
+            raise
+        # Only a key tells whether the copy is really newer.
+        copied = backup.back_up(config, args.path, key=_key_at_hand(config, asked))
     talk(f"The key file (number {copied.sequence}) is copied to {args.path}.")
     talk("note: it opens with every key that opens the cache today, also after you change them.")
     return 0

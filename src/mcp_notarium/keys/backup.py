@@ -33,19 +33,25 @@ from mcp_notarium.keys.files import (
 from mcp_notarium.keys.folder import AccountFolder, trusted
 from mcp_notarium.keys.locks import Presence, key_lock
 from mcp_notarium.keys.looking import OpeningSettings
-from mcp_notarium.keys.slots import listing
+from mcp_notarium.keys.slots import behind, listing
 from mcp_notarium.secret import Secret
 
 __all__ = ["Restored", "back_up", "restore"]
 
 
-def back_up(settings: OpeningSettings, to: Path, *, bounds: Bounds = PRODUCTION) -> KeyFile:
+def back_up(
+    settings: OpeningSettings, to: Path, *, key: Secret | None = None, bounds: Bounds = PRODUCTION
+) -> KeyFile:
     """Write the key file to ``to``, a new file of mode 0600, flushed; gives what was written.
 
-    Raises ``ConfigError`` if something is there already or it cannot be written, and
+    ``key`` is needed only where the copy beside it says that it is newer: then it tells whether that
+    is true. Raises ``ConfigError`` if something is there already or it cannot be written, and
     ``LockedError`` if there is no key file that could be copied; nothing new is left then.
     """
-    found = listing(settings, None, bounds=bounds).keyfile
+    listed = listing(settings, key, bounds=bounds)
+    if listed.doubtful:
+        raise behind()
+    found = listed.keyfile
     try:
         _write_new(to, keyslots.serialise(found))
     except OSError as error:

@@ -7,11 +7,13 @@ so nobody can lock himself out with one command.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from mcp_notarium.cache import decisions
 from mcp_notarium.crypto import keyslots, recovery, slot_changes
 from mcp_notarium.crypto.datakey import DataKey
-from mcp_notarium.crypto.failures import MalformedKey, SlotsRefused, WrongKey
+from mcp_notarium.crypto.failures import KeyFileDamaged, MalformedKey, SlotsRefused, WrongKey
 from mcp_notarium.crypto.kdf import PRODUCTION, Bounds, Parameters
 from mcp_notarium.crypto.keyslots import KeyFile, Slot, SlotState, SlotType
 from mcp_notarium.crypto.layout import MOST_SLOTS
@@ -33,11 +35,13 @@ class Listing:
     """The slots as they stand in the key file.
 
     ``opened_by`` is the id of the slot that the given key opens; None: no key was given, or it
-    opens none. Without a key nothing proves that the list is as it was written.
+    opens none. Without a key nothing proves that the list is as it was written; ``doubtful``: the
+    copy beside it says that it is newer, and no key tells whether that is true.
     """
 
     keyfile: KeyFile
     opened_by: int | None
+    doubtful: bool = False
 
 
 def listing(
@@ -45,7 +49,8 @@ def listing(
 ) -> Listing:
     """Read the key file (or its copy, if that is all there is). Changes nothing.
 
-    Raises ``LockedError`` if there is none, it is lost, damaged or forged, or the folder is unsafe.
+    Raises ``LockedError`` if there is none, it is lost, damaged or forged, or the folder is unsafe,
+    and if the key vouches for a copy that is newer.
     """
     folder = trusted(settings.account_dir)
     with disk_errors("the key file cannot be read"):
@@ -62,10 +67,35 @@ def listing(
         observer = Observer(settings, bounds=bounds, key=Found(Secret("none is tried"), "a key"))
         openable(observer.look(now=0, opens=never))
         raise nothing_there()
-    try:
-        return Listing(found, None if key is None else _opened_by(found, key, bounds))
-    except MalformedKey:  # the configured key is wrong in a way of its own; it opens nothing
-        return Listing(found, None)
+    opened = None
+    with suppress(
+        MalformedKey
+    ):  # the configured key is wrong in a way of its own; it opens nothing
+        if key is not None:
+            if files.copy_ahead is not None and _vouches(key, files.copy_ahead, found, bounds):
+                raise behind()
+            opened = _opened_by(found, key, bounds)
+    return Listing(found, opened, doubtful=files.copy_ahead is not None and opened is None)
+
+
+def behind() -> LockedError:
+    """The refusal where an old key file was put back."""
+    return LockedError(
+        Verdict.ROLLBACK_SEEN,
+        "the key file is older than its copy `notarium_keys.json.bak`",
+        resolution_hint=decisions.COPY_BACK,
+    )
+
+
+def _vouches(key: Secret, copy: KeyFile, main: KeyFile, bounds: Bounds) -> bool:
+    """Whether the key shows that the copy is what it says: it opens it, or the one it grew from."""
+    with suppress(WrongKey, KeyFileDamaged):
+        if keyslots.vouched_for(copy, keyslots.unlock(main, key, bounds=bounds)):
+            return True
+    with suppress(WrongKey, KeyFileDamaged):
+        keyslots.unlock(copy, key, bounds=bounds)
+        return True
+    return False
 
 
 def add(
