@@ -68,9 +68,7 @@ def listing(
         openable(observer.look(now=0, opens=never))
         raise nothing_there()
     opened = None
-    with suppress(
-        MalformedKey
-    ):  # the configured key is wrong in a way of its own; it opens nothing
+    with suppress(MalformedKey):  # the configured key can be no key at all; it opens nothing then
         if key is not None:
             if files.copy_ahead is not None and _vouches(key, files.copy_ahead, found, bounds):
                 raise behind()

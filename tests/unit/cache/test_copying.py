@@ -131,3 +131,13 @@ def test_an_error_of_the_target_is_told(source, target, monkeypatch):
     monkeypatch.setattr(target.database, "run_many", full)
     with pytest.raises(CacheFull):
         copying.copy_into(source.database, target.database, keep=TIES)
+
+
+def test_only_metadata_is_left_out_by_its_name(source, target):
+    """The service chooses the ids of notes, also those that are names of ours."""
+    source.database.run("INSERT INTO withheld VALUES ('generation', '1', 1, 'hidden_ids')")
+    before = copying.content_digest(source.database, without=TIES)
+    copying.copy_into(source.database, target.database, keep=TIES)
+    assert target.database.rows("SELECT id FROM withheld") == [("generation",)]
+    source.database.run("DELETE FROM withheld")
+    assert copying.content_digest(source.database, without=TIES) != before
