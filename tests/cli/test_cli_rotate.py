@@ -128,6 +128,20 @@ def test_no_recovery_key_is_shown_that_cannot_be_put_in_force(home: Home) -> Non
         assert "Write it on paper" not in screen.screen
 
 
+@pytest.mark.parametrize("command", [["rotate-key"], ["keys", "add"]])
+def test_no_key_is_made_that_cannot_be_printed(home: Home, command: list[str]) -> None:
+    before = fingerprint(home.folder / "notarium")
+    line = [*SERVE, *command, "--generate"]
+    done = subprocess.run(
+        ["/bin/sh", "-c", 'exec "$@" 1>&-', "sh", *line],
+        env=home.env(), stderr=subprocess.PIPE, text=True, check=False,
+    )  # fmt: skip
+    assert "cannot be printed (standard output is closed); nothing is changed" in done.stderr
+    assert "unexpected" not in done.stderr
+    assert done.returncode == 1
+    assert fingerprint(home.folder / "notarium") == before
+
+
 def test_who_has_lost_the_passphrase_comes_in_by_the_key_on_paper(home: Home) -> None:
     home.add(PAPER, "on paper")
     lost = home.env(DB_ENCRYPTION_KEY=None)

@@ -62,7 +62,8 @@ def run(arguments: Sequence[str]) -> int:
     try:
         with interruption.stoppable():
             code = _dispatch(list(arguments))
-            sys.stdout.flush()
+            if sys.stdout is not None:  # closed by who called us
+                sys.stdout.flush()
     except SystemExit as leaving:  # argparse: --help is 0, a wrong command line is 2
         code = leaving.code if isinstance(leaving.code, int) else USAGE_EXIT
     except KeyboardInterrupt as interrupt:
@@ -161,6 +162,8 @@ def _show_unexpected(error: Exception) -> int:
 
 def _say(text: str) -> None:
     line = several_lines(log.scrub(text)) + "\n"
+    if sys.stderr is None:
+        return
     with suppress(OSError, ValueError):
         encoding = sys.stderr.encoding or "utf-8"
         sys.stderr.write(line.encode(encoding, "backslashreplace").decode(encoding))
@@ -170,6 +173,8 @@ def _say(text: str) -> None:
 def _leave_streams() -> None:
     """Where the reader has gone (`| head`, a closed terminal) the flush at exit must not complain."""
     for stream in (sys.stdout, sys.stderr):
+        if stream is None:
+            continue
         try:
             stream.flush()
         except (OSError, ValueError):

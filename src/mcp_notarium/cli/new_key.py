@@ -63,13 +63,17 @@ class NewKey:
             while left:
                 left = left[os.write(sys.stdout.fileno(), left) :]
         except OSError as error:
-            raise ConfigError(
-                f"the new key cannot be printed ({error.strerror}); nothing is changed",
-                resolution_hint="Nobody would have it. Look where standard output goes.",
-            ) from None
+            raise _unprintable(error.strerror) from None
         # On a disk it must not be lost by a power cut that the change itself survives.
         with suppress(OSError, ValueError):
             os.fsync(sys.stdout.fileno())
+
+
+def _unprintable(reason: str | None) -> ConfigError:
+    return ConfigError(
+        f"the new key cannot be printed ({reason}); nothing is changed",
+        resolution_hint="Nobody would have it. Look where standard output goes.",
+    )
 
 
 def add_arguments(parser: argparse.ArgumentParser, *, rotating: bool = False) -> None:
@@ -117,6 +121,8 @@ def is_given(args: argparse.Namespace) -> bool:
 def read(args: argparse.Namespace) -> NewKey:
     """The new key. Call it when nothing else can be wrong: a person may be asked to type it twice."""
     if args.generate:
+        if sys.stdout is None:
+            raise _unprintable("standard output is closed")
         return NewKey(userkey.generate(), made=True)
     if args.new_key_file is not None:
         return NewKey(_from_file(args.new_key_file))
