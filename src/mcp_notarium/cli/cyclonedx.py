@@ -111,7 +111,7 @@ def _downloads(part: Component) -> list[dict[str, Any]]:
     return [
         {
             "type": "distribution",
-            "url": f"https://pypi.org/simple/{part.name}/",
+            "url": part.purl,
             "hashes": [_digest(digest) for digest in part.files],
         }
     ]
