@@ -23,6 +23,7 @@ from mcp_notarium.errors import Verdict
 from mcp_notarium.secret import Secret
 from mcp_notarium.simulator import Simulator
 from mcp_notarium.simulator.data import prose
+from support.needs import lacking
 from support.small_disk import SmallDisk
 from support.whole import DEADLINE, RAW_KEY, Server, account_folder, environment, run
 
@@ -357,7 +358,7 @@ def _on_a_disk(room: Room) -> SmallDisk:
     disk = SmallDisk(place, "8m")
     room.undo.append(disk.unmount)
     if not disk.mounted:
-        pytest.skip("only root may mount a disk")
+        lacking("only root may mount a disk")
     shutil.copytree(room.place / "before", place, dirs_exist_ok=True)
     place.chmod(0o700)
     return disk

@@ -22,6 +22,7 @@ from support import disk_trace
 from support.account import account, fingerprint, folder_of
 from support.found import KEY, NEW, content
 from support.long import LONG
+from support.needs import lacking
 from support.power_stories import story
 from support.small_disk import SmallDisk
 from support.stories import lived_in
@@ -118,7 +119,7 @@ def test_a_disk_that_is_full_behind_the_commit_point_is_no_failure(cache, step):
 def disk(tmp_path):
     made = SmallDisk(tmp_path / "disk", "512m")
     if not made.mounted:
-        pytest.skip("only root may mount a disk")
+        lacking("only root may mount a disk")
     yield made
     made.unmount()
 

@@ -19,6 +19,7 @@ from mcp_notarium.errors import NotariumError
 from mcp_notarium.keys.files import nowhere
 from support import stops
 from support.long import LONG
+from support.needs import lacking
 from support.power_stories import DISTINCT
 from support.small_disk import SmallDisk
 
@@ -139,7 +140,7 @@ def test_a_disk_that_is_full_from_any_write_on_is_no_end_of_a_cache(tried, story
 def disk(tmp_path_factory):
     made = SmallDisk(tmp_path_factory.mktemp("small") / "disk", "64m")
     if not made.mounted:
-        pytest.skip("only root may mount a disk")
+        lacking("only root may mount a disk")
     yield made
     made.unmount()
 

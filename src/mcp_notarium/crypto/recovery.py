@@ -32,7 +32,7 @@ _ODD_GROUPS = 2
 
 
 def generate(random_bytes: RandomBytes = secrets.token_bytes) -> Secret:
-    """A new recovery key as it is shown: ``XXXX-…-XXXX``."""
+    """A new recovery key as it is shown: nine groups of four letters and digits, with hyphens."""
     return write(random_bytes(SIZE))
 
 

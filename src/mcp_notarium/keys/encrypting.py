@@ -28,7 +28,7 @@ from mcp_notarium.keys.folder import AccountFolder, trusted
 from mcp_notarium.keys.keyfile import KeyFiles
 from mcp_notarium.keys.locks import Presence, key_lock
 from mcp_notarium.keys.looking import OpeningSettings
-from mcp_notarium.keys.opening import rolled_back
+from mcp_notarium.keys.slots import behind
 from mcp_notarium.secret import Secret
 
 _UNUSABLE = "the cache cannot be encrypted"
@@ -185,7 +185,7 @@ class _Work:
         data_key = keyslots.unlock(counts, self.key, bounds=self.given.bounds)
         ahead = files.copy_ahead
         if ahead is not None and keyslots.vouched_for(ahead, data_key):
-            raise rolled_back()
+            raise behind()
         keyfile.bring_to_rest(self.folder, files, now=self.given.clock())
         return _gone_on_with(self.folder, plain, counts, data_key)
 

@@ -359,13 +359,6 @@ def refusal(locked: Locked) -> LockedError:
     return LockedError(locked.verdict, locked.message, resolution_hint=locked.hint)
 
 
-def rolled_back() -> LockedError:
-    """The refusal where the database has seen a newer key file than the one that lies there."""
-    return LockedError(
-        Verdict.ROLLBACK_SEEN, decisions.KEY_FILE_BEHIND, resolution_hint=decisions.NEWEST_BACK
-    )
-
-
 def raise_sequence(database: Database, keyfile: KeyFile) -> None:
     """Remember the newest key file seen, so that an older one put back is noticed."""
     with suppress(CacheBusy, CacheFull), database.transaction(durable=True):

@@ -23,7 +23,14 @@ from mcp_notarium.cache.sync_state import SyncState
 from mcp_notarium.crypto import keyslots
 from mcp_notarium.crypto.datakey import DataKey
 from mcp_notarium.crypto.keyslots import KeyFile
-from mcp_notarium.errors import CacheDamaged, CacheError, CacheFull, InvalidRequest, Verdict
+from mcp_notarium.errors import (
+    CacheDamaged,
+    CacheError,
+    CacheFull,
+    InvalidRequest,
+    LockedError,
+    Verdict,
+)
 from mcp_notarium.keys import anew, damage, keyfile, quarantine
 from mcp_notarium.keys.anew import Step
 from mcp_notarium.keys.changing import Given, nothing_there
@@ -31,7 +38,7 @@ from mcp_notarium.keys.files import disk_errors, replace_private, sync_folder
 from mcp_notarium.keys.folder import AccountFolder, trusted
 from mcp_notarium.keys.locks import Presence, key_lock
 from mcp_notarium.keys.looking import Observer, OpeningSettings, Scene, never
-from mcp_notarium.keys.opening import refusal, rolled_back
+from mcp_notarium.keys.opening import refusal
 from mcp_notarium.keys.unlock import Found
 
 _UNUSABLE = "the cache cannot be repaired"
@@ -213,7 +220,9 @@ def _demand_newest(kept: Path, found: KeyFile, data_key: DataKey) -> None:
     except CacheError:
         return
     if row is not None and int(row[0]) > found.sequence:
-        raise rolled_back()
+        raise LockedError(
+            Verdict.ROLLBACK_SEEN, decisions.KEY_FILE_BEHIND, resolution_hint=decisions.NEWEST_BACK
+        )
 
 
 def _only_encrypted() -> InvalidRequest:
