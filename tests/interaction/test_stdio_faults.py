@@ -82,15 +82,15 @@ def test_lone_surrogate_in_a_result_does_not_end_the_process(server):
 def test_prints_and_children_never_reach_the_protocol(server):
     answer = server.ask(call(10, "noisy"))
     assert answer["result"]["content"][0]["text"] == ""
-    assert "written" in server.errors()
-    assert "from a child" in server.errors()
+    assert server.said("written")
+    assert server.said("from a child")
 
 
 def test_unexpected_exception_says_nothing_about_itself(server):
     error = server.ask(call(11, "broken"))["error"]
     assert error["code"] == -32603
     assert "secret" not in json.dumps(error)
-    assert error["data"]["details"]["trace_id"] in server.errors()
+    assert server.said(error["data"]["details"]["trace_id"])
 
 
 def test_large_result_arrives_whole_and_in_order(server):

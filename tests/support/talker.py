@@ -152,7 +152,18 @@ class Talker:
         """Wait for the end; gives exit code and how long it took."""
         began = time.monotonic()
         code = self.process.wait(timeout=within)
-        return code, time.monotonic() - began
+        seconds = time.monotonic() - began
+        self._threads[1].join(DEADLINE)  # what was written last may not have been read yet
+        return code, seconds
+
+    def said(self, text: str, *, within: float = DEADLINE) -> bool:
+        """Whether standard error holds the text; an answer may overtake the line about it."""
+        end = time.monotonic() + within
+        while text not in self.errors():
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.02)
+        return True
 
     def errors(self) -> str:
         """Standard error so far."""

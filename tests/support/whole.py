@@ -76,7 +76,7 @@ class Server(Talker):
     def leave(self) -> int:
         """Hang up as a client does; the exit code."""
         self.hang_up()
-        return self.process.wait(DEADLINE)
+        return super().leave()[0]
 
     def loaded(self, count: int) -> None:
         """Wait until so many active notes are listed."""
