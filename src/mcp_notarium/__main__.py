@@ -5,8 +5,14 @@ A client waits for the handshake, so this file imports nothing that the server d
 
 from __future__ import annotations
 
-import os
 import sys
+
+if __name__ == "__main__" and not sys.flags.safe_path:
+    # By ``python -m`` the working folder comes first among the places of modules, whoever owns it.
+    # The package is imported already and finds its own parts.
+    del sys.path[0]
+
+import os
 from collections.abc import Sequence
 from pathlib import Path
 

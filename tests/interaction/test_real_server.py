@@ -223,3 +223,22 @@ def test_call_while_the_first_sync_runs_is_served(account):
             assert time.monotonic() < deadline
         talker.hang_up()
         assert talker.leave()[0] == 0
+
+
+@pytest.mark.parametrize("module", ["argparse", "pydantic", "sqlcipher3"])
+def test_module_in_the_working_folder_is_not_run_though_started_by_its_name(
+    account, tmp_path, module
+):
+    """What Python itself imports before the program begins cannot be kept from the working folder."""
+    folder = tmp_path / "cwd"
+    folder.mkdir()
+    (folder / f"{module}.py").write_text("open('it-ran', 'w').close()\nraise SystemExit(9)\n")
+    lines = [HELLO, INITIALIZED, call(1, "list"), call(2, "manage", action="get_stats")]
+    done = subprocess.run(
+        COMMAND, input="\n".join(map(json.dumps, lines)).encode(), cwd=folder,
+        env=account.environment(), capture_output=True, timeout=60, check=False,
+    )  # fmt: skip
+    helped = subprocess.run([*COMMAND, "--help"], cwd=folder, capture_output=True, check=False)
+    assert (done.returncode, helped.returncode) == (0, 0)
+    assert len(done.stdout.splitlines()) == 3
+    assert not (folder / "it-ran").exists()
