@@ -2,7 +2,7 @@
 
     .venv/bin/python scripts/audit_cost.py [ROUNDS]
 
-Calls go through the dispatcher of the real server over an encrypted cache and an in-memory note service,
+Calls go through what answers them in the real server over an encrypted cache and an in-memory note service,
 without the protocol in between. Flushing what reads have left is counted in.
 """
 
@@ -16,25 +16,23 @@ import time
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tests")]
-
-import mcp_types as types  # noqa: E402
 
 from mcp_notarium.audit.chain import AuditKeys  # noqa: E402
 from mcp_notarium.audit.record import Entry  # noqa: E402
 from mcp_notarium.cache.trail import Trail  # noqa: E402
 from mcp_notarium.secret import Secret  # noqa: E402
-from mcp_notarium.server.dispatch import Dispatch  # noqa: E402
+from mcp_notarium.server.answering import Answering  # noqa: E402
+from mcp_notarium.server.early import Reading  # noqa: E402
 from mcp_notarium.server.house import House  # noqa: E402
+from mcp_notarium.server.recording import Asked  # noqa: E402
 from support import tooling  # noqa: E402
 from support.cache_room import KEY  # noqa: E402
 
 NOTES = 2000
 KEYS = AuditKeys(*(Secret(bytes([n]) * 32) for n in (1, 2, 3)))
-CONTEXT = SimpleNamespace(session=SimpleNamespace(client_params=None, client_capabilities=None))
 
 
 class Nothing:
@@ -76,8 +74,8 @@ async def measure(rounds: int) -> None:
         house = House(opened, report=print)
         keeping = asyncio.create_task(house.keep())
         await house.app()
-        recorded, bare = Dispatch(house), Dispatch(house)
-        bare._recorder.recording = unrecorded
+        recorded, bare = Answering(house), Answering(house)
+        bare.recorder.recording = unrecorded
         print(
             f"{'call':<34}{'without':>10}{'with':>10}{'more':>10}   (medians, ms; pairs: {rounds})"
         )
@@ -100,9 +98,9 @@ async def compare(label, tool, arguments, times, recorded, bare, trail) -> None:
     for number in range(times):
         took = {}
         for who in (recorded, bare) if number % 2 else (bare, recorded):
-            params = types.CallToolRequestParams(name=tool, arguments=arguments(number))
+            asked = Asked("", tool, arguments(number))
             began = time.perf_counter()
-            result = await who.call(CONTEXT, params)
+            result = await who.answer(asked, Reading)
             took[who] = time.perf_counter() - began
             assert not result.is_error, result
         pairs.append((took[bare], took[recorded]))

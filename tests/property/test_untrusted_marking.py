@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_notarium.notes.hidden import find_hidden
-from mcp_notarium.server.dispatch import success
+from mcp_notarium.server.answering import success
 from mcp_notarium.tools import schemas
 from mcp_notarium.tools.untrusted import BEGIN, END, SAID, draw, marked, reported
 
@@ -34,10 +34,10 @@ def listing(*texts, tags=()):
 def shown(answer):
     """What a client gets: the value, having checked that the text says the same."""
     result = success(answer)
-    (block,) = result.content
-    assert json.loads(block.text) == result.structured_content
-    assert list(json.loads(block.text)) == list(result.structured_content)
-    return result.structured_content, block.text
+    assert json.loads(result.text) == result.value
+    assert list(json.loads(result.text)) == list(result.value)
+    assert result.size == len(result.text.encode())
+    return result.value, result.text
 
 
 def word_of(value):

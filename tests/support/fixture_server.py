@@ -32,6 +32,7 @@ from mcp.server.lowlevel import Server  # noqa: E402
 from mcp_notarium.server import engine  # noqa: E402
 from mcp_notarium.server.awaiting import Arrivals  # noqa: E402
 from mcp_notarium.server.dispatch import guard  # noqa: E402
+from mcp_notarium.server.outbox import Outbox  # noqa: E402
 
 NAMES = ("echo", "slow", "stuck", "surrogate", "noisy", "broken", "large", "careful")
 CLOSED = Path(sys.argv[1]) if len(sys.argv) > 1 else None
@@ -78,7 +79,7 @@ async def serve(inbox, greeting):
     server = Server("fixture", on_list_tools=list_tools, on_call_tool=call_tool)
     server.middleware[:] = [guard]
     try:
-        await engine.serve(server, Arrivals(inbox), greeting, OUTGOING, Ending())
+        await engine.serve(server, Arrivals(inbox), greeting, Outbox(OUTGOING), Ending())
     finally:
         await asyncio.sleep(0)
         note("closed")

@@ -19,7 +19,7 @@ from mcp_notarium.backends.base import Acknowledgement
 from mcp_notarium.errors import NotariumError
 from mcp_notarium.notes.pending import PendingWrite
 from mcp_notarium.policy.model import Policy, demand
-from mcp_notarium.server.dispatch import success
+from mcp_notarium.server.answering import success
 from mcp_notarium.tools.catalogue import by_name
 from support.memory_store import Fields, Kept, MemoryStore, content_of
 from support.tooling import Caller, Desk
@@ -79,7 +79,7 @@ class Twin(Desk):
         return self._seen(made)
 
     def _seen(self, made: BaseModel) -> str:
-        value = success(made).structured_content
+        value = success(made).value
         assert value is not None
         value.pop("memory_rss_mb", None)
         return json.dumps(value, ensure_ascii=False)

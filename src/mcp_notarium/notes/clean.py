@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
+from typing import Any
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -14,6 +16,17 @@ def replace_surrogates(text: str) -> str:
     Any code point U+D800 .. U+DFFF in a Python string is a lone one, also two in a row.
     """
     return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
+
+
+def has_lone_surrogate(value: Any) -> bool:
+    """Whether a JSON value holds half a character somewhere, which no encoding can carry."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return True
+    except RecursionError:
+        return False
+    return False
 
 
 def tag_key(tag: str) -> str:

@@ -1,4 +1,4 @@
-"""What can arrive at the main thread, from the client, the system and the loader."""
+"""What can arrive at the main thread, from the client, the system, the loader and early readings."""
 
 from __future__ import annotations
 
@@ -24,5 +24,9 @@ class Loaded:
             raise self.problem
 
 
+class Answered:
+    """A call has been answered before the engine was there."""
+
+
 Arrival = Item | Stop
-Event = Arrival | Loaded
+Event = Arrival | Loaded | Answered

@@ -21,6 +21,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcp_notarium.audit.record import Decision
+from mcp_notarium.server.recording import PassOn
 from mcp_notarium.tools.context import Way, refusal, unanswered, way_of_consent
 
 ASKING_SECONDS: Final = 55.0
@@ -34,7 +35,7 @@ _FORM: Final[dict[str, Any]] = {
 }
 
 
-class NeedsAnswer(Exception):
+class NeedsAnswer(PassOn):
     """The call ends here and comes again with the person's answer."""
 
     def __init__(self, result: types.InputRequiredResult) -> None:
@@ -50,7 +51,7 @@ class Call:
         context: ServerRequestContext[Any, Any],
         params: types.CallToolRequestParams,
         *,
-        writing: anyio.Lock,
+        writing: AbstractAsyncContextManager[object],
         setting: str,
         confirmed: bool,
     ) -> None:

@@ -1,6 +1,7 @@
 """The MCP server itself: the protocol library's low-level ``Server`` with our tools and transport.
 
-Importing this module is what takes half a second; nothing before the first call needs it.
+Importing this module is what takes half a second or more; the handshake, the list of tools and the
+first reading do without it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from mcp.server.lowlevel import Server
 
 from mcp_notarium import __version__
 from mcp_notarium.policy.model import TOOLS as NAMES
-from mcp_notarium.server.arrivals import Event, Loaded
+from mcp_notarium.server.answering import Answering
+from mcp_notarium.server.arrivals import Answered, Event, Loaded
 from mcp_notarium.server.awaiting import Arrivals
 from mcp_notarium.server.dispatch import Dispatch, guard
 from mcp_notarium.server.ending import Ending
@@ -42,9 +44,14 @@ def _listed(offered: tuple[str, ...]) -> types.ListToolsResult:
     return types.ListToolsResult(tools=[types.Tool.model_validate(form) for form in forms])
 
 
-def build(house: House, offered: tuple[str, ...] = NAMES) -> Server[Any]:
-    """The server for one connection over this house, with the tools that are ``offered``."""
-    dispatch = Dispatch(house, offered)
+def build(
+    house: House, offered: tuple[str, ...] = NAMES, *, answering: Answering | None = None
+) -> Server[Any]:
+    """The server for one connection over this house, with the tools that are ``offered``.
+
+    ``answering`` is given where it has answered calls of this connection before.
+    """
+    dispatch = Dispatch(answering or Answering(house, offered))
 
     async def list_tools(
         _context: Context, _params: types.PaginatedRequestParams | None
@@ -71,10 +78,10 @@ def build(house: House, offered: tuple[str, ...] = NAMES) -> Server[Any]:
 
 
 async def serve(
-    server: Server[Any], arrivals: Arrivals, greeting: Greeting, outgoing: int, ending: Ending
+    server: Server[Any], arrivals: Arrivals, greeting: Greeting, outbox: Outbox, ending: Ending
 ) -> None:
     """Serve the connection to its end, beginning with what the greeting has kept."""
-    async with running(Outbox(outgoing), ending, swallow=greeting.front.swallow) as transport:
+    async with running(outbox, ending, swallow=greeting.front.swallow) as transport:
         transport.tasks.start_soon(_pump, arrivals, greeting, transport)
         await server.run(
             transport.incoming, transport.outgoing, server.create_initialization_options()
@@ -90,6 +97,6 @@ async def _pump(arrivals: Arrivals, greeting: Greeting, transport: Transport) ->
         for event in events:
             if isinstance(event, bytes | TooLong):
                 transport.feed(event)
-            elif not isinstance(event, Loaded):
+            elif not isinstance(event, Loaded | Answered):
                 transport.stop()
         events = await arrivals.next()

@@ -1,17 +1,18 @@
 """The front: answers what never changes from a prepared file, before the engine is even imported.
 
 Clients start servers, shake hands, list tools and often go away again; none of that needs the
-protocol library, which takes half a second to import, or the notes. A sans-IO state machine: lines
-in, replies out. Whatever it does not know exactly, it holds for the engine, which then sees the
-lines that matter for its own state again (``replay``) and whose second answer to the same
-``initialize`` is swallowed.
+protocol library, which takes half a second to import, or the notes. What they ask next is nearly
+always to find or read a note: such a call is taken out of its envelope as a :class:`Read`, for
+others to answer. A sans-IO state machine: lines in, replies out. Whatever it does not know exactly,
+it holds for the engine, which then sees the lines that matter for its own state again (``replay``)
+and whose second answer to the same ``initialize`` is swallowed.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection
-from typing import Any
+from typing import Any, NamedTuple
 
 _VERSION = "io.modelcontextprotocol/protocolVersion"
 _CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
@@ -22,6 +23,27 @@ _TOKENS = frozenset({"progressToken"})
 _MODERN_META = frozenset({_VERSION, _CAPABILITIES, _CLIENT, *_TOKENS})
 
 Json = dict[str, Any]
+RequestId = int | str
+
+
+class Read(NamedTuple):
+    """A call of a tool that only reads. ``forms``: what its result looks like, ``ok`` and ``error``."""
+
+    request_id: RequestId
+    tool: str
+    arguments: Json
+    client: str
+    forms: Json
+
+
+class Cancel(NamedTuple):
+    """The client no longer waits for an answer."""
+
+    request_id: RequestId
+
+
+Due = bytes | Read | Cancel
+"""What is to be done about a line: a reply to be written (``b""``: none), or one of the others."""
 
 
 def offering(surface: Json, tools: Collection[str]) -> Json:
@@ -31,7 +53,8 @@ def offering(surface: Json, tools: Collection[str]) -> Json:
         for version, answers in surface["modern"].items()
     }
     lists = [_narrowed(listed, tools) for listed in surface["lists"]]
-    return surface | {"lists": lists, "modern": modern}
+    reads = [name for name in surface["reads"] if name in tools]
+    return surface | {"lists": lists, "modern": modern, "reads": reads}
 
 
 def _narrowed(answer: Json, tools: Collection[str]) -> Json:
@@ -51,31 +74,44 @@ class Front:
     def __init__(self, surface: Json) -> None:
         self._surface = surface
         self._shaken: str | None = None
+        self._client = ""
+        self._read: set[RequestId] = set()
         self.replay: list[bytes] = []
-        self.swallow: set[int | str] = set()
+        self.swallow: set[RequestId] = set()
         self.stays = False
         self.settled = False
         self._holding = False
 
-    def receive(self, line: bytes) -> bytes | None:
-        """The reply (``b""``: none is due), or None if the engine must see this line and all after."""
-        reply = None if self._holding else self._reply(line)
-        if reply is None:
+    def receive(self, line: bytes) -> Due | None:
+        """What is due, or None if the engine must see this line and all after.
+
+        Only that a reading is no longer waited for is still heard then.
+        """
+        due = self._cancelled(line) if self._holding else self._due(line)
+        if due is None:
             self.hold()
             self.stays = True
-        return reply
+        return due
 
     def hold(self) -> None:
         """From now on everything is for the engine."""
         self._holding = True
 
-    def _reply(self, line: bytes) -> bytes | None:
+    def _cancelled(self, line: bytes) -> Cancel | None:
+        message = _parsed(line) if self._read and b"notifications/cancelled" in line else None
+        cancel = _cancel(message) if message is not None else None
+        return cancel if cancel is not None and cancel.request_id in self._read else None
+
+    def _due(self, line: bytes) -> Due | None:
         message = _parsed(line)
         if message is None:
             return None
         method, params = message["method"], message.get("params", {})
         if "id" not in message:
-            return self._initialized(line) if method == "notifications/initialized" else None
+            initialized = method == "notifications/initialized"
+            return self._initialized(line) if initialized else _cancel(message)
+        if method == "tools/call":
+            return self._reading(message["id"], params)
         result = self._result(method, params)
         if result is None:
             return None
@@ -93,6 +129,37 @@ class Front:
         self.replay.append(line)
         return b""
 
+    def _reading(self, request_id: RequestId, params: Json) -> Read | None:
+        """The call, if it only reads and asks for nothing else."""
+        meta: Json = params.get("_meta", {})
+        tool, arguments = params.get("name"), params.get("arguments", {})
+        if not isinstance(tool, str) or not isinstance(arguments, dict):
+            return None
+        plain = (
+            params.keys() <= {"name", "arguments", "_meta"}
+            and tool in self._surface["reads"]
+            and "progressToken" not in meta
+            and request_id not in self._read
+        )
+        forms = self._forms(meta) if plain else None
+        if forms is None:
+            return None
+        self.stays = self.settled = True
+        self._read.add(request_id)
+        client = _named(meta[_CLIENT]) if _CLIENT in meta else self._client
+        return Read(request_id, tool, arguments, client, forms)
+
+    def _forms(self, meta: Json) -> Json | None:
+        """What results look like in the version that is spoken, None if that is not settled."""
+        forms: dict[str | None, Json] = self._surface["calls"]
+        if not meta:
+            return forms.get(self._shaken if len(self.replay) > 1 else None)
+        version = meta.get(_VERSION)
+        spoken = isinstance(version, str) and version in self._surface["modern"]
+        if not spoken or self._shaken is not None or not _is_modern(meta):
+            return None
+        return forms[version]
+
     def _result(self, method: str, params: Json) -> Json | None:
         meta = params.get("_meta", {})
         if _VERSION in meta and method != "initialize":
@@ -100,6 +167,7 @@ class Front:
         if not meta.keys() <= _TOKENS:
             return None
         if method == "initialize" and self._shaken is None and _greets(params):
+            self._client = _named(params["clientInfo"])
             return self._handshake(params["protocolVersion"])
         if method == "ping" and params.keys() <= {"_meta"}:
             return {}
@@ -118,7 +186,7 @@ class Front:
         """The answer in the era without a handshake, where every request carries its envelope."""
         version = meta[_VERSION]
         known = isinstance(version, str) and self._shaken is None and params.keys() == {"_meta"}
-        if not known or not meta.keys() <= _MODERN_META or not _envelope(meta):
+        if not known or not _is_modern(meta):
             return None
         answer: Json | None = self._surface["modern"].get(version, {}).get(method)
         return answer
@@ -158,10 +226,31 @@ def _greets(params: Json) -> bool:
     )
 
 
-def _envelope(meta: Json) -> bool:
-    return _is_features(meta.get(_CAPABILITIES)) and (
-        _CLIENT not in meta or _is_client(meta[_CLIENT])
+def _is_modern(meta: Json) -> bool:
+    """The envelope of the era without a handshake, with nothing unknown in it."""
+    return (
+        meta.keys() <= _MODERN_META
+        and _is_features(meta.get(_CAPABILITIES))
+        and (_CLIENT not in meta or _is_client(meta[_CLIENT]))
     )
+
+
+def _named(client: Json) -> str:
+    """Name and version of the client program."""
+    return f"{client['name']} {client['version']}"
+
+
+def _cancel(message: Json) -> Cancel | None:
+    params = message.get("params", {})
+    plain = (
+        message["method"] == "notifications/cancelled"
+        and "id" not in message
+        and params.keys() <= {"requestId", "reason", "_meta"}
+        and "requestId" in params
+        and _is_id(params["requestId"])
+        and isinstance(params.get("reason", ""), str)
+    )
+    return Cancel(params["requestId"]) if plain else None
 
 
 def _is_client(value: object) -> bool:
@@ -190,6 +279,6 @@ def _is_plain(name: str, feature: Json) -> bool:
     return all(isinstance(inner, dict) for inner in feature.values())
 
 
-def _encoded(request_id: int | str, result: Json) -> bytes:
+def _encoded(request_id: RequestId, result: Json) -> bytes:
     reply = {"jsonrpc": "2.0", "id": request_id, "result": result}
     return json.dumps(reply, separators=(",", ":")).encode() + b"\n"

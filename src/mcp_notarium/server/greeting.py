@@ -1,4 +1,4 @@
-"""The time before the engine is there: static questions are answered, everything else is kept.
+"""The time before the engine is there: what is known is done, everything else is kept.
 
 Also decides when nothing is left to do, so that a copy that was started and dropped ends at once
 without having opened anything.
@@ -8,35 +8,53 @@ from __future__ import annotations
 
 from mcp_notarium.server.arrivals import Arrival, Stop
 from mcp_notarium.server.fds import write_all
-from mcp_notarium.server.front import Front
+from mcp_notarium.server.front import Due, Front
 from mcp_notarium.server.lines import EndOfInput
 
 
 class Greeting:
-    """Feed it what arrives; afterwards ``held`` is what the engine has to see, in order."""
+    """Feed it what arrives; afterwards ``held`` is what the engine has to see, in order.
+
+    ``due`` is what has to be done first, by whoever can do it: calls that came before there was an event
+    loop.
+    """
 
     def __init__(self, front: Front, outgoing: int) -> None:
         self.front = front
         self.held: list[Arrival] = []
+        self.due: list[Due] = []
         self._outgoing = outgoing
         self._gone = False
 
     @property
-    def over(self) -> bool:
-        """The client has left, and nothing is owed to it."""
+    def left(self) -> bool:
+        """The client has left, and the engine owes it nothing."""
         return self._gone or (bool(self.held) and isinstance(self.held[0], EndOfInput | Stop))
 
-    def take(self, arrival: Arrival) -> None:
-        """Answer or keep one thing."""
-        reply = None
+    @property
+    def over(self) -> bool:
+        """The client has left, and nothing is owed to it."""
+        return self._gone or (self.left and not self.due)
+
+    def take(self, arrival: Arrival) -> Due:
+        """Keep one thing, or give what is due about it."""
+        due = None
         if isinstance(arrival, bytes):
-            reply = self.front.receive(arrival)
+            due = self.front.receive(arrival)
         else:
             self.front.hold()
-        if reply is None:
+        if due is None:
             self.held.append(arrival)
-        elif reply:
-            self._write(reply)
+            return b""
+        return due
+
+    def answer(self, arrival: Arrival) -> None:
+        """Take one thing while there is no event loop: write a reply at once, note the rest."""
+        due = self.take(arrival)
+        if not isinstance(due, bytes):
+            self.due.append(due)
+        elif due:
+            self._write(due)
 
     def _write(self, reply: bytes) -> None:
         try:

@@ -67,6 +67,10 @@ class House:
             raise self._refusal()
         return self._app
 
+    async def tried(self) -> None:
+        """Wait until the first attempt to open has ended, however it did."""
+        await self._tried.wait()
+
     def condemn(self, error: NotariumError) -> None:
         """What is open, or being opened, is refused for good after all: let go of it."""
         if self.locked:

@@ -13,9 +13,9 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
 
-import mcp_types as types
 from pydantic import BaseModel
 
 from mcp_notarium.audit.record import OK, OPEN, UNKNOWN, Act, Decision, Entry
@@ -23,10 +23,7 @@ from mcp_notarium.cache.trail import Trail
 from mcp_notarium.errors import NotariumError, NotRecorded, OutcomeUnknown
 from mcp_notarium.server.house import House
 from mcp_notarium.tools.catalogue import Tool
-
-if TYPE_CHECKING:
-    from mcp_notarium.server.calls import Call
-    from mcp_notarium.server.dispatch import Context, Result
+from mcp_notarium.tools.context import CallContext
 
 SECONDS: Final = 0.5
 """How long a record of a read may be in memory only."""
@@ -34,6 +31,41 @@ _AGAIN: Final = 2.0
 _MOST_EARLY: Final = 1000
 _FORBIDDEN: Final = 403
 _READING_ACTIONS: Final = frozenset({"get_stats"})
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A call as it came: name and version of the client ('' if it did not say), tool, arguments."""
+
+    client: str
+    tool: str
+    arguments: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the caller gets: JSON text of ``size`` bytes, and the same as value unless it is an error."""
+
+    text: str
+    size: int
+    value: dict[str, Any] | None = None
+
+    @property
+    def is_error(self) -> bool:
+        """The text is an error the agent can act on."""
+        return self.value is None
+
+
+class PassOn(Exception):
+    """Ends a call without an answer of ours: the protocol has a form of its own for it."""
+
+
+class RecordedCall(CallContext, Protocol):
+    """A call that knows what was decided about it."""
+
+    @property
+    def decision(self) -> Decision:
+        """What the person said, or that nobody was asked."""
 
 
 class Recorder:
@@ -45,11 +77,9 @@ class Recorder:
         self._timer: asyncio.TimerHandle | None = None
 
     @contextmanager
-    def recording(
-        self, context: Context, params: types.CallToolRequestParams, tool: Tool | None
-    ) -> Iterator[Recording]:
+    def recording(self, asked: Asked, tool: Tool | None) -> Iterator[Recording]:
         """One call, recorded when it is left, however that is."""
-        call = Recording(self, client_of(context), params, tool)
+        call = Recording(self, asked, tool)
         try:
             yield call
         except BaseException as error:
@@ -92,28 +122,21 @@ class Recorder:
 class Recording:
     """One call on its way into the chain."""
 
-    def __init__(
-        self,
-        recorder: Recorder,
-        client: str,
-        params: types.CallToolRequestParams,
-        tool: Tool | None,
-    ) -> None:
+    def __init__(self, recorder: Recorder, asked: Asked, tool: Tool | None) -> None:
         self._recorder = recorder
-        self._client = client
-        self._params = params
+        self._asked = asked
         self._act: str = Act.UNKNOWN_TOOL if tool is None else f"tool.{tool.name}"
         self._reads = tool is None or tool.annotations.read_only
         self._opened = 0
         self._trail: Trail | None = None
-        self._call: Call | None = None
+        self._call: RecordedCall | None = None
         self._decision = Decision.REFUSED  # until it is known that it can be asked for
         self._outcome = "unknown_tool" if tool is None else "arguments"
         self._notes: tuple[str, ...] = ()
         self._bytes = 0
         self._digest: str | None = None
 
-    def begin(self, trail: Trail, request: BaseModel, call: Call) -> None:
+    def begin(self, trail: Trail, request: BaseModel, call: RecordedCall) -> None:
         """Before the handler. Raises ``NotRecorded``: then it must not be called."""
         self._trail, self._call = trail, call
         self._decision, self._outcome = Decision.ALLOWED, UNKNOWN
@@ -129,17 +152,13 @@ class Recording:
             self._decision = Decision.REFUSED
             raise
 
-    def answered(self, result: Result) -> Result:
+    def answered(self, answer: Answer) -> Answer:
         """What the caller gets."""
-        if isinstance(result, types.CallToolResult):
-            texts = (block.text for block in result.content if isinstance(block, types.TextContent))
-            self._bytes = sum(len(text.encode()) for text in texts)
-            self._notes = notes_in(result.structured_content)
-            if not result.is_error:
-                self._outcome = OK
-        else:
-            self._outcome = Decision.ASKED
-        return result
+        self._bytes = answer.size
+        self._notes = notes_in(answer.value)
+        if not answer.is_error:
+            self._outcome = OK
+        return answer
 
     def failed(self, error: NotariumError) -> NotariumError:
         """Why it did not come to that."""
@@ -153,9 +172,11 @@ class Recording:
         return error
 
     def broken_off(self, error: BaseException) -> None:
-        """The caller has gone, or asked for what there is not."""
+        """The caller has gone, is asked something, or has asked for what there is not."""
         if isinstance(error, asyncio.CancelledError):
             self._outcome = UNKNOWN if self._opened else "cancelled"
+        elif self._decided() is Decision.ASKED:
+            self._outcome = Decision.ASKED
 
     def leave(self) -> None:
         """The record, or the second one. Never raises."""
@@ -169,14 +190,13 @@ class Recording:
             self._recorder.keep(entry)
 
     def _entry(self, trail: Trail | None, *, outcome: str) -> Entry:
-        arguments = self._params.arguments or {}
-        notes, asked = self._notes, arguments.get("id")
+        notes, asked = self._notes, self._asked.arguments.get("id")
         if not notes and isinstance(asked, str) and trail is not None and trail.known(asked):
             notes = (asked,)
         return Entry(
             at=trail.now() if trail is not None else time.time(),
             act=self._act,
-            client=self._client,
+            client=self._asked.client,
             digest=self._digest_by(trail) if trail is not None else "",
             notes=tuple(map(trail.named, notes)) if trail is not None else (),
             decision=self._decided(),
@@ -188,7 +208,7 @@ class Recording:
     def _digest_by(self, trail: Trail) -> str:
         """Once a call: a note may have a megabyte."""
         if self._digest is None:
-            self._digest = trail.digest(self._params.name, self._params.arguments or {})
+            self._digest = trail.digest(self._asked.tool, self._asked.arguments)
         return self._digest
 
     def _decided(self) -> Decision:
@@ -196,12 +216,6 @@ class Recording:
         if self._call is not None and self._call.decision is not Decision.ALLOWED:
             return self._call.decision
         return self._decision
-
-
-def client_of(context: Context) -> str:
-    """Name and version of the client program, '' if it did not say."""
-    known = context.session.client_params
-    return f"{known.client_info.name} {known.client_info.version}" if known is not None else ""
 
 
 def notes_in(value: dict[str, Any] | None) -> tuple[str, ...]:

@@ -1,8 +1,9 @@
 """``serve``: one client on standard input and output, from the first byte to the exit code.
 
 Order: take the descriptors, read and check the configuration, answer the handshake; then, behind it,
-protect the process, start logging, open the cache and load the engine. Nothing that the handshake does not need is
-imported before it, logging included. Exit codes: 0 the client left, 1 the server could not serve.
+protect the process, start logging, open the cache, answer the first reading, and load the engine. Nothing that the
+handshake does not need is imported before it, logging included. Exit codes: 0 the client left, 1 the
+server could not serve.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from mcp_notarium.errors import NotariumError
 from mcp_notarium.server import fds
-from mcp_notarium.server.arrivals import Event, Loaded, Stop
+from mcp_notarium.server.arrivals import Answered, Event, Loaded, Stop
 from mcp_notarium.server.front import Front, offering
 from mcp_notarium.server.greeting import Greeting
 from mcp_notarium.server.inbox import Inbox
@@ -57,14 +59,18 @@ def _serve(env_file: Path | None, sandbox: config.Sandbox | None) -> int:
     LineReader(incoming, inbox.put, first=confinement.give_up_everything).start()
     greeting = Greeting(Front(offering(surface(), settings.config.policy.tools)), outgoing)
 
+    wanted = threading.Event()
+
     def load() -> None:
-        _load(inbox, settings, confinement.how)
+        _load(inbox, settings, confinement.how, wanted)
 
     if not greet(inbox, greeting, load, protect=_protect, confine=confinement.enter):
         return 0
     from mcp_notarium.server import serving  # noqa: PLC0415 - the loader has imported it
 
-    return serving.run(inbox, greeting, outgoing, settings.config, report=_report)
+    return serving.run(
+        inbox, greeting, outgoing, settings.config, report=_report, want_engine=wanted.set
+    )
 
 
 def _settings(env_file: Path | None) -> config.Loaded | None:
@@ -172,7 +178,9 @@ def greet(
         if isinstance(event, Loaded):
             event.demand()
             return True
-        greeting.take(event)
+        if isinstance(event, Answered):
+            continue  # only the event loop, which is not there yet, lets anything be answered
+        greeting.answer(event)
         if not (protected or greeting.over):
             protected = True
             protect()
@@ -183,21 +191,32 @@ def greet(
     return False
 
 
-def _load(inbox: Inbox[Event], settings: config.Loaded, confined: str) -> None:
-    """Import what serves, the part that opens the cache first."""
-    gc.disable()  # nothing that is imported is ever garbage; looking for it costs an eighth
+def _load(
+    inbox: Inbox[Event], settings: config.Loaded, confined: str, wanted: threading.Event
+) -> None:
+    """Import what opens and reads the notes; when it is ``wanted``, the engine too."""
     try:
-        if settings.config.log_file is None:
-            _start_logging(settings)
-        _log_confinement(confined)
-        from mcp_notarium.server import serving  # noqa: F401, PLC0415 - imported to be there
-
+        with _no_collecting():
+            if settings.config.log_file is None:
+                _start_logging(settings)
+            _log_confinement(confined)
+            from mcp_notarium.server import serving  # noqa: F401, PLC0415 - imported to be there
         inbox.put(Loaded("serving"))
-        from mcp_notarium.server import engine  # noqa: F401, PLC0415 - the same
+        wanted.wait()
+        with _no_collecting():
+            from mcp_notarium.server import engine  # noqa: F401, PLC0415 - the same
 
-        gc.freeze()
+            gc.freeze()
         inbox.put(Loaded("engine"))
     except BaseException as error:  # noqa: BLE001 - told to the main thread, which raises it
         inbox.put(Loaded("", error))
+
+
+@contextmanager
+def _no_collecting() -> Iterator[None]:
+    """Nothing that is imported is ever garbage; looking for it costs an eighth."""
+    gc.disable()
+    try:
+        yield
     finally:
         gc.enable()

@@ -1,15 +1,15 @@
-"""The event loop of the server: opens the notes, answers on while the engine loads, then serves.
+"""The event loop of the server: opens the notes, lets them be read, and serves when the engine is there.
 
-The parts meet here and nowhere else: arrivals, greeting, house, engine. Imports nothing of the
-protocol library, which is still being loaded when this begins.
+The parts meet here and nowhere else: arrivals, greeting, house, early readings, engine. Imports nothing
+of the protocol library, which is loaded when something needs it, or behind the first answer.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import anyio
 
@@ -17,23 +17,41 @@ from mcp_notarium import __version__, log
 from mcp_notarium.app import App, open_app
 from mcp_notarium.audit.record import Act, Entry, Facts
 from mcp_notarium.errors import LockedError, NotariumError
-from mcp_notarium.server.arrivals import Event, Loaded, Stop
+from mcp_notarium.server.answering import Answering
+from mcp_notarium.server.arrivals import Answered, Event, Loaded, Stop
 from mcp_notarium.server.awaiting import Arrivals
+from mcp_notarium.server.early import Early
 from mcp_notarium.server.ending import Ending
 from mcp_notarium.server.greeting import Greeting
 from mcp_notarium.server.house import House, Report
 from mcp_notarium.server.inbox import Inbox
+from mcp_notarium.server.outbox import Outbox
 from mcp_notarium.server.traces import unexpected
 
 if TYPE_CHECKING:
+    from anyio.abc import TaskGroup
+
     from mcp_notarium.cache.trail import Trail
     from mcp_notarium.config import Config
 
 
+OPENING_SECONDS: Final = 3.0
+"""How long the house may take to open when the client has asked for notes and left."""
+
+
 def run(
-    inbox: Inbox[Event], greeting: Greeting, outgoing: int, config: Config, *, report: Report
+    inbox: Inbox[Event],
+    greeting: Greeting,
+    outgoing: int,
+    config: Config,
+    *,
+    report: Report,
+    want_engine: Callable[[], None],
 ) -> int:
-    """Serve until the client leaves; returns the exit code."""
+    """Serve until the client leaves; returns the exit code.
+
+    ``want_engine`` has the engine imported; it tells by a ``Loaded`` in the inbox.
+    """
 
     async def serve() -> int:
         log.watch_loop(asyncio.get_running_loop())
@@ -41,7 +59,13 @@ def run(
         house = House(lambda: _opened(config, ending, house), report=report)
         ending.enforce(lambda: _exit_code(house))
         offered = config.policy.tools
-        await _serve(Arrivals(inbox), greeting, outgoing, house, ending, offered=offered)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(house.keep)
+            visit = _Visit(inbox, greeting, house, ending, want_engine)
+            await visit.serve(Outbox(outgoing), tuple(offered), tasks)
+            ending.begin()
+            await house.leave(within=ending.for_closing())
+            tasks.cancel_scope.cancel()
         return _exit_code(house)
 
     return anyio.run(serve)
@@ -51,47 +75,87 @@ def _exit_code(house: House) -> int:
     return 1 if house.locked else 0
 
 
-async def _serve(
-    arrivals: Arrivals,
-    greeting: Greeting,
-    outgoing: int,
-    house: House,
-    ending: Ending,
-    *,
-    offered: tuple[str, ...],
-) -> None:
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(house.keep)
-        if await _wait_for_engine(arrivals, greeting, house, ending):
+class _Visit:
+    """One client, from the first thing the event loop hears of it to its leaving."""
+
+    def __init__(
+        self,
+        inbox: Inbox[Event],
+        greeting: Greeting,
+        house: House,
+        ending: Ending,
+        want_engine: Callable[[], None],
+    ) -> None:
+        self._inbox = inbox
+        self._arrivals = Arrivals(inbox)
+        self._greeting = greeting
+        self._house = house
+        self._ending = ending
+        self._want_engine = want_engine
+        self._engine_here = False
+
+    async def serve(self, outbox: Outbox, offered: tuple[str, ...], tasks: TaskGroup) -> None:
+        """Serve to the end."""
+        answering = Answering(self._house, offered)
+        early = Early(answering, outbox, tasks, tell=self._inbox.put)
+        if await self._without_engine(early):
             from mcp_notarium.server import engine  # noqa: PLC0415 - the loader has imported it
 
-            await engine.serve(engine.build(house, offered), arrivals, greeting, outgoing, ending)
-        ending.begin()
-        await house.leave(within=ending.for_closing())
-        tasks.cancel_scope.cancel()
+            server = engine.build(self._house, offered, answering=answering)
+            await engine.serve(server, self._arrivals, self._greeting, outbox, self._ending)
+            return
+        tasks.start_soon(self._hear_signals)
+        await self._finish(early)
+        outbox.abandon_if_stuck()
 
+    async def _without_engine(self, early: Early) -> bool:
+        """Answer what can be answered until the engine takes over. False: the client has left.
 
-async def _wait_for_engine(
-    arrivals: Arrivals, greeting: Greeting, house: House, ending: Ending
-) -> bool:
-    """Answer on while it is being imported. False: the client has left, nothing is owed.
+        A signal counts at once. The end of input counts when what was asked before it is answered.
+        """
+        for due in self._greeting.due:
+            early.do(due)
+        self._greeting.due.clear()
+        while not self._greeting.left:
+            if self._greeting.front.settled:
+                self._house.open()
+            if self._greeting.held:
+                self._want_engine()
+            self._heed_signals()
+            if self._engine_here and not early.busy:
+                return True
+            for event in await self._arrivals.next():
+                self._hear(event, early)
+        return False
 
-    A signal counts at once. The end of input counts when the engine comes to it, because what was
-    asked before it may need the engine.
-    """
-    here = False
-    while not here and not greeting.over:
-        if greeting.front.settled:
-            house.open()
-        if any(isinstance(arrival, Stop) for arrival in greeting.held):
-            ending.begin()
-        for event in await arrivals.next():
-            if isinstance(event, Loaded):
-                event.demand()
-                here = True
-            else:
-                greeting.take(event)
-    return not greeting.over
+    def _hear(self, event: Event, early: Early) -> None:
+        if isinstance(event, Loaded):
+            event.demand()
+            self._engine_here = True
+        elif isinstance(event, Answered):
+            self._want_engine()
+        else:
+            early.do(self._greeting.take(event))
+
+    def _heed_signals(self) -> None:
+        if any(isinstance(arrival, Stop) for arrival in self._greeting.held):
+            self._ending.begin()
+
+    async def _finish(self, early: Early) -> None:
+        """What was asked is answered in the time there is for it; opening the house has its own."""
+        if early.busy:
+            with anyio.move_on_after(OPENING_SECONDS):
+                await self._house.tried()
+        self._ending.begin()
+        with anyio.move_on_after(self._ending.for_answers()):
+            await early.idle()
+
+    async def _hear_signals(self) -> None:
+        """Once the input has ended, a signal is all that can still come."""
+        self._heed_signals()
+        while True:
+            if any(isinstance(event, Stop) for event in await self._arrivals.next()):
+                self._ending.begin()
 
 
 @asynccontextmanager

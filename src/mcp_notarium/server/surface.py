@@ -17,10 +17,15 @@ from mcp_types import JSONRPCRequest, JSONRPCResponse
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
 from mcp_notarium.policy.model import TOOLS
+from mcp_notarium.server.answering import Answering, MakeCall
 from mcp_notarium.server.engine import build
 from mcp_notarium.server.house import House
+from mcp_notarium.server.recording import Answer, Asked
+from mcp_notarium.tools.catalogue import by_name
 
 PATH = Path(__file__).with_name("surface.json")
+
+_OK = "ok"
 
 Json = dict[str, Any]
 
@@ -37,6 +42,8 @@ def text_of(surface: Json) -> str:
 
 async def _make(offered: tuple[str, ...]) -> Json:
     greeted = {v: await _greeted(v, offered) for v in HANDSHAKE_PROTOCOL_VERSIONS}
+    calls = {v: await _called(v) for v in HANDSHAKE_PROTOCOL_VERSIONS}
+    calls |= {v: await _called_modern(v) for v in MODERN_PROTOCOL_VERSIONS}
     lists: list[Json] = []
     for _, listed in greeted.values():
         if listed not in lists:
@@ -53,31 +60,64 @@ async def _make(offered: tuple[str, ...]) -> Json:
             }
             for version in MODERN_PROTOCOL_VERSIONS
         },
+        "reads": [name for name in offered if by_name()[name].annotations.read_only],
+        "calls": calls,
     }
 
 
-async def _greeted(version: str, offered: tuple[str, ...]) -> tuple[Json, Json]:
-    hello = {
-        "protocolVersion": version,
-        "capabilities": {},
-        "clientInfo": {"name": "surface", "version": "0"},
-    }
-    initialize, listed = await _ask([("initialize", hello), ("tools/list", {})], offered)
-    return initialize, listed
+def _hello(version: str) -> tuple[str, Json]:
+    client = {"name": "surface", "version": "0"}
+    return "initialize", {"protocolVersion": version, "capabilities": {}, "clientInfo": client}
 
 
-async def _asked_modern(version: str, method: str, offered: tuple[str, ...]) -> Json:
+def _modern(version: str) -> Json:
     meta = {
         "io.modelcontextprotocol/protocolVersion": version,
         "io.modelcontextprotocol/clientCapabilities": {},
     }
-    (answer,) = await _ask([(method, {"_meta": meta})], offered)
+    return {"_meta": meta}
+
+
+async def _greeted(version: str, offered: tuple[str, ...]) -> tuple[Json, Json]:
+    initialize, listed = await _ask([_hello(version), ("tools/list", {})], offered)
+    return initialize, listed
+
+
+async def _asked_modern(version: str, method: str, offered: tuple[str, ...]) -> Json:
+    (answer,) = await _ask([(method, _modern(version))], offered)
     return answer
 
 
-async def _ask(questions: list[tuple[str, Json]], offered: tuple[str, ...]) -> list[Json]:
+async def _called(version: str) -> Json:
+    """What the result of a call looks like, its text and value apart."""
+    questions = [_hello(version), *(("tools/call", _example(word)) for word in (_OK, "error"))]
+    _, ok, error = await _ask(questions)
+    return {"ok": ok, "error": error}
+
+
+async def _called_modern(version: str) -> Json:
+    questions = [("tools/call", _example(word) | _modern(version)) for word in (_OK, "error")]
+    ok, error = await _ask(questions)
+    return {"ok": ok, "error": error}
+
+
+def _example(word: str) -> Json:
+    return {"name": "get", "arguments": {"id": word}}
+
+
+class _Example(Answering):
+    """Answers as it is asked."""
+
+    async def answer(self, asked: Asked, make: MakeCall) -> Answer:
+        """A good answer to ``ok``, an error to everything else."""
+        del make
+        return Answer("", 0, {} if asked.arguments["id"] == _OK else None)
+
+
+async def _ask(questions: list[tuple[str, Json]], offered: tuple[str, ...] = TOOLS) -> list[Json]:
     """The engine's results for these requests on a connection of their own."""
-    server = build(House(_nothing_to_open, report=lambda _error: None), offered)
+    house = House(_nothing_to_open, report=lambda _error: None)
+    server = build(house, offered, answering=_Example(house, offered))
     to_server, read = anyio.create_memory_object_stream[SessionMessage | Exception](9)
     write, from_server = anyio.create_memory_object_stream[SessionMessage](9)
     results = []

@@ -21,7 +21,7 @@ from mcp_types import (
 )
 from pydantic import ValidationError
 
-from mcp_notarium.notes.clean import replace_surrogates
+from mcp_notarium.notes.clean import has_lone_surrogate, replace_surrogates
 from mcp_notarium.server.lines import MAX_LINE, TooLong
 
 RequestId = int | str
@@ -62,17 +62,6 @@ def decode(line: bytes) -> JSONRPCMessage | Refusal | None:
         raw = json.loads(line)
         return _refused(raw) if "id" in raw else message
     return message
-
-
-def has_lone_surrogate(value: Any) -> bool:
-    """Whether a JSON value holds half a character somewhere, which no encoding can carry."""
-    try:
-        json.dumps(value, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return True
-    except RecursionError:
-        return False
-    return False
 
 
 def refuse_long(line: TooLong) -> Refusal:

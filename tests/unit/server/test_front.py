@@ -10,7 +10,7 @@ from mcp_types import methods as sdk_methods
 
 from mcp_notarium.policy.model import Policy
 from mcp_notarium.server import surface
-from mcp_notarium.server.front import Front, offering
+from mcp_notarium.server.front import Cancel, Front, Read, offering
 from mcp_notarium.server.run import surface as stored_surface
 from support.talker import ENVELOPE, HELLO, INITIALIZED, call, modern
 
@@ -103,7 +103,8 @@ def test_ping_is_answered_at_any_time_and_decides_nothing():
 @pytest.mark.parametrize(
     "message",
     [
-        call(1, "list"),
+        call(1, "save", text="x"),
+        call(1, "list"),  # before the handshake
         ask("tools/list"),  # before the handshake
         ask("resources/list"),
         ask("tools/list", cursor="x"),
@@ -141,6 +142,93 @@ def test_modern_request_after_a_handshake_is_left_to_the_engine():
     front = Front(STORED)
     told(front, HELLO)
     assert told(front, modern(1, "tools/list")) is None
+
+
+def shaken(version="2025-11-25"):
+    front = Front(STORED)
+    told(front, hello(protocolVersion=version))
+    told(front, INITIALIZED)
+    return front
+
+
+def modern_call(request_id, tool="list", **arguments):
+    return modern(request_id, "tools/call", name=tool, arguments=arguments)
+
+
+@pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
+def test_reading_is_taken_out_of_its_envelope(version):
+    front = shaken(version)
+    assert front.receive(line(call("a", "get", id="x"))) == Read(
+        "a", "get", {"id": "x"}, "talker 1", STORED["calls"][version]
+    )
+    bare = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "list"}}
+    read = front.receive(line(bare))
+    assert (read.tool, read.arguments) == ("list", {})
+    assert told(front, ask("ping")) == {"jsonrpc": "2.0", "id": 5, "result": {}}
+
+
+def test_reading_without_a_handshake_is_taken_too_and_has_the_newer_form():
+    front = Front(STORED)
+    read = front.receive(line(modern_call(1, query="q")))
+    assert read == Read(1, "list", {"query": "q"}, "talker 1", STORED["calls"]["2026-07-28"])
+    assert read.forms["ok"]["resultType"] == "complete"
+    assert front.settled
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        call(1, "save", text="x"),
+        call(1, "manage", action="get_stats"),
+        call(1, "nothing"),
+        call(1, "list") | {"params": {"name": "list", "arguments": None}},
+        call(1, "list") | {"params": {"name": "list", "arguments": [], "_meta": {}}},
+        call(1, "list") | {"params": {"name": ["list"]}},
+        call(1, "list") | {"params": {"name": "list", "task": {}}},
+        call(1, "list") | {"params": {"name": "list", "_meta": {"progressToken": 1}}},
+        call(1, "list") | {"params": {"name": "list", "_meta": {"other": 1}}},
+        modern_call(1),
+    ],
+)
+def test_call_that_is_more_than_a_reading_is_left_to_the_engine(message):
+    assert told(shaken(), message) is None
+
+
+@pytest.mark.parametrize("lines", [[], [HELLO], [modern(0, "server/discover"), HELLO]])
+def test_reading_before_the_handshake_has_ended_is_left_to_the_engine(lines):
+    front = Front(STORED)
+    for message in lines:
+        told(front, message)
+    assert told(front, call(1, "list")) is None
+
+
+def test_reading_under_an_id_in_use_is_left_to_the_engine():
+    front = shaken()
+    front.receive(line(call(1, "list")))
+    assert told(front, call(1, "list")) is None
+
+
+def test_tool_that_a_policy_switches_off_is_no_reading():
+    narrowed = offering(STORED, Policy(switched_off=frozenset({"list"})).tools)
+    front = Front(narrowed)
+    told(front, HELLO)
+    told(front, INITIALIZED)
+    assert isinstance(front.receive(line(call(1, "get", id="x"))), Read)
+    assert told(front, call(2, "list")) is None
+
+
+def cancelled(request_id, **more):
+    params = {"requestId": request_id} | more
+    return {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
+
+
+def test_reading_can_be_called_off_also_while_all_else_waits_for_the_engine():
+    front = shaken()
+    front.receive(line(call(1, "list")))
+    assert front.receive(line(cancelled(1, reason="enough"))) == Cancel(1)
+    assert told(front, call(2, "save", text="x")) is None
+    assert front.receive(line(cancelled(1))) == Cancel(1)
+    assert front.receive(line(cancelled(2))) is None
 
 
 @pytest.mark.parametrize("bad", [b"{", b"\xff", b"[" * 100_000, b"7", b'"x"'])

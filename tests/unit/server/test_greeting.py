@@ -31,9 +31,9 @@ def line(message):
 
 def test_what_it_cannot_answer_is_kept_in_order_with_all_that_follows(pipe):
     greeting = Greeting(Front(surface()), pipe[1])
-    later = [line(call(1, "list")), TooLong(b"", b""), line(HELLO), EndOfInput()]
+    later = [line(call(1, "save")), TooLong(b"", b""), line(HELLO), EndOfInput()]
     for arrival in [line(HELLO), line(INITIALIZED), *later]:
-        greeting.take(arrival)
+        greeting.answer(arrival)
     assert greeting.held == later
     assert not greeting.over
     assert len(os.read(pipe[0], 1 << 16).splitlines()) == 1
@@ -42,15 +42,15 @@ def test_what_it_cannot_answer_is_kept_in_order_with_all_that_follows(pipe):
 @pytest.mark.parametrize("end", [EndOfInput(), Stop()])
 def test_end_with_nothing_kept_is_the_end(pipe, end):
     greeting = Greeting(Front(surface()), pipe[1])
-    greeting.take(line(HELLO))
-    greeting.take(end)
+    greeting.answer(line(HELLO))
+    greeting.answer(end)
     assert greeting.over
 
 
 def test_client_that_stopped_reading_is_the_end(pipe):
     greeting = Greeting(Front(surface()), pipe[1])
     os.close(pipe[0])
-    greeting.take(line(HELLO))
+    greeting.answer(line(HELLO))
     assert greeting.over
 
 

@@ -1,0 +1,110 @@
+"""What can be done before the protocol library is there: write replies, and read notes.
+
+Importing that library takes longer than everything else together, and the first thing an agent asks is
+nearly always to find or read a note. So such calls are answered here by the same ``Answering`` as later,
+and look the same (``surface.json``, made by the library itself); everything else waits for the engine.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
+from functools import partial
+from typing import Any
+
+import anyio
+from anyio.abc import TaskGroup
+
+from mcp_notarium.audit.record import Decision
+from mcp_notarium.server.answering import Answering
+from mcp_notarium.server.arrivals import Answered, Event
+from mcp_notarium.server.front import Cancel, Due, Read, RequestId
+from mcp_notarium.server.lines import EndOfInput
+from mcp_notarium.server.outbox import Outbox
+from mcp_notarium.server.recording import Answer, Asked
+from mcp_notarium.tools.context import unanswered
+
+
+class Early:
+    """Does what is due, in tasks of its own. ``tell`` hears of each call that is answered."""
+
+    def __init__(
+        self,
+        answering: Answering,
+        outbox: Outbox,
+        tasks: TaskGroup,
+        *,
+        tell: Callable[[Event], None],
+    ) -> None:
+        self._answering = answering
+        self._outbox = outbox
+        self._tasks = tasks
+        self._tell = tell
+        self._scopes: dict[RequestId, anyio.CancelScope] = {}
+        self._idle = anyio.Event()
+
+    @property
+    def busy(self) -> bool:
+        """Calls are being answered."""
+        return bool(self._scopes)
+
+    async def idle(self) -> None:
+        """Wait until every call has been answered."""
+        while self.busy:
+            self._idle = anyio.Event()
+            await self._idle.wait()
+
+    def do(self, due: Due) -> None:
+        """Begin it; replies are written in the order of these calls, answers when they are known."""
+        if isinstance(due, Read):
+            scope = self._scopes[due.request_id] = anyio.CancelScope()
+            self._tasks.start_soon(self._read, due, scope)
+        elif isinstance(due, Cancel):
+            if scope_of := self._scopes.get(due.request_id):
+                scope_of.cancel()
+        elif due:
+            self._tasks.start_soon(self._write, due)
+
+    async def _read(self, read: Read, scope: anyio.CancelScope) -> None:
+        try:
+            with scope:
+                asked = Asked(read.client, read.tool, read.arguments)
+                answer = await self._answering.answer(asked, partial(Reading, read.client))
+                await self._write(_encoded(read, answer))
+        finally:
+            del self._scopes[read.request_id]
+            self._idle.set()
+            self._tell(Answered())
+
+    async def _write(self, line: bytes) -> None:
+        try:
+            await self._outbox.write(line)
+        except OSError:
+            self._tell(EndOfInput())
+
+
+class Reading:
+    """A ``RecordedCall`` that changes nothing, asks nobody, and whose client wants no progress."""
+
+    decision = Decision.ALLOWED
+    writing: AbstractAsyncContextManager[object] = nullcontext()
+
+    def __init__(self, client: str = "", **_rules: object) -> None:
+        self.client = client
+
+    async def confirm(self, message: str) -> bool:
+        """Nobody can be asked."""
+        raise unanswered(message)
+
+    async def progress(self, done: float, total: float | None, message: str) -> None:
+        """Nobody has asked for it."""
+
+
+def _encoded(read: Read, answer: Answer) -> bytes:
+    form: dict[str, Any] = read.forms["error" if answer.is_error else "ok"]
+    result = form | {"content": [form["content"][0] | {"text": answer.text}]}
+    if "structuredContent" in form:
+        result["structuredContent"] = answer.value
+    reply = {"jsonrpc": "2.0", "id": read.request_id, "result": result}
+    return json.dumps(reply, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"

@@ -1,0 +1,154 @@
+"""What is answered before the protocol library is loaded looks, and is recorded, as if it had been."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from support.talker import HELLO, INITIALIZED, Talker, call, modern
+from support.whole import until
+
+pytestmark = pytest.mark.timeout(90)
+
+COMMAND = [sys.executable, "-m", "mcp_notarium"]
+ENGINE = "mcp.server.lowlevel"
+
+CALLS = [
+    ("list", {}),
+    ("list", {"query": "lighthouse"}),
+    ("list", {"query": "nothing-like-it"}),
+    ("list", {"query": "before:2024-99-99"}),
+    ("list", {"limit": 10**9}),
+    ("list", {"unknown": 1}),
+    ("list", {"query": "\ud83d"}),
+    ("get", {"id": "diary"}),
+    ("get", {"id": "diary", "range_line_start": 2}),
+    ("get", {"id": "diary", "local_version": 99}),
+    ("get", {"id": "nowhere"}),
+    ("get", {}),
+]
+VERSIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
+
+
+def conversation(version, *, by_engine):
+    """The lines; with ``by_engine`` something comes first that only the engine can answer."""
+    if version == "2026-07-28":
+        calls = [
+            modern(n, "tools/call", name=tool, arguments=arguments)
+            for n, (tool, arguments) in enumerate(CALLS)
+        ]
+        return [modern("x", "resources/list")] * by_engine + calls
+    hello = HELLO | {"id": "hello", "params": HELLO["params"] | {"protocolVersion": version}}
+    calls = [call(n, tool, **arguments) for n, (tool, arguments) in enumerate(CALLS)]
+    first = {"jsonrpc": "2.0", "id": "x", "method": "resources/list"}
+    return [hello, INITIALIZED, *[first] * by_engine, *calls]
+
+
+def held(account, lines):
+    """The answers to the calls, by number, with the words drawn anew taken out."""
+    with Talker(COMMAND, env=account.environment()) as talker:
+        talker.send(*lines)
+        found = {}
+        while not found.keys() >= set(range(len(CALLS))):
+            answer = talker.receive()
+            if isinstance(answer["id"], int):
+                found[answer["id"]] = unworded(answer)
+        talker.hang_up()
+        assert talker.leave()[0] == 0
+    return found
+
+
+def unworded(answer):
+    text = json.dumps(answer, sort_keys=True)
+    for word in re.findall(r'"begin_untrusted": "([0-9a-f]{16}) ', text):
+        text = text.replace(word, "WORD")
+    return json.loads(text)
+
+
+def recorded(account):
+    """What is on record of the calls since the last start, without numbers, times and chain."""
+    done = subprocess.run(
+        [*COMMAND, "audit", "export"],
+        env=account.environment(), capture_output=True, timeout=30, check=True,
+    )  # fmt: skip
+    records = [json.loads(line) for line in done.stdout.splitlines()]
+    acts = [record for record in records if "act" in record]
+    last = max(n for n, record in enumerate(acts) if record["act"] == "server.start")
+    kept = ("act", "client", "digest", "notes", "decision", "outcome", "bytes_out")
+    calls = [record for record in acts[last:] if record["act"].startswith("tool.")]
+    return sorted([[record.get(name) for name in kept] for record in calls], key=str)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_answers_and_records_are_those_of_the_engine(account, version):
+    with Talker(COMMAND, env=account.environment()) as talker:
+        talker.greet()
+        until(lambda: "diary" in json.dumps(talker.ask(call(os.urandom(4).hex(), "list"))))
+        talker.hang_up()
+        talker.leave()
+    early = held(account, conversation(version, by_engine=False))
+    on_record = recorded(account)
+    by_engine = held(account, conversation(version, by_engine=True))
+    assert early == by_engine
+    assert len(on_record) == len(CALLS)
+    assert on_record == recorded(account)
+
+
+def imported(account, lines):
+    done = subprocess.run(
+        COMMAND,
+        input="\n".join(map(json.dumps, lines)).encode(),
+        env=account.environment() | {"PYTHONPROFILEIMPORTTIME": "1"},
+        capture_output=True, timeout=60, check=True,
+    )  # fmt: skip
+    answers = {answer["id"]: answer for answer in map(json.loads, done.stdout.splitlines())}
+    return answers, {line.rpartition("|")[2].strip() for line in done.stderr.decode().splitlines()}
+
+
+def test_reading_alone_never_loads_the_protocol_library(account):
+    lines = [HELLO, INITIALIZED, call(1, "list"), call(2, "get", id="diary")]
+    answers, modules = imported(account, lines)
+    assert "mcp_notarium.server.early" in modules
+    assert not {name for name in modules if name.partition(".")[0] in ("mcp", "mcp_types")}
+    assert not answers[2]["result"]["isError"]
+    answers, modules = imported(account, [*lines, call(3, "manage", action="get_stats")])
+    assert ENGINE in modules
+    assert not answers[3]["result"]["isError"]
+
+
+def test_call_that_waits_for_its_notes_can_be_called_off(account):
+    account.simulator.faults.delay(30.0, path="*/index*")
+    cancel = {
+        "jsonrpc": "2.0",
+        "method": "notifications/cancelled",
+        "params": {"requestId": 7},
+    }
+    with Talker(COMMAND, env=account.environment()) as talker:
+        talker.greet()
+        talker.send(call(7, "list"), cancel)
+        assert talker.ask(call(8, "manage", action="get_stats"))["id"] == 8
+        talker.hang_up()
+        assert talker.leave()[0] == 0
+        assert talker.rest() == []
+    assert ["tool.list", "cancelled"] in [[row[0], row[5]] for row in recorded(account)]
+
+
+def test_reader_that_takes_nothing_does_not_keep_the_process(account):
+    process = subprocess.Popen(
+        COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        env=account.environment(),
+    )  # fmt: skip
+    assert process.stdin
+    assert process.stdout
+    try:
+        lines = [HELLO, INITIALIZED, *(call(n, "get", id="diary") for n in range(2_000))]
+        process.stdin.write("\n".join(map(json.dumps, lines)).encode())
+        process.stdin.close()
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
