@@ -183,11 +183,15 @@ _SLICE_FROM = (
     f"SELECT {_COLUMNS} FROM audit WHERE number >= ?1 AND (?2 IS NULL OR number <= ?2) "  # noqa: S608 - constants only
     "ORDER BY number LIMIT ?3"
 )
+# A record of the future goes with an old one behind it, never by itself: the clock that is wrong may
+# be the one of now.
 _LAST_PRUNABLE = """
 SELECT number, mac FROM audit
-WHERE number < coalesce(
-  (SELECT min(number) FROM audit WHERE at_ms >= ?1 AND at_ms < ?3),
-  (SELECT max(number) FROM audit))
+WHERE number <= (
+  SELECT max(number) FROM audit WHERE at_ms < ?1 AND number < coalesce(
+    (SELECT min(number) FROM audit WHERE at_ms >= ?1 AND at_ms < ?3),
+    (SELECT max(number) + 1 FROM audit)))
+  AND number < (SELECT max(number) FROM audit)
   AND number < (SELECT min(number) FROM audit) + ?2
 ORDER BY number DESC LIMIT 1
 """

@@ -7,6 +7,7 @@ cannot be stored for long is counted, and the chain says how many are missing. O
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
@@ -21,6 +22,8 @@ MOST_KEPT: Final = 5000
 """Records that wait for a disk that takes none; one has about half a kilobyte."""
 _DAY: Final = 86_400.0
 _GRACE: Final = 7 * _DAY
+_BELIEVED: Final = "audit_time"
+"""Row of ``sync_metadata``: epoch seconds that are believed, and the clock's when they were decided."""
 
 
 class Trail:
@@ -109,19 +112,19 @@ class Trail:
     def tidy(self) -> None:
         """Once a day, take away what is older than the records are to be kept. Never raises.
 
-        Time counts no further than a week from the last use before this one, so that a clock that
-        is wrong by years takes nothing away.
+        Time counts no further than a week a day, whatever the clock says and whatever was recorded
+        by it meanwhile, so that a clock that is wrong by years takes nothing away.
         """
         now = self._clock()
         if self._pruned_at is not None and 0 <= now - self._pruned_at < _DAY:
             return
         self._pruned_at = now
-        believed = now if self._last_use is None else min(now, self._last_use + _GRACE)
         try:
-            self.table.prune(believed - self._days * _DAY, at=now)
+            with self._db.joined(durable=False):
+                believed = self._believed(now)
+            self.table.prune(min(now, believed) - self._days * _DAY, at=now)
         except CacheError:
             return  # tomorrow is another day
-        self._last_use = self._newest()
 
     def _store(self, *, durable: bool) -> bool:
         try:
@@ -146,8 +149,18 @@ class Trail:
         self._lost = 0
         return head
 
+    def _believed(self, now: float) -> float:
+        """How late it is at most; remembered, with the day (by the clock) on which that was decided."""
+        row = self._db.row("SELECT value FROM sync_metadata WHERE key = ?", (_BELIEVED,))
+        believed, decided = (self._last_use or now, None) if row is None else json.loads(row[0])
+        if now > believed and (decided is None or abs(now - decided) >= _DAY):
+            believed, decided = min(now, believed + _GRACE), now
+            value = json.dumps([believed, decided])
+            self._db.run("INSERT OR REPLACE INTO sync_metadata VALUES (?, ?)", (_BELIEVED, value))
+        return float(believed)
+
     def _newest(self) -> float | None:
-        """When the chain was last written to."""
+        """When the chain was last written to, before this process."""
         try:
             row = self._db.row("SELECT at_ms FROM audit ORDER BY number DESC LIMIT 1")
         except CacheError:

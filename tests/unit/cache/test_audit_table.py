@@ -152,6 +152,42 @@ def test_wrong_clock_prunes_nothing(cache, table):
     assert table.head().count == 3
 
 
+def test_wrong_clock_prunes_nothing_however_often_servers_start_by_it(cache, table):
+    table.append(entries(3, at=1000 * DAY), durable=True)
+    for hour in range(10):
+        now = 9_000 * DAY + hour * 3600
+        trail = trail_of(cache, now=now)
+        trail.note(Entry(at=now, act=Act.START))
+        trail.flush()
+        trail.tidy()
+    assert table.head().count == 13
+    assert next(record.number for record in table.records()) == 1
+
+
+def test_clock_that_was_set_back_by_years_prunes_nothing(cache, table):
+    table.append(entries(3, at=9_000 * DAY), durable=True)
+    for _ in range(2):
+        trail = trail_of(cache, now=1000 * DAY)
+        trail.note(Entry(at=1000 * DAY, act=Act.START))
+        trail.flush()
+        trail.tidy()
+    assert [record.number for record in table.records()] == [1, 2, 3, 4, 5]
+
+
+def test_records_go_in_time_again_after_a_clock_was_wrong(cache, table):
+    table.append(entries(1, at=1000 * DAY), durable=True)
+    table.append([Entry(at=9_000 * DAY, act="by the wrong clock")], durable=True)
+    trail_of(cache, now=9_000 * DAY).tidy()
+    for day in range(1001, 1367, 5):
+        trail = trail_of(cache, now=day * DAY)
+        trail.note(Entry(at=day * DAY, act=Act.START))
+        trail.flush()
+        trail.tidy()
+    acts = [record.act for record in table.records()]
+    assert "tool.get" not in acts
+    assert table.verify(anchored=None).whole
+
+
 def test_records_go_when_their_days_are_over(cache, table):
     table.append(entries(3, at=1000 * DAY), durable=True)
     table.append(entries(1, at=1400 * DAY), durable=True)
