@@ -140,6 +140,7 @@ def _wired(config: Config, opened: opening.OpenedCache, log: Logger) -> App:
         backend,
         writer,
         clock=time.time,
+        stopwatch=time.monotonic,
         interval=config.sync_interval,
         leader_lock_path=config.account_dir / "sync.lock",
         log=log,

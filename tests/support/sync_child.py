@@ -72,6 +72,7 @@ class Child:
             backend,
             self.writer,
             clock=time.time,
+            stopwatch=time.monotonic,
             interval=60.0,
             leader_lock_path=folder / "sync.lock",
         )

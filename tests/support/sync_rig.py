@@ -36,12 +36,19 @@ class Crash(BaseException):
 
 
 class FlyingTime:
-    """A clock that jumps over every pause; whoever sleeps lets all others run first."""
+    """A clock that jumps over every pause; whoever sleeps lets all others run first.
+
+    ``set_by``: seconds by which somebody has set the wall clock since; no stopwatch notices that.
+    """
 
     def __init__(self, now: float = 1_700_000_000.0) -> None:
         self.now = now
+        self.set_by = 0.0
 
     def clock(self) -> float:
+        return self.now + self.set_by
+
+    def stopwatch(self) -> float:
         return self.now
 
     async def sleep(self, seconds: float) -> None:
@@ -116,6 +123,7 @@ class Client:
             self.backend,
             self.writer,
             clock=self.time.clock,
+            stopwatch=self.time.stopwatch,
             interval=300.0,
             leader_lock_path=folder / "sync.lock",
             sleep=self.time.sleep,

@@ -89,6 +89,7 @@ class Desk:
             self.backend,
             writer,
             clock=self.clock,
+            stopwatch=self.clock,
             interval=60.0,
             leader_lock_path=folder / "sync.lock",
         )

@@ -40,7 +40,11 @@ MOST_QUICK_ANSWERS = 2
 
 
 class Driver:
-    """Keeps one cache in step with the store, in this or another process."""
+    """Keeps one cache in step with the store, in this or another process.
+
+    ``clock`` gives the epoch seconds that are written down; whatever is waited for is measured by
+    ``stopwatch``, which nobody sets.
+    """
 
     def __init__(
         self,
@@ -49,6 +53,7 @@ class Driver:
         writer: Writer,
         *,
         clock: Callable[[], float],
+        stopwatch: Callable[[], float],
         interval: float,
         leader_lock_path: Path,
         log: Log | None = None,
@@ -57,14 +62,22 @@ class Driver:
     ) -> None:
         self._cache = cache
         self._backend = backend
-        self._clock = clock
+        self._stopwatch = stopwatch
         self._interval = interval
         self._log = log
         self._sleep = sleep
         self._jitter = jitter
         self._leader = Leader(leader_lock_path)
         self._ledger = Ledger(cache, clock=clock)
-        self._engine = Engine(cache, backend, writer, ledger=self._ledger, clock=clock, log=log)
+        self._engine = Engine(
+            cache,
+            backend,
+            writer,
+            ledger=self._ledger,
+            clock=clock,
+            stopwatch=stopwatch,
+            log=log,
+        )
         self._woken = asyncio.Event()
         self._quick_answers = 0
 
@@ -108,9 +121,9 @@ class Driver:
         """
         number = self._ledger.ask()
         self._woken.set()
-        deadline = self._clock() + timeout
+        deadline = self._stopwatch() + timeout
         while (answer := self._ledger.answered(number)) is None:
-            if self._clock() >= deadline:
+            if self._stopwatch() >= deadline:
                 return False
             await self._sleep(GLANCE)
         return answer
@@ -120,10 +133,10 @@ class Driver:
 
         Returns at once where waiting is no use: no login, or the account looks emptied.
         """
-        deadline = self._clock() + timeout
+        deadline = self._stopwatch() + timeout
         while not self._has_first_page():
             stuck = self.status().state in (State.NEEDS_AUTH, State.HALTED)
-            if stuck or self._clock() >= deadline:
+            if stuck or self._stopwatch() >= deadline:
                 return False
             await self._sleep(GLANCE)
         return True
@@ -153,7 +166,7 @@ class Driver:
             at_least=self._engine.sources.at_least,
             left_out=self._ledger.left_out,
             tried=self._engine.tried or not self._leader.held,
-            feed=self._engine.sources.feed.usable(self._clock()),
+            feed=self._engine.sources.feed.usable(self._stopwatch()),
         )
 
     def _has_first_page(self) -> bool:
@@ -217,7 +230,7 @@ class Driver:
             pause = 2.0 ** min(self._quick_answers - MOST_QUICK_ANSWERS, 16)
             if await self._wait(min(pause, self._interval), until=self._errands):
                 return Event.DUE
-        began = self._clock()
+        began = self._stopwatch()
         feed = (
             asyncio.create_task(self._engine.listen()) if self._engine.sources.listens() else None
         )
@@ -228,13 +241,13 @@ class Driver:
             event = feed.result()
         finally:
             await _stop(feed)
-        quick = event is Event.NOTHING_NEW and self._clock() - began < QUICK_ANSWER
+        quick = event is Event.NOTHING_NEW and self._stopwatch() - began < QUICK_ANSWER
         self._quick_answers = self._quick_answers + 1 if quick else 0
         return event
 
     def _errands(self) -> bool:
         sources = self._engine.sources
-        feed_due = sources.feed.due(self._clock())
+        feed_due = sources.feed.due(self._stopwatch())
         return self._engine.errands_due() or sources.sweep_due() or feed_due
 
     async def _wait(
@@ -245,11 +258,11 @@ class Driver:
         feed: asyncio.Task[Event] | None = None,
     ) -> bool:
         """Wait, but not longer than until somebody wants something; True if somebody does."""
-        deadline = self._clock() + seconds
+        deadline = self._stopwatch() + seconds
         while not (feed is not None and feed.done()):
             if self._woken.is_set() or self._wanted(until):
                 return True
-            left = deadline - self._clock()
+            left = deadline - self._stopwatch()
             if left <= 0:
                 return False
             await self._tick(min(GLANCE if self._tidies() else TICK, left), feed)

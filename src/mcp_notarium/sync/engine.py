@@ -53,15 +53,19 @@ class Engine:
         *,
         ledger: Ledger,
         clock: Callable[[], float],
+        stopwatch: Callable[[], float],
         log: Log | None,
     ) -> None:
         self._cache = cache
         self._writer = writer
         self._ledger = ledger
         self._clock = clock
+        self._stopwatch = stopwatch
         self._log = log
         self._intake = Intake(cache, backend, ledger)
-        self.sources = Sources(cache, backend, intake=self._intake, ledger=ledger, clock=clock)
+        self.sources = Sources(
+            cache, backend, intake=self._intake, ledger=ledger, stopwatch=stopwatch
+        )
         self.state = State.IDLE
         self.tried = False
         self._told_left_out = 0
@@ -109,7 +113,7 @@ class Engine:
 
     def errands_due(self) -> bool:
         """Whether an unfinished write or a note in doubt should be looked at again now."""
-        return self._errands.due(self._clock()) and bool(self._open_errands())
+        return self._errands.due(self._stopwatch()) and bool(self._open_errands())
 
     def delay(self, jitter: float) -> float:
         """Seconds to stay away after the last failure."""
@@ -131,7 +135,7 @@ class Engine:
         await self._intake.rest()
 
     def _begin(self) -> None:
-        self._began = self._clock()
+        self._began = self._stopwatch()
         self._tally = Tally()
         with suppress(CacheError):
             self._serving = self._ledger.asked
@@ -217,10 +221,9 @@ class Engine:
             self._record(well=well)
 
     def _record(self, *, well: bool) -> None:
-        now = self._clock()
         self._cache.sync_state.record_cycle(
-            at=now,
-            duration_ms=max(0, round((now - self._began) * 1000)),
+            at=self._clock(),
+            duration_ms=max(0, round((self._stopwatch() - self._began) * 1000)),
             status=self.state.value,
             error=self.last_error,
         )
@@ -255,7 +258,7 @@ class Engine:
         return frozenset((*self._intake.open_doubts(), *self._writer.unfinished()))
 
     def _pace_errands(self) -> None:
-        self._errands.pace(self._open_errands(), now=self._clock())
+        self._errands.pace(self._open_errands(), now=self._stopwatch())
 
 
 async def _each(batches: Iterable[Batch]) -> AsyncGenerator[Batch, None]:

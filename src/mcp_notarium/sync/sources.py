@@ -54,13 +54,13 @@ class Sources:
         *,
         intake: Intake,
         ledger: Ledger,
-        clock: Callable[[], float],
+        stopwatch: Callable[[], float],
     ) -> None:
         self._cache = cache
         self._backend = backend
         self._intake = intake
         self._ledger = ledger
-        self._clock = clock
+        self._stopwatch = stopwatch
         self._count: Count | None = None
         can = backend.capabilities
         self.feed = Feed(exists=can.change_feed, long_poll=can.change_feed and can.long_poll)
@@ -96,11 +96,11 @@ class Sources:
     def listens(self) -> bool:
         """Whether :meth:`listen` makes sense now."""
         there = self._ledger.loaded and self._ledger.cursor is not None
-        return there and self.feed.listens(self._clock())
+        return there and self.feed.listens(self._stopwatch())
 
     def sweep_due(self) -> bool:
         """Whether everything must be compared again."""
-        return self._ledger.sweep_due(feed=self.feed.usable(self._clock()))
+        return self._ledger.sweep_due(feed=self.feed.usable(self._stopwatch()))
 
     async def _load(self) -> Batches:
         """The first load, from where it was interrupted."""
@@ -153,7 +153,7 @@ class Sources:
 
     async def _news(self) -> Batches:
         """What changed since the cursor: from the feed, or without it."""
-        source = self._changes() if self.feed.usable(self._clock()) else self._without_feed()
+        source = self._changes() if self.feed.usable(self._stopwatch()) else self._without_feed()
         try:
             async with aclosing(source) as batches:
                 async for batch in batches:
@@ -178,7 +178,7 @@ class Sources:
         except (CursorLost, RateLimited):
             raise
         except BackendError as error:
-            if self.feed.failed(self._clock()):
+            if self.feed.failed(self._stopwatch()):
                 raise _FeedDown("the change feed failed again") from error
             raise
         self.feed.worked()

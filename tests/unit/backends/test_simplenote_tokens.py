@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -287,3 +288,11 @@ def test_plain_http_to_elsewhere_is_refused_at_construction() -> None:
             client_id="x",
             timeout=1,
         )
+
+
+def test_rest_after_a_refused_password_is_measured_by_a_clock_that_nobody_sets() -> None:
+    async def run() -> None:
+        async with account() as (_, backend):
+            assert backend._account._tokens._clock is time.monotonic
+
+    asyncio.run(run())

@@ -275,3 +275,25 @@ def test_a_damaged_cache_ends_the_run_and_gives_the_lock_away(client, store):
         assert Leader(client.folder / "sync.lock").acquire()
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("years", [-4, 4])
+def test_a_clock_that_is_set_changes_no_pause(client, store, time, years):
+    async def scenario():
+        async with running(client):
+            await until(lambda: client.driver.status().complete)
+            client.faults.plan(Fault.UNAVAILABLE, times=10_000)
+            start = time.now
+            await until(lambda: time.now > start + 100)  # pauses are long by now: it is in one
+            start, calls = time.now, len(client.backend.calls)
+            time.set_by = years * 365 * 86_400.0
+            await until(lambda: time.now > start + 900)
+            made = len(client.backend.calls) - calls
+            client.faults.clear()
+            store.put("n1", "one\n")
+            await until(lambda: in_step(store, client)() or time.now > start + 9_000)
+            return made, in_step(store, client)()
+
+    made, followed = asyncio.run(scenario())
+    assert 3 <= made <= 30
+    assert followed

@@ -38,8 +38,8 @@ __all__ = ["AccountRecord", "SimplenoteBackend", "TokenStore", "Urls"]
 class SimplenoteBackend:
     """One Simplenote account. ``timeout``: seconds for one request with its retries.
 
-    ``client_id`` names program and device and is stamped on every change. ``clock`` gives epoch
-    seconds. ``session`` is for tests; by default the backend has connections of its own.
+    ``client_id`` names program and device and is stamped on every change. ``clock`` gives seconds
+    that nobody sets. ``session`` is for tests; by default the backend has connections of its own.
     """
 
     capabilities = Capabilities(
@@ -65,7 +65,7 @@ class SimplenoteBackend:
         api_key: Secret,
         client_id: str,
         timeout: float,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
         session: HttpSession | None = None,
     ) -> None:
         session = session or HttpSession(bases=urls.all(), timeout=timeout)

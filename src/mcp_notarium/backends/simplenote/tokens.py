@@ -48,7 +48,7 @@ class _Refusal:
 
 
 class Tokens:
-    """The tokens of one account. ``clock`` gives epoch seconds."""
+    """The tokens of one account. ``clock`` gives seconds that nobody sets: pauses are measured by it."""
 
     def __init__(
         self,
