@@ -36,6 +36,7 @@ KEEP_ALIVE_SECONDS = 90.0
 _GOOD_STATUSES = range(200, 300)
 _REDIRECTS = range(300, 400)
 _AGAIN_LATER = frozenset({429, 500, 502, 503, 504})
+_PACKINGS = frozenset({"", "identity", "gzip"})
 
 
 class AnswerTooLarge(BackendProtocolError):
@@ -180,7 +181,7 @@ class HttpSession:
             sent.begun = True
             good = response.status_code in _GOOD_STATUSES
             largest = request.largest if good else LARGEST_ERROR
-            # Of a write that was done the answer's size must not hide that it was done.
+            # Of a write that was done the answer's form must not hide that it was done.
             body = await _read(response, largest=largest, cut=request.write or not good)
             return Reply(response.status_code, dict(response.headers), body)
 
@@ -238,7 +239,15 @@ class _Sent:
 
 
 async def _read(response: httpx.Response, *, largest: int, cut: bool) -> bytes:
-    """The body; one over ``largest`` bytes raises, or with ``cut`` ends there."""
+    """The body; one over ``largest`` bytes raises, or with ``cut`` ends there.
+
+    One packed otherwise than asked for raises, or with ``cut`` is empty: packed twice, a few bytes
+    unpack to gigabytes in one step.
+    """
+    if response.headers.get("content-encoding", "").strip().lower() not in _PACKINGS:
+        if cut:
+            return b""
+        raise BackendProtocolError("the note service packs its answers in a way not asked for")
     parts: list[bytes] = []
     size = 0
     async for part in response.aiter_bytes():

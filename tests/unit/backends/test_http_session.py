@@ -7,7 +7,7 @@ import gzip
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import replace
 
 import httpx
@@ -242,6 +242,23 @@ def test_compressed_answer_counts_as_it_unpacks() -> None:
     script = Script(httpx.Response(200, content=bomb, headers={"content-encoding": "gzip"}))
     with pytest.raises(AnswerTooLarge):
         script.send(Request("GET", f"{BASE}/a", largest=100_000))
+
+
+@pytest.mark.parametrize("packing", ["gzip, gzip", "gzip,deflate", "br", "deflate"])
+def test_answer_packed_otherwise_than_asked_for_is_not_unpacked(packing: str) -> None:
+    given: list[int] = []
+
+    async def parts() -> AsyncIterator[bytes]:
+        given.append(1)
+        yield gzip.compress(gzip.compress(b"[]"))
+
+    def packed() -> httpx.Response:
+        return httpx.Response(200, content=parts(), headers={"content-encoding": packing})
+
+    with pytest.raises(BackendProtocolError):
+        Script(packed()).send(READ)
+    assert Script(packed()).send(WRITE).body == b""
+    assert given == []
 
 
 def test_size_of_the_answer_does_not_hide_that_a_write_was_done() -> None:
