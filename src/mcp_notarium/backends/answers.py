@@ -12,22 +12,34 @@ from typing import Any, NoReturn
 from mcp_notarium.errors import BackendProtocolError
 
 DEEPEST = 64
+MOST_VALUES = 500_000
+"""More than a page of a thousand notes with hundreds of tags each; as Python objects, some 50 MB."""
 
 # Made once: json.dumps makes an encoder at each call, for every note of a page.
 _READABLE = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _ESCAPED = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":"))
 
 
+class AnswerTooLarge(BackendProtocolError):
+    """There is more in the answer than can be taken; a smaller part of it may be asked for."""
+
+
 def parse_json(body: bytes, *, deepest: int | None = DEEPEST) -> Any:
     """The JSON value in ``body`` (UTF-8); nested at most ``deepest`` levels, finite numbers only.
 
     ``deepest`` None leaves that to the caller, who looks at each note by itself, so that one does
-    not spoil the page of the others. Raises ``BackendProtocolError``.
+    not spoil the page of the others. Raises ``BackendProtocolError``; and ``AnswerTooLarge`` for
+    what a single note in it may be to blame for: too many values, too deep to be read at all, or
+    a number that is none or has thousands of digits.
     """
+    if _values_in(body) > MOST_VALUES:
+        raise AnswerTooLarge("the note service answered more values than can be taken at once")
     try:
         value = json.loads(body.decode(), parse_constant=_refuse, parse_float=_finite)
-    except (ValueError, RecursionError):
+    except (json.JSONDecodeError, UnicodeDecodeError):
         raise BackendProtocolError("the note service answered something that is not JSON") from None
+    except (ValueError, RecursionError):
+        raise AnswerTooLarge("the note service answered a value that cannot be taken") from None
     if deepest is not None and deeper_than(value, deepest):
         raise BackendProtocolError("the note service answered JSON that is nested too deeply")
     return value
@@ -41,6 +53,26 @@ def to_json(value: Any) -> str:
     except UnicodeEncodeError:
         return _ESCAPED.encode(value)
     return text
+
+
+def _values_in(body: bytes) -> int:
+    """At least as many values as there are in the JSON text, found without making any of them.
+
+    A value of two bytes can take a hundred in memory. The exact count leaves out what stands in
+    texts; both take no longer than reading the bytes a few times, whatever they are.
+    """
+    rough = _separators_in(body)
+    if rough <= MOST_VALUES:
+        return rough
+    unescaped = body.replace(b"\\\\", b"").replace(b'\\"', b"")
+    quotes = unescaped.count(b'"')
+    if quotes > 4 * MOST_VALUES:
+        return quotes // 4
+    return _separators_in(b"".join(unescaped.split(b'"')[::2]))
+
+
+def _separators_in(body: bytes) -> int:
+    return body.count(b",") + body.count(b"[") + body.count(b"{")
 
 
 def _refuse(_name: str) -> NoReturn:

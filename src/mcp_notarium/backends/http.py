@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from mcp_notarium import __version__
+from mcp_notarium.backends.answers import AnswerTooLarge
 from mcp_notarium.backends.origins import origin_of, usable_origin
 from mcp_notarium.backends.retrying import Outcome, Patience, conclusion, retry_after_seconds
 from mcp_notarium.errors import BackendProtocolError, ConfigError, OutcomeUnknown
@@ -37,10 +38,6 @@ _GOOD_STATUSES = range(200, 300)
 _REDIRECTS = range(300, 400)
 _AGAIN_LATER = frozenset({429, 500, 502, 503, 504})
 _PACKINGS = frozenset({"", "identity", "gzip"})
-
-
-class AnswerTooLarge(BackendProtocolError):
-    """The answer is larger than the request allowed; a smaller part may be asked for."""
 
 
 @dataclass(frozen=True, slots=True)

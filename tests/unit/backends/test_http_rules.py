@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mcp_notarium.backends.answers import DEEPEST, parse_json, to_json
+from mcp_notarium.backends.answers import DEEPEST, AnswerTooLarge, parse_json, to_json
 from mcp_notarium.backends.origins import origin_of, usable_origin
 from mcp_notarium.backends.retrying import Outcome, Patience, conclusion, retry_after_seconds
 from mcp_notarium.errors import (
@@ -129,6 +130,42 @@ def test_what_is_not_bounded_json_is_a_protocol_error_that_quotes_nothing(body: 
 def test_json_as_deep_as_allowed_is_read() -> None:
     body = b"[" * DEEPEST + b"]" * DEEPEST
     assert parse_json(body) == json.loads(body)
+
+
+HALF = 16 * 1024 * 1024
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[" + b"[]," * (HALF // 3) + b"0]",
+        b"[" + b'{"a":{}},' * (HALF // 9) + b"0]",
+        b"[" + b"1.5," * (HALF // 4) + b"0]",
+        b"[" + b'"\\"","",' * (HALF // 8) + b"0]",
+        b'["' + b'\\",' * (HALF // 3) + b'",' + b"[]," * (HALF // 3) + b"0]",
+    ],
+    ids=["lists", "objects", "numbers", "texts", "behind a text"],
+)
+def test_more_values_than_can_be_taken_are_never_made(body: bytes) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(AnswerTooLarge):
+            parse_json(body)
+        assert tracemalloc.get_traced_memory()[1] < 8 * HALF
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("text", ["a, [b] {c}", 'say "a", \\', "\\"])
+def test_a_text_of_separators_is_not_many_values(text: str) -> None:
+    value = [text * (HALF // 16)]
+    assert parse_json(json.dumps(value).encode()) == value
+
+
+@pytest.mark.parametrize("odd", [b"NaN", b"-Infinity", b"1e999", b"9" * 5000, b"[" * 100_000])
+def test_a_value_that_a_single_note_may_be_to_blame_for_is_told_apart(odd: bytes) -> None:
+    with pytest.raises(AnswerTooLarge):
+        parse_json(b'{"index":[' + odd)
 
 
 @CALM

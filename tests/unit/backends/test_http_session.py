@@ -13,7 +13,8 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from mcp_notarium.backends.http import AnswerTooLarge, HttpSession, Reply, Request
+from mcp_notarium.backends.answers import AnswerTooLarge
+from mcp_notarium.backends.http import HttpSession, Reply, Request
 from mcp_notarium.backends.retrying import ConnectionDropped, Patience
 from mcp_notarium.errors import (
     BackendProtocolError,

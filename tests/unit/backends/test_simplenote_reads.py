@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from mcp_notarium.backends.answers import DEEPEST
 from mcp_notarium.backends.base import ChangePage, Entry
+from mcp_notarium.backends.http import Reply
 from mcp_notarium.backends.simplenote import reads
 from mcp_notarium.backends.simplenote.client import SimplenoteBackend
 from mcp_notarium.errors import (
@@ -111,6 +114,38 @@ def test_page_over_the_size_cap_is_fetched_in_smaller_ones(monkeypatch: pytest.M
     small = lambda *args, **kwargs: reads_request(*args, **{"largest": 50_000} | kwargs)  # noqa: E731 - a one-line stand-in
     reads_request = reads.Request
     monkeypatch.setattr(reads, "Request", small)
+    with_simulator(step)
+
+
+@pytest.mark.parametrize("odd", ["NaN", "1e999", "9" * 5000, "[" * 50_000 + "]" * 50_000])
+def test_one_note_with_a_value_that_cannot_be_taken_comes_without_content(
+    monkeypatch: pytest.MonkeyPatch, odd: str
+) -> None:
+    """The simulator answers no such JSON, so its answers are changed on the way."""
+    value = reads._value
+
+    def distorted(reply: Reply, *, deepest: int | None = DEEPEST) -> Any:
+        body = reply.body.replace(b'"odd"', odd.encode())
+        return value(replace(reply, body=body), deepest=deepest)
+
+    async def step(sim: Simulator, backend: SimplenoteBackend) -> None:
+        for number in range(8):
+            sim.put(f"n{number}", content="x", foreign="odd" if number == 3 else "even")
+        cursor = sim.bucket().current
+        found: dict[str, Any] = {}
+        mark = None
+        while not found or mark is not None:
+            page = await backend.list_page(since=None, mark=mark, limit=8, with_content=True)
+            found |= {entry.id: type(entry) for entry in page.entries}
+            mark = page.next_mark
+        assert found == {f"n{n}": Entry if n == 3 else Revision for n in range(8)}
+        with pytest.raises(BackendProtocolError):
+            await backend.get("n3")
+        sim.put("n3", foreign=["odd"])
+        with pytest.raises(CursorLost):
+            await backend.changes(cursor, wait=False, base_of=lambda _: None)
+
+    monkeypatch.setattr(reads, "_value", distorted)
     with_simulator(step)
 
 

@@ -11,9 +11,9 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from mcp_notarium.backends.answers import DEEPEST, parse_json
+from mcp_notarium.backends.answers import DEEPEST, AnswerTooLarge, parse_json
 from mcp_notarium.backends.base import BaseLookup, ChangePage, ListingPage
-from mcp_notarium.backends.http import AnswerTooLarge, Reply, Request
+from mcp_notarium.backends.http import Reply, Request
 from mcp_notarium.backends.retrying import ConnectionDropped
 from mcp_notarium.backends.simplenote import wire
 from mcp_notarium.backends.simplenote.account import Account
@@ -55,13 +55,13 @@ class NoteReads:
     async def list_page(
         self, *, since: str | None, mark: str | None, limit: int, with_content: bool
     ) -> ListingPage:
-        """See ``Backend.list_page``. Too large an answer is asked for again in halves."""
+        """See ``Backend.list_page``. An answer that is too much is asked for again in halves."""
         size = max(1, min(limit, self._page_limit if with_content else LARGEST_PAGE))
         while with_content:
             try:
                 return await self._page(since, mark, size, with_content=True)
             except AnswerTooLarge:
-                # One note over the cap comes without content, so that it hides no other.
+                # One note that cannot be taken comes without content, so that it hides no other.
                 with_content, size = size > 1, max(1, size // 2)
             except BackendTimeout:
                 # On a slow line a smaller page may come through the next time.
@@ -121,11 +121,12 @@ class NoteReads:
         url = self._urls.bucket(NOTES, "changes", {"cv": cursor} | query)
         try:
             reply = await (self._account.send(_long_poll(url)) if patient else self._get(url))
+            if reply.status in _UNKNOWN:
+                raise _lost()
+            answer = _value(reply, deepest=None)
         except AnswerTooLarge as error:
-            raise CursorLost("the list of changes is too long to be read") from error
-        if reply.status in _UNKNOWN:
-            raise _lost()
-        return changes_from(_value(reply, deepest=None), cursor=cursor, base_of=base_of)
+            raise CursorLost("the list of changes cannot be read") from error
+        return changes_from(answer, cursor=cursor, base_of=base_of)
 
     async def _get(self, url: str) -> Reply:
         return await self._account.send(Request("GET", url))
