@@ -255,10 +255,7 @@ def test_emptied_bucket_halts(kind: str) -> None:
         None,
         "x",
         [5],
-        [{"o": "M", "ev": 1, "cv": "c"}],
-        [{"id": 7, "o": "M", "ev": 1, "cv": "c"}],
-        [{"o": [], "cv": "c"}],
-        [{"id": "n", "o": "M", "ev": "2", "cv": "c"}],
+        [{"id": "n", "o": "M", "ev": 1, "cv": "c"}, []],
         [{"id": "n", "o": "M", "ev": 2}],
         [{"id": "n", "o": "M", "ev": 2, "cv": 5}],
         [{"id": "n", "o": "M", "ev": 2, "cv": ""}],
@@ -267,6 +264,34 @@ def test_emptied_bucket_halts(kind: str) -> None:
 def test_strange_feed_is_refused_whole(answer: Any) -> None:
     with pytest.raises(BackendProtocolError):
         changes_from(answer, cursor="cv0", base_of=lambda _: None)
+
+
+@pytest.mark.parametrize("odd", [5, None, [], {"o": "M", "ev": 1}, {"id": 7, "o": "M", "ev": 1}])
+def test_what_is_about_no_note_is_left_out(odd: Any) -> None:
+    answer = [odd, {"id": "n", "o": "-", "cv": "c1"}]
+    page = changes_from(answer, cursor="c0", base_of=lambda _: None)
+    assert (page.changes, page.cursor, page.left_out) == ((Tombstone("n"),), "c1", 1)
+
+
+@pytest.mark.parametrize("odd", [True, 1.5, -1, "1", [], {}, 10**18])
+@pytest.mark.parametrize("field", ["sv", "ev"])
+@pytest.mark.parametrize("known", [True, False])
+def test_change_without_a_readable_version_is_asked_for(
+    odd: Any, field: str, *, known: bool
+) -> None:
+    """Read as absent, a version it was made from would turn a part of a note into a new note."""
+    part = {
+        "id": "n",
+        "o": "M",
+        "sv": 1,
+        "ev": 2,
+        "v": {"content": {"o": "+", "v": "x"}},
+        "cv": "c",
+    }
+    base = revision_from("n", {}, version=1) if known else None
+    page = changes_from([part | {field: odd}], cursor="c0", base_of=lambda _: base)
+    (change,) = page.changes
+    assert isinstance(change, Entry)
 
 
 @pytest.mark.parametrize("odd", ["", "..", "x" * 257])

@@ -9,6 +9,7 @@ import pytest
 from mcp_notarium.backends.answers import DEEPEST
 from mcp_notarium.backends.base import Entry
 from mcp_notarium.backends.simplenote.index import page_from
+from mcp_notarium.errors import BackendProtocolError
 from mcp_notarium.notes.note import Revision
 
 
@@ -48,6 +49,24 @@ def test_a_note_that_cannot_be_asked_for_is_left_out_and_counted(
     assert [entry.id for entry in page.entries] == ["a", "b"]
     assert page.left_out == 1
     assert page.next_mark == "m"
+
+
+@pytest.mark.parametrize("odd", [None, 5, "x", [], {}, {"v": 1}, {"id": 7, "v": 1}])
+def test_what_is_no_entry_is_left_out_and_counted_beside_others(odd: Any) -> None:
+    items = [odd, {"id": "a", "v": 1}]
+    page = page_from(_answer(index=items), mark=None, with_content=True)
+    assert [entry.id for entry in page.entries] == ["a"]
+    assert page.left_out == 1
+    with pytest.raises(BackendProtocolError):
+        page_from(_answer(index=[odd]), mark=None, with_content=True)
+
+
+@pytest.mark.parametrize("odd", [None, True, 1.5, -1, "1", [], {}, 10**18])
+def test_a_note_without_a_version_number_is_asked_for_by_itself(odd: Any) -> None:
+    items = [{"id": "a", "v": odd, "d": {"content": "x"}}, {"id": "b", "v": 1, "d": {}}]
+    first, second = page_from(_answer(index=items), mark=None, with_content=True).entries
+    assert first == Entry("a", "")
+    assert isinstance(second, Revision)
 
 
 def test_a_note_nested_too_deeply_does_not_spoil_its_neighbours() -> None:

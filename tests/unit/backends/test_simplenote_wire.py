@@ -274,10 +274,6 @@ def test_empty_page_with_a_new_mark_goes_on() -> None:
         {"index": ["x"], "current": "c"},
         {"index": [{"v": 1}], "current": "c"},
         {"index": [{"id": 5, "v": 1}], "current": "c"},
-        {"index": [{"id": "a"}], "current": "c"},
-        {"index": [{"id": "a", "v": True}], "current": "c"},
-        {"index": [{"id": "a", "v": -1}], "current": "c"},
-        {"index": [{"id": "a", "v": 10**30}], "current": "c"},
     ],
 )
 def test_strange_listing_is_refused_whole(answer: Any) -> None:

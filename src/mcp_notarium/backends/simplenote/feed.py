@@ -13,7 +13,7 @@ from typing import Any
 
 from mcp_notarium.backends.answers import DEEPEST, deeper_than
 from mcp_notarium.backends.base import BaseLookup, ChangePage, Entry
-from mcp_notarium.backends.simplenote.index import note_id_from, version_from, without_address
+from mcp_notarium.backends.simplenote.index import has_address, version_from
 from mcp_notarium.backends.simplenote.jsondiff import DoesNotFit, apply_to_object
 from mcp_notarium.backends.simplenote.wire import Fields, etag_of, fields_of, revision_from
 from mcp_notarium.errors import BackendProtocolError, RemoteVanished
@@ -24,7 +24,10 @@ _BUCKET_GONE = frozenset({"EMPTY", "DROP"})
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One element of the feed. ``before`` None: the note did not exist; removals have no ``to``."""
+    """One element of the feed. ``before`` None: the note did not exist; removals have no ``after``.
+
+    Without readable version numbers it has no ``operations``, and the note is asked for.
+    """
 
     note_id: str
     removed: bool
@@ -53,21 +56,20 @@ def changes_from(answer: Any, *, cursor: str, base_of: BaseLookup) -> ChangePage
 
 
 def _change(item: Any) -> Change | None:
-    """None for a note that cannot be asked for."""
-    if not isinstance(item, dict):
-        raise _nonsense("a change that is not an object")
-    kind = item.get("o")
+    """None for a note that cannot be asked for, and for what is about no note."""
+    kind = item.get("o") if isinstance(item, dict) else None
     if isinstance(kind, str) and kind in _BUCKET_GONE:
         raise RemoteVanished("the note service says that all notes were removed at once")
-    if without_address(item):
+    if not has_address(item):
         return None
-    after = item.get("ev")
+    before, after = item.get("sv"), item.get("ev")
+    numbered = all(found is None or version_from(found) is not None for found in (before, after))
     return Change(
-        note_id=note_id_from(item.get("id")),
+        note_id=item["id"],
         removed=kind == "-",
-        before=_number(item.get("sv")),
-        after=None if after is None else version_from(after),
-        operations=_readable(item.get("v")) if kind == "M" else None,
+        before=version_from(before),
+        after=version_from(after),
+        operations=_readable(item.get("v")) if kind == "M" and numbered else None,
     )
 
 
@@ -121,14 +123,10 @@ def _reborn(note_id: str, version: int, base: Revision | None) -> Entry:
 
 
 def _next_cursor(last: Any) -> str:
-    cursor = last.get("cv")
+    cursor = last.get("cv") if isinstance(last, dict) else None
     if not isinstance(cursor, str) or not cursor:
         raise _nonsense("no place in the stream of changes")
     return cursor
-
-
-def _number(value: Any) -> int | None:
-    return None if value is None else version_from(value)
 
 
 def _nonsense(what: str) -> BackendProtocolError:

@@ -1,8 +1,9 @@
 """Pure codec of a bucket's listing (``/index``): JSON to a page of entries.
 
-A page is read whole or not at all; a single note that is no object, or is nested too deeply, becomes
-an entry without content, so that it can neither hide nor spoil its neighbours. One with an id that no
-address can hold (other clients make such notes by mistake) is left out and counted.
+A page is read whole or not at all; a single note that is no object, is nested too deeply or has no
+version number becomes an entry without content, so that it can neither hide nor spoil its neighbours.
+One without an id, or with one that no address can hold (other clients make such notes by mistake), is
+left out and counted.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ def page_from(answer: Any, *, mark: str | None, with_content: bool) -> ListingPa
     if not cursor:
         raise _nonsense("no place in the stream of changes")
     following = _opaque(answer.get("mark"))
-    listed = [item for item in answer["index"] if not without_address(item)]
+    listed = [item for item in answer["index"] if has_address(item)]
+    if not listed and not all(map(_named, answer["index"])):
+        raise _nonsense("no entry that is one")
     return ListingPage(
         entries=tuple(_entry(item, with_content=with_content) for item in listed),
         cursor=cursor,
@@ -50,33 +53,29 @@ def _total(count: Any, *, listed: int, more: bool) -> int | None:
 
 
 def _entry(item: Any, *, with_content: bool) -> Revision | Entry:
-    if not isinstance(item, dict):
-        raise _nonsense("an entry that is not an object")
-    note_id, version = note_id_from(item.get("id")), version_from(item.get("v"))
+    note_id, version = item["id"], version_from(item.get("v"))
+    if version is None:
+        return Entry(note_id, "")  # it is asked for: the answer to that has a number of its own
     fields = item.get("d")
     if with_content and isinstance(fields, dict) and not deeper_than(fields, DEEPEST):
         return revision_from(note_id, fields, version=version)
     return Entry(note_id, etag_of(version), version)
 
 
-def without_address(item: Any) -> bool:
-    """Whether this is about a note whose id is a text, but one that cannot be asked for."""
-    note_id = item.get("id") if isinstance(item, dict) else None
-    return isinstance(note_id, str) and not possible_id(note_id)
+def has_address(item: Any) -> bool:
+    """Whether this is about a note that can be asked for."""
+    return _named(item) and possible_id(item["id"])
 
 
-def note_id_from(value: Any) -> str:
-    """A note id out of an answer. Raises ``BackendProtocolError``."""
-    if not isinstance(value, str):
-        raise _nonsense("a note without an id")
-    return value
-
-
-def version_from(value: Any) -> int:
-    """A version number out of an answer. Raises ``BackendProtocolError``."""
+def version_from(value: Any) -> int | None:
+    """A version number out of an answer; None for what is none."""
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 10**18:
-        raise _nonsense("a note without a version number")
+        return None
     return value
+
+
+def _named(item: Any) -> bool:
+    return isinstance(item, dict) and isinstance(item.get("id"), str)
 
 
 def _opaque(value: Any) -> str:
