@@ -21,6 +21,10 @@ BARE_PAGE = 1000
 READ_AHEAD = 1
 """Pages that lie ready while another is on its way and a third is being stored."""
 MOST_PAGES = 20_000
+MOST_NOTES = 500_000
+"""A sweep has the ids of all of them in memory: some 150 MB."""
+MOST_EMPTY = 20
+"""Pages one after the other without any note on them."""
 
 Pages = AsyncGenerator[ListingPage, None]
 
@@ -44,6 +48,7 @@ async def pages(backend: Backend, listing: Listing) -> Pages:
     """All pages, in order. Raises ``PlaceLost`` if the mark it starts from is refused."""
     mark, size = listing.mark, listing.first
     seen: set[str] = set()
+    listed = empty = 0
     for _ in range(MOST_PAGES):
         page = await _page(backend, listing, mark=mark, size=size)
         yield page
@@ -52,6 +57,10 @@ async def pages(backend: Backend, listing: Listing) -> Pages:
         if not page.next_mark or page.next_mark in seen:
             raise BackendProtocolError("a listing of the note service repeats itself")
         seen.add(page.next_mark)
+        listed += len(page.entries)
+        empty = 0 if page.entries or page.left_out else empty + 1
+        if listed > MOST_NOTES or empty > MOST_EMPTY:
+            break
         mark, size = page.next_mark, listing.limit
     raise BackendProtocolError("a listing of the note service has no end")
 

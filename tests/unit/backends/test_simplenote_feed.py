@@ -259,6 +259,7 @@ def test_emptied_bucket_halts(kind: str) -> None:
         [{"id": "n", "o": "M", "ev": 2}],
         [{"id": "n", "o": "M", "ev": 2, "cv": 5}],
         [{"id": "n", "o": "M", "ev": 2, "cv": ""}],
+        [{"id": "n", "o": "M", "ev": 2, "cv": "c" * 1025}],
     ],
 )
 def test_strange_feed_is_refused_whole(answer: Any) -> None:

@@ -69,6 +69,13 @@ def test_a_note_without_a_version_number_is_asked_for_by_itself(odd: Any) -> Non
     assert isinstance(second, Revision)
 
 
+@pytest.mark.parametrize("place", ["mark", "current"])
+def test_a_place_too_long_to_be_kept_is_refused(place: str) -> None:
+    assert page_from(_answer(**{place: "m" * 1024}), mark=None, with_content=True)
+    with pytest.raises(BackendProtocolError):
+        page_from(_answer(**{place: "m" * 1025}), mark=None, with_content=True)
+
+
 def test_a_note_nested_too_deeply_does_not_spoil_its_neighbours() -> None:
     deep: Any = "x"
     for _ in range(DEEPEST + 1):

@@ -1,12 +1,16 @@
 """The first load: newest notes at once, resumable anywhere, complete even if the store moves."""
 
 import asyncio
+import itertools
+from contextlib import aclosing
 from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.backends.base import ListingPage
+from mcp_notarium.backends.base import Entry, ListingPage
 from mcp_notarium.cache.store import Cache
+from mcp_notarium.errors import BackendProtocolError
+from mcp_notarium.sync import listing
 from mcp_notarium.sync.cycle import State
 from support.memory_backend import Fault
 from support.sync_rig import Crash
@@ -233,6 +237,29 @@ def test_a_listing_that_repeats_itself_is_an_error_and_not_a_loop(client, store)
     assert asyncio.run(client.sync()) is State.BACKING_OFF
     assert "repeats itself" in client.driver.status().last_error
     assert len([call for call in client.backend.calls if call == "list_page"]) <= 4
+
+
+@pytest.mark.parametrize(("each", "most"), [(0, 25), (100, 35)], ids=["empty", "full"])
+def test_a_listing_without_end_is_given_up_after_a_bounded_number_of_pages(
+    client, monkeypatch, each, most
+):
+    monkeypatch.setattr(listing, "MOST_NOTES", 3000)
+    pages = itertools.count()
+
+    async def endless(**_listing):
+        number = next(pages)
+        entries = tuple(Entry(f"n{number}-{at}", "1", 1) for at in range(each))
+        return ListingPage(entries, "c", f"mark {number}")
+
+    async def read():
+        async with aclosing(listing.pages(client.backend, listing.Listing())) as all_pages:
+            async for _page in all_pages:
+                pass
+
+    client.backend.list_page = endless
+    with pytest.raises(BackendProtocolError, match="no end"):
+        asyncio.run(read())
+    assert next(pages) < most
 
 
 def test_listings_without_content_are_filled_in_by_asking(client, store):

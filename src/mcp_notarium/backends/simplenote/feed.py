@@ -13,7 +13,7 @@ from typing import Any
 
 from mcp_notarium.backends.answers import DEEPEST, deeper_than
 from mcp_notarium.backends.base import BaseLookup, ChangePage, Entry
-from mcp_notarium.backends.simplenote.index import has_address, version_from
+from mcp_notarium.backends.simplenote.index import LONGEST_PLACE, has_address, version_from
 from mcp_notarium.backends.simplenote.jsondiff import DoesNotFit, apply_to_object
 from mcp_notarium.backends.simplenote.wire import Fields, etag_of, fields_of, revision_from
 from mcp_notarium.errors import BackendProtocolError, RemoteVanished
@@ -124,7 +124,7 @@ def _reborn(note_id: str, version: int, base: Revision | None) -> Entry:
 
 def _next_cursor(last: Any) -> str:
     cursor = last.get("cv") if isinstance(last, dict) else None
-    if not isinstance(cursor, str) or not cursor:
+    if not isinstance(cursor, str) or not 0 < len(cursor) <= LONGEST_PLACE:
         raise _nonsense("no place in the stream of changes")
     return cursor
 

@@ -17,6 +17,9 @@ from mcp_notarium.backends.simplenote.wire import etag_of, revision_from
 from mcp_notarium.errors import BackendProtocolError
 from mcp_notarium.notes.note import Revision
 
+LONGEST_PLACE = 1024
+"""Characters of a cursor or mark; those of the service have some 24."""
+
 
 def page_from(answer: Any, *, mark: str | None, with_content: bool) -> ListingPage:
     """The page that ``answer`` holds; ``mark`` is the one it was asked with.
@@ -81,6 +84,8 @@ def _named(item: Any) -> bool:
 def _opaque(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int):
         return ""
+    if len(str(value)) > LONGEST_PLACE:
+        raise _nonsense("a place too long to be kept")
     return str(value)
 
 
