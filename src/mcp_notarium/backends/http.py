@@ -15,7 +15,8 @@ import asyncio
 import random
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+import zlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -241,13 +242,15 @@ async def _read(response: httpx.Response, *, largest: int, cut: bool) -> bytes:
     One packed otherwise than asked for raises, or with ``cut`` is empty: packed twice, a few bytes
     unpack to gigabytes in one step.
     """
-    if response.headers.get("content-encoding", "").strip().lower() not in _PACKINGS:
+    packing = response.headers.get("content-encoding", "").strip().lower()
+    if packing not in _PACKINGS:
         if cut:
             return b""
         raise BackendProtocolError("the note service packs its answers in a way not asked for")
     parts: list[bytes] = []
     size = 0
-    async for part in response.aiter_bytes():
+    unpacking = _unpacked(response, largest=largest, cut=cut)
+    async for part in unpacking if packing == "gzip" else response.aiter_bytes():
         parts.append(part)
         size += len(part)
         if size > largest:
@@ -255,3 +258,28 @@ async def _read(response: httpx.Response, *, largest: int, cut: bool) -> bytes:
                 break
             raise AnswerTooLarge(f"the note service answered more than {largest} bytes")
     return b"".join(parts)[:largest]
+
+
+async def _unpacked(response: httpx.Response, *, largest: int, cut: bool) -> AsyncIterator[bytes]:
+    """What is in a gzip body, up to a little over ``largest`` bytes, of which none is made too many.
+
+    Whatever unpacks to nothing, or comes after the end, counts as well: it could go on for ever.
+    """
+    import httpx  # noqa: PLC0415 - see _once
+
+    gzip = zlib.decompressobj(wbits=31)
+    size = packed = 0
+    async for part in response.aiter_raw():
+        packed += len(part)
+        try:
+            unpacked = b"" if gzip.eof else gzip.decompress(part, largest - size + 1)
+        except zlib.error as error:
+            raise httpx.DecodingError("not gzip") from error
+        size += len(unpacked)
+        yield unpacked
+        if size > largest or (cut and packed > largest):
+            return
+        if packed > largest:
+            raise AnswerTooLarge(f"the note service answered more than {largest} bytes")
+    if packed and not gzip.eof:
+        raise httpx.DecodingError("broken off")

@@ -7,6 +7,7 @@ import gzip
 import subprocess
 import sys
 import time
+import tracemalloc
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import replace
 
@@ -240,9 +241,38 @@ def test_answer_over_the_limit_is_refused_while_it_is_read() -> None:
 
 def test_compressed_answer_counts_as_it_unpacks() -> None:
     bomb = gzip.compress(b"0" * 5_000_000)
-    script = Script(httpx.Response(200, content=bomb, headers={"content-encoding": "gzip"}))
-    with pytest.raises(AnswerTooLarge):
-        script.send(Request("GET", f"{BASE}/a", largest=100_000))
+    tracemalloc.start()
+    try:
+        with pytest.raises(AnswerTooLarge):
+            Script(zipped(bomb)).send(Request("GET", f"{BASE}/a", largest=100_000))
+        assert tracemalloc.get_traced_memory()[1] < 2_000_000
+    finally:
+        tracemalloc.stop()
+    whole = Script(zipped(bomb[:9], bomb[9:])).send(Request("GET", f"{BASE}/a", largest=5_000_000))
+    assert whole.body == b"0" * 5_000_000
+
+
+def test_compressed_answer_that_unpacks_to_nothing_counts_as_it_is() -> None:
+    for tail in (b"junk" * 1000, gzip.compress(b"") * 100):
+        script = Script(zipped(gzip.compress(b"[]"), *[tail] * 100))
+        with pytest.raises(AnswerTooLarge):
+            script.send(Request("GET", f"{BASE}/a", largest=50_000))
+        done = Script(zipped(gzip.compress(b"[]"), *[tail] * 100))
+        assert done.send(replace(WRITE, largest=50_000)).body == b"[]"
+
+
+@pytest.mark.parametrize("broken", [b"no gzip at all", gzip.compress(b"[1, 2, 3]" * 99)[:-20]])
+def test_compressed_answer_that_is_broken_is_asked_for_again(broken: bytes) -> None:
+    script = Script(zipped(broken), zipped(gzip.compress(b"[]")))
+    assert script.send(READ).body == b"[]"
+
+
+def zipped(*packed: bytes) -> httpx.Response:
+    async def parts() -> AsyncIterator[bytes]:
+        for part in packed:
+            yield part
+
+    return httpx.Response(200, content=parts(), headers={"content-encoding": "gzip"})
 
 
 @pytest.mark.parametrize("packing", ["gzip, gzip", "gzip,deflate", "br", "deflate"])
