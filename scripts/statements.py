@@ -1,0 +1,318 @@
+"""No SQL is put together from anything but constants: looks at every statement in the sources.
+
+``python scripts/statements.py`` exits with 1 and names each place where text that is not fixed in the
+sources reaches the database, or where a statement would change a key in place. What a person or an
+agent typed goes into parameters. The few builders that put constants of ours together at run time
+stand in ``BUILDERS`` with the reason; one that is not needed any more is named, too.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+SOURCES = Path(__file__).resolve().parents[1] / "src"
+
+SINKS = {"execute", "executemany", "executescript", "rows", "row", "number", "run", "run_many"}
+"""Methods of the driver's connection and of ``Database`` whose first argument is a statement."""
+WRAPPERS = {("mcp_notarium.cache.salvage", "_asked"): 1}
+"""Functions that hand a statement on, and the place of it in their arguments."""
+NO_DATABASES = {
+    *(
+        "anyio",
+        "asyncio",
+        "app.allowance",
+        "cli",
+        "config_vars",
+        "driver",
+        "sbom",
+        "server",
+        "serving",
+    ),
+    *("_Lines.of(base)", "_Matcher(first, second, budget=budget)"),
+    "_Merge(_Lines.of(base), _Lines.of(mine), _Lines.of(theirs))",
+}
+"""What else has a method of such a name."""
+
+BUILDERS = {
+    "mcp_notarium.cache.connection:Database.rows": "hands its argument on",
+    "mcp_notarium.cache.connection:Database.row": "hands its argument on",
+    "mcp_notarium.cache.connection:Database.number": "hands its argument on",
+    "mcp_notarium.cache.connection:Database.run": "hands its argument on",
+    "mcp_notarium.cache.connection:Database.run_many": "hands its argument on",
+    "mcp_notarium.cache.salvage:_asked": "hands its argument on",
+    "mcp_notarium.cache.connection:Database._faults": "the constants of check and walk beside it",
+    "mcp_notarium.cache.connection:Database._set_synchronous": "FULL or NORMAL, of transaction",
+    "mcp_notarium.cache.schema:_take": "the numbered migrations, constants of their modules",
+    "mcp_notarium.cache.copying:copy_into": "names of tables from TABLES",
+    "mcp_notarium.cache.copying:slices": "names of tables and columns from TABLES",
+    "mcp_notarium.cache.salvage:_store": "names of tables and columns from TABLES",
+    "mcp_notarium.cache.salvage:_take_small": "names of tables and columns from TABLES",
+    "mcp_notarium.cache.database:_settle": "settings written out there, and two numbers it computes",
+    "mcp_notarium.cache.salvage:_readable_of_slice": "names of tables and columns from TABLES",
+    "mcp_notarium.cache.salvage:_hopeless": "names of tables and columns from TABLES",
+    "mcp_notarium.cache.salvage:_readable": "names of tables and columns from TABLES",
+    "mcp_notarium.cache.search:SearchIndex._page": "query/sql.py, the builder of searches",
+    "mcp_notarium.cache.search:SearchIndex._total": "query/sql.py, the builder of searches",
+    "mcp_notarium.cache.search:SearchIndex._as_written": "query/sql.py, the builder of searches",
+}
+"""``module:function`` -> why its statements are fixed although they are not constants."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A statement that is not fixed. ``place`` is ``module:function``."""
+
+    place: str
+    line: int
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.place}, line {self.line}: {self.what}"
+
+
+@dataclass
+class Module:
+    """One source file: what its names are bound to at the top, and where they come from."""
+
+    name: str
+    tree: ast.Module
+    values: dict[str, list[ast.expr | None]] = field(default_factory=dict)
+    imported: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, name: str, text: str) -> Module:
+        """Raises ``SyntaxError``."""
+        module = cls(name, ast.parse(text))
+        module.values = bindings(module.tree.body)
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                for alias in node.names:
+                    module.imported[alias.asname or alias.name] = (node.module, alias.name)
+        return module
+
+
+Scope = dict[str, list[ast.expr | None]]
+"""Name -> everything it is bound to; None stands for what nobody knows."""
+
+
+def bindings(body: list[ast.stmt]) -> Scope:
+    """The names bound by these statements, nested blocks included, functions and classes not."""
+    found: Scope = {}
+    for node in _inside(body):
+        for target, value in _bound(node):
+            for part in ast.walk(target):
+                if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
+                    found.setdefault(part.id, []).append(value if part is target else None)
+    return found
+
+
+def _inside(body: list[ast.stmt]) -> Iterator[ast.AST]:
+    """Everything in a body but what stands in functions and classes of its own."""
+    waiting: list[ast.AST] = list(body)
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            waiting += ast.iter_child_nodes(node)
+
+
+def _bound(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr | None]]:
+    match node:
+        case ast.Assign(targets=targets, value=value):
+            yield from ((target, value) for target in targets)
+        case ast.AnnAssign(target=target, value=value) | ast.NamedExpr(target=target, value=value):
+            yield target, value
+        case ast.AugAssign(target=target, value=value):
+            yield target, value
+        case ast.For(target=target, iter=values) | ast.AsyncFor(target=target, iter=values):
+            yield target, values
+        case ast.comprehension(target=target, iter=values):
+            yield target, values
+        case ast.withitem(optional_vars=target) if target is not None:
+            yield target, None
+        case _:
+            return
+
+
+class Rule:
+    """The rule over a set of modules, which may take constants from each other."""
+
+    def __init__(self, modules: list[Module]) -> None:
+        self._modules = {module.name: module for module in modules}
+        self.used: set[str] = set()
+
+    def faults(self) -> list[Fault]:
+        """Every statement that is neither fixed nor of a builder, in the order of the sources."""
+        found = []
+        for module in self._modules.values():
+            for place, scope, call in _calls(module):
+                for what in self._of_call(module, scope, call):
+                    if builder := _builder(place):
+                        self.used.add(builder)
+                    else:
+                        found.append(Fault(place, call.lineno, what))
+        return found
+
+    def _of_call(self, module: Module, scope: Scope, call: ast.Call) -> Iterator[str]:
+        at = _statement_at(module, call)
+        if at is None:
+            return
+        if any(isinstance(argument, ast.Starred) for argument in call.args[: at + 1]):
+            yield "the arguments of a statement are not written out"
+        elif at >= len(call.args):
+            named = [word.value for word in call.keywords if word.arg in {"sql", None}]
+            if any(not self._fixed(module, scope, value) for value in named):
+                yield f"not constant: {ast.unparse(named[0])}"
+        elif not self._fixed(module, scope, call.args[at]):
+            yield f"not constant: {ast.unparse(call.args[at])}"
+
+    def _fixed(self, module: Module, scope: Scope, value: ast.expr | None) -> bool:
+        """Whether only constants of the sources are in it (or numbers)."""
+        match value:
+            case ast.Constant(value=text):
+                return isinstance(text, str | int)
+            case ast.JoinedStr(values=parts):
+                return all(self._fixed(module, scope, part) for part in parts)
+            case ast.FormattedValue(value=inner):
+                return self._fixed(module, scope, inner)
+            case ast.BinOp(left=left, op=ast.Add(), right=right):
+                return self._fixed(module, scope, left) and self._fixed(module, scope, right)
+            case ast.BinOp(left=ast.Constant(value=str()), op=ast.Mult()):
+                return True  # '?' so many times
+            case ast.IfExp(body=first, orelse=second):
+                return self._fixed(module, scope, first) and self._fixed(module, scope, second)
+            case ast.Tuple(elts=parts) | ast.List(elts=parts):
+                return all(self._fixed(module, scope, part) for part in parts)
+            case ast.Starred(value=inner):
+                return self._fixed(module, scope, inner)
+            case ast.Call(func=ast.Name(id="int")):
+                return True
+            case ast.Call(func=ast.Attribute(value=ast.Constant(), attr="join"), args=[inner]):
+                return self._fixed(module, scope, inner)
+            case ast.Dict(values=parts):
+                return all(self._fixed(module, scope, part) for part in parts)
+            case ast.Subscript(value=ast.Name() as table):  # one of a table of constants
+                return self._fixed(module, scope, table)
+            case ast.Name(id=name):
+                return self._fixed_name(module, scope, name)
+            case _:
+                return False
+
+    def _fixed_name(self, module: Module, scope: Scope, name: str) -> bool:
+        values = scope.get(name)
+        if values is None:
+            values, scope = module.values.get(name), {}
+        if values is None and name in module.imported:
+            source, original = module.imported[name]
+            other = self._modules.get(source)
+            return other is not None and self._fixed_name(other, {}, original)
+        inner = {known: bound for known, bound in scope.items() if known != name}
+        return bool(values) and all(self._fixed(module, inner, value) for value in values or ())
+
+
+def _calls(module: Module) -> Iterator[tuple[str, Scope, ast.Call]]:
+    """Every call, the ``module:function`` it stands in, and the names that function binds."""
+
+    def look(
+        node: ast.AST, path: tuple[str, ...], scope: Scope
+    ) -> Iterator[tuple[str, Scope, ast.Call]]:
+        for child in ast.iter_child_nodes(node):
+            inner, names = path, scope
+            match child:
+                case ast.FunctionDef() | ast.AsyncFunctionDef():
+                    inner, names = (*path, child.name), scope | _of_function(child)
+                case ast.ClassDef():
+                    inner = (*path, child.name)
+                case ast.Lambda():
+                    names = scope | {argument.arg: [None] for argument in _arguments(child.args)}
+                case ast.Call():
+                    yield f"{module.name}:{'.'.join(path)}", scope, child
+            yield from look(child, inner, names)
+
+    yield from look(module.tree, (), {})
+
+
+def _of_function(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Scope:
+    return bindings(node.body) | {argument.arg: [None] for argument in _arguments(node.args)}
+
+
+def _arguments(found: ast.arguments) -> list[ast.arg]:
+    more = [one for one in (found.vararg, found.kwarg) if one is not None]
+    return [*found.posonlyargs, *found.args, *found.kwonlyargs, *more]
+
+
+def _statement_at(module: Module, call: ast.Call) -> int | None:
+    """Which argument is a statement; None if the call has nothing to do with a database."""
+    match call.func:
+        case ast.Name(id=name):
+            return WRAPPERS.get((module.name, name))
+        case ast.Attribute(value=receiver, attr=name) if name in SINKS:
+            return None if ast.unparse(receiver) in NO_DATABASES else 0
+        case _:
+            return None
+
+
+def _builder(place: str) -> str | None:
+    return next((one for one in BUILDERS if place == one or place.startswith(f"{one}.")), None)
+
+
+def hidden(module: Module) -> list[Fault]:
+    """Ways to reach the database that the rule could not see: methods that are handed around."""
+    called = {id(node.func) for node in ast.walk(module.tree) if isinstance(node, ast.Call)}
+    found = []
+    for node in ast.walk(module.tree):
+        match node:
+            case ast.Attribute(attr="execute" | "executemany" | "executescript" | "run_many"):
+                if id(node) not in called:
+                    found.append(
+                        Fault(module.name, node.lineno, "a method that runs SQL, not called")
+                    )
+            case ast.Call(func=ast.Name(id="getattr"), args=[_, ast.Constant(value=name), *_]):
+                if name in SINKS:
+                    found.append(Fault(module.name, node.lineno, "a method that runs SQL, by name"))
+    return found
+
+
+def key_changes(module: Module, text: str) -> list[Fault]:
+    """Places with the word for changing a key in place; the database may be lost by that."""
+    word = "re" + "key"
+    lines = [number for number, line in enumerate(text.splitlines(), 1) if word in line.lower()]
+    return [Fault(module.name, number, f"`{word}`") for number in lines]
+
+
+def look(sources: Path = SOURCES) -> list[Fault]:
+    """Everything that is wrong below ``sources``."""
+    modules, found = [], []
+    for path in sorted(sources.rglob("*.py")):
+        parts = path.relative_to(sources).with_suffix("").parts
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        text = path.read_text(encoding="utf-8")
+        modules.append(Module.of(name, text))
+        found += key_changes(modules[-1], text) + hidden(modules[-1])
+    rule = Rule(modules)
+    found += rule.faults()
+    return found + (stale(rule.used) if sources == SOURCES else [])
+
+
+def stale(used: set[str]) -> list[Fault]:
+    """The builders that are let through for nothing."""
+    gone = sorted(set(BUILDERS) - used)
+    return [Fault(one, 0, "no builder any more; take it from the list") for one in gone]
+
+
+def main() -> int:
+    """Exit code 1 if anything is wrong."""
+    found = look()
+    for fault in found:
+        sys.stderr.write(f"{fault}\n")
+    if not found:
+        sys.stdout.write("statements: every SQL statement is fixed in the sources\n")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
