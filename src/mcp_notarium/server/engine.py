@@ -21,6 +21,7 @@ from mcp_notarium.server.arrivals import Answered, Event, Loaded
 from mcp_notarium.server.awaiting import Arrivals
 from mcp_notarium.server.dispatch import Dispatch, guard
 from mcp_notarium.server.ending import Ending
+from mcp_notarium.server.front import spoken
 from mcp_notarium.server.greeting import Greeting
 from mcp_notarium.server.house import House
 from mcp_notarium.server.lines import TooLong
@@ -65,7 +66,7 @@ def build(
         NAME,
         version=__version__,
         title=TITLE,
-        instructions=INSTRUCTIONS,
+        instructions=spoken(INSTRUCTIONS, set(NAMES).difference(offered)),
         on_list_tools=list_tools,
         on_call_tool=dispatch.call,
         cache_hints={"tools/list": _STATIC, "server/discover": _STATIC},

@@ -48,19 +48,34 @@ Due = bytes | Read | Cancel
 
 def offering(surface: Json, tools: Collection[str]) -> Json:
     """The surface with these tools only, as the engine that offers no others has it."""
+    gone = {tool["name"] for listed in surface["lists"] for tool in listed["tools"]} - set(tools)
     modern = {
-        version: {method: _narrowed(answer, tools) for method, answer in answers.items()}
+        version: {method: _narrowed(answer, gone) for method, answer in answers.items()}
         for version, answers in surface["modern"].items()
     }
-    lists = [_narrowed(listed, tools) for listed in surface["lists"]]
-    reads = [name for name in surface["reads"] if name in tools]
-    return surface | {"lists": lists, "modern": modern, "reads": reads}
+    lists = [_narrowed(listed, gone) for listed in surface["lists"]]
+    narrowed = {
+        "initialize": _narrowed(surface["initialize"], gone),
+        "lists": lists,
+        "modern": modern,
+        "reads": [name for name in surface["reads"] if name not in gone],
+    }
+    return surface | narrowed
 
 
-def _narrowed(answer: Json, tools: Collection[str]) -> Json:
-    if "tools" not in answer:
-        return answer
-    return answer | {"tools": [tool for tool in answer["tools"] if tool["name"] in tools]}
+def spoken(instructions: str, gone: Collection[str]) -> str:
+    """The instructions without the lines that name a tool that is ``gone``."""
+    lines = instructions.split("\n")
+    return "\n".join(line for line in lines if not any(f"`{name}`" in line for name in gone))
+
+
+def _narrowed(answer: Json, gone: Collection[str]) -> Json:
+    narrowed = dict(answer)
+    if "tools" in answer:
+        narrowed["tools"] = [tool for tool in answer["tools"] if tool["name"] not in gone]
+    if "instructions" in answer:
+        narrowed["instructions"] = spoken(answer["instructions"], gone)
+    return narrowed
 
 
 class Front:
