@@ -97,3 +97,33 @@ def test_explain_says_why(env, tmp_path):
     (tmp_path / "cache" / "policy.toml").write_text('mode = "full"')
     later = printed(env, "explain", "kept", "get")
     assert "until a server is started anew" in later["remark"]
+
+
+def found(env: dict[str, str], *, code: int = 0) -> dict[str, dict[str, str]]:
+    done = run(env, "doctor", "--json", "--offline")
+    assert done.returncode == code, done.stderr
+    return {one["name"]: one for one in json.loads(done.stdout)["findings"]}
+
+
+def test_doctor_names_the_policy_that_a_server_puts_on_record(env, tmp_path):
+    with Server(env) as server:
+        server.tool("list")
+        assert server.leave() == 0
+    facts = found(env)
+    shown = run(env, "audit", "tail", "--json", "-n", "50").stdout
+    (start,) = [json.loads(line) for line in shown.splitlines() if '"server.start"' in line]
+    assert facts["policy digest"]["seen"] == start["facts"]["policy"]
+    seen = facts["policy"]["seen"]  # HOME of these tests is tmp_path
+    assert seen == "~/cache/policy.toml; mode write; tools: list, get, manage"
+    assert "private" not in json.dumps(facts)
+    (tmp_path / "cache" / "policy.toml").unlink()
+    seen = found(env | {"NOTARIUM_READ_ONLY": "1"})["policy"]["seen"]
+    assert seen == "no policy file, NOTARIUM_READ_ONLY; mode read-only; tools: list, get, manage"
+    assert f"policy         {seen}\n" in run(env | {"NOTARIUM_READ_ONLY": "1"}, "doctor").stdout
+
+
+def test_doctor_says_that_a_policy_file_cannot_be_used(env, tmp_path):
+    (tmp_path / "cache" / "policy.toml").chmod(0o644)
+    (finding,) = found(env, code=1).values()
+    assert finding["state"] == "bad"
+    assert "policy.toml" in finding["seen"]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from mcp_notarium.cli import rights
 from mcp_notarium.keys import landlock
 from mcp_notarium.server import sandbox
 from mcp_notarium.simulator import Simulator
@@ -121,6 +122,42 @@ def test_a_kernel_without_it_matters_only_where_it_is_required(tmp_path, wanted,
     assert done.returncode == code, done.stderr
     assert bool(done.stdout) is (code == 0)  # a refusal comes before the handshake
     assert (b"cannot be confined" in done.stderr) is (code == 1)
+
+
+def test_doctor_foresees_what_a_server_does(tmp_path):
+    simulator = Simulator()
+    simulator.load(prose(3, seed=2))
+    with simulator.running():
+        env = environment(simulator, tmp_path, LOG_FILE_PATH=str(tmp_path / "log"))
+        with Server(env) as server:
+            server.tool("list")
+            assert server.leave() == 0
+        done = run(env, "doctor", "--json", "--offline")
+    lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    (confined,) = [line["state"] for line in lines if line["event"] == "server.confined"]
+    (seen,) = [one for one in json.loads(done.stdout)["findings"] if one["name"] == "sandbox"]
+    assert seen["seen"] == f"auto: {confined}"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "wanted", "state", "says"),
+    [
+        (0, "auto", "warn", "auto: not confined"),
+        (0, "require", "bad", "this system has no Landlock"),
+        (3, "auto", "ok", "auto: Landlock 3: files"),
+        (3, "require", "bad", "knows no rules for the network"),
+        (4, "require", "ok", "require: Landlock 4: files, network"),
+        (6, "auto", "ok", "auto: Landlock 6: files, network, signals"),
+        (6, "off", "warn", "NOTARIUM_SANDBOX=off"),
+    ],
+)
+def test_doctor_tells_what_this_kernel_can(monkeypatch, kernel, wanted, state, says):
+    monkeypatch.setattr(landlock, "version", lambda: kernel)
+    seen = rights.sandbox(wanted)
+    assert seen.state == state
+    assert says in seen.seen
+    assert ("signals" in seen.seen) is ("signals" in says)
+    assert bool(seen.hint) is (state == "bad")
 
 
 def test_the_option_stands_in_for_the_setting(tmp_path):

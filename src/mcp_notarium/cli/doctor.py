@@ -3,8 +3,8 @@
 Opens a cache that is in order as a server would; a locked one it looks at from outside. It writes the mark
 by which the next start knows of damage, takes up what a crash has left, tries a migration that is due
 and undoes it, and tries with an empty folder, which goes again, whether a cache can be made. Exit code:
-the verdict's (10-23) if the cache is locked or a page of it is damaged, 1 if the configuration is wrong
-or the disk is full, else 0, also when the note service cannot be reached.
+the verdict's (10-23) if the cache is locked or a page of it is damaged, 1 if the configuration is wrong,
+a sandbox is required that cannot be had, or the disk is full, else 0, also when the note service cannot be reached.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 from mcp_notarium import __version__
 from mcp_notarium.app import App, open_app
 from mcp_notarium.cache import driver
-from mcp_notarium.cli import sbom, settings, status
+from mcp_notarium.cli import rights, sbom, settings, status
 from mcp_notarium.cli.findings import BAD, NOT_CHECKED, OK, WARN, Finding, outside
 from mcp_notarium.config import Config
 from mcp_notarium.errors import CacheError, ConfigError, LockedError, NotariumError
@@ -47,14 +47,17 @@ def run(args: argparse.Namespace) -> int:
     if args.sbom:
         return sbom.run()
     try:
-        config = settings.prepare(args)
+        loaded = settings.load(args)
     except ConfigError as error:
         found = [Finding("configuration", BAD, error.user_message, error.resolution_hint or "")]
         return _printed(found, 1, as_json=args.json)
+    config = loaded.config
     found = [Finding("configuration", OK, f"account folder {config.account_dir}")]
     found += [_libraries(), _keychain(config)]
+    found += [rights.policy(loaded.policy), rights.sandbox(config.sandbox)]
     cache, code = _cache(replace(config, on_unreadable="refuse"), args)
-    return _printed(found + cache, code, as_json=args.json)
+    refused = any(one.name == "sandbox" and one.state == BAD for one in found)
+    return _printed(found + cache, code or int(refused), as_json=args.json)
 
 
 def _cache(config: Config, args: argparse.Namespace) -> tuple[list[Finding], int]:
@@ -108,7 +111,7 @@ def _verdict(facts: dict[str, Any]) -> Finding:
 
 async def _inside(config: Config, *, deep: bool, offline: bool) -> list[Finding]:
     async with open_app(config, syncing=False) as app:
-        found = [_sync(app), _writes(app)]
+        found = [_sync(app), _writes(app), rights.on_record(app)]
         if not offline:
             found.append(await _service(app))
         return [_pages(app, config, deep=deep), *found]  # last: a bad page closes the cache

@@ -101,19 +101,26 @@ def restrict(allowed: Allowed) -> Restricted:
     known = version()
     if not known:
         raise OSError(0, "this system has no Landlock")
-    network, signals = known >= FIRST_WITH_NETWORK, known >= _FIRST_WITH_SCOPES
+    effect = effect_of(known)
     rights = Access((1 << max(bits for since, bits in _KNOWN_SINCE if since <= known)) - 1)
     ruleset = _ruleset(rights, known)
     try:
         for paths, access in ((allowed.read, READ), (allowed.keep, KEEP_FILES)):
             _allow_paths(ruleset, paths, access & rights)
-        if network:
+        if effect.network:
             for port in allowed.ports:
                 _call(_ADD_RULE, ruleset, _NET_PORT, struct.pack("=QQ", _CONNECT, port), 0)
         _lock(ruleset)
     finally:
         os.close(ruleset)
-    return Restricted(known, network=network, signals=signals)
+    return effect
+
+
+def effect_of(known: int) -> Restricted:
+    """What a restriction does on a kernel with this version of Landlock."""
+    return Restricted(
+        known, network=known >= FIRST_WITH_NETWORK, signals=known >= _FIRST_WITH_SCOPES
+    )
 
 
 def _ruleset(rights: Access, known: int) -> int:

@@ -80,14 +80,33 @@ class Confinement:
                 raise _not_confined(reason) from error
             self.how = f"not confined: {reason}"
         else:
-            parts = ("files", "network" if done.network else "", "signals" if done.signals else "")
-            self.how = f"Landlock {done.version}: {', '.join(filter(None, parts))}"
+            self.how = _said(done)
 
     def give_up_everything(self) -> None:
         """The same for a thread that needs nothing but what it has open. Never raises."""
         if self._wanted != "off":
             with suppress(OSError):
                 landlock.restrict(landlock.Allowed())
+
+
+def foreseen(wanted: Sandbox) -> str | None:
+    """What a server would be confined to here, in the words of its log; None: nothing, and no wish to.
+
+    Confines nobody. Raises ``ConfigError`` where it is required and cannot be had.
+    """
+    known = landlock.version()
+    if wanted == "require":
+        _demand_network(known)
+    if wanted == "off":
+        return None
+    return (
+        _said(landlock.effect_of(known)) if known else "not confined: this system has no Landlock"
+    )
+
+
+def _said(done: landlock.Restricted) -> str:
+    parts = ("files", "network" if done.network else "", "signals" if done.signals else "")
+    return f"Landlock {done.version}: {', '.join(filter(None, parts))}"
 
 
 def allowed(config: Config) -> landlock.Allowed:
