@@ -1,0 +1,244 @@
+"""Holds what the security documents say against the sources and the tests.
+
+``python scripts/documents.py`` exits with 1 and names every row of the threat model, of the promises and
+of the compliance table without a test that exists, every link and path that leads nowhere, every verdict
+and every variable that the program does not know. It cannot tell whether a test shows what its row
+says: that is read by people.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+TOP = Path(__file__).resolve().parents[1]
+
+TEST = re.compile(r"`(tests/[\w./-]+\.py)::([\w:]+)`")
+_PATH = re.compile(r"`((?:tests|docs|src|scripts|\.github)/[^`\s]*)`")
+_LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+_VARIABLE = re.compile(r"\b((?:NOTARIUM|DB|SIMPLENOTE|SIMPERIUM|SYNC|API|LOG)_[A-Z][A-Z_]*[A-Z])\b")
+_VERDICT = re.compile(r"`([a-z]+(?:_[a-z]+)+)`[^.;|`]{0,20}exit code (\d+)")
+_CODES = {"0", "1", "2", "3", "130"}
+
+OTHERS = {"DB_OPERATION", "NOTARIUM_AUDIT", "NOTARIUM_LONG_TESTS", "NOTARIUM_TEST_JOBS"}
+"""Names that look like settings: a kind of error, and variables of the scripts and tests."""
+
+MODEL, POLICY, COMPLIANCE = "threat-model.md", "SECURITY.md", "docs/compliance.md"
+_STATES = {"met", "partly", "not", "document"}
+_RISK = re.compile(r"(low|medium|high) / (low|medium|high)")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a table: where it stands, under which heading, its cells by column."""
+
+    file: str
+    line: int
+    heading: str
+    cells: Mapping[str, str]
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+    def tests(self) -> list[tuple[str, str]]:
+        """Path and name of every test in it."""
+        return TEST.findall(" ".join(self.cells.values()))
+
+
+def rows(file: str, text: str) -> Iterator[Row]:
+    """Every row of every table, in order. A row of another width than its head has the cell ``?``."""
+    heading, head = "", None
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.startswith("#"):
+            heading = line.lstrip("#").strip()
+        if not line.startswith("|"):
+            head = None
+            continue
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        if head is None:
+            head = cells
+        elif not all(re.fullmatch(r":?-+:?", cell) for cell in cells):
+            wrong = {} if len(cells) == len(head) else {"?": str(len(cells))}
+            yield Row(file, number, heading, dict(zip(head, cells, strict=False)) | wrong)
+
+
+@cache
+def functions(path: Path) -> frozenset[str]:
+    """The tests of a file, those of classes as ``Class::test``. Empty if there is no such file."""
+    if not path.is_file():
+        return frozenset()
+    found = set()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        inner = node.body if isinstance(node, ast.ClassDef) else [node]
+        before = f"{node.name}::" if isinstance(node, ast.ClassDef) else ""
+        for one in inner:
+            if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef):
+                found.add(before + one.name)
+    return frozenset(name for name in found if name.split("::")[-1].startswith("test_"))
+
+
+def without_test(found: Iterable[Row], top: Path = TOP) -> Iterator[str]:
+    """Rows that name no test, and tests that do not exist."""
+    for row in found:
+        named = row.tests()
+        if not named:
+            yield f"{row}: no test"
+        for path, name in named:
+            if name not in functions(top / path):
+                yield f"{row}: there is no {path}::{name}"
+
+
+def model(text: str, top: Path = TOP) -> list[str]:
+    """What is wrong with the threat model."""
+    everything = list(rows(MODEL, text))
+    threats = [row for row in everything if "threat" in row.cells]
+    boundaries = {row.cells["boundary"] for row in everything if "boundary" in row.cells}
+    wrong = [*without_test(threats, top), *_twice(threats, "id")]
+    for kind in ("STRIDE", "LINDDUN"):
+        if not any(kind in row.heading for row in threats):
+            wrong.append(f"{MODEL}: no rows under {kind}")
+    for row in threats:
+        if missing := [name for name, cell in row.cells.items() if not cell or name == "?"]:
+            wrong.append(f"{row}: nothing in {', '.join(missing)}")
+        if not _RISK.fullmatch(row.cells.get("risk", "")):
+            wrong.append(f"{row}: likelihood and impact are not given")
+        named = set(re.findall(r"TB\d+", row.cells.get("where", "")))
+        if not named or named - boundaries:
+            wrong.append(f"{row}: no boundary, or one that is not listed")
+    return wrong
+
+
+def promises(text: str, top: Path = TOP) -> list[str]:
+    """What is wrong with the promises and the verdicts of SECURITY.md."""
+    everything = list(rows(POLICY, text))
+    promised = [row for row in everything if "protected" in row.cells]
+    if not promised:
+        return [f"{POLICY}: no table of promises"]
+    return [*without_test(promised, top), *_of_verdicts(everything)]
+
+
+def _of_verdicts(everything: list[Row]) -> Iterator[str]:
+    from mcp_notarium.errors import Verdict  # noqa: PLC0415 - only where it is installed
+
+    named = [row.cells for row in everything if {"code", "verdict"} <= row.cells.keys()]
+    told = Counter((cells["code"], cells["verdict"].strip("`")) for cells in named)
+    known = Counter((str(int(one)), one.name.lower()) for one in Verdict)
+    for code, name in ((known - told) + (told - known)).elements():
+        yield f"{POLICY}: exit code {code} and verdict {name} are not those of the program"
+
+
+def compliance(text: str, top: Path = TOP) -> list[str]:
+    """What is wrong with the table of requirements."""
+    asked = [row for row in rows(COMPLIANCE, text) if "requirement" in row.cells]
+    if not asked:
+        return [f"{COMPLIANCE}: no requirements"]
+    wrong = _twice(asked, "requirement")
+    for row in asked:
+        state, evidence = row.cells.get("state", ""), row.cells.get("evidence", "")
+        if state not in _STATES or "?" in row.cells or not evidence:
+            wrong.append(f"{row}: state or evidence is missing")
+        elif state == "document" and not _LINK.search(evidence):
+            wrong.append(f"{row}: no document")
+        elif state in {"met", "partly"}:
+            wrong += without_test([row], top)
+    return wrong
+
+
+def _twice(found: Iterable[Row], column: str) -> list[str]:
+    count = Counter(row.cells.get(column, "") for row in found)
+    return [
+        f"{column} {name!r} stands there {many} times" for name, many in count.items() if many > 1
+    ]
+
+
+def places(file: str, text: str, top: Path = TOP) -> Iterator[str]:
+    """Links and paths that lead nowhere."""
+    folder = (top / file).parent
+    for link in _LINK.findall(text):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = folder / path if path else top / file
+        if not target.exists():
+            yield f"{file}: {link} leads nowhere"
+        elif anchor and anchor not in anchors(target.read_text(encoding="utf-8")):
+            yield f"{file}: {link} names no heading"
+    for path in _PATH.findall(text):
+        pattern = path.split("::")[0].rstrip("/")
+        if not any(top.glob(pattern)):
+            yield f"{file}: there is no {path}"
+
+
+def anchors(text: str) -> set[str]:
+    """The headings of a page as links name them."""
+    heads = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+def names(file: str, text: str, known: set[str]) -> Iterator[str]:
+    """Variables that the program does not know, and verdicts with another's code."""
+    from mcp_notarium.errors import Verdict  # noqa: PLC0415 - only where it is installed
+
+    for name in sorted(set(_VARIABLE.findall(text)) - known - OTHERS):
+        yield f"{file}: the program knows no {name}"
+    codes = {one.name.lower(): str(int(one)) for one in Verdict}
+    for name, code in _VERDICT.findall(text):
+        if code not in _CODES and codes.get(name) != code:
+            yield f"{file}: {name} has not the exit code {code}"
+
+
+def variables() -> set[str]:
+    """The names of all settings."""
+    from mcp_notarium.config.variables import VARIABLES  # noqa: PLC0415 - see above
+
+    found = {one.name for one in VARIABLES}
+    return found | {one.file_name for one in VARIABLES if one.has_file}
+
+
+def undocumented(text: str, known: set[str]) -> list[str]:
+    """Settings that the page about settings does not name."""
+    return [
+        f"docs/configuration.md: no {name}" for name in sorted(known) if f"`{name}`" not in text
+    ]
+
+
+def pages(top: Path = TOP) -> list[str]:
+    """All pages of the project."""
+    return sorted(
+        str(one.relative_to(top)) for one in (*top.glob("*.md"), *top.glob("docs/**/*.md"))
+    )
+
+
+def look(top: Path = TOP) -> list[str]:
+    """Everything that is wrong."""
+    known, wrong = variables(), []
+    of_page: Mapping[str, Callable[[str, Path], list[str]]]
+    of_page = {MODEL: model, POLICY: promises, COMPLIANCE: compliance}
+    for file in pages(top):
+        text = (top / file).read_text(encoding="utf-8")
+        wrong += [*places(file, text, top), *names(file, text, known)]
+        if file in of_page:
+            wrong += of_page[file](text, top)
+    missing = set(of_page) - set(pages(top))
+    page = (top / "docs" / "configuration.md").read_text(encoding="utf-8")
+    return wrong + [f"{file} is missing" for file in sorted(missing)] + undocumented(page, known)
+
+
+def main() -> int:
+    """Exit code 1 if anything is wrong."""
+    found = look()
+    for one in found:
+        sys.stderr.write(f"{one}\n")
+    if not found:
+        sys.stdout.write("documents: every row has its test, every link leads somewhere\n")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
