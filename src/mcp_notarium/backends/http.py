@@ -12,6 +12,7 @@ what may have arrived (``OutcomeUnknown``); so only writes that may be repeated 
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import ssl
 import time
@@ -39,6 +40,8 @@ _GOOD_STATUSES = range(200, 300)
 _REDIRECTS = range(300, 400)
 _AGAIN_LATER = frozenset({429, 500, 502, 503, 504})
 _PACKINGS = frozenset({"", "identity", "gzip"})
+_CERTIFICATE_VARIABLES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
+"""OpenSSL takes its certificates from there by itself, at each handshake, if they are set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +197,8 @@ class HttpSession:
         import httpx  # noqa: PLC0415 - see _once
         import truststore  # noqa: PLC0415 - see _once
 
+        for name in _CERTIFICATE_VARIABLES:
+            os.environ.pop(name, None)
         context = truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         return httpx.AsyncClient(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import ssl
 import subprocess
 import sys
 import time
 import tracemalloc
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import replace
+from pathlib import Path
 
 import httpx
 import pytest
@@ -25,6 +27,7 @@ from mcp_notarium.errors import (
     OutcomeUnknown,
     RateLimited,
 )
+from support.certificates import own_certificate, serving
 
 BASE = "https://notes.example/1"
 READ = Request("GET", f"{BASE}/a")
@@ -333,7 +336,23 @@ def test_program_names_itself_and_its_version() -> None:
     assert script.seen[0].headers["user-agent"].startswith("mcp-notarium/")
 
 
-def serve(reply: Callable[[asyncio.StreamWriter], object], request: Request, **session: float):
+async def answer_nothing(writer: asyncio.StreamWriter) -> None:
+    writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n[]")
+
+
+def subject_hash(certificate: Path) -> str:
+    """The name under which OpenSSL looks for it in a folder."""
+    asked = ["openssl", "x509", "-hash", "-noout", "-in", str(certificate)]
+    return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def serve(
+    reply: Callable[[asyncio.StreamWriter], object],
+    request: Request,
+    *,
+    tls: ssl.SSLContext | None = None,
+    **session: float,
+):
     """Send ``request`` to a raw loopback server that answers with ``reply``."""
 
     async def run() -> Reply:
@@ -346,8 +365,8 @@ def serve(reply: Callable[[asyncio.StreamWriter], object], request: Request, **s
             finally:
                 writer.close()
 
-        server = await asyncio.start_server(handle, "127.0.0.1", 0)
-        base = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        server = await asyncio.start_server(handle, "127.0.0.1", 0, ssl=tls)
+        base = f"{'https' if tls else 'http'}://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         client = HttpSession(
             bases=[base], **{"timeout": 0.8, **session}, patience=Patience(tries=2, first=0.01)
         )
@@ -428,6 +447,33 @@ def test_certificates_are_checked() -> None:
     assert context.check_hostname
     assert context.verify_mode.name == "CERT_REQUIRED"
     assert context.minimum_version >= 0x0303
+
+
+@pytest.mark.skipif(sys.platform in {"darwin", "win32"}, reason="the system itself checks there")
+@pytest.mark.parametrize("name", [None, "SSL_CERT_FILE", "SSL_CERT_DIR"])
+def test_a_certificate_that_only_the_environment_vouches_for_is_refused(
+    name: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificate = own_certificate(tmp_path)
+    if name == "SSL_CERT_FILE":
+        monkeypatch.setenv(name, str(certificate))
+    elif name is not None:
+        (tmp_path / f"{subject_hash(certificate)}.0").symlink_to(certificate)
+        monkeypatch.setenv(name, str(tmp_path))
+    with pytest.raises(BackendUnavailable):
+        serve(answer_nothing, READ, tls=serving(certificate), timeout=5.0)
+
+
+@pytest.mark.skipif(sys.platform in {"darwin", "win32"}, reason="the system itself checks there")
+def test_a_certificate_that_openssl_is_told_to_trust_is_accepted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control: what is refused above is refused for its certificate alone."""
+    certificate = own_certificate(tmp_path)
+    monkeypatch.setattr("mcp_notarium.backends.http._CERTIFICATE_VARIABLES", ())
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    reply = serve(answer_nothing, READ, tls=serving(certificate), timeout=5.0)
+    assert reply.body == b"[]"
 
 
 def test_nothing_of_the_network_is_imported_before_the_first_request() -> None:
