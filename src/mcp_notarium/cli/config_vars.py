@@ -13,6 +13,7 @@ from dataclasses import asdict
 
 from mcp_notarium import config
 from mcp_notarium.config import Setting
+from mcp_notarium.keys import hardening
 from mcp_notarium.redaction.escaping import one_line
 
 HEADINGS = ("NAME", "VALUE", "FROM", "PURPOSE")
@@ -22,6 +23,7 @@ _WIDEST_ORIGIN = 34
 
 def run(args: argparse.Namespace) -> int:
     """Print the table (or JSON) to stdout and the warnings to stderr; exit code 0."""
+    hardening.harden_process()
     inspected = config.inspect_here(env_file=args.env_file)
     if args.json:
         sys.stdout.write(_as_json(inspected.settings) + "\n")

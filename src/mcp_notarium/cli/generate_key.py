@@ -10,7 +10,7 @@ from mcp_notarium.cli.terminal import talk
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import userkey
 from mcp_notarium.errors import InvalidRequest
-from mcp_notarium.keys import keychain
+from mcp_notarium.keys import hardening, keychain
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,6 +31,7 @@ def run(args: argparse.Namespace) -> int:
     """Print one key, or keep it in the keychain if none is there yet."""
     if args.keychain:
         return _keep(settings.prepare(args))
+    hardening.harden_process()
     sys.stdout.write(userkey.generate().reveal_text() + "\n")
     sys.stdout.flush()
     talk(

@@ -106,3 +106,25 @@ def test_the_files_under_proc_of_a_hardened_process_belong_to_root():
 def test_elsewhere_what_does_not_exist_is_not_claimed(platform, monkeypatch):
     monkeypatch.setattr(sys, "platform", platform)
     assert not hardening.forbid_dumping()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a measure of Linux")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--print-config-vars"],
+        ["generate-key"],
+        ["policy", "show"],
+    ],
+)
+def test_a_command_that_sees_a_secret_is_closed_to_others(arguments, tmp_path):
+    shown = child(
+        f"from mcp_notarium.__main__ import main\nmain({arguments!r})\n"
+        "import ctypes\nprint('dumpable', ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))",
+        HOME=str(tmp_path),
+        SIMPLENOTE_USERNAME="someone@example.com",
+        NOTARIUM_DATA_DIR=str(tmp_path / "cache"),
+        NOTARIUM_KEYCHAIN="off",
+        DB_ENCRYPTION_KEY=KEY,
+    )
+    assert shown.splitlines()[-1] == "dumpable 0"
