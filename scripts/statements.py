@@ -9,9 +9,11 @@ stand in ``BUILDERS`` with the reason; one that is not needed any more is named,
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 SOURCES = Path(__file__).resolve().parents[1] / "src"
@@ -20,6 +22,7 @@ SINKS = {"execute", "executemany", "executescript", "rows", "row", "number", "ru
 """Methods of the driver's connection and of ``Database`` whose first argument is a statement."""
 WRAPPERS = {("mcp_notarium.cache.salvage", "_asked"): 1}
 """Functions that hand a statement on, and the place of it in their arguments."""
+_NAMES = re.compile(rf"\b({'|'.join([*SINKS, *(name for _, name in WRAPPERS)])})\b")
 NO_DATABASES = {
     *(
         "anyio",
@@ -74,25 +77,37 @@ class Fault:
         return f"{self.place}, line {self.line}: {self.what}"
 
 
-@dataclass
+@dataclass(frozen=True)
 class Module:
     """One source file: what its names are bound to at the top, and where they come from."""
 
     name: str
-    tree: ast.Module
-    values: dict[str, list[ast.expr | None]] = field(default_factory=dict)
-    imported: dict[str, tuple[str, str]] = field(default_factory=dict)
+    text: str
 
-    @classmethod
-    def of(cls, name: str, text: str) -> Module:
+    @cached_property
+    def tree(self) -> ast.Module:
         """Raises ``SyntaxError``."""
-        module = cls(name, ast.parse(text))
-        module.values = bindings(module.tree.body)
-        for node in ast.walk(module.tree):
-            if isinstance(node, ast.ImportFrom) and node.module:
-                for alias in node.names:
-                    module.imported[alias.asname or alias.name] = (node.module, alias.name)
-        return module
+        return ast.parse(self.text)
+
+    @property
+    def speaks(self) -> bool:
+        """Whether a name stands in it that could reach a database."""
+        return _NAMES.search(self.text) is not None
+
+    @cached_property
+    def values(self) -> Scope:
+        """What its names are bound to at the top."""
+        return bindings(self.tree.body)
+
+    @cached_property
+    def imported(self) -> dict[str, tuple[str, str]]:
+        """Name -> module and name there."""
+        nodes = (node for node in ast.walk(self.tree) if isinstance(node, ast.ImportFrom))
+        return {
+            alias.asname or alias.name: (node.module or "", alias.name)
+            for node in nodes
+            for alias in node.names
+        }
 
 
 Scope = dict[str, list[ast.expr | None]]
@@ -148,7 +163,7 @@ class Rule:
     def faults(self) -> list[Fault]:
         """Every statement that is neither fixed nor of a builder, in the order of the sources."""
         found = []
-        for module in self._modules.values():
+        for module in filter(lambda one: one.speaks, self._modules.values()):
             for place, scope, call in _calls(module):
                 for what in self._of_call(module, scope, call):
                     if builder := _builder(place):
@@ -277,10 +292,12 @@ def hidden(module: Module) -> list[Fault]:
     return found
 
 
-def key_changes(module: Module, text: str) -> list[Fault]:
+def key_changes(module: Module) -> list[Fault]:
     """Places with the word for changing a key in place; the database may be lost by that."""
     word = "re" + "key"
-    lines = [number for number, line in enumerate(text.splitlines(), 1) if word in line.lower()]
+    lines = [
+        number for number, line in enumerate(module.text.splitlines(), 1) if word in line.lower()
+    ]
     return [Fault(module.name, number, f"`{word}`") for number in lines]
 
 
@@ -291,8 +308,9 @@ def look(sources: Path = SOURCES) -> list[Fault]:
         parts = path.relative_to(sources).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
         text = path.read_text(encoding="utf-8")
-        modules.append(Module.of(name, text))
-        found += key_changes(modules[-1], text) + hidden(modules[-1])
+        module = Module(name, text)
+        modules.append(module)
+        found += key_changes(module) + (hidden(module) if module.speaks else [])
     rule = Rule(modules)
     found += rule.faults()
     return found + (stale(rule.used) if sources == SOURCES else [])

@@ -20,7 +20,7 @@ def rule():
 
 
 def found(rule, text, *, beside=""):
-    modules = [rule.Module.of("sample", text), rule.Module.of("beside", beside)]
+    modules = [rule.Module("sample", text), rule.Module("beside", beside)]
     return rule.Rule(modules).faults() + rule.hidden(modules[0])
 
 
