@@ -108,6 +108,9 @@ def model(text: str, top: Path = TOP) -> list[str]:
             wrong.append(f"{row}: nothing in {', '.join(missing)}")
         if not _RISK.fullmatch(row.cells.get("risk", "")):
             wrong.append(f"{row}: likelihood and impact are not given")
+        for owner in row.cells.get("owner", "").split(", "):
+            if owner != "release" and not (top / "src" / "mcp_notarium" / owner).is_dir():
+                wrong.append(f"{row}: nobody is the owner")
         named = set(re.findall(r"TB\d+", row.cells.get("where", "")))
         if not named or named - boundaries:
             wrong.append(f"{row}: no boundary, or one that is not listed")

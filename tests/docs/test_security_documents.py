@@ -66,6 +66,7 @@ def test_a_sound_model_has_nothing_wrong(check):
         (f"| STRIDE | a | TB1 | b | {REAL} | low / low | defended | keys |\n", "2 times"),
         (f"| X1 | a | TB9 | b | {REAL} | low / low | defended | keys |\n", "boundary"),
         (f"| X1 | a | somewhere | b | {REAL} | low / low | defended | keys |\n", "boundary"),
+        (f"| X1 | a | TB1 | b | {REAL} | low / low | defended | somebody |\n", "nobody"),
         (f"| X1 | a | TB1 | b | {REAL} | unlikely | defended | keys |\n", "likelihood"),
         (f"| X1 | a | TB1 | b | {REAL} | low / low | defended | |\n", "nothing in owner"),
         (f"| X1 | a | TB1 | b | {REAL} | low / low | defended |\n", "nothing in"),
