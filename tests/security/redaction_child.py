@@ -16,6 +16,7 @@ import traceback
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import structlog
 
@@ -25,6 +26,8 @@ from mcp_notarium.errors import BackendError
 from mcp_notarium.log import foreign, state
 from mcp_notarium.redaction import redactor, traces
 from mcp_notarium.secret import Secret
+from mcp_notarium.server import dispatch
+from mcp_notarium.server.calls import Call
 
 OWN = log.get("matrix")
 SINKS = {}
@@ -273,6 +276,37 @@ def command_line_fault(text):
     cli._show_unexpected(caught(text))
 
 
+@sink
+def tool_error(text):
+    error = BackendError(text, resolution_hint=text, details={"why": [text, {"more": text}]})
+    (block,) = dispatch.failure(error).content
+    _to_the_client(block.text)
+
+
+@sink
+def protocol_error(text):
+    error = dispatch._protocol_error(text, hint=text, known=[text])
+    _to_the_client(json.dumps([error.error.message, error.error.data]))
+
+
+@sink
+def progress_message(text):
+    said = []
+
+    async def report(_done, _total, message):
+        said.append(message)
+
+    context = SimpleNamespace(session=SimpleNamespace(report_progress=report))
+    call = Call(context, None, writing=None, setting="ask", confirmed=False)
+    asyncio.run(call.progress(1, 2, text))
+    _to_the_client(json.dumps(said))
+
+
+def _to_the_client(text):
+    """Past the filter of standard error, as an answer goes past it."""
+    os.write(2, text.encode("utf-8", "replace") + b"\n")
+
+
 def switch_off():
     """The same ways out with the redaction removed: what the search must then find."""
     redactor.Redactor.text = lambda self, text: text
@@ -282,6 +316,7 @@ def switch_off():
     )
     traces.message_of = lambda error: f"{error} {error.__dict__}"
     foreign._message = lambda record, template, args: template % args if args else template
+    redactor.Redactor.without_known = lambda self, text: text
     state.scrub = lambda text: text
 
 

@@ -225,6 +225,18 @@ def test_what_the_redaction_cannot_handle_is_dropped_and_nothing_else_lost(loggi
     assert stream.getvalue().count(DROPPED) == 4
 
 
+def test_text_that_cannot_be_scrubbed_is_not_shown(monkeypatch):
+    class Broken:
+        def text(self, _text):
+            raise RuntimeError
+
+        without_known = text
+
+    monkeypatch.setattr(state.STATE, "redactor", Broken())
+    assert log.scrub("words") == state.DROPPED
+    assert log.scrub_for_client({"said": ["words"]}) == {state.DROPPED: [state.DROPPED]}
+
+
 def test_logging_to_a_closed_stream_does_not_break_the_caller(logging_to):
     stream = logging_to()
     stream.close()

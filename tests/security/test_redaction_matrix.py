@@ -8,6 +8,7 @@ import base64
 import functools
 import html
 import json
+import pickle
 import re
 import stat
 import subprocess
@@ -16,6 +17,12 @@ import urllib.parse
 from pathlib import Path
 
 import pytest
+
+from mcp_notarium import log
+from mcp_notarium.cli import main as cli
+from mcp_notarium.errors import BackendError
+from mcp_notarium.log import state
+from mcp_notarium.secret import Secret
 
 CHILD = Path(__file__).with_name("redaction_child.py")
 SECRETS = {
@@ -143,13 +150,54 @@ def test_no_way_out_shows_any_part_of_any_secret(run):
     outputs = run("on")
     assert outputs["stdout"] == b""
     found = {sink: leaks(text) for sink, text in by_sink(outputs).items()}
-    assert len(found) >= 35
+    assert len(found) >= 38
     assert {sink: names for sink, names in found.items() if names} == {}
 
 
 def test_every_way_out_really_says_something_when_it_is_redacted(run):
     spoken = by_sink(run("on"))
     assert [sink for sink, text in spoken.items() if not text.strip()] == []
+
+
+LAST_RESORTS = {
+    "uncaught_exception": "process.crashed",
+    "thread_exception": "thread.crashed",
+    "finaliser_exception": "finaliser.failed",
+    "loop_exception": "loop.unhandled",
+    "warning": "python.warning",
+}
+
+
+def test_the_last_resorts_say_what_happened_and_no_text_of_it(run):
+    spoken = by_sink(run("on"))
+    for sink, event in LAST_RESORTS.items():
+        assert f'"event": "{event}"' in spoken[sink], sink
+        assert "Traceback" not in spoken[sink]
+
+
+def test_a_secret_says_nothing_of_itself():
+    secret = Secret(SECRETS["passphrase"])
+    said = [
+        str(secret),
+        repr(secret),
+        f"{secret}",
+        f"{secret!r:>40}",
+        repr([secret, {"k": secret}]),
+    ]
+    assert {name for text in said for name in leaks(text)} == set()
+    with pytest.raises(TypeError):
+        pickle.dumps(secret)
+
+
+def test_what_a_command_says_is_clean_where_nothing_follows(monkeypatch, capsys):
+    """Standard error is scrubbed too while logging is configured; here it is not."""
+    monkeypatch.setattr(state.STATE, "redactor", None)
+    log.protect(*map(Secret, SECRETS.values()))
+    for secret in SECRETS.values():
+        cli._show(BackendError(secret, resolution_hint=secret))
+    said = capsys.readouterr().err
+    assert said.count("mcp-notarium:") == len(SECRETS)
+    assert leaks(said) == set()
 
 
 def test_every_line_of_the_log_file_is_one_json_event(run):

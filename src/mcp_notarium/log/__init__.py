@@ -18,7 +18,7 @@ from mcp_notarium.log.capturing import capture
 from mcp_notarium.log.facade import Logger, get
 from mcp_notarium.log.hooks import watch_loop
 from mcp_notarium.log.setup import close, configure, configure_full
-from mcp_notarium.log.state import protect, protect_config, scrub
+from mcp_notarium.log.state import protect, protect_config, scrub, scrub_for_client
 
 __all__ = [
     "Logger",
@@ -30,5 +30,6 @@ __all__ = [
     "protect",
     "protect_config",
     "scrub",
+    "scrub_for_client",
     "watch_loop",
 ]

@@ -10,7 +10,7 @@ import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mcp_notarium.log.levels import WARNING
 
@@ -78,6 +78,17 @@ def scrub_for_terminal(text: str) -> str:
         return current_redactor().without_known(text)
     except Exception:  # noqa: BLE001 - as above
         return DROPPED
+
+
+def scrub_for_client(value: Any) -> Any:
+    """A JSON value without the secrets themselves; ids stay, so that an agent can name a note."""
+    if isinstance(value, str):
+        return scrub_for_terminal(value)
+    if isinstance(value, dict):
+        return {scrub_for_client(name): scrub_for_client(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [scrub_for_client(part) for part in value]
+    return value
 
 
 def _grown(secrets: tuple[Secret, ...]) -> Redactor:

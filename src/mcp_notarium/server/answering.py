@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import anyio
 from pydantic import BaseModel, ValidationError
 
+from mcp_notarium import log
 from mcp_notarium.errors import ConfirmationRequired, InvalidRequest, NotariumError, PolicyChanged
 from mcp_notarium.notes.clean import has_lone_surrogate, replace_surrogates
 from mcp_notarium.policy.model import TOOLS, demand
@@ -156,7 +157,7 @@ def success(answer: BaseModel) -> Answer:
 
 def failure(error: NotariumError) -> Answer:
     """An error the agent sees and can act on. A question nobody has answered names a note."""
-    value = error.to_dict()
+    value = log.scrub_for_client(error.to_dict())
     if isinstance(error, ConfirmationRequired):
         value = marked(value)
     text = replace_surrogates(_json(value))

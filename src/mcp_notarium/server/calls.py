@@ -20,6 +20,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from mcp_notarium import log
 from mcp_notarium.audit.record import Decision
 from mcp_notarium.server.recording import PassOn
 from mcp_notarium.tools.context import Way, refusal, unanswered, way_of_consent
@@ -75,7 +76,7 @@ class Call:
 
     async def progress(self, done: float, total: float | None, message: str) -> None:
         """Pass on how far the call is, if the client asked for that."""
-        await self._context.session.report_progress(done, total, message)
+        await self._context.session.report_progress(done, total, log.scrub_for_client(message))
 
     async def confirm(self, message: str) -> bool:
         """Did the person agree? Raises ``ConfirmationRequired`` if nobody can say."""

@@ -14,6 +14,7 @@ from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
+from mcp_notarium import log
 from mcp_notarium.errors import InvalidRequest
 from mcp_notarium.server.answering import SHOWN, Answering, UnknownTool
 from mcp_notarium.server.calls import Call, NeedsAnswer
@@ -64,7 +65,8 @@ def _protocol_error(message: str, *, hint: str, **details: list[str]) -> MCPErro
     error = InvalidRequest(
         message, subcategory="arguments", details=dict(details), resolution_hint=hint
     )
-    return MCPError(types.INVALID_PARAMS, message, data=error.to_dict())
+    told = log.scrub_for_client(error.to_dict())
+    return MCPError(types.INVALID_PARAMS, told["message"], data=told)
 
 
 async def guard(ctx: Context, call_next: CallNext) -> HandlerResult:
