@@ -181,6 +181,25 @@ def test_an_address_is_cut_to_what_every_account_has(logging_to, address, shown)
     assert not any(word in message for word in ("divorce", "ndigung", "ccid", "secret"))
 
 
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        (("%s", "return_value=(b'HTTP/1.1', 200, b'OK', [(b'Content-Length', b'12')])"), "b'12'"),
+        (("%s", "[(b'X-Told', b'divorce'), (b'Set-Cookie', b\"it's divorce\")]"), "b'Set-Cookie'"),
+        (("%s", "(b'divorce-lawyer', b'1')"), "b'1'"),
+        (("%s", "b'/ divorce'"), "[withheld]"),
+        (('HTTP Request: GET x "%s"', "HTTP/1.1 500 divorce"), '"HTTP/1.1 500"'),
+    ],
+)
+def test_what_a_service_says_in_headers_is_withheld(logging_to, said, shown):
+    stream = logging_to()
+    log.configure_full()
+    logging.getLogger("httpcore.http11").warning(*said)
+    message = events(stream)[0]["message"]
+    assert shown in message
+    assert "divorce" not in message
+
+
 def test_of_another_library_only_the_constant_template_is_shown(logging_to):
     stream = logging_to()
     log.configure_full()

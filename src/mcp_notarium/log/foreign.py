@@ -5,13 +5,15 @@ knows secrets, not notes. So the formatted message is shown only for libraries t
 connections and files; of others the constant template, or nothing but the place in the source.
 
 Of an address only the host and the first words of the path are shown: what follows may be a tag or
-a note's id, and what is searched for or asked after stands in the query.
+a note's id, and what is searched for or asked after stands in the query. Of an answer's headers the
+names and plain numbers are shown: a service may say there whatever it likes.
 """
 
 from __future__ import annotations
 
 import logging
 import re
+from http import HTTPStatus
 from itertools import takewhile
 from typing import Any
 
@@ -25,6 +27,18 @@ _ADDRESS = re.compile(
     r"|(?<![\w./%])(?P<alone>/[^\s'\"<>]*)",
     re.IGNORECASE,
 )
+_LITERAL = re.compile(r"b(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")", re.DOTALL)
+"""How httpcore shows the parts of requests and answers."""
+_PLAIN_LITERAL = re.compile(r"http/\d\.\d|\d{1,10}|get|post|delete|/[^\s'\"<>]*")
+_SHOWN_LITERALS = frozenset(
+    {
+        "connection", "content-encoding", "content-length", "content-type", "date", "location",
+        "retry-after", "server", "set-cookie", "transfer-encoding", "www-authenticate",
+        "x-simperium-version",
+    }
+)  # fmt: skip
+_PHRASE = re.compile(r"(?P<head>\bHTTP/\d\.\d (?P<code>\d{3}))\b(?P<phrase>[^\"]*)")
+_USUAL = {status.value: status.phrase for status in HTTPStatus}
 _PATH_WORDS = frozenset(
     {
         "1", "chalk-bump-f49", "note", "tag", "index", "changes", "i",
@@ -61,9 +75,25 @@ def _message(record: logging.LogRecord, template: str, args: Any) -> str:
     if library in _TALK_OF_CONNECTIONS:
         message = template % args if args else template
         # Secrets first: of one that holds a slash a piece would remain, and be no secret any more.
-        return without_paths(current_redactor().without_known(message))
+        return without_paths(without_values(current_redactor().without_known(message)))
     # With arguments apart from it, the template is a constant in the library's source.
     return template if args else f"[withheld: {len(template)} characters]"
+
+
+def without_values(text: str) -> str:
+    """``text`` without what a service said in headers and behind a status: names and numbers stay."""
+    return _PHRASE.sub(_usual_phrase, _LITERAL.sub(_named_or_counted, text))
+
+
+def _usual_phrase(found: re.Match[str]) -> str:
+    usual = _USUAL.get(int(found["code"]), "")
+    return found["head"] + (found["phrase"] if found["phrase"].strip() == usual else "")
+
+
+def _named_or_counted(found: re.Match[str]) -> str:
+    content = found[0][2:-1].casefold()
+    shown = content in _SHOWN_LITERALS or _PLAIN_LITERAL.fullmatch(content)
+    return found[0] if shown else "[withheld]"
 
 
 def without_paths(text: str) -> str:
