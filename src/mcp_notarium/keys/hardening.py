@@ -10,6 +10,9 @@ import ctypes
 import os
 import sys
 
+CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE")
+"""OpenSSL and Python's TLS would take whom to trust from them, or write the session's keys."""
+
 _PR_SET_DUMPABLE = 4
 _PRIVATE_UMASK = 0o077
 
@@ -20,6 +23,7 @@ def harden_process() -> tuple[str, ...]:
         "umask": private_umask,
         "no_core_files": forbid_core_files,
         "not_dumpable": forbid_dumping,
+        "system_certificates": forget_certificates,
     }
     return tuple(name for name, take in measures.items() if take())
 
@@ -46,6 +50,12 @@ def forbid_dumping() -> bool:
         return False
     libc = ctypes.CDLL(None, use_errno=True)
     return int(libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)) == 0
+
+
+def forget_certificates() -> bool:
+    """Whom TLS trusts is what the system trusts, whatever the environment says."""
+    wipe_environment(*CERTIFICATES)
+    return True
 
 
 def wipe_environment(*names: str) -> None:

@@ -82,7 +82,7 @@ def test_a_hardened_process_writes_private_files_and_no_cores():
         "took = hardening.harden_process()\n"
         "print(','.join(took), oct(os.umask(0)), resource.getrlimit(resource.RLIMIT_CORE))"
     )
-    assert child(code) == "umask,no_core_files,not_dumpable 0o77 (0, 0)"
+    assert child(code) == "umask,no_core_files,not_dumpable,system_certificates 0o77 (0, 0)"
 
 
 def test_a_hardened_process_is_not_dumpable():

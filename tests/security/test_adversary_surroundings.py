@@ -1,0 +1,241 @@
+"""What lies around the real server: its working folder, its environment, an evil note service."""
+
+from __future__ import annotations
+
+import datetime as dt
+import ipaddress
+import json
+import os
+import ssl
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from mcp_notarium.simulator import Simulator
+from mcp_notarium.simulator.data import prose
+from support.whole import Server, environment, until
+
+PROGRAM = [str(Path(sys.executable).with_name("mcp-notarium"))]
+CANARY = "canary-5e1f-token-of-nobody"
+
+
+@pytest.fixture(name="simulator")
+def _simulator():
+    simulator = Simulator()
+    simulator.load(prose(5, seed=1))
+    with simulator.running():
+        yield simulator
+
+
+class Evil(BaseHTTPRequestHandler):
+    """Answers everything as ``status`` with ``told`` headers, and remembers what it was asked."""
+
+    status = 200
+    told: dict[str, str] = {}  # noqa: RUF012 - replaced, never changed
+    asked: list[str] = []  # noqa: RUF012 - replaced, never shared
+
+    def _answer(self):
+        self.asked.append(self.path)
+        self.send_response(self.status)
+        for name, value in ({"Content-Length": "2"} | self.told).items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(b"{}")
+
+    do_GET = do_POST = do_DELETE = do_CONNECT = _answer  # noqa: N815 - names of the library
+
+    def log_message(self, *_said):
+        """Nothing on standard error."""
+
+
+class Quiet(HTTPServer):
+    """Remembers how many connections there were; a failed handshake is no reason to speak."""
+
+    def __init__(self, handler, context=None):
+        super().__init__(("127.0.0.1", 0), handler)
+        self.met = 0
+        self._context = context
+
+    def get_request(self):
+        connection, address = super().get_request()
+        self.met += 1
+        if self._context is not None:
+            connection = self._context.wrap_socket(connection, server_side=True)
+        return connection, address
+
+    def handle_error(self, *_given):
+        """As above."""
+
+
+@contextmanager
+def serving(*, context=None, **options):
+    """A service of that kind: its address, what it was asked, itself."""
+    handler = type("Asked", (Evil,), {"asked": [], **options})
+    server = Quiet(handler, context)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+    thread.start()
+    try:
+        scheme = "https" if context else "http"
+        yield f"{scheme}://127.0.0.1:{server.server_port}", handler.asked, server
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_nothing_that_lies_in_the_working_folder_is_run_or_obeyed(simulator, tmp_path):
+    here, marker = tmp_path / "repository", tmp_path / "marker"
+    here.mkdir()
+    for module in (
+        "sitecustomize",
+        "usercustomize",
+        "json",
+        "httpx",
+        "structlog",
+        "keyring",
+        "mcp",
+    ):
+        (here / f"{module}.py").write_text(f"open({str(marker)!r}, 'a').write({module!r})\n")
+    with serving() as (elsewhere, asked, _):
+        (here / ".env").write_text(
+            f"LOG_FILE_PATH={here / 'log'}\nNOTARIUM_POLICY_FILE={here / 'policy.json'}\n"
+            f"HTTPS_PROXY={elsewhere}\nHTTP_PROXY={elsewhere}\nSSL_CERT_FILE={here / 'ca.pem'}\n"
+        )
+        env = environment(simulator, tmp_path, NOTARIUM_SANDBOX="off")
+        with Server(env, command=PROGRAM, cwd=here) as server:
+            server.loaded(sum(not note["deleted"] for note in simulator.notes().values()))
+            assert server.said("LOG_FILE_PATH")  # that it was set there is warned of
+            assert server.leave() == 0
+    assert not marker.exists()
+    assert not (here / "log").exists()
+    assert asked == []
+
+
+def test_a_module_in_the_working_folder_would_be_run_if_python_were_told_to(tmp_path):
+    """The control: what lies there is fit to be imported."""
+    (tmp_path / "structlog.py").write_text("print('taken')\n")
+    done = subprocess.run(
+        [sys.executable, "-c", "import structlog"], cwd=tmp_path, capture_output=True, check=True
+    )
+    assert done.stdout == b"taken\n"
+
+
+def test_a_proxy_of_the_environment_is_not_asked_by_the_real_server(simulator, tmp_path):
+    with serving(status=502) as (proxy, _, evil):
+        names = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+        env = environment(simulator, tmp_path)
+        env |= dict.fromkeys(names, proxy) | dict.fromkeys(map(str.lower, names), proxy)
+        with Server(env) as server:
+            until(lambda: evil.met > 0 or server.tool("list")["total_items"] > 0)
+            assert server.leave() == 0
+        assert evil.met == 0
+
+
+@pytest.fixture(name="certificate", scope="module")
+def _certificate(tmp_path_factory):
+    """A certificate for this machine that nobody has signed but itself, with its key, in a file."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
+    now = dt.datetime.now(dt.UTC)
+    names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(days=1))
+        .not_valid_after(now + dt.timedelta(days=1))
+        .add_extension(names, critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    path = tmp_path_factory.mktemp("tls") / "evil.pem"
+    path.write_bytes(
+        made.public_bytes(serialization.Encoding.PEM)
+        + key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    return path
+
+
+def tls(certificate):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    return context
+
+
+def test_certificates_of_the_environment_are_not_trusted(simulator, tmp_path, certificate):
+    with serving(context=tls(certificate)) as (evil, asked, server):
+        env = environment(
+            simulator,
+            tmp_path,
+            NOTARIUM_SANDBOX="off",
+            SIMPERIUM_API_URL=f"{evil}/1",
+            SIMPERIUM_AUTH_URL=f"{evil}/1",
+            SSL_CERT_FILE=str(certificate),
+            SSL_CERT_DIR=str(certificate.parent),
+            SSLKEYLOGFILE=str(tmp_path / "session-keys"),
+        )
+        with Server(env) as talker:
+            until(lambda: server.met > 0)
+            until(lambda: asked or "sync_last_error" in talker.tool("manage", action="get_stats"))
+            talker.leave()
+    assert asked == []
+    assert not (tmp_path / "session-keys").exists()
+
+
+def test_a_program_that_heeds_the_environment_would_trust_them(certificate):
+    """The control: the certificate is good, and it is the environment alone that vouches for it."""
+    code = "import sys, urllib.request as u; print(u.urlopen(sys.argv[1], timeout=5).status)"
+    with serving(context=tls(certificate)) as (evil, asked, _):
+        done = subprocess.run(
+            [sys.executable, "-c", code, evil],
+            env={"PATH": os.environ["PATH"], "SSL_CERT_FILE": str(certificate)},
+            capture_output=True,
+            check=True,
+        )
+    assert (done.stdout, asked) == (b"200\n", ["/"])
+
+
+@pytest.mark.parametrize("status", [302, 401])
+def test_secrets_in_a_services_headers_and_redirects_reach_no_log(simulator, tmp_path, status):
+    log_file = tmp_path / "notarium.log"
+    with serving() as (target, followed, _):
+        told = {
+            "Location": f"{target}/1/{CANARY}/note/i/{CANARY}?token={CANARY}",
+            "WWW-Authenticate": f'Basic realm="{CANARY}"',
+            "Set-Cookie": f"session={CANARY}",
+            "X-Reason": CANARY,
+        }
+        with serving(status=status, told=told) as (evil, asked, _):
+            env = environment(
+                simulator,
+                tmp_path,
+                SIMPERIUM_API_URL=f"{evil}/1",
+                SIMPERIUM_AUTH_URL=f"{evil}/1",
+                LOG_LEVEL="trace",
+                LOG_FILE_PATH=str(log_file),
+                API_TIMEOUT_SECONDS="5",
+            )
+            with Server(env) as server:
+                until(lambda: asked)
+                answers = [server.result("list"), server.result("save", text="text")]
+                server.leave()
+                said = server.errors()
+    assert followed == []
+    assert "httpcore" in log_file.read_text(), "the requests were not traced"
+    for text in (said, log_file.read_text(), json.dumps(answers)):
+        assert CANARY not in text
