@@ -1,0 +1,216 @@
+"""An agent that wants more than the person permits: hidden notes, bulk reading, tools that are off."""
+
+import asyncio
+import hashlib
+import json
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import anyio
+import pytest
+from mcp import Client
+
+from mcp_notarium.audit.chain import AuditKeys
+from mcp_notarium.cache.trail import Trail
+from mcp_notarium.errors import NoteNotFound
+from mcp_notarium.policy.model import Limits, Policy
+from mcp_notarium.policy.visibility import Visibility
+from mcp_notarium.secret import Secret
+from mcp_notarium.server.engine import build
+from mcp_notarium.server.house import House
+from mcp_notarium.tools.catalogue import TOOLS, by_name
+from support.tooling import Desk
+
+KEYS = AuditKeys(Secret(b"c" * 32), Secret(b"d" * 32), Secret(b"a" * 32))
+TEXT = "a line of a note that is worth reading\n" * 40
+
+
+@pytest.fixture(name="desks")
+def _desks(tmp_path):
+    made = []
+
+    def make(policy, **notes):
+        desk = Desk(tmp_path, policy=policy)
+        made.append(desk)
+        trail = Trail(desk.app.cache.database, KEYS, clock=desk.clock, days=365)
+        desk.app = replace(desk.app, audit=trail)
+        for note_id, (text, *tags) in notes.items():
+            desk.store.put(note_id, text, tags=tags)
+        asyncio.run(desk.sync())
+        return desk
+
+    yield make
+    for desk in made:
+        desk.close()
+
+
+@asynccontextmanager
+async def talking(desk):
+    @asynccontextmanager
+    async def opened():
+        yield desk.app
+
+    house = House(opened, report=lambda _error: None)
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(house.keep)
+            async with Client(build(house), mode="legacy", read_timeout_seconds=10) as client:
+                yield client
+            await house.leave(within=1)
+
+
+def told(result):
+    return json.loads(result.content[0].text)
+
+
+def outcomes(desk):
+    desk.app.audit.flush(patient=True)
+    return [(r.act, r.decision, r.outcome) for r in desk.app.audit.table.records()]
+
+
+async def asked(desk, tool, **arguments):
+    request = by_name()[tool].request.model_validate(arguments)
+    return await by_name()[tool].handle(desk.app, request, desk.caller)
+
+
+def work_of(desk, monkeypatch, note_id):
+    """Every statement and every request that asking for a note causes, and what is answered."""
+    done = []
+    with monkeypatch.context() as patch:
+        database = desk.app.cache.database
+        for way in ("rows", "row", "run", "run_many"):
+            patch.setattr(database, way, _noting(getattr(database, way), done))
+        before = len(desk.backend.calls)
+        for tool, arguments in {
+            "get": {"id": note_id},
+            "save": {"id": note_id, "local_version": 1, "text": "x"},
+            "manage": {"action": "trash", "id": note_id, "local_version": 1},
+        }.items():
+            with pytest.raises(NoteNotFound) as refused:
+                asyncio.run(asked(desk, tool, **arguments))
+            done.append(refused.value.to_dict() | {"details": None})
+    return done, desk.backend.calls[before:]
+
+
+def _noting(way, done):
+    def noting(sql, *given, **options):
+        done.append(sql)
+        return way(sql, *given, **options)
+
+    return noting
+
+
+def test_a_hidden_note_makes_no_other_work_than_a_missing_one(desks, monkeypatch):
+    """What takes the same steps takes the same time, as far as a test can say."""
+    rules = Visibility(hidden_tags=("private",))
+    desk = desks(Policy(visibility=rules), hidden=("text", "private"), seen=("text",))
+    hidden, missing = (work_of(desk, monkeypatch, name) for name in ("hidden", "absent"))
+    assert hidden == missing
+    assert any(isinstance(step, str) for step in hidden[0])
+    assert hidden[1] == []
+
+
+def test_a_tool_that_the_policy_forbids_does_nothing_even_if_it_is_there(desks):
+    desk = desks(Policy().read_only(), n=("text",))
+
+    async def story():
+        async with talking(desk) as client:
+            return [
+                told(await client.call_tool("save", {"text": "new"})),
+                told(
+                    await client.call_tool(
+                        "manage", {"action": "trash", "id": "n", "local_version": 1}
+                    )
+                ),
+            ]
+
+    for refused in asyncio.run(story()):
+        assert (refused["subcategory"], refused["http_status_code"]) == ("policy", 403)
+    assert desk.store.ids() == {"n"}
+    assert desk.app.cache.notes.get("n").trash is False
+    assert {(decision, outcome) for _, decision, outcome in outcomes(desk)} == {
+        ("refused", "policy")
+    }
+
+
+def test_bulk_reading_stops_at_the_limit_and_is_on_record(desks):
+    notes = {f"n{number}": (TEXT,) for number in range(12)}
+    desk = desks(Policy(limits=Limits(bytes_per_session=8_000)), **notes)
+
+    async def story():
+        async with talking(desk) as client:
+            return [await client.call_tool("get", {"id": note_id}) for note_id in notes]
+
+    results = asyncio.run(story())
+    read = sum(
+        len(r.content[0].text) for r in results if not r.is_error and TEXT in told(r)["text"]
+    )
+    assert 0 < read <= 8_000
+    assert told(results[-1])["subcategory"] == "policy"
+    assert outcomes(desk)[-1] == ("tool.get", "refused", "policy")
+
+
+def test_one_answer_over_the_limit_is_refused(desks):
+    notes = {f"n{number}": (TEXT,) for number in range(12)}
+    desk = desks(Policy(limits=Limits(bytes_per_call=2_000)), **notes)
+
+    async def story():
+        async with talking(desk) as client:
+            return await client.call_tool("list", {"limit": 12, "preview_lines": 10})
+
+    refused = told(asyncio.run(story()))
+    assert (refused["subcategory"], refused["details"]["most"]) == ("policy", 2_000)
+
+
+def tables(desk):
+    """A digest of every table but the record of calls, and what the note service has."""
+    database = desk.app.cache.database
+    names = [
+        name
+        for (name,) in database.rows("SELECT name FROM sqlite_master WHERE type = 'table'")
+        if name != "audit"
+    ]
+    found = {
+        name: hashlib.sha256(repr(database.rows(f"SELECT * FROM {name}")).encode()).hexdigest()
+        for name in names
+    }
+    return found | {"calls": desk.backend.calls.copy(), "store": sorted(desk.store.ids())}
+
+
+READING = {
+    "list": [{}, {"query": "line"}, {"query": "lime"}, {"query": "tag:x", "page": 2}],
+    "get": [{"id": "n"}, {"id": "n", "range_line_start": 2}, {"id": "absent"}],
+}
+
+
+def test_tools_that_only_read_leave_every_table_as_it_was(desks):
+    desk = desks(Policy(), n=(TEXT, "x"))
+    assert {tool.name for tool in TOOLS if tool.annotations.read_only} == set(READING)
+    before = tables(desk)
+    assert {"notes", "sync_metadata", "pending_writes"} <= before.keys()
+
+    async def story():
+        async with talking(desk) as client:
+            return [
+                (name, await client.call_tool(name, arguments))
+                for name, several in READING.items()
+                for arguments in several
+                for _ in range(2)
+            ]
+
+    answers = asyncio.run(story())
+    assert tables(desk) == before
+    for (_, one), (_, again) in zip(answers[::2], answers[1::2], strict=True):
+        assert one.is_error == again.is_error  # idempotent
+
+
+def test_tools_that_say_they_change_something_do(desks):
+    desk = desks(Policy(), n=(TEXT, "x"))
+    before = tables(desk)
+    asyncio.run(asked(desk, "save", id="n", local_version=1, tags=["y"]))
+    between = tables(desk)
+    assert between != before
+    note = desk.app.cache.notes.get("n")
+    trash = {"action": "trash", "id": "n", "local_version": note.local_version}
+    asyncio.run(asked(desk, "manage", **trash))
+    assert tables(desk) != between

@@ -1,0 +1,116 @@
+"""What somebody with the account's folder can try: wrong keys, damaged, swapped and cut files."""
+
+import shutil
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import mcp_notarium
+from mcp_notarium.audit.record import Entry
+from mcp_notarium.cache import database
+from mcp_notarium.cache.trail import Trail
+from mcp_notarium.errors import CacheError, LockedError, Verdict
+from mcp_notarium.keys.anchor import audit_keys
+from mcp_notarium.secret import Secret
+from support import account_child
+from support.account import account, fingerprint, folder_of, made, open_cheaply
+from support.cache_room import KEY, make
+from support.long import LONG
+
+
+def test_however_many_wrong_keys_are_tried_no_byte_changes(tmp_path):
+    config = made(tmp_path)
+    assert account_child.run(tmp_path, "write") == account_child.KILLED
+    names = {path.name.rpartition("-")[2] for path in config.account_dir.glob("*.encrypted-*")}
+    assert "wal" in names, "nothing was left to be replayed"
+    before = fingerprint(tmp_path)
+    for number in range(1000 if LONG else 30):
+        with pytest.raises(LockedError) as refused:
+            open_cheaply(replace(config, db_key=Secret(f"the wrong words number {number}")))
+        assert refused.value.exit_code == 11
+    assert fingerprint(tmp_path) == before
+    open_cheaply(config).close()
+
+
+def test_whichever_byte_of_the_key_file_is_damaged_its_copy_opens(tmp_path):
+    config = made(tmp_path)
+    path = folder_of(config).key_file
+    whole = path.read_bytes()
+    for place in range(0, len(whole), 61):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << place % 8
+        path.write_bytes(damaged)
+        with closing(open_cheaply(config)) as opened:
+            assert "its copy `notarium_keys.json.bak` is good" in " ".join(opened.notices)
+        assert path.read_bytes() == whole
+
+
+def test_a_database_that_says_another_generation_is_refused(tmp_path):
+    config = made(tmp_path)
+    with closing(open_cheaply(config)) as opened:
+        opened.database.run(
+            "UPDATE sync_metadata SET value = ? WHERE key = 'generation'", ("0" * 16,)
+        )
+    with pytest.raises(LockedError) as refused:
+        open_cheaply(config)
+    assert refused.value.verdict is Verdict.DATABASE_DAMAGED
+    assert refused.value.exit_code == 13
+
+
+def test_a_database_that_goes_away_at_the_last_moment_is_not_made_anew(tmp_path, monkeypatch):
+    made_one = make(tmp_path)
+    path = made_one.database.path
+    made_one.close()
+    demand = database.driver.demand
+
+    def meanwhile(facts):
+        path.unlink()
+        return demand(facts)
+
+    monkeypatch.setattr(database.driver, "demand", meanwhile)
+    with pytest.raises((CacheError, LockedError)):
+        database.connect(path, KEY)
+    assert not path.exists()
+
+
+def spoilt(place, how):
+    """Cut the newest records out of the log that lies beside the database, or flip a bit of them."""
+    (log,) = place.rglob("*-wal")
+    content = bytearray(log.read_bytes())
+    frame = 4096 + 24
+    assert len(content) > 18 * frame
+    if how == "cut":
+        del content[-12 * frame :]
+    else:
+        content[-12 * frame + 200] ^= 1
+    log.write_bytes(content)
+
+
+@pytest.mark.parametrize("how", ["cut", "flipped"])
+def test_a_cut_log_is_said_at_the_next_start(tmp_path, how):
+    """SQLite takes what is left for all there is; the anchor knows better."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    config = account(here)
+    with closing(open_cheaply(config, guarded=True)) as opened:
+        trail = Trail(opened.database, audit_keys(opened.data_key), clock=lambda: 5.0, days=365)
+        for number in range(20):
+            trail.open(Entry(at=number, act="tool.save"))
+        assert opened.anchor.write(trail.table, opened.database)
+        shutil.copytree(here, there)
+        assert opened.anchor.notice(trail.table, opened.database) is None
+    spoilt(there, how)
+    moved = account(there)
+    with closing(open_cheaply(moved, guarded=True)) as opened:
+        trail = Trail(opened.database, audit_keys(opened.data_key), clock=lambda: 5.0, days=365)
+        assert "before its anchor" in opened.anchor.notice(trail.table, opened.database)
+
+
+def test_no_key_of_a_database_is_ever_changed_in_place():
+    """It answers that all is well where it has failed, and the next write destroys the file."""
+    word = "re" + "key"
+    package = Path(mcp_notarium.__file__).parent
+    sources = [path for path in package.rglob("*") if path.suffix in {".py", ".sql", ".json"}]
+    assert len(sources) > 200
+    assert [path.name for path in sources if word in path.read_text(encoding="utf-8")] == []
