@@ -18,6 +18,7 @@ from mcp_notarium.policy.visibility import Visibility
 from mcp_notarium.secret import Secret
 from mcp_notarium.server.engine import build
 from mcp_notarium.server.house import House
+from mcp_notarium.tools import untrusted
 from mcp_notarium.tools.catalogue import TOOLS, by_name
 from support.tooling import Desk
 
@@ -160,6 +161,14 @@ def test_one_answer_over_the_limit_is_refused(desks):
 
     refused = told(asyncio.run(story()))
     assert (refused["subcategory"], refused["details"]["most"]) == ("policy", 2_000)
+
+
+def test_nobody_can_say_what_the_next_boundary_is():
+    drawn = [untrusted.draw() for _ in range(300)]
+    assert len(set(drawn)) == 300
+    assert all(len(word) == 16 for word in drawn)
+    for place in range(16):
+        assert len({word[place] for word in drawn}) >= 12, place
 
 
 def tables(desk):

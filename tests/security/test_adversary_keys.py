@@ -11,11 +11,14 @@ import mcp_notarium
 from mcp_notarium.audit.record import Entry
 from mcp_notarium.cache import database
 from mcp_notarium.cache.trail import Trail
+from mcp_notarium.crypto import kdf, recovery
 from mcp_notarium.errors import CacheError, LockedError, Verdict
+from mcp_notarium.keys import slots
 from mcp_notarium.keys.anchor import audit_keys
+from mcp_notarium.keys.changing import Given
 from mcp_notarium.secret import Secret
 from support import account_child
-from support.account import account, fingerprint, folder_of, made, open_cheaply
+from support.account import BOUNDS, account, fingerprint, folder_of, made, open_cheaply
 from support.cache_room import KEY, make
 from support.long import LONG
 
@@ -105,6 +108,19 @@ def test_a_cut_log_is_said_at_the_next_start(tmp_path, how):
     with closing(open_cheaply(moved, guarded=True)) as opened:
         trail = Trail(opened.database, audit_keys(opened.data_key), clock=lambda: 5.0, days=365)
         assert "before its anchor" in opened.anchor.notice(trail.table, opened.database)
+
+
+def test_a_recovery_key_opens_until_it_is_disabled(tmp_path):
+    config, paper = made(tmp_path), recovery.generate()
+    by_paper = replace(config, db_key=paper)
+    given = Given(bounds=BOUNDS)
+    slots.add(config, paper, parameters=kdf.CHEAPEST, given=given)
+    open_cheaply(by_paper).close()
+    slots.disable(config, 2, given=given)
+    with pytest.raises(LockedError) as refused:
+        open_cheaply(by_paper)
+    assert refused.value.exit_code == 11
+    open_cheaply(config).close()
 
 
 def test_no_key_of_a_database_is_ever_changed_in_place():

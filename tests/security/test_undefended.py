@@ -1,0 +1,93 @@
+"""The list of defences fits the source, the page of attacks fits the tests, and the trial is honest.
+
+The whole of it is run by hand: ``./scripts/undefended``.
+"""
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from support.needs import programs
+from undefended.__main__ import judge
+from undefended.catalogue import DEFENCES
+from undefended.defence import TOP, Defence, exists, faults
+from undefended.trial import read_report
+
+PAGE = (TOP / "docs" / "adversarial-tests.md").read_text(encoding="utf-8")
+ROWS = {
+    int(number): rest for number, rest in re.findall(r"^\| (\d+) \| (.*) \|$", PAGE, re.MULTILINE)
+}
+NOTHING_TO_TAKE_OUT = {23}
+TEST = "unit/crypto/test_canonical.py::test_hostile_bytes_are_refused_as_damage"
+REAL = next(one for one in DEFENCES if one.name == "no name twice in the key file")
+
+
+def test_every_entry_fits_the_source_and_names_tests_that_exist():
+    assert faults(DEFENCES) == []
+    assert len(DEFENCES) > 150
+
+
+def test_an_entry_that_does_not_fit_is_stale():
+    stale = [
+        replace(REAL, name="gone", old="words that stand nowhere"),
+        replace(REAL, name="often", old="raise KeyFileDamaged("),
+        replace(REAL, name="nowhere", file="crypto/nothing.py"),
+        replace(REAL, name="no test", tests=("unit/crypto/test_canonical.py::test_nothing",)),
+        replace(REAL, name="none", tests=()),
+        REAL,
+        REAL,
+    ]
+    said = "\n".join(faults(tuple(stale)))
+    for name in ("gone", "often", "nowhere", "no test", "none"):
+        assert f"{name}:" in said
+    assert f"{REAL.name}: two entries" in said
+    assert judge(tuple(stale), say=lambda _line: None) == 1
+
+
+def test_the_page_has_every_number_and_names_tests_that_exist():
+    assert list(ROWS) == list(range(1, 51))
+    for number, row in ROWS.items():
+        tests = re.findall(r"`tests/([^`]+::[^`]+)`", row)
+        assert tests, number
+        assert [test for test in tests if not exists(test)] == [], number
+
+
+def test_for_every_number_a_defence_is_taken_out():
+    answered = {number for one in DEFENCES for number in one.items}
+    assert set(ROWS) - answered == NOTHING_TO_TAKE_OUT
+    assert all("no defence to take out" in ROWS[number] for number in NOTHING_TO_TAKE_OUT)
+
+
+@pytest.mark.timeout(300)
+def test_a_missing_defence_is_noticed_and_what_changes_nothing_survives():
+    programs("git")
+    harmless = Defence("harmless", REAL.file, "_DIGITS = 16\n", "_DIGITS = 8 + 8\n", (TEST,))
+    said = []
+    assert judge((REAL, harmless), say=said.append) == 1
+    told = "\n".join(said)
+    assert f"| {REAL.name} | {TEST} | yes |" in told
+    assert f"| harmless | {TEST} | NO |" in told
+    assert "1 of 2 defences were missed by their tests\nSURVIVED  harmless" in told
+    assert REAL.old in (TOP / "src/mcp_notarium" / REAL.file).read_text(encoding="utf-8")
+
+
+REPORT = """<testsuites><testsuite>
+<testcase file="tests/unit/test_a.py" name="test_one[x]"/>
+<testcase file="tests/unit/test_a.py" name="test_one[y]"><failure message="assert 1 == 2"/></testcase>
+<testcase file="tests/unit/test_a.py" name="test_two"><failure message="NameError: x"/></testcase>
+<testcase file="tests/unit/test_a.py" name="test_three"><error message="in a fixture"/></testcase>
+<testcase file="tests/unit/test_b.py" name="test_one"><skipped message="not here"/></testcase>
+</testsuite></testsuites>"""
+
+
+def test_only_a_test_that_ran_and_failed_of_itself_has_noticed(tmp_path):
+    (tmp_path / "report.xml").write_text(REPORT)
+    one, two, three = (f"unit/test_a.py::test_{name}" for name in ("one", "two", "three"))
+    found = read_report(tmp_path / "report.xml", [one, two, three])
+    assert (found.failed, found.passed) == ({one}, set())
+    assert "test_two: NameError" in found.trouble
+    assert "test_three could not be run" in found.trouble
+    skipped = read_report(tmp_path / "report.xml", ["unit/test_b.py::test_one"])
+    assert "was not run" not in skipped.trouble  # the rest of the report is trouble enough
+    assert skipped.failed.isdisjoint({"unit/test_b.py::test_one"})

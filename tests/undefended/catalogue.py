@@ -1,0 +1,13 @@
+"""Every entry: what is taken out, and who has to notice."""
+
+from __future__ import annotations
+
+from undefended.defence import Defence
+from undefended.entries_agents import AGENTS
+from undefended.entries_cache import CACHE
+from undefended.entries_keys import KEYS
+from undefended.entries_process import PROCESS
+from undefended.entries_redaction import REDACTION
+from undefended.entries_service import SERVICE
+
+DEFENCES: tuple[Defence, ...] = (*KEYS, *CACHE, *PROCESS, *REDACTION, *SERVICE, *AGENTS)

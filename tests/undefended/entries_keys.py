@@ -1,0 +1,311 @@
+"""Key file, key derivation, slots, rotation, keychain."""
+
+from __future__ import annotations
+
+from undefended.defence import Defence
+
+_FOLDER = "property/test_keyfile_folder_damage.py"
+_HOSTILE = "property/test_keyfile_properties.py"
+
+KEYS = (
+    Defence(
+        "a wrong key deletes nothing",
+        "cache/decisions.py",
+        "        if seen.on_unreadable is not OnUnreadable.REBUILD:\n            return Locked(",
+        "        if seen.on_unreadable is None:\n            return Locked(",
+        (
+            "security/test_adversary_keys.py::test_however_many_wrong_keys_are_tried_no_byte_changes",
+            "unit/keys/test_rebuilding.py::test_without_the_setting_nothing_moves",
+        ),
+        (1,),
+    ),
+    Defence(
+        "a rebuild waits for writes that may be inside",
+        "cache/decisions.py",
+        "    if not seen.no_pending:\n",
+        "    if False:\n",
+        ("unit/keys/test_rebuilding.py::test_an_unfinished_write_inside_is_never_set_aside",),
+    ),
+    Defence(
+        "a rebuild is made once a day at most",
+        "cache/decisions.py",
+        "    if seen.rebuilt_recently:\n",
+        "    if False:\n",
+        (
+            "unit/keys/test_rebuilding.py::test_two_clients_with_different_keys_do_not_rebuild_each_other_for_ever",
+        ),
+        (1,),
+    ),
+    Defence(
+        "checksum of the key file",
+        "crypto/layout.py",
+        'if found.get("format") != FORMAT or written != _checksum(found):',
+        'if found.get("format") != FORMAT:',
+        (f"{_HOSTILE}::test_every_single_flipped_bit_is_damage_and_never_a_wrong_key",),
+        (2,),
+    ),
+    Defence(
+        "the copy of the key file takes its place",
+        "keys/keyfile.py",
+        "        if self.main.state in {FileState.MISSING, FileState.DAMAGED}:\n",
+        "        if False:\n",
+        (
+            "security/test_adversary_keys.py::test_whichever_byte_of_the_key_file_is_damaged_its_copy_opens",
+            "unit/keys/test_opening.py::test_a_cut_key_file_is_taken_from_its_copy_and_kept_in_quarantine",
+        ),
+        (2, 3),
+    ),
+    Defence(
+        "a key file that is no JSON is damage",
+        "crypto/canonical.py",
+        "    except (ValueError, RecursionError):\n",
+        "    except RecursionError:\n",
+        (f"{_HOSTILE}::test_every_truncation_is_damage",),
+        (3,),
+    ),
+    Defence(
+        "size limit of the key file",
+        "crypto/canonical.py",
+        "    if len(raw) > LARGEST:\n",
+        "    if False:\n",
+        ("unit/crypto/test_canonical.py::test_hostile_bytes_are_refused_as_damage",),
+        (4,),
+    ),
+    Defence(
+        "no name twice in the key file",
+        "crypto/canonical.py",
+        "    if len(found) != len(pairs):\n",
+        "    if False:\n",
+        ("unit/crypto/test_canonical.py::test_hostile_bytes_are_refused_as_damage",),
+        (4,),
+    ),
+    Defence(
+        "no huge numbers in the key file",
+        "crypto/canonical.py",
+        "    if len(digits) > _DIGITS:\n",
+        "    if False:\n",
+        ("unit/crypto/test_canonical.py::test_hostile_bytes_are_refused_as_damage",),
+        (4,),
+    ),
+    Defence(
+        "no deep nesting in the key file",
+        "crypto/canonical.py",
+        "    except (ValueError, RecursionError):\n",
+        "    except ValueError:\n",
+        (f"{_HOSTILE}::test_a_bomb_is_refused_quickly_and_without_much_memory",),
+        (4,),
+    ),
+    Defence(
+        "only the canonical form is read",
+        "crypto/layout.py",
+        "    if serialise(keyfile) != raw:\n",
+        "    if False:\n",
+        ("unit/crypto/test_layout.py::test_white_space_is_refused",),
+    ),
+    Defence(
+        "cost bounds before any work",
+        "crypto/kdf.py",
+        "    if reason := bounds.refuses(parameters):\n        raise KeyFileDamaged(reason)\n    match",
+        "    match",
+        (
+            "unit/crypto/test_kdf.py::test_a_bomb_is_refused_before_any_work",
+            "unit/crypto/test_kdf.py::test_production_refuses_a_cost_below_its_floor",
+        ),
+        (5, 6),
+    ),
+    Defence(
+        "cost bounds when the key file is read",
+        "crypto/layout.py",
+        "    if reason := bounds.refuses(parameters):\n",
+        "    if reason := None:\n",
+        ("unit/crypto/test_layout.py::test_production_bounds_refuse_the_cheap_files_of_tests",),
+        (5, 6),
+    ),
+    Defence(
+        "the cost of a slot is bound to what it wraps",
+        "crypto/layout.py",
+        '        "kdf": _kdf_fields(slot.kdf),\n        "salt": _b64(slot.salt),\n        "type"',
+        '        "salt": _b64(slot.salt),\n        "type"',
+        ("vectors/test_keyfile_vectors.py::test_a_golden_key_file_opens_and_belongs_to_its_owner",),
+        (6,),
+    ),
+    Defence(
+        "a passphrase is never tried unstretched",
+        "crypto/layout.py",
+        "    if (type_ is SlotType.PASSPHRASE) == isinstance(parameters, kdf.HkdfSha256):\n",
+        "    if False:\n",
+        ("unit/crypto/test_layout.py::test_a_file_forged_with_a_right_checksum_is_refused",),
+        (6,),
+    ),
+    Defence(
+        "MAC of the key file",
+        "crypto/keyslots.py",
+        "    if not vouched_for(keyfile, data_key):\n",
+        "    if False:\n",
+        (
+            "unit/crypto/test_keyslots.py::test_whoever_has_no_key_cannot_change_anything_around_the_slots",
+        ),
+        (8,),
+    ),
+    Defence(
+        "an older key file than the database has seen",
+        "cache/startup.py",
+        "and found.sequence > expected.sequence",
+        "and False",
+        (f"{_FOLDER}::test_whichever_key_file_was_put_there_only_that_of_now_opens",),
+        (7,),
+    ),
+    Defence(
+        "an older key file than its copy",
+        "keys/keyfile.py",
+        "return copy if copy.sequence > main.sequence else None",
+        "return None",
+        (
+            "security/test_key_rollback.py::test_the_copy_alone_tells_where_the_database_was_never_opened_again",
+        ),
+        (7,),
+    ),
+    Defence(
+        "the database remembers the newest key file",
+        "keys/opening.py",
+        "            raise_sequence(made.database, made.keyfile)\n",
+        "            pass\n",
+        (
+            "unit/keys/test_opening.py::test_opening_lets_the_database_remember_the_newest_key_file_it_was_opened_with",
+        ),
+        (7,),
+    ),
+    Defence(
+        "a slot belongs to its vault",
+        "crypto/layout.py",
+        '{"format": FORMAT, "slot": place, "vault": vault_id, "version": VERSION}',
+        '{"format": FORMAT, "slot": place, "version": VERSION}',
+        ("unit/crypto/test_keyslots.py::test_a_slot_of_another_vault_does_not_open_here",),
+        (8,),
+    ),
+    Defence(
+        "the database belongs to its key file",
+        "cache/startup.py",
+        "    return (found.vault_id, found.generation) == (expected.vault_id, expected.generation)",
+        "    return True",
+        (
+            "security/test_adversary_keys.py::test_a_database_that_says_another_generation_is_refused",
+        ),
+        (9,),
+    ),
+    Defence(
+        "a change of key is read back before it counts",
+        "keys/files.py",
+        '        check(read_private(temporary, most=len(content)) or b"")\n',
+        "",
+        ("unit/keys/test_rotate.py::test_a_disk_that_stores_nothing_is_noticed_before_the_switch",),
+        (17, 18),
+    ),
+    Defence(
+        "files are flushed before they count",
+        "keys/files.py",
+        "            _flush(file.fileno())\n",
+        "",
+        (
+            "unit/keys/test_files.py::test_the_file_is_flushed_before_the_switch_and_the_folder_after",
+        ),
+        (18,),
+    ),
+    Defence(
+        "one change of keys at a time",
+        "keys/locks.py",
+        "        lock.acquire(timeout=timeout, poll_interval=_POLL)\n",
+        "        lock.release()\n",
+        (
+            "unit/keys/test_quarantine_and_locks.py::test_a_second_holder_of_the_key_lock_is_refused_as_busy",
+        ),
+        (22,),
+    ),
+    Defence(
+        "what a full disk leaves half made is removed",
+        "keys/anew.py",
+        "        for file in (*companions(path), folder.prepared_key_file):\n"
+        "            file.unlink(missing_ok=True)\n        raise\n",
+        "        raise\n",
+        (
+            "unit/keys/test_reencrypt.py::test_a_disk_that_fills_up_leaves_the_old_cache_and_nothing_else",
+        ),
+        (19,),
+    ),
+    Defence(
+        "the cache is written anew by one who is alone",
+        "keys/anew.py",
+        "    try:\n        presence.exclude()\n",
+        "    try:\n        presence.share()\n",
+        (
+            "unit/keys/test_reencrypt.py::test_while_a_server_runs_it_is_refused_and_the_server_is_named",
+        ),
+        (20, 21),
+    ),
+    Defence(
+        "a copy is compared before it counts",
+        "keys/anew.py",
+        "            compare(old, target)\n",
+        "",
+        ("unit/keys/test_reencrypt.py::test_a_copy_that_differs_never_counts",),
+        (17,),
+    ),
+    Defence(
+        "what is erased is overwritten",
+        "keys/erasing.py",
+        "        left -= file.write(bytes(min(left, _CHUNK)))\n",
+        "        left -= min(left, _CHUNK)\n",
+        (
+            "crash/test_power_loss.py::test_every_byte_that_is_to_go_is_overwritten_before_its_place_is_given_back",
+        ),
+        (48,),
+    ),
+    Defence(
+        "keys are erased first",
+        "keys/shredding.py",
+        '    keys = [path for path in ours if "notarium_keys" in path.name]\n',
+        "    keys: list[Path] = []\n",
+        ("unit/keys/test_shredding.py::test_the_keys_go_first",),
+        (48,),
+    ),
+    Defence(
+        "the last key that needs no keychain stays",
+        "crypto/keyslots.py",
+        "    if not any(s.state is SlotState.ACTIVE and s.type is not SlotType.KEYRING for s in slots):\n",
+        "    if False:\n",
+        (
+            "unit/crypto/test_slot_changes.py::test_one_active_slot_that_needs_no_keychain_always_stays",
+        ),
+        (46,),
+    ),
+    Defence(
+        "only keychains that protect something",
+        "keys/keychain.py",
+        "    if kind not in _ALLOWED:\n        return _refuse(backend)\n    return backend",
+        "    return backend",
+        (
+            "unit/keys/test_keychain.py::test_what_protects_nothing_is_refused_by_name_and_never_touched",
+        ),
+        (46,),
+    ),
+    Defence(
+        "no fall-through to another source of the key",
+        "keys/unlock.py",
+        "    if given is not None and not settings.db_key_yields:\n        return given\n",
+        "",
+        ("unit/keys/test_unlock_and_token.py::test_the_settings_decide_before_the_keychain",),
+        (46,),
+    ),
+    Defence(
+        "a disabled slot opens nothing",
+        "crypto/keyslots.py",
+        "or slot.state is SlotState.DISABLED:",
+        "or False:",
+        (
+            "unit/crypto/test_keyslots.py::test_a_disabled_slot_opens_nothing",
+            "unit/keys/test_slots.py::test_a_slot_taken_away_opens_nothing_and_the_others_do",
+            "security/test_adversary_keys.py::test_a_recovery_key_opens_until_it_is_disabled",
+        ),
+        (47,),
+    ),
+)

@@ -1,0 +1,204 @@
+"""Folders and files, the process and what it gives up, its configuration."""
+
+from __future__ import annotations
+
+from undefended.defence import Defence
+
+_ON_DISK = "security/test_files_on_disk.py"
+_FOLDER = "unit/keys/test_folder.py"
+_HARDENING = "unit/keys/test_hardening.py"
+_MEMORY = "security/test_process_memory.py"
+_SANDBOX = "security/test_sandbox.py::test_only_what_the_server_needs_is_left"
+_CONFIG = "unit/config/test_config_files.py"
+_AROUND = "security/test_adversary_surroundings.py"
+
+PROCESS = (
+    Defence(
+        "a link in the place of a file of ours",
+        "keys/folder.py",
+        '    """A file of ours: a plain one with one name, and the user\'s alone."""\n'
+        "    if stat.S_ISLNK(found.st_mode):\n        return _link(path)\n",
+        "    if stat.S_ISLNK(found.st_mode):\n        return None\n",
+        (f"{_ON_DISK}::test_a_link_planted_for_any_file_is_refused_and_what_it_points_to_stays",),
+        (25,),
+    ),
+    Defence(
+        "a link in the place of the folder",
+        "keys/folder.py",
+        '    """The account folder or the quarantine: a folder, and the user\'s alone."""\n'
+        "    if stat.S_ISLNK(found.st_mode):\n        return _link(path)\n",
+        "    if stat.S_ISLNK(found.st_mode):\n        return None\n",
+        (f"{_ON_DISK}::test_a_link_planted_before_the_first_start_is_refused",),
+        (25,),
+    ),
+    Defence(
+        "a link above the folder",
+        "keys/folder.py",
+        "        return None if _system_link(path, found) else _link(path)\n",
+        "        return None\n",
+        (f"{_FOLDER}::test_a_linked_parent_of_ours_is_refused",),
+        (25,),
+    ),
+    Defence(
+        "private files are read without following links",
+        "keys/files.py",
+        '_FLAGS = ("O_NOFOLLOW", ',
+        "_FLAGS = (",
+        ("unit/keys/test_files.py::test_links_folders_and_pipes_are_not_read",),
+        (25,),
+    ),
+    Defence(
+        "locks are opened without following links",
+        "keys/locks.py",
+        "os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC",
+        "os.O_RDWR | os.O_CREAT | os.O_CLOEXEC",
+        ("security/test_adversary_files.py::test_no_lock_is_taken_through_a_link",),
+        (25,),
+    ),
+    Defence(
+        "modes of folder and files",
+        "keys/folder.py",
+        "    if found.st_mode & 0o077:\n",
+        "    if False:\n",
+        (
+            f"{_ON_DISK}::test_a_key_file_that_others_can_read_or_change_is_refused",
+            f"{_ON_DISK}::test_every_other_door_refuses_an_unsafe_folder_too",
+            f"{_FOLDER}::test_an_open_account_folder_is_refused_with_the_command",
+        ),
+        (26,),
+    ),
+    Defence(
+        "owner of folder and files",
+        "keys/folder.py",
+        "    if found.st_uid != os.geteuid():\n",
+        "    if False:\n",
+        (f"{_FOLDER}::test_somebody_elses_folder_and_file_are_refused_with_chown",),
+        (26,),
+    ),
+    Defence(
+        "folders above that others can change",
+        "keys/folder.py",
+        "    if changeable and not writable_by_us_alone(path, found):\n",
+        "    if False:\n",
+        (f"{_FOLDER}::test_a_parent_that_others_can_change_is_refused",),
+        (26,),
+    ),
+    Defence(
+        "temporary files are new ones",
+        "keys/files.py",
+        "    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY",
+        "    flags = os.O_CREAT | os.O_WRONLY",
+        (f"{_ON_DISK}::test_when_all_temporary_names_are_taken_the_old_file_stays",),
+        (27,),
+    ),
+    Defence(
+        "temporary files are private from their first byte",
+        "keys/files.py",
+        "os.open(temporary, flags, 0o600), temporary",
+        "os.open(temporary, flags, 0o666), temporary",
+        (f"{_ON_DISK}::test_with_an_open_umask_every_file_is_still_private",),
+        (28,),
+    ),
+    Defence(
+        "umask of the process",
+        "keys/hardening.py",
+        "    os.umask(_PRIVATE_UMASK)\n",
+        "",
+        (f"{_HARDENING}::test_a_hardened_process_writes_private_files_and_no_cores",),
+        (28,),
+    ),
+    Defence(
+        "secrets are wiped from the environment",
+        "keys/hardening.py",
+        "        ctypes.memset(address, 0, len(ctypes.string_at(address)))\n",
+        "        pass\n",
+        (
+            f"{_HARDENING}::test_a_wiped_variable_is_gone_from_the_environment_the_kernel_shows",
+            f"{_MEMORY}::test_secrets_are_gone_from_the_environment_and_no_crash_writes_memory",
+        ),
+        (31,),
+    ),
+    Defence(
+        "a server wipes them behind its first answer",
+        "server/run.py",
+        "    hardening.wipe_environment(*secret_names())\n",
+        "",
+        (
+            "interaction/test_real_server.py::test_secrets_leave_the_environment_though_the_client_only_shakes_hands",
+        ),
+        (31,),
+    ),
+    Defence(
+        "the process cannot be looked into",
+        "keys/hardening.py",
+        "    return int(libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)) == 0\n",
+        "    return libc is not None\n",
+        (f"{_MEMORY}::test_a_peer_is_refused_every_way_into_the_memory",),
+        (31,),
+    ),
+    Defence(
+        "no core files",
+        "keys/hardening.py",
+        "    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))\n",
+        "",
+        (f"{_MEMORY}::test_secrets_are_gone_from_the_environment_and_no_crash_writes_memory",),
+        (31,),
+    ),
+    Defence(
+        "Landlock",
+        "server/sandbox.py",
+        "            done = landlock.restrict(allowed(self._config))\n",
+        "            done = landlock.Restricted(landlock.version(), network=True, signals=True)\n",
+        (_SANDBOX,),
+    ),
+    Defence(
+        "Landlock: the network",
+        "keys/landlock.py",
+        "        asked.append(_CONNECT | _BIND)\n",
+        "        asked.append(0)\n",
+        (_SANDBOX,),
+    ),
+    Defence(
+        "Landlock: only the folders that are needed",
+        "server/sandbox.py",
+        '    keep = [config.data_dir, Path("/dev/null")]\n',
+        '    keep = [config.data_dir, Path("/")]\n',
+        (_SANDBOX,),
+    ),
+    Defence(
+        "Landlock: every thread",
+        "server/sandbox.py",
+        "                landlock.restrict(landlock.Allowed())\n",
+        "                pass\n",
+        ("security/test_sandbox.py::test_every_thread_of_a_real_server_is_confined",),
+    ),
+    Defence(
+        "what a .env of the working folder may set",
+        "config/picking.py",
+        "    if text is None or source.level <= trust:\n",
+        "    if True:\n",
+        (
+            f"{_CONFIG}::test_a_dotenv_cannot_redirect_or_loosen_anything",
+            f"{_AROUND}::test_nothing_that_lies_in_the_working_folder_is_run_or_obeyed",
+        ),
+        (44,),
+    ),
+    Defence(
+        "a .env that others can write",
+        "config/files.py",
+        "    if problem := _file_problem(path, opened.status) or in_folder:\n",
+        "    if problem := None:\n",
+        (f"{_CONFIG}::test_a_dotenv_that_others_may_have_written_is_ignored_with_the_reason",),
+        (44,),
+    ),
+    Defence(
+        "the policy file is the user's alone",
+        "config/policies.py",
+        "    if opened.status.st_mode & (_OTHERS if ours else _OTHERS_CHANGE):\n",
+        "    if False:\n",
+        (
+            "unit/config/test_config_policy.py::test_a_file_that_others_may_read_or_change_is_refused",
+        ),
+        (39,),
+    ),
+)

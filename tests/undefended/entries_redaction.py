@@ -1,0 +1,275 @@
+"""The layers between a secret and whatever leaves the process, one by one."""
+
+from __future__ import annotations
+
+from undefended.defence import Defence
+
+_MATRIX = "security/test_redaction_matrix.py::test_no_way_out_shows_any_part_of_any_secret"
+_LOGGING = "security/test_redaction_logging.py"
+_REDACTOR = "unit/redaction/test_redactor.py"
+_SHAPES = "unit/redaction/test_shapes_and_lines.py"
+
+REDACTION = (
+    Defence(
+        "types: a secret does not print itself",
+        "secret.py",
+        "        return \"Secret('***')\"\n",
+        "        return repr(self._value)\n",
+        ("security/test_redaction_matrix.py::test_a_secret_says_nothing_of_itself",),
+        (32,),
+    ),
+    Defence(
+        "registry: secrets that are known",
+        "redaction/redactor.py",
+        "        return text if self._known is None else self._known.sub(BLOT, text)\n",
+        "        return text\n",
+        (_MATRIX,),
+        (32, 33),
+    ),
+    Defence(
+        "registry: hexadecimal and base64 of them",
+        "redaction/spelling.py",
+        "    for shift in range(3):\n        yield _base64(secret, shift)\n",
+        "",
+        (
+            _MATRIX,
+            "unit/redaction/test_spelling.py::test_a_secret_is_found_in_hexadecimal_and_in_base64_at_any_place",
+        ),
+        (32,),
+    ),
+    Defence(
+        "names: values under a secret's name",
+        "redaction/redactor.py",
+        "        if names.is_secret(name) or isinstance(value, Secret):\n",
+        "        if isinstance(value, Secret):\n",
+        (f"{_REDACTOR}::test_whatever_stands_under_a_secrets_name_is_blotted",),
+        (32,),
+    ),
+    Defence(
+        "names: text only under listed ones",
+        "redaction/redactor.py",
+        "        if not names.carries_text(name):\n",
+        "        if False:\n",
+        (
+            f"{_REDACTOR}::test_text_under_a_name_that_is_not_listed_becomes_its_length",
+            f"{_LOGGING}::test_note_text_reaches_no_line_even_at_trace",
+        ),
+        (33,),
+    ),
+    Defence(
+        "shapes: what looks like a secret",
+        "redaction/redactor.py",
+        "        return shapes.blot_shapes(self.without_known(line), email_key=self.email_key)\n",
+        "        return self.without_known(line)\n",
+        (f"{_SHAPES}::test_what_looks_like_a_secret_is_blotted_unasked",),
+        (32,),
+    ),
+    Defence(
+        "the finished line is filtered once more",
+        "redaction/processors.py",
+        "        return one_line(redactor().rendered(render(logger, method, event)))\n",
+        "        return one_line(render(logger, method, event))\n",
+        (f"{_LOGGING}::test_a_secret_that_only_the_finished_line_spells_is_blotted",),
+        (32,),
+    ),
+    Defence(
+        "one event is one line",
+        "redaction/processors.py",
+        "        return one_line(redactor().rendered(render(logger, method, event)))\n",
+        "        return redactor().rendered(render(logger, method, event))\n",
+        (f"{_LOGGING}::test_an_event_is_one_line_whatever_stands_in_it",),
+        (34,),
+    ),
+    Defence(
+        "facts pass the allow-list",
+        "redaction/processors.py",
+        "        return redactor().facts(_named(event))\n",
+        "        return _named(event)\n",
+        (f"{_LOGGING}::test_note_text_reaches_no_line_even_at_trace",),
+        (32, 33),
+    ),
+    Defence(
+        "other libraries' messages are withheld",
+        "log/foreign.py",
+        '    return template if args else f"[withheld: {len(template)} characters]"\n',
+        "    return template % args if args else template\n",
+        (f"{_LOGGING}::test_of_another_library_only_the_constant_template_is_shown",),
+        (33,),
+    ),
+    Defence(
+        "addresses in other libraries' messages",
+        "log/foreign.py",
+        "    return _ADDRESS.sub(_cut, text)\n",
+        "    return text\n",
+        (
+            f"{_LOGGING}::test_an_address_is_cut_to_what_every_account_has",
+            "security/test_adversary_surroundings.py::test_secrets_in_a_services_headers_and_redirects_reach_no_log",
+        ),
+        (33,),
+    ),
+    Defence(
+        "standard error is scrubbed",
+        "log/streams.py",
+        "        shown = self._scrub(text)\n",
+        "        shown = text\n",
+        (_MATRIX, f"{_LOGGING}::test_text_written_in_pieces_is_joined_before_it_is_searched"),
+        (32,),
+    ),
+    Defence(
+        "lines written in pieces are joined first",
+        "log/streams.py",
+        '        whole, newline, self._held = (self._held + text).rpartition("\\n")\n',
+        '        whole, newline, self._held = text, "", ""\n        self._pass_on(text)\n',
+        (_MATRIX,),
+        (32,),
+    ),
+    Defence(
+        "hook of uncaught exceptions",
+        "log/hooks.py",
+        "    sys.excepthook = _uncaught\n",
+        "",
+        (
+            "security/test_redaction_matrix.py::test_the_last_resorts_say_what_happened_and_no_text_of_it",
+        ),
+        (32, 35),
+    ),
+    Defence(
+        "hook of exceptions in threads",
+        "log/hooks.py",
+        "    threading.excepthook = _uncaught_in_thread\n",
+        "",
+        (
+            "security/test_redaction_matrix.py::test_the_last_resorts_say_what_happened_and_no_text_of_it",
+        ),
+        (32, 35),
+    ),
+    Defence(
+        "hook of finalisers",
+        "log/hooks.py",
+        "    sys.unraisablehook = _unraisable\n",
+        "",
+        (
+            "security/test_redaction_matrix.py::test_the_last_resorts_say_what_happened_and_no_text_of_it",
+        ),
+        (32, 35),
+    ),
+    Defence(
+        "hook of warnings",
+        "log/hooks.py",
+        "    warnings.showwarning = _warning\n",
+        "",
+        (
+            "security/test_redaction_matrix.py::test_the_last_resorts_say_what_happened_and_no_text_of_it",
+        ),
+        (32,),
+    ),
+    Defence(
+        "hook of the event loop",
+        "log/hooks.py",
+        "    loop.set_exception_handler(_unhandled_in_loop)\n",
+        "",
+        (
+            "security/test_redaction_matrix.py::test_the_last_resorts_say_what_happened_and_no_text_of_it",
+        ),
+        (32, 35),
+    ),
+    Defence(
+        "messages of foreign exceptions are withheld",
+        "redaction/traces.py",
+        '    return f"[withheld: {_length(error)} characters]"\n',
+        "    return str(error)\n",
+        (f"{_REDACTOR}::test_our_errors_keep_their_message_and_others_only_their_length",),
+        (32, 35),
+    ),
+    Defence(
+        "a redaction that fails drops the event",
+        "log/chain.py",
+        "        except Exception:  # noqa: BLE001 - fails closed, whatever a value's methods raised\n"
+        "            line = dropped()\n",
+        "        except Exception:\n            line = str(record.msg)\n",
+        (f"{_LOGGING}::test_what_the_redaction_cannot_handle_is_dropped_and_nothing_else_lost",),
+        (32,),
+    ),
+    Defence(
+        "a scrubbing that fails says nothing",
+        "log/state.py",
+        "        return current_redactor().text(text)\n"
+        "    except Exception:  # noqa: BLE001 - fails closed: nothing is better than a secret\n"
+        "        return DROPPED\n",
+        "        return current_redactor().text(text)\n    except Exception:\n        return text\n",
+        ("security/test_redaction_logging.py::test_text_that_cannot_be_scrubbed_is_not_shown",),
+        (32,),
+    ),
+    Defence(
+        "every secret of the configuration is protected",
+        "log/state.py",
+        "    protect(config.password, config.token, config.db_key, config.api_key, *raw)\n",
+        "    protect(config.password, config.token, config.db_key, *raw)\n",
+        (f"{_LOGGING}::test_every_secret_of_a_configuration_is_protected",),
+        (32,),
+    ),
+    Defence(
+        "errors of the command line are scrubbed",
+        "cli/main.py",
+        '    line = several_lines(log.scrub(text)) + "\\n"\n',
+        '    line = several_lines(text) + "\\n"\n',
+        (
+            "security/test_redaction_matrix.py::test_what_a_command_says_is_clean_where_nothing_follows",
+        ),
+        (32,),
+    ),
+    Defence(
+        "errors for the client are scrubbed",
+        "server/dispatch.py",
+        "    value = log.scrub_for_client(error.to_dict())\n",
+        "    value = error.to_dict()\n",
+        (_MATRIX,),
+        (32,),
+    ),
+    Defence(
+        "protocol errors are scrubbed",
+        "server/dispatch.py",
+        "    told = log.scrub_for_client(error.to_dict())\n",
+        "    told = error.to_dict()\n",
+        (_MATRIX,),
+        (32,),
+    ),
+    Defence(
+        "progress messages are scrubbed",
+        "server/calls.py",
+        "log.scrub_for_client(message)",
+        "message",
+        (_MATRIX,),
+        (32,),
+    ),
+    Defence(
+        "headers in other libraries' messages",
+        "log/foreign.py",
+        '    return found[0] if shown else "[withheld]"\n',
+        "    return found[0]\n",
+        (
+            f"{_LOGGING}::test_what_a_service_says_in_headers_is_withheld",
+            "security/test_adversary_surroundings.py::test_secrets_in_a_services_headers_and_redirects_reach_no_log",
+        ),
+        (33,),
+    ),
+    Defence(
+        "an unexpected error tells the client nothing of itself",
+        "server/dispatch.py",
+        "            return failure(record.failed(unexpected(error, while_doing=tool.name)))\n",
+        "            return failure(record.failed(NotariumError(str(error))))\n",
+        ("unit/server/test_dispatch.py::test_unexpected_exception_is_told_by_its_trace_id_alone",),
+        (32,),
+    ),
+    Defence(
+        "invalid arguments are not repeated",
+        "server/dispatch.py",
+        '"problem": at["msg"]}\n        for at in error.errors(include_url=False, include_input=False, include_context=False)\n'
+        "    ]\n    named",
+        "\"problem\": at['msg'] + str(at['input'])}\n        for at in error.errors()\n    ]\n    named",
+        (
+            "unit/server/test_dispatch.py::test_invalid_arguments_are_named_and_their_values_are_not_repeated",
+        ),
+        (32,),
+    ),
+)

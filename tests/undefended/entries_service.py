@@ -1,0 +1,142 @@
+"""The note service on the other side: where requests go, what answers may be, what sync believes."""
+
+from __future__ import annotations
+
+from undefended.defence import Defence
+
+_SESSION = "unit/backends/test_http_session.py"
+_RULES = "unit/backends/test_http_rules.py"
+_SWEEPS = "unit/sync/test_news_and_sweeps.py"
+
+SERVICE = (
+    Defence(
+        "only the hosts that were set",
+        "backends/http.py",
+        "        if origin_of(request.url) not in self._origins:\n",
+        "        if False:\n",
+        (f"{_SESSION}::test_only_configured_hosts_are_contacted",),
+        (45,),
+    ),
+    Defence(
+        "no redirect is followed",
+        "backends/http.py",
+        "            follow_redirects=False,\n",
+        "            follow_redirects=True,\n",
+        (f"{_SESSION}::test_redirect_is_not_followed",),
+        (45,),
+    ),
+    Defence(
+        "plain http to this machine only",
+        "backends/origins.py",
+        '    if origin[0] == "http" and not is_loopback(origin[1]):\n',
+        "    if False:\n",
+        (f"{_RULES}::test_other_addresses_are_refused_without_being_quoted",),
+        (45,),
+    ),
+    Defence(
+        "no proxy of the environment",
+        "backends/http.py",
+        "            trust_env=False,\n",
+        "            trust_env=True,\n",
+        (
+            f"{_SESSION}::test_proxies_of_the_environment_are_ignored",
+            "security/test_adversary_surroundings.py::test_a_proxy_of_the_environment_is_not_asked_by_the_real_server",
+        ),
+        (44,),
+    ),
+    Defence(
+        "no certificates of the environment",
+        "keys/hardening.py",
+        "    wipe_environment(*CERTIFICATES)\n",
+        "",
+        (
+            "security/test_adversary_surroundings.py::test_certificates_of_the_environment_are_not_trusted",
+        ),
+        (44,),
+    ),
+    Defence(
+        "certificates are checked",
+        "backends/http.py",
+        "        context = truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)\n",
+        "        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)\n"
+        "        context.check_hostname = False\n        context.verify_mode = ssl.CERT_NONE\n",
+        (
+            f"{_SESSION}::test_certificates_are_checked",
+            "security/test_adversary_surroundings.py::test_certificates_of_the_environment_are_not_trusted",
+        ),
+        (45,),
+    ),
+    Defence(
+        "size of an answer",
+        "backends/http.py",
+        "        if size > largest:\n",
+        "        if False:\n",
+        (
+            f"{_SESSION}::test_answer_over_the_limit_is_refused_while_it_is_read",
+            f"{_SESSION}::test_compressed_answer_counts_as_it_unpacks",
+        ),
+    ),
+    Defence(
+        "deadline of an answer",
+        "backends/http.py",
+        "            async with asyncio.timeout(max(seconds, 0)):\n",
+        "            async with asyncio.timeout(max(seconds, 0) + 20):\n",
+        (f"{_SESSION}::test_dripping_answer_ends_at_the_deadline",),
+    ),
+    Defence(
+        "no cookie is kept",
+        "backends/http.py",
+        "            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),\n",
+        "",
+        (f"{_SESSION}::test_cookies_are_not_kept",),
+    ),
+    Defence(
+        "depth of JSON",
+        "backends/answers.py",
+        "    if deepest is not None and deeper_than(value, deepest):\n",
+        "    if False:\n",
+        (f"{_RULES}::test_what_is_not_bounded_json_is_a_protocol_error_that_quotes_nothing",),
+    ),
+    Defence(
+        "a header is never quoted",
+        "backends/http.py",
+        '            raise BackendProtocolError("the note service and we do not speak alike") from None\n',
+        '            raise BackendProtocolError(f"{request.headers}") from None\n',
+        (f"{_SESSION}::test_secret_in_a_header_is_never_quoted",),
+        (33,),
+    ),
+    Defence(
+        "what was stored is compared with what was sent",
+        "sync/conflict.py",
+        "    if stored == sent:\n        return Echo.AS_SENT\n    if not survived",
+        "    if True:\n        return Echo.AS_SENT\n    if not survived",
+        (
+            "unit/sync/test_conflict.py::test_an_answer_is_judged_by_what_is_left_of_our_change",
+            "unit/sync/test_writer_saves.py::test_a_line_of_ours_is_kept_where_nobody_can_tell_what_was_before",
+        ),
+    ),
+    Defence(
+        "brake: a listing that lacks too many notes",
+        "sync/planner.py",
+        "    if lost > limit:\n",
+        "    if False:\n",
+        (
+            f"{_SWEEPS}::test_too_many_missing_notes_halt_the_cycle_and_nothing_is_removed",
+            f"{_SWEEPS}::test_a_feed_that_removes_most_of_the_notes_halts_the_cycle",
+        ),
+    ),
+    Defence(
+        "brake: an empty listing",
+        "sync/planner.py",
+        "    if missing and len(missing) >= known:\n",
+        "    if False:\n",
+        ("unit/sync/test_planner.py::test_an_empty_listing_is_never_believed",),
+    ),
+    Defence(
+        "removal needs proof that a note is gone",
+        "sync/planner.py",
+        "    (Here.KNOWN, Said.MISSING): Row(Move.FETCH",
+        "    (Here.KNOWN, Said.MISSING): Row(Move.FORGET",
+        ("unit/sync/test_planner.py::test_absence_from_a_listing_removes_nothing_but_asks",),
+    ),
+)
