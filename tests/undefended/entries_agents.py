@@ -96,7 +96,10 @@ AGENTS = (
         "cache/withholding.py",
         "        if not self.rules.hides:\n            return dict(batch)\n",
         "        return dict(batch)\n",
-        (_DIFFERENTIAL, f"{_POLICY}::test_hidden_text_shows_nowhere"),
+        (
+            _DIFFERENTIAL,
+            "unit/cache/test_withholding.py::test_rows_and_ranks_are_those_of_a_cache_that_never_saw_the_note",
+        ),
         (38,),
     ),
     Defence(

@@ -261,6 +261,7 @@ CACHE = (
         """return '"' + text.replace("\\0", " ").replace('"', '""') + '"'""",
         "return text",
         (
+            "property/test_query_properties.py::test_whatever_is_typed_runs_or_is_a_query_error",
             "security/test_adversary_arguments.py::test_no_argument_reaches_the_database_as_its_language",
         ),
         (30,),

@@ -75,6 +75,8 @@ def refused(config, error, **options):
         anew(config, **options)
     after = fingerprint(config.account_dir)
     assert {name: after.get(name) for name in before} == before
+    more = {name.removesuffix("-wal").removesuffix("-shm") for name in after}
+    assert {name for name in more - before.keys() if "notarium_" in name} == set(), "not tidied up"
     assert texts(config) == notes
     return caught.value
 
