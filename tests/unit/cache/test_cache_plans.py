@@ -3,7 +3,7 @@
 import pytest
 
 from mcp_notarium.query.parser import parse
-from mcp_notarium.query.sql import build
+from mcp_notarium.query.sql import Statement, build
 from support import corpus
 from support.cache_room import store
 
@@ -60,3 +60,58 @@ def test_the_newest_page_is_read_in_index_order_without_sorting_all_notes(filled
     assert any("notes_listing" in step for step in steps)
     materialized = steps[: steps.index("SEARCH n USING INTEGER PRIMARY KEY (rowid=?)")]
     assert not [step for step in materialized if "TEMP B-TREE" in step]
+
+
+# What may be walked to its end: one row, one page, what a parameter lists, and what MATCH finds; the
+# vocabulary where a word finds nothing.
+SHORT = {"page", "wanted", "note_counts", "search_index", "temp.index_terms"}
+# Nothing here names the few notes that are possible: the narrow index is read, never the notes.
+OPEN = ["trash:any", "-python", "-tag:work", "++"]
+NARROW = "SCAN m USING COVERING INDEX notes_meta"
+
+
+def walks(step):
+    """Whether a step goes through a whole table or index."""
+    word, name, *rest = step.split(" ")
+    found_by_match = rest[:2] == ["VIRTUAL", "TABLE"] and ":M" in rest[3]
+    return word == "SCAN" and name not in SHORT and not found_by_match
+
+
+def asked_by(cache, act):
+    """Every question that the cache puts to the database meanwhile, values filled in."""
+    connection, said = cache.database._connection, []
+    connection.set_trace_callback(said.append)
+    act()
+    connection.set_trace_callback(None)
+    questions = [sql for sql in dict.fromkeys(said) if sql.lstrip().startswith(("SELECT", "WITH"))]
+    assert questions
+    return [Statement(sql) for sql in questions]
+
+
+def walked_by(filled, text):
+    def find():
+        for offset in (0, 20):
+            filled.search.find(parse(text), limit=20, offset=offset, preview_lines=3)
+
+    return {step for asked in asked_by(filled, find) for step in plan(filled, asked) if walks(step)}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [*(q for q in QUERIES if q not in OPEN), "pyth*", "python -data", "zzqq", "python OR data"],
+    ids=str,
+)
+def test_no_listing_and_no_search_walks_through_everything(filled, text):
+    assert walked_by(filled, text) == set()
+
+
+@pytest.mark.parametrize("text", OPEN)
+def test_what_names_no_notes_walks_through_the_narrow_index_only(filled, text):
+    assert walked_by(filled, text) == {NARROW}
+
+
+def test_a_note_is_got_by_key(filled):
+    note_id = filled.search.find(parse(None), limit=1).notes[0].id
+    steps = [plan(filled, asked) for asked in asked_by(filled, lambda: filled.notes.get(note_id))]
+    assert [len(found) for found in steps] == [1]
+    assert steps[0][0].startswith("SEARCH notes USING INDEX")
