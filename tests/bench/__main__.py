@@ -1,0 +1,127 @@
+"""``scripts/bench``: choose sizes and groups, measure, write the page."""
+
+from __future__ import annotations
+
+import argparse
+import compileall
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import mcp_notarium
+from bench import report
+from bench.measure import Figure
+from bench.processes import Service
+from bench.rows_calls import calls, transport
+from bench.rows_idle import before_the_first_call, idle
+from bench.rows_keys import keys
+from bench.rows_start import start
+from bench.rows_sync import first_sync, size
+from bench.rows_tokens import tokens
+from bench.rows_writes import writes
+from bench.site import FULL, SMOKE, USUAL, Pace, Site
+
+Rows = Callable[[Site], Iterator[Figure]]
+PER_SIZE: dict[str, tuple[Rows, ...]] = {
+    "sync": (first_sync,),
+    "start": (start,),
+    "memory": (before_the_first_call,),
+    "calls": (calls,),
+    "size": (size,),
+    "idle": (idle,),
+    "writes": (writes,),
+}
+"""In this order: the first loads the cache of the others, the last two add notes."""
+ONCE: dict[str, tuple[Rows, ...]] = {"transport": (transport,), "keys": (keys,)}
+GROUPS = (*ONCE, *PER_SIZE, "tokens")
+_SIZES = [1000, 10_000]
+_ALL_SIZES = [1000, 10_000, 50_000, 100_000]
+_TOKENIZER = Path(__file__).resolve().parents[2] / ".bench"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what is asked for; 0."""
+    chosen = _parser().parse_args(arguments)
+    pace = SMOKE if chosen.smoke else FULL if chosen.full else USUAL
+    sizes = chosen.notes or (_ALL_SIZES if chosen.full else _SIZES)
+    _compile()
+    began, described = time.monotonic(), report.machine()
+    figures = list(_measured(chosen.rows, sizes, pace, chosen.tokenizer))
+    asked = _words(chosen)
+    run = report.Run(asked, time.monotonic() - began, figures)
+    if chosen.json:
+        report.save_json(chosen.json, run, described)
+    if chosen.markdown:
+        report.put_into(chosen.markdown, report.as_markdown(run, described))
+    else:
+        sys.stdout.write(report.as_markdown(run, described))
+    return 0
+
+
+def _words(chosen: argparse.Namespace) -> str:
+    """What was asked for, without the names of files."""
+    words = [f"--{name}" for name in ("full", "smoke") if getattr(chosen, name)]
+    words += [f"--notes {','.join(map(str, chosen.notes))}"] if chosen.notes else []
+    words += [f"--rows {','.join(chosen.rows)}"] if tuple(chosen.rows) != GROUPS else []
+    return " ".join(words)
+
+
+def _compile() -> None:
+    """As pip does when it installs: a confined server cannot keep the bytecode of its modules."""
+    for package in (mcp_notarium, sys.modules["bench"]):
+        compileall.compile_dir(package.__path__[0], quiet=2)
+
+
+def _measured(
+    groups: Sequence[str], sizes: Sequence[int], pace: Pace, tokenizer: Path
+) -> Iterator[Figure]:
+    for number, count in enumerate(sizes):
+        with (
+            tempfile.TemporaryDirectory(prefix="notarium-bench-") as folder,
+            Service(count) as service,
+        ):
+            site = Site(service, Path(folder), pace)
+            available = (ONCE if number == 0 else {}) | PER_SIZE
+            for group, rows in available.items():
+                for each in rows if group in groups else ():
+                    begun = time.monotonic()
+                    yield from each(site)
+                    report.tell(f"{count} notes, {group}: {time.monotonic() - begun:.1f} s")
+    if "tokens" in groups:
+        with tempfile.TemporaryDirectory(prefix="notarium-bench-") as folder:
+            yield from tokens(Path(folder), tokenizer)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="scripts/bench", description="Speed as ratios to floors of the same run."
+    )
+    parser.add_argument("--full", action="store_true", help="all sizes, more rounds")
+    parser.add_argument("--smoke", action="store_true", help="fewest rounds: whether it runs")
+    parser.add_argument("--notes", type=_sizes, help="sizes, like 1000,10000")
+    parser.add_argument("--rows", type=_groups, default=GROUPS, help=",".join(GROUPS))
+    parser.add_argument("--json", type=Path, help="write the figures to this file")
+    parser.add_argument(
+        "--markdown", type=Path, help="write into the marked section of this file, not to stdout"
+    )
+    parser.add_argument(
+        "--tokenizer", type=Path, default=_TOKENIZER, help="folder with npm's gpt-tokenizer"
+    )
+    return parser
+
+
+def _sizes(text: str) -> list[int]:
+    return [int(part) for part in text.split(",")]
+
+
+def _groups(text: str) -> tuple[str, ...]:
+    groups = tuple(text.split(","))
+    if unknown := set(groups) - set(GROUPS):
+        raise argparse.ArgumentTypeError(f"unknown: {', '.join(sorted(unknown))}")
+    return groups
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,166 @@
+"""Child processes: those measured, the floors beside them, the note service; and what they cost."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Self
+
+Json = dict[str, Any]
+TESTS = Path(__file__).resolve().parents[1]
+MODULE = [sys.executable, "-m", "mcp_notarium"]
+CONSOLE = [str(Path(sys.executable).with_name("mcp-notarium"))]
+DEADLINE = 600.0
+PATIENCE = 30.0
+HELLO = {
+    "protocolVersion": "2025-11-25",
+    "capabilities": {},
+    "clientInfo": {"name": "bench", "version": "1"},
+}
+
+
+class WrongAnswer(Exception):
+    """A figure of a wrong answer means nothing."""
+
+
+def script(name: str, *arguments: str) -> list[str]:
+    """The command of one of this package's modules."""
+    return [sys.executable, "-m", f"bench.{name}", *arguments]
+
+
+def surroundings(**variables: str) -> dict[str, str]:
+    """The environment of a child: nearly empty, and our modules importable."""
+    return {"PATH": os.environ["PATH"], "PYTHONPATH": str(TESTS), **variables}
+
+
+class Child:
+    """A process that answers lines of JSON, one for one. Ends with its ``with`` block."""
+
+    def __init__(self, command: list[str], environment: dict[str, str] | None = None) -> None:
+        self.began = time.perf_counter()
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=surroundings() if environment is None else environment,
+            cwd=tempfile.gettempdir(),
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe:
+                pipe.close()
+        try:
+            self._process.wait(15)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    @property
+    def age(self) -> float:
+        """Seconds since it was launched."""
+        return time.perf_counter() - self.began
+
+    def send(self, message: Json) -> None:
+        """One line in."""
+        assert self._process.stdin
+        self._process.stdin.write(json.dumps(message).encode() + b"\n")
+        self._process.stdin.flush()
+
+    def receive(self) -> Json:
+        """The next line out. Raises ``WrongAnswer`` where the process has gone."""
+        assert self._process.stdout
+        line = self._process.stdout.readline()
+        if not line:
+            raise WrongAnswer(f"{self._process.args!r} has ended")
+        answer: Json = json.loads(line)
+        return answer
+
+    def memory(self, field: str = "VmRSS") -> float:
+        """MB (1,000,000 bytes) resident; ``VmHWM`` is the most there ever was."""
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        return int(status.split(f"{field}:")[1].split()[0]) * 1024 / 1e6
+
+    def cpu(self) -> float:
+        """Seconds of a core used so far by all its threads."""
+        tasks = Path(f"/proc/{self._process.pid}/task").glob("*/schedstat")
+        return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
+
+
+class Speaker(Child):
+    """A child that speaks MCP."""
+
+    _number = 0
+
+    def ask(self, method: str, params: Json | None = None) -> Json:
+        """One request; its result."""
+        self._number += 1
+        self.send({"jsonrpc": "2.0", "id": self._number, "method": method, "params": params or {}})
+        while (reply := self.receive()).get("id") != self._number:
+            pass
+        if "result" not in reply:
+            raise WrongAnswer(str(reply.get("error")))
+        result: Json = reply["result"]
+        return result
+
+    def greet(self) -> float:
+        """The handshake; seconds from launch to the answer."""
+        self.ask("initialize", HELLO)
+        took = self.age
+        self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        return took
+
+    def call(self, name: str, /, **arguments: Any) -> Json:
+        """A tool call that must succeed; the whole result."""
+        result = self.ask("tools/call", {"name": name, "arguments": arguments})
+        if result.get("isError"):
+            raise WrongAnswer(str(result["content"]))
+        return result
+
+    def tool(self, name: str, /, **arguments: Any) -> Json:
+        """A tool call that must succeed; its structured content."""
+        structured: Json = self.call(name, **arguments)["structuredContent"]
+        return structured
+
+
+class Service(Child):
+    """The note service with its notes; see ``service.py``."""
+
+    def __init__(self, count: int, *, english: bool = False) -> None:
+        options = ["--english"] if english else []
+        super().__init__(script("service", str(count), *options))
+        self.count = count
+        self.card = self.receive()
+
+    def order(self, **order: Any) -> Json:
+        """Have it do something; what it tells."""
+        self.send(order)
+        return self.receive()
+
+    def settings(self, folder: Path, *, relayed: bool = False, **changes: str) -> dict[str, str]:
+        """The environment of a server of this account whose cache is in ``folder``."""
+        base = self.card["relay" if relayed else "url"]
+        settings = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(folder),
+            "NOTARIUM_DATA_DIR": str(folder / "cache"),
+            "NOTARIUM_KEYCHAIN": "off",
+            "SIMPLENOTE_USERNAME": self.card["username"],
+            "SIMPLENOTE_PASSWORD": self.card["password"],
+            "DB_ENCRYPTION_KEY": "raw:" + "5a" * 32,
+            "LOG_LEVEL": "error",
+            "SIMPERIUM_API_URL": f"{base}/1",
+            "SIMPERIUM_AUTH_URL": f"{base}/1",
+            "SIMPLENOTE_APP_URL": base,
+            "SIMPERIUM_API_KEY": self.card["api_key"],
+        } | changes
+        return {name: value for name, value in settings.items() if value}

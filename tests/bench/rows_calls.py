@@ -1,0 +1,169 @@
+"""Calls of a server that is up: over stdio, against the same SQL in a bare loop and in no loop at all."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench import corpus
+from bench.measure import Act, Figure, Taken, in_turn
+from bench.processes import TESTS, Speaker, WrongAnswer, script, surroundings
+from bench.raw import Raw, Request, encrypted_copy, getting, listing
+from bench.site import Site, database, serving
+
+_FIXTURE = [sys.executable, str(TESTS / "support" / "fixture_server.py")]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One tool call, the request a floor gets for it, and what the answer must hold."""
+
+    tool: str
+    arguments: dict[str, Any]
+    request: Request
+    right: Callable[[dict[str, Any]], bool]
+
+
+def transport(site: Site) -> Iterator[Figure]:
+    """The round trip of ``echo`` over our transport, and over the shortest there is."""
+    echoes: dict[str, list[str]] = {
+        "ours": _FIXTURE,
+        "shortest wire": script("floor_wire"),
+        "SDK stdio": script("floor_sdk"),
+        "bare loop": script("floor_bare"),
+    }
+    with ExitStack() as stack:
+        speakers = {
+            name: stack.enter_context(Speaker(command, surroundings()))
+            for name, command in echoes.items()
+        }
+        for speaker in speakers.values():
+            speaker.greet()
+        taken = in_turn(
+            [{n: _echo(s) for n, s in speakers.items()} for _ in range(2 * site.pace.calls)]
+        )
+    floors = {name: times.median * 1000 for name, times in taken.items() if name != "ours"}
+    ours = taken["ours"]
+    yield Figure("transport", "echo", 0, "ms", ours.median * 1000, ours.p99 * 1000, floors)
+
+
+def _echo(speaker: Speaker) -> Act:
+    return lambda: speaker.call("echo", text="a line of some length, as arguments have it")
+
+
+def calls(site: Site) -> Iterator[Figure]:
+    """Every kind of read, and what the key costs over all of them."""
+    encrypted, plain = site.encrypted(), site.plain()
+    copy = site.folder / "copy.sqlite"
+    copy.unlink(missing_ok=True)
+    encrypted_copy(database(plain), copy)
+    shares = []
+    with ExitStack() as stack:
+        bench = _Bench(
+            site,
+            ours=stack.enter_context(serving(encrypted)),
+            plain=stack.enter_context(serving(plain)),
+            wire=stack.enter_context(Speaker(script("floor_wire"), surroundings())),
+            files=(database(plain), copy),
+        )
+        stack.callback(bench.close)
+        bench.wire.greet()
+        first_page = None
+        for row, kinds in _kinds(site).items():
+            taken = bench.measure(row, kinds)
+            ours = taken["ours"].median * 1000
+            shares.append(taken["ours"].median / taken["plain"].median)
+            floors = _floors(taken)
+            if row == "list":
+                first_page = ours
+            elif row == "list, last page" and first_page is not None:
+                floors = {"first page": first_page} | floors
+            p99 = taken["ours"].p99 * 1000
+            yield Figure("calls", row, site.count, "ms", ours, p99, floors)
+        peak = bench.ours.memory("VmHWM")
+    key = sorted(shares)[len(shares) // 2]
+    yield Figure("encryption", "reads", site.count, "x", key, floors={"without a key": 1.0})
+    yield Figure("memory", "peak, reading", site.count, "MB", peak)
+
+
+def _floors(taken: dict[str, Taken]) -> dict[str, float]:
+    ms = {name: times.median * 1000 for name, times in taken.items()}
+    return {
+        "raw SQL + round trip": ms["raw cipher"] + ms["round trip"],
+        "bare loop": ms["bare loop"],
+        "raw SQLCipher": ms["raw cipher"],
+        "raw SQLite": ms["raw plain"],
+        "without a key": ms["plain"],
+    }
+
+
+def _kinds(site: Site) -> dict[str, list[Call]]:
+    last = max(1, site.expected // 20)
+    return {
+        "list": [_listed({}, listing(None), site.expected)],
+        "list, last page": [_listed({"page": last}, listing(None, page=last), site.expected)],
+        "get": [_got(note_id) for note_id in corpus.some_ids(site.count)],
+        **{
+            row: [_listed({"query": q.query}, listing(q.query), q.total) for q in asked]
+            for row, asked in corpus.questions(site.count).items()
+        },
+    }
+
+
+def _listed(arguments: dict[str, Any], request: Request, total: int) -> Call:
+    return Call("list", arguments, request, lambda answer: answer["total_items"] == total)
+
+
+def _got(note_id: str) -> Call:
+    return Call("get", {"id": note_id}, getting(note_id), lambda answer: answer["id"] == note_id)
+
+
+class _Bench:
+    """All that answers, side by side."""
+
+    def __init__(
+        self, site: Site, *, ours: Speaker, plain: Speaker, wire: Speaker, files: tuple[Path, Path]
+    ) -> None:
+        self.ours, self.plain, self.wire = ours, plain, wire
+        self._loop = Speaker(script("floor_bare", str(files[0])), surroundings())
+        self._raw_plain, self._raw_cipher = Raw.plain(files[0]), Raw.cipher(files[1])
+        self._rounds = site.pace.calls
+
+    def close(self) -> None:
+        """End what this has begun."""
+        self._raw_plain.close()
+        self._raw_cipher.close()
+        self._loop.__exit__()
+
+    def measure(self, row: str, kinds: Sequence[Call]) -> dict[str, Taken]:
+        """Each call is checked once with everybody, then all are timed in turn."""
+        for call in kinds:
+            self._check(row, call)
+        return in_turn([self._subjects(kinds[n % len(kinds)]) for n in range(self._rounds)])
+
+    def _subjects(self, call: Call) -> dict[str, Act]:
+        return {
+            "ours": lambda: self.ours.tool(call.tool, **call.arguments),
+            "plain": lambda: self.plain.tool(call.tool, **call.arguments),
+            "bare loop": lambda: self._loop.tool(call.tool, **call.request),
+            "raw plain": lambda: self._raw_plain.answer(call.request),
+            "raw cipher": lambda: self._raw_cipher.answer(call.request),
+            "round trip": _echo(self.wire),
+        }
+
+    def _check(self, row: str, call: Call) -> None:
+        for server in (self.ours, self.plain):
+            if not call.right(server.tool(call.tool, **call.arguments)):
+                raise WrongAnswer(f"{row}: {call.arguments}")
+        if call.tool == "list":
+            for answer in (
+                self._loop.tool(call.tool, **call.request),
+                self._raw_plain.answer(call.request),
+                self._raw_cipher.answer(call.request),
+            ):
+                if not call.right(answer):
+                    raise WrongAnswer(f"{row}: the floor, {call.arguments}")

@@ -1,0 +1,127 @@
+"""The first sync of an empty cache, against reading the same pages and doing nothing with them."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+
+from bench import corpus
+from bench.measure import Figure, Taken
+from bench.processes import CONSOLE, Speaker, WrongAnswer
+from bench.site import Site, database
+
+LATENCIES = {0: 0.0, 40: 0.04}
+_FIRST_PAGE, _PAGE = 100, 1000
+
+
+@dataclass(slots=True)
+class _Load:
+    """What was seen of the first syncs at one latency; seconds and MB."""
+
+    wire: list[float] = field(default_factory=list)
+    first: list[float] = field(default_factory=list)
+    all: list[float] = field(default_factory=list)
+    meanwhile: list[float] = field(default_factory=list)
+    peak: list[float] = field(default_factory=list)
+    after: list[float] = field(default_factory=list)
+    requests: int = 0
+    bodies: int = 0
+
+
+def first_sync(site: Site) -> Iterator[Figure]:
+    """Rows for each latency, and the memory it took."""
+    loads = {ms: _Load() for ms in LATENCIES}
+    rounds = site.pace.syncs if site.count <= 10_000 else 1
+    for number in range(rounds):
+        for ms, load in loads.items():
+            site.service.order(latency=LATENCIES[ms])
+            load.wire.append(_wire(site))
+            _ours(site, load, f"sync-{ms}-{number}")
+            site.service.order(latency=0.0)
+    for ms, load in loads.items():
+        yield from _figures(site, load, ms)
+    trips = statistics.median(loads[40].first) - statistics.median(loads[0].first)
+    yield Figure(
+        "first sync", "round trips before the first list", site.count, "", trips / LATENCIES[40]
+    )
+    for row, values in (
+        ("peak, first sync", loads[0].peak),
+        ("after the first sync", loads[0].after),
+    ):
+        yield Figure("memory", row, site.count, "MB", statistics.median(values))
+
+
+def _figures(site: Site, load: _Load, ms: int) -> Iterator[Figure]:
+    def figure(row: str, values: list[float], **more: object) -> Figure:
+        floors = {"wire": statistics.median(load.wire)} if "all notes" in row else {}
+        p99 = Taken(values).p99 * 1000 if row.startswith("calls") else None
+        scale = 1000 if row.startswith("calls") else 1
+        unit = "ms" if scale > 1 else "s"
+        value = statistics.median(values) * scale
+        return Figure("first sync", row, site.count, unit, value, p99, floors)
+
+    yield figure(f"all notes at {ms} ms", load.all)
+    yield figure(f"launch to the first list at {ms} ms", load.first)
+    rest = [whole - first for whole, first in zip(load.all, load.first, strict=True)]
+    yield figure(f"first list to all notes at {ms} ms", rest)
+    if ms == 0:
+        yield figure("calls meanwhile", load.meanwhile)
+        yield Figure("first sync", "requests", site.count, "", load.requests)
+        yield Figure("first sync", "bytes of bodies", site.count, "MB", load.bodies / 1e6)
+
+
+def _ours(site: Site, load: _Load, name: str) -> None:
+    before = site.service.order(traffic=True)
+    settings = site.fresh(name)
+    with Speaker(CONSOLE, settings) as server:
+        server.greet()
+        newest = corpus.note_id(corpus.newest(site.count))
+        if server.tool("list")["content"][0]["uuid"] != newest:
+            raise WrongAnswer("the first list does not begin with the newest note")
+        load.first.append(server.age)
+        load.meanwhile += site.wait(server)
+        load.all.append(server.age)
+        load.peak.append(server.memory("VmHWM"))
+        after = site.service.order(traffic=True)
+        time.sleep(
+            site.pace.quiet
+        )  # what is measured is how it stands when nothing has happened for a while
+        load.after.append(server.memory())
+    load.requests = after["requests"] - before["requests"]
+    load.bodies = after["bodies"] - before["bodies"]
+    site.adopt("encrypted", settings)
+
+
+def _wire(site: Site) -> float:
+    """Seconds for all pages over one connection: each needs the mark of the one before."""
+    card = site.service.card
+    url = f"{card['url']}/1/{card['app_id']}/note/index"
+    began = time.perf_counter()
+    with httpx.Client(headers={"X-Simperium-Token": card["token"]}, trust_env=False) as client:
+        mark, size = "", _FIRST_PAGE
+        while True:
+            query = {"data": "1", "limit": str(size)} | ({"mark": mark} if mark else {})
+            body = client.get(url, params=query).content
+            _, found, rest = body.rpartition(b'"mark"')
+            if not found:
+                return time.perf_counter() - began
+            mark, size = rest.split(b'"')[1].decode(), _PAGE
+
+
+def size(site: Site) -> Iterator[Figure]:
+    """Bytes on disk of a loaded cache that no server has open, against the texts alone."""
+    texts = sum(len(note["content"].encode()) for _, note in corpus.notes(site.count)) / 1e6
+    encrypted, plain = (
+        _on_disk(database(settings)) for settings in (site.encrypted(), site.plain())
+    )
+    floors = {"texts alone": texts, "without a key": plain}
+    yield Figure("size", "database", site.count, "MB", encrypted, floors=floors)
+
+
+def _on_disk(path: Path) -> float:
+    return sum(file.stat().st_size for file in path.parent.glob(f"{path.name}*")) / 1e6

@@ -1,0 +1,101 @@
+"""What is aimed at, row by row; printed beside the figures, asserted nowhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from bench.measure import Figure, exponent
+
+Of = Literal["value", "ratio", "p99"]
+LOGARITHMIC = 0.15
+"""log n itself fits n^0.11 between 1,000 and 100,000."""
+GROWING = frozenset({"first sync", "size", "memory"})
+"""Groups that may grow with the notes."""
+COUNTING = frozenset({("calls", "common word")})
+"""Rows that count a share of all notes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """At most ``limit``; ``at``: only with so many notes, None: with any number."""
+
+    limit: float
+    of: Of = "value"
+    at: int | None = None
+
+    def met(self, figure: Figure) -> bool | None:
+        """None where it does not apply or was not measured."""
+        if self.at is not None and figure.notes != self.at:
+            return None
+        found = {
+            "value": figure.value,
+            "p99": figure.p99,
+            "ratio": next(iter(figure.ratios.values()), None),
+        }[self.of]
+        # A difference below nothing was lost in the noise.
+        return None if found is None or found < 0 else found <= self.limit
+
+    def __str__(self) -> str:
+        kind = {"value": "", "ratio": "x", "p99": "p99 "}[self.of]
+        return f"≤ {kind}{self.limit:g}"
+
+
+def _calls(*rows: str) -> dict[tuple[str, str], Target]:
+    return {("calls", row): Target(1.5, "ratio", at=50_000) for row in rows}
+
+
+TARGETS: Mapping[tuple[str, str], Target] = {
+    ("start", "initialize"): Target(1.5, "ratio"),
+    ("start", "tools/list"): Target(1.5, "ratio"),
+    ("start", "first list, warm"): Target(700),
+    ("start", "first list, warm: ours"): Target(100),
+    ("keys", "first list, warm, Argon2id"): Target(700),
+    ("keys", "first list, warm, PBKDF2"): Target(700),
+    ("memory", "before the first call"): Target(20 * 1.048576),
+    ("memory", "peak, first sync"): Target(150, at=50_000),
+    ("memory", "after the first sync"): Target(90, at=50_000),
+    ("transport", "echo"): Target(1.2, "ratio"),
+    **_calls("list", "get", "rare word", "two words"),
+    ("calls", "common word"): Target(12, at=50_000),
+    ("calls", "list, last page"): Target(1.1, "ratio"),
+    ("encryption", "reads"): Target(1.15, "ratio", at=100_000),
+    ("encryption", "save, new note"): Target(1.3, "ratio", at=100_000),
+    ("encryption", "save, new text"): Target(1.3, "ratio", at=100_000),
+    ("first sync", "round trips before the first list"): Target(1.5),
+    ("first sync", "all notes at 40 ms"): Target(1.5, "ratio", at=10_000),
+    ("first sync", "all notes at 0 ms"): Target(7, at=50_000),
+    ("first sync", "calls meanwhile"): Target(100, "p99", at=50_000),
+    ("idle", "requests a refresh"): Target(1),
+    ("idle", "bytes a refresh"): Target(3000),
+    ("idle", "change seen"): Target(2000),
+    ("idle", "share of a core"): Target(0.1),
+    ("tokens", "tool list"): Target(1000),
+    ("tokens", "a listed note"): Target(55),
+    ("tokens", "a hit"): Target(88),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """How a row grows with the number of notes: like ``notes ** exponent``."""
+
+    group: str
+    row: str
+    exponent: float
+    met: bool | None
+
+
+def growths(figures: list[Figure]) -> list[Growth]:
+    """The fitted exponent of every row that was measured at two sizes or more."""
+    rows: dict[tuple[str, str], dict[int, float]] = {}
+    for figure in figures:
+        rows.setdefault((figure.group, figure.row), {})[figure.notes] = figure.value
+    found = []
+    for (group, row), values in rows.items():
+        slope = exponent(values)
+        if slope is not None:
+            free = group in GROWING or (group, row) in COUNTING
+            found.append(Growth(group, row, slope, None if free else slope <= LOGARITHMIC))
+    return found

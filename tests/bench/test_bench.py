@@ -1,0 +1,125 @@
+"""The smallest form of the bench: it runs, and its answers are right. No time is asserted."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from bench import corpus, report
+from bench.__main__ import GROUPS
+from bench.measure import Figure, exponent, in_turn
+from bench.processes import surroundings
+from bench.targets import GROWING, TARGETS, Target, growths
+from support.long import LONG
+
+NOTES = 300
+# The short form leaves out what is mostly the starting of many processes.
+ROWS = GROUPS if LONG else ("sync", "calls", "idle", "tokens")
+SHORT = {"first sync", "calls", "idle", "tokens"}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, object], str]:
+    """One smallest run of every group: the figures, and the page it wrote into."""
+    folder = tmp_path_factory.mktemp("bench")
+    page, figures = folder / "page.md", folder / "figures.json"
+    page.write_text(f"before\n\n{report.BEGIN}\nold\n{report.END}\n\nafter\n")
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "bench", "--smoke", "--notes", str(NOTES)),
+            *("--rows", ",".join(ROWS), "--json", str(figures), "--markdown", str(page)),
+        ],
+        env=surroundings(),
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert not done.stdout
+    return json.loads(figures.read_text()), page.read_text()
+
+
+def test_every_row_with_a_target_is_measured(run):
+    figures = {(f["group"], f["row"]) for f in run[0]["figures"]}
+    assert figures >= {row for row in TARGETS if LONG or row[0] in SHORT}
+
+
+def test_every_figure_is_a_positive_number_and_every_ratio_follows_from_it(run):
+    for figure in run[0]["figures"]:
+        shares = {"share of a core", "round trips before the first list", "first list, warm: ours"}
+        assert figure["value"] > 0 or figure["row"] in shares, figure
+        for name, floor in figure["floors"].items():
+            assert figure["ratios"][name] == pytest.approx(figure["value"] / floor)
+
+
+def test_the_page_keeps_what_stands_around_the_results(run):
+    page = run[1]
+    assert page.startswith(f"before\n\n{report.BEGIN}\n\n`scripts/bench --")
+    assert page.endswith(f"{report.END}\n\nafter\n")
+    assert "\nold\n" not in page
+    assert all(f"| {row} |" in page for group, row in TARGETS if LONG or group in SHORT)
+
+
+def test_the_groups_that_may_be_chosen_are_those_that_exist():
+    done = subprocess.run(
+        [sys.executable, "-m", "bench", "--rows", "calls,nothing"],
+        env=surroundings(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "unknown: nothing" in done.stderr
+    assert "calls" in GROUPS
+
+
+def test_what_queries_find_is_what_the_texts_hold():
+    texts = {
+        key: note["content"]
+        for key, note in corpus.notes(NOTES)
+        if not corpus.trashed(int(key, 16))
+    }
+    assert len(texts) == corpus.active(NOTES)
+    assert max(texts) == corpus.note_id(corpus.newest(NOTES))
+    asked = corpus.questions(NOTES)
+    words = Counter(word for text in texts.values() for word in set(text.split()))
+    assert all(words[q.query] == q.total for q in asked["common word"] + asked["rare word"])
+    for kind in ("phrase", "CJK"):
+        for q in asked[kind]:
+            assert sum(q.query.strip('"') in text for text in texts.values()) == q.total
+    assert all(q.total for kind in asked.values() for q in kind)
+
+
+def test_growth_is_the_power_that_was_put_in():
+    assert exponent({1000: 3.0, 10_000: 30.0, 100_000: 300.0}) == pytest.approx(1.0)
+    assert exponent({1000: 3.0, 100_000: 3.0}) == pytest.approx(0.0)
+    assert exponent({1000: 3.0}) is None
+    rows = [Figure("calls", "get", n, "ms", n / 1000) for n in (1000, 10_000)]
+    rows += [Figure("size", "database", n, "MB", n / 1000) for n in (1000, 10_000)]
+    assert [(g.row, g.met) for g in growths(rows)] == [("get", False), ("database", None)]
+    assert "size" in GROWING
+
+
+def test_a_target_is_met_up_to_its_limit_and_only_where_it_applies():
+    def figure(value: float, notes: int) -> Figure:
+        return Figure("g", "r", notes, "ms", value, p99=9 * value, floors={"one": 2.0, "two": 9.0})
+
+    ratio = Target(1.5, "ratio", at=50)
+    assert [ratio.met(figure(value, 50)) for value in (3.0, 3.1)] == [True, False]
+    assert ratio.met(figure(3.0, 51)) is None
+    assert Target(27, "p99").met(figure(3.0, 1)) is True
+    assert Target(2.9).met(figure(3.0, 1)) is False
+
+
+def test_subjects_take_turns_at_being_first():
+    said: list[str] = []
+    subjects = {name: (lambda n=name: said.append(n)) for name in "abc"}
+    taken = in_turn([subjects] * 3)
+    assert "".join(said) == "abcbcacab"
+    assert all(len(times.times) == 3 for times in taken.values())
