@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from mcp_notarium.server.arrivals import Event
 from mcp_notarium.server.inbox import Inbox
@@ -16,6 +17,10 @@ class Arrivals:
         self._bell = asyncio.Event()
         loop = asyncio.get_running_loop()
         inbox.ring(lambda: loop.call_soon_threadsafe(self._bell.set))
+
+    def rest_while(self, behind: Callable[[], bool]) -> None:
+        """Let no more lines come while this holds; it is asked from another thread."""
+        self._inbox.behind = behind
 
     async def next(self) -> list[Event]:
         """Everything new; waits until there is something."""

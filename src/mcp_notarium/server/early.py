@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import anyio
 from anyio.abc import TaskGroup
@@ -24,6 +24,10 @@ from mcp_notarium.server.lines import EndOfInput
 from mcp_notarium.server.outbox import Outbox
 from mcp_notarium.server.recording import Answer, Asked
 from mcp_notarium.tools.context import unanswered
+
+MOST_CALLS: Final = 256
+MOST_BYTES: Final = 32 * 1024 * 1024
+"""What may be in hand before no more lines are read."""
 
 
 class Early:
@@ -42,6 +46,7 @@ class Early:
         self._tasks = tasks
         self._tell = tell
         self._scopes: dict[RequestId, anyio.CancelScope] = {}
+        self._bytes = 0
         self._idle = anyio.Event()
 
     @property
@@ -49,31 +54,40 @@ class Early:
         """Calls are being answered."""
         return bool(self._scopes)
 
+    def behind(self) -> bool:
+        """Whether so much is in hand that no more should come. May be asked from any thread."""
+        return len(self._scopes) > MOST_CALLS or self._bytes > MOST_BYTES
+
     async def idle(self) -> None:
         """Wait until every call has been answered."""
         while self.busy:
             self._idle = anyio.Event()
             await self._idle.wait()
 
-    def do(self, due: Due) -> None:
-        """Begin it; replies are written in the order of these calls, answers when they are known."""
+    def do(self, due: Due, size: int) -> None:
+        """Begin it; replies are written in the order of these calls, answers when they are known.
+
+        ``size`` is what it costs in memory, in bytes.
+        """
         if isinstance(due, Read):
-            scope = self._scopes[due.request_id] = anyio.CancelScope()
-            self._tasks.start_soon(self._read, due, scope)
+            self._scopes[due.request_id] = anyio.CancelScope()
+            self._bytes += size
+            self._tasks.start_soon(self._read, due, size)
         elif isinstance(due, Cancel):
-            if scope_of := self._scopes.get(due.request_id):
-                scope_of.cancel()
+            if scope := self._scopes.get(due.request_id):
+                scope.cancel()
         elif due:
             self._tasks.start_soon(self._write, due)
 
-    async def _read(self, read: Read, scope: anyio.CancelScope) -> None:
+    async def _read(self, read: Read, size: int) -> None:
         try:
-            with scope:
+            with self._scopes[read.request_id]:
                 asked = Asked(read.client, read.tool, read.arguments)
                 answer = await self._answering.answer(asked, partial(Reading, read.client))
                 await self._write(_encoded(read, answer))
         finally:
             del self._scopes[read.request_id]
+            self._bytes -= size
             self._idle.set()
             self._tell(Answered())
 

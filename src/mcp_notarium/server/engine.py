@@ -83,6 +83,7 @@ async def serve(
 ) -> None:
     """Serve the connection to its end, beginning with what the greeting has kept."""
     async with running(outbox, ending, swallow=greeting.front.swallow) as transport:
+        arrivals.rest_while(transport.behind)
         transport.tasks.start_soon(_pump, arrivals, greeting, transport)
         await server.run(
             transport.incoming, transport.outgoing, server.create_initialization_options()

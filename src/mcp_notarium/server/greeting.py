@@ -9,22 +9,24 @@ from __future__ import annotations
 from mcp_notarium.server.arrivals import Arrival, Stop
 from mcp_notarium.server.fds import write_all
 from mcp_notarium.server.front import Due, Front
+from mcp_notarium.server.inbox import MOST_BYTES, weight
 from mcp_notarium.server.lines import EndOfInput
 
 
 class Greeting:
-    """Feed it what arrives; afterwards ``held`` is what the engine has to see, in order.
-
-    ``due`` is what has to be done first, by whoever can do it: calls that came before there was an event
-    loop.
-    """
+    """Feed it what arrives; afterwards ``held`` is what the engine has to see, in order."""
 
     def __init__(self, front: Front, outgoing: int) -> None:
         self.front = front
         self.held: list[Arrival] = []
-        self.due: list[Due] = []
+        self._due: list[tuple[Due, int]] = []
         self._outgoing = outgoing
         self._gone = False
+        self._bytes = 0
+
+    def behind(self) -> bool:
+        """Whether more is held than should be before anything is answered."""
+        return self._bytes > MOST_BYTES
 
     @property
     def left(self) -> bool:
@@ -34,7 +36,7 @@ class Greeting:
     @property
     def over(self) -> bool:
         """The client has left, and nothing is owed to it."""
-        return self._gone or (self.left and not self.due)
+        return self._gone or (self.left and not self._due)
 
     def take(self, arrival: Arrival) -> Due:
         """Keep one thing, or give what is due about it."""
@@ -45,6 +47,7 @@ class Greeting:
             self.front.hold()
         if due is None:
             self.held.append(arrival)
+            self._bytes += weight(arrival)
             return b""
         return due
 
@@ -52,9 +55,16 @@ class Greeting:
         """Take one thing while there is no event loop: write a reply at once, note the rest."""
         due = self.take(arrival)
         if not isinstance(due, bytes):
-            self.due.append(due)
+            self._due.append((due, weight(arrival)))
+            self._bytes += weight(arrival)
         elif due:
             self._write(due)
+
+    def hand_over(self) -> list[tuple[Due, int]]:
+        """What is due of what came before there was an event loop, each with what it costs."""
+        due, self._due = self._due, []
+        self._bytes -= sum(size for _, size in due)
+        return due
 
     def _write(self, reply: bytes) -> None:
         try:

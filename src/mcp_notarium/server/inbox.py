@@ -13,6 +13,10 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
+MOST_BYTES = 16 * 1024 * 1024
+"""Lines that may lie here, each counted with what it costs beside its bytes."""
+_EACH = 1024
+
 
 class Inbox(Generic[T]):
     """A queue with a bell. Putting is allowed from any thread and from signal handlers."""
@@ -20,9 +24,18 @@ class Inbox(Generic[T]):
     def __init__(self) -> None:
         self._items: queue.SimpleQueue[T] = queue.SimpleQueue()
         self._ring: Callable[[], object] | None = None
+        self._came = 0  # written by the thread that puts lines, only
+        self._went = 0  # written by the thread that takes them, only
+        self.behind: Callable[[], bool] = lambda: False
+        """Whether those who take things out have too much in hand already."""
+
+    def crowded(self) -> bool:
+        """Whether no more lines should come for the moment."""
+        return self._came - self._went > MOST_BYTES or self.behind()
 
     def put(self, item: T) -> None:
         """Add an item and ring the bell, if there is one."""
+        self._came += weight(item)
         self._items.put(item)
         if self._ring is not None:
             try:
@@ -32,7 +45,9 @@ class Inbox(Generic[T]):
 
     def wait(self) -> T:
         """The next item; blocks until there is one. Signal handlers run meanwhile."""
-        return self._items.get()
+        item = self._items.get()
+        self._went += weight(item)
+        return item
 
     def taken(self) -> list[T]:
         """Everything that is there now."""
@@ -41,9 +56,15 @@ class Inbox(Generic[T]):
             try:
                 items.append(self._items.get_nowait())
             except queue.Empty:
+                self._went += sum(map(weight, items))
                 return items
 
     def ring(self, bell: Callable[[], object]) -> None:
         """From now on call ``bell`` after each put; called once at once, for what is there already."""
         self._ring = bell
         bell()
+
+
+def weight(item: object) -> int:
+    """What a line costs in memory, about."""
+    return len(item) + _EACH if isinstance(item, bytes) else 0

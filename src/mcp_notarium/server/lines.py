@@ -8,6 +8,7 @@ cannot be interrupted.
 from __future__ import annotations
 
 import os
+import select
 import threading
 from collections.abc import Callable
 from typing import Final
@@ -17,6 +18,7 @@ MAX_LINE: Final = 8 * 1024 * 1024
 
 _ENDS = 512
 _CHUNK = 1 << 16
+_MOMENT_MS = 10
 
 
 class TooLong:
@@ -85,15 +87,23 @@ class LineBuffer:
 class LineReader:
     """Reads a descriptor to its end in a daemon thread and hands each item to the sink.
 
-    ``first`` is called in that thread before anything is read.
+    ``first`` is called in that thread before anything is read. While it is ``crowded`` nothing is
+    read, so that a client who sends without end waits for its pipe instead of filling the memory;
+    what it wrote before it closed its end is read in any case, because the end comes after it.
     """
 
     def __init__(
-        self, fd: int, sink: Callable[[Item], None], *, first: Callable[[], None] = lambda: None
+        self,
+        fd: int,
+        sink: Callable[[Item], None],
+        *,
+        first: Callable[[], None] = lambda: None,
+        crowded: Callable[[], bool] = lambda: False,
     ) -> None:
         self._fd = fd
         self._sink = sink
         self._first = first
+        self._crowded = crowded
 
     def start(self) -> threading.Thread:
         """Begin to read; gives the thread that does."""
@@ -104,7 +114,12 @@ class LineReader:
     def _read(self) -> None:
         self._first()
         buffer = LineBuffer()
-        while content := self._some():
+        left = _watch_for_end(self._fd)
+        while True:
+            while self._crowded() and not left():
+                pass
+            if not (content := self._some()):
+                break
             self._hand(buffer.feed(content))
         self._hand([*buffer.end(), EndOfInput()])
 
@@ -117,3 +132,13 @@ class LineReader:
     def _hand(self, items: list[Item]) -> None:
         for item in items:
             self._sink(item)
+
+
+def _watch_for_end(fd: int) -> Callable[[], bool]:
+    """Tells, after a moment, whether the other side has closed its end; True where nobody can say."""
+    poll = getattr(select, "poll", None)
+    if poll is None:
+        return lambda: True
+    poller = poll()
+    poller.register(fd, getattr(select, "POLLRDHUP", 0))
+    return lambda: bool(poller.poll(_MOMENT_MS))

@@ -56,8 +56,14 @@ def _serve(env_file: Path | None, sandbox: config.Sandbox | None) -> int:
     if settings is None:
         return 1
     confinement = _confinement(settings.config, sandbox)
-    LineReader(incoming, inbox.put, first=confinement.give_up_everything).start()
+    LineReader(
+        incoming,
+        inbox.put,
+        first=confinement.give_up_everything,
+        crowded=inbox.crowded,
+    ).start()
     greeting = Greeting(Front(offering(surface(), settings.config.policy.tools)), outgoing)
+    inbox.behind = greeting.behind
 
     wanted = threading.Event()
 

@@ -24,7 +24,7 @@ from mcp_notarium.server.early import Early
 from mcp_notarium.server.ending import Ending
 from mcp_notarium.server.greeting import Greeting
 from mcp_notarium.server.house import House, Report
-from mcp_notarium.server.inbox import Inbox
+from mcp_notarium.server.inbox import Inbox, weight
 from mcp_notarium.server.outbox import Outbox
 from mcp_notarium.server.traces import unexpected
 
@@ -98,6 +98,7 @@ class _Visit:
         """Serve to the end."""
         answering = Answering(self._house, offered)
         early = Early(answering, outbox, tasks, tell=self._inbox.put)
+        self._arrivals.rest_while(lambda: early.behind() or self._greeting.behind())
         if await self._without_engine(early):
             from mcp_notarium.server import engine  # noqa: PLC0415 - the loader has imported it
 
@@ -113,9 +114,8 @@ class _Visit:
 
         A signal counts at once. The end of input counts when what was asked before it is answered.
         """
-        for due in self._greeting.due:
-            early.do(due)
-        self._greeting.due.clear()
+        for due, size in self._greeting.hand_over():
+            early.do(due, size)
         while not self._greeting.left:
             if self._greeting.front.settled:
                 self._house.open()
@@ -135,7 +135,7 @@ class _Visit:
         elif isinstance(event, Answered):
             self._want_engine()
         else:
-            early.do(self._greeting.take(event))
+            early.do(self._greeting.take(event), weight(event))
 
     def _heed_signals(self) -> None:
         if any(isinstance(arrival, Stop) for arrival in self._greeting.held):

@@ -8,7 +8,6 @@ Knows nothing of tools.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from math import inf
@@ -31,6 +30,11 @@ from mcp_notarium.server import wire
 from mcp_notarium.server.ending import Ending
 from mcp_notarium.server.lines import TooLong
 from mcp_notarium.server.outbox import Outbox
+
+MOST_CALLS = 256
+MOST_BYTES = 32 * 1024 * 1024
+MOST_QUEUED = 1000
+"""What may be in hand before no more lines are read: requests, their bytes, messages not looked at."""
 
 Incoming = MemoryObjectReceiveStream[SessionMessage | Exception]
 
@@ -75,7 +79,9 @@ class Transport:
         self.tasks = tasks
         self._ending = ending
         self._swallow = set(swallow)
-        self._owed: Counter[wire.RequestId] = Counter()
+        self._owed: dict[wire.RequestId, list[int]] = {}  # the sizes of the requests of this id
+        self._calls = 0
+        self._bytes = 0
         self._refusals = 0
         self._stopping = anyio.Event()
         self._settled = anyio.Event()
@@ -83,6 +89,14 @@ class Transport:
         self._send: MemoryObjectSendStream[SessionMessage | Exception] = send
         self.incoming: Incoming = receive
         self.outgoing = Outgoing(self)
+
+    def behind(self) -> bool:
+        """Whether so much is in hand that no more should come. May be asked from any thread."""
+        return (
+            self._calls + self._refusals > MOST_CALLS
+            or self._bytes > MOST_BYTES
+            or self._send.statistics().current_buffer_used > MOST_QUEUED
+        )
 
     def feed(self, line: bytes | TooLong) -> None:
         """Pass one line on, or answer it if it is no message. Ignored once stopping."""
@@ -93,7 +107,7 @@ class Transport:
             self._refusals += 1
             self.tasks.start_soon(self._refuse, message)
         elif message is not None:
-            self._expect(message)
+            self._expect(message, len(line) if isinstance(line, bytes) else 0)
             self._send.send_nowait(SessionMessage(message))
 
     async def _refuse(self, refusal: wire.Refusal) -> None:
@@ -101,10 +115,12 @@ class Transport:
         self._refusals -= 1
         self._look()
 
-    def _expect(self, message: JSONRPCMessage) -> None:
+    def _expect(self, message: JSONRPCMessage, size: int) -> None:
         """Note which answers the client waits for; a cancelled request gets none."""
         if isinstance(message, JSONRPCRequest):
-            self._owed[message.id] += 1
+            self._owed.setdefault(message.id, []).append(size)
+            self._calls += 1
+            self._bytes += size
         elif _cancels(message):
             self._settle((message.params or {}).get("requestId"))
 
@@ -126,8 +142,11 @@ class Transport:
 
     def _settle(self, request_id: object) -> None:
         if isinstance(request_id, int | str) and request_id in self._owed:
-            self._owed[request_id] -= 1
-            self._owed += Counter()  # drops what has come to zero
+            sizes = self._owed[request_id]
+            self._bytes -= sizes.pop()
+            self._calls -= 1
+            if not sizes:
+                del self._owed[request_id]
         self._look()
 
     def _look(self) -> None:

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from mcp_notarium.server.awaiting import Arrivals
-from mcp_notarium.server.inbox import Inbox
+from mcp_notarium.server.inbox import MOST_BYTES, Inbox
 
 
 def test_items_put_before_and_after_the_bell_arrive_in_order():
@@ -48,3 +48,20 @@ def test_wait_blocks_until_something_is_put():
     inbox = Inbox()
     threading.Timer(0.05, inbox.put, ["x"]).start()
     assert inbox.wait() == "x"
+
+
+def test_it_is_crowded_by_the_weight_of_lines_until_they_are_taken():
+    inbox = Inbox()
+    for _ in range(3):
+        inbox.put(b"x" * (MOST_BYTES // 2))
+    assert inbox.crowded()
+    inbox.taken()
+    assert not inbox.crowded()
+    for _ in range(MOST_BYTES // 1000):
+        inbox.put(b"{}")
+    assert inbox.crowded()
+    inbox.wait()
+    inbox.taken()
+    assert not inbox.crowded()
+    inbox.behind = lambda: True
+    assert inbox.crowded()

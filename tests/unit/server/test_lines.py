@@ -1,6 +1,8 @@
 """The line buffer: cuts, drops blank lines, and never holds more than its limit."""
 
 import os
+import queue
+import threading
 from itertools import pairwise
 
 import pytest
@@ -73,3 +75,22 @@ def test_reader_hands_over_every_line_and_then_the_end():
     os.close(reading)
     assert found[:2] == [b"one", b"two"]
     assert isinstance(found[2], EndOfInput)
+
+
+def test_nothing_is_read_while_it_is_crowded_but_the_end_is_always_met():
+    reading, writing = os.pipe()
+    os.write(writing, b"one\n")
+    got = queue.Queue()
+    asked = threading.Event()
+
+    def crowded():
+        asked.set()
+        return True
+
+    LineReader(reading, got.put, crowded=crowded).start()
+    assert asked.wait(10)
+    assert got.empty()
+    os.close(writing)
+    assert got.get(timeout=10) == b"one"
+    assert isinstance(got.get(timeout=10), EndOfInput)
+    os.close(reading)

@@ -99,6 +99,25 @@ async def test_it_gives_up_on_what_takes_too_long():
         assert await ended(transport) < 5
 
 
+@pytest.mark.parametrize(
+    "lines_in",
+    [
+        [json.dumps({"jsonrpc": "2.0", "id": n, "method": "x"}).encode() for n in range(300)],
+        [json.dumps({"jsonrpc": "2.0", "id": 0, "method": "x" * 9_000_000}).encode()] * 4,
+    ],
+    ids=["requests", "bytes"],
+)
+async def test_it_is_behind_while_too_much_is_in_hand(lines_in):
+    async with connected(seconds=30) as (transport, _reading):
+        for line in lines_in:
+            transport.feed(line)
+        assert transport.behind()
+        for line in lines_in:
+            await transport.incoming.receive()
+            await transport.outgoing.send(answer(json.loads(line)["id"], n=1))
+        assert not transport.behind()
+
+
 async def test_one_id_used_twice_is_owed_two_answers():
     async with connected(seconds=30) as (transport, reading):
         transport.feed(request(1))
