@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import compileall
+import signal
 import sys
 import tempfile
 import time
@@ -46,6 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = _parser().parse_args(arguments)
     pace = SMOKE if chosen.smoke else FULL if chosen.full else USUAL
     sizes = chosen.notes or (_ALL_SIZES if chosen.full else _SIZES)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that no folder is left behind
     _compile()
     began, described = time.monotonic(), report.machine()
     figures = list(_measured(chosen.rows, sizes, pace, chosen.tokenizer))

@@ -30,7 +30,7 @@ class Pace:
 
 
 SMOKE = Pace(starts=1, calls=4, saves=2, syncs=1, changes=1, idle=0.5, quiet=0.3)
-USUAL = Pace(starts=7, calls=120, saves=20, syncs=3, changes=5, idle=15.0, quiet=2.0)
+USUAL = Pace(starts=5, calls=120, saves=20, syncs=2, changes=5, idle=10.0, quiet=2.0)
 FULL = Pace(starts=15, calls=300, saves=40, syncs=3, changes=10, idle=60.0, quiet=3.0)
 
 

@@ -108,7 +108,7 @@ def test_growth_is_the_power_that_was_put_in():
 
 def test_a_target_is_met_up_to_its_limit_and_only_where_it_applies():
     def figure(value: float, notes: int) -> Figure:
-        return Figure("g", "r", notes, "ms", value, p99=9 * value, floors={"one": 2.0, "two": 9.0})
+        return Figure("g", "r", notes, "ms", value, p99=9 * value, floors={"one": 2.0, "two": 0.5})
 
     ratio = Target(1.5, "ratio", at=50)
     assert [ratio.met(figure(value, 50)) for value in (3.0, 3.1)] == [True, False]
