@@ -14,7 +14,6 @@ if __name__ == "__main__" and not sys.flags.safe_path:
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 
 _ENV_FILE = "--env-file"
 _NOTE = """\
@@ -42,17 +41,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _serving(arguments: list[str]) -> dict[str, Path] | None:
+def _serving(arguments: list[str]) -> dict[str, str] | None:
     """The options of ``[--env-file PATH] [serve] [--env-file PATH]``; None for anything else."""
-    options: dict[str, Path] = {}
+    options: dict[str, str] = {}
     rest = list(arguments)
     verbs = 0
     while rest:
         word = rest.pop(0)
         if word == _ENV_FILE and rest and not rest[0].startswith("-"):
-            options[_ENV_FILE] = Path(rest.pop(0))
+            options[_ENV_FILE] = rest.pop(0)
         elif word.startswith(f"{_ENV_FILE}=") and word != f"{_ENV_FILE}=":
-            options[_ENV_FILE] = Path(word.partition("=")[2])
+            options[_ENV_FILE] = word.partition("=")[2]
         elif word == "serve" and not verbs:
             verbs += 1
         else:

@@ -12,7 +12,7 @@ from mcp_notarium.server.inbox import Inbox
 class Arrivals:
     """What arrives, for the event loop."""
 
-    def __init__(self, inbox: Inbox[Event]) -> None:
+    def __init__(self, inbox: Inbox) -> None:
         self._inbox = inbox
         self._bell = asyncio.Event()
         loop = asyncio.get_running_loop()

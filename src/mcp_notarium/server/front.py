@@ -12,7 +12,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
-from typing import Any, NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # at run time the import costs more than the handshake
+    from typing import Any
 
 _VERSION = "io.modelcontextprotocol/protocolVersion"
 _CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
@@ -22,24 +25,32 @@ _FEATURES = frozenset({"elicitation", "roots", "sampling", "experimental", "exte
 _TOKENS = frozenset({"progressToken"})
 _MODERN_META = frozenset({_VERSION, _CAPABILITIES, _CLIENT, *_TOKENS})
 
-Json = dict[str, Any]
+Json = dict[str, "Any"]
 RequestId = int | str
 
 
-class Read(NamedTuple):
+class Read:
     """A call of a tool that only reads. ``forms``: what its result looks like, ``ok`` and ``error``."""
 
-    request_id: RequestId
-    tool: str
-    arguments: Json
-    client: str
-    forms: Json
+    __slots__ = ("arguments", "client", "forms", "request_id", "tool")
+
+    def __init__(
+        self, request_id: RequestId, tool: str, arguments: Json, client: str, forms: Json
+    ) -> None:
+        self.request_id = request_id
+        self.tool = tool
+        self.arguments = arguments
+        self.client = client
+        self.forms = forms
 
 
-class Cancel(NamedTuple):
+class Cancel:
     """The client no longer waits for an answer."""
 
-    request_id: RequestId
+    __slots__ = ("request_id",)
+
+    def __init__(self, request_id: RequestId) -> None:
+        self.request_id = request_id
 
 
 Due = bytes | Read | Cancel

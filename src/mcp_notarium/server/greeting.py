@@ -22,11 +22,17 @@ class Greeting:
         self._due: list[tuple[Due, int]] = []
         self._outgoing = outgoing
         self._gone = False
+        self.begun = False
         self._bytes = 0
 
     def behind(self) -> bool:
         """Whether more is held than should be before anything is answered."""
         return self._bytes > MOST_BYTES
+
+    @property
+    def waiting(self) -> bool:
+        """Something has come that cannot be answered here, or the client has gone."""
+        return self._gone or bool(self.held or self._due)
 
     @property
     def left(self) -> bool:
@@ -53,6 +59,7 @@ class Greeting:
 
     def answer(self, arrival: Arrival) -> None:
         """Take one thing while there is no event loop: write a reply at once, note the rest."""
+        self.begun = True
         due = self.take(arrival)
         if not isinstance(due, bytes):
             self._due.append((due, weight(arrival)))

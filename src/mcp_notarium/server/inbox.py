@@ -9,20 +9,19 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Callable
-from typing import Generic, TypeVar
 
-T = TypeVar("T")
+from mcp_notarium.server.arrivals import Event
 
 MOST_BYTES = 16 * 1024 * 1024
 """Lines that may lie here, each counted with what it costs beside its bytes."""
 _EACH = 1024
 
 
-class Inbox(Generic[T]):
+class Inbox:
     """A queue with a bell. Putting is allowed from any thread and from signal handlers."""
 
     def __init__(self) -> None:
-        self._items: queue.SimpleQueue[T] = queue.SimpleQueue()
+        self._items: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._ring: Callable[[], object] | None = None
         self._came = 0  # written by the thread that puts lines, only
         self._went = 0  # written by the thread that takes them, only
@@ -33,7 +32,7 @@ class Inbox(Generic[T]):
         """Whether no more lines should come for the moment."""
         return self._came - self._went > MOST_BYTES or self.behind()
 
-    def put(self, item: T) -> None:
+    def put(self, item: Event) -> None:
         """Add an item and ring the bell, if there is one."""
         self._came += weight(item)
         self._items.put(item)
@@ -43,13 +42,13 @@ class Inbox(Generic[T]):
             except RuntimeError:  # the loop has ended: nobody listens any more
                 self._ring = None
 
-    def wait(self) -> T:
+    def wait(self) -> Event:
         """The next item; blocks until there is one. Signal handlers run meanwhile."""
         item = self._items.get()
         self._went += weight(item)
         return item
 
-    def taken(self) -> list[T]:
+    def taken(self) -> list[Event]:
         """Everything that is there now."""
         items = []
         while True:

@@ -11,9 +11,8 @@ import os
 import select
 import threading
 from collections.abc import Callable
-from typing import Final
 
-MAX_LINE: Final = 8 * 1024 * 1024
+MAX_LINE = 8 * 1024 * 1024
 """Clients built on the TypeScript SDK give up at 10 MB, so nothing sensible is longer."""
 
 _ENDS = 512
@@ -87,7 +86,8 @@ class LineBuffer:
 class LineReader:
     """Reads a descriptor to its end in a daemon thread and hands each item to the sink.
 
-    ``first`` is called in that thread before anything is read. While it is ``crowded`` nothing is
+    ``first`` is called in that thread before anything is read; ``buffer`` may hold the beginning of a
+    line that has been read already. While it is ``crowded`` nothing is
     read, so that a client who sends without end waits for its pipe instead of filling the memory;
     what it wrote before it closed its end is read in any case, because the end comes after it.
     """
@@ -99,11 +99,13 @@ class LineReader:
         *,
         first: Callable[[], None] = lambda: None,
         crowded: Callable[[], bool] = lambda: False,
+        buffer: LineBuffer | None = None,
     ) -> None:
         self._fd = fd
         self._sink = sink
         self._first = first
         self._crowded = crowded
+        self._buffer = buffer or LineBuffer()
 
     def start(self) -> threading.Thread:
         """Begin to read; gives the thread that does."""
@@ -113,7 +115,7 @@ class LineReader:
 
     def _read(self) -> None:
         self._first()
-        buffer = LineBuffer()
+        buffer = self._buffer
         left = _watch_for_end(self._fd)
         while True:
             while self._crowded() and not left():

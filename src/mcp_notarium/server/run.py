@@ -1,9 +1,9 @@
 """``serve``: one client on standard input and output, from the first byte to the exit code.
 
-Order: take the descriptors, read and check the configuration, answer the handshake; then, behind it,
-protect the process, start logging, open the cache, answer the first reading, and load the engine. Nothing that the
-handshake does not need is imported before it, logging included. Exit codes: 0 the client left, 1 the
-server could not serve.
+Order: take the descriptors, answer the handshake (``prelude``; where a policy may hold, after the next
+step), read and check the configuration; then protect the process, start logging, open the cache, answer the
+first reading, and load the engine. Nothing that the handshake does not need is imported before it, logging
+and ``typing`` included. Exit codes: 0 the client left, 1 the server could not serve.
 """
 
 from __future__ import annotations
@@ -13,64 +13,81 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
 
-from mcp_notarium.errors import NotariumError
-from mcp_notarium.server import fds
-from mcp_notarium.server.arrivals import Answered, Event, Loaded, Stop
+from mcp_notarium.server import fds, prelude
+from mcp_notarium.server.arrivals import Answered, Loaded, Stop
 from mcp_notarium.server.front import Front, offering
 from mcp_notarium.server.greeting import Greeting
 from mcp_notarium.server.inbox import Inbox
-from mcp_notarium.server.lines import LineReader
+from mcp_notarium.server.lines import LineBuffer, LineReader
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
+    from typing import Any
 
     from mcp_notarium import config
+    from mcp_notarium.errors import NotariumError
     from mcp_notarium.server.sandbox import Confinement
 
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
 
 
-def serve(*, env_file: Path | None = None, sandbox: config.Sandbox | None = None) -> int:
+def serve(*, env_file: Path | str | None = None, sandbox: config.Sandbox | None = None) -> int:
     """Serve until the client leaves; returns the exit code. Raises nothing that is an error.
 
     ``sandbox`` stands in for the setting NOTARIUM_SANDBOX.
     """
     try:
         return _serve(env_file, sandbox)
-    except NotariumError as error:
-        _report(error)
     except Exception as error:  # noqa: BLE001 - the last resort: no trace with paths and values
-        _report_unexpected(error)
+        from mcp_notarium.errors import NotariumError  # noqa: PLC0415 - see above
+
+        if isinstance(error, NotariumError):
+            _report(error)
+        else:
+            _report_unexpected(error)
     return 1
 
 
-def _serve(env_file: Path | None, sandbox: config.Sandbox | None) -> int:
+def _serve(env_file: Path | str | None, sandbox: config.Sandbox | None) -> int:
     incoming, outgoing = fds.claim()
-    inbox: Inbox[Event] = Inbox()
+    inbox: Inbox = Inbox()
     catch_signals(inbox)
+    everything = surface()
+    greeting, buffer = Greeting(Front(everything), outgoing), LineBuffer()
+    if env_file is None and prelude.may_answer(os.environ, incoming=incoming):
+        prelude.answer(incoming, greeting, buffer)
     settings = _settings(env_file)
     if settings is None:
         return 1
+    offered = offering(everything, settings.config.policy.tools)
+    if not greeting.begun:
+        greeting = Greeting(Front(offered), outgoing)
+    elif offered != everything:
+        raise _changed_meanwhile()
     confinement = _confinement(settings.config, sandbox)
+    inbox.behind = greeting.behind
     LineReader(
         incoming,
         inbox.put,
         first=confinement.give_up_everything,
         crowded=inbox.crowded,
+        buffer=buffer,
     ).start()
-    greeting = Greeting(Front(offering(surface(), settings.config.policy.tools)), outgoing)
-    inbox.behind = greeting.behind
-
     wanted = threading.Event()
 
     def load() -> None:
         _load(inbox, settings, confinement.how, wanted)
 
-    if not greet(inbox, greeting, load, protect=_protect, confine=confinement.enter):
+    def confine() -> None:
+        from mcp_notarium.server import bytecode  # noqa: PLC0415 - the handshake does without
+
+        bytecode.make_missing()
+        confinement.enter()
+
+    if not greet(inbox, greeting, load, protect=_protect, confine=confine):
         return 0
     from mcp_notarium.server import serving  # noqa: PLC0415 - the loader has imported it
 
@@ -79,14 +96,26 @@ def _serve(env_file: Path | None, sandbox: config.Sandbox | None) -> int:
     )
 
 
-def _settings(env_file: Path | None) -> config.Loaded | None:
+def _changed_meanwhile() -> NotariumError:
+    from mcp_notarium.errors import ConfigError  # noqa: PLC0415 - see above
+
+    return ConfigError(
+        "The policy has changed while the server was starting.",
+        resolution_hint="Start the server again.",
+    )
+
+
+def _settings(env_file: Path | str | None) -> config.Loaded | None:
     """The configuration, checked as far as that goes without opening anything; None: refused."""
+    from pathlib import Path  # noqa: PLC0415 - see the top
+
     from mcp_notarium.config import load_here  # noqa: PLC0415 - a refusal needs the descriptors
+    from mcp_notarium.errors import NotariumError  # noqa: PLC0415 - the same
     from mcp_notarium.server.checks import refuse_early  # noqa: PLC0415 - the same
 
     loaded = None
     try:
-        loaded = load_here(env_file=env_file)
+        loaded = load_here(env_file=None if env_file is None else Path(env_file))
         if loaded.config.log_file is not None:
             _start_logging(loaded)  # now, because a file that cannot be used is a refusal too
         refuse_early(loaded.config)
@@ -156,7 +185,7 @@ def surface() -> dict[str, Any]:
     return answers
 
 
-def catch_signals(inbox: Inbox[Event]) -> None:
+def catch_signals(inbox: Inbox) -> None:
     """A signal is an arrival like any other: what is in hand is finished first."""
     for name in _SIGNALS:
         number = getattr(signal, name, None)
@@ -165,7 +194,7 @@ def catch_signals(inbox: Inbox[Event]) -> None:
 
 
 def greet(
-    inbox: Inbox[Event],
+    inbox: Inbox,
     greeting: Greeting,
     load: Callable[[], None],
     *,
@@ -180,49 +209,40 @@ def greet(
     """
     loading = protected = False
     while not greeting.over:
-        event = inbox.wait()
-        if isinstance(event, Loaded):
-            event.demand()
-            return True
-        if isinstance(event, Answered):
-            continue  # only the event loop, which is not there yet, lets anything be answered
-        greeting.answer(event)
-        if not (protected or greeting.over):
+        if greeting.begun and not protected:
             protected = True
             protect()
         if greeting.front.stays and not loading:
             loading = True
             confine()  # before the thread, which inherits it
             threading.Thread(target=load, name="loader", daemon=True).start()
+        event = inbox.wait()
+        if isinstance(event, Loaded):
+            event.demand()
+            return True
+        if not isinstance(event, Answered):  # only an event loop lets anything be answered
+            greeting.answer(event)
     return False
 
 
-def _load(
-    inbox: Inbox[Event], settings: config.Loaded, confined: str, wanted: threading.Event
-) -> None:
+def _load(inbox: Inbox, settings: config.Loaded, confined: str, wanted: threading.Event) -> None:
     """Import what opens and reads the notes; when it is ``wanted``, the engine too."""
     try:
-        with _no_collecting():
-            if settings.config.log_file is None:
-                _start_logging(settings)
-            _log_confinement(confined)
-            from mcp_notarium.server import serving  # noqa: F401, PLC0415 - imported to be there
+        gc.disable()  # nothing that is imported is ever garbage; looking for it costs an eighth
+        if settings.config.log_file is None:
+            _start_logging(settings)
+        _log_confinement(confined)
+        from mcp_notarium.server import serving  # noqa: F401, PLC0415 - imported to be there
+
+        gc.enable()
         inbox.put(Loaded("serving"))
         wanted.wait()
-        with _no_collecting():
-            from mcp_notarium.server import engine  # noqa: F401, PLC0415 - the same
+        gc.disable()
+        from mcp_notarium.server import engine  # noqa: F401, PLC0415 - the same
 
-            gc.freeze()
+        gc.freeze()
         inbox.put(Loaded("engine"))
     except BaseException as error:  # noqa: BLE001 - told to the main thread, which raises it
         inbox.put(Loaded("", error))
-
-
-@contextmanager
-def _no_collecting() -> Iterator[None]:
-    """Nothing that is imported is ever garbage; looking for it costs an eighth."""
-    gc.disable()
-    try:
-        yield
     finally:
         gc.enable()

@@ -40,7 +40,7 @@ OPENING_SECONDS: Final = 3.0
 
 
 def run(
-    inbox: Inbox[Event],
+    inbox: Inbox,
     greeting: Greeting,
     outgoing: int,
     config: Config,
@@ -80,7 +80,7 @@ class _Visit:
 
     def __init__(
         self,
-        inbox: Inbox[Event],
+        inbox: Inbox,
         greeting: Greeting,
         house: House,
         ending: Ending,

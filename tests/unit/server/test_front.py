@@ -170,9 +170,9 @@ def modern_call(request_id, tool="list", **arguments):
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
 def test_reading_is_taken_out_of_its_envelope(version):
     front = shaken(version)
-    assert front.receive(line(call("a", "get", id="x"))) == Read(
-        "a", "get", {"id": "x"}, "talker 1", STORED["calls"][version]
-    )
+    read = front.receive(line(call("a", "get", id="x")))
+    assert (read.request_id, read.tool, read.arguments) == ("a", "get", {"id": "x"})
+    assert (read.client, read.forms) == ("talker 1", STORED["calls"][version])
     bare = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "list"}}
     read = front.receive(line(bare))
     assert (read.tool, read.arguments) == ("list", {})
@@ -182,7 +182,8 @@ def test_reading_is_taken_out_of_its_envelope(version):
 def test_reading_without_a_handshake_is_taken_too_and_has_the_newer_form():
     front = Front(STORED)
     read = front.receive(line(modern_call(1, query="q")))
-    assert read == Read(1, "list", {"query": "q"}, "talker 1", STORED["calls"]["2026-07-28"])
+    assert (read.request_id, read.tool, read.arguments) == (1, "list", {"query": "q"})
+    assert (read.client, read.forms) == ("talker 1", STORED["calls"]["2026-07-28"])
     assert read.forms["ok"]["resultType"] == "complete"
     assert front.settled
 
@@ -237,9 +238,10 @@ def cancelled(request_id, **more):
 def test_reading_can_be_called_off_also_while_all_else_waits_for_the_engine():
     front = shaken()
     front.receive(line(call(1, "list")))
-    assert front.receive(line(cancelled(1, reason="enough"))) == Cancel(1)
+    cancel = front.receive(line(cancelled(1, reason="enough")))
+    assert (type(cancel), cancel.request_id) == (Cancel, 1)
     assert told(front, call(2, "save", text="x")) is None
-    assert front.receive(line(cancelled(1))) == Cancel(1)
+    assert front.receive(line(cancelled(1))).request_id == 1
     assert front.receive(line(cancelled(2))) is None
 
 

@@ -1,0 +1,125 @@
+"""The handshake and the list of tools, answered before the configuration is even read.
+
+Reading and checking it takes longer than starting Python does, and every client waits for the handshake
+of every server at its start. So where a glance shows plain surroundings it is answered at once. A glance
+is enough to see what an early refusal is for and what narrows the tools: whatever looks like one of these
+is left to the configuration, which then comes first. What only reading can find (a number that is
+none) ends the process right behind the handshake, with the same words and the same exit code.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import stat
+import sys
+from collections.abc import Iterator, Mapping
+
+from mcp_notarium.server.greeting import Greeting
+from mcp_notarium.server.lines import LineBuffer
+
+PATIENCE_MS = 30
+"""How long the client's next line is waited for before the configuration is read."""
+
+_ODD = (
+    "NOTARIUM_POLICY",
+    "NOTARIUM_READ_ONLY",
+    "NOTARIUM_TOOLS",
+    "NOTARIUM_SANDBOX",
+    "NOTARIUM_BACKEND",
+)
+_MODE = "DB_ENCRYPTION"
+_REQUIRED = "SIMPLENOTE_USERNAME"
+_FOLDER = "NOTARIUM_DATA_DIR"
+_POLICY = "policy.toml"
+_DRIVER = "sqlcipher3"
+_READABLE, _CHANGEABLE = 0o077, 0o022
+_CHUNK = 1 << 16
+
+
+def may_answer(environ: Mapping[str, str], *, incoming: int) -> bool:
+    """Whether the surroundings are plain, and input can be waited for."""
+    if sys.platform != "linux" or os.isatty(incoming) or os.path.lexists(".env"):
+        return False
+    if _MODE in environ or any(name.startswith(_ODD) for name in environ):
+        return False
+    folder = environ.get(_FOLDER)
+    if folder is None:
+        data = environ.get("XDG_DATA_HOME", environ.get("HOME", "") + "/.local/share")
+        folder = data + "/mcp-notarium"
+    return (
+        bool(environ.get(_REQUIRED, "").strip())
+        # Written in any other way it may mean another folder.
+        and folder == os.path.normpath(folder.strip())
+        and folder.startswith("/")
+        and not os.path.lexists(folder + "/" + _POLICY)
+        and _private(folder)
+        and _one_driver()
+    )
+
+
+def answer(incoming: int, greeting: Greeting, buffer: LineBuffer) -> None:
+    """Answer until something needs more, or the client is silent; the end of input is left unread.
+
+    What is read and not a whole line yet stays in ``buffer``.
+    """
+    poller = select.poll()
+    poller.register(incoming, select.POLLIN)
+    while not greeting.waiting and poller.poll(PATIENCE_MS):
+        content = os.read(incoming, _CHUNK)
+        if not content:
+            return
+        for item in buffer.feed(content):
+            greeting.answer(item)
+
+
+def _private(folder: str) -> bool:
+    """True only if nobody else can change what is above, or read what is in the accounts' folders."""
+    try:
+        return all(_ours(path, _CHANGEABLE) for path in _upwards(folder)) and all(
+            _ours(path, _READABLE) for path in _inside(folder)
+        )
+    except OSError:
+        return False
+
+
+def _upwards(path: str) -> Iterator[str]:
+    while True:
+        yield path
+        if path == "/":
+            return
+        path = path.rpartition("/")[0] or "/"
+
+
+def _inside(folder: str) -> Iterator[str]:
+    """The accounts' folders and what lies in them."""
+    if not os.path.lexists(folder):
+        return
+    for account in os.scandir(folder):
+        yield account.path
+        if account.is_dir(follow_symlinks=False):
+            yield from (entry.path for entry in os.scandir(account.path))
+
+
+def _ours(path: str, forbidden: int) -> bool:
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:
+        return True
+    plain = stat.S_ISDIR(found.st_mode) or (stat.S_ISREG(found.st_mode) and found.st_nlink == 1)
+    sticky = forbidden == _CHANGEABLE and found.st_mode & stat.S_ISVTX
+    return (
+        plain
+        and found.st_uid in {0, os.geteuid()}
+        and (bool(sticky) or not found.st_mode & forbidden)
+    )
+
+
+def _one_driver() -> bool:
+    """The SQLCipher driver is there once, where modules are looked for first."""
+    for place in sys.path:
+        if os.path.lexists(f"{place}/{_DRIVER}/__init__.py"):
+            names = os.listdir(place)  # noqa: PTH208 - without pathlib
+            named = [n for n in names if n.startswith(_DRIVER) and n.endswith(".dist-info")]
+            return len(named) == 1
+    return False
