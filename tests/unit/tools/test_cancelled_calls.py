@@ -1,0 +1,96 @@
+"""A call that is cancelled at any of its awaits: done once or not at all, and nothing is left open."""
+
+import asyncio
+
+import pytest
+
+from mcp_notarium.tools.catalogue import by_name
+from support.long import LONG
+from support.tooling import Caller, Desk
+
+CALLS = {
+    "list": ("list", {"query": "x"}),
+    "get": ("get", {"id": "plain"}),
+    "save a new note": ("save", {"text": "new\n"}),
+    "save a change": ("save", {"id": "plain", "local_version": 1, "text": "x\nmore\n"}),
+    "trash": ("manage", {"action": "trash", "id": "plain", "local_version": 1}),
+    "delete": (
+        "manage",
+        {"action": "delete_permanently", "id": "trashed", "local_version": 1},
+    ),
+    "reset": ("manage", {"action": "reset_cache"}),
+}
+STEPS = range(0, 120 if LONG else 40, 1)
+
+
+async def begun(folder):
+    desk = Desk(folder)
+    desk.caller = Caller(agrees=True)
+    desk.store.put("plain", "x\n")
+    desk.store.put("trashed", "y\n", trash=True)
+    await desk.sync()
+    return desk
+
+
+def contents(desk):
+    """What the service holds, new notes by their text."""
+    return sorted((note.text, note.tags, note.trash) for note in desk.store.contents().values())
+
+
+async def cancelled_after(desk, call, steps):
+    """The call, cancelled when the loop has gone round so often; whether it had ended before."""
+    name, arguments = call
+    tool = by_name()[name]
+    request = tool.request.model_validate(arguments)
+    task = asyncio.create_task(tool.handle(desk.app, request, desk.caller))
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    over = task.done()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    return over
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=list(CALLS))
+def test_a_call_cancelled_at_any_await_is_done_once_or_not_at_all(tmp_path, call):
+    async def once(steps):
+        (folder := tmp_path / f"{steps}").mkdir()
+        desk = await begun(folder)
+        try:
+            before = contents(desk)
+            over = await cancelled_after(desk, call, steps)
+            after = await settled(desk)
+            # The next call of the same kind of thing works.
+            tool = by_name()["save"]
+            request = tool.request.model_validate({"text": "next\n"})
+            await asyncio.wait_for(tool.handle(desk.app, request, desk.caller), 10)
+            assert ("next\n", (), False) in contents(desk)
+            return before, after, over
+        finally:
+            desk.close()
+
+    async def settled(desk):
+        for _ in range(3):
+            await desk.sync()
+            desk.now += 61  # the lease of a write is over
+        assert not desk.app.cache.pending.all()
+        ids = desk.app.cache.notes.etags()
+        held = {note_id: desk.app.cache.notes.get(note_id).content for note_id in ids}
+        assert held == desk.store.contents()
+        return contents(desk)
+
+    async def every():
+        outcomes = []
+        for steps in STEPS:
+            before, after, over = await once(steps)
+            outcomes.append(after)
+            if over:
+                break
+        else:
+            pytest.fail("it did not end within so many steps")
+        done = outcomes[-1]
+        assert all(after in (before, done) for after in outcomes)
+        assert (done != before) == (call[0] in {"save", "manage"} and call is not CALLS["reset"])
+        return outcomes
+
+    asyncio.run(every())
