@@ -91,14 +91,15 @@ def _upwards(path: str) -> Iterator[str]:
         path = path.rpartition("/")[0] or "/"
 
 
-def _inside(folder: str) -> Iterator[str]:
+def _inside(folder: str) -> list[str]:
     """The accounts' folders and what lies in them."""
-    if not os.path.lexists(folder):
-        return
-    for account in os.scandir(folder):
-        yield account.path
-        if account.is_dir(follow_symlinks=False):
-            yield from (entry.path for entry in os.scandir(account.path))
+    accounts = _entries(folder) if os.path.lexists(folder) else []
+    within = [_entries(account) for account in accounts if stat.S_ISDIR(os.lstat(account).st_mode)]
+    return accounts + [path for paths in within for path in paths]
+
+
+def _entries(folder: str) -> list[str]:
+    return [f"{folder}/{name}" for name in os.listdir(folder)]  # noqa: PTH208 - without pathlib
 
 
 def _ours(path: str, forbidden: int) -> bool:
