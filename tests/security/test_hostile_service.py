@@ -133,6 +133,7 @@ class World:
             return all(server.tool("get", id=name)["text"] == found[name] for name in found)
 
         until(same, within=60.0)
+        assert hostile.peak_mib(server.process.pid) < MOST_MIB
 
     def meet(self, server: Server, kind: str, twist: Twist) -> None:
         """Make a call of this kind happen, and see it answered by the twist."""
