@@ -16,6 +16,8 @@ HOSTILE = [
     '" OR 1=1 --',
     "x' UNION SELECT name, sql FROM sqlite_master --",
     '"',
+    "'",
+    "';--",
     '""" AND "',
     "*",
     "tea *",

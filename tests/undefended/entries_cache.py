@@ -256,13 +256,21 @@ CACHE = (
         (49,),
     ),
     Defence(
-        "words of a search are parameters",
+        "words of a search are quoted for the index",
         "query/match.py",
         """return '"' + text.replace("\\0", " ").replace('"', '""') + '"'""",
         "return text",
+        ("property/test_query_properties.py::test_whatever_is_typed_runs_or_is_a_query_error",),
+        (30,),
+    ),
+    Defence(
+        "words of a search are parameters",
+        "query/sql.py",
+        "            parameters.append(text)\n            return _LITERAL\n",
+        '            return _LITERAL.replace("?", f"\'{text}\'")\n',
         (
-            "property/test_query_properties.py::test_whatever_is_typed_runs_or_is_a_query_error",
             "security/test_adversary_arguments.py::test_no_argument_reaches_the_database_as_its_language",
+            "unit/query/test_query_sql.py::test_what_is_typed_never_stands_in_the_sql",
         ),
         (30,),
     ),
