@@ -50,16 +50,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that no folder is left behind
     _compile()
     began, described = time.monotonic(), report.machine()
-    figures = list(_measured(chosen.rows, sizes, pace, chosen.tokenizer))
-    asked = _words(chosen)
-    run = report.Run(asked, time.monotonic() - began, figures)
+    figures: list[Figure] = []
+    whole = False
+    try:
+        for figure in _measured(chosen.rows, sizes, pace, chosen.tokenizer):
+            figures.append(figure)  # noqa: PERF402 - what is there counts, whatever comes after
+        whole = True
+    finally:
+        run = report.Run(_words(chosen), time.monotonic() - began, figures, whole)
+        _write(run, described, chosen)
+    return 0
+
+
+def _write(run: report.Run, described: dict[str, str], chosen: argparse.Namespace) -> None:
+    """Also of a run that ended early: hours may be in it."""
     if chosen.json:
         report.save_json(chosen.json, run, described)
     if chosen.markdown:
         report.put_into(chosen.markdown, report.as_markdown(run, described))
     else:
         sys.stdout.write(report.as_markdown(run, described))
-    return 0
 
 
 def _words(chosen: argparse.Namespace) -> str:

@@ -21,11 +21,12 @@ END = "<!-- end of results -->"
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What one run found, and how it was asked for."""
+    """What one run found, and how it was asked for. Not ``whole``: it ended early."""
 
     arguments: str
     seconds: float
     figures: list[Figure]
+    whole: bool = True
 
 
 def machine() -> dict[str, str]:
@@ -54,6 +55,7 @@ def as_json(run: Run, described: dict[str, str]) -> dict[str, Any]:
         "machine": described,
         "arguments": run.arguments,
         "seconds": round(run.seconds, 1),
+        "whole": run.whole,
         "figures": [_figure(figure) for figure in run.figures],
         "growth": [
             {"group": g.group, "row": g.row, "exponent": round(g.exponent, 3), "met": g.met}
@@ -81,7 +83,8 @@ def _figure(figure: Figure) -> dict[str, Any]:
 def as_markdown(run: Run, described: dict[str, str]) -> str:
     """Everything, for a person."""
     command = f"scripts/bench {run.arguments}".strip()
-    lines = [f"`{command}`, {run.seconds:.0f} s.", ""]
+    ended = "" if run.whole else " It ended early: rows are missing."
+    lines = [f"`{command}`, {run.seconds:.0f} s.{ended}", ""]
     lines += [f"* {name}: {said}" for name, said in described.items()]
     for group in dict.fromkeys(figure.group for figure in run.figures):
         lines += ["", f"### {group.capitalize()}", ""]

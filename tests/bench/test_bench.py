@@ -9,10 +9,11 @@ from collections import Counter
 
 import pytest
 
+from bench import __main__ as command
 from bench import corpus, report
 from bench.__main__ import GROUPS
 from bench.measure import Figure, exponent, in_turn
-from bench.processes import surroundings
+from bench.processes import WrongAnswer, surroundings
 from bench.targets import GROWING, TARGETS, Target, growths
 from support.long import LONG
 
@@ -63,6 +64,22 @@ def test_the_page_keeps_what_stands_around_the_results(run):
     assert page.endswith(f"{report.END}\n\nafter\n")
     assert "\nold\n" not in page
     assert all(f"| {row} |" in page for group, row in TARGETS if LONG or group in SHORT)
+
+
+def test_a_run_that_ends_early_writes_what_it_has_and_says_so(tmp_path, monkeypatch):
+    def measured(*_):
+        yield Figure("calls", "get", NOTES, "ms", 1.0)
+        raise WrongAnswer("no more")
+
+    monkeypatch.setattr(command, "_measured", measured)
+    monkeypatch.setattr(command, "_compile", lambda: None)
+    monkeypatch.setattr(command.signal, "signal", lambda *_: None)
+    page, figures = tmp_path / "page.md", tmp_path / "figures.json"
+    with pytest.raises(WrongAnswer):
+        command.main(["--json", str(figures), "--markdown", str(page)])
+    found = json.loads(figures.read_text())
+    assert (len(found["figures"]), found["whole"]) == (1, False)
+    assert "ended early" in page.read_text()
 
 
 def test_the_groups_that_may_be_chosen_are_those_that_exist():
