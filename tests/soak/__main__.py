@@ -1,0 +1,24 @@
+"""``./scripts/soak [--minutes N] [--seed WORD]``: exit code 1 and the reasons if a promise was broken."""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+import sys
+
+from soak.run import soak
+
+
+def main() -> int:
+    """The long form."""
+    parser = argparse.ArgumentParser(prog="scripts/soak", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=60.0, help="how long (default: 60)")
+    parser.add_argument("--seed", default=secrets.token_hex(4), help="to repeat what was drawn")
+    given = parser.parse_args()
+    outcome = soak(given.minutes * 60, given.seed)
+    sys.stdout.write(outcome.told() + "\n")
+    return 1 if outcome.wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,40 @@
+"""The short form of the soak; ``./scripts/soak`` is the long one. NOTARIUM_SOAK_SEED draws another run."""
+
+import json
+import os
+import sys
+import time
+
+import pytest
+
+from soak.account import Account, Client
+from soak.run import soak
+from support.long import LONG
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX"),
+    pytest.mark.timeout(900),
+]
+SECONDS = 240 if LONG else 12
+SEED = os.environ.get("NOTARIUM_SOAK_SEED", "harbour")
+
+
+def test_mixed_load_with_kills_faults_and_clock_jumps_keeps_every_promise():
+    outcome = soak(SECONDS, SEED, pace=0.7)
+    assert outcome.wrong == [], outcome.told()
+    assert outcome.counts["acknowledged writes"] > 20, outcome.told()
+    happened = {"kills", "stops", "offline", "clock jumps", "key changes", "passwords changed"}
+    assert happened <= outcome.counts.keys() or not LONG, outcome.told()
+
+
+def test_the_clock_of_the_soak_is_the_clock_of_the_server(tmp_path):
+    account = Account(tmp_path)
+    with account.simulator.running():
+        account.clock.set(10 * 365.25 * 86_400)
+        client = Client(account, "one")
+        client.open()
+        client.end()
+    exported = account.run("audit", "export").stdout.splitlines()
+    started = [one for one in map(json.loads, exported) if one.get("act") == "server.start"]
+    assert account.promises.broken == []
+    assert [one["at_ms"] / 1000 > time.time() + 9 * 365 * 86_400 for one in started] == [True]
