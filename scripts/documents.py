@@ -26,7 +26,13 @@ _VARIABLE = re.compile(r"\b((?:NOTARIUM|DB|SIMPLENOTE|SIMPERIUM|SYNC|API|LOG)_[A
 _VERDICT = re.compile(r"`([a-z]+(?:_[a-z]+)+)`[^.;|`]{0,20}exit code (\d+)")
 _CODES = {"0", "1", "2", "3", "130"}
 
-OTHERS = {"DB_OPERATION", "NOTARIUM_AUDIT", "NOTARIUM_LONG_TESTS", "NOTARIUM_TEST_JOBS"}
+OTHERS = {
+    "DB_OPERATION",
+    "NOTARIUM_AUDIT",
+    "NOTARIUM_LONG_TESTS",
+    "NOTARIUM_SOAK_SEED",
+    "NOTARIUM_TEST_JOBS",
+}
 """Names that look like settings: a kind of error, and variables of the scripts and tests."""
 
 MODEL, POLICY, COMPLIANCE = "threat-model.md", "SECURITY.md", "docs/compliance.md"
