@@ -12,6 +12,7 @@ import asyncio
 import secrets
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -22,15 +23,15 @@ from mcp_notarium.cli import demo_offline
 from mcp_notarium.cli.terminal import Screen
 from mcp_notarium.simulator import Simulator
 from mcp_notarium.simulator.data import prose
-from mcp_notarium.simulator.faults import Delay
+from mcp_notarium.simulator.faults import Hold
 from mcp_notarium.sync.listing import FIRST_PAGE, PAGE
 
 if TYPE_CHECKING:
     from mcp import Client
 
 SEARCH = "garbage collection"
-SLOW_PAGE = 2.5
-"""Seconds that each page of notes after the first takes."""
+HELD_BACK = 2.5
+"""Seconds for which all pages of notes but the first are held back, at least."""
 _GLANCE = 0.5
 _PATIENCE = 30.0
 
@@ -47,13 +48,14 @@ def run(args: argparse.Namespace) -> int:
     screen = Screen()
     simulator = Simulator(latency=0.02)
     simulator.load(prose(args.notes, seed=7))
-    # A slow network for all pages but the first, so that a person can see what happens meanwhile.
-    simulator.faults.add(Delay(SLOW_PAGE), query={"limit": str(PAGE), "data": "1"}, times=5)
+    # All pages but the first are held back, so that a person can see what happens meanwhile.
+    rest = threading.Event()
+    simulator.faults.add(Hold(rest), query={"limit": str(PAGE), "data": "1"}, times=5)
     with (
         simulator.running(),
         tempfile.TemporaryDirectory(prefix="notarium-demo-") as folder,
     ):
-        stage = Stage(screen=screen, simulator=simulator, folder=Path(folder))
+        stage = Stage(screen=screen, simulator=simulator, folder=Path(folder), rest=rest)
         asyncio.run(stage.play())
     screen.check(not Path(folder).exists(), "and nothing is left behind")
     return screen.close()
@@ -62,8 +64,11 @@ def run(args: argparse.Namespace) -> int:
 class Stage:
     """The demo's props: a simulator, a data folder and the environment a client would give."""
 
-    def __init__(self, *, screen: Screen, simulator: Simulator, folder: Path) -> None:
+    def __init__(
+        self, *, screen: Screen, simulator: Simulator, folder: Path, rest: threading.Event
+    ) -> None:
         self.screen = screen
+        self.rest = rest
         self.simulator = simulator
         self.folder = folder
         self.key = secrets.token_urlsafe(24)
@@ -123,16 +128,19 @@ class Stage:
         started = time.perf_counter()
         answer = await call(client, "list", limit=3)
         self.screen.say(
-            f"first answer after {_ms(started)}, with the newest notes; the rest comes slowly here"
+            f"first answer after {_ms(started)}, with the newest notes; the rest is held back here"
         )
         counted, said = 0, ""
         while (facts := answer.get("sync")) and time.perf_counter() - started < _PATIENCE:
             counted += facts.get("total") == len(self.simulator.notes())
+            if counted and time.perf_counter() - started > HELD_BACK:
+                self.rest.set()
             if facts["note"] != said:
                 self.screen.say(f"  {facts['note']}")
             said = facts["note"]
             await asyncio.sleep(_GLANCE)
             answer = await call(client, "list", limit=1)
+        self.rest.set()
         truth = sum(not note.get("deleted") for note in self.simulator.notes().values())
         total = answer["total_items"]
         if truth > FIRST_PAGE:

@@ -69,7 +69,14 @@ class Call:
     action: Callable[[], object]
 
 
-Fault = Status | CutBefore | CutAfter | CutAnswer | Truncate | Delay | Call
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Answer when ``released`` is set, and not before."""
+
+    released: threading.Event
+
+
+Fault = Status | CutBefore | CutAfter | CutAnswer | Truncate | Delay | Call | Hold
 
 
 @dataclass(slots=True)

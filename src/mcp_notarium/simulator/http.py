@@ -23,12 +23,14 @@ from mcp_notarium.simulator.faults import (
     Delay,
     Fault,
     Faults,
+    Hold,
     Status,
     Truncate,
 )
 
 _BODY_CEILING = 64 * 1024 * 1024
 _READ = 256 * 1024
+_GLANCE = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +179,9 @@ class Server:
                     action()
                 case Delay(seconds, after=False):
                     await asyncio.sleep(seconds)
+                case Hold(released):
+                    while not released.is_set():  # noqa: ASYNC110 - set by another thread
+                        await asyncio.sleep(_GLANCE)
                 case CutBefore():
                     raise _Cut
                 case Status(status, body, retry_after):
