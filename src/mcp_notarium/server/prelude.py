@@ -43,10 +43,7 @@ def may_answer(environ: Mapping[str, str], *, incoming: int) -> bool:
         return False
     if _MODE in environ or any(name.startswith(_ODD) for name in environ):
         return False
-    folder = environ.get(_FOLDER)
-    if folder is None:
-        data = environ.get("XDG_DATA_HOME", environ.get("HOME", "") + "/.local/share")
-        folder = data + "/mcp-notarium"
+    folder = _folder(environ)
     return (
         bool(environ.get(_REQUIRED, "").strip())
         # Written in any other way it may mean another folder.
@@ -71,6 +68,17 @@ def answer(incoming: int, greeting: Greeting, buffer: LineBuffer) -> None:
             return
         for item in buffer.feed(content):
             greeting.answer(item)
+
+
+def _folder(environ: Mapping[str, str]) -> str:
+    """The data folder; something that is no path where only reading can tell."""
+    named = environ.get(_FOLDER, "")
+    if named.strip():
+        return named
+    data, home = environ.get("XDG_DATA_HOME", "").strip(), environ.get("HOME", "")
+    if not data and not home.startswith("/"):
+        return ""
+    return (data or f"{home.rstrip('/')}/.local/share") + "/mcp-notarium"
 
 
 def _private(folder: str) -> bool:

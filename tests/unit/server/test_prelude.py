@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import event, given
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from mcp_notarium.config import load
@@ -107,7 +107,8 @@ def surrounded(root, draw):
         (root / place).mkdir(parents=True, mode=0o700, exist_ok=True)
     environ = ACCOUNT | {"HOME": str(root / "home")}
     for name in ("NOTARIUM_DATA_DIR", "XDG_DATA_HOME"):
-        if how := draw(st.none() | st.sampled_from(WRITINGS)):
+        how = draw(st.none() | st.sampled_from(WRITINGS))
+        if how is not None:
             environ[name] = how.format(root)
     for name, values in (
         ("NOTARIUM_READ_ONLY", ["on", "off", ""]),
@@ -128,6 +129,7 @@ def surrounded(root, draw):
     return environ
 
 
+@settings(max_examples=300)
 @given(chosen=st.data())
 def test_where_it_answers_nothing_is_refused_early_and_every_tool_is_offered(
     tmp_path_factory, chosen
@@ -215,3 +217,20 @@ def test_it_leaves_the_end_of_input_to_the_reader(pipe):
     assert not greeting.left
     assert os.read(incoming, 1) == b""
     os.close(incoming)
+
+
+@pytest.mark.parametrize("given", [None, "", "  "])
+def test_policy_in_the_usual_folder_is_seen_however_its_variable_is_left_empty(place, given):
+    environ = ACCOUNT | {"HOME": str(place / "home")}
+    if given is not None:
+        environ |= {"XDG_DATA_HOME": given, "NOTARIUM_DATA_DIR": given}
+    usual = place / "home/.local/share/mcp-notarium"
+    usual.mkdir(parents=True, mode=0o700)
+    assert may(environ)
+    (usual / "policy.toml").touch(mode=0o600)
+    assert not may(environ)
+
+
+def test_without_a_home_only_the_configuration_knows_the_folder(place):
+    assert not may(ACCOUNT)
+    assert not may(ACCOUNT | {"HOME": ""})
