@@ -1,4 +1,7 @@
-"""Prints the tests that failed in the last run of pytest here, one a line."""
+"""Prints the tests that failed in the last run of pytest here, one a line.
+
+Nothing if anything but a test failed: a file that cannot be imported, a run that fell apart.
+"""
 
 from __future__ import annotations
 
@@ -9,4 +12,6 @@ RECORD = Path(__file__).resolve().parent.parent / ".pytest_cache/v/cache/lastfai
 
 if __name__ == "__main__":
     if RECORD.exists():
-        print("\n".join(json.loads(RECORD.read_text(encoding="utf-8"))))
+        failed = json.loads(RECORD.read_text(encoding="utf-8"))
+        if all("::" in name for name in failed):
+            print("\n".join(failed))
