@@ -28,6 +28,7 @@ class Decision(StrEnum):
     REFUSED = "refused"
     ASKED = "asked"
     CONFIRMED = "confirmed"
+    BY_ARGUMENT = "by_argument"
     DECLINED = "declined"
     TIMED_OUT = "timed_out"
 

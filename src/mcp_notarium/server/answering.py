@@ -77,7 +77,10 @@ class Answering:
             self.house.condemn(error)
             return failure(record.failed(error))
         except NotariumError as error:
-            return failure(record.failed(self.house.answer(error)))
+            answer = failure(record.failed(self.house.answer(error)))
+            if isinstance(error, ConfirmationRequired) and self.house.opened is not None:
+                self.house.opened.allowance.note(answer.size)  # it names a note
+            return answer
         except Exception as error:  # noqa: BLE001 - the last line before the wire
             return failure(record.failed(unexpected(error, while_doing=tool.name)))
 

@@ -2,7 +2,7 @@
 
 Consent works in both eras of the protocol: where the server may send requests it asks at once; where
 it may not, the call ends with a question and comes again with the answer, which counts only for the
-same tool, arguments and question.
+same tool, arguments and question, and once.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import hashlib
 import hmac
 import json
 import secrets
+import time
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 
@@ -26,14 +28,46 @@ from mcp_notarium.server.recording import PassOn
 from mcp_notarium.tools.context import Way, refusal, unanswered, way_of_consent
 
 ASKING_SECONDS: Final = 55.0
+OPEN_SECONDS: Final = 600.0
+"""How long a question stays open whose answer comes with another call."""
+MOST_OPEN: Final = 64
 
-_KEY: Final = secrets.token_bytes(32)
 _QUESTION: Final = "confirm"
 _FORM: Final[dict[str, Any]] = {
     "type": "object",
     "properties": {"confirm": {"type": "boolean", "title": "Yes, do it"}},
     "required": ["confirm"],
 }
+
+
+class Questions:
+    """Open questions. What ties an answer to its question is worth one call, and not for ever.
+
+    ``clock`` gives seconds of a clock that only goes forward.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._open: dict[str, tuple[bytes, float]] = {}
+
+    def ask(self, meaning: bytes) -> str:
+        """A new state for a question about ``meaning``."""
+        while len(self._open) >= MOST_OPEN:
+            del self._open[next(iter(self._open))]
+        state = secrets.token_hex(16)
+        self._open[state] = (meaning, self._clock() + OPEN_SECONDS)
+        return state
+
+    def spend(self, state: str, meaning: bytes) -> bool:
+        """Whether this is the state of such a question. It is not again."""
+        asked = self._open.get(state)
+        if asked is None or not hmac.compare_digest(asked[0], meaning):
+            return False
+        del self._open[state]
+        return self._clock() < asked[1]
+
+
+_QUESTIONS = Questions()
 
 
 class NeedsAnswer(PassOn):
@@ -81,16 +115,11 @@ class Call:
     async def confirm(self, message: str) -> bool:
         """Did the person agree? Raises ``ConfirmationRequired`` if nobody can say."""
         self.decision = Decision.REFUSED  # unless somebody answers
-        agreed = await self._agreed(message)
-        self.decision = Decision.CONFIRMED if agreed else Decision.DECLINED
-        return agreed
-
-    async def _agreed(self, message: str) -> bool:
         match way_of_consent(self._setting, can_elicit=self._can_elicit()):
             case Way.ASK:
                 return await self._ask(message)
-            case Way.ARGUMENT if self._confirmed:
-                return True
+            case Way.ARGUMENT:
+                return self._by_argument(message)
         raise refusal(self._setting, message)
 
     def _can_elicit(self) -> bool:
@@ -109,35 +138,54 @@ class Call:
         except TimeoutError:
             self.decision = Decision.TIMED_OUT
             raise unanswered(message) from None
-        except MCPError:
+        except MCPError as error:
+            if error.error.code == types.METHOD_NOT_FOUND:
+                return self._without_dialogue(message)
+            raise unanswered(message) from None  # some clients say so that their user rejected it
+        return self._decided(answer)
+
+    def _decided(self, answer: types.ElicitResult) -> bool:
+        agreed = _agrees(answer)
+        self.decision = Decision.CONFIRMED if agreed else Decision.DECLINED
+        return agreed
+
+    def _without_dialogue(self, message: str) -> bool:
+        """The client said it can ask and then could not: it counts as one that cannot."""
+        if way_of_consent(self._setting, can_elicit=False) is Way.ARGUMENT:
             return self._by_argument(message)
-        return _agrees(answer)
+        raise refusal(self._setting, message)
 
     def _by_argument(self, message: str) -> bool:
-        """The client said it can ask and then could not: it counts as one that cannot."""
-        if way_of_consent(self._setting, can_elicit=False) is Way.ARGUMENT and self._confirmed:
-            return True
-        raise refusal(self._setting, message)
+        """Whoever made the call says that the person agreed; on record it is not the person's word."""
+        if not self._confirmed:
+            raise refusal(self._setting, message)
+        self.decision = Decision.BY_ARGUMENT
+        return True
 
     def _answered(self, message: str) -> bool:
         """The answer that came with this call, or the question as its result."""
-        state = self._state(message)
-        answers = self._params.input_responses or {}
-        answer = answers.get(_QUESTION)
-        if answer is not None and hmac.compare_digest(self._params.request_state or "", state):
-            return isinstance(answer, types.ElicitResult) and _agrees(answer)
+        asked = _meaning(self._params, message)
+        answer = (self._params.input_responses or {}).get(_QUESTION)
+        if answer is not None and _QUESTIONS.spend(self._params.request_state or "", asked):
+            if isinstance(answer, types.ElicitResult):
+                return self._decided(answer)
+            self.decision = Decision.DECLINED
+            return False
         question = types.ElicitRequest(
             params=types.ElicitRequestFormParams(message=message, requested_schema=_FORM)
         )
         self.decision = Decision.ASKED
         raise NeedsAnswer(
-            types.InputRequiredResult(input_requests={_QUESTION: question}, request_state=state)
+            types.InputRequiredResult(
+                input_requests={_QUESTION: question}, request_state=_QUESTIONS.ask(asked)
+            )
         )
 
-    def _state(self, message: str) -> str:
-        """What ties an answer to its question; only this process can make it."""
-        asked = json.dumps([self._params.name, self._params.arguments, message], sort_keys=True)
-        return hmac.new(_KEY, asked.encode("utf-8", "replace"), hashlib.sha256).hexdigest()
+
+def _meaning(params: types.CallToolRequestParams, message: str) -> bytes:
+    """What a question is about: tool, arguments and wording."""
+    asked = json.dumps([params.name, params.arguments, message], sort_keys=True)
+    return hashlib.sha256(asked.encode("utf-8", "replace")).digest()
 
 
 def _agrees(answer: types.ElicitResult) -> bool:

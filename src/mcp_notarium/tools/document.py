@@ -74,9 +74,10 @@ not done on an agent's word alone. `NOTARIUM_DESTRUCTIVE` decides how consent is
 | `deny` | refused | refused |
 
 The question names the note: its first line (at most 60 characters, only what can be seen) and its id.
-Where the user can be asked, `confirm` changes nothing. In the era without server requests the
-question is the result of the call, and the answer counts only for the same tool, arguments and
-question.
+Where the user can be asked, `confirm` changes nothing, also when the client answers with an error (some say
+so that their user rejected it); only "no such method" counts as a client that cannot ask. In the era without server requests the
+question is the result of the call, and the answer counts once, for ten minutes, and only for the same tool,
+arguments and question. A note of which the policy lets no more be read is named by its id alone.
 
 ## Note text is untrusted
 

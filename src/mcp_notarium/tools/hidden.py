@@ -13,6 +13,7 @@ from mcp_notarium.query.model import And, Condition, Not, Or, Phrase, Query, Tag
 from mcp_notarium.tools.naming import named
 
 if TYPE_CHECKING:
+    from mcp_notarium.app import App
     from mcp_notarium.tools.schemas import SaveRequest
 
 TEXT_HIDDEN = "The text of notes is hidden by the user's policy."
@@ -59,8 +60,11 @@ def shown_tags(policy: Policy, tags: tuple[str, ...]) -> list[str]:
     return [] if policy.hides(Field.TAGS) else list(tags)
 
 
-def name_of(policy: Policy, text: str, *, note_id: str | None) -> str:
-    """A note's name in a question. The agent reads a question that cannot be asked."""
-    if note_id is not None and policy.hides(Field.TEXT):
+def name_of(app: App, text: str, *, note_id: str | None) -> str:
+    """A note's name in a question. The agent reads a question that cannot be asked.
+
+    So a note of which no more may be read is named by its id alone.
+    """
+    if note_id is not None and (app.policy.hides(Field.TEXT) or app.allowance.room == 0):
         return named("", note_id=note_id).replace(" without text", "")
     return named(text, note_id=note_id)

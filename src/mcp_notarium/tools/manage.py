@@ -86,7 +86,7 @@ async def _remove(app: App, request: ManageRequest, call: CallContext) -> Manage
     note = await _noted(app, request)
     _check_trashed(note)
     app.allowance.demand_write()
-    name = name_of(app.policy, note.text, note_id=note.id)
+    name = name_of(app, note.text, note_id=note.id)
     await require_consent(call, f"Delete the {name} for good? It cannot be brought back.")
     async with call.writing:
         note = await _noted(app, request)

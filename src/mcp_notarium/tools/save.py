@@ -103,9 +103,9 @@ async def _draft(app: App, request: SaveRequest) -> Draft:
     _check_policy(app.policy, note, content)
     shares = app.backend.capabilities.shares_by_tag
     name = (
-        name_of(app.policy, content.text, note_id=None)
+        name_of(app, content.text, note_id=None)
         if note is None
-        else name_of(app.policy, old.text, note_id=note.id)
+        else name_of(app, old.text, note_id=note.id)
     )
     return Draft(note, content, _asks(old, content, name=name, shares=shares))
 

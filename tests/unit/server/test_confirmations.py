@@ -44,7 +44,11 @@ ANSWERS = {
     "error": ("refused", "confirmation_required"),
     "late": ("timed_out", "confirmation_required"),
     "cannot ask": ("refused", "confirmation_required"),
-    "cannot ask, confirm given": ("confirmed", "ok"),
+    "cannot ask, confirm given": ("by_argument", "ok"),
+    "no such method": ("refused", "confirmation_required"),
+    "no such method, confirm given": ("by_argument", "ok"),
+    "error, confirm given": ("refused", "confirmation_required"),
+    "rejected, confirm given": ("refused", "confirmation_required"),
     "cannot ask, confirm false": ("refused", "confirmation_required"),
 }
 
@@ -65,6 +69,9 @@ async def desk(tmp_path):
     made.close()
 
 
+CODES = {"error": -32600, "rejected": -1, "no such method": -32601}
+
+
 def answering(answer):
     """The client's side of a question; None where it has none."""
     contents = {
@@ -76,8 +83,8 @@ def answering(answer):
     async def elicit(_context, _params):
         if answer == "late":
             await anyio.sleep_forever()
-        if answer == "error":
-            return types.ErrorData(code=-32600, message="no")
+        if (code := CODES.get(answer.partition(",")[0])) is not None:
+            return types.ErrorData(code=code, message="no")
         action = answer.split()[0]
         return types.ElicitResult(action=action, content=contents.get(answer))
 
@@ -108,12 +115,12 @@ def last_record(desk):
 
 def cases():
     """All of it; in the short form the settings that only refuse meet the answers that matter."""
-    telling = {"accept", "cannot ask, confirm given"}
+    telling = {"accept", "cannot ask, confirm given", "no such method, confirm given"}
     for setting, era, action, answer in itertools.product(
         ("ask", "elicit", "deny"), ("legacy", "auto"), ACTIONS, ANSWERS
     ):
         # In the newer era the answer travels with the call: none fails or is late.
-        if era == "auto" and answer in {"late", "error"}:
+        if era == "auto" and (answer == "late" or answer.partition(",")[0] in CODES):
             continue
         if LONG or answer in telling or (setting == "ask" and action in SHORT):
             yield pytest.param(
@@ -124,14 +131,17 @@ def cases():
 @pytest.mark.parametrize("case", list(cases()))
 async def test_nothing_is_done_unless_somebody_may_and_does_agree(desk, monkeypatch, case):
     setting, era, action, answer = case
-    monkeypatch.setattr("mcp_notarium.server.calls.ASKING_SECONDS", 0.02)
+    if answer == "late":
+        monkeypatch.setattr("mcp_notarium.server.calls.ASKING_SECONDS", 0.02)
     desk.app = replace(desk.app, config=replace(desk.app.config, destructive=setting))
     before, epoch = desk.store.contents(), desk.app.cache.sync_state.get("sync.epoch")
     tool, arguments = ACTIONS[action]
     result = await asked(desk, era, answer, tool, arguments)
 
     decision, outcome = ANSWERS[answer]
-    if setting == "deny" or (setting == "elicit" and answer.startswith("cannot")):
+    if setting == "deny" or (
+        setting == "elicit" and answer.startswith(("cannot", "no such method"))
+    ):
         decision, outcome = "refused", "confirmation_required"
     record = last_record(desk)
     assert (record.decision, record.outcome) == (decision, outcome)

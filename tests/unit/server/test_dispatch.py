@@ -339,8 +339,39 @@ async def test_answer_to_one_question_does_not_count_for_another(desk):
             request_state=first.request_state,
             allow_input_required=True,
         )
-    assert told(third)["status"] == "deleted"
-    assert desk.store.ids() == {"m"}
+        assert told(third)["status"] == "deleted"
+        assert desk.store.ids() == {"m"}
+
+
+async def test_answer_counts_once(desk):
+    await desk.sync()
+    answer, _ = answering("accept")
+    arguments = {"text": "new", "tags": ["friend@example.org"]}
+    agreed = {"confirm": types.ElicitResult(action="accept", content={"confirm": True})}
+    async with talking(open_desk(desk), "auto", elicitation_callback=answer) as client:
+        asked = await client.session.call_tool("save", arguments, allow_input_required=True)
+        results = [
+            await client.session.call_tool(
+                "save",
+                arguments,
+                input_responses=agreed,
+                request_state=asked.request_state,
+                allow_input_required=True,
+            )
+            for _ in range(2)
+        ]
+    assert [type(result) for result in results] == [types.CallToolResult, types.InputRequiredResult]
+    assert len(desk.store.ids()) == 1
+
+
+async def test_refusals_that_name_a_note_count_as_read(desk):
+    arguments = await trashed(desk)
+    async with talking(open_desk(desk), "legacy") as client:
+        before = desk.app.allowance._read
+        refused = await client.call_tool("manage", arguments)
+        assert told(refused)["subcategory"] == "confirmation_required"
+        size = len(refused.content[0].text.encode())
+        assert desk.app.allowance._read - before == size
 
 
 @pytest.mark.parametrize("era", ERAS)

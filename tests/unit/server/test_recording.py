@@ -240,10 +240,10 @@ async def test_decision_of_the_person_is_recorded(desk, era, answer, decision, o
         assert told(records(desk)[1]) == ("tool.manage.reset_cache", "asked", "asked")
 
 
-async def test_argument_confirm_counts_as_confirmed(desk):
+async def test_argument_confirm_is_not_taken_for_the_persons_word(desk):
     await desk.sync()
     await asked(desk, "legacy", None, confirm=True)
-    assert records(desk)[-1].decision == "confirmed"
+    assert records(desk)[-1].decision == "by_argument"
 
 
 async def test_question_that_nobody_answered_is_timed_out(desk, monkeypatch):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_notarium.errors import NotariumError, NotPermitted, StillLoading
+from mcp_notarium.errors import ConfirmationRequired, NotariumError, NotPermitted, StillLoading
 from mcp_notarium.policy.model import Field, Limits, Policy
 from mcp_notarium.policy.visibility import Visibility
 from mcp_notarium.tools import get, manage, save, stats
@@ -138,6 +138,18 @@ def test_a_session_that_has_read_enough_gets_no_text_by_saving_either(desks):
     assert answer.unchanged
     assert answer.text == ""
     assert answer.text_is_partial
+
+
+def test_a_question_about_a_note_names_it_by_id_alone_when_enough_has_been_read(desks):
+    text = "a secret first line\n" + "some more\n" * 200
+    desk = synced(desks(Policy(limits=Limits(bytes_per_session=5000)), a=(text,)))
+    for said, read in (("a secret first line", 0), ("note (id a)", 5000)):
+        desk.app.allowance.note(read)
+        with pytest.raises(ConfirmationRequired) as caught:
+            saved(desk, id="a", local_version=1, text="short")
+        told = str(caught.value.to_dict())
+        assert said in told
+        assert ("secret" in told) is (read == 0)
 
 
 def test_writes_of_a_session_are_counted_and_refused_ones_given_back(desks):
