@@ -99,7 +99,7 @@ async def open_app(
     opened.database.when_damaged(lambda: damaged(opening.damaged(config)))
     try:
         app = _wired(config, opened, log)
-        for notice in opened.notices:
+        for notice in app.notices:
             log.warning("cache.notice", message=notice)
         try:
             async with _running(app.driver, log, wanted=syncing, time_to_close=time_to_close):

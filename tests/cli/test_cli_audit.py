@@ -213,3 +213,41 @@ def _make_keys(private: Path, public: Path) -> None:
     subprocess.run(made, check=True, capture_output=True)
     shown = ["openssl", "pkey", "-in", str(private), "-pubout", "-out", str(public)]
     subprocess.run(shown, check=True, capture_output=True)
+
+
+@pytest.mark.parametrize("how", ["removed", "changed", "older database"])
+def test_whoever_knows_why_the_anchor_does_not_fit_accepts_it_and_that_is_on_record(
+    env: dict[str, str], simulator: Simulator, tmp_path: Path, how: str
+) -> None:
+    folder = account_folder(simulator, tmp_path)
+    anchor = folder / "audit_anchor.json"
+    (database,) = folder.glob("*.sqlite.encrypted")
+    older = database.read_bytes()
+    with Server(env) as server:
+        server.tool("list")
+        assert server.leave() == 0
+    match how:
+        case "removed":
+            anchor.unlink()
+        case "changed":
+            anchor.write_bytes(anchor.read_bytes().replace(b'"count":', b'"count":1'))
+        case _:
+            database.write_bytes(older)
+    with Server(env) as server:
+        server.tool("list")
+        assert server.leave() == 0
+        assert "audit verify" in server.errors()  # the log says that something is odd
+    found = run(env, "audit", "verify")
+    assert found.returncode == 3
+    if how != "older database":
+        assert "mcp-notarium audit accept" in found.stdout
+    before = head_of(env)
+    refused = run(env, "audit", "accept")
+    assert (refused.returncode, head_of(env)) == (1, before)
+    done = run(env, "audit", "accept", "--yes")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "The audit chain is whole." in done.stdout
+    last = json.loads(run(env, "audit", "tail", "-n", "1", "--json").stdout)
+    assert (last["act"], last["facts"]["head"]) == ("cli.audit.accept", before)
+    assert run(env, "audit", "verify").returncode == 0
+    assert "nothing to accept" in run(env, "audit", "accept", "--yes").stderr

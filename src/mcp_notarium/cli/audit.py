@@ -1,7 +1,8 @@
 """``mcp-notarium audit``: is the record of what was done whole, what does it say, a copy of it.
 
 ``verify`` looks at every record, the anchor beside the database, and a head that you noted elsewhere;
-exit code 3 means that something is wrong. Nothing here can change what is recorded.
+exit code 3 means that something is wrong. Nothing here can change what is recorded; ``accept`` adds to it
+that a person knows why the anchor does not fit.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from mcp_notarium.audit.record import Entry, Record
 from mcp_notarium.audit.verify import Fault, Kind, Verified
 from mcp_notarium.cache.trail import Trail
 from mcp_notarium.cli import audit_signing, settings
-from mcp_notarium.cli.terminal import talk
+from mcp_notarium.cli.terminal import ask_yes, talk
 from mcp_notarium.config import Config
 from mcp_notarium.errors import ConfigError, InvalidRequest, LockedError, Verdict
 from mcp_notarium.keys import opening
@@ -34,6 +35,8 @@ from mcp_notarium.keys.anchor import Anchor, AnchorUnusable, audit_keys
 from mcp_notarium.keys.folder import AccountFolder
 
 BROKEN_EXIT = 3
+_ANCHORS = {Kind.ANCHOR, Kind.TAIL_CUT, Kind.FOREIGN}
+_ACCEPTED = "cli.audit.accept"
 _HEAD = re.compile(r"(\d{1,15}):([0-9a-f]{64})")
 
 
@@ -45,6 +48,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--expect", metavar="COUNT:HEAD", help="a head that you noted elsewhere must be in it"
     )
     verify.add_argument("--json", action="store_true", help="print JSON")
+    accept = verbs.add_parser(
+        "accept", help="make a new anchor where you know why the old one is gone or does not fit"
+    )
+    accept.add_argument("--yes", action="store_true", help="do not ask")
     tail = verbs.add_parser("tail", help="show the newest records")
     tail.add_argument("-n", type=int, default=20, metavar="COUNT", help="how many (20)")
     tail.add_argument("--json", action="store_true", help="print JSON, one record a line")
@@ -112,6 +119,28 @@ def _verify(args: argparse.Namespace) -> int:
         found = chain.verified(expected)
     sys.stdout.write((json.dumps(_facts(found), indent=2) if args.json else _text(found)) + "\n")
     return 0 if found.whole else BROKEN_EXIT
+
+
+def _accept(args: argparse.Namespace) -> int:
+    """A new anchor at the chain's end, and a record that says what was wrong with the old one."""
+    with opened(settings.prepare(args)) as chain:
+        before = chain.verified(None)
+        at_anchor = [fault for fault in before.faults if fault.kind in _ANCHORS]
+        if not at_anchor:
+            talk("The anchor fits: there is nothing to accept.")
+            return 0 if before.whole else BROKEN_EXIT
+        talk(_text(before))
+        if not (args.yes or ask_yes("Do you know why, and accept the chain's end as it is?")):
+            talk("Nothing was changed.")
+            return 1
+        kinds = sorted({fault.kind.value for fault in at_anchor})
+        facts = {"anchor": kinds, "head": str(before.head)}
+        chain.trail.open(Entry(at=time.time(), act=_ACCEPTED, client=CLIENT, facts=facts))
+        chain.anchor.accept(chain.trail.table, chain.database)
+        after = chain.verified(None)
+    talk("On record, and there is a new anchor.")
+    sys.stdout.write(_text(after) + "\n")
+    return 0 if after.whole else BROKEN_EXIT
 
 
 def _facts(found: Verified) -> dict[str, Any]:
@@ -250,6 +279,7 @@ def _day(text: str) -> float:
 
 _ACTIONS: dict[str, Callable[[argparse.Namespace], int]] = {
     "verify": _verify,
+    "accept": _accept,
     "tail": _tail,
     "export": _export,
     "verify-export": _verify_export,

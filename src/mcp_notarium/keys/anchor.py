@@ -34,8 +34,8 @@ class AnchorUnusable(NotariumError):
     """The anchor is missing, damaged or not ours; the message says which."""
 
     default_hint = (
-        "If you know why (you put back an older copy of the folder, say), remove audit_anchor.json; the "
-        "next clean stop of a server writes a new one."
+        "If you know why (you put back an older copy of the folder, say), run `mcp-notarium audit accept`: "
+        "it puts on record that you do, and makes a new anchor."
     )
 
 
@@ -88,13 +88,24 @@ class Anchor:
                 before = self.read(database)
                 if before == now or not _goes_on(table, before, now):
                     return before == now
-                replace_private(
-                    self.folder.audit_anchor, self._content(now), check=self._check(now)
-                )
-                database.run(_MARK, (ANCHORED, str(now.count)))
+                self._replace(now, database)
         except (CacheError, AnchorUnusable, OSError):
             return False
         return True
+
+    def accept(self, table: AuditTable, database: Database) -> Head:
+        """Take the chain's end for right, whatever the anchor said. Put that on record before.
+
+        Raises ``CacheError`` and ``OSError``.
+        """
+        now = _flushed(table, database)
+        with database.transaction():
+            self._replace(now, database)
+        return now
+
+    def _replace(self, now: Head, database: Database) -> None:
+        replace_private(self.folder.audit_anchor, self._content(now), check=self._check(now))
+        database.run(_MARK, (ANCHORED, str(now.count)))
 
     def notice(self, table: AuditTable, database: Database) -> str | None:
         """What a person should know at a start: the end of the chain is not there; else None.
@@ -104,7 +115,7 @@ class Anchor:
         try:
             before = self.read(database)
         except AnchorUnusable as error:
-            return f"The audit chain's {error.message}. {_LOOK}"
+            return f"Of the audit chain {error.message}. {_LOOK}"
         now = table.head()  # after the anchor: another server may be writing both
         if before is None or _goes_on(table, before, now):
             return None
