@@ -169,15 +169,15 @@ def test_what_only_looks_like_ordinary_writing_is_reported(text, kind):
     ids=ascii,
 )
 def test_time_is_linear(unit):
-    """Four times the text must not take sixteen times as long; measured best of three."""
+    """Four times the text must not take sixteen times the work; best of five, other processes apart."""
 
     def took(size):
         text = (unit * (size // len(unit))) + "\u00e9"
         best = 9.0
-        for _ in range(3):
-            started = time.perf_counter()
+        for _ in range(5):
+            started = time.process_time()
             find_hidden(text)
-            best = min(best, time.perf_counter() - started)
+            best = min(best, time.process_time() - started)
         return best
 
-    assert took(400_000) < 10 * max(took(100_000), 0.002)
+    assert took(400_000) < 12 * max(took(100_000), 0.002)
