@@ -106,6 +106,7 @@ async def open_app(
                 yield app
             await _closed(app, time_to_close)
         finally:
+            app.audit.leave()
             if app.audit.flush(patient=True):
                 opened.anchor.write(app.audit.table, opened.database)
     except CacheDamaged as error:

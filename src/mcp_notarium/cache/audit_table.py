@@ -19,9 +19,8 @@ ANCHORED = "audit_anchored"
 """Row of ``sync_metadata``: an anchor was written for this chain, so one must be there."""
 
 _SLICE = 500
-_DAY = 86_400.0
 _MOST_PRUNED = 20_000
-"""Records that go in one transaction: a clock that jumps cannot take all at once."""
+"""Records that go in one transaction: others wait for it."""
 
 
 class AuditTable:
@@ -63,6 +62,10 @@ class AuditTable:
             yield from map(_record, rows)
             rows = self._db.rows(_SLICE_FROM, (rows[-1][0] + 1, last, _SLICE))
 
+    def first(self) -> int:
+        """The number of the oldest record there is; 1 on an empty chain."""
+        return self._db.number("SELECT min(number) FROM audit") or 1
+
     def first_since(self, at: float) -> int:
         """The number of the first record not older than ``at`` (epoch seconds)."""
         found = self._db.number("SELECT min(number) FROM audit WHERE at_ms >= ?", (int(at * 1000),))
@@ -85,23 +88,20 @@ class AuditTable:
             check.feed(record)
         return check.verdict()
 
-    def prune(self, before: float, *, at: float) -> int:
-        """Take away the records older than ``before``, leaving one that says so; how many went.
+    def prune(self, last: int, *, at: float) -> int:
+        """Take away the records up to number ``last``, leaving one that says so; how many went.
 
-        The record of it and the removal are one transaction.
+        The newest record stays. The record of it and the removal are one transaction.
         """
-        oldest = self._db.row("SELECT at_ms FROM audit ORDER BY number LIMIT 1")
-        if oldest is None or before <= oldest[0] / 1000 < at + _DAY:
+        if self._db.row("SELECT 1 FROM audit WHERE number <= ? LIMIT 1", (last,)) is None:
             return 0
         with self._db.transaction(durable=True):
-            last = self._db.row(
-                _LAST_PRUNABLE, (int(before * 1000), _MOST_PRUNED, int((at + _DAY) * 1000))
-            )
-            if last is None:
+            end = self._db.row(_LAST_PRUNABLE, (last, _MOST_PRUNED))
+            if end is None:
                 return 0
-            facts = {"upto": last[0], "head": last[1]}
+            facts = {"upto": end[0], "head": end[1]}
             self.append([Entry(at=at, act=Act.PRUNED, facts=facts)], durable=True)
-            return self._db.run("DELETE FROM audit WHERE number <= ?", (last[0],))
+            return self._db.run("DELETE FROM audit WHERE number <= ?", (end[0],))
 
     def take(self, records: Iterable[Record]) -> None:
         """Store records that are sealed already, behind the last one."""
@@ -183,14 +183,9 @@ _SLICE_FROM = (
     f"SELECT {_COLUMNS} FROM audit WHERE number >= ?1 AND (?2 IS NULL OR number <= ?2) "  # noqa: S608 - constants only
     "ORDER BY number LIMIT ?3"
 )
-# A record of the future goes with an old one behind it, never by itself: the clock that is wrong may
-# be the one of now.
 _LAST_PRUNABLE = """
 SELECT number, mac FROM audit
-WHERE number <= (
-  SELECT max(number) FROM audit WHERE at_ms < ?1 AND number < coalesce(
-    (SELECT min(number) FROM audit WHERE at_ms >= ?1 AND at_ms < ?3),
-    (SELECT max(number) + 1 FROM audit)))
+WHERE number <= ?1
   AND number < (SELECT max(number) FROM audit)
   AND number < (SELECT min(number) FROM audit) + ?2
 ORDER BY number DESC LIMIT 1

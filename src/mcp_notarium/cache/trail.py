@@ -7,33 +7,40 @@ cannot be stored for long is counted, and the chain says how many are missing. O
 
 from __future__ import annotations
 
-import json
+import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
 from mcp_notarium.audit.chain import AuditKeys, Head
 from mcp_notarium.audit.record import Act, Entry
 from mcp_notarium.cache.audit_table import AuditTable
 from mcp_notarium.cache.connection import Database
+from mcp_notarium.cache.watched_time import WatchedTime
 from mcp_notarium.errors import CacheDamaged, CacheError, NotRecorded
 
 MOST_KEPT: Final = 5000
 """Records that wait for a disk that takes none; one has about half a kilobyte."""
-_DAY: Final = 86_400.0
-_GRACE: Final = 7 * _DAY
-_BELIEVED: Final = "audit_time"
-"""Row of ``sync_metadata``: epoch seconds that are believed, and the clock's when they were decided."""
+_PAUSE: Final = 600.0
+"""Seconds between two times that a server counts what it has watched."""
 
 
 class Trail:
     """The audit chain of an open cache, for one process.
 
-    ``days``: how long records are kept. ``clock`` gives epoch seconds.
+    ``days``: how long records are kept, in time that servers have watched. ``clock`` gives epoch
+    seconds, which are written down and decide nothing; ``stopwatch`` those of a clock nobody sets.
     """
 
     def __init__(
-        self, database: Database, keys: AuditKeys, *, clock: Callable[[], float], days: int
+        self,
+        database: Database,
+        keys: AuditKeys,
+        *,
+        clock: Callable[[], float],
+        days: int,
+        stopwatch: Callable[[], float] = time.monotonic,
     ) -> None:
         self._db = database
         self._keys = keys
@@ -41,9 +48,12 @@ class Trail:
         self._days = days
         self._waiting: deque[Entry] = deque()
         self._lost = 0
-        self._last_use = self._newest()
-        self._pruned_at: float | None = None
+        self._stopwatch = stopwatch
+        self._tidied_at: float | None = None
+        self._watched = WatchedTime(database, stopwatch=stopwatch)
         self.table = AuditTable(database, keys.seal)
+        with suppress(CacheError):
+            self._watched.begin()
 
     @property
     def waiting(self) -> int:
@@ -110,21 +120,27 @@ class Trail:
             return self._store(durable=False)
 
     def tidy(self) -> None:
-        """Once a day, take away what is older than the records are to be kept. Never raises.
+        """Now and then, count what was watched and take away what is kept long enough. Never raises.
 
-        Time counts no further than a week a day, whatever the clock says and whatever was recorded
-        by it meanwhile, so that a clock that is wrong by years takes nothing away.
+        It does not wait for another process's transaction; it comes again.
         """
-        now = self._clock()
-        if self._pruned_at is not None and 0 <= now - self._pruned_at < _DAY:
+        now = self._stopwatch()
+        if self._tidied_at is not None and now - self._tidied_at < _PAUSE:
             return
-        self._pruned_at = now
-        try:
-            with self._db.joined(durable=False):
-                believed = self._believed(now)
-            self.table.prune(min(now, believed) - self._days * _DAY, at=now)
-        except CacheError:
-            return  # tomorrow is another day
+        with suppress(CacheError), self._db.impatient():
+            self._count()
+            self._tidied_at = now
+            last = self._watched.last_older_than(self._days)
+            if self.table.prune(last, at=self._clock()):
+                self._watched.forget_up_to(self.table.first() - 1)
+
+    def leave(self) -> None:
+        """Count what was watched since the last time: this process ends. Never raises."""
+        with suppress(CacheError), self._db.impatient():
+            self._count()
+
+    def _count(self) -> None:
+        self._watched.count(lambda: self.table.head().count)
 
     def _store(self, *, durable: bool) -> bool:
         try:
@@ -148,21 +164,3 @@ class Trail:
         self._waiting.clear()
         self._lost = 0
         return head
-
-    def _believed(self, now: float) -> float:
-        """How late it is at most; remembered, with the day (by the clock) on which that was decided."""
-        row = self._db.row("SELECT value FROM sync_metadata WHERE key = ?", (_BELIEVED,))
-        believed, decided = (self._last_use or now, None) if row is None else json.loads(row[0])
-        if now > believed and (decided is None or abs(now - decided) >= _DAY):
-            believed, decided = min(now, believed + _GRACE), now
-            value = json.dumps([believed, decided])
-            self._db.run("INSERT OR REPLACE INTO sync_metadata VALUES (?, ?)", (_BELIEVED, value))
-        return float(believed)
-
-    def _newest(self) -> float | None:
-        """When the chain was last written to, before this process."""
-        try:
-            row = self._db.row("SELECT at_ms FROM audit ORDER BY number DESC LIMIT 1")
-        except CacheError:
-            return None
-        return None if row is None else row[0] / 1000

@@ -220,7 +220,8 @@ VARIABLES = (
     ),
     Variable(
         name="NOTARIUM_AUDIT_DAYS",
-        purpose="How many days the records of the audit chain are kept.",
+        purpose="How many days the records of the audit chain are kept at least; time in which no "
+        "server runs is not counted.",
         kind=Kind.COUNT,
         default="365",
         minimum=1,

@@ -20,6 +20,7 @@ from mcp_notarium.cache.pages import PAGE_SIZE
 from mcp_notarium.cache.salvage import Salvaged
 from mcp_notarium.cache.startup import Locked
 from mcp_notarium.cache.sync_state import SyncState
+from mcp_notarium.cache.watched_time import WATCHED
 from mcp_notarium.crypto import keyslots
 from mcp_notarium.crypto.datakey import DataKey
 from mcp_notarium.crypto.keyslots import KeyFile
@@ -46,7 +47,8 @@ _ROOM = 2.4
 """Free space that is asked for, in sizes of the old database: its copy and the new one."""
 _MOST_CUT = 16
 """A file that was cut to less than this part of it gives nothing."""
-_NOT_TAKEN = anew.TIES | {"owner_identity_hash"}
+_NOT_TAKEN = anew.TIES | {"owner_identity_hash", WATCHED}
+"""Of the chain the end may be lost: marks of what stood there would meet the records that come next."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,76 +126,128 @@ def test_failed_append_leaves_the_chain_as_it_was(cache, table):
 def test_pruning_takes_the_oldest_and_says_so(cache, table):
     table.append(entries(3, at=DAY), durable=True)
     table.append(entries(2, at=50 * DAY), durable=True)
-    assert table.prune(40 * DAY, at=60 * DAY) == 3
+    assert table.prune(3, at=60 * DAY) == 3
     assert [record.number for record in table.records()] == [4, 5, 6]
     assert [record.act for record in table.records()][-1] == Act.PRUNED
     found = table.verify(anchored=table.head())
     assert found.whole
     assert "3" in found.noted[0]
-    assert table.prune(40 * DAY, at=60 * DAY) == 0
+    assert table.prune(3, at=60 * DAY) == 0
     tamper(cache, "DELETE FROM audit WHERE number = 4")
     assert not table.verify(anchored=None).whole
 
 
-def test_pruning_keeps_the_last_record_and_goes_on_behind_one_of_the_far_future(table):
-    table.append(entries(2, at=DAY), durable=True)
-    table.append([Entry(at=200_000 * DAY, act="x")], durable=True)
-    table.append(entries(2, at=2 * DAY), durable=True)
-    assert table.prune(500 * DAY, at=900 * DAY) == 4
-    assert [record.number for record in table.records()] == [5, 6]
+def test_pruning_keeps_the_newest_record(table):
+    table.append(entries(3), durable=True)
+    assert table.prune(3, at=DAY) == 2
+    assert [record.number for record in table.records()] == [3, 4]
     assert table.verify(anchored=None).whole
 
 
-def test_wrong_clock_prunes_nothing(cache, table):
-    table.append(entries(3, at=1000 * DAY), durable=True)
-    trail_of(cache, now=9_000 * DAY).tidy()
-    assert table.head().count == 3
-
-
-def test_wrong_clock_prunes_nothing_however_often_servers_start_by_it(cache, table):
-    table.append(entries(3, at=1000 * DAY), durable=True)
-    for hour in range(10):
-        now = 9_000 * DAY + hour * 3600
-        trail = trail_of(cache, now=now)
-        trail.note(Entry(at=now, act=Act.START))
-        trail.flush()
-        trail.tidy()
-    assert table.head().count == 13
-    assert next(record.number for record in table.records()) == 1
-
-
-def test_clock_that_was_set_back_by_years_prunes_nothing(cache, table):
-    table.append(entries(3, at=9_000 * DAY), durable=True)
-    for _ in range(2):
-        trail = trail_of(cache, now=1000 * DAY)
-        trail.note(Entry(at=1000 * DAY, act=Act.START))
-        trail.flush()
-        trail.tidy()
-    assert [record.number for record in table.records()] == [1, 2, 3, 4, 5]
-
-
-def test_records_go_in_time_again_after_a_clock_was_wrong(cache, table):
-    table.append(entries(1, at=1000 * DAY), durable=True)
-    table.append([Entry(at=9_000 * DAY, act="by the wrong clock")], durable=True)
-    trail_of(cache, now=9_000 * DAY).tidy()
-    for day in range(1001, 1367, 5):
-        trail = trail_of(cache, now=day * DAY)
-        trail.note(Entry(at=day * DAY, act=Act.START))
-        trail.flush()
-        trail.tidy()
-    acts = [record.act for record in table.records()]
-    assert "tool.get" not in acts
+def test_many_records_go_in_several_transactions(table, monkeypatch):
+    monkeypatch.setattr(audit_table, "_MOST_PRUNED", 4)
+    table.append(entries(10), durable=True)
+    assert [table.prune(9, at=DAY) for _ in range(4)] == [4, 4, 1, 0]
     assert table.verify(anchored=None).whole
+
+
+class Watch:
+    """A clock that nobody sets. The wall clock says what it likes: here, days that go back."""
+
+    def __init__(self):
+        self.now = 5_000.0
+
+    def trail(self, cache, *, days=365):
+        clock = lambda: 9_000 * DAY - self.now  # noqa: E731 - a wrong one
+        return Trail(cache.database, KEYS, clock=clock, days=days, stopwatch=lambda: self.now)
+
+
+def numbers(table):
+    return [record.number for record in table.records()]
 
 
 def test_records_go_when_their_days_are_over(cache, table):
-    table.append(entries(3, at=1000 * DAY), durable=True)
-    table.append(entries(1, at=1400 * DAY), durable=True)
-    trail = trail_of(cache, now=1401 * DAY)
+    watch = Watch()
+    table.append(entries(3), durable=True)
+    trail = watch.trail(cache)
+    for _ in range(365):
+        watch.now += DAY
+        trail.tidy()
+        trail.open(Entry(at=1.0, act="every day"))
+    assert numbers(table)[:3] == [1, 2, 3]
+    watch.now += DAY
     trail.tidy()
-    assert [record.number for record in table.records()] == [4, 5]
+    assert numbers(table)[0] == 4
+    assert table.verify(anchored=None).whole
     trail.tidy()
-    assert table.head().count == 5
+    assert numbers(table)[-1] == 4 + 365  # the one that says so, once
+
+
+def test_time_in_which_no_server_was_there_is_not_counted(cache, table):
+    watch = Watch()
+    table.append(entries(3), durable=True)
+    for _ in range(3):
+        trail = watch.trail(cache, days=1)
+        watch.now += 0.4 * DAY
+        trail.leave()
+        watch.now += 1_000 * DAY
+        assert numbers(table) == [1, 2, 3]
+    trail = watch.trail(cache, days=1)
+    trail.tidy()
+    assert numbers(table) == [1, 2, 3]  # they were first seen after 0.4 of a day
+    watch.now += 0.3 * DAY
+    trail.leave()
+    watch.trail(cache, days=1).tidy()
+    assert numbers(table) == [3, 4]  # the newest one always stays, with the one that says so
+
+
+def test_several_servers_at_once_watch_no_day_twice(cache, table):
+    watch, others = Watch(), [cache.another() for _ in range(3)]
+    table.append(entries(3), durable=True)
+    trails = [watch.trail(other, days=10) for other in others]
+    for _ in range(10):
+        watch.now += DAY
+        for trail in trails:
+            trail.tidy()
+    assert numbers(table) == [1, 2, 3]
+    watch.now += DAY
+    trails[1].tidy()
+    assert numbers(table) == [3, 4]
+    for other in others:
+        other.close()
+
+
+def test_a_server_that_stood_still_makes_the_records_of_others_no_older(cache, table):
+    watch, other = Watch(), cache.another()
+    still, awake = watch.trail(cache, days=10), watch.trail(other, days=10)
+    still.tidy()
+    watch.now += 30 * DAY
+    visit = watch.trail(other, days=10)
+    visit.open(Entry(at=1.0, act="after a month"))
+    visit.open(Entry(at=1.0, act="the next"))
+    watch.now += DAY
+    visit.leave()
+    watch.now += 9 * DAY
+    still.tidy()
+    awake.tidy()
+    assert numbers(table) == [1, 2]
+    other.close()
+
+
+def test_another_process_that_is_writing_is_not_waited_for_and_its_time_counts_later(cache, table):
+    watch, other = Watch(), cache.another()
+    table.append(entries(3), durable=True)
+    trail = watch.trail(cache, days=1)
+    trail.tidy()
+    watch.now += DAY
+    trail.tidy()
+    watch.now += DAY
+    with other.transaction():
+        trail.tidy()
+    assert numbers(table) == [1, 2, 3]
+    trail.tidy()
+    assert numbers(table) == [3, 4]
+    other.close()
 
 
 def test_chain_is_carried_over_under_another_key_with_a_link(tmp_path, table):
@@ -227,7 +279,7 @@ def test_carrying_over_does_not_make_a_broken_chain_good(tmp_path, cache, table,
 def test_pruned_chain_is_carried_over_whole(tmp_path, table):
     table.append(entries(700, at=DAY), durable=True)
     table.append(entries(600, at=50 * DAY), durable=True)
-    table.prune(40 * DAY, at=60 * DAY)
+    table.prune(700, at=60 * DAY)
     other = cache_room.make(tmp_path, name="other.db")
     target = AuditTable(other.database, Seal(None))
     carry_over(table, target, at=5.0, why="x", anchored=table.head())
