@@ -192,10 +192,11 @@ def test_a_lease_that_ran_out_in_a_leader_that_died_is_taken_over(clients, store
             first.faults.plan(Fault.HANG_BEFORE, on="push")
             stuck = asyncio.create_task(first.create("mine\n"))
             await until(lambda: first.cache.pending.count() == 1)
+            (left,) = first.cache.pending.all()
             stuck.cancel()
-            began = time.now
             await until(lambda: store.ids() != set())
-            assert time.now - began >= LEASE
+            assert left.lease_until == left.created_at + LEASE
+            assert time.now >= left.lease_until
 
     asyncio.run(scenario())
     assert [content.text for content in store.contents().values()] == ["mine\n"]
