@@ -1,8 +1,8 @@
 """``Driver``: the only place in sync that waits. It runs the engine when something is due.
 
 One process leads: it listens to the change feed, polls, sweeps and checkpoints. The others write
-through and look at what the leader does; when it is gone, one of them takes over. Nothing is wiped
-except by :meth:`Driver.reset`.
+through and look at what the leader does; when it is gone, or has no login, one of them takes over.
+Nothing is wiped except by :meth:`Driver.reset`.
 """
 
 from __future__ import annotations
@@ -32,6 +32,9 @@ GLANCE = 0.05
 """The same for somebody who waits for an answer right now."""
 SLOW_RETRY = 300.0
 """Seconds between attempts that only a person can make succeed."""
+ASIDE = 3.0
+"""Seconds for which a process whose login was refused leaves the lead to the others, whatever happens:
+long enough for each of them to look at the lock."""
 DEAF = 1.0
 """Seconds after a failure during which nobody can ask for another attempt."""
 QUICK_ANSWER = 1.0
@@ -87,20 +90,19 @@ class Driver:
         Returns by itself only if the cache is damaged or closed; whoever opened it is told of damage.
         """
         try:
-            while not self._leader.acquire():
-                self._woken.clear()
-                await self._tick(TICK, None)
-            self._cache.database.set_checkpointer(True)
-            if self._log:
-                self._log.info("sync.leading")
-            await self._lead()
+            while True:
+                while not self._leader.acquire():
+                    self._woken.clear()
+                    await self._tick(TICK, None)
+                self._cache.database.set_checkpointer(True)
+                if self._log:
+                    self._log.info("sync.leading")
+                await self._lead()
+                await self._stand_aside()
         except CacheDamaged:
             self._engine.state = State.HALTED
         finally:
-            await self._engine.close()
-            with suppress(CacheError):
-                self._cache.database.set_checkpointer(False)
-            self._leader.release()
+            await self._step_down()
 
     async def cycle(self) -> State:
         """One cycle now, without waiting for anything; for a process that leads by other means."""
@@ -194,22 +196,36 @@ class Driver:
     # Leading.
 
     async def _lead(self) -> None:
+        """Sync until the login is refused: another process may have one that is not."""
         event = Event.DUE
         while True:
             self._woken.clear()
             effect = await self._engine.work(event)
+            if effect is Effect.AWAIT_LOGIN:
+                return
             event = await self._rest(effect)
+
+    async def _step_down(self) -> None:
+        """Let another process lead. Idempotent."""
+        await self._engine.close()
+        with suppress(CacheError):
+            self._cache.database.set_checkpointer(False)
+        self._leader.release()
+
+    async def _stand_aside(self) -> None:
+        """Leave the lead to others until there is a reason to try the login again.
+
+        Such as a new token, somebody who waits for a cycle that nobody makes, or five minutes.
+        """
+        before = self._cache.sync_state.login_changes()
+        await self._step_down()
+        await self._sleep(ASIDE)
+        await self._wait(SLOW_RETRY, until=lambda: self._cache.sync_state.login_changes() != before)
 
     async def _rest(self, effect: Effect) -> Event:
         match effect:
             case Effect.BACK_OFF:
                 await self._back_off()
-            case Effect.AWAIT_LOGIN:
-                before = self._cache.sync_state.login_changes()
-                await self._wait(
-                    max(SLOW_RETRY, self._interval),
-                    until=lambda: self._cache.sync_state.login_changes() != before,
-                )
             case Effect.HALT:
                 await self._wait(max(SLOW_RETRY, self._interval))
             case _:
@@ -269,7 +285,9 @@ class Driver:
         return False
 
     def _tidies(self) -> bool:
-        """One slice of work on the search index; True while there is more."""
+        """One slice of work on the search index, for a leader; True while there is more."""
+        if not self._leader.held:
+            return False
         with suppress(CacheBusy, CacheFull):
             return self._cache.notes.tidy()
         return False

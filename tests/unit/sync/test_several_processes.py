@@ -111,6 +111,65 @@ def test_a_follower_tells_what_the_leader_is_doing(clients, store):
     asyncio.run(scenario())
 
 
+def test_a_leader_without_a_login_lets_one_with_a_login_lead(clients, store, time):
+    first, second = clients(), clients()
+    store.put("n1", "one\n")
+
+    async def scenario():
+        async with running(first):
+            await until(lambda: first.driver.status().complete)
+            async with running(second):
+                first.faults.plan(Fault.LOGIN, times=10**6)
+                store.edit("n1", lambda text: text + "more\n")
+                await until(lambda: second.driver.status().leader)
+                await until(in_step(store, first, second))
+                await until(lambda: not first.driver.status().needs_login)
+                assert first.cache.database.number("PRAGMA wal_autocheckpoint") == 0
+                start, calls = time.now, len(first.backend.calls)
+                await until(lambda: time.now > start + 3600.0)
+                assert len(first.backend.calls) == calls
+                assert second.driver.status().leader
+
+    asyncio.run(scenario())
+
+
+def test_where_nobody_has_a_login_all_say_so_and_each_tries_again_in_minutes_only(
+    clients, store, time
+):
+    group = [clients() for _ in range(3)]
+    for client in group:
+        client.faults.plan(Fault.LOGIN, times=10**6)
+
+    async def scenario():
+        async with running(*group):
+            await until(lambda: all(client.driver.status().needs_login for client in group))
+            await until(lambda: all(client.backend.calls for client in group))
+            start = time.now
+            while time.now < start + 1200.0:
+                await asyncio.sleep(0.001)
+                told = [client.driver.status() for client in group]
+                assert all(status.needs_login for status in told if not status.leader)
+
+    asyncio.run(scenario())
+    for client in group:
+        assert 2 <= len(client.backend.calls) <= 6
+
+
+def test_a_request_is_answered_where_nobody_has_a_login(clients):
+    first, second = clients(), clients()
+    for client in (first, second):
+        client.faults.plan(Fault.LOGIN, times=10**6)
+
+    async def scenario():
+        async with running(first, second):
+            await until(lambda: second.driver.status().needs_login)
+            number = second.driver._ledger.asked + 1
+            assert not await second.driver.sync_now(600.0)
+            assert second.driver._ledger.answered(number) is False
+
+    asyncio.run(scenario())
+
+
 def test_a_reset_loads_everything_again_in_the_running_process(client, store):
     for number in range(250):
         store.put(f"n{number:03}", "x\n")
