@@ -29,7 +29,7 @@ AGENTS = (
     ),
     Defence(
         "half a character is refused",
-        "server/dispatch.py",
+        "server/answering.py",
         "    if halved:\n",
         "    if False:\n",
         (f"{_DISPATCH}::test_half_a_character_is_refused_and_nothing_is_saved",),
@@ -53,7 +53,7 @@ AGENTS = (
     ),
     Defence(
         "note text stands between boundaries",
-        "server/dispatch.py",
+        "server/answering.py",
         "        value = marked(reported(value))\n",
         "        value = reported(value)\n",
         (f"{_DISPATCH}::test_note_text_stands_between_words_drawn_anew_and_what_it_hides_is_told",),
@@ -61,7 +61,7 @@ AGENTS = (
     ),
     Defence(
         "hidden characters are told",
-        "server/dispatch.py",
+        "server/answering.py",
         "        value = marked(reported(value))\n",
         "        value = marked(value)\n",
         (f"{_DISPATCH}::test_note_text_stands_between_words_drawn_anew_and_what_it_hides_is_told",),
@@ -150,7 +150,7 @@ AGENTS = (
     ),
     Defence(
         "tools that are off do not exist",
-        "server/dispatch.py",
+        "server/answering.py",
         "for name, tool in by_name().items() if name in offered}",
         "for name, tool in by_name().items()}",
         (
@@ -159,7 +159,7 @@ AGENTS = (
     ),
     Defence(
         "the policy is asked before each call",
-        "server/dispatch.py",
+        "server/answering.py",
         '        demand(app.policy.may(tool.name, getattr(request, "action", None)))\n',
         "",
         (

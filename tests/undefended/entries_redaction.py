@@ -217,7 +217,7 @@ REDACTION = (
     ),
     Defence(
         "errors for the client are scrubbed",
-        "server/dispatch.py",
+        "server/answering.py",
         "    value = log.scrub_for_client(error.to_dict())\n",
         "    value = error.to_dict()\n",
         (_MATRIX,),
@@ -252,7 +252,7 @@ REDACTION = (
     ),
     Defence(
         "an unexpected error tells the client nothing of itself",
-        "server/dispatch.py",
+        "server/answering.py",
         "            return failure(record.failed(unexpected(error, while_doing=tool.name)))\n",
         "            return failure(record.failed(NotariumError(str(error))))\n",
         ("unit/server/test_dispatch.py::test_unexpected_exception_is_told_by_its_trace_id_alone",),
@@ -260,7 +260,7 @@ REDACTION = (
     ),
     Defence(
         "invalid arguments are not repeated",
-        "server/dispatch.py",
+        "server/answering.py",
         '"problem": at["msg"]}\n        for at in error.errors(include_url=False, include_input=False, include_context=False)\n'
         "    ]\n    named",
         "\"problem\": at['msg'] + str(at['input'])}\n        for at in error.errors()\n    ]\n    named",
