@@ -71,14 +71,19 @@ def says(change: Callable[[bytes], bytes]) -> Twist:
 
 
 class HostileService:
-    """The proxy. ``twist`` by kind of call; ``met`` counts the calls that met one."""
+    """The proxy. ``twists`` by kind of call; ``met`` counts the calls that met one.
+
+    ``over`` counts those of them whose answer is sent, or whose client has hung up on it.
+    """
 
     def __init__(self, simulator: Simulator) -> None:
         self.simulator = simulator
         self.twists: dict[str, Twist] = {}
         self.met: Counter[str] = Counter()
+        self.over: Counter[str] = Counter()
         self._socket = socket.create_server(("127.0.0.1", 0))
         self._open: set[socket.socket] = set()
+        self._changing = threading.Lock()
         self._over = threading.Event()
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
         self._accepting = threading.Thread(target=self._accept, daemon=True)
@@ -102,21 +107,24 @@ class HostileService:
         self._accepting.join()
 
     def cut(self) -> None:
-        """End every connection."""
+        """End every connection; what is asked on one of them meets no twist any more."""
         for connection in tuple(self._open):
+            self._open.discard(connection)
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
 
     @contextmanager
     def twisted(self, kind: str, twist: Twist) -> Iterator[None]:
         """The twist is in force while this is entered; waiting long polls are cut at both ends."""
-        self.twists[kind] = twist
-        self.cut()
+        with self._changing:
+            self.twists[kind] = twist
+            self.cut()
         try:
             yield
         finally:
-            del self.twists[kind]
-            self.cut()
+            with self._changing:
+                del self.twists[kind]
+                self.cut()
 
     def _accept(self) -> None:
         while not self._over.is_set():
@@ -145,12 +153,19 @@ class HostileService:
         body = requests.read(int(headers.get("content-length", 0)))
         answer = self._true(words[0], words[1], dict(headers.items()), body)
         kind = kind_of(words[0], urlsplit(words[1]).path)
-        twist = self.twists.get(kind)
+        with self._changing:
+            if connection not in self._open:
+                return False
+            twist = self.twists.get(kind)
+            self.met[kind] += twist is not None
         if twist is None:
             connection.sendall(of(answer))
             return True
-        self.met[kind] += 1
-        twist(connection, answer)
+        try:
+            twist(connection, answer)
+        finally:
+            with self._changing:
+                self.over[kind] += 1
         return False
 
     def _true(self, method: str, target: str, headers: dict[str, str], body: bytes) -> Answer:
