@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -171,6 +172,42 @@ def test_plain_surroundings_are_recognised(place):
 )
 def test_whatever_may_narrow_the_tools_is_left_to_the_configuration(place, more):
     assert not may(ACCOUNT | {"HOME": str(place / "home")} | more)
+
+
+@pytest.mark.parametrize("oddity", [wide, readable, readable_file, link])
+def test_folders_that_others_can_read_or_change_are_left_to_the_checks(place, oddity):
+    environ = ACCOUNT | {"NOTARIUM_DATA_DIR": str(place / "data")}
+    assert may(environ)
+    oddity(place / "data", place / "data" / ACCOUNT_FOLDER)
+    assert not may(environ)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"DB_ENCRYPTION": "off"},
+        {"SIMPLENOTE_USERNAME": " "},
+        {"NOTARIUM_DATA_DIR": "{0}/cwd/../data"},
+    ],
+)
+def test_what_may_be_refused_or_mean_another_folder_is_left_to_the_configuration(place, more):
+    environ = ACCOUNT | {"NOTARIUM_DATA_DIR": str(place / "data")}
+    assert may(environ)
+    assert not may(environ | {name: value.format(place) for name, value in more.items()})
+
+
+@pytest.mark.parametrize("named", [[], ["sqlcipher3-1", "sqlcipher3_binary-1"]])
+def test_a_driver_that_is_not_there_once_is_left_to_the_checks(place, monkeypatch, named):
+    environ = ACCOUNT | {"NOTARIUM_DATA_DIR": str(place / "data")}
+    (place / "site/sqlcipher3").mkdir(parents=True)
+    (place / "site/sqlcipher3/__init__.py").touch()
+    monkeypatch.setattr(sys, "path", [str(place / "site")])
+    (place / "site/sqlcipher3-1.dist-info").mkdir()
+    assert may(environ)
+    (place / "site/sqlcipher3-1.dist-info").rmdir()
+    for name in named:
+        (place / f"site/{name}.dist-info").mkdir()
+    assert not may(environ)
 
 
 def test_policy_and_settings_in_files_are_left_to_the_configuration(place):
