@@ -98,11 +98,11 @@ async def asked(desk, era, answer, tool, arguments):
 
     given = {"confirm": answer.endswith("given")} if "confirm " in answer else {}
     house = House(opened, report=lambda _error: None)
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(house.keep)
             options = {"elicitation_callback": answering(answer)}
-            async with Client(build(house), mode=era, read_timeout_seconds=10, **options) as client:
+            async with Client(build(house), mode=era, read_timeout_seconds=50, **options) as client:
                 result = await client.call_tool(tool, arguments | given)
             await house.leave(within=1)
     return result
