@@ -9,5 +9,6 @@ from undefended.entries_keys import KEYS
 from undefended.entries_process import PROCESS
 from undefended.entries_redaction import REDACTION
 from undefended.entries_service import SERVICE
+from undefended.entries_start import START
 
-DEFENCES: tuple[Defence, ...] = (*KEYS, *CACHE, *PROCESS, *REDACTION, *SERVICE, *AGENTS)
+DEFENCES: tuple[Defence, ...] = (*KEYS, *CACHE, *PROCESS, *START, *REDACTION, *SERVICE, *AGENTS)

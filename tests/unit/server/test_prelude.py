@@ -99,7 +99,13 @@ def link(where, account):
     account.symlink_to(where)
 
 
-ODDITIES = [policy, wide, readable, encrypted, readable_file, link]
+def second_name(_where, account):
+    account.mkdir(mode=0o700)
+    (account / "keys.json").touch(mode=0o600)
+    (account.parent.parent / "elsewhere").hardlink_to(account / "keys.json")
+
+
+ODDITIES = [policy, wide, readable, encrypted, readable_file, link, second_name]
 
 
 def surrounded(root, draw):
@@ -174,7 +180,7 @@ def test_whatever_may_narrow_the_tools_is_left_to_the_configuration(place, more)
     assert not may(ACCOUNT | {"HOME": str(place / "home")} | more)
 
 
-@pytest.mark.parametrize("oddity", [wide, readable, readable_file, link])
+@pytest.mark.parametrize("oddity", [wide, readable, readable_file, link, second_name])
 def test_folders_that_others_can_read_or_change_are_left_to_the_checks(place, oddity):
     environ = ACCOUNT | {"NOTARIUM_DATA_DIR": str(place / "data")}
     assert may(environ)
@@ -212,9 +218,10 @@ def test_a_driver_that_is_not_there_once_is_left_to_the_checks(place, monkeypatc
 
 def test_policy_and_settings_in_files_are_left_to_the_configuration(place):
     environ = ACCOUNT | {"NOTARIUM_DATA_DIR": str(place / "data")}
-    (place / "data/policy.toml").symlink_to("nowhere")
-    assert not may(environ)
-    (place / "data/policy.toml").unlink()
+    for plant in (lambda path: path.touch(mode=0o600), lambda path: path.symlink_to("nowhere")):
+        plant(place / "data/policy.toml")
+        assert not may(environ)
+        (place / "data/policy.toml").unlink()
     assert may(environ)
     (place / "cwd/.env").touch()
     assert not may(environ)

@@ -1,0 +1,130 @@
+"""The start of a server: what comes before the configuration, the sandbox and the protocol library."""
+
+from __future__ import annotations
+
+from undefended.defence import Defence
+
+_PRELUDE = "unit/server/test_prelude.py"
+_EARLY = "unit/server/test_early.py"
+
+START = (
+    Defence(
+        "modules of the working folder",
+        "__main__.py",
+        "    del sys.path[0]\n",
+        "    pass\n",
+        (
+            "interaction/test_real_server.py::test_module_in_the_working_folder_is_not_run_though_started_by_its_name",
+        ),
+        (44,),
+    ),
+    Defence(
+        "prelude: a .env may hold a policy",
+        "server/prelude.py",
+        ' or os.path.lexists(".env"):\n',
+        ":\n",
+        (f"{_PRELUDE}::test_policy_and_settings_in_files_are_left_to_the_configuration",),
+    ),
+    Defence(
+        "prelude: a policy file",
+        "server/prelude.py",
+        '        and not os.path.lexists(folder + "/" + _POLICY)\n',
+        "",
+        (f"{_PRELUDE}::test_policy_and_settings_in_files_are_left_to_the_configuration",),
+    ),
+    Defence(
+        "prelude: variables that narrow the tools",
+        "server/prelude.py",
+        "any(name.startswith(_ODD) for name in environ)",
+        "False",
+        (f"{_PRELUDE}::test_whatever_may_narrow_the_tools_is_left_to_the_configuration",),
+    ),
+    Defence(
+        "prelude: encryption switched off",
+        "server/prelude.py",
+        "    if _MODE in environ or ",
+        "    if ",
+        (
+            f"{_PRELUDE}::test_what_may_be_refused_or_mean_another_folder_is_left_to_the_configuration",
+        ),
+    ),
+    Defence(
+        "prelude: an account is named",
+        "server/prelude.py",
+        '        bool(environ.get(_REQUIRED, "").strip())\n',
+        "        True\n",
+        (
+            f"{_PRELUDE}::test_what_may_be_refused_or_mean_another_folder_is_left_to_the_configuration",
+        ),
+    ),
+    Defence(
+        "prelude: a folder written in another way",
+        "server/prelude.py",
+        "        and folder == os.path.normpath(folder.strip())\n",
+        "",
+        (
+            f"{_PRELUDE}::test_what_may_be_refused_or_mean_another_folder_is_left_to_the_configuration",
+        ),
+    ),
+    Defence(
+        "prelude: a folder relative to the working folder",
+        "server/prelude.py",
+        '        and folder.startswith("/")\n',
+        "",
+        (f"{_PRELUDE}::test_whatever_may_narrow_the_tools_is_left_to_the_configuration",),
+    ),
+    Defence(
+        "prelude: folders that others can read or change",
+        "server/prelude.py",
+        "        and _private(folder)\n",
+        "",
+        (f"{_PRELUDE}::test_folders_that_others_can_read_or_change_are_left_to_the_checks",),
+    ),
+    Defence(
+        "prelude: a file with a second name",
+        "server/prelude.py",
+        "(stat.S_ISREG(found.st_mode) and found.st_nlink == 1)",
+        "stat.S_ISREG(found.st_mode)",
+        (f"{_PRELUDE}::test_folders_that_others_can_read_or_change_are_left_to_the_checks",),
+    ),
+    Defence(
+        "prelude: one driver",
+        "server/prelude.py",
+        "            return len(named) == 1\n",
+        "            return True\n",
+        (f"{_PRELUDE}::test_a_driver_that_is_not_there_once_is_left_to_the_checks",),
+    ),
+    Defence(
+        "an early reading can be called off",
+        "server/early.py",
+        "                scope.cancel()\n",
+        "                pass\n",
+        (
+            f"{_EARLY}::test_a_reading_that_is_called_off_has_no_answer_and_the_others_have_theirs",
+            "interaction/test_early_answers.py::test_call_that_waits_for_its_notes_can_be_called_off",
+        ),
+    ),
+    Defence(
+        "early readings: how many",
+        "server/early.py",
+        "len(self._scopes) > MOST_CALLS or ",
+        "",
+        (f"{_EARLY}::test_it_is_behind_while_too_much_is_in_hand",),
+    ),
+    Defence(
+        "early readings: how many bytes",
+        "server/early.py",
+        " or self._bytes > MOST_BYTES\n",
+        "\n",
+        (f"{_EARLY}::test_it_is_behind_while_too_much_is_in_hand",),
+    ),
+    Defence(
+        "bytecode is made before the right to write it is given up",
+        "server/bytecode.py",
+        "        import_module(name)\n",
+        "        pass\n",
+        (
+            "interaction/test_bytecode.py::test_first_server_after_an_installation_leaves_bytecode_for_the_next",
+        ),
+    ),
+)
