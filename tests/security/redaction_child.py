@@ -26,7 +26,7 @@ from mcp_notarium.errors import BackendError
 from mcp_notarium.log import foreign, state
 from mcp_notarium.redaction import redactor, traces
 from mcp_notarium.secret import Secret
-from mcp_notarium.server import dispatch
+from mcp_notarium.server import answering, dispatch
 from mcp_notarium.server.calls import Call
 
 OWN = log.get("matrix")
@@ -279,7 +279,7 @@ def command_line_fault(text):
 @sink
 def tool_error(text):
     error = BackendError(text, resolution_hint=text, details={"why": [text, {"more": text}]})
-    (block,) = dispatch.failure(error).content
+    (block,) = dispatch.result_of(answering.failure(error)).content
     _to_the_client(block.text)
 
 
