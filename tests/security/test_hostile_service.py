@@ -143,8 +143,8 @@ def test_pages_without_end_do_not_swell_the_server(world: World, form: str) -> N
         answer = {"index": entries, "current": "c", "mark": f"m{place}"}
         to.sendall(hostile.whole(200, json.dumps(answer).encode()))
 
-    with world.service.twisted(INDEX, page):
-        world.simulator.faults.forget_cv()
+    lost = world.service.twisted(FEED, hostile.CURSOR_LOST)
+    with lost, world.service.twisted(INDEX, page):
         world.simulator.put("wake", content="x\n")
         until(lambda: world.service.met[INDEX] >= enough, within=2 * CALL_SECONDS)
         world.alive(server)

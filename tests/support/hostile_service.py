@@ -220,6 +220,10 @@ def raw(*parts: bytes) -> Twist:
     return lambda to, _answer: to.sendall(b"".join(parts))
 
 
+CURSOR_LOST = raw(whole(404, b""))
+"""Given to ``FEED`` it has the index read again, whichever call was cut on the way there."""
+
+
 def peak_mib(process_id: int) -> int:
     """The most memory a process has had so far, in MiB."""
     status = Path(f"/proc/{process_id}/status").read_text("ascii")

@@ -92,7 +92,7 @@ class World:
                 dumb = hostile.says(lambda body: body.replace(b'"o":"M"', b'"o":"?"'))
                 twists.enter_context(self.service.twisted(FEED, dumb))
             if kind == INDEX:
-                self.simulator.faults.forget_cv()
+                twists.enter_context(self.service.twisted(FEED, hostile.CURSOR_LOST))
             twists.enter_context(self.service.twisted(kind, twist))
             self.simulator.put(note_id, content=text)
             until(lambda: self.service.met[kind] > met, within=CALL_SECONDS)
