@@ -2,8 +2,12 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
 
 from mcp_notarium.config.variables import VARIABLES
+from support.whole import run
 
 BARE = {"PATH": os.environ["PATH"], "HOME": "/nonexistent"}
 SECRETS = {
@@ -98,3 +102,19 @@ def test_printing_creates_no_file(tmp_path):
     home.mkdir()
     show(env={"HOME": str(home), "LOG_FILE_PATH": str(tmp_path / "log")}, cwd=tmp_path)
     assert [path.name for path in tmp_path.rglob("*")] == ["home"]
+
+
+@pytest.mark.parametrize(
+    "command", [["--print-config-vars"], ["--print-config-vars", "--json"], ["status"], []]
+)
+def test_a_secret_in_a_wrong_variable_is_not_repeated(tmp_path: Path, command: list[str]) -> None:
+    env = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path),
+        "SIMPLENOTE_USERNAME": "someone@example.com",
+        "SIMPLENOTE_PASSWORD": "marmalade-skies-77",
+        "NOTARIUM_DESTRUCTIVE": "marmalade-skies-77",
+    }
+    done = run(env, *command)
+    assert "NOTARIUM_DESTRUCTIVE" in done.stdout + done.stderr
+    assert "marmalade" not in done.stdout + done.stderr

@@ -11,7 +11,7 @@ import json
 import sys
 from dataclasses import asdict
 
-from mcp_notarium import config
+from mcp_notarium import config, log
 from mcp_notarium.config import Setting
 from mcp_notarium.keys import hardening
 from mcp_notarium.redaction.escaping import one_line
@@ -24,14 +24,13 @@ _WIDEST_ORIGIN = 34
 def run(args: argparse.Namespace) -> int:
     """Print the table (or JSON) to stdout and the warnings to stderr; exit code 0."""
     hardening.harden_process()
+    log.protect(*config.secrets_here())  # one may stand in a wrong variable, too
     inspected = config.inspect_here(env_file=args.env_file)
-    if args.json:
-        sys.stdout.write(_as_json(inspected.settings) + "\n")
-    else:
-        sys.stdout.write(table(inspected.settings))
+    shown = _as_json(inspected.settings) + "\n" if args.json else table(inspected.settings)
+    sys.stdout.write(log.scrub_for_client(shown))
     problem = inspected.source_problem
     for note in [*([problem.message] if problem else []), *inspected.warnings]:
-        sys.stderr.write(f"note: {one_line(note)}\n")
+        sys.stderr.write(f"note: {log.scrub_for_client(one_line(note))}\n")
     return 0
 
 

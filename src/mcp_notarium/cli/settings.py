@@ -24,6 +24,7 @@ def prepare(args: argparse.Namespace) -> Config:
 def load(args: argparse.Namespace) -> Loaded:
     """As :func:`prepare`, with where everything comes from."""
     hardening.harden_process()
+    log.protect(*config.secrets_here())  # an error may quote a value that stands in a wrong place
     loaded = config.load_here(env_file=args.env_file)
     hardening.wipe_environment(*config.secret_names())
     # A person reads along: routine events would only stand in the way.

@@ -4,7 +4,15 @@ The only room that reads ``os.environ``. It logs nothing and creates nothing: wh
 usable comes back as warnings, what was not raises ``ConfigError`` with what to do about it.
 """
 
-from mcp_notarium.config.loading import Loaded, Setting, inspect, inspect_here, load, load_here
+from mcp_notarium.config.loading import (
+    Loaded,
+    Setting,
+    inspect,
+    inspect_here,
+    load,
+    load_here,
+    secrets_here,
+)
 from mcp_notarium.config.values import Config, Sandbox
 from mcp_notarium.config.variables import secret_names
 
@@ -18,4 +26,5 @@ __all__ = [
     "load",
     "load_here",
     "secret_names",
+    "secrets_here",
 ]

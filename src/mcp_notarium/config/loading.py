@@ -18,8 +18,9 @@ from mcp_notarium.config.picking import NOT_SET, Pick, pick
 from mcp_notarium.config.policies import FoundPolicy
 from mcp_notarium.config.sources import gather
 from mcp_notarium.config.values import Config
-from mcp_notarium.config.variables import VARIABLES, Variable
+from mcp_notarium.config.variables import VARIABLES, Variable, secret_names
 from mcp_notarium.errors import ConfigError
+from mcp_notarium.secret import Secret
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +125,12 @@ def inspect(
 def load_here(*, env_file: Path | None = None) -> Loaded:
     """:func:`load` for this process: its environment, its working folder."""
     return load(os.environ, cwd=_working_folder(), env_file=env_file)
+
+
+def secrets_here() -> tuple[Secret, ...]:
+    """What stands in the environment as secrets, before it is known whether it makes sense."""
+    found = (os.environ.get(name, "").strip() for name in secret_names())
+    return tuple(Secret(value) for value in found if value)
 
 
 def inspect_here(*, env_file: Path | None = None) -> Inspected:

@@ -122,9 +122,18 @@ def _settings(env_file: Path | str | None) -> config.Loaded | None:
     except NotariumError as error:
         if loaded is not None and loaded.config.log_file is None:
             _start_logging(loaded)
+        _protect_words()
         _report(error)
         return None
     return loaded
+
+
+def _protect_words() -> None:
+    """An error may quote a value, and a secret may stand in a wrong place."""
+    from mcp_notarium import log  # noqa: PLC0415 - see above
+    from mcp_notarium.config import secrets_here  # noqa: PLC0415 - see above
+
+    log.protect(*secrets_here())
 
 
 def _confinement(settings: config.Config, wanted: config.Sandbox | None) -> Confinement:
