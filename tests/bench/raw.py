@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import sqlcipher3.dbapi2 as driver
 
+from mcp_notarium.cache.search import MOST_RANKED
 from mcp_notarium.query.parser import parse
 from mcp_notarium.query.sql import Statement, build
 
@@ -25,11 +27,17 @@ Request = dict[str, Any]
 
 def listing(query: str | None, *, page: int = 1) -> Request:
     """What ``list`` runs for a query: the statement of one page, and of the number of notes."""
-    statements = build(parse(query), limit=_LIMIT, offset=(page - 1) * _LIMIT)
-    return {
+    asked = partial(
+        build, parse(query), limit=_LIMIT, offset=(page - 1) * _LIMIT, from_end=page > 1
+    )
+    statements = asked()
+    request = {
         "rows": _sent(statements.rows),
         "count": _sent(statements.count or Statement(_COUNT)),
     }
+    if statements.hits is not None:
+        request |= {"hits": _sent(statements.hits), "unranked": _sent(asked(ranked=False).rows)}
+    return request
 
 
 def getting(note_id: str) -> Request:
@@ -63,11 +71,16 @@ class Raw:
 
     def answer(self, request: Request) -> Request:
         """The rows, and their number: counted only where they may be more than these."""
-        rows = self._db.execute(*request["rows"]).fetchall()
+        many = "hits" in request and self._number(request["hits"]) > MOST_RANKED
+        rows = self._db.execute(*request["unranked" if many else "rows"]).fetchall()
         total = len(rows)
         if "count" in request and total == _LIMIT:
-            total = self._db.execute(*request["count"]).fetchone()[0]
+            total = self._number(request["count"])
         return {"content": rows, "total_items": total}
+
+    def _number(self, statement: list[Any]) -> int:
+        number: int = self._db.execute(*statement).fetchone()[0]
+        return number
 
     def close(self) -> None:
         """Let go of the file."""

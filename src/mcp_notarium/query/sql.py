@@ -11,7 +11,7 @@ exception are terms without a letter, digit or picture (``++``), which no index 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from mcp_notarium.query.fold import tag_key
 from mcp_notarium.query.match import Expansions, match_of, plain_words, split
@@ -34,12 +34,21 @@ class Statements:
 
     ``rows`` gives the columns pk, id, local_version, server_version, modified_at, created_at,
     trash, pinned, tags, head, total_lines. ``count`` gives one number; None says that only
-    ``trash`` decides, so that the kept counts are the answer.
+    ``trash`` decides, so that ``KEPT`` is the answer. ``hits`` is there where ranking can be left out:
+    it counts the notes that would be ranked, cheaply.
     """
 
     rows: Statement
     count: Statement | None
+    hits: Statement | None = None
 
+
+KEPT = {
+    "active": "SELECT active FROM note_counts",
+    "trashed": "SELECT trashed FROM note_counts",
+    "any": "SELECT active + trashed FROM note_counts",
+}
+"""How many notes there are, by ``Query.trash``."""
 
 _COLUMNS = (
     "n.pk, n.id, n.local_version, n.server_version, n.modified_at, n.created_at, n.trash, "
@@ -54,6 +63,7 @@ _MATCHED_NOTES = (
 )
 _SORTS = {"modified_at": "modified_at", "created_at": "created_at"}
 _IN_ORDER = {"modified_at": "notes_listing", "created_at": "notes_created"}
+_TRASH = {"active": (0,), "trashed": (1,), "any": (0, 1)}
 _ORDERS = {"ASC": "ASC", "DESC": "DESC"}
 _LITERAL = "instr((SELECT wide.text FROM notes AS wide WHERE wide.pk = m.pk), ?) > 0"
 
@@ -78,22 +88,36 @@ class _Clauses:
 
 
 def build(
-    query: Query, *, limit: int, offset: int = 0, expansions: Expansions | None = None
+    query: Query,
+    *,
+    limit: int,
+    offset: int = 0,
+    expansions: Expansions | None = None,
+    ranked: bool = True,
+    from_end: bool = False,
 ) -> Statements:
     """The statements for one page of ``limit`` notes after the first ``offset``, and their number.
 
-    ``expansions`` replaces words (those of ``words_of``) by index terms, any of which will do.
+    ``expansions`` replaces words (those of ``words_of``) by index terms, any of which will do. Not
+    ``ranked``: in the order of a listing. ``from_end``: where only ``trash`` decides, the index is
+    walked from its other end to the same page.
     """
     expression, rest = _terms(query.terms, expansions or {})
     narrow = _narrowing(query, rest, expansions or {})
     if expression is None:
-        return Statements(
-            rows=_listing(query, narrow, limit=limit, offset=offset),
-            count=_listing_count(query, narrow),
-        )
+        count = _listing_count(query, narrow)
+        if from_end and count is None:
+            return Statements(_from_end(query, limit=limit, offset=offset), None)
+        return Statements(_listing(query, narrow, limit=limit, offset=offset), count)
+    count = _search_count(query, expression, narrow)
+    if not ranked:
+        found = _Clauses([f"m.pk IN (SELECT rowid {_MATCHED})", *narrow.parts])
+        found.parameters = [expression, *narrow.parameters]
+        return Statements(_listing(query, found, limit=limit, offset=offset), count)
+    alone = isinstance(query.terms, Word) and not narrow.selective
+    hits = Statement(f"SELECT count(*) {_MATCHED}", (expression,)) if alone else None
     return Statements(
-        rows=_search(query, expression, narrow, limit=limit, offset=offset),
-        count=_search_count(query, expression, narrow),
+        _search(query, expression, narrow, limit=limit, offset=offset), count, hits=hits
     )
 
 
@@ -184,18 +208,52 @@ def _nested(
 
 
 def _listing(query: Query, narrow: _Clauses, *, limit: int, offset: int) -> Statement:
-    in_order = query.trash != "any" and not narrow.selective
+    in_order = not narrow.selective
     if query.sort_by == "created_at" and (query.before is not None or query.after is not None):
         in_order = False  # the index in that order does not know when a note was changed
-    index = _IN_ORDER[query.sort_by] if in_order else "notes_meta"
-    clauses = _metadata(query)
-    page = (
+    if in_order:
+        walks = [_walk(query, narrow, trash) for trash in _TRASH[query.trash]]
+    else:
+        clauses = _metadata(query)
+        walks = [_notes(query, "notes_meta", clauses, narrow)]
+    return _one_page(query, walks, limit=limit, offset=offset)
+
+
+def _walk(query: Query, narrow: _Clauses, trash: int) -> Statement:
+    """The notes in or out of the trash, which one index has in their order."""
+    return _notes(query, _IN_ORDER[query.sort_by], _metadata(query, trash=(trash,)), narrow)
+
+
+def _notes(query: Query, index: str, clauses: _Clauses, narrow: _Clauses) -> Statement:
+    return Statement(
         f"SELECT m.pk AS pk, m.{_SORTS[query.sort_by]} AS sorted "  # noqa: S608  # constants
-        f"FROM notes AS m INDEXED BY {index}{_both(clauses, narrow)} "
-        f"ORDER BY {_order(query)} LIMIT ? OFFSET ?"
+        f"FROM notes AS m INDEXED BY {index}{_both(clauses, narrow)}",
+        (*clauses.parameters, *narrow.parameters),
     )
-    parameters = (*clauses.parameters, *narrow.parameters, limit, offset)
-    return _with_rows(page, _order(query), parameters)
+
+
+def _one_page(query: Query, walks: Sequence[Statement], *, limit: int, offset: int) -> Statement:
+    """A page of several walks together; SQLite merges them if each is in order."""
+    page = " UNION ALL ".join(walk.sql for walk in walks)
+    parameters = [value for walk in walks for value in walk.parameters]
+    order = _order(query).replace("m.pk", "pk")
+    return _with_rows(
+        f"{page} ORDER BY {order} LIMIT ? OFFSET ?", _order(query), (*parameters, limit, offset)
+    )
+
+
+def _from_end(query: Query, *, limit: int, offset: int) -> Statement:
+    """The same page, the index walked backwards; how far is told by the kept count, at that moment."""
+    backwards = replace(query, sort_order="ASC" if query.sort_order == "DESC" else "DESC")
+    walks = [_walk(query, _Clauses(), trash) for trash in _TRASH[query.trash]]
+    page = " UNION ALL ".join(walk.sql for walk in walks)
+    left = f"(({KEPT[query.trash]}) - ?)"
+    return _with_rows(
+        f"{page} ORDER BY {_order(backwards).replace('m.pk', 'pk')} "
+        f"LIMIT max(0, min(?, {left})) OFFSET max(0, {left} - ?)",
+        _order(query),
+        (limit, offset, offset, limit),
+    )
 
 
 def _listing_count(query: Query, narrow: _Clauses) -> Statement | None:
@@ -225,7 +283,15 @@ def _search(
 
 
 def _search_count(query: Query, expression: str, narrow: _Clauses) -> Statement:
-    if query.before is None and query.after is None:
+    dated = query.before is not None or query.after is not None
+    if not narrow.parts and not dated and query.trash == "active":
+        # Few notes are in the trash; leaving them out one by one takes twice as long.
+        return Statement(
+            f"SELECT (SELECT count(*) {_MATCHED}) - "
+            f"(SELECT count(*) {_MATCHED} AND +rowid IN ({_TRASHED}))",
+            (expression, expression),
+        )
+    if not dated:
         clauses = _trash_by_pk(query)
         # The plus keeps SQLite from searching anew for each pk that a tag names.
         found = f"FROM (SELECT +rowid AS pk {_MATCHED}) AS m{_both(clauses, narrow)}"
@@ -245,11 +311,12 @@ def _with_rows(page: str, order: str, parameters: tuple[Parameter, ...]) -> Stat
     )
 
 
-def _metadata(query: Query) -> _Clauses:
-    """Trash and dates, as columns of the narrow indexes."""
+def _metadata(query: Query, *, trash: Sequence[int] | None = None) -> _Clauses:
+    """Trash and dates, as columns of the narrow indexes; ``trash`` instead of what the query says."""
     clauses = _Clauses()
-    if query.trash != "any":
-        clauses.add(f"m.trash = {int(query.trash == 'trashed')}")
+    wanted = _TRASH[query.trash] if trash is None else trash
+    if len(wanted) == 1:
+        clauses.add(f"m.trash = {wanted[0]}")
     if query.after is not None:
         clauses.add("m.modified_at >= ?", query.after)
     if query.before is not None:

@@ -1,5 +1,6 @@
 import pytest
 
+from mcp_notarium.cache import search
 from mcp_notarium.cache.store import Cache
 from mcp_notarium.cache.vocabulary import distance
 from mcp_notarium.notes.note import Content, Tombstone
@@ -61,6 +62,40 @@ def test_totals_of_a_search_cover_all_pages(cache):
     assert find(cache, "apple", limit=4).total == 9
     assert find(cache, "apple", limit=4, offset=8).total == 9
     assert find(cache, "apple", limit=4, offset=40).total == 9
+
+
+@pytest.mark.parametrize("trash", ["no", "yes", "any"])
+@pytest.mark.parametrize("sort_by", ["modified_at", "created_at"])
+@pytest.mark.parametrize("sort_order", ["ASC", "DESC"])
+def test_every_page_from_either_end_is_its_part_of_the_whole(cache, trash, sort_by, sort_order):
+    store(
+        cache,
+        [note(n, f"text {n}", trash=n % 3 == 0, modified_at=1000 + n // 4) for n in range(23)],
+    )
+    how = {"sort_by": sort_by, "sort_order": sort_order}
+    whole = ids(find(cache, f"trash:{trash}", limit=100, **how))
+    assert len(whole) == {"no": 15, "yes": 8, "any": 23}[trash]
+    for limit in (1, 4, 7):
+        for offset in range(30):
+            page = find(cache, f"trash:{trash}", limit=limit, offset=offset, **how)
+            assert (ids(page), page.total) == (whole[offset : offset + limit], len(whole))
+
+
+@pytest.mark.parametrize("sort_order", ["ASC", "DESC"])
+def test_of_a_word_alone_with_too_many_hits_the_newest_come_first(cache, monkeypatch, sort_order):
+    store(cache, [note(n, "apple " * (1 + n % 3) + "pie", trash=n == 5) for n in range(9)])
+    ranked = ids(find(cache, "apple", sort_order=sort_order))
+    monkeypatch.setattr(search, "MOST_RANKED", 8)
+    unranked = ids(find(cache, "apple", sort_order=sort_order))
+    assert ranked != unranked
+    assert sorted(ranked) == sorted(unranked)
+    assert unranked == [i for i in ids(find(cache, sort_order=sort_order)) if i in ranked]
+    for offset in (0, 3, 6, 9):
+        page = find(cache, "apple", limit=3, offset=offset, sort_order=sort_order)
+        assert (ids(page), page.total) == (unranked[offset : offset + 3], 8)
+    assert ids(find(cache, "apple pie", sort_order=sort_order)) != unranked
+    monkeypatch.setattr(search, "MOST_RANKED", 9)
+    assert ids(find(cache, "apple", sort_order=sort_order)) == ranked
 
 
 def test_words_inside_other_words_are_found_only_if_nothing_else_is_and_marked(cache):
