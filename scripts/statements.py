@@ -58,6 +58,7 @@ BUILDERS = {
     "mcp_notarium.cache.salvage:_readable_of_slice": "names of tables and columns from TABLES",
     "mcp_notarium.cache.salvage:_hopeless": "names of tables and columns from TABLES",
     "mcp_notarium.cache.salvage:_readable": "names of tables and columns from TABLES",
+    "mcp_notarium.cache.search:SearchIndex._statements": "query/sql.py, the builder of searches",
     "mcp_notarium.cache.search:SearchIndex._page": "query/sql.py, the builder of searches",
     "mcp_notarium.cache.search:SearchIndex._total": "query/sql.py, the builder of searches",
     "mcp_notarium.cache.search:SearchIndex._as_written": "query/sql.py, the builder of searches",
