@@ -57,13 +57,6 @@ class Agent(Actor):
             (self._stats, 2),
         ]
 
-    def renew(self) -> None:
-        """After the run: the person starts a client anew whose configuration has an old password."""
-        if self.client is not None and self._logins < self._account.logins:
-            self.client.end()
-            self.client = Client(self._account, self.name)
-            self.client.open()
-
     def act(self) -> None:
         """Until the run is over; then the server stays, for whoever looks at it."""
         while not self._account.over.is_set():

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from soak import ending
-from soak.account import Account
+from soak.account import Account, Client
 from soak.actor import Actor
 from soak.agent import Agent
 from soak.elsewhere import Elsewhere
@@ -72,15 +72,31 @@ def _part(counts: Counter[str], prefix: str) -> str:
     )
 
 
-def soak(seconds: float, seed: str, *, pace: float = 1.5) -> Outcome:
+def seen(counts: Counter[str], *, writes: int) -> bool:
+    """Whether so many writes were acknowledged, and a kill, a fault and a jump of a clock came."""
+    kinds = list(counts)
+    faults = any(kind.startswith("fault: ") for kind in kinds)
+    return (
+        faults and {"kills", "clock jumps"} <= {*kinds} and counts["acknowledged writes"] >= writes
+    )
+
+
+def soak(
+    seconds: float,
+    seed: str,
+    *,
+    pace: float = 1.5,
+    enough: Callable[[Counter[str]], bool] = lambda _counts: False,
+) -> Outcome:
     """Run for so long, then come to rest and judge. Everything is made in a folder that goes away.
 
     ``pace``: the longest pause between two troubles, and between two edits elsewhere, in seconds.
+    ``enough`` ends the run before its time, by what has been counted.
     """
     with tempfile.TemporaryDirectory(prefix="notarium-soak-") as place:
         account = Account(Path(place).resolve())
         with account.simulator.running():
-            _run(account, seconds, seed, pace)
+            _run(account, seconds, seed, pace, enough)
         promises, measures = account.promises, account.measures
         wrong = [*promises.judge(account.simulator.notes()), *measures.judge()]
         if not promises.acknowledged:
@@ -89,7 +105,13 @@ def soak(seconds: float, seed: str, *, pace: float = 1.5) -> Outcome:
         return Outcome(seed, lasted, account.counts, measures, wrong)
 
 
-def _run(account: Account, seconds: float, seed: str, pace: float) -> None:
+def _run(
+    account: Account,
+    seconds: float,
+    seed: str,
+    pace: float,
+    enough: Callable[[Counter[str]], bool],
+) -> None:
     elsewhere = Elsewhere(account, seed, pace=pace)
     for _ in range(NOTES):
         elsewhere.create()
@@ -103,13 +125,14 @@ def _run(account: Account, seconds: float, seed: str, pace: float) -> None:
             one.start()
         _wait(actors, FIRST_PATIENCE, lambda: account.counts["acknowledged writes"] >= FIRST_WRITES)
         trouble.start()
-        _wait(actors, seconds, lambda: False)
+        _wait(actors, seconds, lambda: enough(account.counts))
         account.over.set()
         for one in actors:
             one.join(ending.CALM)
-        for agent in agents:
-            agent.renew()
-        clients = [agent.client for agent in agents if agent.client is not None]
+        # One with the newest password; those that have an old one get the news through it.
+        newcomer = Client(account, "newcomer")
+        newcomer.open()
+        clients = [newcomer, *(agent.client for agent in agents if agent.client is not None)]
         for client in clients:
             ending.agree(account, client)
         ending.close(account, clients)

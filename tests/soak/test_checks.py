@@ -9,7 +9,7 @@ from mcp_notarium.simulator import Simulator
 from soak import ending
 from soak.measures import MB, MOST_FILES, MOST_WAL, Measures, Sample
 from soak.promises import COPY, Promises
-from soak.run import Outcome
+from soak.run import Outcome, seen
 
 
 @pytest.fixture(name="simulator")
@@ -165,3 +165,11 @@ def test_a_failed_run_says_how_to_repeat_it():
     told = Outcome("word", 1.0, Counter(kills=2), Measures(), ["it broke"]).told()
     assert "BROKEN: it broke" in told
     assert "--seed word" in told
+
+
+@pytest.mark.parametrize("missing", ["kills", "clock jumps", "fault: late", "acknowledged writes"])
+def test_a_run_in_which_something_never_happened_is_not_enough(missing):
+    counts = Counter({"kills": 1, "clock jumps": 1, "fault: late": 1, "acknowledged writes": 40})
+    assert seen(counts, writes=40)
+    counts[missing] -= 1
+    assert not seen(+counts, writes=40)
