@@ -231,10 +231,39 @@ AGENTS = (
     Defence(
         "an answer belongs to its question",
         "server/calls.py",
-        'if answer is not None and hmac.compare_digest(self._params.request_state or "", state):',
-        "if answer is not None:",
+        "        if asked is None or not hmac.compare_digest(asked[0], meaning):\n",
+        "        if asked is None:\n",
         (f"{_DISPATCH}::test_answer_to_one_question_does_not_count_for_another",),
         (40,),
+    ),
+    Defence(
+        "an answer counts once",
+        "server/calls.py",
+        "        del self._open[state]\n",
+        "",
+        (f"{_DISPATCH}::test_answer_counts_once",),
+        (40,),
+    ),
+    Defence(
+        "an error in place of an answer is no client that cannot ask",
+        "server/calls.py",
+        "            if error.error.code == types.METHOD_NOT_FOUND:\n",
+        "            if error:\n",
+        (
+            "unit/server/test_confirmations.py::test_nothing_is_done_unless_somebody_may_and_does_agree",
+        ),
+        (40,),
+    ),
+    Defence(
+        "a question names no text of which no more may be read",
+        "tools/hidden.py",
+        " or app.allowance.room == 0",
+        "",
+        (
+            "unit/tools/test_policy_in_tools.py"
+            "::test_a_question_about_a_note_names_it_by_id_alone_when_enough_has_been_read",
+        ),
+        (41,),
     ),
     Defence(
         "nobody who answers is no yes",
