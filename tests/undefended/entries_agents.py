@@ -260,8 +260,7 @@ AGENTS = (
         " or app.allowance.room == 0",
         "",
         (
-            "unit/tools/test_policy_in_tools.py"
-            "::test_a_question_about_a_note_names_it_by_id_alone_when_enough_has_been_read",
+            f"{_POLICY}::test_a_question_about_a_note_names_it_by_id_alone_when_enough_has_been_read",
         ),
         (41,),
     ),
@@ -270,7 +269,9 @@ AGENTS = (
         "server/calls.py",
         "            raise unanswered(message) from None\n",
         "            return True\n",
-        (f"{_RECORDING}::test_question_that_nobody_answered_is_timed_out",),
+        (
+            "unit/server/test_confirmations.py::test_nothing_is_done_unless_somebody_may_and_does_agree",
+        ),
         (40,),
     ),
     Defence(
