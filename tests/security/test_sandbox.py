@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
 import subprocess
 import sys
+import tempfile
+import threading
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from mcp_notarium.cli import rights
-from mcp_notarium.keys import landlock
+from mcp_notarium.errors import ConfigError
+from mcp_notarium.keys import landlock, seccomp
 from mcp_notarium.server import sandbox
+from mcp_notarium.server.sandbox import Confinement
 from mcp_notarium.simulator import Simulator
 from mcp_notarium.simulator.data import prose
 from support.account import account
+from support.confined_child import outcome
 from support.needs import lacking
-from support.whole import SERVE, Server, environment, run
+from support.whole import SERVE, Server, environment, run, until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Landlock is Linux's")
 
@@ -39,6 +46,8 @@ CHILD = Path(__file__).parent.parent / "support" / "confined_child.py"
 def _kernel():
     if landlock.version() < 6:
         lacking(f"Landlock {landlock.version()} of this kernel cannot show everything (6 can)")
+    if missing := seccomp.lacking():
+        lacking(missing)
 
 
 def tried(tmp_path: Path, wanted: str) -> dict[str, str]:
@@ -79,35 +88,69 @@ def test_only_what_the_server_needs_is_left(tmp_path):
         name: "done" for name in found if name.startswith("always")
     }
     forbidden = {name: what for name, what in found.items() if name.startswith("never")}
-    assert {*forbidden.values()} <= {"EACCES", "EPERM", "EXDEV"}, forbidden
+    refusals = {"EACCES", "EPERM", "EXDEV"}
+    assert {name: what for name, what in forbidden.items() if what not in refusals} == {}
 
 
 def test_all_of_it_is_possible_without(tmp_path):
     """The control: what is refused above is refused by nothing else."""
-    assert {*tried(tmp_path, "off").values()} == {"done"}
+    found = tried(tmp_path, "off")
+    assert {name: what for name, what in found.items() if what != "done"} == {}
 
 
 def test_every_thread_of_a_real_server_is_confined(tmp_path):
     simulator = Simulator()
     simulator.load(prose(3, seed=2))
     with simulator.running():
-        env = environment(simulator, tmp_path, NOTARIUM_SANDBOX="require")
+        named = {  # a name, so that it has to be looked up
+            "SIMPERIUM_API_URL": simulator.api_url,
+            "SIMPERIUM_AUTH_URL": simulator.auth_url,
+            "SIMPLENOTE_APP_URL": simulator.app_url,
+        }
+        named = {name: url.replace("127.0.0.1", "localhost") for name, url in named.items()}
+        env = environment(simulator, tmp_path, NOTARIUM_SANDBOX="require", **named)
         with Server(env) as server:
-            assert server.tool("list", limit=1)["content"]
+            server.loaded(len(simulator.notes()))
             saved = server.tool("save", text="from the sandbox\n")
+            simulator.edit(saved["id"], content="from elsewhere\n")
+            until(lambda: "elsewhere" in str(server.tool("get", id=saved["id"])))
             tasks = [*Path(f"/proc/{server.process.pid}/task").iterdir()]
-            confined = {"NoNewPrivs:\t1" in (task / "status").read_text() for task in tasks}
+            states = [(task / "status").read_text() for task in tasks]
             assert server.leave() == 0
-        assert confined == {True}
         assert len(tasks) > 1
-        assert simulator.note(saved["id"])["content"] == "from the sandbox\n"
+        assert all("NoNewPrivs:\t1" in state and "Seccomp:\t2" in state for state in states)
 
 
+def test_the_thread_that_reads_input_keeps_nothing_but_what_it_has_open(tmp_path):
+    (tmp_path / "file").write_text("of the account")
+    attempts = {
+        "Landlock": (tmp_path / "file").read_bytes,
+        "seccomp": lambda: socket.socketpair(socket.AF_VSOCK),
+    }
+    came = {}
+
+    def alone() -> None:
+        Confinement(account(tmp_path), "require").give_up_everything()
+        came.update({name: outcome(attempt) for name, attempt in attempts.items()})
+
+    thread = threading.Thread(target=alone)
+    thread.start()
+    thread.join()
+    assert came == {"Landlock": "EACCES", "seccomp": "EPERM"}
+    assert attempts["Landlock"]()  # this one has kept it
+
+
+WITHOUT = {
+    "Landlock": "from mcp_notarium.keys import landlock; landlock.version = lambda: 0",
+    "seccomp": "from mcp_notarium.keys import seccomp; seccomp.lacking = lambda: 'none here'",
+}
+
+
+@pytest.mark.parametrize("missing", WITHOUT)
 @pytest.mark.parametrize(("wanted", "code"), [("require", 1), ("auto", 0)])
-def test_a_kernel_without_it_matters_only_where_it_is_required(tmp_path, wanted, code):
+def test_a_kernel_without_it_matters_only_where_it_is_required(tmp_path, wanted, code, missing):
     without = (
-        "import sys; from mcp_notarium.keys import landlock; landlock.version = lambda: 0\n"
-        "from mcp_notarium.__main__ import main; sys.exit(main())"
+        f"import sys; {WITHOUT[missing]}\nfrom mcp_notarium.__main__ import main; sys.exit(main())"
     )
     simulator = Simulator()
     with simulator.running():
@@ -122,6 +165,44 @@ def test_a_kernel_without_it_matters_only_where_it_is_required(tmp_path, wanted,
     assert done.returncode == code, done.stderr
     assert bool(done.stdout) is (code == 0)  # a refusal comes before the handshake
     assert (b"cannot be confined" in done.stderr) is (code == 1)
+
+
+def test_a_server_without_landlock_still_takes_the_filter(tmp_path, monkeypatch):
+    monkeypatch.setattr(landlock, "version", lambda: 0)
+    monkeypatch.setattr(seccomp, "restrict", lambda: None)
+    one = Confinement(account(tmp_path), "auto")
+    one.enter()
+    assert one.how == sandbox.foreseen("auto")
+    assert one.how.startswith("not confined by Landlock: ")
+    assert "; seccomp: programs, listening" in one.how
+
+
+def _refuses() -> None:
+    raise OSError(errno.EPERM, "Operation not permitted")
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_filter_that_fails_is_told_or_refused(tmp_path, monkeypatch, known):
+    """Where the calls of the architecture are not known, Landlock alone is all that can be required."""
+    monkeypatch.setattr(landlock, "restrict", lambda _allowed: landlock.effect_of(7))
+    monkeypatch.setattr(tempfile, "tempdir", tempfile.tempdir)
+    monkeypatch.setattr(seccomp, "restrict", _refuses)
+    told = Confinement(account(tmp_path), "auto")
+    told.enter()
+    assert told.how.endswith("; not confined by seccomp: Operation not permitted")
+    if not known:
+        monkeypatch.setattr(seccomp, "architecture", lambda: None)
+    required = Confinement(account(tmp_path), "require")
+    with nullcontext() if not known else pytest.raises(ConfigError, match="cannot be confined"):
+        required.enter()
+
+
+@pytest.mark.parametrize(("wanted", "state"), [("auto", "warn"), ("require", "bad")])
+def test_doctor_tells_that_there_is_no_filter(monkeypatch, wanted, state):
+    monkeypatch.setattr(seccomp, "lacking", lambda: "this kernel has no seccomp filters")
+    seen = rights.sandbox(wanted)
+    assert seen.state == state
+    assert "this kernel has no seccomp filters" in seen.seen
 
 
 def test_doctor_foresees_what_a_server_does(tmp_path):

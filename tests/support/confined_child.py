@@ -15,11 +15,13 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 from mcp_notarium.server.sandbox import Confinement
 from support.account import account, open_cheaply
+from support.forbidden_calls import forbidden_calls
 
 
 def attempts(data: Path, outside: Path, port: int) -> dict[str, Callable[[], object]]:
@@ -44,12 +46,18 @@ def attempts(data: Path, outside: Path, port: int) -> dict[str, Callable[[], obj
         "never: connect to another port": lambda: connect(port),
         "never: listen": listen,
         "never: signal another process": lambda: os.kill(os.getppid(), 0),
+        **forbidden_calls(outside, port),
         "always: connect by https": lambda: connect(443),
         "always: make, open and change a cache": lambda: open_cheaply(account(data.parent)).close(),
         "always: import what was not imported before": lambda: importlib.import_module("wave"),
         "always: make a temporary file": tempfile.NamedTemporaryFile,
         "always: look for a library": lambda: ctypes.util.find_library("pthread"),
         "always: look up a name": lambda: socket.getaddrinfo("localhost", 443),
+        "always: ask for the addresses of this machine": lambda: socket.socket(
+            socket.AF_NETLINK, socket.SOCK_RAW, 0
+        ).close(),
+        "always: talk to itself": lambda: [one.close() for one in socket.socketpair()],
+        "always: run a thread": run_a_thread,
         "always: read the list of certificates": lambda: list(Path("/etc/ssl").iterdir()),
     }
 
@@ -67,6 +75,13 @@ def listen() -> None:
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         one.listen()
+
+
+def run_a_thread() -> None:
+    """And see it end."""
+    thread = threading.Thread(target=int)
+    thread.start()
+    thread.join()
 
 
 def outcome(attempt: Callable[[], object]) -> str:

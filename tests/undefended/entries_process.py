@@ -9,6 +9,10 @@ _FOLDER = "unit/keys/test_folder.py"
 _HARDENING = "unit/keys/test_hardening.py"
 _MEMORY = "security/test_process_memory.py"
 _SANDBOX = "security/test_sandbox.py::test_only_what_the_server_needs_is_left"
+_INPUT_THREAD = (
+    "security/test_sandbox.py::test_the_thread_that_reads_input_keeps_nothing_but_what_it_has_open"
+)
+_SECCOMP = "unit/keys/test_seccomp.py"
 _CONFIG = "unit/config/test_config_files.py"
 _AROUND = "security/test_adversary_surroundings.py"
 
@@ -170,7 +174,67 @@ PROCESS = (
         "server/sandbox.py",
         "                landlock.restrict(landlock.Allowed())\n",
         "                pass\n",
-        ("security/test_sandbox.py::test_every_thread_of_a_real_server_is_confined",),
+        (_INPUT_THREAD,),
+    ),
+    Defence(
+        "seccomp",
+        "server/sandbox.py",
+        "        try:\n            seccomp.restrict()\n",
+        "        try:\n            pass\n",
+        (_SANDBOX, "security/test_sandbox.py::test_every_thread_of_a_real_server_is_confined"),
+    ),
+    Defence(
+        "seccomp: every thread",
+        "server/sandbox.py",
+        "                seccomp.restrict()\n",
+        "                pass\n",
+        (
+            _INPUT_THREAD,
+            "security/test_sandbox.py::test_every_thread_of_a_real_server_is_confined",
+        ),
+    ),
+    Defence(
+        "seccomp: calls that are never made",
+        "keys/seccomp.py",
+        "        steps += _if(number, DENY)\n",
+        "        steps += _if(number, ALLOW)\n",
+        (_SANDBOX, f"{_SECCOMP}::test_every_call_of_the_list_is_refused_and_others_pass"),
+    ),
+    Defence(
+        "seccomp: sockets of other protocols",
+        "keys/seccomp.py",
+        "        *(step for protocol in (_ANY, _TCP, _UDP) for step in _if(protocol, ALLOW)),\n"
+        "        DENY,\n",
+        "        ALLOW,\n",
+        (_SANDBOX, f"{_SECCOMP}::test_sockets_are_local_or_tcp_or_udp"),
+    ),
+    Defence(
+        "seccomp: connecting by sending",
+        "keys/seccomp.py",
+        "(_IF_ANY_BIT, 0, 1, _CONNECT_AND_SEND), DENY, ALLOW]",
+        "ALLOW]",
+        (_SANDBOX, f"{_SECCOMP}::test_nothing_is_connected_by_sending"),
+    ),
+    Defence(
+        "seccomp: a TCP socket stays one",
+        "keys/seccomp.py",
+        "_if(_UPPER_PROTOCOL, DENY)",
+        "_if(_UPPER_PROTOCOL, ALLOW)",
+        (_SANDBOX, f"{_SECCOMP}::test_a_tcp_socket_stays_one"),
+    ),
+    Defence(
+        "seccomp: calls of another architecture",
+        "keys/seccomp.py",
+        "    steps = [_load(_ARCHITECTURE), *_unless(where.audit, DENY), _load(_NUMBER)]\n",
+        "    steps = [_load(_NUMBER)]\n",
+        (f"{_SECCOMP}::test_calls_of_another_architecture_are_refused",),
+    ),
+    Defence(
+        "seccomp: an emulator is noticed first",
+        "keys/seccomp.py",
+        "    if ctypes.get_errno() != errno.E2BIG:\n",
+        "    if False:\n",
+        (f"{_SECCOMP}::test_calls_that_an_emulator_makes_are_seen_before_anything_is_given_up",),
     ),
     Defence(
         "what a .env of the working folder may set",

@@ -41,5 +41,5 @@ def sandbox(wanted: Sandbox) -> Finding:
         return Finding("sandbox", BAD, error.message, error.resolution_hint or "")
     if effect is None:
         return Finding("sandbox", WARN, "off: a server keeps all its rights (NOTARIUM_SANDBOX=off)")
-    weak = effect.startswith("not confined") and sys.platform == "linux"
+    weak = "not confined" in effect and sys.platform == "linux"
     return Finding("sandbox", WARN if weak else OK, f"{wanted}: {effect}")

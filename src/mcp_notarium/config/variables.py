@@ -213,7 +213,7 @@ VARIABLES = (
     Variable(
         name="NOTARIUM_SANDBOX",
         purpose="Whether the server gives up every file, port and signal that it does not need "
-        "(Linux with Landlock): where the system can; always, else it refuses to start; never.",
+        "(Linux with Landlock and seccomp): where the system can; always, else it refuses to start; never.",
         kind=Kind.CHOICE,
         default="auto",
         choices=("auto", "require", "off"),

@@ -24,6 +24,7 @@ _PR_SET_NO_NEW_PRIVS = 38
 _CONNECT, _BIND = 1 << 1, 1 << 0
 _SCOPE_SIGNALS = 1 << 1
 FIRST_WITH_NETWORK = 4
+NONE_HERE = "this system has no Landlock"
 _FIRST_WITH_SCOPES = 6
 
 
@@ -100,7 +101,7 @@ def restrict(allowed: Allowed) -> Restricted:
     """
     known = version()
     if not known:
-        raise OSError(0, "this system has no Landlock")
+        raise OSError(0, NONE_HERE)
     effect = effect_of(known)
     rights = Access((1 << max(bits for since, bits in _KNOWN_SINCE if since <= known)) - 1)
     ruleset = _ruleset(rights, known)

@@ -1,8 +1,9 @@
 """What the server keeps of its rights: its own folder, its own program, the note service.
 
-Only on Linux with Landlock; elsewhere nothing of the kind can be had without privileges. Everything
-that is imported, looked up or read later has to lie in one of these places, so they are wide enough
-for a Python of any origin and for a name service that changes while the server runs.
+Only on Linux, by Landlock and a filter of system calls (seccomp); elsewhere nothing of the kind can be
+had without privileges. Everything that is imported, looked up or read later has to lie in one of these
+places, so they are wide enough for a Python of any origin and for a name service that changes while the
+server runs.
 """
 
 from __future__ import annotations
@@ -16,13 +17,15 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from mcp_notarium.errors import ConfigError
-from mcp_notarium.keys import landlock
+from mcp_notarium.keys import landlock, seccomp
 from mcp_notarium.keys.folder import AccountFolder, prepare
 
 if TYPE_CHECKING:
     from mcp_notarium.config import Config, Sandbox
 
 HTTPS, DOMAIN = 443, 53
+_FILTERED = "seccomp: programs, listening, protocols, modes of files"
+_NO_LANDLOCK, _NO_SECCOMP = "not confined by Landlock", "not confined by seccomp"
 _SYSTEM = (
     "/usr/lib",
     "/usr/lib32",
@@ -60,7 +63,7 @@ class Confinement:
         self._wanted = wanted
         self.how = "off"
         if wanted == "require":
-            _demand_network(landlock.version())
+            _demand(landlock.version())
 
     def enter(self) -> None:
         """Restrict this thread and all that it starts from now on.
@@ -69,6 +72,9 @@ class Confinement:
         """
         if self._wanted == "off":
             return
+        self.how = f"{self._landlocked()}; {self._filtered()}"
+
+    def _landlocked(self) -> str:
         try:
             prepare(AccountFolder(self._config.account_dir))  # only what exists can be kept
             done = landlock.restrict(allowed(self._config))
@@ -78,15 +84,26 @@ class Confinement:
             reason = error.strerror or str(error)
             if self._wanted == "require":
                 raise _not_confined(reason) from error
-            self.how = f"not confined: {reason}"
-        else:
-            self.how = _said(done)
+            return f"{_NO_LANDLOCK}: {reason}"
+        return _said(done)
+
+    def _filtered(self) -> str:
+        try:
+            seccomp.restrict()
+        except OSError as error:
+            reason = error.strerror or str(error)
+            if self._wanted == "require" and seccomp.architecture() is not None:
+                raise _not_confined(reason) from error
+            return f"{_NO_SECCOMP}: {reason}"
+        return _FILTERED
 
     def give_up_everything(self) -> None:
         """The same for a thread that needs nothing but what it has open. Never raises."""
         if self._wanted != "off":
             with suppress(OSError):
                 landlock.restrict(landlock.Allowed())
+            with suppress(OSError):
+                seccomp.restrict()
 
 
 def foreseen(wanted: Sandbox) -> str | None:
@@ -96,12 +113,14 @@ def foreseen(wanted: Sandbox) -> str | None:
     """
     known = landlock.version()
     if wanted == "require":
-        _demand_network(known)
+        _demand(known)
     if wanted == "off":
         return None
-    return (
-        _said(landlock.effect_of(known)) if known else "not confined: this system has no Landlock"
+    by_landlock = (
+        _said(landlock.effect_of(known)) if known else f"{_NO_LANDLOCK}: {landlock.NONE_HERE}"
     )
+    missing = seccomp.lacking()
+    return f"{by_landlock}; {f'{_NO_SECCOMP}: {missing}' if missing else _FILTERED}"
 
 
 def _said(done: landlock.Restricted) -> str:
@@ -141,16 +160,19 @@ def _ports(config: Config) -> set[int]:
     return {HTTPS, DOMAIN} | {port for port in named if port is not None}
 
 
-def _demand_network(version: int) -> None:
+def _demand(version: int) -> None:
+    """Files, network and, where the numbers of the system calls are known, these too."""
     if not version:
-        raise _not_confined("this system has no Landlock")
+        raise _not_confined(landlock.NONE_HERE)
     if version < landlock.FIRST_WITH_NETWORK:
         raise _not_confined("this kernel's Landlock knows no rules for the network")
+    if seccomp.architecture() is not None and (missing := seccomp.lacking()):
+        raise _not_confined(missing)
 
 
 def _not_confined(reason: str) -> ConfigError:
     return ConfigError(
         f"the sandbox is required, and the process cannot be confined: {reason}",
-        resolution_hint="Use a Linux kernel with Landlock (6.7 or newer for the network rules), or "
-        "set NOTARIUM_SANDBOX=auto.",
+        resolution_hint="Use a Linux kernel with Landlock (6.7 or newer for the network rules) and "
+        "seccomp filters, or set NOTARIUM_SANDBOX=auto.",
     )
