@@ -58,6 +58,32 @@ def test_every_answer_is_that_of_an_account_without_the_hidden_notes(rules, seed
         twins.close()
 
 
+async def story_of_illness(twins: Twins, *, rounds: int) -> None:
+    for note_id in IDS:
+        twins.edit(note_id, text=twins.some_text(), tags=twins.some_tags(2))
+    await twins.sync()
+    for _ in range(rounds):
+        if twins.dice.random() < 0.8:
+            twins.illness_strikes()
+        else:
+            twins.healed()
+        twins.device_acts()
+        await twins.sync()
+        await twins.call("manage", action="get_stats")
+        await twins.call("list", limit=100)
+        await twins.agent_acts()
+
+
+@pytest.mark.parametrize("rules", POLICIES.values(), ids=POLICIES)
+def test_a_hidden_note_that_the_service_cannot_give_shows_in_no_answer(rules):
+    with quick_folder() as folder:
+        twins = Twins(folder, Policy(visibility=rules), seed=5)
+        asyncio.run(story_of_illness(twins, rounds=15))
+        assert twins.one.app.driver._ledger.doubts()
+        assert not twins.other.app.driver._ledger.doubts()
+        twins.close()
+
+
 def test_without_the_gate_the_difference_shows(monkeypatch):
     monkeypatch.setattr(Withholding, "admit", lambda _self, batch: dict(batch))
     with quick_folder() as folder:

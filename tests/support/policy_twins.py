@@ -16,11 +16,20 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from mcp_notarium.backends.base import Acknowledgement
-from mcp_notarium.errors import NotariumError
+from mcp_notarium.errors import (
+    BackendRejected,
+    BackendTimeout,
+    BackendUnavailable,
+    LoginRequired,
+    NotariumError,
+    RateLimited,
+)
+from mcp_notarium.notes.note import Revision
 from mcp_notarium.notes.pending import PendingWrite
 from mcp_notarium.policy.model import Policy, demand
 from mcp_notarium.server.answering import success
 from mcp_notarium.tools.catalogue import by_name
+from support.memory_backend import Fault
 from support.memory_store import Fields, Kept, MemoryStore, content_of
 from support.tooling import Caller, Desk
 
@@ -32,6 +41,7 @@ WORDS = (
 TYPED = (*WORDS, "gardem", "zymurgi", "zymurgisz", "repord", "fahrt", "ledgre", "nothing", "会議")
 TAGS = ("work", "Work", "home", "private", "Private", "other")
 IDS = tuple(f"note{number:02}" for number in range(14))
+ILLNESSES = (BackendUnavailable, BackendTimeout, LoginRequired, RateLimited, BackendRejected)
 STRANGERS = ("nobody", "note99", "../x")
 
 
@@ -48,7 +58,13 @@ class Twin(Desk):
         super().__init__(folder, policy=policy)
         self.caller = Caller(agrees=True)
         self.before_push: list[Any] = []
-        push, delete = self.backend.push, self.backend.delete
+        self.ill: dict[str, type[NotariumError]] = {}
+        push, delete, get = self.backend.push, self.backend.delete, self.backend.get
+
+        async def ailing_get(note_id: str, *, etag: str | None = None) -> Revision:
+            if note_id in self.ill:
+                raise self.ill[note_id]("this note cannot be had")
+            return await get(note_id, etag=etag)
 
         async def raced_push(write: PendingWrite) -> Acknowledgement:
             self._race(write.note_id)
@@ -58,6 +74,7 @@ class Twin(Desk):
             self._race(note_id)
             await delete(note_id, etag=etag, write_id=write_id)
 
+        self.backend.get = ailing_get  # type: ignore[method-assign]
         self.backend.push = raced_push  # type: ignore[method-assign]
         self.backend.delete = raced_delete  # type: ignore[method-assign]
 
@@ -137,6 +154,25 @@ class Twins:
         if note_id in self.one.store.ids():
             self.one.store.remove(note_id)
             self.mirror(note_id)
+
+    def illness_strikes(self) -> None:
+        """The service cannot give one of the hidden notes any more, and tells of changes only.
+
+        It is one that was hidden before, and stays so: nobody could know of a change of that.
+        """
+        store, withheld = self.one.store, self.one.app.cache.notes.gate.of()
+        there = sorted(store.ids() & withheld.keys())
+        hidden = [i for i in there if not self.shows(i, store.fields(i))]
+        if hidden:
+            self.one.ill[self.dice.choice(hidden)] = self.dice.choice(ILLNESSES)
+            for note_id in self.one.ill:
+                self.put(store, note_id, {"text": self.some_text()})
+            for twin in (self.one, self.other):
+                twin.backend.faults.plan(Fault.WITHOUT_CONTENT, on="changes")
+
+    def healed(self) -> None:
+        """The service gives every note again."""
+        self.one.ill.clear()
 
     async def sync(self) -> None:
         await self.one.sync()
@@ -309,6 +345,8 @@ class Twins:
     def device_acts(self, note_id: str | None = None) -> None:
         """One random edit from another device."""
         note_id = note_id or self.dice.choice((*IDS, *self.versions))
+        if note_id in self.one.ill:
+            return
         roll = self.dice.random()
         if roll < 0.45:
             self.edit(note_id, text=self.some_text())

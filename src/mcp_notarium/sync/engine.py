@@ -62,7 +62,7 @@ class Engine:
         self._clock = clock
         self._stopwatch = stopwatch
         self._log = log
-        self._intake = Intake(cache, backend, ledger)
+        self._intake = Intake(cache, backend, ledger, stopwatch=stopwatch)
         self.sources = Sources(
             cache, backend, intake=self._intake, ledger=ledger, stopwatch=stopwatch
         )
@@ -132,7 +132,7 @@ class Engine:
     async def close(self) -> None:
         """Let go of a listing that is being read, and of its connection."""
         await self._drop_plan()
-        await self._intake.rest()
+        await self._intake.close()
 
     def _begin(self) -> None:
         self._began = self._stopwatch()

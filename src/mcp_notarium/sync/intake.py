@@ -6,18 +6,16 @@ Every plan is made twice: before fetching, to know what to fetch, and again when
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from mcp_notarium.backends.base import Backend
 from mcp_notarium.cache.store import Cache
-from mcp_notarium.errors import BackendProtocolError, BackendRejected, NoteNotFound
-from mcp_notarium.notes.note import Tombstone
+from mcp_notarium.sync.asking import Asking
 from mcp_notarium.sync.batch import Batch, Bookmark
 from mcp_notarium.sync.bulk import Bulk
 from mcp_notarium.sync.ledger import Ledger
-from mcp_notarium.sync.planner import Confirmed, Fetch, Remote, lags_behind, one_each
+from mcp_notarium.sync.planner import Confirmed, Fetch, Missing, Remote, lags_behind, one_each
 from mcp_notarium.sync.storing import Stored, Storing
 
 FEW = 250
@@ -26,8 +24,6 @@ write lock."""
 MANY = 1000
 """Notes per transaction beside it: the search index takes them in a quarter faster than as 250, and
 a save waits for one transaction at most."""
-FETCHES = 8
-"""Notes asked for at the same time."""
 
 
 @dataclass(slots=True)
@@ -38,7 +34,6 @@ class Tally:
     removed: int = 0
     deferred: int = 0
     fetched: int = 0
-    refused: list[str] = field(default_factory=list)
 
     @property
     def changed(self) -> int:
@@ -55,23 +50,26 @@ class Tally:
 class Intake:
     """The one way into the note table for what comes from the store."""
 
-    def __init__(self, cache: Cache, backend: Backend, ledger: Ledger) -> None:
-        self._cache = cache
-        self._backend = backend
+    def __init__(
+        self, cache: Cache, backend: Backend, ledger: Ledger, *, stopwatch: Callable[[], float]
+    ) -> None:
         self._ledger = ledger
+        self._asking = Asking(cache, backend, stopwatch=stopwatch)
         self._storing = Storing(cache, ledger)
         self._bulk = Bulk(self._storing)
 
     async def fetch(self, batch: Batch, tally: Tally) -> Batch:
         """The same batch with an answer from the store for every note that must be asked for.
 
-        A note whose answer makes no sense stays unanswered and does not hold up the others.
-        Whatever concerns all notes (no connection, no login) is raised.
+        A note that the store does not give, while it serves others, stays unanswered and does not
+        hold them up. Whatever concerns all notes (no connection, no login) is raised.
         """
         remotes = one_each(batch.remotes)
+        self._asking.there_is_news_of(one.id for one in remotes if not isinstance(one, Missing))
         actions = self._storing.plan(remotes)
         wanted = [action.id for action in actions if isinstance(action, Fetch)]
-        answers = await self._ask_all(wanted, tally)
+        tally.fetched += len(wanted)
+        answers = await self._asking.answers(wanted)
         return batch.answered(tuple(_with_answer(remote, answers) for remote in remotes))
 
     async def commit(self, batch: Batch, tally: Tally) -> None:
@@ -91,52 +89,23 @@ class Intake:
         """Nothing more comes for a while: let go of what only many notes at once need."""
         await self._bulk.close()
 
+    async def close(self) -> None:
+        """Let go of everything, and break off requests that are still on their way."""
+        await self.rest()
+        await self._asking.close()
+
     def open_doubts(self) -> tuple[str, ...]:
-        """Notes to look at again that no write stands in the way of any more."""
+        """Notes to look at again now: no write stands in the way, and they do not rest."""
         doubts = self._ledger.doubts()
         busy = self._storing.pending() if doubts else {}
-        return tuple(note_id for note_id in doubts if note_id not in busy)
-
-    async def _ask_all(self, note_ids: list[str], tally: Tally) -> dict[str, Confirmed]:
-        places = asyncio.Semaphore(FETCHES)
-        answers: dict[str, Confirmed] = {}
-
-        async def ask(note_id: str) -> None:
-            async with places:
-                tally.fetched += 1
-                answer = await self._ask(note_id, tally)
-            if answer is not None:
-                answers[note_id] = answer
-
-        try:
-            async with asyncio.TaskGroup() as group:
-                for note_id in note_ids:
-                    group.create_task(ask(note_id))
-        except BaseExceptionGroup as failures:
-            raise _first(failures) from None
-        return answers
-
-    async def _ask(self, note_id: str, tally: Tally) -> Confirmed | None:
-        seen = self._cache.notes.last_seen(note_id)
-        try:
-            return Confirmed(await self._backend.get(note_id), seen)
-        except NoteNotFound:
-            return Confirmed(Tombstone(note_id), seen)
-        except (BackendProtocolError, BackendRejected) as error:
-            tally.refused.append(type(error).__name__)
-            return None
+        return tuple(
+            note_id for note_id in doubts if note_id not in busy and not self._asking.rests(note_id)
+        )
 
 
 def _with_answer(remote: Remote, answers: dict[str, Confirmed]) -> Remote:
     answer = answers.get(remote.id)
     return remote if answer is None or lags_behind(answer.answer, remote) else answer
-
-
-def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
-    error: BaseException = failures
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
 
 
 def _chunks(batch: Batch) -> Iterator[tuple[Sequence[Remote], Bookmark | None]]:

@@ -66,14 +66,19 @@ class Sources:
         self.feed = Feed(exists=can.change_feed, long_poll=can.change_feed and can.long_poll)
 
     async def cycle(self, *, cursor_lost: bool = False) -> Batches:
-        """All batches of one cycle, in the order in which they must be stored."""
-        doubts = [Missing(note_id) for note_id in self._intake.open_doubts()]
-        for batch in split(doubts, epoch=self._ledger.epoch):
-            yield batch
+        """All batches of one cycle, in the order in which they must be stored.
+
+        What was in doubt before comes last: it may be ill, and news do not wait for it.
+        """
+        doubts = self._intake.open_doubts()
         for source in self._due_sources(cursor_lost=cursor_lost):
             async with aclosing(source()) as batches:
                 async for batch in batches:
                     yield batch
+        still = frozenset(self._intake.open_doubts()) if doubts else frozenset()
+        again = [Missing(note_id) for note_id in doubts if note_id in still]
+        for batch in split(again, epoch=self._ledger.epoch):
+            yield batch
 
     def _due_sources(self, *, cursor_lost: bool) -> list[Callable[[], Batches]]:
         if not self._ledger.loaded:

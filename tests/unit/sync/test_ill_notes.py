@@ -1,0 +1,186 @@
+"""A note that the store does not give, while it serves others; and a store that gives nothing."""
+
+import asyncio
+
+import pytest
+
+from mcp_notarium.sync import asking
+from mcp_notarium.sync.cycle import State
+from support.memory_backend import Fault
+from support.sync_rig import until
+
+REFUSALS = (Fault.UNAVAILABLE, Fault.TIMEOUT, Fault.LOGIN, Fault.RATE_LIMITED)
+
+
+@pytest.fixture
+def loaded(client, store):
+    """A client that has loaded three notes."""
+    for number in range(3):
+        store.put(f"n{number}", f"note {number}\n")
+    asyncio.run(client.sync())
+    client.backend.calls.clear()
+    return client
+
+
+def changed_elsewhere(loaded, store, *note_ids):
+    """The feed says that these have changed, and not how."""
+    for note_id in note_ids:
+        store.edit(note_id, lambda text: text + "more\n")
+    loaded.faults.plan(Fault.WITHOUT_CONTENT, on="changes")
+
+
+def doubts(client):
+    return client.driver._ledger.doubts()
+
+
+@pytest.mark.parametrize("fault", REFUSALS)
+def test_a_note_that_is_refused_while_others_are_served_is_put_in_doubt(loaded, store, fault):
+    changed_elsewhere(loaded, store, "n0", "n1", "n2")
+    loaded.faults.plan(fault, on="get")
+    assert asyncio.run(loaded.sync()) is State.IDLE
+    assert doubts(loaded) == ("n0",)
+    assert loaded.backend.calls == ["changes", "get", "get", "get", "changes"]
+    assert loaded.cache.sync_state.metrics().error_count == 0
+    asyncio.run(loaded.sync())
+    assert loaded.contents() == store.contents()
+    assert doubts(loaded) == ()
+
+
+@pytest.mark.parametrize("fault", REFUSALS)
+def test_alone_it_is_put_in_doubt_if_a_listing_is_served(loaded, store, fault):
+    changed_elsewhere(loaded, store, "n0")
+    loaded.faults.plan(fault, on="get")
+    assert asyncio.run(loaded.sync()) is State.IDLE
+    assert doubts(loaded) == ("n0",)
+    assert loaded.backend.calls == ["changes", "get", "list_page", "changes"]
+
+
+@pytest.mark.parametrize("fault", REFUSALS)
+def test_or_if_the_change_feed_is_where_listings_fail(loaded, store, fault):
+    changed_elsewhere(loaded, store, "n0")
+    loaded.faults.plan(fault, on="get")
+    loaded.faults.plan(fault, on="list_page", times=9)
+    assert asyncio.run(loaded.sync()) is State.IDLE
+    assert doubts(loaded) == ("n0",)
+
+
+@pytest.mark.parametrize(
+    ("fault", "state"),
+    [
+        (Fault.UNAVAILABLE, State.BACKING_OFF),
+        (Fault.TIMEOUT, State.BACKING_OFF),
+        (Fault.RATE_LIMITED, State.BACKING_OFF),
+        (Fault.LOGIN, State.NEEDS_AUTH),
+    ],
+)
+def test_where_everything_is_refused_the_cycle_ends_and_nothing_is_skipped(
+    loaded, store, fault, state
+):
+    cursor = loaded.cache.sync_state.cursor()
+    changed_elsewhere(loaded, store, "n0", "n1")
+    loaded.faults.plan(fault, on="get", times=2)
+    loaded.faults.plan(fault, on="list_page")
+    loaded.faults.plan(fault, on="changes")
+    assert asyncio.run(loaded.sync()) is state
+    assert doubts(loaded) == ()
+    assert loaded.cache.sync_state.cursor() == cursor
+    assert loaded.cache.sync_state.metrics().error_count == 1
+    asyncio.run(loaded.sync())
+    assert loaded.contents() == store.contents()
+
+
+def test_an_ill_note_is_asked_for_after_twice_as_long_each_time(loaded, store, time):
+    changed_elsewhere(loaded, store, "n0")
+    loaded.faults.plan(Fault.UNAVAILABLE, on="get", times=99)
+    asked_at = []
+    began = time.now
+    for _ in range(40):
+        before = loaded.backend.calls.count("get")
+        asyncio.run(loaded.sync())
+        if loaded.backend.calls.count("get") > before:
+            asked_at.append(time.now - began)
+        time.now += 1.0
+    assert asked_at == [0, 1, 3, 7, 15, 31]
+    assert loaded.cache.sync_state.metrics().error_count == 0
+
+
+def test_news_come_before_what_was_in_doubt(loaded, store):
+    changed_elsewhere(loaded, store, "n0")
+    loaded.faults.plan(Fault.UNAVAILABLE, on="get")
+    asyncio.run(loaded.sync())
+    loaded.backend.calls.clear()
+    asyncio.run(loaded.sync())
+    assert loaded.backend.calls == ["changes", "get"]
+
+
+class Held:
+    """A client whose requests for one note are answered when somebody says so."""
+
+    def __init__(self, client, note_id, monkeypatch):
+        monkeypatch.setattr(asking, "GRACE", 0.02)
+        self.open = asyncio.Event()
+        self.asked = 0
+        get = client.backend.get
+
+        async def held(asked_for, *, etag=None):
+            answer = await get(asked_for, etag=etag)
+            if asked_for == note_id:
+                self.asked += 1
+                await self.open.wait()
+            return answer
+
+        monkeypatch.setattr(client.backend, "get", held)
+
+
+def test_a_late_answer_holds_up_nobody_and_is_used_when_it_comes(loaded, store, monkeypatch):
+    async def scenario():
+        held = Held(loaded, "n0", monkeypatch)
+        changed_elsewhere(loaded, store, "n0", "n1", "n2")
+        assert await loaded.sync() is State.IDLE
+        assert doubts(loaded) == ("n0",)
+        assert loaded.note("n2").text == store.text("n2")
+        assert await loaded.sync() is State.IDLE
+        held.open.set()
+        await until(loaded.driver._engine.errands_due)
+        await loaded.sync()
+        assert held.asked == 1
+
+    asyncio.run(scenario())
+    assert loaded.contents() == store.contents()
+    assert doubts(loaded) == ()
+
+
+def test_a_late_answer_that_news_have_overtaken_is_not_used(loaded, store, monkeypatch):
+    async def scenario():
+        held = Held(loaded, "new", monkeypatch)
+        store.put("new", "new\n")
+        changed_elsewhere(loaded, store)
+        await loaded.sync()
+        store.remove("new")
+        held.open.set()
+        await asyncio.sleep(0)
+        for _ in range(2):
+            await loaded.sync()
+
+    asyncio.run(scenario())
+    assert loaded.contents() == store.contents()
+    assert doubts(loaded) == ()
+
+
+def test_many_late_notes_leave_room_for_others(loaded, store, monkeypatch):
+    async def scenario():
+        monkeypatch.setattr(asking, "GRACE", 0.02)
+        ill = [f"ill{number}" for number in range(asking.FETCHES + 1)]
+        for note_id in ill:
+            store.put(note_id, "ill\n")
+        changed_elsewhere(loaded, store, "n0")
+        loaded.faults.plan(Fault.HANG_BEFORE, on="get", times=len(ill))
+        assert await loaded.sync() is State.IDLE
+        assert set(doubts(loaded)) == set(ill)
+        assert loaded.note("n0").text == store.text("n0")
+        waiting = asyncio.all_tasks() - {asyncio.current_task()}
+        assert len(waiting) == asking.MOST_LATE
+        await loaded.driver._engine.close()
+        assert not asyncio.all_tasks() - {asyncio.current_task()}
+
+    asyncio.run(scenario())
