@@ -227,3 +227,21 @@ def some_call(dice: random.Random) -> tuple[str, dict[str, Any]]:
         return "save", {"id": note_id, "local_version": 1, "tags": tags}
     action = dice.choice(("trash", "untrash", "delete_permanently"))
     return "manage", {"action": action, "id": note_id, "local_version": dice.randint(1, 3)}
+
+
+def test_notes_whose_tags_cannot_be_read_are_hidden_by_a_rule_on_tags(tmp_path: Path) -> None:
+    simulator = Simulator(poll_seconds=1.0)
+    odd: dict[str, Any] = {"text": "private", "object": {"0": "private"}, "deep": [["private"]]}
+    for note_id, tags in odd.items():
+        simulator.put(note_id, content="odd\n", tags=tags)
+    simulator.put("n0", content="normal\n")
+    place = tmp_path / "cache"
+    place.mkdir(mode=0o700)
+    (place / "policy.toml").touch(mode=0o600)
+    (place / "policy.toml").write_text('[notes]\nhidden_tags = ["private"]\n')
+    with simulator.running(), Server(environment(simulator, tmp_path)) as server:
+        server.loaded(1)
+        assert [row["uuid"] for row in server.tool("list")["content"]] == ["n0"]
+        for note_id in odd:
+            assert server.error("get", id=note_id)["category"] == "NOT_FOUND"
+        server.leave()

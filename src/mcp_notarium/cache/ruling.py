@@ -38,6 +38,8 @@ def _now_hidden(cache: Cache) -> dict[str, Withheld]:
     hidden = {}
     for note_id, tags, etag, version in cache.database.rows(_JUDGED):
         rule = rules.hidden_by(note_id, json.loads(tags))
+        if rule is None and rules.judges_tags and (base := cache.notes.base(note_id)) is not None:
+            rule = cache.notes.gate.hides(base)
         if rule is not None:
             hidden[note_id] = Withheld(etag, version, rule)
     return hidden

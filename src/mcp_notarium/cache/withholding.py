@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from mcp_notarium.cache.batch import Change
 from mcp_notarium.cache.connection import Database
 from mcp_notarium.errors import PolicyChanged
-from mcp_notarium.notes.note import Revision, Tombstone
+from mcp_notarium.notes.note import Revision, Tombstone, clear_tags
 from mcp_notarium.policy.visibility import Visibility
 
 RULES_KEY = "policy.visibility"
@@ -61,8 +61,7 @@ class Withholding:
         hidden = {
             change.id: (change, rule)
             for change in batch.values()
-            if isinstance(change, Revision)
-            and (rule := self.rules.hidden_by(change.id, change.content.tags)) is not None
+            if isinstance(change, Revision) and (rule := self.hides(change)) is not None
         }
         self._forget([note_id for note_id in batch if note_id not in hidden])
         self.note_down(
@@ -73,6 +72,12 @@ class Withholding:
             note_id: Tombstone(note_id) if note_id in hidden else change
             for note_id, change in batch.items()
         }
+
+    def hides(self, revision: Revision) -> str | None:
+        """The rule that hides this revision of a note; None if it is seen."""
+        rules = self.rules
+        clear = not rules.judges_tags or clear_tags(revision.raw)
+        return rules.hidden_by(revision.id, revision.content.tags, clear=clear)
 
     def note_down(self, notes: Iterable[tuple[str, Withheld]]) -> None:
         """Remember that these are withheld."""

@@ -154,7 +154,12 @@ def _of_note(config: Config, note_id: str) -> dict[str, Any]:
             facts["remark"] = "The cache is kept under other rules until a server is started anew."
         note = cache.notes.get(note_id)
         if note is not None:
-            rule = rules.hidden_by(note_id, note.tags)
+            base = cache.notes.base(note_id)
+            rule = (
+                rules.hidden_by(note_id, note.tags)
+                if base is None
+                else cache.notes.gate.hides(base)
+            )
             return facts | {"state": "in the cache", "rule": rule, "visible": rule is None}
         withheld = cache.database.row("SELECT rule FROM withheld WHERE id = ?", (note_id,))
         if withheld is not None:

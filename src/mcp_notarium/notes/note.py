@@ -7,6 +7,7 @@ once we hold it), ``Note`` is what the cache hands to a reader.
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import dataclass
 
 
@@ -44,6 +45,13 @@ class Revision:
     server_version: int | None = None
     pinned: bool = False
     markdown: bool = False
+
+
+def clear_tags(raw: str) -> bool:
+    """Whether the tags in an acknowledged object are all understood: a list of strings, or none."""
+    fields = json.loads(raw)
+    tags = fields.get("tags", []) if isinstance(fields, dict) else []
+    return isinstance(tags, list) and all(isinstance(tag, str) for tag in tags)
 
 
 @dataclass(frozen=True, slots=True)

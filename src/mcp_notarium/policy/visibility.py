@@ -1,7 +1,7 @@
 """Which notes an agent may see, judged from a note's id and tags. Pure.
 
 Rules of this file: denying wins over allowing; a note without tags is never allowed by accident,
-only by ``untagged``; two spellings of a tag are one tag, as everywhere (``tag_key``).
+only by ``untagged``; tags that are not understood may be any; two spellings of a tag are one tag, as everywhere (``tag_key``).
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from mcp_notarium.notes.clean import tag_key
@@ -42,6 +43,11 @@ class Visibility:
         return bool(self._hidden or self.hidden_ids or narrowed or not self.untagged)
 
     @property
+    def judges_tags(self) -> bool:
+        """Whether any rule names tags; then a note whose tags are not understood is hidden."""
+        return bool(self._hidden) or self.allowed_tags is not None
+
+    @property
     def digest(self) -> str:
         """SHA-256 (hex) over what the rules mean, however they are written; '' if nothing hides."""
         if not self.hides:
@@ -53,21 +59,32 @@ class Visibility:
             "allowed_ids": None if self.allowed_ids is None else sorted(set(self.allowed_ids)),
             "untagged": self.untagged,
         }
+        if self.judges_tags:
+            meaning["unclear_tags"] = False  # caches from before showed such notes
         text = json.dumps(meaning, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
-    def sees(self, note_id: str, tags: Sequence[str]) -> bool:
+    def sees(self, note_id: str, tags: Sequence[str], *, clear: bool = True) -> bool:
         """Whether an agent may know of the note."""
-        return self.hidden_by(note_id, tags) is None
+        return self.hidden_by(note_id, tags, clear=clear) is None
 
-    def hidden_by(self, note_id: str, tags: Sequence[str]) -> str | None:
-        """The rule that hides the note, in the words of the policy file; None if it is seen."""
+    def hidden_by(self, note_id: str, tags: Sequence[str], *, clear: bool = True) -> str | None:
+        """The rule that hides the note, in the words of the policy file; None if it is seen.
+
+        ``clear`` False: it has tags beside these, or instead of them, that are not understood.
+        """
         if note_id in self.hidden_ids:
             return "hidden_ids"
         keys = {tag_key(tag.strip()): tag for tag in tags}
         keys.pop("", None)
         if hiding := self._hidden & keys.keys():
             return f'hidden_tags "{keys[min(hiding)]}"'
+        if not clear and self.judges_tags:
+            rule = "hidden_tags" if self._hidden else "allowed_tags"
+            return f"{rule} (its tags cannot be read)"
+        return self._not_allowed(note_id, keys.keys())
+
+    def _not_allowed(self, note_id: str, keys: AbstractSet[str]) -> str | None:
         if self.allowed_ids is not None and note_id in self.allowed_ids:
             return None
         if not keys:
@@ -75,7 +92,7 @@ class Visibility:
             return "allowed_ids" if alone else None if self.untagged else "untagged"
         if self.allowed_tags is None:
             return None if self.allowed_ids is None else "allowed_ids"
-        return None if self._allowed & keys.keys() else "allowed_tags"
+        return None if self._allowed & keys else "allowed_tags"
 
     def protecting(self, tags: Sequence[str]) -> tuple[str, ...]:
         """Those of the tags that hide the note they are on."""

@@ -162,6 +162,10 @@ class Intents:
         """Whether the note could be shown with this content."""
         return self._cache.notes.gate.rules.sees(note_id, content.tags)
 
+    def sees_revision(self, revision: Revision) -> bool:
+        """Whether the note can be shown as the store has it."""
+        return self._cache.notes.gate.hides(revision) is None
+
     def in_flight(self, note_id: str) -> PendingWrite | None:
         """The note's unfinished intent; there is never more than one."""
         writes = self._cache.pending.for_note(note_id)

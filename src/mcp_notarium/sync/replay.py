@@ -120,7 +120,7 @@ class Replay:
         merged = None if base is None else merge_content(base, write.content, head.content)
         if merged is None:
             return await self._delivery.keep_as_copy(write, instead=head)
-        if not self._intents.sees(head.id, head.content):
+        if not self._intents.sees_revision(head):
             merged = replace(merged, tags=head.content.tags)  # hidden since: it stays so
         if merged == head.content:
             return self._settled(write, head)

@@ -127,7 +127,7 @@ class Saving:
         except NoteNotFound:
             self._desk.intents.adopt(Tombstone(note_id), seen=seen)
             raise _removed(note_id) from None
-        if not self._desk.intents.sees(note_id, head.content):
+        if not self._desk.intents.sees_revision(head):
             # Hidden elsewhere: for whoever asks here it is gone.
             self._desk.intents.adopt(head, seen=seen)
             raise _removed(note_id)

@@ -159,3 +159,37 @@ def test_emptying_the_cache_forgets_what_was_withheld(ruled):
     with ruled.transaction():
         ruled.notes.clear()
     assert ruled.notes.gate.of() == {}
+
+
+ODD_TAGS = ['"private"', '{"0": "private"}', '[["private"]]', '["work", 7]', "null", "true"]
+
+
+def odd(note_id, tags, *seen):
+    return replace(note(note_id, "odd", *seen), raw=f'{{"content": "odd", "tags": {tags}}}')
+
+
+@pytest.mark.parametrize("tags", ODD_TAGS)
+@pytest.mark.parametrize(
+    "rules", [NO_PRIVATE, Visibility(allowed_tags=("work",), allowed_ids=("b",))]
+)
+def test_a_note_whose_tags_are_not_understood_is_withheld_under_any_rule_on_tags(
+    cache, rules, tags
+):
+    ruled = under(cache, rules)
+    store(ruled, [note("a", "plain", "work"), odd("b", tags, "work")])
+    assert ruled.notes.etags() == {"a": "r1"}
+    assert ruled.notes.gate.of().keys() == {"b"}
+
+
+@pytest.mark.parametrize("tags", ODD_TAGS)
+def test_without_a_rule_on_tags_it_is_shown_and_a_new_rule_hides_it(cache, tags):
+    ruled = under(cache, Visibility(hidden_ids=("c",)))
+    store(ruled, [note("a", "plain"), odd("b", tags)])
+    assert ruled.notes.etags().keys() == {"a", "b"}
+    assert ruled.notes.base("b").raw == odd("b", tags).raw
+    assert under(ruled, NO_PRIVATE).notes.etags().keys() == {"a"}
+
+
+def test_a_note_without_any_field_for_tags_has_none(ruled):
+    store(ruled, [replace(note("a"), raw='{"content": "words"}')])
+    assert ruled.notes.etags().keys() == {"a"}
