@@ -2,12 +2,19 @@
 
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_notarium.errors import ConfirmationRequired, NotariumError, NotPermitted, StillLoading
+from mcp_notarium.errors import (
+    ConfirmationRequired,
+    NotariumError,
+    NoteNotFound,
+    NotPermitted,
+    StillLoading,
+)
 from mcp_notarium.policy.model import Field, Limits, Policy
 from mcp_notarium.policy.visibility import Visibility
 from mcp_notarium.tools import get, manage, save, stats
@@ -331,3 +338,19 @@ def test_log_lines_tell_nothing_of_hidden_notes(desks):
     synced(desk)
     done = [facts for event, facts in lines.said if event == "sync.cycle_done"]
     assert done == [{"stored": 1, "removed": 0}, {"stored": 0, "removed": 1}]
+
+
+def test_a_note_whose_tags_were_spoilt_a_moment_before_takes_no_text(desks, monkeypatch):
+    rules = Visibility(hidden_tags=("private",))
+    desk = synced(desks(Policy(visibility=rules), a=("text",)))
+    get = desk.backend.get
+
+    async def spoilt(note_id, **how):
+        revision = await get(note_id, **how)
+        return replace(revision, etag="r2", server_version=2, raw='{"tags": "private"}')
+
+    monkeypatch.setattr(desk.backend, "get", spoilt)
+    with pytest.raises(NoteNotFound):
+        saved(desk, id="a", local_version=1, text="new")
+    assert desk.store.text("a") == "text"
+    assert listed(desk).total_items == 0
