@@ -47,7 +47,7 @@ BUILDERS = {
     "mcp_notarium.cache.connection:Database.run": "hands its argument on",
     "mcp_notarium.cache.connection:Database.run_many": "hands its argument on",
     "mcp_notarium.cache.salvage:_asked": "hands its argument on",
-    "mcp_notarium.cache.connection:Database._faults": "the constants of check and walk beside it",
+    "mcp_notarium.cache.connection:Database._found": "the constants of check and walk beside it",
     "mcp_notarium.cache.connection:Database._set_synchronous": "FULL or NORMAL, of transaction",
     "mcp_notarium.cache.schema:_take": "the numbered migrations, constants of their modules",
     "mcp_notarium.cache.copying:copy_into": "names of tables from TABLES",

@@ -24,6 +24,11 @@ Row = tuple[Any, ...]
 CHECKPOINT_PAGES = 1000
 """How far the WAL grows before the process that checkpoints moves it into the main file."""
 
+LOOKS = 3
+"""How often a database that others write to is looked at before it counts as damaged."""
+_SEARCH_ANEW = "SELECT rowid FROM notes_fts WHERE notes_fts MATCH 'a' LIMIT 1"
+"""The search index remembers how it is built up; a check after another process has merged parts of it
+would miss what is gone. Opening it lets it look again."""
 _SEARCH_CHECK = "INSERT INTO notes_fts(notes_fts, rank) VALUES ('integrity-check', 1)"
 
 
@@ -208,28 +213,40 @@ class Database:
     def walk(self, *, deep: bool = False) -> tuple[str, ...]:
         """Like :meth:`check`, for a file that servers may be at work on: it moves nothing.
 
-        Reads every page that is in use, whether it stands in the file or in the log. Only ``deep``
+        Reads every page that is in use, whether it stands in the file or in the log, and again where
+        something seems wrong: what another process changes meanwhile is no damage. Only ``deep``
         compares the search index with the notes. Raises ``CacheBusy`` or ``CacheFull``.
         """
-        return self._faults(
-            ["PRAGMA integrity_check", _SEARCH_CHECK] if deep else ["PRAGMA quick_check"]
-        )
+        questions = ["PRAGMA integrity_check", _SEARCH_CHECK] if deep else ["PRAGMA quick_check"]
+        return self._faults(questions, looks=LOOKS)
 
     def _faults(
-        self, questions: Iterable[str], *, first: Callable[[], object] = lambda: None
+        self,
+        questions: Sequence[str],
+        *,
+        first: Callable[[], object] = lambda: None,
+        looks: int = 1,
     ) -> tuple[str, ...]:
+        found: tuple[str, ...] = ()
         try:
             first()
-            for question in questions:
-                found = tuple(str(line[0]) for line in self.rows(question) if line[0] != "ok")
-                if found:  # after a bad page the other answers mean nothing
-                    self.condemn(found[0])
-                    return found
+            for _ in range(looks):
+                found = self._found(questions)
+                if not found:
+                    return ()
         except (CacheBusy, CacheFull):
             raise
         except CacheError as error:
-            self.condemn(error.message)
-            return (error.message,)
+            found = (error.message,)
+        self.condemn(found[0])
+        return found
+
+    def _found(self, questions: Sequence[str]) -> tuple[str, ...]:
+        self.rows(_SEARCH_ANEW)
+        for question in questions:
+            found = tuple(str(line[0]) for line in self.rows(question) if line[0] != "ok")
+            if found:  # after a bad page the other answers mean nothing
+                return found
         return ()
 
     def close(self) -> None:
