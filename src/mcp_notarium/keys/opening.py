@@ -184,7 +184,8 @@ class _Opener:
         try:
             scene = self.observer.look(now=self.clock())
             decision = startup.decide(scene.seen)
-            if isinstance(decision, Open) and not decision.settle:
+            # Without a presence: the folder was made by somebody else since we looked for it.
+            if isinstance(decision, Open) and not decision.settle and presence is not None:
                 return self._finished(scene, presence, decision.notices)
         except BaseException:
             _let_go(scene, presence)

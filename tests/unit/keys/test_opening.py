@@ -419,6 +419,21 @@ def test_a_cache_made_by_another_server_in_the_middle_of_a_look_is_opened(tmp_pa
         assert opened.generation == other.generation
 
 
+def test_a_cache_made_by_another_server_before_the_first_look_is_opened(tmp_path, monkeypatch):
+    announce, others = opening._Opener._presence, []
+
+    def announce_and_be_overtaken(self):
+        presence = announce(self)
+        if not others:
+            others.append(None)
+            others.append(open_cheaply(account(tmp_path)))
+        return presence
+
+    monkeypatch.setattr(opening._Opener, "_presence", announce_and_be_overtaken)
+    with closing(open_cheaply(account(tmp_path))) as opened, closing(others[1]) as other:
+        assert opened.generation == other.generation
+
+
 def test_a_doubled_driver_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(driver, "installed", lambda: ("sqlcipher3 1", "sqlcipher3-binary 1"))
     assert refused(account(tmp_path)).verdict is Verdict.CRYPTO_UNSUITABLE
