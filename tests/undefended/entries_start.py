@@ -82,7 +82,7 @@ START = (
     ),
     Defence(
         "prelude: a file with a second name",
-        "server/prelude.py",
+        "server/glance.py",
         "(stat.S_ISREG(found.st_mode) and found.st_nlink == 1)",
         "stat.S_ISREG(found.st_mode)",
         (f"{_PRELUDE}::test_folders_that_others_can_read_or_change_are_left_to_the_checks",),

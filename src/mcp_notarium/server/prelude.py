@@ -15,6 +15,7 @@ import stat
 import sys
 from collections.abc import Iterator, Mapping
 
+from mcp_notarium.server.glance import CHANGEABLE, READABLE, ours
 from mcp_notarium.server.greeting import Greeting
 from mcp_notarium.server.lines import LineBuffer
 
@@ -33,7 +34,6 @@ _REQUIRED = "SIMPLENOTE_USERNAME"
 _FOLDER = "NOTARIUM_DATA_DIR"
 _POLICY = "policy.toml"
 _DRIVER = "sqlcipher3"
-_READABLE, _CHANGEABLE = 0o077, 0o022
 _CHUNK = 1 << 16
 
 
@@ -84,8 +84,8 @@ def _folder(environ: Mapping[str, str]) -> str:
 def _private(folder: str) -> bool:
     """True only if nobody else can change what is above, or read what is in the accounts' folders."""
     try:
-        return all(_ours(path, _CHANGEABLE) for path in _upwards(folder)) and all(
-            _ours(path, _READABLE) for path in _inside(folder)
+        return all(ours(path, forbidden=CHANGEABLE) for path in _upwards(folder)) and all(
+            ours(path, forbidden=READABLE) for path in _inside(folder)
         )
     except OSError:
         return False
@@ -108,20 +108,6 @@ def _inside(folder: str) -> list[str]:
 
 def _entries(folder: str) -> list[str]:
     return [f"{folder}/{name}" for name in os.listdir(folder)]  # noqa: PTH208 - without pathlib
-
-
-def _ours(path: str, forbidden: int) -> bool:
-    try:
-        found = os.lstat(path)
-    except FileNotFoundError:
-        return True
-    plain = stat.S_ISDIR(found.st_mode) or (stat.S_ISREG(found.st_mode) and found.st_nlink == 1)
-    sticky = forbidden == _CHANGEABLE and found.st_mode & stat.S_ISVTX
-    return (
-        plain
-        and found.st_uid in {0, os.geteuid()}
-        and (bool(sticky) or not found.st_mode & forbidden)
-    )
 
 
 def _one_driver() -> bool:
