@@ -164,7 +164,7 @@ class Agent(Actor):
         if token in answer["text"] or token in answer["tags"]:
             self._known[answer["id"]] = answer
         elif not answer.get("text_is_partial") and not answer.get("conflict_copy_id"):
-            self._promises.complain(f"{token} is not in the answer that says it is saved")
+            self._promises.not_shown(token, answer["id"], answer["local_version"])
 
     def _append(self) -> None:
         note = self._get()

@@ -73,6 +73,17 @@ class Promises:
             if token not in self._arrived:
                 self.broken.append(f"{token} was said to be saved and never reached the service")
 
+    def not_shown(self, token: str, note_id: str, version: object) -> None:
+        """The answer that says it is saved is without it: right only if somebody set out to take it away.
+
+        An answer gives the note as it is by then, and a write whose answer was lost is looked for
+        again until it is found; meanwhile another client may have replaced the line.
+        """
+        with self._lock:
+            if token not in self._removable:
+                where = f"note {note_id}, version {version}"
+                self.broken.append(f"{token} is not in the answer that says it is saved ({where})")
+
     def trashed(self, note_id: str, *, trash: bool) -> None:
         """An agent was told that the note is in the trash, or is not."""
         with self._lock:

@@ -64,6 +64,17 @@ def test_a_success_that_comes_before_the_service_has_the_write_is_found(simulato
     ]
 
 
+def test_an_answer_without_what_it_says_is_saved_is_found_unless_somebody_took_it_away(
+    simulator, promises
+):
+    kept, taken = (saved(simulator, promises, note, creates=True) for note in "ab")
+    promises.going_to_remove([taken])
+    for note, token in (("a", kept), ("b", taken)):
+        promises.not_shown(token, note, 2)
+    assert [what for what in promises.broken if kept in what]
+    assert not [what for what in promises.broken if taken in what]
+
+
 def test_a_line_of_another_device_that_was_written_over_is_found(simulator, promises):
     token = promises.token()
     simulator.put("a", content=f"first\n{token}\n")
