@@ -70,9 +70,8 @@ TOOLS: tuple[Tool, ...] = (
         name="list",
         title="Find notes",
         description=(
-            "Find notes, newest first; with words in `query`, best match first. Gives previews (to "
-            "read one, use `get` with its `uuid`), totals, `next_page`; `sync` says what may be "
-            "missing."
+            "Find notes: newest first, with words in `query` best match first. Gives previews "
+            "(`get` by `uuid` reads one), totals, `next_page`."
         ),
         request=schemas.ListRequest,
         answer=schemas.ListAnswer,
@@ -85,9 +84,9 @@ TOOLS: tuple[Tool, ...] = (
         name="get",
         title="Read a note",
         description=(
-            "Read a note by id, whole or by lines (1-based); not for searching. Gives the "
+            "Read a note by id, whole or by lines (1-based). Gives the "
             "`local_version` that `save` needs. If `text_is_partial`, go on at "
-            "`next_range_line_start` with that `local_version`."
+            "`next_range_line_start`."
         ),
         request=schemas.GetRequest,
         answer=schemas.NoteAnswer,
@@ -101,8 +100,8 @@ TOOLS: tuple[Tool, ...] = (
         title="Save a note",
         description=(
             "Create a note (`text`, no `id`) or change text, tags or trash of one (`id` and "
-            "`local_version` from `get`). Done when the note service has stored it. Changes made "
-            "elsewhere are merged, else it is a conflict and nothing is written. Deleting: `manage`."
+            "`local_version` from `get`). Changes elsewhere are merged, or it is a conflict and "
+            "nothing is written."
         ),
         request=schemas.SaveRequest,
         answer=schemas.SavedAnswer,
@@ -116,8 +115,7 @@ TOOLS: tuple[Tool, ...] = (
         title="Manage notes",
         description=(
             "`trash`, `untrash` or `delete_permanently` (from the trash only) a note; `get_stats`: "
-            "state of cache and sync; `reset_cache`: load all anew if the cache seems wrong. "
-            "Text and tags: `save`."
+            "state of cache and sync; `reset_cache`: load all anew if the cache seems wrong."
         ),
         request=schemas.ManageRequest,
         answer=schemas.ManageAnswer,
@@ -143,10 +141,15 @@ def wire_form(tool: Tool) -> dict[str, Any]:
         "description": tool.description,
         "inputSchema": request_schema(tool.request),
         "outputSchema": answer_schema(tool.answer),
-        "annotations": {
-            "readOnlyHint": marks.read_only,
-            "destructiveHint": marks.destructive,
-            "idempotentHint": marks.idempotent,
-            "openWorldHint": marks.open_world,
-        },
+        "annotations": _hints(marks),
+    }
+
+
+def _hints(marks: Annotations) -> dict[str, bool]:
+    """Where a tool only reads, destructive and idempotent mean nothing, the protocol says."""
+    writing = {"destructiveHint": marks.destructive, "idempotentHint": marks.idempotent}
+    return {
+        "readOnlyHint": marks.read_only,
+        **({} if marks.read_only else writing),
+        "openWorldHint": marks.open_world,
     }

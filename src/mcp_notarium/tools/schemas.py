@@ -80,8 +80,8 @@ class ListRequest(Wire):
 
     query: str | None = Field(
         default=None,
-        description='words "a phrase" -not a OR b prefix* tag:x -tag:x '
-        "before:2025-01-31 after:2024-01-31 trash:any",
+        description='words "a phrase" -not a OR b prefix* tag:x before:2025-01-31 '
+        "after:… trash:any",
     )
     tags: Tags | None = Field(default=None, description="all of them")
     trash_status: Annotated[int, BeforeValidator(_whole), AfterValidator(_trash_status)] | None = (
@@ -190,7 +190,7 @@ class ListItem(Answer):
     local_version: int
     tags: list[str]
     modified_at: int
-    trash: bool
+    trash: bool = Field(json_schema_extra=QUIET)
     hidden: list[str] | None = Field(default=None, json_schema_extra=QUIET)
 
 
@@ -200,8 +200,8 @@ class ListAnswer(FromNotes):
     content: list[ListItem]
     next_page: int | None = None
     total_items: int
-    current_page: int
-    total_pages: int
+    current_page: int = Field(json_schema_extra=QUIET)
+    total_pages: int = Field(json_schema_extra=QUIET)
     inside_words: bool | None = Field(default=None, json_schema_extra=QUIET)
     suggestions: list[str] | None = Field(default=None, json_schema_extra=QUIET)
     hidden: list[str] | None = Field(default=None, json_schema_extra=QUIET)
@@ -215,12 +215,12 @@ class NoteAnswer(FromNotes):
     local_version: int
     server_version: int | None = Field(default=None, json_schema_extra=QUIET)
     text: str
-    tags: list[str]
+    tags: list[str] = Field(json_schema_extra=QUIET)
     modified_at: int = Field(json_schema_extra=QUIET)
     created_at: int | None = Field(default=None, json_schema_extra=QUIET)
-    trash: bool
+    trash: bool = Field(json_schema_extra=QUIET)
     text_is_partial: bool | None = None
-    text_total_lines: int | None = None
+    text_total_lines: int | None = Field(default=None, json_schema_extra=QUIET)
     range_line_start: int | None = Field(default=None, json_schema_extra=QUIET)
     range_line_count: int | None = Field(default=None, json_schema_extra=QUIET)
     next_range_line_start: int | None = None
@@ -231,10 +231,7 @@ class NoteAnswer(FromNotes):
 class SavedAnswer(NoteAnswer):
     """What ``save`` gives: the note as the note service holds it now."""
 
-    tags: list[str] = Field(json_schema_extra=QUIET)
-    trash: bool = Field(json_schema_extra=QUIET)
     text_is_partial: bool | None = Field(default=None, json_schema_extra=QUIET)
-    text_total_lines: int | None = Field(default=None, json_schema_extra=QUIET)
     next_range_line_start: int | None = Field(default=None, json_schema_extra=QUIET)
     merged: bool | None = None
     unchanged: bool | None = Field(default=None, json_schema_extra=QUIET)

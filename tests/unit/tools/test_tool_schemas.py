@@ -63,15 +63,14 @@ def test_names_and_descriptions_fit_every_client():
         assert 40 < len(tool["description"]) < 1024
 
 
-def test_all_four_hints_are_set_and_true():
-    hints = {tool["name"]: tuple(tool["annotations"].values()) for tool in LISTED}
-    assert all(len(tool["annotations"]) == 4 for tool in LISTED)
-    # read-only, destructive, idempotent, open world
-    assert hints == {
-        "list": (True, False, True, False),
-        "get": (True, False, True, False),
-        "save": (False, True, False, True),
-        "manage": (False, True, True, False),
+def test_every_hint_that_means_something_is_set_and_true():
+    reads = {"readOnlyHint": True, "openWorldHint": False}
+    writes = {"readOnlyHint": False, "destructiveHint": True}
+    assert {tool["name"]: tool["annotations"] for tool in LISTED} == {
+        "list": reads,
+        "get": reads,
+        "save": writes | {"idempotentHint": False, "openWorldHint": True},
+        "manage": writes | {"idempotentHint": True, "openWorldHint": False},
     }
 
 
