@@ -25,7 +25,12 @@ class Loaded:
 
 
 class Answered:
-    """A call has been answered before the engine was there."""
+    """A call of this tool has been answered before the engine was there."""
+
+    __slots__ = ("tool",)
+
+    def __init__(self, tool: str) -> None:
+        self.tool = tool
 
 
 Arrival = Item | Stop

@@ -89,7 +89,7 @@ class Early:
             del self._scopes[read.request_id]
             self._bytes -= size
             self._idle.set()
-            self._tell(Answered())
+            self._tell(Answered(read.tool))
 
     async def _write(self, line: bytes) -> None:
         try:

@@ -1,7 +1,8 @@
 """The event loop of the server: opens the notes, lets them be read, and serves when the engine is there.
 
 The parts meet here and nowhere else: arrivals, greeting, house, early readings, engine. Imports nothing
-of the protocol library, which is loaded when something needs it, or behind the first answer.
+of the protocol library, which is loaded when something needs it, or when a note has been read: then it may
+soon be changed.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import anyio
 from mcp_notarium import __version__, log
 from mcp_notarium.app import App, open_app
 from mcp_notarium.audit.record import Act, Entry, Facts
-from mcp_notarium.errors import LockedError, NotariumError
+from mcp_notarium.errors import CacheError, LockedError, NotariumError
 from mcp_notarium.server.answering import Answering
 from mcp_notarium.server.arrivals import Answered, Event, Loaded, Stop
 from mcp_notarium.server.awaiting import Arrivals
@@ -133,9 +134,20 @@ class _Visit:
             event.demand()
             self._engine_here = True
         elif isinstance(event, Answered):
-            self._want_engine()
+            if event.tool == "get" and not self._loading():
+                self._want_engine()
         else:
             early.do(self._greeting.take(event), weight(event))
+
+    def _loading(self) -> bool:
+        """Whether notes are being loaded for the first time, which needs the processor more."""
+        app = self._house.opened
+        if app is None:
+            return False
+        try:
+            return not app.driver.status().complete
+        except CacheError:
+            return False
 
     def _heed_signals(self) -> None:
         if any(isinstance(arrival, Stop) for arrival in self._greeting.held):
