@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mcp_notarium.backends.base import ChangePage, Entry
-from mcp_notarium.backends.simplenote.feed import changes_from
+from mcp_notarium.backends.simplenote.feed import MOST_STEPS, changes_from
 from mcp_notarium.backends.simplenote.jsondiff import DoesNotFit, apply_to_object
 from mcp_notarium.backends.simplenote.wire import revision_from
 from mcp_notarium.errors import BackendProtocolError, RemoteVanished
@@ -178,6 +178,16 @@ def test_chain_of_changes_comes_out_as_the_last() -> None:
     assert read(change(1, 2, "=3\t+!"), change(2, 3, "=4\t+?"), known=base(1)) == (
         base(3, "one!?"),
     )
+
+
+def test_chain_with_very_many_steps_is_asked_for_instead_of_followed() -> None:
+    """Each step makes the whole text anew: 50,000 of a note of a megabyte took half a minute."""
+    steps = [
+        change(number, number + 1, f"={number + 2}\t+!") for number in range(1, MOST_STEPS + 2)
+    ]
+    assert read(*steps[:-1], known=base(1)) == (base(MOST_STEPS + 1, "one" + "!" * MOST_STEPS),)
+    newest = MOST_STEPS + 2
+    assert read(*steps, known=base(1)) == (Entry(steps[0]["id"], str(newest), newest),)
 
 
 def test_change_over_several_versions_is_one_change() -> None:

@@ -20,6 +20,8 @@ from mcp_notarium.errors import BackendProtocolError, RemoteVanished
 from mcp_notarium.notes.note import Revision, Tombstone
 
 _BUCKET_GONE = frozenset({"EMPTY", "DROP"})
+MOST_STEPS = 100
+"""Changes of one note that are carried out one after the other; asking for it costs less than more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,9 @@ def changes_from(answer: Any, *, cursor: str, base_of: BaseLookup) -> ChangePage
     told_of = [change for change in map(_change, answer) if change is not None]
     for change in told_of:
         # Last mention last: the order of the page is that of the newest change of each note.
-        by_note[change.note_id] = [*by_note.pop(change.note_id, []), change]
+        told = by_note.pop(change.note_id, [])
+        told.append(change)
+        by_note[change.note_id] = told
     news = [_news_of(note_id, told, base_of(note_id)) for note_id, told in by_note.items()]
     return ChangePage(tuple(news), _next_cursor(answer[-1]), len(answer) - len(told_of))
 
@@ -95,7 +99,9 @@ def _news_of(
 
 
 def _followed(note_id: str, told: Sequence[Change], base: Revision | None, newest: int) -> Revision:
-    """The base with every step that leads on from it, if they lead to the newest version."""
+    """The base with every step that leads on from it, if they are few and lead to the newest version."""
+    if len(told) > MOST_STEPS:
+        raise DoesNotFit
     version = base.server_version if base else None
     fields: Fields = fields_of(base) if base else {}
     for change in sorted(told, key=lambda step: step.after or 0):
