@@ -6,15 +6,17 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from mcp_notarium.backends.registry import load, names
 from mcp_notarium.backends.simplenote.client import SimplenoteBackend
-from mcp_notarium.backends.simplenote.tokens import FIRST_PAUSE, LONGEST_PAUSE, Tokens
+from mcp_notarium.backends.simplenote.tokens import FIRST_PAUSE, LONGEST_PAUSE, VAIN_PAUSE, Tokens
 from mcp_notarium.backends.simplenote.urls import Urls
 from mcp_notarium.errors import (
+    BackendProtocolError,
     BackendTimeout,
     BackendUnavailable,
     CacheBusy,
@@ -223,6 +225,90 @@ def test_refusal_is_tried_once_more_with_a_new_token_and_no_further(status: int)
     asyncio.run(run())
 
 
+def logins(sim: Simulator) -> int:
+    return sum(request.path.endswith("/authorize/") for request in sim.requests)
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_one_note_that_is_refused_is_a_reason_for_one_login_and_not_for_one_at_each_attempt(
+    status: int,
+) -> None:
+    async def run() -> None:
+        async with account() as (sim, backend):
+            sim.put("n2", content="y")
+            await backend.get("n1")
+            sim.faults.status(status, path="*/note/i/n2", times=999)
+            for _ in range(3):
+                found = await asyncio.gather(
+                    *[backend.get("n2") for _ in range(5)], return_exceptions=True
+                )
+                assert {type(one) for one in found} == {LoginRequired}
+                assert (await backend.get("n1")).content.text == "x"
+            assert logins(sim) == 2
+            sim.faults.clear()
+            assert (await backend.get("n2")).content.text == "y"
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("store", [MemoryTokens, Declining])
+def test_fresh_token_that_is_refused_rests_for_longer_each_time(
+    store: type[MemoryTokens],
+) -> None:
+    """Also where each login gives another token, and where none can be stored."""
+    desk, clock = Desk(), Clock()
+
+    async def refused_once(tokens: Tokens) -> None:
+        try:
+            renewed = await tokens.renewed(await tokens.current())
+        except LoginRequired:
+            return
+        tokens.tried(renewed, accepted=False)
+
+    async def run() -> list[float]:
+        tokens = tokens_of(desk, store(), clock=clock)
+        await tokens.current()
+        began, at = clock.now, []
+        while clock.now < began + 3 * LONGEST_PAUSE:
+            calls = desk.calls
+            await refused_once(tokens)
+            at += [clock.now - began] * (desk.calls - calls)
+            clock.now += VAIN_PAUSE / 2
+        return at
+
+    pauses = [after - before for before, after in pairwise(asyncio.run(run()))]
+    assert pauses[:6] == [VAIN_PAUSE * 2**number for number in range(6)]
+    assert max(pauses) == LONGEST_PAUSE
+
+
+def test_token_that_is_accepted_ends_the_rest() -> None:
+    desk = Desk()
+
+    async def run() -> None:
+        tokens = tokens_of(desk)
+        made = await tokens.renewed(await tokens.current())
+        tokens.tried(made, accepted=False)
+        with pytest.raises(LoginRequired):
+            await tokens.renewed(made)
+        tokens.tried(made, accepted=True)
+        assert await tokens.renewed(made) != made
+
+    asyncio.run(run())
+
+
+def test_login_of_another_process_is_taken_up_also_while_a_token_rests() -> None:
+    desk, store = Desk(), MemoryTokens()
+
+    async def run() -> Secret:
+        tokens = tokens_of(desk, store)
+        made = await tokens.renewed(await tokens.current())
+        tokens.tried(made, accepted=False)
+        store.store(Secret("fresh"))
+        return await tokens.renewed(made)
+
+    assert asyncio.run(run()) == Secret("fresh")
+
+
 def test_token_alone_is_enough_until_it_is_refused() -> None:
     async def run() -> None:
         async with Simulator().serving() as sim:
@@ -256,6 +342,18 @@ def test_login_that_takes_too_long_promises_that_nothing_was_written() -> None:
             with pytest.raises(BackendUnavailable):
                 await backend.delete("n1", etag="1", write_id="0d")
             with pytest.raises(BackendTimeout):
+                await backend.get("n1")
+
+    asyncio.run(run())
+
+
+def test_login_that_makes_no_sense_promises_that_nothing_was_written() -> None:
+    async def run() -> None:
+        async with account() as (sim, backend):
+            sim.faults.status(200, body=b"<html>", path="*/authorize/", times=9)
+            with pytest.raises(BackendUnavailable):
+                await backend.delete("n1", etag="1", write_id="0d")
+            with pytest.raises(BackendProtocolError):
                 await backend.get("n1")
 
     asyncio.run(run())

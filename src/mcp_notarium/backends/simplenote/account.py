@@ -10,6 +10,7 @@ from dataclasses import replace
 from mcp_notarium.backends.http import HttpSession, Reply, Request
 from mcp_notarium.backends.simplenote.tokens import Tokens
 from mcp_notarium.errors import (
+    BackendProtocolError,
     BackendTimeout,
     BackendUnavailable,
     LoginRequired,
@@ -38,7 +39,9 @@ class Account:
         reply = await self._carrying(token, request)
         if reply.status not in _REFUSED:
             return reply
-        reply = await self._carrying(await self._token(request, refused=token), request)
+        renewed = await self._token(request, refused=token)
+        reply = await self._carrying(renewed, request)
+        self._tokens.tried(renewed, accepted=reply.status not in _REFUSED)
         if reply.status in _REFUSED:
             raise LoginRequired("Simplenote does not accept the login any more")
         return reply
@@ -52,10 +55,11 @@ class Account:
             if refused is None:
                 return await self._tokens.current()
             return await self._tokens.renewed(refused)
-        except BackendTimeout as error:
+        except (BackendTimeout, BackendProtocolError) as error:
             if not request.write:
                 raise
-            raise BackendUnavailable("Simplenote did not answer a login in time") from error
+            # Nothing was sent, and after either of these a write counts as perhaps sent.
+            raise BackendUnavailable("Simplenote did not answer a login as it should") from error
 
     async def _carrying(self, token: Secret, request: Request) -> Reply:
         headers = {**request.headers, "x-simperium-token": token.reveal_text()}

@@ -4,7 +4,8 @@ None is used before it is known to be of the account whose notes the cache holds
 
 Many requests may be refused at once and one of them renews for all. A refused password is not
 sent again for minutes, growing to an hour, so that a wrong setting never locks the account. A service
-that only asks to slow down says itself for how long.
+that only asks to slow down says itself for how long. A token that comes fresh from a login and is
+refused (for one note, say) is no reason to log in again for a while: that would help no more.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from mcp_notarium.secret import Secret
 
 FIRST_PAUSE = 5 * 60.0
 LONGEST_PAUSE = 60 * 60.0
+VAIN_PAUSE = 60.0
+"""Seconds without a login for a token that a login has just given; twice as many each time, up to
+``LONGEST_PAUSE``."""
 
 
 class TokenStore(Protocol):
@@ -43,6 +47,15 @@ class _Refusal:
     message: str
     hint: str | None
     limited: bool
+    pause: float
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Vain:
+    """A token that a login gave and that is refused all the same; none is made for it ``until`` then."""
+
+    token: Secret
     pause: float
     until: float
 
@@ -70,6 +83,8 @@ class Tokens:
         self._clock = clock
         self._current: Secret | None = None
         self._refusal: _Refusal | None = None
+        self._made: Secret | None = None
+        self._vain: _Vain | None = None
         self._turn = asyncio.Lock()
 
     async def current(self) -> Secret:
@@ -93,7 +108,16 @@ class Tokens:
                 return self._current  # somebody was faster
             self._current = None
             self._current = await self._another(refused)
+            if self._current == refused:
+                self._note_vain(refused)
             return self._current
+
+    def tried(self, renewed: Secret, *, accepted: bool) -> None:
+        """What became of the request that a renewed token was for."""
+        if accepted:
+            self._vain = None
+        elif renewed == self._made:
+            self._note_vain(renewed)
 
     async def _given_one(self) -> Secret | None:
         """The configured token; None if there is none, or none that the service accepts."""
@@ -112,6 +136,9 @@ class Tokens:
             and await self._belonging.holds(stored, from_service=True)
         ):
             return stored
+        if refused is not None and self._is_vain(refused):
+            self._current = refused  # other requests may well be served with it
+            raise LoginRequired("Simplenote does not accept the login for this")
         made = await self._log_in()
         if not await self._belonging.holds(made, from_service=True):
             raise LoginRequired("Simplenote does not accept the login any more")
@@ -132,12 +159,21 @@ class Tokens:
         except (LoginRequired, RateLimited) as error:
             self._remember(error)
             raise
-        self._refusal = None
+        self._refusal, self._made = None, token
         try:
             self._store.store(token)
         except NotariumError:
             return token  # it lives as long as the process
         return token
+
+    def _is_vain(self, refused: Secret) -> bool:
+        vain = self._vain
+        return vain is not None and vain.token == refused and self._clock() < vain.until
+
+    def _note_vain(self, token: Secret) -> None:
+        if not self._is_vain(token):
+            pause = min(LONGEST_PAUSE, self._vain.pause * 2) if self._vain else VAIN_PAUSE
+            self._vain = _Vain(token, pause, self._clock() + pause)
 
     def _check_pause(self) -> None:
         refusal, now = self._refusal, self._clock()
