@@ -116,7 +116,7 @@ class Client:
             lease=LEASE,
             sleep=self.time.sleep,
             reached=reached,
-            **{"gone": lambda _owner: False} | writer,
+            **{"gone": lambda _owner: False, "stopwatch": self.time.stopwatch} | writer,
         )
         self.driver = Driver(
             self.cache,

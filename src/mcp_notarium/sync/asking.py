@@ -1,7 +1,6 @@
-"""Asks the store for single notes, and tells a note that cannot be had from a store that cannot.
+"""Asks the store for single notes; one that cannot be had (*ill*, see ``illness``) stops no other.
 
-Words: a note is *ill* if the store serves others but not this one, for whatever reason it gives. A
-request is *late* if it goes on behind the caller's back; its answer is there for the next who asks.
+A request is *late* if it goes on behind the caller's back; its answer is there for the next who asks.
 """
 
 from __future__ import annotations
@@ -16,19 +15,15 @@ from mcp_notarium.errors import (
     BackendError,
     BackendProtocolError,
     BackendRejected,
-    CursorLost,
     LoginRequired,
-    NotariumError,
     NoteNotFound,
 )
 from mcp_notarium.notes.note import Tombstone
-from mcp_notarium.sync.cycle import backoff_delay, retry_after_of
+from mcp_notarium.sync.illness import GRACE, Ill, demand_service
 from mcp_notarium.sync.planner import Confirmed
 
 FETCHES = 8
 """Notes asked for at the same time."""
-GRACE = 4.0
-"""Seconds that the other notes wait for one; retries of its request included."""
 MOST_LATE = 4
 """Late requests at most: of the connections to the store (8), some must stay free."""
 
@@ -41,23 +36,14 @@ class _Round:
     served: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class _Illness:
-    """So many failures in a row; not to be asked again before ``until`` (of the stopwatch)."""
-
-    failures: int
-    until: float
-
-
 class Asking:
     """The requests for single notes of one engine. ``stopwatch`` gives seconds from anywhere."""
 
     def __init__(self, cache: Cache, backend: Backend, *, stopwatch: Callable[[], float]) -> None:
         self._cache = cache
         self._backend = backend
-        self._stopwatch = stopwatch
         self._late: dict[str, asyncio.Task[Confirmed]] = {}
-        self._ill: dict[str, _Illness] = {}
+        self._ill = Ill(stopwatch)
 
     async def answers(self, note_ids: Iterable[str]) -> dict[str, Confirmed]:
         """What the store says about each; ill and late ones are left out.
@@ -79,7 +65,7 @@ class Asking:
         except BaseExceptionGroup as failures:
             raise _first(failures) from None
         if not asked.served:
-            await self._probe()
+            await demand_service(self._cache, self._backend)
         return asked.answers
 
     def rests(self, note_id: str) -> bool:
@@ -87,8 +73,7 @@ class Asking:
         late = self._late.get(note_id)
         if late is not None:
             return not late.done()
-        ill = self._ill.get(note_id)
-        return ill is not None and self._stopwatch() < ill.until
+        return self._ill.rests(note_id)
 
     def there_is_news_of(self, note_ids: Iterable[str]) -> None:
         """What was asked about these before is worth nothing any more."""
@@ -118,14 +103,14 @@ class Asking:
         try:
             asked.answers[note_id] = request.result()
         except (BackendProtocolError, BackendRejected) as error:
-            self._failed(note_id, error)  # it is an answer, to this one request
+            self._ill.failed(note_id, error)  # it is an answer, to this one request
         except (BackendError, LoginRequired) as error:
-            self._failed(note_id, error)
+            self._ill.failed(note_id, error)
             # A late one failed before the store was asked for its news this time.
             asked.served = asked.served and late
         else:
             asked.served = True
-            self._ill.pop(note_id, None)
+            self._ill.served(note_id)
 
     async def _request(self, note_id: str) -> Confirmed:
         seen = self._cache.notes.last_seen(note_id)
@@ -140,35 +125,7 @@ class Asking:
             request.add_done_callback(_heard)
         else:
             request.cancel()
-            self._failed(note_id, None)
-
-    def _failed(self, note_id: str, error: NotariumError | None) -> None:
-        """It is asked for again in the next cycle, then after twice as long each time."""
-        before = self._ill.get(note_id)
-        failures = before.failures + 1 if before else 1
-        asked = retry_after_of(error) if error else None
-        pause = 0.0
-        if failures > 1 or asked is not None:
-            pause = backoff_delay(failures, jitter=1.0, retry_after=asked)
-        self._ill[note_id] = _Illness(failures, self._stopwatch() + pause)
-
-    async def _probe(self) -> None:
-        """Return if the store serves anything at all, otherwise raise what it says."""
-        cursor, can = self._cache.sync_state.cursor(), self._backend.capabilities
-        try:
-            since = cursor if can.delta_listing else None
-            await self._backend.list_page(since=since, mark=None, limit=1, with_content=False)
-        except CursorLost:
-            return
-        except (BackendError, LoginRequired):
-            if cursor is None or not can.change_feed:
-                raise
-        else:
-            return
-        try:
-            await self._backend.changes(cursor, wait=False, base_of=lambda _note_id: None)
-        except CursorLost:
-            return
+            self._ill.failed(note_id)
 
 
 async def _in_time(request: asyncio.Task[Confirmed]) -> bool:

@@ -8,13 +8,16 @@ finished by :meth:`Writer.replay`. It does not read the change feed (``driver`` 
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Any
 
 from mcp_notarium.backends.base import Backend
 from mcp_notarium.cache.store import Cache
 from mcp_notarium.errors import (
+    BackendTimeout,
     BackendUnavailable,
     CacheError,
     LoginRequired,
@@ -26,6 +29,7 @@ from mcp_notarium.notes.note import Content, Note
 from mcp_notarium.notes.pending import PendingWrite
 from mcp_notarium.sync.delivery import Delivery, Taken
 from mcp_notarium.sync.desk import Desk
+from mcp_notarium.sync.illness import GRACE, Ill, demand_service
 from mcp_notarium.sync.intents import Hook, Intents
 from mcp_notarium.sync.owner import owner_gone
 from mcp_notarium.sync.removal import Removal
@@ -35,13 +39,15 @@ from mcp_notarium.sync.turns import Turn, Turns
 
 __all__ = ["Replayed", "Saved", "Writer"]
 
-_EVERYBODY = (BackendUnavailable, LoginRequired, RateLimited)
-"""Refusals that would meet every other intent as well."""
+_PERHAPS_EVERYBODY = (BackendTimeout, BackendUnavailable, LoginRequired, RateLimited)
+"""Refusals that may meet every other intent as well."""
+_MOST_LATE = 2
+"""Writes at most that are finished behind the caller's back: they take connections to the store."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What became of the unfinished intents. ``waiting`` are still in doubt or in other hands."""
+    """What became of the unfinished intents. ``waiting`` are in doubt, ill or in other hands."""
 
     finished: int = 0
     copies: int = 0
@@ -53,7 +59,8 @@ class Writer:
     """The one way to change notes.
 
     ``owner`` names this process in intents and ``lease`` (seconds) is how long others leave them
-    alone; ``gone`` tells whether the process of such a name has ended.
+    alone; ``gone`` tells whether the process of such a name has ended. ``stopwatch`` gives seconds of a
+    clock that nobody sets.
 
     ``before_intent`` is called before an intent is recorded, inside its transaction, so that no
     other process comes in between; if it raises, nothing is recorded. ``after_last_intent`` is
@@ -70,6 +77,7 @@ class Writer:
         clock: Callable[[], float],
         owner: str,
         lease: float,
+        stopwatch: Callable[[], float] = time.monotonic,
         before_intent: Hook | None = None,
         after_last_intent: Hook | None = None,
         gone: Callable[[str], bool] = owner_gone,
@@ -77,6 +85,10 @@ class Writer:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         reached: Callable[[str], None] = lambda _step: None,
     ) -> None:
+        self._cache = cache
+        self._backend = backend
+        self._ill = Ill(stopwatch)
+        self._late: set[asyncio.Task[Any]] = set()
         self._turns = Turns()
         self._intents = Intents(
             cache,
@@ -124,15 +136,17 @@ class Writer:
         await self._removal.remove(note)
 
     async def replay(self) -> Replayed:
-        """Finish every intent nobody is busy with. One that fails does not hold up the others.
+        """Finish every intent nobody is busy with. One that fails or takes long holds up no other.
 
-        Raises ``BackendUnavailable``, ``LoginRequired`` or ``RateLimited`` as soon as the store
-        refuses everything.
+        One that was tried in vain rests, for longer each time. Raises what the store answers to
+        everybody, if one fails and a request that is about all notes fails as well.
         """
         counts = dict.fromkeys(Taken, 0)
         waiting = 0
-        for write in self._intents.all_in_flight():
-            if self._turns.taken(write.note_id):
+        writes = self._intents.all_in_flight()
+        self._ill.forget_all_but({write.write_id for write in writes})
+        for write in writes:
+            if len(self._late) >= _MOST_LATE or not self._is_free(write):
                 waiting += 1
                 continue
             async with self._turns.of(write.note_id) as turn:
@@ -153,23 +167,42 @@ class Writer:
         return tuple(
             write.write_id
             for write in self._intents.all_in_flight()
-            if self._intents.claimable(write) and not self._turns.taken(write.note_id)
+            if self._intents.claimable(write) and self._is_free(write)
         )
 
     async def drain(self) -> None:
         """Wait for writes whose caller has gone away; before the cache is closed."""
         await self._turns.drain()
 
+    def _is_free(self, write: PendingWrite) -> bool:
+        return not self._turns.taken(write.note_id) and not self._ill.rests(write.write_id)
+
     async def _replay_one(self, write: PendingWrite, turn: Turn) -> Taken | None:
         claimed = self._intents.claim(write)
         if claimed is None:
             return None
         try:
-            return (await turn.unbroken(self._replay.finish(claimed))).taken
-        except (*_EVERYBODY, CacheError):
+            async with asyncio.timeout(GRACE) as patience:
+                return (await turn.unbroken(self._replay.finish(claimed))).taken
+        except TimeoutError:
+            if not patience.expired():
+                raise
+            self._ill.failed(write.write_id)
+            self._let_go_on(turn)
+        except CacheError:
             raise
-        except NotariumError:
-            return None
+        except _PERHAPS_EVERYBODY as error:
+            self._ill.failed(write.write_id, error)
+            await demand_service(self._cache, self._backend)
+        except NotariumError as error:
+            self._ill.failed(write.write_id, error)
+        return None
+
+    def _let_go_on(self, turn: Turn) -> None:
+        """What was begun is not broken off; until it ends the note stays taken."""
+        if turn.task is not None and not turn.task.done():
+            self._late.add(turn.task)
+            turn.task.add_done_callback(self._late.discard)
 
 
 def _clean(content: Content) -> Content:

@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from mcp_notarium.sync import asking
+from mcp_notarium.errors import OutcomeUnknown
+from mcp_notarium.sync import asking, writer
 from mcp_notarium.sync.cycle import State
 from support.memory_backend import Fault
 from support.sync_rig import until
@@ -118,6 +119,7 @@ class Held:
 
     def __init__(self, client, note_id, monkeypatch):
         monkeypatch.setattr(asking, "GRACE", 0.02)
+        monkeypatch.setattr(writer, "GRACE", 0.02)
         self.open = asyncio.Event()
         self.asked = 0
         get = client.backend.get
@@ -184,3 +186,97 @@ def test_many_late_notes_leave_room_for_others(loaded, store, monkeypatch):
         assert not asyncio.all_tasks() - {asyncio.current_task()}
 
     asyncio.run(scenario())
+
+
+# Unfinished writes
+
+
+async def unanswered(client, *note_ids):
+    """A line is added to each of these, and no answer comes."""
+    for note_id in note_ids:
+        client.faults.plan(Fault.TIMEOUT, on="push")
+        with pytest.raises(OutcomeUnknown):
+            await client.change(client.note(note_id), client.note(note_id).text + "mine\n")
+
+
+def refuse(client, monkeypatch, note_id, fault):
+    """From now on this note is refused, however often it is asked for; gives when that was."""
+    get, asked_at = client.backend.get, []
+
+    async def refusing(asked_for, *, etag=None):
+        if asked_for == note_id:
+            asked_at.append(client.time.now)
+            client.faults.plan(fault, on="get")
+        return await get(asked_for, etag=etag)
+
+    monkeypatch.setattr(client.backend, "get", refusing)
+    return asked_at
+
+
+@pytest.mark.parametrize("fault", [*REFUSALS, Fault.NONSENSE])
+def test_an_unfinished_write_to_an_ill_note_ends_no_cycle_and_keeps_back_no_other(
+    loaded, store, monkeypatch, fault
+):
+    async def scenario():
+        await unanswered(loaded, "n0", "n1")
+        refuse(loaded, monkeypatch, "n0", fault)
+        store.edit("n2", lambda text: text + "elsewhere\n")
+        return await loaded.sync()
+
+    assert asyncio.run(scenario()) is State.IDLE
+    assert loaded.cache.sync_state.metrics().error_count == 0
+    assert [write.note_id for write in loaded.cache.pending.all()] == ["n0"]
+    assert store.text("n1") == "note 1\nmine\n"
+    assert loaded.note("n2").text == store.text("n2")
+    monkeypatch.undo()
+    asyncio.run(loaded.settle())
+    assert store.text("n0") == "note 0\nmine\n"
+    assert loaded.cache.pending.all() == []
+
+
+def test_an_unfinished_write_to_an_ill_note_is_tried_after_twice_as_long_each_time(
+    loaded, monkeypatch, time
+):
+    asyncio.run(unanswered(loaded, "n0"))
+    asked_at = refuse(loaded, monkeypatch, "n0", Fault.UNAVAILABLE)
+    began = time.now
+    for _ in range(40):
+        asyncio.run(loaded.sync())
+        time.now += 1.0
+    assert [at - began for at in asked_at] == [0, 1, 3, 7, 15, 31]
+
+
+def test_an_unfinished_write_that_takes_long_goes_on_behind_the_others(loaded, store, monkeypatch):
+    async def scenario():
+        await unanswered(loaded, "n0", "n1")
+        held = Held(loaded, "n0", monkeypatch)
+        assert await loaded.sync() is State.IDLE
+        assert store.text("n1") == "note 1\nmine\n"
+        assert await loaded.sync() is State.IDLE
+        assert held.asked == 1
+        held.open.set()
+        await loaded.writer.drain()
+
+    asyncio.run(scenario())
+    assert store.text("n0") == "note 0\nmine\n"
+    assert loaded.cache.pending.all() == []
+
+
+def test_many_unfinished_writes_that_take_long_leave_room_for_others(loaded, store, monkeypatch):
+    async def scenario():
+        monkeypatch.setattr(writer, "GRACE", 0.02)
+        await unanswered(loaded, "n0", "n1", "n2")
+        loaded.faults.plan(Fault.HANG_BEFORE, on="get", times=3)
+        assert await loaded.sync() is State.IDLE
+        assert loaded.backend.calls.count("get") == 3 + writer._MOST_LATE  # one for each change
+        late = asyncio.all_tasks() - {asyncio.current_task()}
+        assert len(late) == writer._MOST_LATE
+        for task in late:
+            task.cancel()
+
+    asyncio.run(scenario())
+    loaded.faults.clear()
+    asyncio.run(loaded.settle())
+    assert [store.text(f"n{number}") for number in range(3)] == [
+        f"note {number}\nmine\n" for number in range(3)
+    ]

@@ -191,6 +191,7 @@ def test_a_refusal_that_concerns_everything_is_raised_and_the_intent_stays(clien
     async def scenario():
         await unanswered(client, None, "mine\n")
         client.faults.plan(fault, on="get")
+        client.faults.plan(fault, on="list_page")
         with pytest.raises(error):
             await client.writer.replay()
         assert client.writer.unfinished()
