@@ -20,6 +20,7 @@
     │   ├── BackendTimeout           no answer within the deadline
     │   ├── RateLimited              asked to slow down; carries retry_after seconds
     │   ├── BackendRejected          it will not take this body, now or later (400, 413)
+    │   │   └── DateRefused          only because of its date: this computer's clock is far off
     │   ├── BackendProtocolError     it answered something that makes no sense, or too much
     │   ├── OutcomeUnknown           a write was sent and no answer came back
     │   ├── CursorLost               the change feed no longer knows our place in it
@@ -278,6 +279,13 @@ class BackendRejected(BackendError):
     subcategory = "rejected"
     http_status_code = 400
     default_hint = "The note service will not take this text as it is: shorten or change it."
+
+
+class DateRefused(BackendRejected):
+    """The note service refuses the date of the change: the clock of this computer is far off."""
+
+    subcategory = "clock"
+    default_hint = "Ask the user to set the clock of this computer, then try again."
 
 
 class BackendProtocolError(BackendError):

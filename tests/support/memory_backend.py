@@ -28,6 +28,7 @@ from mcp_notarium.errors import (
     BackendTimeout,
     BackendUnavailable,
     CursorLost,
+    DateRefused,
     LoginRequired,
     NotariumError,
     NoteNotFound,
@@ -63,6 +64,7 @@ class Fault(StrEnum):
     """Cut *after* the store acted: ``OutcomeUnknown`` for writes, else ``BackendTimeout``."""
     RATE_LIMITED = "rate_limited"
     REJECTED = "rejected"
+    DATE = "date"
     LOGIN = "login"
     NONSENSE = "nonsense"
     CURSOR_LOST = "cursor_lost"
@@ -84,6 +86,7 @@ _REFUSALS: dict[Fault, type[NotariumError]] = {
     Fault.UNAVAILABLE: BackendUnavailable,
     Fault.RATE_LIMITED: RateLimited,
     Fault.REJECTED: BackendRejected,
+    Fault.DATE: DateRefused,
     Fault.LOGIN: LoginRequired,
     Fault.NONSENSE: BackendProtocolError,
     Fault.CURSOR_LOST: CursorLost,

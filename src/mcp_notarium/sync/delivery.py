@@ -17,6 +17,7 @@ from mcp_notarium.errors import (
     BackendRejected,
     BackendUnavailable,
     CacheError,
+    DateRefused,
     LoginRequired,
     NotariumError,
     NoteNotFound,
@@ -205,10 +206,11 @@ class Delivery:
         """Send what followed from another write; it stays an intent if that fails now."""
         try:
             delivered = await self.send(write, base=base, repair=False)
-        except BackendRejected as error:
-            self._intents.reject(write, error.message)
-        except NotariumError:
-            self._intents.release(write)
+        except NotariumError as error:
+            if isinstance(error, BackendRejected) and not isinstance(error, DateRefused):
+                self._intents.reject(write, error.message)
+            else:
+                self._intents.release(write)
         else:
             if delivered.taken is Taken.AGAIN:
                 self._intents.release(write)

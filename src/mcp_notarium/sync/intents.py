@@ -91,13 +91,13 @@ class Intents:
         return True
 
     def rebase(
-        self, write: PendingWrite, *, base: Revision, content: Content, body: str
+        self, write: PendingWrite, *, base: Revision | None, content: Content, body: str
     ) -> PendingWrite:
-        """The same intent, under the same write_id, made anew from ``base``."""
+        """The same intent, under the same write_id, made anew from ``base`` (None: of a new note)."""
         now = self._clock()
         rebased = replace(
             write,
-            base_etag=base.etag,
+            base_etag=base.etag if base else None,
             content=content,
             body=body,
             owner=self._owner,
@@ -105,7 +105,8 @@ class Intents:
         )
         with self._cache.transaction(durable=True):
             self._cache.pending.drop(write.write_id)
-            self._cache.notes.apply([base])
+            if base is not None:
+                self._cache.notes.apply([base])
             self._add(rebased)
         return rebased
 

@@ -14,6 +14,7 @@ from mcp_notarium.backends.base import Backend
 from mcp_notarium.cache.store import Cache
 from mcp_notarium.errors import (
     BackendRejected,
+    DateRefused,
     NotariumError,
     NoteNotFound,
     OutcomeUnknown,
@@ -55,10 +56,10 @@ class Replay:
                 if delivered.taken is not Taken.AGAIN:
                     return delivered
                 write = self._cache.pending.get(write.write_id) or write
-        except BackendRejected as error:
-            self._intents.reject(write, error.message)
-            return Delivered(Taken.REFUSED)
-        except NotariumError:
+        except NotariumError as error:
+            if isinstance(error, BackendRejected) and not isinstance(error, DateRefused):
+                self._intents.reject(write, error.message)
+                return Delivered(Taken.REFUSED)
             self._intents.release(write)
             raise
         self._intents.release(write)
@@ -97,7 +98,7 @@ class Replay:
 
     async def _create(self, write: PendingWrite) -> Delivered:
         try:
-            return await self._delivery.send(write, base=NOTHING)
+            return await self._dated(write, None)
         except NoteNotFound:
             # The store remembers the write but has no such note: it was removed after it arrived.
             self._intents.finish(write, storing=[Tombstone(write.note_id)])
@@ -130,9 +131,19 @@ class Replay:
 
     async def _send(self, write: PendingWrite, head: Revision) -> Delivered:
         try:
-            return await self._delivery.send(write, base=head.content)
+            return await self._dated(write, head)
         except (NoteNotFound, VersionConflict):
             return Delivered(Taken.AGAIN)
+
+    async def _dated(self, write: PendingWrite, head: Revision | None) -> Delivered:
+        """Send it over ``head``; once more with the time of now if the clock was wrong back then."""
+        base = head.content if head else NOTHING
+        try:
+            return await self._delivery.send(write, base=base)
+        except DateRefused:
+            body = self._backend.compose(head, write.content, now=self._clock())
+            anew = self._intents.rebase(write, base=head, content=write.content, body=body)
+            return await self._delivery.send(anew, base=base)
 
     async def _remove(self, write: PendingWrite, head: Revision) -> Delivered:
         if head.etag != write.base_etag:

@@ -48,7 +48,7 @@ What the agent can act on is a *tool error*: `isError` with this JSON as text (a
 | `category` | `AUTH`, `VALIDATION`, `NOT_FOUND`, `BACKEND_API`, `TIMEOUT`, `DB_OPERATION`, `INTERNAL` |
 | `subcategory` | finer: `arguments`, `query`, `patch`, `too_large`, `not_trashed`, \
 `confirmation_required`, `declined`, `conflict`, `version_changed`, `login_required`, `other_account`, \
-`unavailable`, `timeout`, `rate_limit`, `rejected`, `in_doubt`, `not_recorded`, `locked`, `policy`, \
+`unavailable`, `timeout`, `rate_limit`, `rejected`, `clock`, `in_doubt`, `not_recorded`, `locked`, `policy`, \
 `loading`, `policy_changed`, ... |
 | `http_status_code` | the nearest HTTP status |
 | `message` | what is the case |

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +13,7 @@ from mcp_notarium.backends.simplenote.client import SimplenoteBackend
 from mcp_notarium.errors import (
     BackendProtocolError,
     BackendRejected,
+    DateRefused,
     NoteNotFound,
     OutcomeUnknown,
     RateLimited,
@@ -78,6 +81,22 @@ def test_body_that_will_never_be_taken_is_rejected(status: int) -> None:
         with pytest.raises(BackendRejected):
             await backend.push(pending(backend, Content("a")))
         assert rule.fired == (2 if status == 440 else 1)
+
+    with_simulator(step)
+
+
+@pytest.mark.parametrize("new", [True, False])
+def test_date_from_a_clock_that_is_far_off_is_refused_as_that(new: bool) -> None:
+    async def step(sim: Simulator, backend: SimplenoteBackend) -> None:
+        base = None
+        if not new:
+            sim.put("n1", content="a")
+            base = await backend.get("n1")
+        write = pending(backend, Content("b"), base=base)
+        body = backend.compose(base, Content("b"), now=time.time() + 4 * 366 * 86_400)
+        with pytest.raises(DateRefused) as caught:
+            await backend.push(replace(write, body=body))
+        assert "clock" in str(caught.value.resolution_hint)
 
     with_simulator(step)
 

@@ -149,6 +149,27 @@ def test_a_change_of_tags_for_a_note_removed_elsewhere_is_let_go(client, store):
     assert client.cache.pending.all() == []
 
 
+@pytest.mark.parametrize("new", [True, False])
+def test_a_write_from_under_a_wrong_clock_is_finished_with_the_date_of_now(client, store, new):
+    async def scenario():
+        note = None if new else await client.create("one\n")
+        client.time.set_by = 4 * 366 * 86_400.0
+        write = await unanswered(client, note, "one\ntwo\n")
+        client.faults.plan(Fault.DATE, on="push", times=2)
+        assert await client.writer.replay() == Replayed(waiting=1)
+        (kept,) = client.cache.pending.all()
+        assert (kept.state, kept.write_id) == (WriteState.IN_FLIGHT, write.write_id)
+        client.time.set_by = 0.0
+        client.faults.plan(Fault.DATE, on="push")
+        assert await client.writer.replay() == Replayed(finished=1)
+        return write.note_id
+
+    note_id = asyncio.run(scenario())
+    assert store.contents() == {note_id: Content("one\ntwo\n")}
+    assert client.contents() == store.contents()
+    assert client.cache.notes.base(note_id).modified_at == client.time.clock()
+
+
 def test_what_the_store_refuses_for_good_is_kept_as_rejected_and_not_sent_again(client, store):
     async def scenario():
         note = await client.create("one\n")

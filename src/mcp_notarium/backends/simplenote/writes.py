@@ -19,6 +19,7 @@ from mcp_notarium.errors import (
     BackendError,
     BackendProtocolError,
     BackendRejected,
+    DateRefused,
     LoginRequired,
     NotariumError,
     NoteNotFound,
@@ -36,6 +37,7 @@ _TOO_LARGE = 413
 _INVALID_DIFF = 440
 _REJECTED = frozenset({400, _TOO_LARGE, 417, _INVALID_DIFF})
 _BASE_UNKNOWN = frozenset({_NOT_FOUND, _BAD_VERSION})
+_DATES = frozenset({"modificationDate", "creationDate"})
 _NOT_DELETED = frozenset({_NOT_FOUND, _BAD_VERSION, _REPEATED, _EMPTY_CHANGE})
 
 
@@ -150,6 +152,18 @@ def _refusal(reply: Reply) -> NotariumError:
             subcategory="too_large",
             http_status_code=_TOO_LARGE,
         )
+    if reply.status in _REJECTED and _refused_field(reply) in _DATES:
+        return DateRefused("Simplenote refuses the date of the change")
     if reply.status in _REJECTED:
         return BackendRejected("Simplenote refuses the note in this form")
     return BackendProtocolError(f"Simplenote answered a write with status {reply.status}")
+
+
+def _refused_field(reply: Reply) -> str | None:
+    """The field that the service names as the reason, where it names one."""
+    try:
+        answer = parse_json(reply.body)
+    except BackendProtocolError:
+        return None
+    named = answer.get("field") if isinstance(answer, dict) else None
+    return named if isinstance(named, str) else None
