@@ -129,6 +129,19 @@ class Delivery:
             await self._follow(copy, base=NOTHING)
         return Delivered(Taken.COPIED, merged=True, copy_id=copy.note_id)
 
+    def give_up(self, write: PendingWrite) -> None:
+        """Drop the intent of a write that the store has not taken.
+
+        Raises ``OutcomeUnknown`` if that cannot be recorded: it will be finished after all.
+        """
+        try:
+            self._intents.finish(write)
+        except CacheError as error:
+            raise OutcomeUnknown(
+                "the write is not stored yet, and could not be taken back here",
+                details={"id": write.note_id, "write_id": write.write_id},
+            ) from error
+
     def _in_doubt(self, write: PendingWrite) -> NotariumError:
         # Being cancelled does not come here: then the process may be going down, and the intent
         # in the cache says all there is to say.
@@ -208,7 +221,8 @@ class Delivery:
             delivered = await self.send(write, base=base, repair=False)
         except NotariumError as error:
             if isinstance(error, BackendRejected) and not isinstance(error, DateRefused):
-                self._intents.reject(write, error.message)
+                with suppress(CacheError):
+                    self._intents.reject(write, error.message)
             else:
                 self._intents.release(write)
         else:

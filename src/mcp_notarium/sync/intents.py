@@ -7,9 +7,11 @@ transaction. It sends nothing and decides nothing about their content.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 
 from mcp_notarium.cache.store import Cache
+from mcp_notarium.errors import CacheError
 from mcp_notarium.notes.note import Content, Revision, Tombstone
 from mcp_notarium.notes.pending import PendingWrite, WriteKind, WriteState
 
@@ -137,10 +139,14 @@ class Intents:
         self._cache.pending.reject(write.write_id, reason)
 
     def release(self, write: PendingWrite) -> None:
-        """Nobody is busy with it any more; whoever comes first may finish it."""
-        self._cache.pending.renew(
-            write.write_id, owner=self._owner, lease_until=min(write.lease_until, self._clock())
-        )
+        """Nobody is busy with it any more; whoever comes first may finish it.
+
+        If that cannot be written down now, others wait until the lease has run out.
+        """
+        with suppress(CacheError):
+            self._cache.pending.renew(
+                write.write_id, owner=self._owner, lease_until=min(write.lease_until, self._clock())
+            )
 
     def claim(self, write: PendingWrite) -> PendingWrite | None:
         """The intent, now leased to this process; None if somebody else is busy with it."""

@@ -58,7 +58,7 @@ class Removal:
         try:
             await desk.delivery.remove(write)
         except NOT_STORED as error:
-            desk.intents.finish(write)
+            desk.delivery.give_up(write)
             if isinstance(error, VersionConflict | BackendRejected):
                 await self._look_again(write.note_id)
                 if desk.cache.notes.etag(write.note_id) is None:

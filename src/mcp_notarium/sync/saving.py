@@ -152,14 +152,14 @@ class Saving:
             intents.adopt(Tombstone(write.note_id), seen=head.etag)
             raise _removed(write.note_id) from None
         if delivered.taken is Taken.AGAIN:
-            intents.finish(write)
+            self._desk.delivery.give_up(write)
         return delivered
 
     async def _send(self, write: PendingWrite, base: Content) -> Delivered:
         try:
             return await self._desk.delivery.send(write, base=base)
         except NOT_STORED as error:
-            self._desk.intents.finish(write)
+            self._desk.delivery.give_up(write)
             raise nothing_saved(error) from None
 
     def _demand_size(self, write: PendingWrite) -> None:

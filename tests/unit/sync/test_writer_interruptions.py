@@ -267,6 +267,81 @@ def test_if_the_answer_cannot_be_recorded_the_write_stays_in_doubt(client, store
     assert client.cache.pending.all() == []
 
 
+class Busy:
+    """Another process holds the cache while one method of the pending writes is called."""
+
+    def __init__(self, client, monkeypatch, method):
+        self.met = 0
+
+        def busy(*_args, **_options):
+            self.met += 1
+            raise CacheBusy("another process is writing")
+
+        monkeypatch.setattr(client.cache.pending, method, busy)
+
+
+@pytest.mark.parametrize("new", [True, False])
+def test_an_unanswered_write_that_cannot_be_released_is_in_doubt_all_the_same(
+    client, store, monkeypatch, new
+):
+    async def scenario():
+        note = None if new else await client.create("one\n")
+        client.faults.plan(Fault.LOST_ANSWER, on="push")
+        busy = Busy(client, monkeypatch, "renew")
+        with pytest.raises(OutcomeUnknown):
+            await client.writer.save(note=note, content=Content("two\n"))
+        assert busy.met
+        monkeypatch.undo()
+        await client.settle()
+
+    asyncio.run(scenario())
+    assert [content.text for content in store.contents().values()] == ["two\n"]
+
+
+@pytest.mark.parametrize("kind", ["create", "update", "delete"])
+def test_a_refused_write_whose_intent_cannot_be_dropped_is_in_doubt(
+    client, store, monkeypatch, kind
+):
+    """It will be finished later: nobody may be told that nothing was saved."""
+
+    async def scenario():
+        note = None if kind == "create" else await client.trash(await client.create("one\n"))
+        client.faults.plan(Fault.UNAVAILABLE, on="delete" if kind == "delete" else "push")
+        busy = Busy(client, monkeypatch, "drop")
+        deleting = kind == "delete"
+        save = client.writer.save(note=note, content=Content("two\n")) if not deleting else None
+        with pytest.raises(OutcomeUnknown) as caught:
+            await (save or client.writer.remove(note))
+        assert busy.met
+        monkeypatch.undo()
+        (write,) = client.cache.pending.all()
+        assert caught.value.details == {"id": write.note_id, "write_id": write.write_id}
+        await client.settle()
+
+    asyncio.run(scenario())
+    texts = [content.text for content in store.contents().values()]
+    assert texts == ([] if kind == "delete" else ["two\n"])
+
+
+def test_a_save_is_a_success_although_what_follows_from_it_cannot_be_released(
+    client, store, monkeypatch
+):
+    async def scenario():
+        note = await client.create("one\n")
+        client.faults.plan(Fault.RACE, on="push", edit=lambda _text: "theirs\n")
+        client.faults.plan(Fault.UNAVAILABLE, on="push")
+        busy = Busy(client, monkeypatch, "renew")
+        saved = await client.change(note, "mine\n")
+        assert busy.met
+        monkeypatch.undo()
+        await client.settle()
+        return saved
+
+    saved = asyncio.run(scenario())
+    assert saved.copy_id in store.ids()
+    assert client.contents() == store.contents()
+
+
 def test_the_flag_of_unfinished_writes_is_up_whenever_there_is_one(clients, store):
     flag = []
 
