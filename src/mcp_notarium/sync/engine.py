@@ -85,6 +85,8 @@ class Engine:
         """
         if event is Event.DUE:
             self._begin()
+            with suppress(CacheError):
+                self._serving = self._ledger.asked
             self._errands.tried = True
         try:
             while True:
@@ -99,12 +101,21 @@ class Engine:
             await self._intake.rest()
 
     async def listen(self) -> Event:
-        """Wait for the change feed. What it brings is taken up by :meth:`work`."""
+        """Wait for the change feed. What it brings is taken up by :meth:`work`.
+
+        It was asked before whoever asks for a cycle meanwhile, so that is not answered by it. Raises
+        ``CacheDamaged`` only.
+        """
         try:
             batches = await self.sources.listen()
+        except CacheDamaged:
+            raise
         except NotariumError as error:
             self._begin()
             return self._failed(error)
+        except Exception as error:  # noqa: BLE001 - as in _guarded
+            self._begin()
+            return self._failed(_unexpected(error))
         self._begin()
         if not batches:
             return Event.NOTHING_NEW
@@ -137,8 +148,7 @@ class Engine:
     def _begin(self) -> None:
         self._began = self._stopwatch()
         self._tally = Tally()
-        with suppress(CacheError):
-            self._serving = self._ledger.asked
+        self._serving = 0
 
     async def _guarded(self, effect: Effect) -> Event:
         try:
@@ -153,8 +163,7 @@ class Engine:
             return self._failed(error)
         except Exception as error:  # noqa: BLE001 - one bad answer must not end sync for good
             await self._drop_plan()
-            kind = type(error).__name__
-            return self._failed(BackendUnavailable(f"sync met an unexpected {kind}"))
+            return self._failed(_unexpected(error))
 
     def _failed(self, error: NotariumError) -> Event:
         self._failure = error
@@ -259,6 +268,10 @@ class Engine:
 
     def _pace_errands(self) -> None:
         self._errands.pace(self._open_errands(), now=self._stopwatch())
+
+
+def _unexpected(error: Exception) -> NotariumError:
+    return BackendUnavailable(f"sync met an unexpected {type(error).__name__}")
 
 
 async def _each(batches: Iterable[Batch]) -> AsyncGenerator[Batch, None]:

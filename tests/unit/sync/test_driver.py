@@ -297,3 +297,69 @@ def test_a_clock_that_is_set_changes_no_pause(client, store, time, years):
     made, followed = asyncio.run(scenario())
     assert 3 <= made <= 30
     assert followed
+
+
+def test_a_feed_that_fails_in_an_unexpected_way_does_not_end_sync(client, store, monkeypatch):
+    store.put("n1", "one\n")
+    ask, failed = client.backend.changes, []
+
+    async def odd(cursor, *, wait, base_of):
+        if wait and not failed:
+            failed.append(cursor)
+            raise ValueError("not foreseen")
+        return await ask(cursor, wait=wait, base_of=base_of)
+
+    monkeypatch.setattr(client.backend, "changes", odd)
+
+    async def scenario():
+        async with running(client):
+            await until(lambda: failed)
+            store.edit("n1", lambda text: text + "more\n")
+            await until(in_step(store, client))
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("news", [True, False])
+def test_what_the_feed_was_asked_before_a_request_does_not_answer_the_request(
+    client, store, monkeypatch, news
+):
+    """A cycle for somebody asks the store after he has asked for it, and finishes open writes."""
+    store.put("n1", "one\n")
+    engine, ledger = client.driver._engine, client.driver._ledger
+    ask, requests = client.backend.changes, []
+
+    async def asked_meanwhile(cursor, *, wait, base_of):
+        page = await ask(cursor, wait=wait, base_of=base_of)
+        requests.append(ledger.ask())
+        return page
+
+    async def scenario():
+        await client.sync()
+        if news:
+            store.edit("n1", lambda text: text + "more\n")
+        monkeypatch.setattr(client.backend, "changes", asked_meanwhile)
+        await engine.work(await engine.listen())
+        monkeypatch.undo()
+        assert client.contents() == store.contents()
+        assert ledger.answered(requests[-1]) is None
+        await client.sync()
+        assert ledger.answered(requests[-1])
+
+    asyncio.run(scenario())
+
+
+def test_damage_that_is_met_while_listening_ends_the_run(client, store, monkeypatch):
+    store.put("n1", "one\n")
+
+    async def damaged(_cursor, *, wait, base_of):
+        del wait, base_of
+        raise CacheDamaged("unreadable")
+
+    async def scenario():
+        await client.sync()
+        monkeypatch.setattr(client.backend, "changes", damaged)
+        with pytest.raises(CacheDamaged):
+            await client.driver._engine.listen()
+
+    asyncio.run(scenario())
