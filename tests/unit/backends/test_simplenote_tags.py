@@ -43,6 +43,19 @@ def test_tag_list_out_of_order_does_not_touch_the_push() -> None:
     with_simulator(step)
 
 
+@pytest.mark.parametrize("index", ["5", "true", '"text"', '{"a": 1}', "[5, null, {}]", "null"])
+def test_tag_list_that_is_none_ends_nothing(index: str) -> None:
+    async def step(sim: Simulator, backend: SimplenoteBackend) -> None:
+        sim.faults.status(200, path="*/tag/index", body=f'{{"index": {index}}}'.encode())
+        await backend.push(pending(backend, Content("a", ("new",))))
+        task = backend._tags._task
+        assert task is not None
+        await task
+        assert tag_names(sim) == ["new"]
+
+    with_simulator(step)
+
+
 def test_close_does_not_wait_for_a_slow_tag_list(monkeypatch: pytest.MonkeyPatch) -> None:
     async def step(sim: Simulator, backend: SimplenoteBackend) -> None:
         sim.faults.delay(20, path="*/tag/*", times=99)

@@ -138,6 +138,7 @@ class TagList:
 def _names(answer: Any) -> set[str]:
     """The tags in a listing by the hash of their name: ids were made by several rules."""
     entries = answer.get("index") if isinstance(answer, dict) else None
-    objects = [item.get("d") for item in entries or () if isinstance(item, dict)]
+    listed = entries if isinstance(entries, list) else ()
+    objects = [item.get("d") for item in listed if isinstance(item, dict)]
     names = [found.get("name") for found in objects if isinstance(found, dict)]
     return {tag_id(name) for name in names if isinstance(name, str)}
