@@ -94,6 +94,40 @@ def test_slow_answer_is_a_timeout_and_the_next_page_smaller() -> None:
     with_simulator(step, timeout=1.0)
 
 
+def test_pages_grow_again_once_they_come_quickly() -> None:
+    """An outage that looked like a slow line would else make every later load a slow one."""
+
+    async def step(sim: Simulator, backend: SimplenoteBackend) -> None:
+        for number in range(100):
+            sim.put(f"n{number}", content="x")
+        sim.faults.delay(20, path="*/note/index", times=2)
+        for _ in range(2):
+            with pytest.raises(BackendTimeout):
+                await backend.list_page(since=None, mark=None, limit=100, with_content=True)
+        sizes = []
+        for _ in range(4):
+            page = await backend.list_page(since=None, mark=None, limit=100, with_content=True)
+            sizes.append(len(page.entries))
+        assert sizes == [25, 50, 100, 100]
+
+    with_simulator(step, timeout=1.0)
+
+
+def test_pages_stay_small_while_they_come_slowly(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def step(sim: Simulator, backend: SimplenoteBackend) -> None:
+        for number in range(60):
+            sim.put(f"n{number}", content="x")
+        sim.faults.delay(20, path="*/note/index")
+        with pytest.raises(BackendTimeout):
+            await backend.list_page(since=None, mark=None, limit=60, with_content=True)
+        monkeypatch.setattr(reads, "QUICK_SECONDS", 0.0)
+        for _ in range(2):
+            page = await backend.list_page(since=None, mark=None, limit=60, with_content=True)
+            assert len(page.entries) == 30
+
+    with_simulator(step, timeout=1.0)
+
+
 def test_page_over_the_size_cap_is_fetched_in_smaller_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     async def step(sim: Simulator, backend: SimplenoteBackend) -> None:
         for number in range(8):

@@ -25,6 +25,8 @@ from mcp_notarium.notes.note import Revision
 
 LARGEST_PAGE = 1000
 SMALLEST_PAGE = 10
+QUICK_SECONDS = 2.0
+"""A page that comes within this could as well have been twice as large."""
 POLL_SECONDS = 70.0
 SHORTEST_POLL_SECONDS = 1.0
 """A long poll broken off sooner is a failure, and an empty answer sooner is held back."""
@@ -58,8 +60,9 @@ class NoteReads:
         """See ``Backend.list_page``. An answer that is too much is asked for again in halves."""
         size = max(1, min(limit, self._page_limit if with_content else LARGEST_PAGE))
         while with_content:
+            begun = self._stopwatch()
             try:
-                return await self._page(since, mark, size, with_content=True)
+                page = await self._page(since, mark, size, with_content=True)
             except AnswerTooLarge:
                 # One note that cannot be taken comes without content, so that it hides no other.
                 with_content, size = size > 1, max(1, size // 2)
@@ -67,6 +70,10 @@ class NoteReads:
                 # On a slow line a smaller page may come through the next time.
                 self._page_limit = max(SMALLEST_PAGE, size // 2)
                 raise
+            else:
+                if size == self._page_limit and self._stopwatch() - begun < QUICK_SECONDS:
+                    self._page_limit = min(LARGEST_PAGE, 2 * size)
+                return page
         return await self._page(since, mark, size, with_content=False)
 
     async def changes(self, cursor: str, *, wait: bool, base_of: BaseLookup) -> ChangePage:
