@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from mcp_notarium.cache.store import Cache
-from mcp_notarium.errors import NotariumError, NotPermitted, OutcomeUnknown
+from mcp_notarium.errors import CacheError, NotariumError, NotPermitted, OutcomeUnknown
 from mcp_notarium.policy.model import Limits
 
 HOUR = 3600.0
@@ -102,12 +102,14 @@ class Allowance:
 
     def _give_back(self, at: float) -> None:
         self._written -= 1
-        if self._limits.writes_per_hour is not None:
-            with self._cache.transaction():
-                times = self._last_hour()
-                if at in times:
-                    times.remove(at)
-                self._store(times)
+        if self._limits.writes_per_hour is None:
+            return
+        # What kept the write from being made is what is to be told.
+        with suppress(CacheError), self._cache.transaction():
+            times = self._last_hour()
+            if at in times:
+                times.remove(at)
+            self._store(times)
 
     def _last_hour(self) -> list[float]:
         """When the writes of the last hour began. A clock that was set back does not block for long."""

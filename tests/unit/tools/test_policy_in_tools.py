@@ -9,11 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_notarium.errors import (
+    CacheBusy,
     ConfirmationRequired,
     NotariumError,
     NoteNotFound,
     NotPermitted,
     StillLoading,
+    VersionConflict,
 )
 from mcp_notarium.policy.model import Field, Limits, Policy
 from mcp_notarium.policy.visibility import Visibility
@@ -199,6 +201,23 @@ def test_writes_of_an_hour_are_counted_across_sessions(desks):
     saved(desk, text="three")
     desk.now -= 10 * 3600  # a clock that was wrong does not block for ten hours
     other.demand_write()
+
+
+def test_a_refused_write_is_told_as_refused_although_its_count_cannot_be_taken_back(
+    desks, monkeypatch
+):
+    desk = synced(desks(Policy(limits=Limits(writes_per_hour=2))))
+
+    def busy(*_args):
+        raise CacheBusy("another process is writing")
+
+    def refused():
+        with desk.app.allowance.write():
+            monkeypatch.setattr(desk.app.cache.sync_state, "set", busy)
+            raise VersionConflict("the note has moved on")
+
+    with pytest.raises(VersionConflict):
+        refused()
 
 
 # Notes that are seen stay seen, hidden ones hidden.
