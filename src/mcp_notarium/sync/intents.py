@@ -94,8 +94,11 @@ class Intents:
 
     def rebase(
         self, write: PendingWrite, *, base: Revision | None, content: Content, body: str
-    ) -> PendingWrite:
-        """The same intent, under the same write_id, made anew from ``base`` (None: of a new note)."""
+    ) -> PendingWrite | None:
+        """The same intent, under the same write_id, made anew from ``base`` (None: of a new note).
+
+        None, and nothing recorded, if another process has finished it or taken it over.
+        """
         now = self._clock()
         rebased = replace(
             write,
@@ -106,6 +109,8 @@ class Intents:
             lease_until=now + self._lease,
         )
         with self._cache.transaction(durable=True):
+            if not self._is_ours(write):
+                return None
             self._cache.pending.drop(write.write_id)
             if base is not None:
                 self._cache.notes.apply([base])
@@ -124,8 +129,7 @@ class Intents:
         False, and nothing stored, if another process has finished it in the meantime.
         """
         with self._cache.transaction(durable=True):
-            kept = self._cache.pending.get(write.write_id)
-            ours = kept is not None and kept.owner == self._owner
+            ours = self._is_ours(write)
             if ours:
                 self._cache.pending.drop(write.write_id)
                 self._cache.notes.apply(storing)
@@ -183,6 +187,10 @@ class Intents:
         if self._cache.pending.count() == 0:
             return []
         return [write for write in self._cache.pending.all() if write.state is WriteState.IN_FLIGHT]
+
+    def _is_ours(self, write: PendingWrite) -> bool:
+        kept = self._cache.pending.get(write.write_id)
+        return kept is not None and kept.owner == self._owner
 
     def _add(self, write: PendingWrite) -> None:
         if self._before_intent is not None:

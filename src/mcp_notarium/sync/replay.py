@@ -55,7 +55,10 @@ class Replay:
                 delivered = await self._attempt(write)
                 if delivered.taken is not Taken.AGAIN:
                     return delivered
-                write = self._cache.pending.get(write.write_id) or write
+                kept = self._cache.pending.get(write.write_id)
+                if kept is None:  # another process has finished it
+                    return Delivered(Taken.STORED, merged=True)
+                write = kept
         except NotariumError as error:
             if isinstance(error, BackendRejected) and not isinstance(error, DateRefused):
                 self._intents.reject(write, error.message)
@@ -127,7 +130,7 @@ class Replay:
             return self._settled(write, head)
         body = self._backend.compose(head, merged, now=self._clock())
         rebased = self._intents.rebase(write, base=head, content=merged, body=body)
-        return await self._send(rebased, head)
+        return await self._send(rebased, head) if rebased else Delivered(Taken.AGAIN)
 
     async def _send(self, write: PendingWrite, head: Revision) -> Delivered:
         try:
@@ -143,7 +146,7 @@ class Replay:
         except DateRefused:
             body = self._backend.compose(head, write.content, now=self._clock())
             anew = self._intents.rebase(write, base=head, content=write.content, body=body)
-            return await self._delivery.send(anew, base=base)
+            return await self._delivery.send(anew, base=base) if anew else Delivered(Taken.AGAIN)
 
     async def _remove(self, write: PendingWrite, head: Revision) -> Delivered:
         if head.etag != write.base_etag:

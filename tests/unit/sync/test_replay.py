@@ -170,6 +170,35 @@ def test_a_write_from_under_a_wrong_clock_is_finished_with_the_date_of_now(clien
     assert client.cache.notes.base(note_id).modified_at == client.time.clock()
 
 
+def test_a_write_that_another_process_finished_meanwhile_is_left_alone(clients, store):
+    """Its lease ran out while the first one waited for the store's answer."""
+    first, second = clients(), clients()
+
+    async def scenario():
+        note = await first.create("one\n")
+        await unanswered(first, note, "one\ntwo\n")
+        store.edit(note.id, lambda text: "zero\n" + text)
+        get = first.backend.get
+
+        async def overtaken(note_id, *, etag=None):
+            head = await get(note_id, etag=etag)
+            first.backend.get = get
+            first.time.now += LEASE + 1
+            assert await second.writer.replay() == Replayed(finished=1)
+            return head
+
+        first.backend.get = overtaken
+        pushes = first.backend.calls.count("push")
+        assert await first.writer.replay() == Replayed(finished=1)
+        assert first.backend.calls.count("push") == pushes
+        return note
+
+    note = asyncio.run(scenario())
+    assert store.text(note.id) == "zero\none\ntwo\n"
+    assert first.contents() == store.contents()
+    assert first.cache.pending.all() == []
+
+
 def test_what_the_store_refuses_for_good_is_kept_as_rejected_and_not_sent_again(client, store):
     async def scenario():
         note = await client.create("one\n")
