@@ -13,8 +13,6 @@ from fnmatch import fnmatchcase
 
 from mcp_notarium.simulator.feed import Distortions
 
-FOR_EVER = 1_000_000_000
-
 _BAD_GATEWAY = (
     b"<html>\r\n<head><title>502 Bad Gateway</title></head>\r\n"
     b"<body><center><h1>502 Bad Gateway</h1></center></body>\r\n</html>\r\n"
