@@ -51,17 +51,25 @@ class Bulk:
         return await asyncio.shield(self._task)
 
     async def close(self) -> None:
-        """Let go of the connection; waits a moment for a transaction that is under way."""
+        """Let go of the connection; waits a moment for a transaction that is under way.
+
+        One that takes longer keeps it, and lets go when it ends: a connection in use is not closed.
+        """
         storing, self._open = self._open, None
         task, self._task = self._task, None
+        handed_over, self._handed_over = self._handed_over, False
+
+        def let_go(_ended: object = None) -> None:
+            if task is not None and not task.cancelled():
+                task.exception()  # whoever waited for it has it
+            if storing is not None:
+                storing.close()
+            if handed_over:
+                self._origin.take_back()
+
         if task is not None:
             await asyncio.wait({task}, timeout=_LAST_SECONDS)
             if not task.done():
-                return  # a connection in use is not closed; the end of the process does that
-            if not task.cancelled():
-                task.exception()  # whoever waited for it has it
-        if storing is not None:
-            storing.close()
-        if self._handed_over:
-            self._handed_over = False
-            self._origin.take_back()
+                task.add_done_callback(let_go)
+                return
+        let_go()

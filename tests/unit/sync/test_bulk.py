@@ -136,6 +136,25 @@ def test_a_load_that_cannot_be_stopped_keeps_nobody_waiting(client, full_store, 
     asyncio.run(scenario())
 
 
+def test_a_load_that_could_not_be_stopped_hands_the_log_back_when_it_ends(
+    client, full_store, gate, connections, monkeypatch
+):
+    monkeypatch.setattr("mcp_notarium.sync.bulk._LAST_SECONDS", 0.05)
+    client.cache.database.set_checkpointer(True)
+
+    async def scenario():
+        load = asyncio.create_task(client.sync())
+        await until(gate.reached.is_set)
+        load.cancel()
+        await asyncio.wait({load}, timeout=PATIENCE)
+        meanwhile = client.cache.database.checkpointer, connections[0].database.closed
+        gate.opened.set()
+        await until(lambda: connections[0].database.closed)
+        return meanwhile, client.cache.database.checkpointer
+
+    assert asyncio.run(scenario()) == ((False, False), True)
+
+
 def test_what_was_on_its_way_for_an_emptied_cache_is_not_stored(client, full_store, gate):
     async def scenario():
         load = asyncio.create_task(client.sync())
