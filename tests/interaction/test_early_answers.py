@@ -119,6 +119,20 @@ def test_reading_alone_never_loads_the_protocol_library(account):
     assert not answers[3]["result"]["isError"]
 
 
+@pytest.mark.parametrize(
+    "how", [call, lambda n, tool, **a: modern(n, "tools/call", name=tool, arguments=a)]
+)
+def test_request_whose_id_holds_half_a_character_ends_nothing(account, how):
+    with Talker(COMMAND, env=account.environment()) as talker:
+        if how is call:
+            talker.greet()
+        talker.send(how("\ud800", "get", id="diary"))
+        assert talker.receive()["id"] == "\ufffd"
+        assert not talker.ask(how(8, "get", id="diary"))["result"]["isError"]
+        talker.hang_up()
+        assert talker.leave()[0] == 0
+
+
 def test_call_that_waits_for_its_notes_can_be_called_off(account):
     account.simulator.faults.delay(30.0, path="*/index*")
     cancel = {

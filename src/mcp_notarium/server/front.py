@@ -239,7 +239,10 @@ def _parsed(line: bytes) -> Json | None:
 
 
 def _is_id(value: object) -> bool:
-    return isinstance(value, int | str) and not isinstance(value, bool)
+    """A plain id; one with half a character, which no encoding can carry, is for the engine."""
+    if isinstance(value, str):
+        return value.isprintable()
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _greets(params: Json) -> bool:

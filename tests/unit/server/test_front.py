@@ -200,6 +200,7 @@ def test_reading_without_a_handshake_is_taken_too_and_has_the_newer_form():
         call(1, "list") | {"params": {"name": "list", "task": {}}},
         call(1, "list") | {"params": {"name": "list", "_meta": {"progressToken": 1}}},
         call(1, "list") | {"params": {"name": "list", "_meta": {"other": 1}}},
+        call("\ud800", "list"),
         modern_call(1),
     ],
 )
