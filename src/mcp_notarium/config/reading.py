@@ -1,7 +1,8 @@
 """The text of one variable read as its kind says. Pure: values in, values and warnings out.
 
 Raises ``ConfigError`` whose message names the variable and whose hint says what to write instead;
-the text of a secret never stands in either.
+the text of a secret never stands in either. Nor does a value that cannot be used, unless it is a number
+or an address: it may be a secret that was pasted into the wrong line.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def _text(variable: Variable, text: str) -> Read:
 def _name(variable: Variable, text: str) -> Read:
     if not _NAME.fullmatch(text):
         raise ConfigError(
-            f"{variable.name} is {_shown(text)}, which is not a name",
+            f"{variable.name} holds something that is not a name",
             resolution_hint="Use letters, digits, '.', '_' and '-' only "
             f"(the default is {variable.default}).",
         )
@@ -82,7 +83,7 @@ def _choice(variable: Variable, text: str) -> Read:
     word = dict(variable.aliases).get(word, word)
     if word not in variable.choices:
         raise ConfigError(
-            f"{variable.name} is {_shown(text)}, which is not one of its choices",
+            f"{variable.name} holds something that is not one of its choices",
             resolution_hint=f"Set {variable.name} to one of: {', '.join(variable.choices)}.",
         )
     return Read(word)
@@ -92,7 +93,7 @@ def _number(variable: Variable, text: str) -> Read:
     whole = variable.kind is Kind.COUNT
     if not (_WHOLE if whole else _NUMBER).fullmatch(text):
         raise ConfigError(
-            f"{variable.name} is {_shown(text)}, which is not a {'whole ' if whole else ''}number",
+            f"{variable.name} holds something that is not a {'whole ' if whole else ''}number",
             resolution_hint=f"Set {variable.name} to a number from {variable.minimum} to "
             f"{variable.maximum} (the default is {variable.default}).",
         )
@@ -145,9 +146,8 @@ def _is_loopback(host: str) -> bool:
     return address == ipaddress.IPv6Address("::1")
 
 
-def _shown(text: str) -> str:
-    short = text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
-    return ascii(short) if not short.isprintable() else f"'{short}'"
+def _shown(number: str) -> str:
+    return f"'{number if len(number) <= _SHOWN else number[:_SHOWN] + '…'}'"
 
 
 _READERS = {

@@ -121,8 +121,22 @@ def test_an_empty_value_counts_as_not_set(tmp_path):
 )
 def test_what_is_not_a_number_is_refused(tmp_path, name, text):
     error = refused(tmp_path, {name: text})
-    assert f"{name} is" in error.message
+    assert error.message.startswith(f"{name} holds")
     assert "number from" in error.resolution_hint
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        variable.name
+        for variable in VARIABLES
+        if not variable.secret and variable.kind not in (Kind.TEXT, Kind.PATH)
+    ],
+)
+def test_a_secret_pasted_into_the_wrong_line_is_not_repeated(tmp_path, name):
+    error = refused(tmp_path, {name: "violet kettle under seven maps"})
+    assert name in error.message
+    assert not any(word in str(error.to_dict()) for word in ("violet", "kettle"))
 
 
 def test_iterations_are_whole(tmp_path):
