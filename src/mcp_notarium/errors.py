@@ -346,7 +346,9 @@ class StillLoading(CacheError):
     subcategory = "loading"
     http_status_code = 503
     retryable = True
-    default_hint = "Try again in a minute. Notes whose id is known can be read with `get` already."
+    default_hint = (
+        "Try again in a minute. Notes that are here can be read with `get` by their id already."
+    )
 
 
 class CacheFull(CacheError):

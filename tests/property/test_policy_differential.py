@@ -13,7 +13,7 @@ import pytest
 from mcp_notarium.cache.withholding import Withholding
 from mcp_notarium.policy.model import Policy
 from mcp_notarium.policy.visibility import Visibility
-from support.policy_twins import IDS, Twins
+from support.policy_twins import IDS, ILLNESSES, Twins
 from support.sync_rig import quick_folder
 
 POLICIES = {
@@ -81,6 +81,25 @@ def test_a_hidden_note_that_the_service_cannot_give_shows_in_no_answer(rules):
         asyncio.run(story_of_illness(twins, rounds=15))
         assert twins.one.app.driver._ledger.doubts()
         assert not twins.other.app.driver._ledger.doubts()
+        twins.close()
+
+
+@pytest.mark.parametrize("illness", ILLNESSES)
+def test_before_all_is_loaded_a_hidden_note_that_cannot_be_had_is_told_as_a_missing_one(illness):
+    rules = Visibility(hidden_tags=("private",), hidden_ids=("note02",))
+
+    async def asking(twins: Twins) -> None:
+        twins.edit("note01", text="one", tags=["private"])
+        twins.edit("note02", text="two", tags=["work"])
+        for note_id in ("note01", "note02"):
+            twins.one.ill[note_id] = illness
+            await twins.call("get", id=note_id)
+            await twins.call("save", id=note_id, local_version=1, trash=True)
+            await twins.call("manage", action="trash", id=note_id, local_version=1)
+
+    with quick_folder() as folder:
+        twins = Twins(folder, Policy(visibility=rules), seed=1)
+        asyncio.run(asking(twins))
         twins.close()
 
 

@@ -35,7 +35,8 @@ model needs (no titles, no lower bounds, no rare fields); this page is complete.
   service has confirmed it. Reads go on meanwhile and see the last confirmed state.
 * The user's [policy](policy.md) may take tools away, refuse actions, hide notes (they do not exist then)
   or parts of notes, and limit how much is read and written. What it refuses is a `policy` error. While
-  it hides notes, `list` waits until all are loaded (`loading`), and `get_stats` leaves numbers out.
+  it hides notes, `list` waits until all are loaded, an id that is not here yet is answered with `loading`
+  whether there is such a note or not, and `get_stats` leaves numbers out.
 * A call that is cancelled before its request was sent has no effect; one that was sent is finished.
 
 ## Errors

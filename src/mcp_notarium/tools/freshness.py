@@ -46,10 +46,16 @@ async def _wait_for_all(app: App, call: CallContext) -> None:
             break
         await asyncio.sleep(_LOOK_SECONDS)
     status = app.driver.status()
+    if status.needs_login or status.state == "halted" or not status.complete:
+        raise still_loading(app, "they are listed when all are here.")
+
+
+def still_loading(app: App, until: str) -> StillLoading:
+    """The error for what cannot be told before all notes are here; ``until`` says what then is."""
+    status = app.driver.status()
     if status.needs_login or status.state == "halted":
-        raise StillLoading(note_on(status, now=app.clock()) or "The notes are not here.")
-    if not status.complete:
-        raise StillLoading("The notes are being loaded; they are listed when all are here.")
+        return StillLoading(note_on(status, now=app.clock()) or "The notes are not here.")
+    return StillLoading(f"The notes are being loaded; {until}")
 
 
 async def wait_for_first_page(app: App, call: CallContext) -> None:

@@ -11,10 +11,12 @@ from mcp_notarium.errors import (
     BackendTimeout,
     BackendUnavailable,
     InvalidRequest,
+    NotariumError,
     NoteNotFound,
     VersionConflict,
 )
-from mcp_notarium.notes.note import Note
+from mcp_notarium.notes.note import Note, Revision
+from mcp_notarium.tools.freshness import still_loading
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
@@ -23,10 +25,16 @@ _ID_SHOWN = 80
 
 
 async def find_note(app: App, note_id: str) -> Note:
-    """The note with this id. Raises ``NoteNotFound``, or what the note service answers."""
+    """The note with this id. Raises ``NoteNotFound``, or what the note service answers.
+
+    Where rules hide notes, ``StillLoading`` is all that is told of one that cannot be shown before all
+    are here: the service may refuse a hidden one in words of its own.
+    """
     note = app.cache.notes.get(note_id)
     if note is None and not app.driver.status().complete:
         note = await _fetch(app, note_id)
+        if note is None and app.policy.visibility.hides and not app.driver.status().complete:
+            raise still_loading(app, "whether there is one with this id is told when all are here.")
     if note is None:
         raise NoteNotFound("There is no note with this id.", details={"id": note_id[:_ID_SHOWN]})
     return note
@@ -34,20 +42,30 @@ async def find_note(app: App, note_id: str) -> Note:
 
 async def _fetch(app: App, note_id: str) -> Note | None:
     """Bring a note the first sync has not reached yet into the cache."""
-    try:
-        revision = await app.backend.get(note_id)
-    except NoteNotFound:
-        return None  # told in the same words as of one that may not be seen
-    except (BackendUnavailable, BackendTimeout) as error:
-        error.resolution_hint = (
-            "The first sync has not brought this note yet. Read notes that `list` shows, or try "
-            "again when the note service can be reached."
-        )
-        raise
+    revision = await _asked(app, note_id)
+    if revision is None:
+        return None
     if app.cache.notes.get(note_id) is None:  # the sync may have stored a newer one meanwhile
         with app.cache.database.transaction():
             app.cache.notes.apply([revision])
     return app.cache.notes.get(note_id)
+
+
+async def _asked(app: App, note_id: str) -> Revision | None:
+    """What the note service says; None for what is told in the same words as a hidden note."""
+    try:
+        return await app.backend.get(note_id)
+    except NoteNotFound:
+        return None
+    except NotariumError as error:
+        if app.policy.visibility.hides:
+            return None
+        if isinstance(error, BackendUnavailable | BackendTimeout):
+            error.resolution_hint = (
+                "The first sync has not brought this note yet. Read notes that `list` shows, or try "
+                "again when the note service can be reached."
+            )
+        raise
 
 
 async def find_at_version(app: App, note_id: str, version: int | None) -> Note:

@@ -310,12 +310,14 @@ def test_nothing_is_listed_before_everything_is_here(desks, monkeypatch):
     assert numbers.db_total_notes is None
     assert numbers.sync_loaded is None
     assert got(desk, id="a").text == "text"
-    with pytest.raises(Exception, match="There is no note with this id"):
-        got(desk, id="b")
-    with pytest.raises(Exception, match="There is no note with this id"):
-        got(desk, id="nobody")
+    for name in ("b", "nobody"):
+        with pytest.raises(StillLoading, match="whether there is one with this id"):
+            got(desk, id=name)
     synced(desk)
     assert listed(desk).total_items == 1
+    for name in ("b", "nobody"):
+        with pytest.raises(NoteNotFound, match="There is no note with this id"):
+            got(desk, id=name)
 
 
 def test_many_hidden_notes_that_vanish_stop_nothing(desks):
