@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import os
 import platform
 import socket
 import struct
+import termios
 from collections.abc import Callable
 from pathlib import Path
 
 from mcp_notarium.keys import seccomp
 
+SET_FLAGS = 0x40086602
 MPTCP, CONNECT_AND_SEND, UPPER_PROTOCOL = 262, 0x20000000, 31
 _EXIT_WITH_0 = {
     "x86_64": (62, bytes.fromhex("31ff b83c000000 0f05")),
@@ -57,6 +60,14 @@ def forbidden_calls(outside: Path, port: int) -> dict[str, Callable[[], object]]
         "never: change an attribute of a file of the user": lambda: tried(
             lambda: os.setxattr(outside, "user.notarium", b"x")
         ),
+        "never: change a flag of an open file": lambda: tried(lambda: control(SET_FLAGS)),
+        "never: type into the terminal": lambda: tried(lambda: control(termios.TIOCSTI)),
+        "never: look into memory that another process shares": lambda: tried(
+            lambda: call("shmat", -1, 0, 0)
+        ),
+        "never: read the keyring that the kernel keeps for the user": lambda: tried(
+            lambda: call("keyctl", 0, -4, 0)
+        ),
         "never: read memory by another process's means": lambda: tried(
             lambda: call("process_vm_readv", os.getpid(), 0, 0, 0, 0, 0)
         ),
@@ -69,6 +80,16 @@ def forbidden_calls(outside: Path, port: int) -> dict[str, Callable[[], object]]
             lambda: call("io_uring_setup", 0, 0)
         ),
     }
+
+
+def control(request: int) -> None:
+    """Of a pipe, which knows no such request: only the filter says EPERM."""
+    reading, writing = os.pipe()
+    try:
+        fcntl.ioctl(reading, request, bytes(8))
+    finally:
+        os.close(reading)
+        os.close(writing)
 
 
 def tried(attempt: Callable[[], object]) -> None:

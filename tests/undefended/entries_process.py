@@ -216,6 +216,16 @@ PROCESS = (
         (_SANDBOX, f"{_SECCOMP}::test_nothing_is_connected_by_sending"),
     ),
     Defence(
+        "seccomp: keys of a terminal, flags of files",
+        "keys/seccomp.py",
+        "_if(control, DENY)",
+        "_if(control, ALLOW)",
+        (
+            _SANDBOX,
+            f"{_SECCOMP}::test_no_key_of_a_terminal_is_pressed_and_no_flag_of_a_file_changed",
+        ),
+    ),
+    Defence(
         "seccomp: a TCP socket stays one",
         "keys/seccomp.py",
         "_if(_UPPER_PROTOCOL, DENY)",

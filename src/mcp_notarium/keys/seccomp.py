@@ -1,8 +1,9 @@
 """Seccomp on Linux: system calls that a server never makes are refused with EPERM from now on.
 
 Beside Landlock, which knows files and the addresses of plain TCP only: programs out of memory, sockets that
-listen without an address, other protocols, and the modes and times of files pass it by. For good, for
-this thread and whatever it starts afterwards; only where the numbers of the calls are listed here.
+listen without an address, other protocols, the modes and times of files, a terminal's keys, and what the
+kernel keeps for all processes of a user (its keyrings, shared memory) pass it by. For good, for this thread
+and whatever it starts afterwards; only where the numbers of the calls are listed here.
 The filter is a program for the kernel's packet filter: ``linux/seccomp.h``, ``linux/filter.h``.
 """
 
@@ -25,6 +26,16 @@ _UPPER_PROTOCOL = 31
 """Option of a TCP socket that puts another protocol in the place of TCP (TCP_ULP)."""
 _CONNECT_AND_SEND = 0x20000000
 """Flag of a message: connect by sending (MSG_FASTOPEN); Landlock sees no ``connect`` then."""
+_CONTROLS = {
+    "type into the terminal (TIOCSTI)": 0x5412,
+    "paste into the console (TIOCLINUX)": 0x541C,
+    "FS_IOC_SETFLAGS": 0x40086602,
+    "FS_IOC32_SETFLAGS": 0x40046602,
+    "FS_IOC_SETVERSION": 0x40087602,
+    "FS_IOC32_SETVERSION": 0x40047602,
+    "FS_IOC_FSSETXATTR": 0x401C5820,
+}
+"""What no open file is asked to do: press keys for the person, and change what a file is."""
 _X32 = 0x40000000
 _NO_CALL = 1023
 """A number that is no system call on either architecture."""
@@ -62,24 +73,26 @@ X86_64 = Architecture(
     0xC000003E,
     never=_SAME_EVERYWHERE
     | {"listen": 50, "execve": 59, "execveat": 322, "ptrace": 101}
-    | {"process_vm_readv": 310, "process_vm_writev": 311}
+    | {"process_vm_readv": 310, "process_vm_writev": 311, "shmget": 29, "shmat": 30}
+    | {"add_key": 248, "request_key": 249, "keyctl": 250}
     | {"chmod": 90, "fchmod": 91, "fchmodat": 268}
     | {"chown": 92, "fchown": 93, "lchown": 94, "fchownat": 260}
     | {"utime": 132, "utimes": 235, "futimesat": 261, "utimensat": 280}
     | {"setxattr": 188, "lsetxattr": 189, "fsetxattr": 190}
     | {"removexattr": 197, "lremovexattr": 198, "fremovexattr": 199},
-    looked_at={"socket": 41, "socketpair": 53, "setsockopt": 54}
+    looked_at={"socket": 41, "socketpair": 53, "setsockopt": 54, "ioctl": 16}
     | {"sendto": 44, "sendmsg": 46, "sendmmsg": 307},
 )
 AARCH64 = Architecture(
     0xC00000B7,
     never=_SAME_EVERYWHERE
     | {"listen": 201, "execve": 221, "execveat": 281, "ptrace": 117}
-    | {"process_vm_readv": 270, "process_vm_writev": 271}
+    | {"process_vm_readv": 270, "process_vm_writev": 271, "shmget": 194, "shmat": 196}
+    | {"add_key": 217, "request_key": 218, "keyctl": 219}
     | {"fchmod": 52, "fchmodat": 53, "fchownat": 54, "fchown": 55, "utimensat": 88}
     | {"setxattr": 5, "lsetxattr": 6, "fsetxattr": 7}
     | {"removexattr": 14, "lremovexattr": 15, "fremovexattr": 16},
-    looked_at={"socket": 198, "socketpair": 199, "setsockopt": 208}
+    looked_at={"socket": 198, "socketpair": 199, "setsockopt": 208, "ioctl": 29}
     | {"sendto": 206, "sendmsg": 211, "sendmmsg": 269},
 )
 
@@ -130,6 +143,8 @@ def program(where: Architecture) -> list[Step]:
     for name in ("socket", "socketpair"):
         steps += _if(call[name], *_only_known_sockets())
     steps += _if(call["setsockopt"], *_never_another_protocol())
+    controls = (step for control in _CONTROLS.values() for step in _if(control, DENY))
+    steps += _if(call["ioctl"], _argument(1), *controls, ALLOW)
     for name, flags in (("sendto", 3), ("sendmsg", 2), ("sendmmsg", 3)):
         refused = [_argument(flags), (_IF_ANY_BIT, 0, 1, _CONNECT_AND_SEND), DENY, ALLOW]
         steps += _if(call[name], *refused)

@@ -127,6 +127,20 @@ def test_a_tcp_socket_stays_one(where, level, option, expected):
     assert verdict(where, where.looked_at["setsockopt"], 3, level, option) == expected
 
 
+@BOTH
+@pytest.mark.parametrize("control", [0x5412, 0x541C, 0x40086602, 0x40046602, 0x401C5820])
+def test_no_key_of_a_terminal_is_pressed_and_no_flag_of_a_file_changed(where, control):
+    number = where.looked_at["ioctl"]
+    assert verdict(where, number, 2, control) == DENY
+    assert (
+        verdict(where, number, 2, 1 << 32 | control) == DENY
+    )  # the kernel looks at the lower half
+    assert verdict(where, number, control, 0) == ALLOW  # another argument
+    window_size, bytes_waiting = 0x5413, 0x541B
+    assert verdict(where, number, 2, window_size) == ALLOW
+    assert verdict(where, number, 2, bytes_waiting) == ALLOW
+
+
 @pytest.mark.parametrize(("where", "header"), HEADERS, ids=["x86_64", "aarch64"])
 def test_the_numbers_are_the_kernels(where, header):
     if not header.is_file():
