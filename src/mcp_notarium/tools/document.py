@@ -65,7 +65,7 @@ every tool with the same `locked` error, which names the reason and the command 
 ## Consent
 
 Deleting for good, `reset_cache`, dropping more than nine tenths of a text of more than 500
-characters, and adding an e-mail address as a tag (Simplenote shares the note with that person) are
+characters, and adding an e-mail address as a tag, or what could be read as one (Simplenote shares the note with that person), are
 not done on an agent's word alone. `NOTARIUM_DESTRUCTIVE` decides how consent is found:
 
 | value | client can ask its user (elicitation) | client cannot |

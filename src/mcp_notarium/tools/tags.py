@@ -2,12 +2,14 @@
 
 Tags hold no white space and no comma, and ``Work`` and ``work`` are one tag. What a note already
 carries stays as it is, however odd: other clients have put it there. A tag that is an e-mail address
-shares the note with that person.
+shares the note with that person; what the service takes for one is for it to say, so every tag counts that
+could be one.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 
 from mcp_notarium.errors import InvalidRequest
@@ -17,7 +19,8 @@ MOST_TAGS = 100
 LONGEST_TAG = 256
 
 _BREAKS = re.compile(r"[\s,\x00-\x1f\x7f]+")
-_ADDRESS = re.compile(r"[^@\s,]+@[^@\s,]+\.[^@\s,]+")
+_ADDRESS = re.compile(r"[^@]@+[^@]")
+"""Something on both sides: also ``"a@b"@example.org`` and ``name@host``, but not ``@home``."""
 
 
 def checked_tags(wanted: Sequence[str], *, present: Sequence[str] = ()) -> tuple[str, ...]:
@@ -63,4 +66,9 @@ def _name(tag: str) -> str:
 def new_addresses(wanted: Sequence[str], *, present: Sequence[str]) -> tuple[str, ...]:
     """The e-mail addresses among ``wanted`` that the note is not shared with yet."""
     known = {tag_key(tag) for tag in present}
-    return tuple(tag for tag in wanted if tag_key(tag) not in known and _ADDRESS.fullmatch(tag))
+    return tuple(tag for tag in wanted if tag_key(tag) not in known and _may_be_address(tag))
+
+
+def _may_be_address(tag: str) -> bool:
+    """In any width of letters: who takes full-width ones for plain ones shares by them too."""
+    return _ADDRESS.search(unicodedata.normalize("NFKC", tag)) is not None

@@ -50,5 +50,13 @@ def test_note_with_more_tags_than_allowed_can_still_be_changed():
 
 
 def test_new_address_shares_and_an_old_one_does_not():
-    wanted = ["a@example.org", "B@Example.org", "not-an-address", "x@y"]
+    wanted = ["a@example.org", "B@Example.org", "not-an-address", "@home", "home@"]
     assert new_addresses(wanted, present=["b@example.org"]) == ("a@example.org",)
+
+
+@pytest.mark.parametrize(
+    "tag",
+    ["x@host", '"a@b"@example.org', "a@@b", "a\uff20example.org", "a\ufe6bexample.org", "@a@b"],
+)
+def test_whatever_a_service_could_take_for_an_address_counts_as_one(tag):
+    assert new_addresses([tag], present=()) == (tag,)
