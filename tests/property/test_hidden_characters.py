@@ -35,6 +35,9 @@ IGNORABLE = [
 SIGNS = {*range(0x0600, 0x0606), 0x06DD, 0x070F, 0x0890, 0x0891, 0x08E2, 0x110BD, 0x110CD}
 """Format characters that are seen: signs around numbers."""
 
+BLANK = "\u2800\U00016fe4\U0001d159"
+"""The Braille pattern without a dot, Khitan's filler, and the notehead that is not drawn."""
+
 BIDI = {"LRE", "RLE", "PDF", "LRO", "RLO", "LRI", "RLI", "FSI", "PDI"}
 ORDINARY_CONTROL = "\t\n"
 
@@ -49,9 +52,9 @@ def is_hidden(code):
         or (category == "Cf" and code not in SIGNS)
         or category in {"Zl", "Zp"}
         or unicodedata.bidirectional(character) in BIDI
-        or (code & 0xFFFE == 0xFFFE and code < 0x10000)
+        or code & 0xFFFE == 0xFFFE
         or 0xFDD0 <= code <= 0xFDEF
-        or character == "\u2800"
+        or character in BLANK
     )
 
 

@@ -25,16 +25,21 @@ _NO_ORDINARY_JOINER = (
 )
 _NO_ORDINARY_COLOUR = f"(?!(?<=[{_PICTURES}][\ufe0e\ufe0f])|(?<=[0-9#*]\ufe0f)\u20e3)"
 
+_NO_CHARACTERS = "".join(
+    chr(plane << 16 | last) for plane in range(17) for last in (0xFFFE, 0xFFFF)
+)
+"""The last two of each plane."""
+
 _CONTROL_ASCII = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n)")
 
 KINDS: Final[dict[str, re.Pattern[str]]] = {
     "control": re.compile(
-        "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufdd0-\ufdef\ufffe\uffff]|\r(?!\n)"
+        f"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufdd0-\ufdef{_NO_CHARACTERS}]|\r(?!\n)"
     ),
     "bidi": re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"),
     "zero_width": re.compile(
         "[\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200d\u2060-\u2065"
-        "\u206a-\u206f\u2800\u3164\ufeff\uffa0\ufff0-\ufffb\U00013430-\U0001343f"
+        "\u206a-\u206f\u2800\u3164\ufeff\uffa0\ufff0-\ufffb\U00016fe4\U0001d159\U00013430-\U0001343f"
         "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0080-\U000e00ff\U000e01f0-\U000e0fff]"
         + _NO_ORDINARY_JOINER
     ),

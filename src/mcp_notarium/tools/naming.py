@@ -17,7 +17,7 @@ LONGEST_ID = 64
 LOOKED_AT = 4096
 """Characters of a text in which a first line is looked for."""
 
-_INVISIBLE = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+_INVISIBLE = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\U00016fe4\U0001d159")
 """They have no shape, and still count as letters or signs; so do variation selectors."""
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
 _QUOTES = re.compile('["\u201c-\u201f\u00ab\u00bb\u2033\uff02]')
