@@ -239,7 +239,10 @@ class Engine:
         self._ledger.answer(self._serving, well=well)
         if self._log is None:
             return
-        if (left_out := self._ledger.left_out) > self._told_left_out:
+        left_out = (
+            0 if self._hides else self._ledger.left_out
+        )  # whether they are seen, nobody knows
+        if left_out > self._told_left_out:
             self._told_left_out = left_out
             self._log.warning("sync.notes_without_usable_id", count=left_out)
         if not well:
