@@ -1,11 +1,13 @@
 """What the last lines of defence do by themselves, without the ones before them."""
 
 import os
+import subprocess
+import sys
 
 import pytest
 
 from mcp_notarium.cache.guard import Guard
-from mcp_notarium.errors import LockedError
+from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.keys.locks import Presence, key_lock
 from support.account import folder_of, made
 
@@ -33,3 +35,24 @@ def test_no_lock_is_taken_through_a_link(tmp_path):
     with pytest.raises((OSError, LockedError, NotImplementedError)), key_lock(folder, timeout=0):
         pass
     assert not os.path.lexists(victim)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with a name are POSIX's")
+def test_a_command_does_not_wait_for_a_pipe_in_the_place_of_the_key_file(tmp_path):
+    config = made(tmp_path)
+    key_file = folder_of(config).key_file
+    key_file.unlink()
+    os.mkfifo(key_file, 0o600)
+    done = subprocess.run(
+        [sys.executable, "-m", "mcp_notarium", "status"],
+        env={
+            "PATH": os.environ["PATH"],
+            "HOME": str(tmp_path),
+            "SIMPLENOTE_USERNAME": config.username,
+            "NOTARIUM_DATA_DIR": str(config.data_dir),
+            "NOTARIUM_KEYCHAIN": "off",
+        },
+        cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, timeout=20, check=False,
+    )  # fmt: skip
+    assert done.returncode == Verdict.UNSAFE_PATH
+    assert b"notarium_keys.json` is not a plain file" in done.stdout + done.stderr

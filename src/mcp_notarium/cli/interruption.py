@@ -13,10 +13,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from mcp_notarium.keys.files import read_private
 from mcp_notarium.keys.folder import AccountFolder
 
 _INTERRUPTED = 128
 """A shell's exit code for a signal is this and its number."""
+_LOOKED_AT = 64 * 1024
+"""Bytes; a key file has no more."""
 _Seen = tuple[bytes, tuple[tuple[str, int], ...]]
 
 
@@ -95,7 +98,8 @@ def _seen(folder: AccountFolder) -> _Seen:
     """The key file's content, and the databases, each by name and inode."""
     key_file, databases = b"", []
     with suppress(OSError):
-        key_file = hashlib.sha256(folder.key_file.read_bytes()).digest()
+        # Nobody has examined the folder yet: what lies there may be anything, and have no end.
+        key_file = hashlib.sha256(read_private(folder.key_file, most=_LOOKED_AT) or b"").digest()
     with suppress(OSError):
         databases = [
             (path.name, path.stat().st_ino)
