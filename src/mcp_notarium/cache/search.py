@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from mcp_notarium.cache.connection import Database, Row
+from mcp_notarium.cache.totals import Totals
 from mcp_notarium.cache.vocabulary import Vocabulary
 from mcp_notarium.notes.clean import replace_surrogates
 from mcp_notarium.notes.preview import preview
@@ -59,10 +60,11 @@ class Found:
 
 
 class SearchIndex:
-    """Searches one cache. Reads only."""
+    """Searches one cache. Reads only. ``written`` grows with every change of notes through ``database``."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, written: Callable[[], int]) -> None:
         self._db = database
+        self._totals = Totals(database, written=written)
         self._vocabulary = Vocabulary(database)
 
     def find(self, query: Query, *, limit: int, offset: int = 0, preview_lines: int = 1) -> Found:
@@ -98,10 +100,8 @@ class SearchIndex:
         from_end = offset > 0 and 2 * offset > self._db.number(KEPT[query.trash])
         page = partial(build, query, limit=limit, offset=offset, from_end=from_end)
         statements = page()
-        if statements.hits is not None:
-            hits = self._db.number(statements.hits.sql, statements.hits.parameters)
-            if hits > MOST_RANKED:
-                return page(ranked=False)
+        if statements.hits is not None and self._totals.of(statements.hits) > MOST_RANKED:
+            return page(ranked=False)
         return statements
 
     def _page(self, query: Query, statements: Statements, limit: int, offset: int) -> Found:
@@ -115,7 +115,7 @@ class SearchIndex:
         if rows < limit and (rows or not offset):
             return offset + rows  # the last page: nothing to count
         if statements.count is not None:
-            return self._db.number(statements.count.sql, statements.count.parameters)
+            return self._totals.of(statements.count)
         return self._db.number(KEPT[query.trash])
 
     def _expansions(self, query: Query) -> dict[str, list[str]]:
