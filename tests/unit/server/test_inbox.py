@@ -5,6 +5,8 @@ import threading
 
 import pytest
 
+from mcp_notarium.server import inbox as inbox_room
+from mcp_notarium.server.arrivals import Stop
 from mcp_notarium.server.awaiting import Arrivals
 from mcp_notarium.server.inbox import MOST_BYTES, Inbox
 
@@ -64,4 +66,17 @@ def test_it_is_crowded_by_the_weight_of_lines_until_they_are_taken():
     inbox.taken()
     assert not inbox.crowded()
     inbox.behind = lambda: True
+    assert inbox.crowded()
+
+
+def test_a_line_that_comes_while_something_weightless_is_put_is_counted(monkeypatch):
+    inbox, weigh = Inbox(), inbox_room.weight
+
+    def weigh_while_a_line_comes(item):
+        if isinstance(item, Stop):
+            inbox.put(b"x" * (MOST_BYTES + 1))
+        return weigh(item)
+
+    monkeypatch.setattr(inbox_room, "weight", weigh_while_a_line_comes)
+    inbox.put(Stop())
     assert inbox.crowded()
