@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         from mcp_notarium.cli import main as cli  # noqa: PLC0415 - argparse, only for the verbs
 
         return cli.run(arguments)
-    if not arguments and os.isatty(0):
+    if not arguments and os.isatty(0) and sys.stderr is not None:
         sys.stderr.write(_NOTE)
     from mcp_notarium.server.run import serve  # noqa: PLC0415 - a verb does not need the server
 

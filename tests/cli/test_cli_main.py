@@ -1,5 +1,6 @@
 import argparse
 import importlib
+import json
 import os
 import pty
 import subprocess
@@ -11,6 +12,7 @@ import pytest
 
 from mcp_notarium import __version__
 from mcp_notarium.cli import main as cli
+from mcp_notarium.cli.terminal import ask_yes
 from mcp_notarium.errors import BackendUnavailable, LockedError, Verdict
 
 SCRIPT = Path(sysconfig.get_path("scripts")) / "mcp-notarium"
@@ -124,6 +126,53 @@ def test_a_reader_that_goes_away_causes_no_traceback():
     os.close(writing)
     assert done.returncode == cli.BROKEN_PIPE_EXIT
     assert done.stderr == ""
+
+
+def redirected(redirection, *arguments, tmp_path):
+    """The command with a standard stream that is closed, or leads to a full disk."""
+    entry = ["/bin/sh", "-c", f'exec "$@" {redirection}', "sh", *ENTRIES[1]]
+    env = {"SIMPLENOTE_USERNAME": "ada@example.org", "NOTARIUM_DATA_DIR": str(tmp_path)}
+    return run(*arguments, entry=entry, env=env, cwd=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("redirection", "why"), [(">&-", "is closed"), (">/dev/full", "no space left")]
+)
+@pytest.mark.parametrize("command", [["--print-config-vars"], ["--help"]], ids=str)
+def test_what_cannot_be_printed_is_one_line_on_stderr_and_no_fault(
+    redirection, why, command, tmp_path
+):
+    done = redirected(redirection, *command, tmp_path=tmp_path)
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert why in done.stderr
+    assert "fault" not in done.stderr
+
+
+def test_a_command_that_prints_nothing_needs_no_standard_output(tmp_path):
+    done = redirected(">&- <&-", "login", "--code-stdin", tmp_path=tmp_path)
+    assert "unexpected" not in done.stderr
+    assert done.returncode == Verdict.KEY_MISSING, done.stderr
+
+
+def test_what_goes_to_stderr_never_stands_in_the_output_where_that_is_closed(tmp_path):
+    done = redirected("2>&-", "generate-key", tmp_path=tmp_path)
+    assert done.returncode == 0
+    assert len(done.stdout.splitlines()) == 1
+    assert done.stdout.startswith("raw:")
+
+
+def test_a_command_works_without_standard_error(tmp_path):
+    done = redirected("2>&-", "status", "--json", tmp_path=tmp_path)
+    assert done.returncode == Verdict.KEY_MISSING
+    assert json.loads(done.stdout)["verdict"] == "key_missing"
+
+
+def test_a_question_is_answered_by_no_where_standard_input_is_closed(verb, monkeypatch, capfd):
+    verb(lambda _args: 7 if ask_yes("Go on?") else 5)
+    monkeypatch.setattr(sys, "stdin", None)
+    assert cli.run(["verb"]) == 5
+    assert capfd.readouterr().err == "Go on? [y/N] \n"
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 
 import pytest
 
@@ -25,6 +26,16 @@ def server():
     with Talker(FIXTURE) as talker:
         talker.greet()
         yield talker
+
+
+def test_a_server_whose_standard_error_is_closed_serves_all_the_same(account):
+    command = ["/bin/sh", "-c", 'exec "$@" 2>&-', "sh", sys.executable, "-m", "mcp_notarium"]
+    with Talker(command, env=account.environment()) as talker:
+        talker.greet()
+        answer = talker.ask(call(1, "get", id="diary"))
+        assert "lighthouse" in answer["result"]["structuredContent"]["text"]
+        talker.hang_up()
+        assert talker.leave()[0] == 0
 
 
 def alive(server):

@@ -16,7 +16,7 @@ from importlib import import_module
 from pathlib import Path
 
 from mcp_notarium import __version__, log
-from mcp_notarium.cli import interruption
+from mcp_notarium.cli import interruption, streams
 from mcp_notarium.errors import NotariumError
 from mcp_notarium.redaction.escaping import several_lines
 from mcp_notarium.redaction.traces import describe
@@ -60,10 +60,8 @@ VERBS = {
 def run(arguments: Sequence[str]) -> int:
     """Carry out a command line; returns the exit code, never raises an error of ours."""
     try:
-        with interruption.stoppable():
+        with interruption.stoppable(), streams.working():
             code = _dispatch(list(arguments))
-            if sys.stdout is not None:  # closed by who called us
-                sys.stdout.flush()
     except SystemExit as leaving:  # argparse: --help is 0, a wrong command line is 2
         code = leaving.code if isinstance(leaving.code, int) else USAGE_EXIT
     except KeyboardInterrupt as interrupt:
@@ -162,8 +160,6 @@ def _show_unexpected(error: Exception) -> int:
 
 def _say(text: str) -> None:
     line = several_lines(log.scrub(text)) + "\n"
-    if sys.stderr is None:
-        return
     with suppress(OSError, ValueError):
         encoding = sys.stderr.encoding or "utf-8"
         sys.stderr.write(line.encode(encoding, "backslashreplace").decode(encoding))
@@ -173,7 +169,7 @@ def _say(text: str) -> None:
 def _leave_streams() -> None:
     """Where the reader has gone (`| head`, a closed terminal) the flush at exit must not complain."""
     for stream in (sys.stdout, sys.stderr):
-        if stream is None:
+        if stream is None:  # closed by who called us
             continue
         try:
             stream.flush()

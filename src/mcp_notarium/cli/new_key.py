@@ -121,7 +121,7 @@ def is_given(args: argparse.Namespace) -> bool:
 def read(args: argparse.Namespace) -> NewKey:
     """The new key. Call it when nothing else can be wrong: a person may be asked to type it twice."""
     if args.generate:
-        if sys.stdout is None:
+        if sys.stdout.closed:
             raise _unprintable("standard output is closed")
         return NewKey(userkey.generate(), made=True)
     if args.new_key_file is not None:

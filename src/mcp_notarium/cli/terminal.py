@@ -127,7 +127,7 @@ def read_line() -> str:
 
 def input_ended() -> bool:
     """Whether standard input is known to have nothing to give, without waiting for it."""
-    if sys.stdin is None or sys.stdin.closed:
+    if sys.stdin.closed:
         return True
     there = sys.stdin.buffer
     try:
@@ -156,7 +156,7 @@ def ask_yes(question: str) -> bool:
 
 def can_ask() -> bool:
     """Whether somebody sits at a terminal who can be asked."""
-    return sys.stdin is not None and sys.stdin.isatty()
+    return sys.stdin.isatty()
 
 
 def demand_terminal() -> None:

@@ -13,12 +13,28 @@ import sys
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 
 
+def fill() -> None:
+    """Let there be a standard error, and no file of ours under the number of a standard stream.
+
+    Python has no ``sys.stderr`` where the parent left it closed, and the next file that is opened would
+    be what a library writes its complaints to.
+    """
+    for fd in (_STDIN, _STDOUT, _STDERR):
+        try:
+            os.fstat(fd)
+        except OSError:
+            _divert(fd, None)
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8", errors="backslashreplace")  # noqa: PTH123, SIM115 - for the whole process, without pathlib
+
+
 def claim() -> tuple[int, int]:
     """Private descriptors for reading and writing the protocol; 0 and 1 are diverted.
 
     A descriptor that the parent left closed is replaced by the null device, so that the process
     sees the end of input, and never a file of its own as standard output.
     """
+    fill()
     incoming = _duplicate(_STDIN, os.O_RDONLY)
     outgoing = _duplicate(_STDOUT, os.O_WRONLY)
     _divert(_STDIN, None)
