@@ -61,6 +61,23 @@ def test_a_command_line_that_makes_no_sense_exits_2_and_says_why_on_stderr(argum
     assert "mcp-notarium" in done.stderr
 
 
+@pytest.mark.parametrize("command", [[], ["status"], ["--print-config-vars"]], ids=str)
+def test_a_secret_that_is_no_text_is_a_setting_to_be_mended_and_no_fault(command, tmp_path):
+    wrong = {
+        b"SIMPLENOTE_PASSWORD": b"\xff\xfe-and-more",
+        b"SIMPLENOTE_USERNAME": b"ada@example.org",
+    }
+    done = subprocess.run(
+        [*ENTRIES[1], *command], env={os.fsencode(n): os.fsencode(v) for n, v in BARE.items()} | wrong,
+        cwd=tmp_path, capture_output=True, timeout=60, check=False, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    told = (done.stdout + done.stderr).decode()
+    assert "SIMPLENOTE_PASSWORD is not valid UTF-8" in told
+    assert "unexpected" not in told
+    assert "crashed" not in told
+    assert "and-more" not in told
+
+
 @pytest.mark.parametrize("name", sorted(cli.VERBS))
 def test_every_command_of_the_table_exists_and_takes_its_options(name):
     module = importlib.import_module(cli.VERBS[name].module)

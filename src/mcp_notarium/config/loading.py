@@ -130,7 +130,7 @@ def load_here(*, env_file: Path | None = None) -> Loaded:
 def secrets_here() -> tuple[Secret, ...]:
     """What stands in the environment as secrets, before it is known whether it makes sense."""
     found = (os.environ.get(name, "").strip() for name in secret_names())
-    return tuple(Secret(value) for value in found if value)
+    return tuple(Secret(os.fsencode(value)) for value in found if value)  # it may be no text
 
 
 def inspect_here(*, env_file: Path | None = None) -> Inspected:
