@@ -19,7 +19,7 @@ from mcp_notarium.crypto import kdf, keyslots, recovery
 from mcp_notarium.keys.slots import Listing
 from mcp_notarium.simulator import Simulator
 from mcp_notarium.simulator.data import prose
-from support.whole import DEADLINE, SERVE, Server, account_folder, environment, run
+from support.whole import DEADLINE, SERVE, Server, account_folder, environment, run, until
 
 WORDS = "nine hungry lamps by the river"
 GROUPS = re.compile(r"(?:[0-9A-Z]{4}-){8}[0-9A-Z]{4}")
@@ -431,9 +431,14 @@ def test_a_damaged_cache_is_repaired_and_filled_up_by_the_next_sync(
     done = run(env, "repair")
     assert done.returncode == 0, done.stderr
     assert "came over" in done.stderr
-    assert run(env, "status").returncode == 0
+    status = run(env, "status", "--json")
+    assert status.returncode == 0
+    assert json.loads(status.stdout)["complete"] is False
+    explained = run(env, "policy", "explain", "nowhere", "get").stdout
+    assert "Not all notes have been loaded yet." in explained
     with Server(env) as server:
         server.loaded(active)
+        until(lambda: json.loads(run(env, "status", "--json").stdout)["complete"])
         assert server.leave() == 0
     kept = list((account_folder(simulator, tmp_path) / "quarantine").rglob("*.encrypted"))
     assert [one.read_bytes() for one in kept] == [bytes(body)]

@@ -22,6 +22,7 @@ from mcp_notarium.errors import ConfigError
 from mcp_notarium.keys import opening
 from mcp_notarium.policy.model import TOOLS, Policy
 from mcp_notarium.redaction.escaping import one_line
+from mcp_notarium.sync.status import read_status
 
 _DEFAULT = "default"
 _ACTIONS = ("get_stats", "trash", "untrash", "delete_permanently", "reset_cache")
@@ -164,7 +165,7 @@ def _of_note(config: Config, note_id: str) -> dict[str, Any]:
         withheld = cache.database.row("SELECT rule FROM withheld WHERE id = ?", (note_id,))
         if withheld is not None:
             return facts | {"state": "withheld", "rule": withheld[0], "visible": False}
-        complete = cache.sync_state.progress().complete
+        complete = read_status(cache, leading=None, feed=False).complete
         remark = "There is no such note." if complete else "Not all notes have been loaded yet."
         return facts | _by_id(config, note_id) | {"remark": facts.get("remark", remark)}
     finally:

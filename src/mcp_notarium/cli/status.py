@@ -145,11 +145,11 @@ async def _inside(config: Config, *, deep: bool) -> dict[str, Any]:
 
 def _cache_facts(app: App) -> dict[str, Any]:
     counts, metrics = app.cache.notes.counts(), app.cache.sync_state.metrics()
-    progress, writes = app.cache.sync_state.progress(), app.cache.pending.all()
+    writes = app.cache.pending.all()
     return {
         "notes": counts.active,
         "notes_in_trash": counts.trashed,
-        "complete": progress.complete,
+        "complete": app.driver.status().complete,
         "size_bytes": app.cache.database.size_bytes(),
         "schema_version": app.cache.database.user_version(),
         "last_sync_at": _time(metrics.last_sync_at),
