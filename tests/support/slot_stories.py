@@ -121,10 +121,13 @@ def _restored(found: Found) -> None:
 def _backed_up(found: Found) -> None:
     copy = found.home / "copy.json"
     whole = found.folder.key_file.read_bytes()
-    if not copy.exists() or copy.read_bytes() != whole:
-        found.demand_not_told("the copy is not whole")
-    with found.again():
-        backup.back_up(found.config(), found.home / "another.json")
+    if not copy.exists():
+        found.demand_not_told("there is no copy")
+        with found.again():
+            backup.back_up(found.config(), copy)
+    demand(Broken.UNTRUE, copy.read_bytes() == whole, "the copy is not whole")
+    left = [path.name for path in found.home.glob(".copy.json*")]
+    demand(Broken.STRAY, not left, f"left over: {left}")
     found.demand_openers([KEY], KEY)
     found.demand_tidy(slots=1)
 
@@ -314,7 +317,7 @@ SLOT_STORIES = (
     ),
     Story(
         name="keys backup",
-        act=lambda home, _at: backup.back_up(given_key(home), home / "copy.json"),
+        act=lambda home, at: backup.back_up(given_key(home), home / "copy.json", at=at),
         command=("keys", "backup", "copy.json"),
         says="is copied to",
         judged=_backed_up,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 import sys
 import time
@@ -32,6 +31,7 @@ from mcp_notarium.errors import ConfigError, InvalidRequest, LockedError, Verdic
 from mcp_notarium.keys import opening
 from mcp_notarium.keys.acts import CLIENT
 from mcp_notarium.keys.anchor import Anchor, AnchorUnusable, audit_keys
+from mcp_notarium.keys.files import create_private
 from mcp_notarium.keys.folder import AccountFolder
 
 BROKEN_EXIT = 3
@@ -246,14 +246,12 @@ def _signature_of(path: Path) -> Path:
 
 
 def _write_new(path: Path, content: bytes) -> None:
-    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0)
     try:
-        with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
-            file.write(content)
+        create_private(path, content)
     except OSError as error:
         raise ConfigError(
             f"the export cannot be written ({error.strerror})",
-            resolution_hint=f"{path} must not exist yet, and its folder must.",
+            resolution_hint=f"{path} must not exist yet, and its folder must, on a disk that has room.",
         ) from None
 
 

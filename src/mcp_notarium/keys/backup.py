@@ -6,7 +6,6 @@ since; whoever has it, such a key and the database can read the notes.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -24,11 +23,11 @@ from mcp_notarium.keys import keyfile, quarantine, unusable
 from mcp_notarium.keys.acts import record_restored
 from mcp_notarium.keys.files import (
     At,
+    create_private,
     disk_errors,
     nowhere,
     read_private,
     replace_private,
-    sync_folder,
 )
 from mcp_notarium.keys.folder import AccountFolder, trusted
 from mcp_notarium.keys.locks import Presence, key_lock
@@ -40,7 +39,12 @@ __all__ = ["Restored", "back_up", "restore"]
 
 
 def back_up(
-    settings: OpeningSettings, to: Path, *, key: Secret | None = None, bounds: Bounds = PRODUCTION
+    settings: OpeningSettings,
+    to: Path,
+    *,
+    key: Secret | None = None,
+    bounds: Bounds = PRODUCTION,
+    at: At = nowhere,
 ) -> KeyFile:
     """Write the key file to ``to``, a new file of mode 0600, flushed; gives what was written.
 
@@ -53,7 +57,7 @@ def back_up(
         raise behind()
     found = listed.keyfile
     try:
-        _write_new(to, keyslots.serialise(found))
+        create_private(to, keyslots.serialise(found), at=at)
     except OSError as error:
         raise ConfigError(
             f"the copy cannot be written: {unusable.reason(error)}",
@@ -61,21 +65,6 @@ def back_up(
             "that has room.",
         ) from error
     return found
-
-
-def _write_new(path: Path, content: bytes) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-    flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
-    descriptor = os.open(path, flags, 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        sync_folder(path.absolute().parent)
-    except BaseException:  # a file that looks like a copy and is none would be worse than none
-        path.unlink(missing_ok=True)
-        raise
 
 
 @dataclass(frozen=True, slots=True)

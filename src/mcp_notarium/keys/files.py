@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import secrets
 import stat
 import sys
@@ -65,6 +66,36 @@ def replace_private(
     at("switch")
     sync_folder(path.parent)
     at("sync_folder")
+
+
+def create_private(path: Path, content: bytes, *, at: At = nowhere) -> None:
+    """Put a new file at ``path``, whole and flushed, or nothing; whoever is killed leaves no part of it there.
+
+    What a killed call has left under its temporary name goes with the next one. Raises ``OSError``,
+    ``FileExistsError`` if something is there already.
+    """
+    if os.path.lexists(path):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+    ours = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{12}}\.tmp")
+    with suppress(OSError):  # a folder that cannot be listed can still be written to
+        for stray in filter(lambda one: ours.fullmatch(one.name), path.parent.iterdir()):
+            stray.unlink(missing_ok=True)
+    behind: list[str] = []
+
+    def told(step: str) -> None:
+        behind.append(step)
+        at(step)
+
+    def check(written: bytes) -> None:
+        if written != content:
+            raise OSError(errno.EIO, "it reads back differently from the disk")
+
+    try:
+        replace_private(path, content, check=check, at=told)
+    except BaseException:
+        if "switch" in behind:  # what may be lost with its name is not there
+            path.unlink(missing_ok=True)
+        raise
 
 
 def sync_folder(folder: Path) -> None:

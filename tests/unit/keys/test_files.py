@@ -100,3 +100,26 @@ def test_errors_of_the_disk_become_our_own_and_name_no_path(number, meaning):
     assert "somewhere" not in said.value.message
     if isinstance(said.value, LockedError):
         assert said.value.verdict is Verdict.UNSAFE_PATH
+
+
+@pytest.mark.parametrize("step", ["write", "sync", "verify", "switch", "sync_folder"])
+def test_a_new_file_that_fails_at_any_step_is_not_there(tmp_path, step):
+    def fail(name):
+        if name == step:
+            raise OSError(errno.ENOSPC, "full")
+
+    with pytest.raises(OSError, match="full"):
+        files.create_private(tmp_path / "file", b"new", at=fail)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_new_file_takes_away_what_a_killed_run_has_left_of_it_and_nothing_else(tmp_path):
+    left, others = tmp_path / ".file.0123456789ab.tmp", tmp_path / ".file2.0123456789ab.tmp"
+    left.touch()
+    others.touch()
+    files.create_private(tmp_path / "file", b"new")
+    assert (tmp_path / "file").read_bytes() == b"new"
+    assert {one.name for one in tmp_path.iterdir()} == {"file", others.name}
+    with pytest.raises(FileExistsError):
+        files.create_private(tmp_path / "file", b"newer")
+    assert (tmp_path / "file").read_bytes() == b"new"
