@@ -5,9 +5,11 @@ import os
 import re
 import subprocess
 import sys
+import threading
 
 import pytest
 
+from mcp_notarium.simulator.faults import Hold
 from support.talker import HELLO, INITIALIZED, Talker, call, modern
 from support.whole import until
 
@@ -148,6 +150,42 @@ def test_call_that_waits_for_its_notes_can_be_called_off(account):
         assert talker.leave()[0] == 0
         assert talker.rest() == []
     assert ["tool.list", "cancelled"] in [[row[0], row[5]] for row in recorded(account)]
+
+
+def test_change_does_not_wait_for_a_listing_that_waits_for_its_notes(account):
+    hold = threading.Event()
+    account.simulator.faults.add(Hold(hold), path="*/index*")
+    cancel = {
+        "jsonrpc": "2.0",
+        "method": "notifications/cancelled",
+        "params": {"requestId": 7},
+    }
+    with Talker(COMMAND, env=account.environment()) as talker:
+        talker.greet()
+        talker.send(call(7, "list"))
+        saved = talker.ask(call(8, "save", text="new\n"))  # fails if the listing is answered first
+        assert not saved["result"]["isError"], saved
+        talker.send(cancel)  # it is heard although the engine serves by now
+        talker.ask(call(9, "manage", action="get_stats"))
+        hold.set()
+        assert talker.ask(call(10, "list"))["result"]["structuredContent"]["total_items"]
+        talker.hang_up()
+        assert talker.leave()[0] == 0
+        assert talker.rest() == []
+    assert ["tool.list", "cancelled"] in [[row[0], row[5]] for row in recorded(account)]
+
+
+def test_listing_in_hand_when_the_engine_serves_is_answered_though_the_client_leaves(account):
+    hold = threading.Event()
+    account.simulator.faults.add(Hold(hold), path="*/index*")
+    with Talker(COMMAND, env=account.environment()) as talker:
+        talker.greet()
+        talker.send(call(7, "list"))
+        talker.ask(call(8, "manage", action="get_stats"))
+        hold.set()
+        talker.hang_up()
+        assert [answer["id"] for answer in talker.rest()] == [7]
+        assert talker.leave()[0] == 0
 
 
 def test_reader_that_takes_nothing_does_not_keep_the_process(account):

@@ -12,6 +12,7 @@ import asyncio
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 from mcp_notarium.server import fds
@@ -30,8 +31,11 @@ import mcp_types as types  # noqa: E402
 from mcp.server.lowlevel import Server  # noqa: E402
 
 from mcp_notarium.server import engine  # noqa: E402
+from mcp_notarium.server.answering import Answering  # noqa: E402
 from mcp_notarium.server.awaiting import Arrivals  # noqa: E402
 from mcp_notarium.server.dispatch import guard  # noqa: E402
+from mcp_notarium.server.early import Early  # noqa: E402
+from mcp_notarium.server.house import House  # noqa: E402
 from mcp_notarium.server.outbox import Outbox  # noqa: E402
 
 NAMES = ("echo", "slow", "stuck", "surrogate", "noisy", "broken", "large", "careful")
@@ -78,8 +82,12 @@ def note(word):
 async def serve(inbox, greeting):
     server = Server("fixture", on_list_tools=list_tools, on_call_tool=call_tool)
     server.middleware[:] = [guard]
+    outbox = Outbox(OUTGOING)
     try:
-        await engine.serve(server, Arrivals(inbox), greeting, Outbox(OUTGOING), Ending())
+        async with anyio.create_task_group() as tasks:
+            house = House(nullcontext, report=lambda _error: None)  # nothing is ever read early
+            early = Early(Answering(house), outbox, tasks, tell=inbox.put)
+            await engine.serve(server, Arrivals(inbox), greeting, outbox, Ending(), early=early)
     finally:
         await asyncio.sleep(0)
         note("closed")

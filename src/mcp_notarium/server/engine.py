@@ -20,6 +20,7 @@ from mcp_notarium.server.answering import Answering
 from mcp_notarium.server.arrivals import Answered, Event, Loaded
 from mcp_notarium.server.awaiting import Arrivals
 from mcp_notarium.server.dispatch import Dispatch, guard
+from mcp_notarium.server.early import Early
 from mcp_notarium.server.ending import Ending
 from mcp_notarium.server.front import spoken
 from mcp_notarium.server.greeting import Greeting
@@ -79,25 +80,37 @@ def build(
 
 
 async def serve(
-    server: Server[Any], arrivals: Arrivals, greeting: Greeting, outbox: Outbox, ending: Ending
+    server: Server[Any],
+    arrivals: Arrivals,
+    greeting: Greeting,
+    outbox: Outbox,
+    ending: Ending,
+    *,
+    early: Early,
 ) -> None:
-    """Serve the connection to its end, beginning with what the greeting has kept."""
+    """Serve the connection to its end, beginning with what the greeting has kept.
+
+    What ``early`` has in hand goes on meanwhile, and can be called off.
+    """
     async with running(outbox, ending, swallow=greeting.front.swallow) as transport:
-        arrivals.rest_while(transport.behind)
-        transport.tasks.start_soon(_pump, arrivals, greeting, transport)
+        arrivals.rest_while(lambda: early.behind() or transport.behind())
+        transport.tasks.start_soon(_pump, arrivals, greeting, transport, early)
         await server.run(
             transport.incoming, transport.outgoing, server.create_initialization_options()
         )
 
 
-async def _pump(arrivals: Arrivals, greeting: Greeting, transport: Transport) -> None:
+async def _pump(arrivals: Arrivals, greeting: Greeting, transport: Transport, early: Early) -> None:
     """Hand the transport everything that arrives, in order."""
+    greeting.front.hold()
     for line in greeting.front.replay:
         transport.feed(line)
     events: list[Event] = list(greeting.held)
     while True:
         for event in events:
             if isinstance(event, bytes | TooLong):
+                if isinstance(event, bytes) and (cancel := greeting.front.receive(event)):
+                    early.do(cancel, 0)
                 transport.feed(event)
             elif not isinstance(event, Loaded | Answered):
                 transport.stop()

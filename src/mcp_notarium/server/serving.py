@@ -104,16 +104,19 @@ class _Visit:
             from mcp_notarium.server import engine  # noqa: PLC0415 - the loader has imported it
 
             server = engine.build(self._house, offered, answering=answering)
-            await engine.serve(server, self._arrivals, self._greeting, outbox, self._ending)
-            return
-        tasks.start_soon(self._hear_signals)
+            await engine.serve(
+                server, self._arrivals, self._greeting, outbox, self._ending, early=early
+            )
+        else:
+            tasks.start_soon(self._hear_signals)
         await self._finish(early)
         outbox.abandon_if_stuck()
 
     async def _without_engine(self, early: Early) -> bool:
         """Answer what can be answered until the engine takes over. False: the client has left.
 
-        A signal counts at once. The end of input counts when what was asked before it is answered.
+        It does as soon as something waits for it: a change never waits for a reading. A signal counts at
+        once. The end of input counts when what was asked before it is answered.
         """
         for due, size in self._greeting.hand_over():
             early.do(due, size)
@@ -123,7 +126,7 @@ class _Visit:
             if self._greeting.held:
                 self._want_engine()
             self._heed_signals()
-            if self._engine_here and not early.busy:
+            if self._engine_here and (self._greeting.held or not early.busy):
                 return True
             for event in await self._arrivals.next():
                 self._hear(event, early)
