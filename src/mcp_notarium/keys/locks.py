@@ -66,8 +66,12 @@ class Presence:
             self._descriptor = os.open(folder.server_lock, flags, 0o600)
 
     def share(self, *, timeout: float = SHARE_SECONDS) -> Presence:
-        """Be one of many. Raises ``LockedError`` (BUSY) while somebody is alone."""
-        self._take(exclusive=False, timeout=timeout)
+        """Be one of many. Raises ``LockedError`` (BUSY) while somebody is alone, and lets go then."""
+        try:
+            self._take(exclusive=False, timeout=timeout)
+        except BaseException:
+            self.release()
+            raise
         return self
 
     def exclude(self, *, timeout: float = EXCLUDE_SECONDS) -> Presence:

@@ -2,6 +2,7 @@ import stat
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -159,3 +160,15 @@ def test_both_folders_are_flushed_when_a_file_has_moved_from_one_to_the_other(mi
     assert [path.name for path in target.iterdir()] == [mine.key_file.name]
     assert flushed[-2:] == [target, mine.path]
     assert quarantine.set_aside(mine, [mine.key_file], now=NOW) is None
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="holds nothing there")
+def test_who_is_refused_a_place_in_the_folder_keeps_no_file_open(mine):
+    alone = Presence(mine).exclude()
+    try:
+        before = len(list(Path("/dev/fd").iterdir()))
+        with pytest.raises(LockedError):
+            Presence(mine).share(timeout=0)
+        assert len(list(Path("/dev/fd").iterdir())) == before
+    finally:
+        alone.release()
