@@ -23,7 +23,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def shown(record: Record) -> dict[str, Any]:
-    """A record as plain JSON values, for people and programs."""
+    """A record as plain JSON values, for people and programs; also one that somebody has changed."""
     return {
         "number": record.number,
         "at": when(record.at_ms),
@@ -31,15 +31,23 @@ def shown(record: Record) -> dict[str, Any]:
         "client": record.client,
         "act": record.act,
         "digest": record.digest,
-        "notes": json.loads(record.notes),
+        "notes": _as_it_stands(record.notes),
         "decision": record.decision,
         "outcome": record.outcome,
         "bytes_out": record.bytes_out,
         "refers": record.refers,
-        "facts": json.loads(record.facts),
+        "facts": _as_it_stands(record.facts),
         "previous": record.previous,
         "mac": record.mac,
     }
+
+
+def _as_it_stands(text: str) -> Any:
+    """The JSON value, or the text where it is none: only ``verify`` says what is wrong with it."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
 
 
 def when(at_ms: int) -> str:
@@ -86,7 +94,7 @@ def faults_in(exported: Iterable[bytes]) -> tuple[Head, list[Fault]]:
                 continue
             now = Head(int(said["number"]), str(said["mac"]))
             follows = Head(now.count - 1, str(said["previous"]))
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError):
             faults.append(Fault(Kind.EDITED, place, "is not a line of an export"))
             continue
         digest.update(line)

@@ -134,7 +134,8 @@ class Check:
                 return
             self._carried.append(Head(int(facts["old_count"]), str(facts["old_head"])))
             faults = ", ".join(map(str, facts["faults"]))
-        except (ValueError, KeyError, TypeError):  # without a key anybody can make what fits
+        # Without a key anybody can make what fits.
+        except (ValueError, KeyError, TypeError, ArithmeticError, RecursionError):
             self._add(Kind.EDITED, record.number, "says something about the chain that is no sense")
             return
         if faults:

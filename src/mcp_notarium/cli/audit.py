@@ -33,6 +33,7 @@ from mcp_notarium.keys.acts import CLIENT
 from mcp_notarium.keys.anchor import Anchor, AnchorUnusable, audit_keys
 from mcp_notarium.keys.files import create_private
 from mcp_notarium.keys.folder import AccountFolder
+from mcp_notarium.redaction.escaping import one_line
 
 BROKEN_EXIT = 3
 _ANCHORS = {Kind.ANCHOR, Kind.TAIL_CUT, Kind.FOREIGN}
@@ -181,15 +182,16 @@ def _tail(args: argparse.Namespace) -> int:
 def _line(record: Record) -> str:
     shown = export.shown(record)
     outcome = record.outcome or "begun"
+    notes = shown["notes"] if isinstance(shown["notes"], list) else [shown["notes"]]
     parts = [
         f"{record.number:>6}  {shown['at']}  {record.act:<24} {record.decision:<9} {outcome}",
         f"of {record.refers}" if record.refers else "",
         f"{record.bytes_out} bytes" if record.bytes_out else "",
-        " ".join(shown["notes"][:3]) + (" …" if len(shown["notes"]) > 3 else ""),  # noqa: PLR2004
+        " ".join(map(str, notes[:3])) + (" …" if len(notes) > 3 else ""),  # noqa: PLR2004
         json.dumps(shown["facts"]) if shown["facts"] else "",
         record.client,
     ]
-    return "  ".join(part for part in parts if part)
+    return one_line("  ".join(part for part in parts if part))
 
 
 def _export(args: argparse.Namespace) -> int:

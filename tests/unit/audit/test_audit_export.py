@@ -1,13 +1,15 @@
 """Exports: what can be said about the lines without any key."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from mcp_notarium.audit import export
 from mcp_notarium.audit.chain import Head, Seal, appended
-from mcp_notarium.audit.record import Entry
-from mcp_notarium.audit.verify import Kind
+from mcp_notarium.audit.record import Act, Entry
+from mcp_notarium.audit.verify import Check, Kind
+from mcp_notarium.cli import audit
 from mcp_notarium.secret import Secret
 
 
@@ -49,3 +51,25 @@ def test_nonsense_is_a_fault_and_no_crash(records, line):
 
 def test_time_that_no_calendar_has_stays_a_number():
     assert export.when(2**62) == str(2**62)
+
+
+@pytest.mark.parametrize("number", ["Infinity", "1e999", "NaN", "[]", '"x"'])
+def test_line_with_a_number_that_is_none_is_a_fault_of_the_file(number):
+    line = f'{{"number":{number},"mac":"","previous":""}}\n'.encode()
+    assert kinds([line])[0] == (Kind.EDITED, 1)
+
+
+def test_record_that_says_what_cannot_be_counted_is_a_fault_of_the_chain():
+    seal = Seal(None)
+    record, _ = appended(Entry(at=0, act=Act.PRUNED), Head(), seal)
+    check = Check(seal)
+    check.feed(seal.sealed(replace(record, facts='{"upto":1e999,"head":""}')))
+    assert [fault.kind for fault in check.verdict().faults] == [Kind.EDITED]
+
+
+@pytest.mark.parametrize("text", ["no JSON", "7", '"x"', "[1, {}]", "[" * 100_000])
+def test_record_that_was_changed_is_shown_as_it_stands(records, text):
+    changed = replace(records[0], notes=text, facts=text, act="a\x1b[2J")
+    assert export.shown(changed)["mac"] == changed.mac
+    assert list(export.lines([changed], now_ms=0))
+    assert "\x1b" not in audit._line(changed)
