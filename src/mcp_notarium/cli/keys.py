@@ -176,6 +176,7 @@ def cost(parameters: kdf.Parameters) -> str:
 
 
 def _add(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
+    slots.demand_label(args.label)
     came = rotate.way_in(config, given=Given(old=asked))  # before anybody types a new key twice
     slots.demand_room(came.keyfile)
     new = new_key.read(args)

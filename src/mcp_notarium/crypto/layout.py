@@ -83,6 +83,11 @@ class KeyFile:
         return canonical.encode(_body(self))
 
 
+def is_label(text: str) -> bool:
+    """Whether a slot can be called so: at most 64 printable ASCII characters."""
+    return _LABEL.fullmatch(text) is not None
+
+
 def slot_aad(*, vault_id: str, slot: Slot) -> bytes:
     """What a wrapped key is bound to, so that it opens nowhere else and at no other cost."""
     place = {
@@ -209,7 +214,7 @@ def _slot(found: Any, bounds: kdf.Bounds) -> Slot:
     if not isinstance(found, dict):
         raise KeyFileDamaged("a slot is not an object")
     _exactly(found, _SLOT)
-    if not isinstance(found["label"], str) or not _LABEL.fullmatch(found["label"]):
+    if not isinstance(found["label"], str) or not is_label(found["label"]):
         raise KeyFileDamaged("a slot has an unreadable label")
     type_ = _one_of(SlotType, found["type"])
     return Slot(

@@ -16,7 +16,7 @@ from mcp_notarium.crypto.datakey import DataKey
 from mcp_notarium.crypto.failures import KeyFileDamaged, MalformedKey, SlotsRefused, WrongKey
 from mcp_notarium.crypto.kdf import PRODUCTION, Bounds, Parameters
 from mcp_notarium.crypto.keyslots import KeyFile, Slot, SlotState, SlotType
-from mcp_notarium.crypto.layout import MOST_SLOTS
+from mcp_notarium.crypto.layout import MOST_SLOTS, is_label
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.keys import keyfile
 from mcp_notarium.keys.changing import Changed, Given, change, nothing_there, openable
@@ -111,10 +111,11 @@ def add(
     ``parameters`` stretch a passphrase; None: as the settings say, and with the same algorithm at
     least as dear as any passphrase that opens the cache.
     ``type_`` KEYRING: a raw key that only the keychain holds. Raises as ``change`` does, and
-    ``WeakPassphrase``, ``MalformedKey``, ``SlotsRefused`` (it opens the cache already, or there are
-    too many).
+    ``WeakPassphrase``, ``MalformedKey``, ``SlotsRefused`` (it opens the cache already, there are too
+    many, or that is no label).
     """
     given = given or Given()
+    demand_label(label)
     demand_strong(new, allow_weak=allow_weak)
 
     def added(before: KeyFile, data_key: DataKey, _key: Secret) -> KeyFile:
@@ -147,6 +148,15 @@ def demand_room(found: KeyFile) -> None:
             f"a key file has at most {MOST_SLOTS} slots, and all are in use",
             resolution_hint="`mcp-notarium keys list` shows them, `mcp-notarium keys remove N` takes "
             "one away; nothing was changed.",
+        )
+
+
+def demand_label(label: str) -> None:
+    """Raises ``SlotsRefused`` for what no slot can be called. Call it before anybody types or writes."""
+    if not is_label(label):
+        raise SlotsRefused(
+            "a label has at most 64 ASCII characters, all of which can be seen",
+            resolution_hint="Give another one; nothing was changed.",
         )
 
 

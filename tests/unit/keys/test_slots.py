@@ -286,3 +286,12 @@ def test_one_more_passphrase_is_as_dear_as_the_dearest_that_opens(tmp_path, stat
         state(config, 2, given=given)
     done = slots.add(config, NEW, given=given)
     assert done.after.slots[-1].kdf == then
+
+
+@pytest.mark.parametrize("label", ["b\u00fcro", "x" * 65, "two\nlines"])
+def test_what_cannot_be_a_label_is_refused_as_that_and_no_damage(tmp_path, label):
+    config = made(tmp_path)
+    before = fingerprint(config.account_dir)
+    with pytest.raises(SlotsRefused, match="label"):
+        add(config, label=label)
+    assert fingerprint(config.account_dir) == before
