@@ -7,7 +7,9 @@ what else is in the file.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import os
+import stat
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,14 +66,24 @@ def holding(key: Secret, *, home: Path | None = None, here: Path | None = None) 
         return []
     return [
         place
-        for place in _places(home or Path.home(), here or Path.cwd())
+        for place in _places(home or _found(Path.home), here or _found(Path.cwd))
         if any(spelling in _content(place.path) for spelling in spellings)
     ]
 
 
-def _places(home: Path, here: Path) -> Iterator[Place]:
+def _found(look: Callable[[], Path]) -> Path | None:
+    """A folder, None if there is none: nobody's client reads anything in it then."""
+    try:
+        return look()
+    except (OSError, RuntimeError):
+        return None
+
+
+def _places(home: Path | None, here: Path | None) -> Iterator[Place]:
     seen: set[Path] = set()
     for folder, known in ((home, IN_HOME), (here, IN_PROJECT)):
+        if folder is None:
+            continue
         for program, name in known:
             path = folder / name
             if path not in seen:
@@ -80,9 +92,12 @@ def _places(home: Path, here: Path) -> Iterator[Place]:
 
 
 def _content(path: Path) -> bytes:
+    # What is no plain file (a pipe, in a folder that somebody else has filled) must not be waited for.
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
     try:
-        with path.open("rb") as file:
-            return file.read(_MOST)
+        with os.fdopen(os.open(path, flags), "rb") as file:
+            plain = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+            return file.read(_MOST) if plain else b""
     except OSError:
         return b""
 

@@ -1,6 +1,8 @@
 """Configuration files of MCP clients that hold a key: found, never quoted, never written."""
 
 import json
+import os
+import sys
 
 import pytest
 
@@ -64,4 +66,23 @@ def test_what_cannot_be_read_is_passed_over(tmp_path):
 def test_one_folder_that_is_both_is_told_once(tmp_path):
     path = write(tmp_path / ".cursor/mcp.json", KEY)
     found = client_files.holding(Secret(KEY), home=tmp_path, here=tmp_path)
+    assert [place.path for place in found] == [path]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pipes have no path there")
+@pytest.mark.timeout(20)
+def test_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path):
+    (tmp_path / "here").mkdir()
+    os.mkfifo(tmp_path / "here" / ".env")
+    assert held(tmp_path) == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a folder in use cannot be removed there")
+def test_working_folder_that_is_gone_is_passed_over(tmp_path, monkeypatch):
+    path = write(tmp_path / "home" / ".claude.json", KEY)
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    found = client_files.holding(Secret(KEY), home=tmp_path / "home")
     assert [place.path for place in found] == [path]
