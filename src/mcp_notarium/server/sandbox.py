@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -130,7 +131,7 @@ def _said(done: landlock.Restricted) -> str:
 
 def allowed(config: Config) -> landlock.Allowed:
     """The places and ports that are needed, for this configuration and this Python."""
-    home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    home = Path(os.environ.get("XDG_CONFIG_HOME") or _real(Path.home) / ".config")
     read = {*_program(), *map(Path, _SYSTEM), home / "python_keyring"}
     keep = [config.data_dir, Path("/dev/null")]
     if config.log_file is not None:
@@ -145,7 +146,7 @@ def _program() -> set[Path]:
 
     ``sys.path`` begins with the working folder where the module was started by ``-m``.
     """
-    here, home = Path(os.path.realpath(Path.cwd())), Path(os.path.realpath(Path.home()))
+    here, home = _real(Path.cwd), _real(Path.home)
     named = {Path(place) for place in (sys.prefix, sys.base_prefix, sys.exec_prefix, *sys.path)}
     named = {place for place in named if place.is_absolute()}
     places = named | {Path(os.path.realpath(place)) for place in named}
@@ -153,6 +154,14 @@ def _program() -> set[Path]:
     return {package} | {
         place for place in places if place != here and not home.is_relative_to(place)
     }
+
+
+def _real(look: Callable[[], Path]) -> Path:
+    """The folder by its real path; the root, which is never allowed, where there is none."""
+    try:
+        return Path(os.path.realpath(look()))
+    except (OSError, RuntimeError):
+        return Path(os.path.sep)
 
 
 def _ports(config: Config) -> set[int]:
