@@ -14,6 +14,8 @@ _SYNCED = re.compile(
     r"|pcloud|syncthing|seafile|my ?box files",
     re.IGNORECASE,
 )
+_OCTAL = re.compile(r"\\([0-7]{3})")
+"""How the kernel writes white space and backslashes in a name; other letters stand as they are."""
 _NETWORK = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "fuse.sshfs", "afs", "ceph", "9p", "davfs"}
 _MOUNTS = Path("/proc/self/mountinfo")
 _POINT, _AFTER_DASH = 4, 1
@@ -44,7 +46,7 @@ def file_system(path: Path, *, mounts: Path = _MOUNTS) -> str:
     best, kind = -1, ""
     for line in lines:
         before, _, after = line.partition(" - ")
-        point = Path(before.split()[_POINT].encode().decode("unicode_escape"))
+        point = Path(_OCTAL.sub(lambda found: chr(int(found[1], 8)), before.split()[_POINT]))
         if path.is_relative_to(point) and len(point.parts) >= best:
             best, kind = len(point.parts), after.split()[_AFTER_DASH - 1]
     return kind

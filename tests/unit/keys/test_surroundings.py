@@ -9,13 +9,14 @@ MOUNTS = """\
 30 22 0:25 / /home rw,relatime shared:2 - nfs4 server:/home rw
 31 30 253:1 / /home/me/local\\040disk rw,relatime - ext4 /dev/vdb rw
 32 22 0:26 / /mnt/peer rw - fuse.sshfs peer:/ rw
+33 22 0:27 / /mnt/Büro\\0403 rw - cifs //server/notes rw
 """
 
 
 @pytest.fixture
 def mounts(tmp_path):
     path = tmp_path / "mountinfo"
-    path.write_text(MOUNTS)
+    path.write_text(MOUNTS, encoding="utf-8")
     return path
 
 
@@ -27,6 +28,7 @@ def mounts(tmp_path):
         ("/home/me/local disk/notes", "ext4"),
         ("/home/me/local disks", "nfs4"),
         ("/mnt/peer", "fuse.sshfs"),
+        ("/mnt/Büro 3/notes", "cifs"),
     ],
 )
 def test_the_file_system_is_that_of_the_nearest_mount(mounts, path, kind):
