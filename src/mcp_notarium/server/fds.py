@@ -54,6 +54,8 @@ def _duplicate(fd: int, mode: int) -> int:
         copy = os.dup(copy)
     for spare in low:
         os.close(spare)
+    if sys.platform != "win32":
+        os.set_blocking(copy, True)  # or "nothing yet" would look like the end
     _binary(copy)
     return copy
 
