@@ -121,7 +121,4 @@ def _encoded(read: Read, answer: Answer) -> bytes:
     if "structuredContent" in form:
         result["structuredContent"] = answer.value
     reply = {"jsonrpc": "2.0", "id": read.request_id, "result": result}
-    try:
-        return json.dumps(reply, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
-    except UnicodeEncodeError:  # the id holds half a character; the client gets it back as it was
-        return json.dumps(reply, separators=(",", ":")).encode() + b"\n"
+    return json.dumps(reply, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"

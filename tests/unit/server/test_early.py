@@ -104,12 +104,3 @@ async def test_it_is_behind_while_too_much_is_in_hand(desk, pipe, most, size):
         early.do(Cancel("one more"), 50)
         await early.idle()
         assert not early.busy
-
-
-async def test_a_request_id_with_half_a_character_is_answered_under_that_id(desk, pipe):
-    async with waiting(desk, pipe[1]) as (early, gate):
-        for request_id in ("\ud800", 2):
-            early.do(read(request_id), 100)
-        gate.set()
-        await early.idle()
-    assert told(pipe[0]) == ["\ud800", 2]
