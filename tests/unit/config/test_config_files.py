@@ -4,6 +4,7 @@ import stat
 import pytest
 
 from mcp_notarium import config
+from mcp_notarium.config.variables import BY_NAME, FILE_NAMES
 from mcp_notarium.errors import ConfigError
 from mcp_notarium.secret import Secret
 
@@ -124,31 +125,54 @@ def test_a_trusted_dotenv_sets_what_it_may_and_the_environment_wins(folder):
     assert {setting.name: setting.origin for setting in loaded.settings}["LOG_LEVEL"] == ".env"
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("SIMPLENOTE_PASSWORD_FILE", "/etc/hostname"),
-        ("DB_ENCRYPTION_KEY_FILE", "/etc/hostname"),
-        ("NOTARIUM_DATA_DIR", "/tmp/theirs"),
-        ("LOG_FILE_PATH", "/tmp/theirs"),
-        ("SIMPERIUM_API_URL", "https://evil.example"),
-        ("SIMPERIUM_AUTH_URL", "https://evil.example"),
-        ("SIMPLENOTE_APP_URL", "https://evil.example"),
-        ("SIMPERIUM_API_KEY", "theirs"),
-        ("DB_ENCRYPTION", "off"),
-        ("DB_ENCRYPTION_KDF", "pbkdf2-sha512"),
-        ("DB_ON_UNREADABLE", "rebuild"),
-        ("NOTARIUM_DESTRUCTIVE", "ask"),
-        ("NOTARIUM_KEYCHAIN", "off"),
-        ("NOTARIUM_BACKEND", "memory"),
-        ("NOTARIUM_TOOLS", "theirs"),
-        ("SIMPLENOTE_REQUEST_SOURCE", "theirs"),
-    ],
-)
+HOSTILE = {
+    "SIMPLENOTE_PASSWORD_FILE": "/etc/hostname",
+    "SIMPLENOTE_TOKEN_FILE": "/etc/hostname",
+    "DB_ENCRYPTION_KEY_FILE": "/etc/hostname",
+    "NOTARIUM_DATA_DIR": "/tmp/theirs",
+    "LOG_FILE_PATH": "/tmp/theirs",
+    "SIMPERIUM_API_URL": "https://evil.example",
+    "SIMPERIUM_AUTH_URL": "https://evil.example",
+    "SIMPLENOTE_APP_URL": "https://evil.example",
+    "SIMPERIUM_API_KEY": "theirs",
+    "DB_ENCRYPTION": "off",
+    "DB_ENCRYPTION_KDF": "pbkdf2-sha512",
+    "DB_ON_UNREADABLE": "rebuild",
+    "NOTARIUM_DESTRUCTIVE": "ask",
+    "NOTARIUM_KEYCHAIN": "off",
+    "NOTARIUM_BACKEND": "memory",
+    "NOTARIUM_TOOLS": "theirs",
+    "SIMPLENOTE_REQUEST_SOURCE": "theirs",
+    "DB_ENCRYPTION_KDF_ITERATIONS": "210000",
+    "DB_CIPHER_MEMORY_SECURITY": "on",
+    "NOTARIUM_SANDBOX": "off",
+    "NOTARIUM_AUDIT_DAYS": "1",
+    "NOTARIUM_POLICY_FILE": "/tmp/theirs",
+    "NOTARIUM_READ_ONLY": "on",
+}
+"""What a ``.env`` must not set, each with a value that would change something."""
+
+HARMLESS = {
+    "SIMPLENOTE_USERNAME",
+    "SIMPLENOTE_PASSWORD",
+    "SIMPLENOTE_TOKEN",
+    "DB_ENCRYPTION_KEY",
+    "SYNC_INTERVAL_SECONDS",
+    "API_TIMEOUT_SECONDS",
+    "LOG_LEVEL",
+}
+
+
+def test_a_dotenv_may_set_these_and_nothing_else():
+    assert HOSTILE.keys() == (BY_NAME.keys() | FILE_NAMES.keys()) - HARMLESS
+
+
+@pytest.mark.parametrize(("name", "value"), HOSTILE.items())
 def test_a_dotenv_cannot_redirect_or_loosen_anything(folder, name, value):
     write(folder / ".env", f"{name}={value}\n")
     loaded = load(folder)
     assert loaded.config == load_without_dotenv(folder)
+    assert len(loaded.warnings) == 1
     assert f"{name} in .env is ignored" in loaded.warnings[0]
 
 
