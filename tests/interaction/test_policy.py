@@ -14,7 +14,7 @@ import pytest
 
 from mcp_notarium.simulator import Simulator
 from support.talker import ENVELOPE, Talker, call, modern
-from support.whole import SERVE, Server, account_folder, environment, until
+from support.whole import SERVE, Server, account_folder, environment, run, until
 
 HIDES = '[notes]\nhidden_tags = ["private"]\n'
 WORDS = ("tea", "milk", "garden", "gardens", "zymurgy", "report")
@@ -62,6 +62,45 @@ def test_a_tool_that_is_off_is_neither_listed_nor_callable_in_both_eras(simulato
         refused = talker.ask({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params})
         assert refused["error"]["code"] == -32602
         assert talker.ask(modern(3, "tools/list"))["result"] == offered["result"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="modes and links of POSIX")
+@pytest.mark.parametrize("how", ["open to others", "a link", "by --env-file", "wrong"])
+def test_a_policy_that_cannot_be_trusted_stops_the_start(simulator, tmp_path, how):
+    policy(tmp_path, "[tools]\nsearch = false\n" if how == "wrong" else HIDES)
+    path, more = tmp_path / "cache" / "policy.toml", []
+    match how:
+        case "open to others":
+            path.chmod(0o644)
+        case "a link":
+            path.rename(tmp_path / "real.toml")
+            path.symlink_to(tmp_path / "real.toml")
+        case "by --env-file":
+            more = ["--env-file", str(naming_another(tmp_path / "some.env"))]
+    done = run(environment(simulator, tmp_path), *more)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert '"level": "critical"' in done.stderr
+    assert "policy" in done.stderr.lower()
+
+
+def test_a_policy_that_a_working_folder_names_is_not_looked_at(simulator, tmp_path):
+    policy(tmp_path, HIDES)
+    here = tmp_path / "here"
+    here.mkdir(mode=0o700)
+    naming_another(here / ".env")
+    with Server(environment(simulator, tmp_path), cwd=here) as server:
+        server.loaded(1)
+        assert server.leave() == 0
+        assert "NOTARIUM_POLICY_FILE in .env is ignored" in server.errors()
+
+
+def naming_another(settings: Path) -> Path:
+    """A file of settings that names a policy without rules."""
+    loose = settings.with_name("loose.toml")
+    for path, text in ((loose, ""), (settings, f"NOTARIUM_POLICY_FILE={loose}\n")):
+        path.touch(mode=0o600)
+        path.write_text(text)
+    return settings
 
 
 def test_limits_hold_on_the_wire(simulator, tmp_path):

@@ -275,4 +275,28 @@ PROCESS = (
         ),
         (39,),
     ),
+    Defence(
+        "a policy that cannot be trusted stops the start",
+        "config/policies.py",
+        "    if problem := _problem(path, opened):\n",
+        "    if (problem := _problem(path, opened)) and False:\n",
+        ("interaction/test_policy.py::test_a_policy_that_cannot_be_trusted_stops_the_start",),
+        (39,),
+    ),
+    Defence(
+        "no folder above the policy file is anybody else's to change",
+        "config/policies.py",
+        "        if folder in {place, real} or not writable_by_us_alone(folder, status):\n",
+        "        if folder in {place, real} or status.st_mode & stat.S_IWOTH:\n",
+        ("unit/config/test_config_policy.py::test_a_folder_others_may_change_is_refused",),
+        (39,),
+    ),
+    Defence(
+        "the folders that a link leads through count too",
+        "config/policies.py",
+        "*place.parents, *real.parents",
+        "*place.parents",
+        ("unit/config/test_config_policy.py::test_a_folder_that_a_link_leads_through_counts_too",),
+        (39,),
+    ),
 )

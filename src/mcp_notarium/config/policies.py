@@ -17,6 +17,7 @@ from pathlib import Path
 
 from mcp_notarium.config.files import MAXIMUM_BYTES, Opened, read_guarded
 from mcp_notarium.config.paths import shown
+from mcp_notarium.config.private_group import writable_by_us_alone
 from mcp_notarium.errors import ConfigError
 from mcp_notarium.policy.model import PERMISSIVE, Policy
 
@@ -87,12 +88,15 @@ def _problem(path: Path, opened: Opened) -> ConfigError | None:
 
 def _folder_problem(path: Path) -> ConfigError | None:
     """Whoever may rename a folder above the file may put another in its place."""
-    for folder in path.absolute().parents:
+    place = path.absolute().parent
+    real = Path(os.path.realpath(place))  # a link on the way leads through other folders, too
+    for folder in dict.fromkeys((place, real, *place.parents, *real.parents)):
         status = folder.stat()
         if status.st_uid not in {0, os.geteuid()}:
             return _untrusted(path, "a folder above it belongs to another user", _instead(path))
-        forbidden = _OTHERS_CHANGE if folder == path.absolute().parent else stat.S_IWOTH
-        if status.st_mode & forbidden and not status.st_mode & stat.S_ISVTX:
+        if not status.st_mode & _OTHERS_CHANGE or status.st_mode & stat.S_ISVTX:
+            continue
+        if folder in {place, real} or not writable_by_us_alone(folder, status):
             hint = f"Run `chmod go-w {shown(folder)}`."
             return _untrusted(path, "others may change a folder above it", hint)
     return None

@@ -1,7 +1,7 @@
 """The account folder: the names in it, and whether it may be trusted.
 
 Nobody but the user may read it, nobody but the user (or root) may rename anything above it (a group
-of the user alone counts as the user, see ``private_group``), and no symbolic link leads out of it.
+of the user alone counts as the user, see ``config.private_group``), and no symbolic link leads out of it.
 This module changes nothing except by :func:`prepare`, and for a moment by :func:`find_obstacle`.
 """
 
@@ -17,9 +17,9 @@ from pathlib import Path
 
 from mcp_notarium.cache.observations import Problem
 from mcp_notarium.config.paths import shown
+from mcp_notarium.config.private_group import writable_by_us_alone
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.keys import unusable
-from mcp_notarium.keys.private_group import writable_by_us_alone
 from mcp_notarium.keys.unusable import ELSEWHERE, moved
 
 _DATABASE = re.compile(r"notarium_cache\.([0-9a-f]{16})\.sqlite\.encrypted")

@@ -114,8 +114,40 @@ def test_a_folder_others_may_change_is_refused(room):
     (room / "data").chmod(0o770)
     assert "a folder above it" in refused(room)
     (room / "data").chmod(stat.S_IRWXU)
-    room.chmod(0o707)
-    assert "a folder above it" in refused(room)
+    for mode in (0o707, 0o770):
+        room.chmod(mode)
+        assert "a folder above it" in refused(room)
+    room.chmod(0o1777)
+    loaded(room)
+
+
+@needs_posix
+def test_a_folder_that_a_link_leads_through_counts_too(room):
+    real = room / "shared" / "mine"
+    real.mkdir(mode=0o700, parents=True)
+    (room / "shared").chmod(0o707)
+    put(real / "policy.toml")
+    (room / "link").symlink_to(real)
+    named = str(room / "link" / "policy.toml")
+    assert "a folder above it" in refused(room, NOTARIUM_POLICY_FILE=named)
+    (room / "shared").chmod(0o700)
+    assert loaded(room, NOTARIUM_POLICY_FILE=named).config.policy.mode is Mode.WRITE
+
+
+@needs_posix
+def test_what_belongs_to_somebody_else_is_refused(room, monkeypatch):
+    path, uid = put(room / "data" / "policy.toml"), os.geteuid()
+    if uid:
+        monkeypatch.setattr(os, "geteuid", lambda: uid + 1)
+        assert "belongs to another user" in refused(room)
+        return
+    for one in (path, path.parent, room):  # only root can give files away
+        os.chown(one, 12345, -1)
+        assert "belongs to another user" in refused(room)
+        os.chown(one, 0, -1)
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    path.chmod(0o644)
+    assert loaded(room).policy.path == path, "one of root's that nobody else may change is good"
 
 
 @needs_posix

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from mcp_notarium.keys import private_group
+from mcp_notarium.config import private_group
 from mcp_notarium.keys.folder import AccountFolder, find_problem
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="private groups are Linux's")
