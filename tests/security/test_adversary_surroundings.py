@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import datetime as dt
-import ipaddress
 import json
 import os
-import ssl
 import subprocess
 import sys
 import threading
@@ -15,14 +12,11 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from mcp_notarium.simulator import Simulator
 from mcp_notarium.simulator.data import prose
-from support.whole import Server, environment, until
+from support.certificates import own_certificate, serving
+from support.whole import Server, environment, run, until
 
 PROGRAM = [str(Path(sys.executable).with_name("mcp-notarium"))]
 CANARY = "canary-5e1f-token-of-nobody"
@@ -77,7 +71,7 @@ class Quiet(HTTPServer):
 
 
 @contextmanager
-def serving(*, context=None, **options):
+def answering(*, context=None, **options):
     """A service of that kind: its address, what it was asked, itself."""
     handler = type("Asked", (Evil,), {"asked": [], **options})
     server = Quiet(handler, context)
@@ -105,7 +99,7 @@ def test_nothing_that_lies_in_the_working_folder_is_run_or_obeyed(simulator, tmp
         "mcp",
     ):
         (here / f"{module}.py").write_text(f"open({str(marker)!r}, 'a').write({module!r})\n")
-    with serving() as (elsewhere, asked, _):
+    with answering() as (elsewhere, asked, _):
         (here / ".env").write_text(
             f"LOG_FILE_PATH={here / 'log'}\nNOTARIUM_POLICY_FILE={here / 'policy.json'}\n"
             f"HTTPS_PROXY={elsewhere}\nHTTP_PROXY={elsewhere}\nSSL_CERT_FILE={here / 'ca.pem'}\n"
@@ -130,7 +124,7 @@ def test_a_module_in_the_working_folder_would_be_run_if_python_were_told_to(tmp_
 
 
 def test_a_proxy_of_the_environment_is_not_asked_by_the_real_server(simulator, tmp_path):
-    with serving(status=502) as (proxy, _, evil):
+    with answering(status=502) as (proxy, _, evil):
         names = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
         env = environment(simulator, tmp_path)
         env |= dict.fromkeys(names, proxy) | dict.fromkeys(map(str.lower, names), proxy)
@@ -142,43 +136,11 @@ def test_a_proxy_of_the_environment_is_not_asked_by_the_real_server(simulator, t
 
 @pytest.fixture(name="certificate", scope="module")
 def _certificate(tmp_path_factory):
-    """A certificate for this machine that nobody has signed but itself, with its key, in a file."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
-    now = dt.datetime.now(dt.UTC)
-    names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(days=1))
-        .not_valid_after(now + dt.timedelta(days=1))
-        .add_extension(names, critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    path = tmp_path_factory.mktemp("tls") / "evil.pem"
-    path.write_bytes(
-        made.public_bytes(serialization.Encoding.PEM)
-        + key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-    )
-    return path
-
-
-def tls(certificate):
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate)
-    return context
+    return own_certificate(tmp_path_factory.mktemp("tls"))
 
 
 def test_certificates_of_the_environment_are_not_trusted(simulator, tmp_path, certificate):
-    with serving(context=tls(certificate)) as (evil, asked, server):
+    with answering(context=serving(certificate)) as (evil, asked, server):
         env = environment(
             simulator,
             tmp_path,
@@ -193,6 +155,9 @@ def test_certificates_of_the_environment_are_not_trusted(simulator, tmp_path, ce
             until(lambda: server.met > 0)
             until(lambda: asked or "sync_last_error" in talker.tool("manage", action="get_stats"))
             talker.leave()
+        met, there = server.met, {"SIMPLENOTE_APP_URL": evil}
+        done = run(env | there, "login", "--code-stdin", stdin="ABC123\n")
+        assert (done.returncode, server.met > met) == (1, True), done.stderr
     assert asked == []
     assert not (tmp_path / "session-keys").exists()
 
@@ -200,7 +165,7 @@ def test_certificates_of_the_environment_are_not_trusted(simulator, tmp_path, ce
 def test_a_program_that_heeds_the_environment_would_trust_them(certificate):
     """The control: the certificate is good, and it is the environment alone that vouches for it."""
     code = "import sys, urllib.request as u; print(u.urlopen(sys.argv[1], timeout=5).status)"
-    with serving(context=tls(certificate)) as (evil, asked, _):
+    with answering(context=serving(certificate)) as (evil, asked, _):
         done = subprocess.run(
             [sys.executable, "-c", code, evil],
             env={"PATH": os.environ["PATH"], "SSL_CERT_FILE": str(certificate)},
@@ -213,14 +178,14 @@ def test_a_program_that_heeds_the_environment_would_trust_them(certificate):
 @pytest.mark.parametrize("status", [302, 401])
 def test_secrets_in_a_services_headers_and_redirects_reach_no_log(simulator, tmp_path, status):
     log_file = tmp_path / "notarium.log"
-    with serving() as (target, followed, _):
+    with answering() as (target, followed, _):
         told = {
             "Location": f"{target}/1/{CANARY}/note/i/{CANARY}?token={CANARY}",
             "WWW-Authenticate": f'Basic realm="{CANARY}"',
             "Set-Cookie": f"session={CANARY}",
             "X-Reason": CANARY,
         }
-        with serving(status=status, told=told) as (evil, asked, _):
+        with answering(status=status, told=told) as (evil, asked, _):
             env = environment(
                 simulator,
                 tmp_path,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import subprocess
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -13,8 +14,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 
-def own_certificate(folder: Path) -> Path:
-    """A file with a certificate for 127.0.0.1 that vouches for itself, and its key."""
+def own_certificate(folder: Path, *, address: str = "127.0.0.1") -> Path:
+    """A file with a certificate for ``address`` that vouches for itself, and its key.
+
+    Beside it stands a link by which OpenSSL finds it where the folder is one of those it trusts.
+    """
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "made for a test")])
     now = datetime.now(UTC)
@@ -26,9 +30,7 @@ def own_certificate(folder: Path) -> Path:
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(hours=1))
         .not_valid_after(now + timedelta(hours=1))
-        .add_extension(
-            x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), False
-        )
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address(address))]), False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), True)
         .sign(key, hashes.SHA256())
     )
@@ -41,6 +43,9 @@ def own_certificate(folder: Path) -> Path:
             serialization.NoEncryption(),
         )
     )
+    asked = ["openssl", "x509", "-hash", "-noout", "-in", str(path)]
+    known_as = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+    (folder / f"{known_as}.0").symlink_to(path)
     return path
 
 

@@ -1,9 +1,10 @@
 """One HTTP request to a configured note service, with a deadline, bounded answers and retries.
 
 It contacts the hosts it was given and no others, follows no redirect, keeps no cookie and takes no
-proxy, certificate or password from the environment. It knows nothing of any service's paths,
-logins or bodies: an answer below 500 other than 429 is handed back as it is, for its caller to
-judge.
+proxy and no password from the environment. (Whom OpenSSL trusts it reads from there by itself, at
+each handshake: ``keys.hardening`` has taken those variables away before.) It knows nothing of any
+service's paths, logins or bodies: an answer below 500 other than 429 is handed back as it is, for
+its caller to judge.
 
 Of a request marked ``write`` it keeps apart what surely never left (``BackendUnavailable``) from
 what may have arrived (``OutcomeUnknown``); so only writes that may be repeated belong here.
@@ -12,7 +13,6 @@ what may have arrived (``OutcomeUnknown``); so only writes that may be repeated 
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import ssl
 import time
@@ -40,8 +40,6 @@ _GOOD_STATUSES = range(200, 300)
 _REDIRECTS = range(300, 400)
 _AGAIN_LATER = frozenset({429, 500, 502, 503, 504})
 _PACKINGS = frozenset({"", "identity", "gzip"})
-_CERTIFICATE_VARIABLES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
-"""OpenSSL takes its certificates from there by itself, at each handshake, if they are set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,8 +195,6 @@ class HttpSession:
         import httpx  # noqa: PLC0415 - see _once
         import truststore  # noqa: PLC0415 - see _once
 
-        for name in _CERTIFICATE_VARIABLES:
-            os.environ.pop(name, None)
         context = truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         return httpx.AsyncClient(

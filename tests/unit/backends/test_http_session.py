@@ -342,12 +342,6 @@ async def answer_nothing(writer: asyncio.StreamWriter) -> None:
     writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n[]")
 
 
-def subject_hash(certificate: Path) -> str:
-    """The name under which OpenSSL looks for it in a folder."""
-    asked = ["openssl", "x509", "-hash", "-noout", "-in", str(certificate)]
-    return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
-
-
 def serve(
     reply: Callable[[asyncio.StreamWriter], object],
     request: Request,
@@ -451,31 +445,37 @@ def test_certificates_are_checked() -> None:
     assert context.minimum_version >= 0x0303
 
 
-@pytest.mark.skipif(sys.platform in {"darwin", "win32"}, reason="the system itself checks there")
-@pytest.mark.parametrize("name", [None, "SSL_CERT_FILE", "SSL_CERT_DIR"])
-def test_a_certificate_that_only_the_environment_vouches_for_is_refused(
-    name: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    certificate = own_certificate(tmp_path)
-    if name == "SSL_CERT_FILE":
-        monkeypatch.setenv(name, str(certificate))
-    elif name is not None:
-        (tmp_path / f"{subject_hash(certificate)}.0").symlink_to(certificate)
-        monkeypatch.setenv(name, str(tmp_path))
+openssl_decides = pytest.mark.skipif(
+    sys.platform in {"darwin", "win32"}, reason="the system itself checks there"
+)
+
+
+def test_a_certificate_that_nobody_vouches_for_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BackendUnavailable):
-        serve(answer_nothing, READ, tls=serving(certificate), timeout=5.0)
+        serve(answer_nothing, READ, tls=serving(own_certificate(tmp_path)), timeout=5.0)
 
 
-@pytest.mark.skipif(sys.platform in {"darwin", "win32"}, reason="the system itself checks there")
+@openssl_decides
+@pytest.mark.parametrize("variable", ["SSL_CERT_FILE", "SSL_CERT_DIR"])
 def test_a_certificate_that_openssl_is_told_to_trust_is_accepted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The control: what is refused above is refused for its certificate alone."""
+    """The control: what is refused above is refused for nothing else."""
     certificate = own_certificate(tmp_path)
-    monkeypatch.setattr("mcp_notarium.backends.http._CERTIFICATE_VARIABLES", ())
-    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    told = certificate if variable == "SSL_CERT_FILE" else tmp_path
+    monkeypatch.setenv(variable, str(told))
     reply = serve(answer_nothing, READ, tls=serving(certificate), timeout=5.0)
     assert reply.body == b"[]"
+
+
+@openssl_decides
+def test_a_trusted_certificate_of_another_host_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificate = own_certificate(tmp_path, address="127.0.0.9")
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    with pytest.raises(BackendUnavailable):
+        serve(answer_nothing, READ, tls=serving(certificate), timeout=5.0)
 
 
 def test_nothing_of_the_network_is_imported_before_the_first_request() -> None:
