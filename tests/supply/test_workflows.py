@@ -1,6 +1,7 @@
 """The workflows: who may do what, when they run, and that nothing in them can be exchanged unseen."""
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -72,16 +73,70 @@ def test_nothing_is_published_before_it_is_checked_compared_and_attested():
     assert jobs["publish"]["needs"] == ["attest"]
     assert sorted(jobs["attest"]["needs"]) == ["check", "compare"]
     assert jobs["compare"]["needs"] == ["build"]
-    assert len(jobs["build"]["strategy"]["matrix"]["machine"]) == 2
-    assert any(run.startswith("diff -r ") for line in runs(jobs["compare"]) for run in [line])
     assert jobs["publish"]["environment"]["name"] == "pypi"
+    assert runs(jobs["check"]) == ["./scripts/check", "./scripts/test"]
+    for part in (one for job in jobs.values() for one in (job, *steps(job))):
+        assert not {"if", "continue-on-error", "shell"} & part.keys()
+
+
+def test_what_is_published_is_what_was_compared_and_nothing_else():
+    jobs = load(RELEASE)["jobs"]
+    machines = jobs["build"]["strategy"]["matrix"]["machine"]
+    assert len(set(machines)) == 2
+    assert jobs["build"]["runs-on"] == "${{ matrix.machine }}"
+    (built,) = moved(jobs["build"])
+    assert (built["name"], built["path"]) == ("built-on-${{ matrix.machine }}", "dist/")
+    came, went = moved(jobs["compare"])
+    assert (came, went["name"]) == ({"path": "built"}, "release")
+    assert went["path"] in {f"built/built-on-{machine}/" for machine in machines}
+    for name in ("attest", "publish"):
+        assert moved(jobs[name]) == [{"name": "release", "path": "dist"}]
+
+
+def moved(job):
+    """What its steps hand on and take over, in order."""
+    return [step["with"] for step in steps(job) if "-artifact@" in step.get("uses", "")]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"a.whl": b"other bytes"},
+        {"a.whl": None},
+        {"more.whl": b"only on one machine"},
+        {"below/more": b"in a folder"},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("changed", [0, 1])
+def test_the_comparison_fails_if_one_machine_made_anything_else(tmp_path, change, changed):
+    """What the workflow runs there, run here."""
+    jobs = load(RELEASE)["jobs"]
+    for number, machine in enumerate(jobs["build"]["strategy"]["matrix"]["machine"]):
+        place = tmp_path / "built" / f"built-on-{machine}"
+        made = {"a.whl": b"wheel", "a.tar.gz": b"sdist"} | (change if number == changed else {})
+        for name, content in made.items():
+            if content is not None:
+                (place / name).parent.mkdir(parents=True, exist_ok=True)
+                (place / name).write_bytes(content)
+    (script,) = runs(jobs["compare"])
+    done = subprocess.run(
+        ["bash", "-e", "-c", script], cwd=tmp_path, capture_output=True, check=False
+    )
+    assert (done.returncode == 0) is (not change), done.stdout
 
 
 def test_jobs_that_can_sign_run_no_code_of_the_repository():
-    for job in load(RELEASE)["jobs"].values():
-        if "id-token" in job["permissions"]:
-            assert "actions/checkout" not in uses(job)
-            assert all("scripts/" not in line and "pip" not in line for line in runs(job))
+    jobs = load(RELEASE)["jobs"]
+    signing = {name: job for name, job in jobs.items() if "id-token" in job["permissions"]}
+    assert {name: (uses(job), runs(job)) for name, job in signing.items()} == {
+        "attest": (["actions/download-artifact", "actions/attest-build-provenance"], []),
+        "publish": (
+            ["actions/download-artifact", "pypa/gh-action-pypi-publish"],
+            ["rm dist/mcp-notarium.cdx.json"],
+        ),
+    }
 
 
 @pytest.mark.parametrize("name", [CI, RELEASE])
