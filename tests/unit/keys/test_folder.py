@@ -110,9 +110,25 @@ def test_files_of_others_in_the_folder_are_none_of_our_business(mine):
 
 
 def test_somebody_elses_folder_and_file_are_refused_with_chown(mine, monkeypatch):
-    uid = os.geteuid()
-    monkeypatch.setattr(os, "geteuid", lambda: uid + 1)
-    assert f"chown {uid + 1}" in find_problem(mine).command or uid != 0
+    mine.key_file.touch(mode=0o600)
+    for path in (mine.path, mine.key_file):
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "lstat", seen_as_foreign(path))
+            problem = find_problem(mine)
+        assert "belongs to another user" in problem.reason
+        assert f"chown {os.geteuid()} {path}" in problem.command
+    assert find_problem(mine) is None
+
+
+def seen_as_foreign(foreign):
+    """``Path.lstat``, for which that one belongs to the user after us."""
+
+    def told(path):
+        found = list(path.stat(follow_symlinks=False))
+        found[stat.ST_UID] += path == foreign
+        return os.stat_result(found)
+
+    return told
 
 
 def test_an_account_folder_that_is_a_link_is_refused(mine):

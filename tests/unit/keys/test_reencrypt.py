@@ -8,6 +8,7 @@ import pytest
 
 from mcp_notarium.cache import copying
 from mcp_notarium.cache.notes import NoteTable
+from mcp_notarium.cache.pages import PAGE_SIZE, sample
 from mcp_notarium.cli import findings
 from mcp_notarium.crypto import kdf, keyslots, recovery, userkey
 from mcp_notarium.crypto.failures import SlotsRefused, WeakPassphrase
@@ -93,6 +94,20 @@ def test_the_notes_are_there_under_another_key_and_generation(tmp_path):
     assert after.vault_id != before.vault_id
     with pytest.raises(NotariumError):
         keyslots.unlock(replace(after, slots=before.slots), Secret(PASSPHRASE), bounds=BOUNDS)
+
+
+def test_the_data_key_of_an_old_copy_fits_no_page_of_the_new_database(tmp_path):
+    config = filled(tmp_path)
+    before = keyfile_of(config)
+    anew(config)
+    after = keyfile_of(config)
+    database = folder_of(config).database(after.generation)
+    old, new = (keyslots.unlock(one, Secret(PASSPHRASE), bounds=BOUNDS) for one in (before, after))
+    pages = range(1, database.stat().st_size // PAGE_SIZE + 1)
+    for key, bad in ((old, tuple(pages)), (new, ())):
+        for salt in (before.database_salt, after.database_salt):
+            found = sample(database, key.page_mac_key(), salt, every=True)
+            assert found.bad_pages == bad
 
 
 def keyfile_of(config):
