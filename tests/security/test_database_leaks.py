@@ -5,12 +5,13 @@ from pathlib import Path
 import pytest
 
 from mcp_notarium.cache import driver
+from mcp_notarium.errors import CacheDamaged
 from mcp_notarium.notes.note import Content, Tombstone
 from mcp_notarium.notes.pending import PendingWrite, WriteKind
 from mcp_notarium.query.parser import parse
 from mcp_notarium.secret import Secret
 from support import corpus
-from support.cache_room import KEY, create, make, store
+from support.cache_room import KEY, create, make, reopen, store
 
 MARKER = "Xylographer7731"
 MARKERS = (MARKER.encode(), MARKER.lower().encode(), b"tagmarker9", b"tokenmarker9")
@@ -112,20 +113,39 @@ def test_the_search_for_temporary_files_does_find_one_where_they_are_allowed():
     connection.close()
 
 
-def test_temporary_folders_hold_no_marker_after_heavy_use(tmp_path):
-    before = {folder: set(folder.iterdir()) for folder in map(Path, ("/tmp", "/var/tmp"))}
-    cache = fill(tmp_path / ".." / tmp_path.name, KEY)
+def test_at_no_moment_of_heavy_use_is_a_temporary_file_open(tmp_path):
+    cache, seen = fill(tmp_path, KEY), []
+    cache.database._connection.set_progress_handler(lambda: seen.extend(temporary_files()), 500)
     for _ in range(3):
         cache.search.find(parse("xylographer7731"), limit=20)
         cache.search.suggest("xylografer7731")
-    made = {
-        path
-        for folder, names in before.items()
-        for path in set(folder.iterdir()) - names
-        if path.is_file() and "etilqs" in path.name
-    }
-    assert made == set()
+    store(cache, [corpus.make(f"last{n}", Content(MARKER * 3)) for n in range(300)])
+    assert cache.database.check(deep=True) == ()
+    rows = sort_big(cache.database._connection)
+    assert seen == []
+    rows.close()
     cache.close()
+
+
+def test_a_connection_that_would_write_temporary_files_is_refused(monkeypatch, tmp_path):
+    make(tmp_path).close()
+    module = driver.module()
+    real = module.connect
+
+    class Forgetful:
+        def __init__(self, connection):
+            self._inner = connection
+
+        def execute(self, sql, *parameters):
+            kept = "PRAGMA temp_store = 1" if sql == "PRAGMA temp_store = MEMORY" else sql
+            return self._inner.execute(kept, *parameters)
+
+        def __getattr__(self, name):
+            return getattr(self._inner, name)
+
+    monkeypatch.setattr(module, "connect", lambda *a, **k: Forgetful(real(*a, **k)))
+    with pytest.raises(CacheDamaged, match="does not accept its settings"):
+        reopen(tmp_path)
 
 
 @pytest.mark.parametrize("word", ["cipher_log_level", "set_key"])
