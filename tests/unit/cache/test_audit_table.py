@@ -305,6 +305,22 @@ def test_reads_wait_in_memory_and_keep_their_order_before_an_act(cache):
     assert trail.waiting == 0
 
 
+def test_an_act_and_its_outcome_wait_for_the_disk_and_a_read_does_not(cache):
+    trail, flushed = trail_of(cache), []
+
+    def done(_ignored=None):
+        flushed.append(cache.database.number("PRAGMA synchronous"))
+
+    for number in range(2):
+        trail.note(Entry(at=1, act="read"))
+        done(trail.flush())
+        done(trail.open(Entry(at=2, act="act")))
+        trail.note(Entry(at=3, act="read"))
+        done(trail.flush())
+        done(trail.close(Entry(at=4, act="act", refers=number)))
+    assert flushed == [1, 2, 1, 2] * 2
+
+
 def test_flush_does_not_wait_for_another_process_and_comes_again(cache):
     trail = trail_of(cache)
     other = cache.another()

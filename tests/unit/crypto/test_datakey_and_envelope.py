@@ -42,9 +42,11 @@ def test_a_salt_of_another_length_is_refused_because_it_would_become_a_passphras
         KEY.database_key(salt)
 
 
-def test_a_data_key_has_32_bytes():
+@pytest.mark.parametrize("length", [0, 16, 31, 33, 64])
+def test_a_data_key_has_32_bytes(length):
+    assert len(DataKey.generate().secret().reveal()) == 32
     with pytest.raises(ValueError):
-        DataKey(Secret(b"short"))
+        DataKey(Secret(bytes(length)))
 
 
 def test_a_data_key_shows_nothing_and_is_not_pickled():

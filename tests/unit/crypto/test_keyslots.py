@@ -84,6 +84,7 @@ def test_two_files_made_alike_share_no_random_part():
     for part in ("vault_id", "generation", "database_salt"):
         assert getattr(one, part) != getattr(other, part)
     assert one.slots[0].salt != other.slots[0].salt
+    assert len(one.slots[0].salt) * 8 == len(one.database_salt) * 8 == 128
     assert one.slots[0].nonce != other.slots[0].nonce
     assert one.slots[0].wrapped != other.slots[0].wrapped
 

@@ -11,6 +11,8 @@ from mcp_notarium.audit.verify import Kind
 from mcp_notarium.cache.trail import Trail
 from mcp_notarium.cli import audit as audit_cli
 from mcp_notarium.crypto import kdf
+from mcp_notarium.errors import CacheFull
+from mcp_notarium.keys import acts as recording
 from mcp_notarium.keys import anchor, backup, encrypting, reencrypt, repairing, rotate, slots
 from mcp_notarium.keys.anchor import AnchorUnusable, audit_keys
 from mcp_notarium.keys.changing import Given
@@ -245,6 +247,26 @@ def test_repair_carries_over_what_can_be_read(tmp_path):
     found = verdict(config, expected=head)
     assert found.whole or {fault.kind for fault in found.faults} <= {Kind.CARRIED, Kind.UNEXPECTED}
     assert acts(config)[-1] == Act.CARRIED
+
+
+def test_a_change_that_could_not_be_recorded_counts_and_the_next_record_shows_the_gap(
+    tmp_path, monkeypatch
+):
+    config = account(tmp_path)
+    worked(config, 1)
+    slots.add(config, Secret(OTHER), parameters=kdf.CHEAPEST, given=GIVEN)
+
+    def full(*_args, **_options):
+        raise CacheFull("no room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(recording.AuditTable, "append", full)
+        slots.disable(config, 2, given=GIVEN)
+    slots.remove(config, 2, given=GIVEN)
+    with chain(config) as made:
+        facts = [json.loads(record.facts) for record in made.trail.table.records()][1:]
+    assert [one["sequence"] for one in facts] == [2, 4]
+    assert facts[1]["removed"] == ["2 passphrase disabled"]
 
 
 def test_every_change_of_keys_is_on_record(tmp_path):
