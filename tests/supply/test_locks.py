@@ -1,5 +1,6 @@
 """The lock files: everything by version and hash, everything installed so, and audited aloud."""
 
+import hashlib
 import importlib.util
 import json
 import re
@@ -7,6 +8,7 @@ import subprocess
 import sys
 import threading
 import tomllib
+import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -82,6 +84,30 @@ def test_nothing_is_installed_without_hashes():
         ourselves = "--no-deps" in line and "--no-build-isolation" in line
         uv = name == "lock" and line.endswith("install --quiet uv")
         assert "--require-hashes" in line or ourselves or uv, (name, line)
+
+
+def wheel(folder, text):
+    """A wheel of one module; its digest."""
+    path, info = folder / "thing-1.0-py3-none-any.whl", "thing-1.0.dist-info"
+    with zipfile.ZipFile(path, "w") as made:
+        made.writestr("thing.py", text)
+        made.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: thing\nVersion: 1.0\n")
+        made.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        made.writestr(f"{info}/RECORD", "")
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_a_file_that_was_exchanged_at_the_index_is_not_installed(tmp_path):
+    (line,) = (one for _, one in installs() if one.endswith('-r "$lock"'))
+    lock, target = tmp_path / "some.lock", tmp_path / "target"
+    lock.write_text(f"thing==1.0 --hash=sha256:{wheel(tmp_path, 'good = True')}\n")
+    wheel(tmp_path, "good = False")
+    options = line.removeprefix("$pip install ").removesuffix(' -r "$lock"').split()
+    places = ["--no-index", "--find-links", str(tmp_path), "--target", str(target)]
+    pip = [sys.executable, "-m", "pip", "install", *options, "-r", str(lock), *places]
+    done = subprocess.run(pip, capture_output=True, text=True, check=False)
+    assert (done.returncode, target.exists()) == (1, False)
+    assert "DO NOT MATCH THE HASHES" in done.stderr
 
 
 def pin(scripts, name, version="1.0"):
