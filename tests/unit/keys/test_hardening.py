@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from mcp_notarium.config import secret_names
 from mcp_notarium.keys import hardening
 
 KEY = "raw:5ec4e7" + "0" * 58
@@ -128,3 +129,21 @@ def test_a_command_that_sees_a_secret_is_closed_to_others(arguments, tmp_path):
         DB_ENCRYPTION_KEY=KEY,
     )
     assert shown.splitlines()[-1] == "dumpable 0"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+@pytest.mark.parametrize(
+    "act", ["from mcp_notarium.server import run; run._protect()", "main(['policy', 'show'])"]
+)
+def test_server_and_commands_overwrite_every_secret_of_their_environment(act, tmp_path):
+    """Seen by the process itself, which is left readable for that."""
+    secrets = {name: f"canary-of-{name}-5e1f" for name in secret_names()}
+    code = "hardening.forbid_dumping = lambda: False\nfrom mcp_notarium.__main__ import main\n"
+    look = "\nprint('environ', open('/proc/self/environ', 'rb').read())"
+    place = {"HOME": str(tmp_path), "NOTARIUM_DATA_DIR": str(tmp_path / "cache")}
+    shown = child(
+        code + act + look, **place, SIMPLENOTE_USERNAME="ada@example.org", **secrets
+    ).rpartition("environ")[2]
+    assert "ada@example.org" in shown
+    assert len(secrets) == 4
+    assert "canary" not in shown
