@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from mcp_notarium.cache import database
+from mcp_notarium.cache.watched_time import WATCHED
 from mcp_notarium.simulator import Simulator
 from mcp_notarium.simulator.data import prose
 from support.whole import Server, account_folder, environment, run
@@ -251,3 +254,29 @@ def test_whoever_knows_why_the_anchor_does_not_fit_accepts_it_and_that_is_on_rec
     assert (last["act"], last["facts"]["head"]) == ("cli.audit.accept", before)
     assert run(env, "audit", "verify").returncode == 0
     assert "nothing to accept" in run(env, "audit", "accept", "--yes").stderr
+
+
+def test_a_server_takes_records_away_when_the_days_of_its_setting_are_over(
+    simulator: Simulator, tmp_path: Path
+) -> None:
+    env = environment(
+        simulator, tmp_path, DB_ENCRYPTION="off", DB_ENCRYPTION_KEY=None, NOTARIUM_AUDIT_DAYS="2"
+    )
+    with Server(env) as server:
+        server.tool("save", text="a note")
+        assert server.leave() == 0
+    path = account_folder(simulator, tmp_path) / "notarium_cache.sqlite"
+    with closing(database.connect(path, None)) as cache:
+        ((kept,),) = cache.rows("SELECT value FROM sync_metadata WHERE key = ?", (WATCHED,))
+        watched, marks = json.loads(kept)
+        later = json.dumps([watched + 2 * 86_400_000, marks])
+        cache.run("UPDATE sync_metadata SET value = ? WHERE key = ?", (later, WATCHED))
+    with Server(env) as server:
+        server.tool("list")
+        assert server.leave() == 0
+    lines = run(env, "audit", "tail", "-n", "50", "--json").stdout.splitlines()
+    records = [json.loads(line) for line in lines]
+    acts = [record["act"] for record in records]
+    assert "chain.begun" not in acts
+    assert acts.count("chain.pruned") == 1
+    assert {record["digest"] for record in records} == {""}, "no key, no digest"
