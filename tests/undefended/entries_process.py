@@ -299,4 +299,52 @@ PROCESS = (
         ("unit/config/test_config_policy.py::test_a_folder_that_a_link_leads_through_counts_too",),
         (39,),
     ),
+    Defence(
+        "a server takes old records away",
+        "server/serving.py",
+        "    app.audit.tidy()\n",
+        "",
+        (
+            "cli/test_cli_audit.py::test_a_server_takes_records_away_when_the_days_of_its_setting_are_over",
+        ),
+    ),
+    Defence(
+        "a server overwrites the secrets of its environment",
+        "server/run.py",
+        "    hardening.wipe_environment(*secret_names())\n",
+        "",
+        (
+            "unit/keys/test_hardening.py::test_server_and_commands_overwrite_every_secret_of_their_environment",
+        ),
+        (31,),
+    ),
+    Defence(
+        "a command overwrites the secrets of its environment",
+        "cli/settings.py",
+        "    hardening.wipe_environment(*config.secret_names())\n",
+        "",
+        (
+            "unit/keys/test_hardening.py::test_server_and_commands_overwrite_every_secret_of_their_environment",
+        ),
+        (31,),
+    ),
+    Defence(
+        "a connection that would write temporary files is refused",
+        "cache/database.py",
+        ' or database.number("PRAGMA temp_store") != _TEMP_STORE_MEMORY',
+        "",
+        (
+            "security/test_database_leaks.py::test_a_connection_that_would_write_temporary_files_is_refused",
+        ),
+        (29,),
+    ),
+    Defence(
+        "an act is on the disk before it is begun",
+        "cache/trail.py",
+        "[*self._due(), entry], durable=True)",
+        "[*self._due(), entry], durable=False)",
+        (
+            "unit/cache/test_audit_table.py::test_an_act_and_its_outcome_wait_for_the_disk_and_a_read_does_not",
+        ),
+    ),
 )
