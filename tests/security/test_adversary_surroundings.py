@@ -15,7 +15,7 @@ import pytest
 
 from mcp_notarium.simulator import Simulator
 from mcp_notarium.simulator.data import prose
-from support.certificates import own_certificate, serving
+from support.certificates import own_certificate, serving, trusted_folder
 from support.whole import Server, environment, run, until
 
 PROGRAM = [str(Path(sys.executable).with_name("mcp-notarium"))]
@@ -148,7 +148,7 @@ def test_certificates_of_the_environment_are_not_trusted(simulator, tmp_path, ce
             SIMPERIUM_API_URL=f"{evil}/1",
             SIMPERIUM_AUTH_URL=f"{evil}/1",
             SSL_CERT_FILE=str(certificate),
-            SSL_CERT_DIR=str(certificate.parent),
+            SSL_CERT_DIR=str(trusted_folder(certificate)),
             SSLKEYLOGFILE=str(tmp_path / "session-keys"),
         )
         with Server(env) as talker:

@@ -15,10 +15,7 @@ from cryptography.x509.oid import NameOID
 
 
 def own_certificate(folder: Path, *, address: str = "127.0.0.1") -> Path:
-    """A file with a certificate for ``address`` that vouches for itself, and its key.
-
-    Beside it stands a link by which OpenSSL finds it where the folder is one of those it trusts.
-    """
+    """A file with a certificate for ``address`` that vouches for itself, and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "made for a test")])
     now = datetime.now(UTC)
@@ -43,10 +40,15 @@ def own_certificate(folder: Path, *, address: str = "127.0.0.1") -> Path:
             serialization.NoEncryption(),
         )
     )
-    asked = ["openssl", "x509", "-hash", "-noout", "-in", str(path)]
-    known_as = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
-    (folder / f"{known_as}.0").symlink_to(path)
     return path
+
+
+def trusted_folder(certificate: Path) -> Path:
+    """Its folder, made one in which OpenSSL finds the certificate by its name."""
+    asked = ["openssl", "x509", "-hash", "-noout", "-in", str(certificate)]
+    known_as = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+    (certificate.parent / f"{known_as}.0").symlink_to(certificate)
+    return certificate.parent
 
 
 def serving(path: Path) -> ssl.SSLContext:

@@ -27,7 +27,7 @@ from mcp_notarium.errors import (
     OutcomeUnknown,
     RateLimited,
 )
-from support.certificates import own_certificate, serving
+from support.certificates import own_certificate, serving, trusted_folder
 
 BASE = "https://notes.example/1"
 READ = Request("GET", f"{BASE}/a")
@@ -462,7 +462,7 @@ def test_a_certificate_that_openssl_is_told_to_trust_is_accepted(
 ) -> None:
     """The control: what is refused above is refused for nothing else."""
     certificate = own_certificate(tmp_path)
-    told = certificate if variable == "SSL_CERT_FILE" else tmp_path
+    told = certificate if variable == "SSL_CERT_FILE" else trusted_folder(certificate)
     monkeypatch.setenv(variable, str(told))
     reply = serve(answer_nothing, READ, tls=serving(certificate), timeout=5.0)
     assert reply.body == b"[]"
