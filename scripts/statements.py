@@ -58,9 +58,8 @@ BUILDERS = {
     "mcp_notarium.cache.salvage:_readable_of_slice": "names of tables and columns from TABLES",
     "mcp_notarium.cache.salvage:_hopeless": "names of tables and columns from TABLES",
     "mcp_notarium.cache.salvage:_readable": "names of tables and columns from TABLES",
-    "mcp_notarium.cache.search:SearchIndex._statements": "query/sql.py, the builder of searches",
     "mcp_notarium.cache.search:SearchIndex._page": "query/sql.py, the builder of searches",
-    "mcp_notarium.cache.search:SearchIndex._total": "query/sql.py, the builder of searches",
+    "mcp_notarium.cache.totals:Totals.of": "query/sql.py, the builder of searches",
     "mcp_notarium.cache.search:SearchIndex._as_written": "query/sql.py, the builder of searches",
 }
 """``module:function`` -> why its statements are fixed although they are not constants."""
