@@ -59,11 +59,20 @@ def with_databases(folder: AccountFolder) -> tuple[Path, ...]:
 def _entries(folder: AccountFolder) -> list[tuple[float, Path]]:
     if not folder.quarantine.is_dir():
         return []
-    found = ((_NAME.fullmatch(path.name), path) for path in folder.quarantine.iterdir())
-    return [(_epoch(match[1]), path) for match, path in found if match]
+    found = ((_epoch(path.name), path) for path in folder.quarantine.iterdir())
+    return [(at, path) for at, path in found if at is not None]
 
 
-def _epoch(stamp: str) -> float:
+def _epoch(name: str) -> float | None:
+    """When a folder of this name was made; None if it is none of ours."""
+    match = _NAME.fullmatch(name)
+    try:
+        return _time_of(match[1]) if match else None
+    except ValueError:  # no such day
+        return None
+
+
+def _time_of(stamp: str) -> float:
     return datetime.strptime(stamp, _STAMP).replace(tzinfo=UTC).timestamp()
 
 

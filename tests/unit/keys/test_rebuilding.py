@@ -1,13 +1,14 @@
 import shutil
 from contextlib import closing
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
 from mcp_notarium.cache.database import companions
 from mcp_notarium.cache.pending import PendingWrites
 from mcp_notarium.errors import CacheDamaged, LockedError, Verdict
-from mcp_notarium.keys import damage, opening
+from mcp_notarium.keys import damage, opening, quarantine
 from mcp_notarium.notes.note import Content
 from mcp_notarium.notes.pending import PendingWrite, WriteKind
 from mcp_notarium.secret import Secret
@@ -293,3 +294,11 @@ def test_a_mark_that_means_nothing_goes_with_the_start(tmp_path):
     folder_of(config).damage_mark.touch(mode=0o600)
     open_cheaply(config).close()
     assert not damage.is_marked(folder_of(config))
+
+
+def test_a_folder_in_the_quarantine_with_the_name_of_no_day_is_none_of_ours(tmp_path):
+    config = old_cache(tmp_path)
+    folder = folder_of(config)
+    for name in ("20261399T000000Z", "20260101T000000Z", "notes"):
+        (folder.quarantine / name).mkdir(parents=True)
+    assert quarantine.last_use(folder) == datetime(2026, 1, 1, tzinfo=UTC).timestamp()
