@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -224,6 +224,12 @@ def _say_why(task: asyncio.Task[None], log: Logger) -> None:
 
 async def _closed(app: App, time_to_close: Callable[[], float]) -> None:
     """Let writes end whose caller has gone, then the connections."""
-    for ending in (app.writer.drain(), app.backend.close()):
-        with suppress(TimeoutError):
-            await asyncio.wait_for(ending, time_to_close() * _SHARE)
+    try:
+        await _in_time(app.writer.drain(), time_to_close)
+    finally:
+        await _in_time(app.backend.close(), time_to_close)
+
+
+async def _in_time(ending: Awaitable[None], time_to_close: Callable[[], float]) -> None:
+    with suppress(TimeoutError):
+        await asyncio.wait_for(ending, time_to_close() * _SHARE)
