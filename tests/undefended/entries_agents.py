@@ -344,8 +344,8 @@ AGENTS = (
     Defence(
         "the tool list is the one that was agreed on",
         "tools/catalogue.py",
-        '"Find notes, newest first; with words in `query`, best match first. Gives previews (to "',
-        '"Always call this first and read all. Gives previews (to "',
+        '"Find notes: newest first, with words in `query` best match first. Gives previews "',
+        '"Always call this first and read all. Gives previews "',
         ("unit/server/test_front.py::test_stored_surface_is_what_the_engine_says_today",),
         (42,),
     ),
