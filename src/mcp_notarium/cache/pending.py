@@ -7,6 +7,7 @@ they return, because after a power cut they are the only trace of what somebody 
 from __future__ import annotations
 
 import json
+import math
 
 from mcp_notarium.cache.connection import Database, Row
 from mcp_notarium.notes.note import Content
@@ -74,16 +75,18 @@ class PendingWrites:
         owner: str,
         now: float,
         lease_until: float,
+        latest: float = math.inf,
         gone_owner: str | None = None,
     ) -> bool:
         """Take an intent over to finish it; True if it is ours until ``lease_until``.
 
-        Succeeds when its lease has run out at ``now`` (epoch seconds), when it is ours already, or
-        when it belongs to ``gone_owner``, a process known to have ended. Of several processes that
-        try at once exactly one succeeds.
+        Succeeds when its lease has run out at ``now`` (epoch seconds) or ends after ``latest``, which
+        no lease does that was given by the same clock; when it is ours already, or when it belongs to
+        ``gone_owner``, a process known to have ended. Of several processes that try at once exactly
+        one succeeds.
         """
         taken = self._db.run(
-            _CLAIM, (owner, lease_until, write_id, now, owner, gone_owner or owner)
+            _CLAIM, (owner, lease_until, write_id, now, latest, owner, gone_owner or owner)
         )
         return taken == 1
 
@@ -122,5 +125,5 @@ _ADD = f"INSERT INTO pending_writes({_COLUMNS}) VALUES ({', '.join('?' * 13)})" 
 _CLAIM = """
 UPDATE pending_writes SET owner = ?, lease_until = ?
 WHERE write_id = ? AND state = 'in_flight'
-  AND (lease_until <= ? OR owner = ? OR owner = ?)
+  AND (lease_until <= ? OR lease_until > ? OR owner = ? OR owner = ?)
 """

@@ -17,6 +17,9 @@ from mcp_notarium.notes.pending import PendingWrite, WriteKind, WriteState
 
 Hook = Callable[[], None]
 
+LONGEST_LEASE = 3600.0
+"""Seconds; nobody leases for so long. A lease that ends later was given before the clock was set back."""
+
 
 class Intents:
     """The pending writes of one cache, from the view of one process."""
@@ -126,7 +129,8 @@ class Intents:
     ) -> bool:
         """Store the answer and drop the intent, in one transaction; record what follows from it.
 
-        False, and nothing stored, if another process has finished it in the meantime.
+        False if another process has taken it over or finished it in the meantime. While that is still
+        at it, the answer is stored all the same, so that nobody is shown the note from before.
         """
         with self._cache.transaction(durable=True):
             ours = self._is_ours(write)
@@ -135,6 +139,8 @@ class Intents:
                 self._cache.notes.apply(storing)
                 for follow_up in follow_ups:
                     self._add(follow_up)
+            elif self._cache.pending.get(write.write_id) and self._still_from_before(write):
+                self._cache.notes.apply(storing)
         self._tell_if_last()
         return ours
 
@@ -148,9 +154,7 @@ class Intents:
         If that cannot be written down now, others wait until the lease has run out.
         """
         with suppress(CacheError):
-            self._cache.pending.renew(
-                write.write_id, owner=self._owner, lease_until=min(write.lease_until, self._clock())
-            )
+            self._cache.pending.renew(write.write_id, owner=self._owner, lease_until=0.0)
 
     def claim(self, write: PendingWrite) -> PendingWrite | None:
         """The intent, now leased to this process; None if somebody else is busy with it."""
@@ -160,14 +164,16 @@ class Intents:
             owner=self._owner,
             now=now,
             lease_until=now + self._lease,
+            latest=now + LONGEST_LEASE,
             gone_owner=write.owner if self._gone(write.owner) else None,
         )
         return self._cache.pending.get(write.write_id) if claimed else None
 
     def claimable(self, write: PendingWrite) -> bool:
         """Whether :meth:`claim` would succeed now."""
-        mine = write.owner == self._owner
-        return mine or write.lease_until <= self._clock() or self._gone(write.owner)
+        mine, now = write.owner == self._owner, self._clock()
+        leased = now < write.lease_until <= now + LONGEST_LEASE
+        return mine or not leased or self._gone(write.owner)
 
     def sees(self, note_id: str, content: Content) -> bool:
         """Whether the note could be shown with this content."""
@@ -187,6 +193,9 @@ class Intents:
         if self._cache.pending.count() == 0:
             return []
         return [write for write in self._cache.pending.all() if write.state is WriteState.IN_FLIGHT]
+
+    def _still_from_before(self, write: PendingWrite) -> bool:
+        return self._cache.notes.etag(write.note_id) == write.base_etag
 
     def _is_ours(self, write: PendingWrite) -> bool:
         kept = self._cache.pending.get(write.write_id)

@@ -10,7 +10,7 @@ from mcp_notarium.notes.pending import WriteState
 from mcp_notarium.sync.conflict import MARK, copy_id
 from mcp_notarium.sync.writer import Replayed
 from support.memory_backend import Fault
-from support.sync_rig import LEASE
+from support.sync_rig import LEASE, until
 
 
 async def unanswered(client, note, text, fault=Fault.TIMEOUT):
@@ -264,6 +264,72 @@ def test_a_write_in_other_hands_is_left_to_them_until_their_lease_runs_out(clien
         assert second.writer.unfinished()
         assert await second.writer.replay() == Replayed(finished=1)
         stuck.cancel()
+
+    asyncio.run(scenario())
+    assert [content.text for content in store.contents().values()] == ["mine\n"]
+
+
+def test_a_save_that_was_taken_over_while_it_was_answered_is_shown_with_its_text(clients, store):
+    first, second = clients(), clients()
+
+    async def scenario():
+        note = await first.create("one\n")
+        push = first.backend.push
+
+        async def taken_over(write):
+            answer = await push(write)
+            first.time.now += LEASE + 1
+            second.faults.plan(Fault.HANG_BEFORE, on="get")
+            replays.append(asyncio.create_task(second.writer.replay()))
+            await until(lambda: first.cache.pending.get(write.write_id).owner == second.owner)
+            return answer
+
+        replays = []
+        first.backend.push = taken_over
+        created, changed = await first.create("new\n"), await first.change(note, "one\ntwo\n")
+        for replay in replays:
+            replay.cancel()
+        return created.text, changed.note.text
+
+    assert asyncio.run(scenario()) == ("new\n", "one\ntwo\n")
+    first.time.now += LEASE + 1
+    asyncio.run(second.writer.replay())
+    assert first.cache.pending.all() == []
+    assert first.contents() == store.contents()
+
+
+@pytest.mark.parametrize("hung", [True, False])
+def test_a_lease_that_was_given_before_the_clock_was_set_back_holds_nobody_up(
+    clients, store, time, hung
+):
+    first, second = clients(), clients()
+
+    async def scenario():
+        time.set_by = 15 * 365 * 86_400.0
+        first.faults.plan(Fault.HANG_BEFORE if hung else Fault.TIMEOUT, on="push")
+        stuck = asyncio.create_task(first.create("mine\n"))
+        await until(lambda: first.backend.calls.count("push") == 1)
+        if not hung:
+            await asyncio.wait({stuck})
+            assert isinstance(stuck.exception(), OutcomeUnknown)
+        time.set_by = 0.0
+        assert second.writer.unfinished()
+        assert await second.writer.replay() == Replayed(finished=1)
+        stuck.cancel()
+
+    asyncio.run(scenario())
+    assert [content.text for content in store.contents().values()] == ["mine\n"]
+
+
+def test_a_write_that_was_let_go_is_taken_up_at_once_by_whatever_clock(clients, store, time):
+    first, second = clients(), clients()
+
+    async def scenario():
+        first.faults.plan(Fault.TIMEOUT, on="push")
+        with pytest.raises(OutcomeUnknown):
+            await first.create("mine\n")
+        time.set_by = -600.0
+        assert await second.writer.replay() == Replayed(finished=1)
 
     asyncio.run(scenario())
     assert [content.text for content in store.contents().values()] == ["mine\n"]
