@@ -40,6 +40,8 @@ _KEY_FORM = re.compile(rb"x'[0-9a-f]{160}'")
 _MIB = 1 << 20
 _SMALLEST_CACHE = 48 * _MIB
 _LARGEST_CACHE = 96 * _MIB
+_SECOND_CACHE = 16 * _MIB
+"""Of a second connection, which stores many notes and reads few pages twice: less would cost time."""
 
 
 def companions(path: Path) -> tuple[Path, ...]:
@@ -87,16 +89,24 @@ def connect(
     *,
     memory_security: bool = False,
     busy_timeout: float = BUSY_SECONDS,
+    largest_cache: int = _LARGEST_CACHE,
 ) -> Database:
     """Open an existing cache; the caller has proved the key and looks at the schema next.
 
     Raises ``LockedError`` (DATABASE_MISSING, UNSAFE_PATH) before the file is touched, and
     ``CacheDamaged``, ``CacheBusy`` or ``CacheFull`` when it does not open. A new connection does
-    not checkpoint until ``set_checkpointer(True)``.
+    not checkpoint until ``set_checkpointer(True)``. ``largest_cache``: bytes of pages kept in memory,
+    at most.
     """
     _form_check(key)
     _demand_private(path)
-    return _open(path, key, memory_security=memory_security, busy_timeout=busy_timeout)
+    return _open(
+        path,
+        key,
+        memory_security=memory_security,
+        busy_timeout=busy_timeout,
+        largest_cache=largest_cache,
+    )
 
 
 def _form_check(key: Secret | None) -> None:
@@ -153,7 +163,12 @@ def _unsafe(found: os.stat_result) -> str | None:
 
 
 def _open(
-    path: Path, key: Secret | None, *, memory_security: bool, busy_timeout: float
+    path: Path,
+    key: Secret | None,
+    *,
+    memory_security: bool,
+    busy_timeout: float,
+    largest_cache: int = _LARGEST_CACHE,
 ) -> Database:
     driver.demand(driver.facts())
     dbapi = driver.module()
@@ -180,12 +195,17 @@ def _open(
         guard=guard,
         patience=busy_timeout,
         again=partial(
-            connect, path, key, memory_security=memory_security, busy_timeout=busy_timeout
+            connect,
+            path,
+            key,
+            memory_security=memory_security,
+            busy_timeout=busy_timeout,
+            largest_cache=_SECOND_CACHE,
         ),
     )
     try:
         _unlock(database, connection, key, memory_security=memory_security)
-        _settle(database)
+        _settle(database, largest_cache=largest_cache)
         connection.set_authorizer(guard.judge)
     except BaseException:
         database.close()
@@ -216,8 +236,8 @@ def _unlock(
         raise CacheDamaged("the cache file has another page size than it was made with")
 
 
-def _settle(database: Database) -> None:
-    cache = min(max(database.size_bytes() // 4, _SMALLEST_CACHE), _LARGEST_CACHE)
+def _settle(database: Database, *, largest_cache: int) -> None:
+    cache = min(max(database.size_bytes() // 4, _SMALLEST_CACHE), largest_cache)
     for pragma in (
         "temp_store = MEMORY",  # the other setting writes notes to /var/tmp in clear
         f"cache_size = -{cache // 1024}",
