@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from mcp_notarium.cache.ruling import settle
 from mcp_notarium.cache.store import Cache
@@ -22,15 +23,15 @@ from mcp_notarium.keys.opening import OpenedCache
 
 def open_ruled(config: Config, *, whole: bool = False) -> OpenedCache:
     """See :func:`opening.open_cache`. Raises ``LockedError`` (BUSY) as well while others are there."""
-    opened = opening.open_cache(config, guarded=True, whole=whole)
+    first = opening.open_cache(config, guarded=True, whole=whole)
     try:
-        if _holds(opened, config):
-            return opened
+        if _holds(first, config):
+            return first
     except BaseException:
-        opened.close()
+        first.close()
         raise
     # Two servers are often started at once: whoever waits for the other must not be in its way.
-    opened.close()
+    first.close()
     folder = trusted(config.account_dir)
     with _turn(folder):
         opened = opening.open_cache(config, guarded=True)
@@ -40,7 +41,17 @@ def open_ruled(config: Config, *, whole: bool = False) -> OpenedCache:
         except BaseException:
             opened.close()
             raise
-        return opened
+        return _remembering(opened, first)
+
+
+def _remembering(opened: OpenedCache, first: OpenedCache) -> OpenedCache:
+    """The cache as it is open now, with what the first opening has done and has to say."""
+    return replace(
+        opened,
+        created=opened.created or first.created,
+        rebuilt=opened.rebuilt or first.rebuilt,
+        notices=tuple(dict.fromkeys((*first.notices, *opened.notices))),
+    )
 
 
 def _holds(opened: OpenedCache, config: Config) -> bool:
