@@ -25,7 +25,13 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from mcp_notarium import log
 from mcp_notarium.audit.record import Decision
 from mcp_notarium.server.recording import PassOn
-from mcp_notarium.tools.context import Way, refusal, unanswered, way_of_consent
+from mcp_notarium.tools.context import (
+    Way,
+    refusal,
+    refused_with_error,
+    unanswered,
+    way_of_consent,
+)
 
 ASKING_SECONDS: Final = 55.0
 OPEN_SECONDS: Final = 600.0
@@ -141,7 +147,7 @@ class Call:
         except MCPError as error:
             if error.error.code == types.METHOD_NOT_FOUND:
                 return self._without_dialogue(message)
-            raise unanswered(message) from None  # some clients say so that their user rejected it
+            raise refused_with_error(message) from None
         return self._decided(answer)
 
     def _decided(self, answer: types.ElicitResult) -> bool:

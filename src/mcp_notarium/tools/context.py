@@ -72,6 +72,15 @@ def unanswered(message: str) -> ConfirmationRequired:
     )
 
 
+def refused_with_error(message: str) -> ConfirmationRequired:
+    """The error for a question that the client answered with an error: some say so that their user said no."""
+    return ConfirmationRequired(
+        "The client answered the question with an error; nothing was changed.",
+        resolution_hint="The user may have refused. Do not try again unless they ask for it.",
+        details={"asks": message},
+    )
+
+
 async def require_consent(call: CallContext, message: str) -> None:
     """Go on only if the person agrees to ``message``; raises ``ConfirmationRequired``."""
     if not await call.confirm(message):
