@@ -56,7 +56,8 @@ class Act(StrEnum):
 class Entry:
     """What is to be recorded. ``at``: epoch seconds; ``bytes_out``: what the caller was given.
 
-    ``refers`` is the number of the record whose outcome this one tells, 0 for none.
+    ``refers`` is the number of the record whose outcome this one tells (or, without one, to which somebody
+    agreed), 0 for none.
     """
 
     at: float

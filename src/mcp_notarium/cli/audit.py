@@ -181,7 +181,7 @@ def _tail(args: argparse.Namespace) -> int:
 
 def _line(record: Record) -> str:
     shown = export.shown(record)
-    outcome = record.outcome or "begun"
+    outcome = record.outcome or ("agreed" if record.refers else "begun")
     notes = shown["notes"] if isinstance(shown["notes"], list) else [shown["notes"]]
     parts = [
         f"{record.number:>6}  {shown['at']}  {record.act:<24} {record.decision:<9} {outcome}",

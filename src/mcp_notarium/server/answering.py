@@ -94,8 +94,8 @@ class Answering:
             setting=app.config.destructive,
             confirmed=getattr(request, "confirm", None) is True,
         )
-        record.begin(app.audit, request, call)
-        answer = success(await tool.handle(app, request, call))
+        witnessed = record.begin(app.audit, request, call)
+        answer = success(await tool.handle(app, request, witnessed))
         _count(app, tool, answer)
         return answer
 

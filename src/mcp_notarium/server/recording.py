@@ -1,7 +1,7 @@
 """Puts every tool call on record: who asked for what, what was decided, what came of it.
 
-A call that may change something is recorded on the disk before its handler is called, and its outcome
-afterwards as a second record; where the first cannot be written, nothing is done. Reads have one record,
+A call that may change something is recorded on the disk before its handler is called, that somebody agreed
+to it before anything is done, and its outcome afterwards; where the first two cannot be written, nothing is done. Reads have one record,
 stored within half a second. Nothing of what was asked or answered is in a record: arguments are a keyed
 digest, notes their ids, and a name or id that is not one of ours is left out.
 """
@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -66,6 +66,35 @@ class RecordedCall(CallContext, Protocol):
     @property
     def decision(self) -> Decision:
         """What the person said, or that nobody was asked."""
+
+
+class Witnessed:
+    """The call as its handler sees it; that somebody agreed is on record before the handler knows."""
+
+    def __init__(self, call: RecordedCall, agreed: Callable[[], None]) -> None:
+        self._call = call
+        self._agreed = agreed
+
+    @property
+    def client(self) -> str:
+        """See ``CallContext``."""
+        return self._call.client
+
+    @property
+    def writing(self) -> AbstractAsyncContextManager[object]:
+        """See ``CallContext``."""
+        return self._call.writing
+
+    async def confirm(self, message: str) -> bool:
+        """See ``CallContext``. Raises ``NotRecorded`` as well: then nothing may be done."""
+        agreed = await self._call.confirm(message)
+        if agreed:
+            self._agreed()
+        return agreed
+
+    async def progress(self, done: float, total: float | None, message: str) -> None:
+        """See ``CallContext``."""
+        await self._call.progress(done, total, message)
 
 
 class Recorder:
@@ -128,6 +157,7 @@ class Recording:
         self._act: str = Act.UNKNOWN_TOOL if tool is None else f"tool.{tool.name}"
         self._reads = tool is None or tool.annotations.read_only
         self._opened = 0
+        self._agreed = False
         self._trail: Trail | None = None
         self._call: RecordedCall | None = None
         self._decision = Decision.REFUSED  # until it is known that it can be asked for
@@ -136,8 +166,8 @@ class Recording:
         self._bytes = 0
         self._digest: str | None = None
 
-    def begin(self, trail: Trail, request: BaseModel, call: RecordedCall) -> None:
-        """Before the handler. Raises ``NotRecorded``: then it must not be called."""
+    def begin(self, trail: Trail, request: BaseModel, call: RecordedCall) -> CallContext:
+        """Before the handler, which is given this. Raises ``NotRecorded``: then it must not be called."""
         self._trail, self._call = trail, call
         self._decision, self._outcome = Decision.ALLOWED, UNKNOWN
         action = getattr(request, "action", None)
@@ -145,12 +175,19 @@ class Recording:
             self._act += f".{action}"
             self._reads = self._reads or action in _READING_ACTIONS
         if self._reads:
-            return
+            return call
         try:
             self._opened = trail.open(self._entry(trail, outcome=OPEN))
         except NotRecorded:
             self._decision = Decision.REFUSED
             raise
+        return Witnessed(call, lambda: self._agree(trail))
+
+    def _agree(self, trail: Trail) -> None:
+        """Whoever is killed from here on has left behind that somebody agreed."""
+        if not self._agreed:
+            trail.open(self._entry(trail, outcome=OPEN))
+            self._agreed = True
 
     def answered(self, answer: Answer) -> Answer:
         """What the caller gets."""

@@ -11,7 +11,7 @@ from mcp import Client, MCPError
 
 from mcp_notarium.audit.chain import AuditKeys
 from mcp_notarium.cache.trail import Trail
-from mcp_notarium.errors import CacheFull
+from mcp_notarium.errors import CacheFull, NotRecorded
 from mcp_notarium.secret import Secret
 from mcp_notarium.server import recording
 from mcp_notarium.server.engine import build
@@ -238,6 +238,52 @@ async def test_decision_of_the_person_is_recorded(desk, era, answer, decision, o
     assert told(last) == ("tool.manage.reset_cache", decision, outcome)
     if era == "auto" and answer:
         assert told(records(desk)[1]) == ("tool.manage.reset_cache", "asked", "asked")
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_that_somebody_agreed_is_on_the_disk_before_anything_is_done(
+    desk, era, monkeypatch
+):
+    seen = []
+    reset = desk.app.driver.reset
+
+    async def watched():
+        seen.extend(desk.app.audit.table.records())
+        return await reset()
+
+    monkeypatch.setattr(desk.app.driver, "reset", watched)
+    await desk.sync()
+    await asked(desk, era, "accept")
+    begun, agreed = seen[-2:]
+    assert told(begun)[1:] == ("allowed", "")
+    assert told(agreed) == ("tool.manage.reset_cache", "confirmed", "")
+    assert agreed.refers == begun.number
+    assert records(desk)[-1].refers == begun.number
+
+
+async def test_consent_that_cannot_be_recorded_changes_nothing(desk, monkeypatch):
+    open_, entries = desk.app.audit.open, []
+
+    def full(entry):
+        entries.append(entry)
+        if len(entries) > 1:
+            raise NotRecorded("the disk is full")
+        return open_(entry)
+
+    monkeypatch.setattr(desk.app.audit, "open", full)
+    monkeypatch.setattr(desk.app.driver, "reset", None)  # calling it would be an unexpected error
+    await desk.sync()
+    answer = await asked(desk, "legacy", "accept")
+    assert json.loads(answer.content[0].text)["subcategory"] == "not_recorded"
+    assert records(desk)[-1].outcome == "not_recorded"
+
+
+async def test_an_error_in_the_place_of_an_answer_is_not_called_silence(desk):
+    await desk.sync()
+    answer = await asked(desk, "legacy", "broken")
+    error = json.loads(answer.content[0].text)
+    assert "did not answer in time" not in error["message"]
+    assert "Do not try again unless" in error["resolution_hint"]
 
 
 async def test_argument_confirm_is_not_taken_for_the_persons_word(desk):
