@@ -241,9 +241,7 @@ async def test_decision_of_the_person_is_recorded(desk, era, answer, decision, o
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_that_somebody_agreed_is_on_the_disk_before_anything_is_done(
-    desk, era, monkeypatch
-):
+async def test_that_somebody_agreed_is_on_the_disk_before_anything_is_done(desk, era, monkeypatch):
     seen = []
     reset = desk.app.driver.reset
 
