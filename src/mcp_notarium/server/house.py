@@ -43,6 +43,7 @@ class House:
         self._app: App | None = None
         self._error: NotariumError | None = None
         self._ended = anyio.Event()
+        self._told: list[Callable[[], None]] = []
 
     @property
     def locked(self) -> bool:
@@ -53,6 +54,10 @@ class House:
     def opened(self) -> App | None:
         """The open house, None while it is not."""
         return self._app
+
+    def when_open(self, tell: Callable[[], None]) -> None:
+        """Have it called each time the house has been opened, before anybody else hears of it."""
+        self._told.append(tell)
 
     def open(self) -> None:
         """Begin to open, if that has not begun."""
@@ -120,6 +125,8 @@ class House:
             if self.locked:  # condemned while it was being opened
                 return
             self._app, self._error = app, None
+            for tell in self._told:
+                tell()
             self._tried.set()
             await self._letting_go.wait()
             self._app = None

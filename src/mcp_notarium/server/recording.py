@@ -102,8 +102,10 @@ class Recorder:
 
     def __init__(self, house: House) -> None:
         self._house = house
-        self._early: deque[Entry] = deque(maxlen=_MOST_EARLY)
+        self._early: deque[Entry] = deque()
+        self._lost = 0
         self._timer: asyncio.TimerHandle | None = None
+        house.when_open(self._hand_over)
 
     @contextmanager
     def recording(self, asked: Asked, tool: Tool | None) -> Iterator[Recording]:
@@ -127,10 +129,23 @@ class Recorder:
         trail = self.trail()
         if trail is None:
             self._early.append(entry)
+            if len(self._early) > _MOST_EARLY:
+                self._early.popleft()
+                self._lost += 1
             return
+        trail.note(entry)
+        self.wake(SECONDS)
+
+    def _hand_over(self) -> None:
+        """The cache is open: what was asked before belongs into it, and how much could not be kept."""
+        trail = self.trail()
+        if trail is None or not self._early:
+            return
+        if self._lost:
+            trail.note(Entry(at=trail.now(), act=Act.GAP, facts={"not_recorded": self._lost}))
+            self._lost = 0
         while self._early:
             trail.note(self._early.popleft())
-        trail.note(entry)
         self.wake(SECONDS)
 
     def wake(self, seconds: float) -> None:

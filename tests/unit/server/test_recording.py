@@ -176,6 +176,34 @@ async def test_call_before_the_cache_is_open_is_recorded_when_it_is(desk):
     assert [record.act for record in records(desk)] == ["tool.unknown", "tool.list"]
 
 
+async def test_last_call_before_the_cache_is_open_is_recorded_too(desk):
+    await desk.sync()
+    gate = anyio.Event()
+    async with talking(desk, gate=gate) as client:
+        with pytest.raises(MCPError):
+            await client.call_tool("nope", {})
+        gate.set()
+    assert [told(record) for record in records(desk)] == [
+        ("tool.unknown", "refused", "unknown_tool")
+    ]
+
+
+async def test_of_too_many_calls_before_the_cache_is_open_the_chain_says_how_many_are_missing(
+    desk, monkeypatch
+):
+    monkeypatch.setattr(recording, "_MOST_EARLY", 3)
+    await desk.sync()
+    gate = anyio.Event()
+    async with talking(desk, gate=gate) as client:
+        for _ in range(5):
+            with pytest.raises(MCPError):
+                await client.call_tool("nope", {})
+        gate.set()
+    gap, *others = records(desk)
+    assert (gap.act, json.loads(gap.facts)) == ("chain.gap", {"not_recorded": 2})
+    assert [record.act for record in others] == ["tool.unknown"] * 3
+
+
 async def test_invalid_arguments_are_recorded_without_them(desk):
     await desk.sync()
     async with talking(desk) as client:
