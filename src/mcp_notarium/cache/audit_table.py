@@ -13,11 +13,13 @@ from mcp_notarium.audit.chain import Head, Seal, appended, resealed
 from mcp_notarium.audit.record import Act, Entry, Facts, Record
 from mcp_notarium.audit.verify import Check, Verified
 from mcp_notarium.cache.connection import Database, Row
-from mcp_notarium.errors import CacheError
+from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheError
 
 ANCHORED = "audit_anchored"
 """Row of ``sync_metadata``: an anchor was written for this chain, so one must be there."""
 
+_LOWEST = -(1 << 63)
+"""Below every number that a row can have; our own begin with 1."""
 _SLICE = 500
 _MOST_PRUNED = 20_000
 """Records that go in one transaction: others wait for it."""
@@ -57,10 +59,19 @@ class AuditTable:
 
     def records(self, *, first: int = 1, last: int | None = None) -> Iterator[Record]:
         """Records in the order of their numbers, read some hundred at a time."""
-        rows: Sequence[Row] = self._db.rows(_SLICE_FROM, (first, last, _SLICE))
+        rows = self._slice(first - 1, last)
         while rows:
             yield from map(_record, rows)
-            rows = self._db.rows(_SLICE_FROM, (rows[-1][0] + 1, last, _SLICE))
+            rows = self._slice(rows[-1][0], last)
+
+    def _slice(self, before: int, last: int | None) -> Sequence[Row]:
+        """The next rows behind number ``before``, whatever somebody has put there."""
+        try:
+            return self._db.rows(_SLICE_BEHIND, (before, last, _SLICE))
+        except (CacheDamaged, CacheBusy):
+            raise
+        except CacheError:  # bytes that are no text
+            return [*map(_legible, self._db.rows(_BYTES_BEHIND, (before, last, _SLICE)))]
 
     def first(self) -> int:
         """The number of the oldest record there is; 1 on an empty chain."""
@@ -84,7 +95,7 @@ class AuditTable:
             return self._verified(Check(self.seal, anchored, expected))
 
     def _verified(self, check: Check) -> Verified:
-        for record in self.records():
+        for record in self.records(first=_LOWEST + 1):
             check.feed(record)
         return check.verdict()
 
@@ -171,6 +182,14 @@ def _record(row: Row) -> Record:
     return Record(**dict(zip(_NAMES, row, strict=True)))
 
 
+def _legible(row: Row) -> Row:
+    """A row of bytes as one of texts; what is no text shows its bytes, and fits no MAC."""
+    return tuple(
+        part.decode("utf-8", "backslashreplace") if isinstance(part, bytes) else part
+        for part in row
+    )
+
+
 _COLUMNS = (
     "number, at_ms, client, act, digest, notes, decision, outcome, bytes_out, refers, facts, "
     "previous, mac"
@@ -179,10 +198,14 @@ _NAMES = tuple(_COLUMNS.split(", "))
 _row = attrgetter(*_NAMES)
 """A record as a row; ``dataclasses.astuple`` would copy every field, which took a third of the time."""
 _INSERT = f"INSERT INTO audit({_COLUMNS}) VALUES ({', '.join('?' * 13)})"  # noqa: S608 - constants only
-_SLICE_FROM = (
-    f"SELECT {_COLUMNS} FROM audit WHERE number >= ?1 AND (?2 IS NULL OR number <= ?2) "  # noqa: S608 - constants only
-    "ORDER BY number LIMIT ?3"
+_BEHIND = "FROM audit WHERE number > ?1 AND (?2 IS NULL OR number <= ?2) ORDER BY number LIMIT ?3"
+_SLICE_BEHIND = f"SELECT {_COLUMNS} {_BEHIND}"
+_AS_BYTES = (
+    "number, at_ms, CAST(client AS BLOB), CAST(act AS BLOB), CAST(digest AS BLOB), "
+    "CAST(notes AS BLOB), CAST(decision AS BLOB), CAST(outcome AS BLOB), bytes_out, refers, "
+    "CAST(facts AS BLOB), CAST(previous AS BLOB), CAST(mac AS BLOB)"
 )
+_BYTES_BEHIND = f"SELECT {_AS_BYTES} {_BEHIND}"
 _LAST_PRUNABLE = """
 SELECT number, mac FROM audit
 WHERE number <= ?1

@@ -100,6 +100,8 @@ def test_database_refuses_to_change_what_is_recorded(cache, table, sql, says):
         ("DELETE FROM audit WHERE number = 4", Kind.TAIL_CUT, 4),
         ("DELETE FROM audit", Kind.TAIL_CUT, 1),
         (SWAP, Kind.REORDERED, 3),
+        ("UPDATE audit SET client = CAST(x'ff41' AS TEXT) WHERE number = 2", Kind.EDITED, 2),
+        (f"UPDATE audit SET number = {(1 << 63) - 1} WHERE number = 4", Kind.DELETED, 4),
     ],
 )
 def test_changes_in_the_file_are_found(cache, table, sql, kind, number):
@@ -107,6 +109,27 @@ def test_changes_in_the_file_are_found(cache, table, sql, kind, number):
     tamper(cache, sql)
     found = table.verify(anchored=head)
     assert (kind, number) in {(fault.kind, fault.number) for fault in found.faults}
+
+
+def test_what_is_put_in_before_the_first_record_is_found(cache, table):
+    head = table.append(entries(3), durable=True)
+    with cache.database.schema_change():
+        for statement in (
+            "CREATE TABLE unchecked AS SELECT * FROM audit",
+            "INSERT INTO unchecked SELECT * FROM audit WHERE number = 2",
+            "UPDATE unchecked SET number = 0 WHERE rowid = 4",
+            "DROP TABLE audit",
+            "ALTER TABLE unchecked RENAME TO audit",
+        ):
+            cache.database.run(statement)
+    found = table.verify(anchored=head)
+    assert (Kind.EDITED, 0) in {(fault.kind, fault.number) for fault in found.faults}
+
+
+def test_a_record_that_is_no_text_is_shown_by_its_bytes(cache, table):
+    table.append(entries(3), durable=True)
+    tamper(cache, "UPDATE audit SET client = CAST(x'ff41' AS TEXT) WHERE number = 2")
+    assert [record.client for record in table.records()] == ["", "\\xffA", ""]
 
 
 def test_chain_of_another_cache_is_foreign(cache, table):
@@ -264,7 +287,14 @@ def test_chain_is_carried_over_under_another_key_with_a_link(tmp_path, table):
     other.close()
 
 
-@pytest.mark.parametrize("damage", ["UPDATE audit SET act = 'x' WHERE number = 2", "DELETE FROM audit WHERE number > 2"])  # fmt: skip
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE audit SET act = 'x' WHERE number = 2",
+        "UPDATE audit SET client = CAST(x'ff41' AS TEXT) WHERE number = 2",
+        "DELETE FROM audit WHERE number > 2",
+    ],
+)
 def test_carrying_over_does_not_make_a_broken_chain_good(tmp_path, cache, table, damage):
     old = table.append(entries(4), durable=True)
     tamper(cache, damage)
