@@ -61,6 +61,19 @@ def test_a_command_line_that_makes_no_sense_exits_2_and_says_why_on_stderr(argum
     assert "mcp-notarium" in done.stderr
 
 
+@pytest.mark.parametrize(
+    "arguments", [["{}"], ["--{}"], ["keys", "{}"], ["audit", "tail", "-n", "{}"]]
+)
+def test_a_command_line_that_makes_no_sense_repeats_no_secret_and_steers_no_terminal(arguments):
+    secret = "words that nobody reads"
+    typed = [argument.format(f"{secret}\x1b[31m") for argument in arguments]
+    done = run(*typed, env={"DB_ENCRYPTION_KEY": secret})
+    assert done.returncode == 2
+    assert "error: " in done.stderr
+    assert "nobody" not in done.stderr
+    assert "\x1b" not in done.stderr
+
+
 @pytest.mark.parametrize("command", [[], ["status"], ["--print-config-vars"]], ids=str)
 def test_a_secret_that_is_no_text_is_a_setting_to_be_mended_and_no_fault(command, tmp_path):
     wrong = {

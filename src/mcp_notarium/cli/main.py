@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from typing import NoReturn
 
 from mcp_notarium import __version__, log
 from mcp_notarium.cli import interruption, streams
@@ -77,6 +78,18 @@ def run(arguments: Sequence[str]) -> int:
     return code
 
 
+class _Parser(argparse.ArgumentParser):
+    """Its errors repeat what was typed; they take the way of all others."""
+
+    def error(self, message: str) -> NoReturn:
+        from mcp_notarium import config  # noqa: PLC0415 - only where something is wrong
+
+        log.protect(*config.secrets_here())
+        self.print_usage(sys.stderr)
+        _say(f"{self.prog}: error: {message}")
+        raise SystemExit(USAGE_EXIT)
+
+
 def _dispatch(arguments: list[str]) -> int:
     options = _parser().parse_args(arguments)
     if options.print_config_vars:
@@ -95,7 +108,7 @@ def _dispatch(arguments: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="mcp-notarium",
         description="MCP server for your notes, with an encrypted local cache.",
         epilog="commands:\n"
@@ -122,7 +135,7 @@ def _parse_verb(
     add_arguments: Callable[[argparse.ArgumentParser], None],
     verb: Verb,
 ) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog=f"mcp-notarium {options.verb}",
         description=verb.summary[0].upper() + verb.summary[1:] + ".",
         allow_abbrev=False,
