@@ -21,6 +21,7 @@ import mcp_types as types
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
 
 from mcp_notarium import log
 from mcp_notarium.audit.record import Decision
@@ -147,6 +148,8 @@ class Call:
         except MCPError as error:
             if error.error.code == types.METHOD_NOT_FOUND:
                 return self._without_dialogue(message)
+            raise refused_with_error(message) from None
+        except ValidationError:  # what cannot be read is no agreement
             raise refused_with_error(message) from None
         return self._decided(answer)
 

@@ -73,9 +73,11 @@ def unanswered(message: str) -> ConfirmationRequired:
 
 
 def refused_with_error(message: str) -> ConfirmationRequired:
-    """The error for a question that the client answered with an error: some say so that their user said no."""
+    """The error for a question that the client answered with an error (some say so that their user said no),
+    or with what cannot be read.
+    """
     return ConfirmationRequired(
-        "The client answered the question with an error; nothing was changed.",
+        "The client gave no answer that can be read to the question; nothing was changed.",
         resolution_hint="The user may have refused. Do not try again unless they ask for it.",
         details={"asks": message},
     )
