@@ -412,6 +412,18 @@ def test_configuring_imports_neither_structlog_nor_the_stdlibs_logging():
     assert done.stdout == "[]\n"
 
 
+def test_a_secret_of_several_lines_is_blotted_though_standard_error_is_read_by_lines():
+    inner = io.StringIO()
+    secret = "correct horse\nbattery staple\r\nand a third line"
+    stream = RedactingStream(inner, Redactor(b"k").with_secret(Secret(secret)).text)
+    print(f"refused: {secret}", file=stream)
+    stream.finish()
+    shown = inner.getvalue()
+    assert shown.startswith("refused: ")
+    for word in ("correct", "battery", "staple", "third"):
+        assert word not in shown
+
+
 def test_text_written_in_pieces_is_joined_before_it_is_searched():
     inner = io.StringIO()
     stream = RedactingStream(inner, Redactor(b"k").with_secret(Secret(SECRET)).text)

@@ -56,6 +56,8 @@ def _alternatives(secret: bytes) -> Iterator[str]:
     yield rf"(?:[:\s+-]|{_PERCENT}(?:20|3a))?".join(f"{byte:02x}" for byte in secret)
     if len(text) >= _LONG_ENOUGH_FOR_HEAD:
         yield _text(text[:HEAD_LENGTH]) + rf"[^\s\"'\\<>&]{{0,{len(text)}}}"
+    if "\n" in text:  # standard error is read by lines
+        yield from (_text(line) for line in text.splitlines() if len(line) >= MINIMUM_LENGTH)
 
 
 def _text(text: str) -> str:
