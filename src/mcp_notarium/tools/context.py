@@ -73,8 +73,9 @@ def unanswered(message: str) -> ConfirmationRequired:
 
 
 def refused_with_error(message: str) -> ConfirmationRequired:
-    """The error for a question that the client answered with an error (some say so that their user said no),
-    or with what cannot be read.
+    """The error for a question that the client answered with what cannot be read, or with an error.
+
+    Some say with an error that their user said no.
     """
     return ConfirmationRequired(
         "The client gave no answer that can be read to the question; nothing was changed.",
