@@ -112,8 +112,8 @@ def test_signal_before_anything_is_open_ends_it_cleanly(account):
     with Talker(COMMAND, env=account.environment()) as talker:
         talker.ask(HELLO)
         talker.signal(signal.SIGTERM)
-        assert talker.leave()[0] == 0
-        assert talker.errors() == ""
+        code = talker.leave()[0]
+        assert (code, talker.errors()) == (0, "")
 
 
 def test_piped_conversation_is_answered_by_the_real_server(account):

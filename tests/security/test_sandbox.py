@@ -140,6 +140,36 @@ def test_the_thread_that_reads_input_keeps_nothing_but_what_it_has_open(tmp_path
     assert attempts["Landlock"]()  # this one has kept it
 
 
+CONFINED_AND_BUSY = """
+import sys, threading, time
+from pathlib import Path
+from mcp_notarium.server.sandbox import Confinement
+from support.account import account
+
+confined = threading.Event()
+
+def work():
+    Confinement(account(Path(sys.argv[1])), "require").give_up_everything()
+    confined.set()
+    while True:
+        time.sleep(0.0001)
+
+threading.Thread(target=work, daemon=True).start()
+confined.wait()
+"""
+
+
+def test_a_confined_thread_that_is_at_work_when_the_process_ends_does_not_abort_it(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", CONFINED_AND_BUSY, str(tmp_path)],
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(CHILD.parent.parent)},
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 WITHOUT = {
     "Landlock": "from mcp_notarium.keys import landlock; landlock.version = lambda: 0",
     "seccomp": "from mcp_notarium.keys import seccomp; seccomp.lacking = lambda: 'none here'",

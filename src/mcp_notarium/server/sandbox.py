@@ -8,6 +8,7 @@ server runs.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
 import tempfile
@@ -101,10 +102,20 @@ class Confinement:
     def give_up_everything(self) -> None:
         """The same for a thread that needs nothing but what it has open. Never raises."""
         if self._wanted != "off":
+            _load_what_ends_a_thread()
             with suppress(OSError):
                 landlock.restrict(landlock.Allowed())
             with suppress(OSError):
                 seccomp.restrict()
+
+
+def _load_what_ends_a_thread() -> None:
+    """The C library looks for this one when a thread is ended, and aborts the process without it.
+
+    Python ends a thread that is at work when the process ends.
+    """
+    with suppress(OSError):  # a C library that has no need of it
+        ctypes.CDLL("libgcc_s.so.1")
 
 
 def foreseen(wanted: Sandbox) -> str | None:
