@@ -1,9 +1,14 @@
 """No SQL is put together from anything but constants: looks at every statement in the sources.
 
-``python scripts/statements.py`` exits with 1 and names each place where text that is not fixed in the
-sources reaches the database, or where a statement would change a key in place. What a person or an
-agent typed goes into parameters. The few builders that put constants of ours together at run time
-stand in ``BUILDERS`` with the reason; one that is not needed any more is named, too.
+``python scripts/statements.py`` exits with 1 and names each place where a method that runs SQL is
+called with text that is not fixed in the sources, where such a method is mentioned otherwise than in
+a direct call, where an attribute is looked up by a name that is not written out, or where a statement
+would change a key in place. What a person or an agent typed goes into parameters. What is let through
+stands with its reason in ``BUILDERS`` and in the lists of ``mentions.py``; one that is not needed any
+more is named, too.
+
+It knows methods by their names and receivers by how they are spelled (``NO_DATABASES``), and follows no
+value from function to function. So it finds mistakes; it does not stop an author who hides a statement.
 """
 
 from __future__ import annotations
@@ -16,12 +21,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-SOURCES = Path(__file__).resolve().parents[1] / "src"
+from mentions import BY_NAME, MENTIONED, SINKS, WRAPPERS, Mentions
+from sources import SOURCES, Fault, texts
 
-SINKS = {"execute", "executemany", "executescript", "rows", "row", "number", "run", "run_many"}
-"""Methods of the driver's connection and of ``Database`` whose first argument is a statement."""
-WRAPPERS = {("mcp_notarium.cache.salvage", "_asked"): 1}
-"""Functions that hand a statement on, and the place of it in their arguments."""
 _NAMES = re.compile(rf"\b({'|'.join([*SINKS, *(name for _, name in WRAPPERS)])})\b")
 NO_DATABASES = {
     *(
@@ -63,18 +65,6 @@ BUILDERS = {
     "mcp_notarium.cache.search:SearchIndex._as_written": "query/sql.py, the builder of searches",
 }
 """``module:function`` -> why its statements are fixed although they are not constants."""
-
-
-@dataclass(frozen=True)
-class Fault:
-    """A statement that is not fixed. ``place`` is ``module:function``."""
-
-    place: str
-    line: int
-    what: str
-
-    def __str__(self) -> str:
-        return f"{self.place}, line {self.line}: {self.what}"
 
 
 @dataclass(frozen=True)
@@ -275,23 +265,6 @@ def _builder(place: str) -> str | None:
     return next((one for one in BUILDERS if place == one or place.startswith(f"{one}.")), None)
 
 
-def hidden(module: Module) -> list[Fault]:
-    """Ways to reach the database that the rule could not see: methods that are handed around."""
-    called = {id(node.func) for node in ast.walk(module.tree) if isinstance(node, ast.Call)}
-    found = []
-    for node in ast.walk(module.tree):
-        match node:
-            case ast.Attribute(attr="execute" | "executemany" | "executescript" | "run_many"):
-                if id(node) not in called:
-                    found.append(
-                        Fault(module.name, node.lineno, "a method that runs SQL, not called")
-                    )
-            case ast.Call(func=ast.Name(id="getattr"), args=[_, ast.Constant(value=name), *_]):
-                if name in SINKS:
-                    found.append(Fault(module.name, node.lineno, "a method that runs SQL, by name"))
-    return found
-
-
 def key_changes(module: Module) -> list[Fault]:
     """Places with the word for changing a key in place; the database may be lost by that."""
     word = "re" + "key"
@@ -303,23 +276,20 @@ def key_changes(module: Module) -> list[Fault]:
 
 def look(sources: Path = SOURCES) -> list[Fault]:
     """Everything that is wrong below ``sources``."""
-    modules, found = [], []
-    for path in sorted(sources.rglob("*.py")):
-        parts = path.relative_to(sources).with_suffix("").parts
-        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        text = path.read_text(encoding="utf-8")
+    modules, found, mentions = [], [], Mentions()
+    for name, text in texts(sources):
         module = Module(name, text)
         modules.append(module)
-        found += key_changes(module) + (hidden(module) if module.speaks else [])
+        found += key_changes(module) + mentions.faults(name, module.tree)
     rule = Rule(modules)
     found += rule.faults()
-    return found + (stale(rule.used) if sources == SOURCES else [])
+    return found + (stale(rule.used | mentions.used) if sources == SOURCES else [])
 
 
 def stale(used: set[str]) -> list[Fault]:
-    """The builders that are let through for nothing."""
-    gone = sorted(set(BUILDERS) - used)
-    return [Fault(one, 0, "no builder any more; take it from the list") for one in gone]
+    """What is let through for nothing."""
+    gone = sorted({*BUILDERS, *MENTIONED, *BY_NAME} - used)
+    return [Fault(one, 0, "not needed any more; take it from the list") for one in gone]
 
 
 def main() -> int:
@@ -328,7 +298,7 @@ def main() -> int:
     for fault in found:
         sys.stderr.write(f"{fault}\n")
     if not found:
-        sys.stdout.write("statements: every SQL statement is fixed in the sources\n")
+        sys.stdout.write("statements: every SQL statement that is found is fixed in the sources\n")
     return 1 if found else 0
 
 

@@ -1,0 +1,119 @@
+"""Methods that run SQL are called where they are named, and not looked up by a made-up name.
+
+Part of ``statements.py``, which can judge a statement only where the call of such a method is written
+out. What is let through stands in ``MENTIONED`` and ``BY_NAME`` with the reason.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from sources import Fault
+
+SINKS = {"execute", "executemany", "executescript", "rows", "row", "number", "run", "run_many"}
+"""Methods of the driver's connection and of ``Database`` whose first argument is a statement."""
+WRAPPERS = {("mcp_notarium.cache.salvage", "_asked"): 1}
+"""Functions that hand a statement on, and the place of it in their arguments."""
+
+_A_FIELD = "the number of a record of the audit chain, a field"
+_A_VERB = "the function of a command, not of a database"
+MENTIONED = {
+    "mcp_notarium.audit.chain: record.number": _A_FIELD,
+    "mcp_notarium.audit.export: record.number": _A_FIELD,
+    "mcp_notarium.audit.record: self.number": _A_FIELD,
+    "mcp_notarium.audit.verify: fault.number": _A_FIELD,
+    "mcp_notarium.audit.verify: other.number": _A_FIELD,
+    "mcp_notarium.audit.verify: record.number": _A_FIELD,
+    "mcp_notarium.cache.audit_table: fault.number": _A_FIELD,
+    "mcp_notarium.cache.search: statements.rows": "a statement of query/sql.py, a field",
+    "mcp_notarium.cli.audit: fault.number": _A_FIELD,
+    "mcp_notarium.cli.audit: record.number": _A_FIELD,
+    "mcp_notarium.cli.interruption: interrupt.number": "the number of a signal, a field",
+    "mcp_notarium.cli.interruption: self.number": "the number of a signal, a field",
+    "mcp_notarium.cli.keys: calibrate.run": _A_VERB,
+    "mcp_notarium.cli.main: module.run": _A_VERB,
+    "mcp_notarium.server.surface: server.run": "the loop of the MCP server",
+}
+"""``module: expression`` -> why a name of ``SINKS`` stands there without being called."""
+
+_A_FLAG = "a constant of the module, from names written out there; not every system has it"
+BY_NAME = {
+    "mcp_notarium.backends.registry: getattr(import_module(module), attribute)": "from _PLACES",
+    "mcp_notarium.cache.audit_table: attrgetter(*_NAMES)": "columns of the audit table",
+    "mcp_notarium.cache.pages: getattr(os, name, 0)": _A_FLAG,
+    "mcp_notarium.cli.interruption: getattr(signal, name, None)": _A_FLAG,
+    "mcp_notarium.cli.policy: getattr(policy.limits, one.name)": "the fields of a dataclass",
+    "mcp_notarium.cli.streams: getattr(self._stream, name)": "a stream that stands for another",
+    "mcp_notarium.keys.files: getattr(os, name, 0)": _A_FLAG,
+    "mcp_notarium.log.streams: getattr(os, name, 0)": _A_FLAG,
+    "mcp_notarium.log.streams: getattr(self.stream, name)": "a stream that stands for another",
+    "mcp_notarium.server.run: getattr(signal, name, None)": _A_FLAG,
+}
+"""``module: expression`` -> why an attribute is looked up there by a name that is not written out."""
+
+_LOOKUPS = {"getattr": 1, "attrgetter": 0, "methodcaller": 0}
+"""What finds an attribute by its name, and from which argument on names stand."""
+_ROUNDABOUT = {"__getattribute__", "__dict__", "vars"}
+_SINK = re.compile(rf"\b({'|'.join(SINKS)})\b")
+
+
+class Mentions:
+    """Ways to a statement that ``statements.Rule`` cannot see."""
+
+    def __init__(self) -> None:
+        self.used: set[str] = set()
+
+    def faults(self, name: str, tree: ast.Module) -> list[Fault]:
+        """In no order. What is let through goes into ``used``."""
+        called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+        found = []
+        for node in ast.walk(tree):
+            what = _mentioned(name, node, called=id(node) in called) or _looked_up(node)
+            if what is None:
+                continue
+            place = f"{name}: {ast.unparse(node)}"
+            if place in MENTIONED or place in BY_NAME:
+                self.used.add(place)
+            else:
+                found.append(Fault(name, getattr(node, "lineno", 0), what))
+        return found
+
+
+def _mentioned(module: str, node: ast.AST, *, called: bool) -> str | None:
+    """What is wrong where a method that runs SQL, or a way to look one up, is named and not called."""
+    match node:
+        case ast.ImportFrom(module=source, names=names):
+            if any((source, one.name) in WRAPPERS for one in names):
+                return "a function that runs SQL, taken elsewhere"
+            if any(one.name in _LOOKUPS and one.asname for one in names):
+                return "a lookup by name, under another name"
+        case ast.Attribute(attr=name) if name in SINKS and not called:
+            return "a method that runs SQL, not called"
+        case ast.Name(id=name) if (module, name) in WRAPPERS and not called:
+            return "a function that runs SQL, not called"
+        case ast.MatchClass(kwd_attrs=names) if SINKS.intersection(names):
+            return "a method that runs SQL, not called"
+        case ast.Name(id=name) | ast.Attribute(attr=name) if name in _LOOKUPS and not called:
+            return "a lookup by name, not called"
+    return None
+
+
+def _looked_up(node: ast.AST) -> str | None:
+    """What is wrong with looking an attribute up by a name."""
+    match node:
+        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in _LOOKUPS:
+            given = [*node.args, *(word.value for word in node.keywords)][_LOOKUPS[name] :]
+            names = given if name == "attrgetter" else given[:1]
+            if not names or any(isinstance(one, ast.Starred) for one in node.args):
+                return "looked up by a name that is not written out"
+            for one in names:
+                if not (isinstance(one, ast.Constant) and isinstance(one.value, str)):
+                    return "looked up by a name that is not written out"
+                if _SINK.search(one.value):
+                    return "a method that runs SQL, by name"
+            return None
+        case ast.Name(id=name) | ast.Attribute(attr=name) if name in _ROUNDABOUT:
+            return "looked up by a name that is not written out"
+        case _:
+            return None
