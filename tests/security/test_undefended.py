@@ -59,6 +59,13 @@ def test_for_every_number_a_defence_is_taken_out():
     assert all("no defence to take out" in ROWS[number] for number in NOTHING_TO_TAKE_OUT)
 
 
+@pytest.mark.parametrize("page", ["adversarial-tests.md", "testing.md"])
+def test_the_pages_say_for_which_numbers_no_defence_is_taken_out(page):
+    text = (TOP / "docs" / page).read_text(encoding="utf-8")
+    but = re.findall(r"for each (?:of its numbers|number)(?: but ([\d, ]*\d))?", text)
+    assert [{int(one) for one in said.split(",") if one} for said in but] == [NOTHING_TO_TAKE_OUT]
+
+
 @pytest.mark.timeout(300)
 def test_a_missing_defence_is_noticed_and_what_changes_nothing_survives():
     programs("git")
