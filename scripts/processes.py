@@ -74,6 +74,7 @@ PERMITTED = {
     "mcp_notarium.keys.seccomp: 'listen'": "a call that is refused",
     "mcp_notarium.keys.seccomp: import ctypes": _KERNEL,
     "mcp_notarium.server.bytecode: import_module(name)": _A_TABLE,
+    "mcp_notarium.server.sandbox: import ctypes": "loads a part of the C library beforehand",
     "mcp_notarium.simulator.http: asyncio.start_server": _LISTENS,
     "mcp_notarium.simulator.http: held.bind": _LISTENS,
     "mcp_notarium.simulator.http: self._socket.listen": _LISTENS,
