@@ -218,6 +218,36 @@ def _make_keys(private: Path, public: Path) -> None:
     subprocess.run(shown, check=True, capture_output=True)
 
 
+def test_doctor_warns_of_a_chain_as_status_does_and_says_what_to_do(
+    env: dict[str, str], simulator: Simulator, tmp_path: Path
+) -> None:
+    folder = account_folder(simulator, tmp_path)
+    assert chain_in_doctor(env)["state"] == "ok"
+    (database,) = folder.glob("*.sqlite.encrypted")
+    older = database.read_bytes()
+    with Server(env) as server:
+        server.tool("list")
+        assert server.leave() == 0
+    database.write_bytes(older)
+    for expected in ("before its anchor", "the anchor is missing"):
+        found = chain_in_doctor(env)
+        assert found["state"] == "warn"
+        assert expected in found["seen"]
+        (notice,) = json.loads(run(env, "status", "--json").stdout)["notices"]
+        assert notice.startswith(found["seen"])
+        assert "mcp-notarium audit verify" in found["hint"]
+        assert "mcp-notarium audit accept" in found["hint"]
+        (folder / "audit_anchor.json").unlink(missing_ok=True)
+    assert f"warn  audit chain    {found['seen']}\n" in run(env, "doctor", "--offline").stdout
+
+
+def chain_in_doctor(env: dict[str, str]) -> dict[str, str]:
+    done = run(env, "doctor", "--json", "--offline")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (found,) = (o for o in json.loads(done.stdout)["findings"] if o["name"] == "audit chain")
+    return found
+
+
 @pytest.mark.parametrize("how", ["removed", "changed", "older database"])
 def test_whoever_knows_why_the_anchor_does_not_fit_accepts_it_and_that_is_on_record(
     env: dict[str, str], simulator: Simulator, tmp_path: Path, how: str

@@ -23,7 +23,7 @@ from mcp_notarium.cli import rights, sbom, settings, status
 from mcp_notarium.cli.findings import BAD, NOT_CHECKED, OK, WARN, Finding, outside
 from mcp_notarium.config import Config
 from mcp_notarium.errors import CacheError, ConfigError, LockedError, NotariumError
-from mcp_notarium.keys import opening
+from mcp_notarium.keys import anchor, opening
 from mcp_notarium.keys.keychain import system_keychain
 from mcp_notarium.sync.leader import Leader
 
@@ -111,7 +111,7 @@ def _verdict(facts: dict[str, Any]) -> Finding:
 
 async def _inside(config: Config, *, deep: bool, offline: bool) -> list[Finding]:
     async with open_app(config, syncing=False) as app:
-        found = [_sync(app), _writes(app), rights.on_record(app)]
+        found = [_sync(app), _writes(app), rights.on_record(app), _chain(app)]
         if not offline:
             found.append(await _service(app))
         return [_pages(app, config, deep=deep), *found]  # last: a bad page closes the cache
@@ -156,6 +156,19 @@ def _writes(app: App) -> Finding:
         return Finding("writes", OK, "none unfinished")
     hint = "They are finished, with their own ids, as soon as a server reaches the note service."
     return Finding("writes", WARN, f"{writes} unfinished", hint)
+
+
+def _chain(app: App) -> Finding:
+    """Whether the end of the audit chain is there, as every start asks; ``audit verify`` asks more."""
+    odd = anchor.about_the_chain(app.notices)
+    if odd is None:
+        seen = "nothing was seen against its end; `mcp-notarium audit verify` looks at all of it"
+        return Finding("audit chain", OK, seen)
+    hint = (
+        f"{anchor.LOOK} If you know why (you put back an older copy of the folder, say), "
+        "`mcp-notarium audit accept` puts that on record."
+    )
+    return Finding("audit chain", WARN, odd.removesuffix(anchor.LOOK).rstrip(), hint)
 
 
 async def _service(app: App) -> Finding:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,6 +49,11 @@ def audit_keys(data_key: DataKey | None) -> AuditKeys:
         digests=data_key.subkey("audit-digests"),
         anchor=data_key.subkey("audit-anchor"),
     )
+
+
+def about_the_chain(notices: Iterable[str]) -> str | None:
+    """Which of a start's notices is that of :meth:`Anchor.notice`, if any."""
+    return next((one for one in notices if one.endswith(LOOK)), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +121,7 @@ class Anchor:
         try:
             before = self.read(database)
         except AnchorUnusable as error:
-            return f"Of the audit chain {error.message}. {_LOOK}"
+            return f"Of the audit chain {error.message}. {LOOK}"
         now = table.head()  # after the anchor: another server may be writing both
         if before is None or _goes_on(table, before, now):
             return None
@@ -123,9 +129,9 @@ class Anchor:
             gone = before.count - now.count
             return (
                 f"The audit chain ends {gone:,} records before its anchor: an older copy of the "
-                f"database was put back, or its newest writes are lost. {_LOOK}"
+                f"database was put back, or its newest writes are lost. {LOOK}"
             )
-        return f"The audit chain is not the one that its anchor knows. {_LOOK}"
+        return f"The audit chain is not the one that its anchor knows. {LOOK}"
 
     def _content(self, head: Head) -> bytes:
         fields: dict[str, Any] = {
@@ -187,5 +193,6 @@ def _is_due(database: Database) -> bool:
     return row is not None and not str(row[0]).startswith("-")
 
 
-_LOOK = "Run `mcp-notarium audit verify`."
+LOOK = "Run `mcp-notarium audit verify`."
+"""What to do; every notice of an anchor ends with it, and no other notice does."""
 _MARK = "INSERT OR REPLACE INTO sync_metadata(key, value) VALUES (?, ?)"
