@@ -27,7 +27,7 @@ THIRD = Secret("seven quiet ladders in the snow")
 TRIALS = 200 if LONG else 10
 NOTES = 23_000 if LONG else 60
 BEFORE = ["alone", "prepare", "create", "copy", "verify"]
-AFTER = ["switch", "write_copy", "sync_copy", "switch_copy", "remove"]
+AFTER = ["switch", "write_copy", "sync_copy", "switch_copy", "remove", "anchor"]
 
 
 def filled(folder):

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from mcp_notarium.cache import copying
+from mcp_notarium.cache.audit_table import AuditTable
 from mcp_notarium.cache.pages import PAGE_SIZE
 from mcp_notarium.crypto import keyslots
 from mcp_notarium.crypto.failures import KeyFileDamaged
@@ -23,10 +24,12 @@ from mcp_notarium.keys import (
     repairing,
     shredding,
 )
+from mcp_notarium.keys.anchor import AnchorUnusable, audit_keys
 from mcp_notarium.keys.changing import Given
 from mcp_notarium.keys.files import At, nowhere
+from mcp_notarium.secret import Secret
 from support.account import BOUNDS, folder_of
-from support.found import KEY, NEW, THIRD, Broken, Found, demand
+from support.found import KEY, NEW, THIRD, Broken, Found, Violation, demand
 from support.stories import Story, given_key
 
 _DAMAGED = "damaged-database"
@@ -38,10 +41,31 @@ def _given(at: At) -> Given:
 
 def _reencrypted(found: Found) -> None:
     opener = NEW if found.is_after([KEY], [NEW]) else KEY
+    _demand_whole_chain(found, opener)
     with found.again():
         reencrypt.reencrypt(found.config(opener), new=THIRD)
+    _demand_whole_chain(found, THIRD)
     found.demand_openers([THIRD], KEY, NEW, THIRD)
     found.demand_tidy(slots=1)
+
+
+def _demand_whole_chain(found: Found, opener: Secret) -> None:
+    """No kill and no power cut looks like somebody who has cut the audit chain."""
+    with closing(opening.open_cache(found.config(opener), bounds=BOUNDS)) as opened:
+        table = AuditTable(opened.database, audit_keys(opened.data_key).seal)
+        try:
+            verified = table.verify(anchored=opened.anchor.read(opened.database))
+        except AnchorUnusable as error:
+            raise Violation(Broken.ACCUSED, error.message) from error
+        demand(Broken.ACCUSED, verified.whole, verified.faults)
+
+
+def _anchor(home: Path) -> None:
+    """A chain, and the anchor of a server that stopped cleanly."""
+    with closing(opening.open_cache(given_key(home), bounds=BOUNDS)) as opened:
+        table = AuditTable(opened.database, audit_keys(opened.data_key).seal)
+        table.begin(5.0, facts={"why": "created"})
+        assert opened.anchor.write(table, opened.database)
 
 
 def _encrypted(found: Found) -> None:
@@ -167,6 +191,7 @@ CACHE_STORIES = (
         act=lambda home, at: reencrypt.reencrypt(given_key(home), new=NEW, given=_given(at)),
         command=("rotate-key", "--reencrypt", "--new-key-file", "new-key"),
         says="The cache is written anew",
+        lead=_anchor,
         judged=_reencrypted,
         unflushed=(Verdict.KEY_FILE_DAMAGED, Verdict.DATABASE_MISSING),
     ),

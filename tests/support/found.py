@@ -28,12 +28,13 @@ from support.account import BOUNDS, account, folder_of
 KEY, NEW, THIRD = (Secret("raw:" + pair * 32) for pair in ("5a", "6b", "7c"))
 """Raw keys: they open in no time, and the real commands take them like any other."""
 KEYCHAIN = "keychain.json"
-_LASTING = {"keys.lock", "server.lock", "nothing_pending.json", "quarantine"}
+_LASTING = {"keys.lock", "server.lock", "nothing_pending.json", "audit_anchor.json", "quarantine"}
 
 
 class Broken(StrEnum):
     """What must never be, whatever happens to a command."""
 
+    ACCUSED = "the audit chain is said not to be whole"
     UNTRUE = "the person was told that it is done, and it is not"
     REFUSED = "a cache that should open is refused"
     DAMAGED = "the database is damaged"

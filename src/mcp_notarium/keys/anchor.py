@@ -1,7 +1,7 @@
 """``audit_anchor.json``: where the audit chain ended, kept outside the database.
 
-A chain cannot say of itself that its tail was cut; this file can. Servers write it at a clean stop, under
-the database's write lock, and only if the chain goes on from what it says: an anchor that does not fit
+A chain cannot say of itself that its tail was cut; this file can. Servers write it at a clean stop, and a
+re-encryption at its end, under the database's write lock, and only if the chain goes on from what it says: an anchor that does not fit
 is evidence and stays. It has a MAC under a subkey of the data key, and a number of records instead of a
 time. Whoever puts back database *and* anchor of the same day is not seen: note heads elsewhere.
 """

@@ -7,7 +7,7 @@ of it is recognised by that file. Call everything here under the key lock and al
 from __future__ import annotations
 
 import shutil
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -20,7 +20,7 @@ from mcp_notarium.crypto.keyslots import KeyFile
 from mcp_notarium.errors import CacheDamaged, CacheError, CacheFull, LockedError
 from mcp_notarium.keys import keyfile, quarantine
 from mcp_notarium.keys.anchor import Anchor, AnchorUnusable, audit_keys
-from mcp_notarium.keys.files import At, sync_folder
+from mcp_notarium.keys.files import At, sync_folder, temporary_pattern
 from mcp_notarium.keys.folder import AccountFolder
 from mcp_notarium.keys.holders import named
 from mcp_notarium.keys.locks import Presence, busy
@@ -82,6 +82,7 @@ class Step(StrEnum):
     VERIFY = "verify"
     RETIRE = "retire"
     REMOVE = "remove"
+    ANCHOR = "anchor"
 
 
 def be_alone(presence: Presence, folder: AccountFolder) -> None:
@@ -170,6 +171,23 @@ def write(
             file.unlink(missing_ok=True)
         raise
     return notes
+
+
+def anchor_end(folder: AccountFolder, made: KeyFile, data_key: DataKey) -> None:
+    """Anchor the chain of the generation that counts by now, and has the folder to itself. Never raises.
+
+    The anchor that lay there was of the generation before. Where it cannot be written, a server's next
+    clean stop does it.
+    """
+    key, keys = data_key.database_key(made.database_salt), audit_keys(data_key)
+    with suppress(CacheError, LockedError, OSError):
+        for stray in folder.path.glob(temporary_pattern(folder.audit_anchor.name)):
+            stray.unlink()  # of a process that was killed while it wrote one
+        with closing(database.connect(folder.database(made.generation), key)) as opened:
+            anchor = Anchor(folder, made.generation, keys.anchor)
+            anchor.write(AuditTable(opened, keys.seal), opened)
+            opened.set_checkpointer(True)
+            opened.checkpoint()
 
 
 def compare(old: Database, new: Database) -> None:

@@ -176,6 +176,8 @@ class _Work:
                 retires=before.generation,
             )
         copied = self._switched(before, made)
+        anew.anchor_end(self.folder, made, data_key)
+        self.given.at(Step.ANCHOR)
         return Reencrypted(
             generation=made.generation,
             notes=notes,

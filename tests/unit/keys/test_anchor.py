@@ -202,6 +202,59 @@ def test_head_noted_before_is_known_after_a_new_data_key_was_made(tmp_path):
     assert verdict(config).whole
 
 
+def test_new_data_key_has_an_anchor_at_once_that_misses_what_is_cut(tmp_path):
+    config = account(tmp_path)
+    worked(config)
+    folder = folder_of(config)
+    left = folder.path / ".audit_anchor.json.0123456789ab.tmp"  # by a server that was killed
+    left.touch(mode=0o600)
+    reencrypt.reencrypt(config, parameters=kdf.CHEAPEST, given=GIVEN)
+    (generation,) = folder.generations()
+    said = json.loads(folder.audit_anchor.read_bytes())
+    found = verdict(config)
+    assert (said["generation"], f"{said['count']}:{said['head']}") == (generation, str(found.head))
+    assert (found.faults, found.noted) == ((), ())
+    assert not left.exists()
+    cut(config, 3)
+    assert [fault.kind for fault in verdict(config).faults] == [Kind.TAIL_CUT]
+    folder.audit_anchor.unlink()
+    assert [fault.kind for fault in verdict(config).faults] == [Kind.ANCHOR]
+
+
+@pytest.mark.parametrize("step", ["switch", "remove"])
+def test_new_data_key_counts_without_its_anchor_until_one_is_written(tmp_path, step):
+    """After a crash before it, the old anchor accuses nobody."""
+    config = account(tmp_path)
+    worked(config)
+
+    def crash(seen):
+        if seen == step:
+            raise KeyboardInterrupt
+
+    given = replace(GIVEN, at=crash)
+    with pytest.raises(KeyboardInterrupt):
+        reencrypt.reencrypt(config, parameters=kdf.CHEAPEST, given=given)
+    assert verdict(config).whole
+    worked(config)
+    found = verdict(config)
+    assert (found.faults, found.noted) == ((), ())
+
+
+def test_anchor_that_the_disk_does_not_take_undoes_no_new_data_key(tmp_path, monkeypatch):
+    config = account(tmp_path)
+    worked(config)
+
+    def full(*_args, **_options):
+        raise OSError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(anchor, "replace_private", full)
+        reencrypt.reencrypt(config, parameters=kdf.CHEAPEST, given=GIVEN)
+    found = verdict(config)
+    assert found.whole
+    assert "no anchor yet" in found.noted[0]
+
+
 def test_new_data_key_does_not_make_a_cut_chain_good(tmp_path):
     config = account(tmp_path)
     worked(config)
