@@ -191,9 +191,19 @@ def test_export_is_signed_and_a_changed_one_is_found(env: dict[str, str], tmp_pa
     assert run(env, "audit", "export", "--sign", str(private)).returncode == 1
 
 
-def test_export_of_some_days_begins_where_it_is_told(env: dict[str, str]) -> None:
-    lines = run(env, "audit", "export", "--since", "2999-01-01").stdout.splitlines()
-    assert json.loads(lines[-1])["records"] == 0
+def test_export_of_some_days_begins_where_it_is_told(env: dict[str, str], tmp_path: Path) -> None:
+    (line,) = run(env, "audit", "export", "--since", "2999-01-01").stdout.splitlines()
+    assert json.loads(line)["records"] == 0
+    head = json.loads(line)["head"]
+    assert head == head_of(env)
+    assert run(env, "audit", "verify", "--expect", head).returncode == 0
+    assert run(env, "audit", "verify", "--expect", f"0:{'0' * 64}").returncode == 3
+    out = tmp_path / "nothing.jsonl"
+    done = run(env, "audit", "export", "--since", "2999-01-01", "--out", str(out))
+    assert "No record is of that day or later" in done.stderr
+    done = run(env, "audit", "verify-export", str(out))
+    assert done.returncode == 0
+    assert "there is no record in it" in done.stdout
     lines = run(env, "audit", "export", "--since", "2020-01-01").stdout.splitlines()
     assert len(lines) > 5
     assert json.loads(lines[-2])["act"] == "cli.audit.export"
@@ -277,6 +287,9 @@ def test_whoever_knows_why_the_anchor_does_not_fit_accepts_it_and_that_is_on_rec
     before = head_of(env)
     refused = run(env, "audit", "accept")
     assert (refused.returncode, head_of(env)) == (1, before)
+    assert f"; head {before}\n" in refused.stdout  # what is asked about can be read
+    assert f"({before.partition(':')[0]}:{before.partition(':')[2][:16]}…)" in refused.stderr
+    assert "[redacted]" not in refused.stderr
     done = run(env, "audit", "accept", "--yes")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "The audit chain is whole." in done.stdout

@@ -129,6 +129,18 @@ def test_a_cut_tail_is_found_by_the_anchor_and_by_a_head_noted_elsewhere(made, d
         assert [(f.kind, f.number) for f in found.faults] == [(Kind.TAIL_CUT, left + 1)]
 
 
+@given(CHAINS, st.booleans())
+def test_the_beginning_of_all_chains_is_no_head_to_know_one_by(made, carried):
+    """Also where a chain of no records was carried over."""
+    records, head = made
+    if carried:
+        facts = {"old_count": 0, "old_head": Head().mac, "faults": []}
+        record, _ = appended(Entry(at=0, act=Act.CARRIED, facts=facts), head, SEAL)
+        records = [*records, record]
+    assert [f.kind for f in check(records, expected=Head()).faults] == [Kind.UNEXPECTED]
+    assert check([], expected=Head()).whole
+
+
 @given(CHAINS, CHAINS)
 def test_a_chain_made_anew_by_somebody_with_the_key_is_found_by_the_anchor(made, other):
     records, head = made

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -19,6 +20,7 @@ from mcp_notarium.audit.verify import Fault, Kind
 from mcp_notarium.crypto import canonical
 
 _FORM: Final = "mcp-notarium-audit-export"
+_HEAD: Final = re.compile(r"(\d{1,15}):([0-9a-f]{64})")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -59,8 +61,12 @@ def when(at_ms: int) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def lines(records: Iterable[Record], *, now_ms: int) -> Iterator[bytes]:
-    """The lines of an export, each with its newline."""
+def lines(records: Iterable[Record], *, now_ms: int, end: Head) -> Iterator[bytes]:
+    """The lines of an export, each with its newline.
+
+    ``end`` is the chain's; it is named where there is no record, for the beginning of all chains would
+    fit every one of them.
+    """
     digest, head, count = hashlib.sha256(), Head(), 0
     for record in records:
         line = canonical.encode(shown(record)) + b"\n"
@@ -72,7 +78,7 @@ def lines(records: Iterable[Record], *, now_ms: int) -> Iterator[bytes]:
         "version": 1,
         "exported_at": when(now_ms),
         "records": count,
-        "head": str(head),
+        "head": str(head if count else end),
         "sha256": digest.hexdigest(),
     }
     yield canonical.encode(closing) + b"\n"
@@ -101,7 +107,15 @@ def faults_in(exported: Iterable[bytes]) -> tuple[Head, list[Fault]]:
         if count and follows != before:
             faults.append(Fault(Kind.DELETED, now.count, "does not follow the line before it"))
         before, count = now, count + 1
+    if closing is not None and not count:
+        before = _end(closing)
     return before, faults + _of_closing(closing, before, count, digest.hexdigest())
+
+
+def _end(closing: dict[str, Any]) -> Head:
+    """The head that the last line names."""
+    named = _HEAD.fullmatch(str(closing.get("head")))
+    return Head() if named is None else Head(int(named[1]), named[2])
 
 
 def _of_closing(closing: dict[str, Any] | None, head: Head, count: int, digest: str) -> list[Fault]:

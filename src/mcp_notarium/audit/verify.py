@@ -182,9 +182,14 @@ class Check:
         return []
 
     def _of_expected(self) -> list[Fault]:
-        if self.expected is None or self.expected in self._carried:
+        if self.expected is None:
             return []
         count = self.expected.count
+        if count == 0 < self.head.count:
+            words = "you noted the beginning of all chains, which says nothing of this one"
+            return [Fault(Kind.UNEXPECTED, 0, words)]
+        if self.expected in self._carried:
+            return []
         if count > self.head.count:
             words = f"you noted {count} records, the chain has {self.head.count}"
             return [Fault(Kind.TAIL_CUT, self.head.count + 1, words)]

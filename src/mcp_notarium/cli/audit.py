@@ -38,6 +38,8 @@ from mcp_notarium.redaction.escaping import one_line
 BROKEN_EXIT = 3
 _ANCHORS = {Kind.ANCHOR, Kind.TAIL_CUT, Kind.FOREIGN}
 _ACCEPTED = "cli.audit.accept"
+_ENOUGH = 16
+"""Digits of a head that say which it is; as long as a key, redaction would take it for one."""
 _HEAD = re.compile(r"(\d{1,15}):([0-9a-f]{64})")
 
 
@@ -130,8 +132,10 @@ def _accept(args: argparse.Namespace) -> int:
         if not at_anchor:
             talk("The anchor fits: there is nothing to accept.")
             return 0 if before.whole else BROKEN_EXIT
-        talk(_text(before))
-        if not (args.yes or ask_yes("Do you know why, and accept the chain's end as it is?")):
+        # Standard output, like every verdict: on stderr the head would be taken for a key and blotted.
+        sys.stdout.write(_text(before) + "\n")
+        sys.stdout.flush()
+        if not (args.yes or ask_yes(_question(before.head))):
             talk("Nothing was changed.")
             return 1
         kinds = sorted({fault.kind.value for fault in at_anchor})
@@ -142,6 +146,11 @@ def _accept(args: argparse.Namespace) -> int:
     talk("On record, and there is a new anchor.")
     sys.stdout.write(_text(after) + "\n")
     return 0 if after.whole else BROKEN_EXIT
+
+
+def _question(head: Head) -> str:
+    end = f"{head.count}:{head.mac[:_ENOUGH]}…"
+    return f"Do you know why, and accept the chain's end ({end}) as it is?"
 
 
 def _facts(found: Verified) -> dict[str, Any]:
@@ -207,8 +216,9 @@ def _export(args: argparse.Namespace) -> int:
         chain.trail.open(entry)
         table = chain.trail.table
         first = 1 if since is None else table.first_since(since)
-        last = table.head().count
-        lines = export.lines(table.records(first=first, last=last), now_ms=int(now * 1000))
+        end = table.head()
+        last = end.count
+        lines = export.lines(table.records(first=first, last=last), now_ms=int(now * 1000), end=end)
         if args.out is None:
             for line in lines:
                 sys.stdout.write(line.decode())
@@ -217,7 +227,10 @@ def _export(args: argparse.Namespace) -> int:
     _write_new(args.out, content)
     if key is not None:
         _write_new(_signature_of(args.out), audit_signing.signature(key, content))
-    talk(f"Records {first} to {last} are in {args.out}.")
+    if first > last:
+        talk(f"No record is of that day or later: {args.out} only names the end of the chain.")
+    else:
+        talk(f"Records {first} to {last} are in {args.out}.")
     return 0
 
 
@@ -228,7 +241,8 @@ def _verify_export(args: argparse.Namespace) -> int:
         raise ConfigError(
             f"the export cannot be read ({error.strerror})", resolution_hint=f"Look at {args.file}."
         ) from None
-    head, faults = export.faults_in(content.splitlines(keepends=True))
+    exported = content.splitlines(keepends=True)
+    head, faults = export.faults_in(exported)
     lines = [f"{fault.kind.value} at record {fault.number}: {fault.words}" for fault in faults]
     if args.public is not None:
         signed = audit_signing.is_signed(
@@ -238,6 +252,8 @@ def _verify_export(args: argparse.Namespace) -> int:
     else:
         signed = True
         lines.append("note: no --public key was given, so nothing says who made this file.")
+    if len(exported) <= 1:
+        lines.append("note: there is no record in it; the head is that of the chain at that time.")
     lines.append(f"head {head}")
     sys.stdout.write("\n".join(lines) + "\n")
     return 0 if signed and not faults else BROKEN_EXIT

@@ -27,25 +27,35 @@ def kinds(lines):
 
 
 def test_whole_export_has_no_faults_and_names_its_head(records):
-    lines = list(export.lines(records, now_ms=0))
+    lines = list(export.lines(records, now_ms=0, end=Head()))
     assert kinds(lines) == []
     assert export.faults_in(lines)[0] == Head(5, records[-1].mac)
     assert json.loads(lines[-1])["exported_at"] == "1970-01-01T00:00:00.000Z"
 
 
 def test_line_that_is_missing_shows_even_if_the_last_line_was_made_anew(records):
-    assert kinds(export.lines([*records[:2], *records[3:]], now_ms=0)) == [(Kind.DELETED, 4)]
+    assert kinds(export.lines([*records[:2], *records[3:]], now_ms=0, end=Head())) == [
+        (Kind.DELETED, 4)
+    ]
     swapped = [records[0], records[2], records[1], *records[3:]]
-    assert kinds(export.lines(swapped, now_ms=0))[0] == (Kind.DELETED, 3)
+    assert kinds(export.lines(swapped, now_ms=0, end=Head()))[0] == (Kind.DELETED, 3)
 
 
 def test_export_of_the_newest_days_may_begin_anywhere(records):
-    assert kinds(export.lines(records[3:], now_ms=0)) == []
+    assert kinds(export.lines(records[3:], now_ms=0, end=Head())) == []
+
+
+def test_export_of_no_record_names_the_end_of_the_chain(records):
+    end = Head(5, records[-1].mac)
+    (line,) = export.lines([], now_ms=0, end=end)
+    assert export.faults_in([line]) == (end, [])
+    for wrong in (b"5:", b"x", b"5:" + b"A" * 64):
+        assert kinds([line.replace(str(end).encode(), wrong)]) == [(Kind.TAIL_CUT, 1)]
 
 
 @pytest.mark.parametrize("line", [b"[]\n", b"null\n", b"{}\n", b'{"number":"x"}\n', b"[" * 100_000])
 def test_nonsense_is_a_fault_and_no_crash(records, line):
-    lines = [*export.lines(records, now_ms=0)]
+    lines = [*export.lines(records, now_ms=0, end=Head())]
     assert (Kind.EDITED, 2) in kinds([lines[0], line, *lines[1:]])
 
 
@@ -71,5 +81,5 @@ def test_record_that_says_what_cannot_be_counted_is_a_fault_of_the_chain():
 def test_record_that_was_changed_is_shown_as_it_stands(records, text):
     changed = replace(records[0], notes=text, facts=text, act="a\x1b[2J")
     assert export.shown(changed)["mac"] == changed.mac
-    assert list(export.lines([changed], now_ms=0))
+    assert list(export.lines([changed], now_ms=0, end=Head()))
     assert "\x1b" not in audit._line(changed)
