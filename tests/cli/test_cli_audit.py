@@ -173,6 +173,7 @@ def test_export_is_signed_and_a_changed_one_is_found(env: dict[str, str], tmp_pa
     check = ("audit", "verify-export", str(out), "--public", str(public))
     done = run({"PATH": env["PATH"]}, *check)  # needs no cache and no key
     assert done.returncode == 0, done.stdout + done.stderr
+    assert _openssl_verifies(out, public)
     lines = out.read_bytes().splitlines(keepends=True)
     assert json.loads(lines[-1])["records"] == len(lines) - 1
     for broken in (
@@ -187,6 +188,7 @@ def test_export_is_signed_and_a_changed_one_is_found(env: dict[str, str], tmp_pa
         out.write_bytes(b"".join(broken))
         assert run(env, *check[:3]).returncode == 3
         assert run(env, *check).returncode == 3
+        assert not _openssl_verifies(out, public)
     assert run(env, "audit", "export", "--out", str(out)).returncode == 1  # never overwrites
     assert run(env, "audit", "export", "--sign", str(private)).returncode == 1
 
@@ -219,6 +221,15 @@ def test_looking_at_the_record_makes_no_cache(simulator: Simulator, tmp_path: Pa
 def test_cache_that_is_locked_is_refused_with_its_own_exit_code(env: dict[str, str]) -> None:
     done = run(env | {"DB_ENCRYPTION_KEY": "another passphrase altogether"}, "audit", "verify")
     assert done.returncode == 11
+
+
+def _openssl_verifies(out: Path, public: Path) -> bool:
+    """The commands of the page, with the names of its files."""
+    page = (Path(__file__).parents[2] / "docs" / "audit.md").read_text(encoding="utf-8")
+    commands = page.partition("OpenSSL 3 verifies")[2].partition("```sh\n")[2].partition("```")[0]
+    assert (out.name, public.name) == ("audit.jsonl", "public.pem")
+    script = ["sh", "-e", "-c", commands]
+    return subprocess.run(script, cwd=out.parent, capture_output=True, check=False).returncode == 0
 
 
 def _make_keys(private: Path, public: Path) -> None:
