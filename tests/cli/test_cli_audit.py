@@ -13,6 +13,7 @@ from mcp_notarium.cache import database
 from mcp_notarium.cache.watched_time import WATCHED
 from mcp_notarium.simulator import Simulator
 from mcp_notarium.simulator.data import prose
+from support.needs import programs
 from support.whole import Server, account_folder, environment, run
 
 
@@ -233,6 +234,7 @@ def _openssl_verifies(out: Path, public: Path) -> bool:
 
 
 def _make_keys(private: Path, public: Path) -> None:
+    programs("openssl")
     made = ["openssl", "genpkey", "-algorithm", "ed25519", "-out", str(private)]
     subprocess.run(made, check=True, capture_output=True)
     shown = ["openssl", "pkey", "-in", str(private), "-pubout", "-out", str(public)]

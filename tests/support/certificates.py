@@ -13,6 +13,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from support.needs import programs
+
 
 def own_certificate(folder: Path, *, address: str = "127.0.0.1") -> Path:
     """A file with a certificate for ``address`` that vouches for itself, and its key."""
@@ -45,6 +47,7 @@ def own_certificate(folder: Path, *, address: str = "127.0.0.1") -> Path:
 
 def trusted_folder(certificate: Path) -> Path:
     """Its folder, made one in which OpenSSL finds the certificate by its name."""
+    programs("openssl")
     asked = ["openssl", "x509", "-hash", "-noout", "-in", str(certificate)]
     known_as = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
     (certificate.parent / f"{known_as}.0").symlink_to(certificate)
