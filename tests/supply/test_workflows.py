@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 FOLDER = Path(__file__).parents[2] / ".github" / "workflows"
-CI, RELEASE = "ci.yml", "release.yml"
+CI, LONG, RELEASE = "ci.yml", "long.yml", "release.yml"
 READS = {"contents": "read"}
 
 
@@ -36,7 +36,7 @@ def uses(job):
 
 
 def test_there_are_no_other_workflows():
-    assert sorted(path.name for path in FOLDER.iterdir()) == [CI, RELEASE]
+    assert sorted(path.name for path in FOLDER.iterdir()) == [CI, LONG, RELEASE]
 
 
 def test_ci_runs_on_changes_with_nothing_but_reading():
@@ -53,6 +53,16 @@ def test_ci_runs_the_scripts_on_linux_and_tries_the_other_systems():
     assert jobs["linux"]["strategy"]["matrix"]["python"] == ["3.11", "3.12", "3.13"]
     systems = {job["runs-on"].split("-")[0] for job in jobs.values()}
     assert systems == {"ubuntu", "macos", "windows"}
+
+
+def test_what_takes_long_runs_every_week_with_nothing_but_reading():
+    found = load(LONG)
+    assert found["on"] == {"schedule": [{"cron": "17 3 * * 6"}], "workflow_dispatch": None}
+    assert found["permissions"] == READS
+    assert {name: runs(job) for name, job in found["jobs"].items()} == {
+        "soak": ["./scripts/soak --minutes 60"],
+        "undefended": ["./scripts/undefended"],
+    }
 
 
 def test_release_runs_for_version_tags_only_and_gives_each_job_what_it_needs():
@@ -157,7 +167,7 @@ def test_jobs_that_can_sign_run_no_code_of_the_repository():
     }
 
 
-@pytest.mark.parametrize("name", [CI, RELEASE])
+@pytest.mark.parametrize("name", [CI, LONG, RELEASE])
 def test_actions_are_named_by_commit_and_say_their_version(name):
     used = re.findall(r"^\s*- uses: (.*)$", text_of(name), re.MULTILINE)
     assert used
@@ -166,13 +176,13 @@ def test_actions_are_named_by_commit_and_say_their_version(name):
         assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line), line
 
 
-@pytest.mark.parametrize("name", [CI, RELEASE])
+@pytest.mark.parametrize("name", [CI, LONG, RELEASE])
 def test_one_action_has_one_commit_everywhere(name):
-    used = re.findall(r"uses: (\S+)@(\S+)", text_of(CI) + text_of(RELEASE))
+    used = re.findall(r"uses: (\S+)@(\S+)", text_of(CI) + text_of(LONG) + text_of(RELEASE))
     assert len(dict(used)) == len(set(used)), name
 
 
-@pytest.mark.parametrize("name", [CI, RELEASE])
+@pytest.mark.parametrize("name", [CI, LONG, RELEASE])
 def test_no_secret_is_used_and_no_outside_text_gets_into_a_shell(name):
     text = text_of(name)
     assert "secrets." not in text
@@ -180,7 +190,7 @@ def test_no_secret_is_used_and_no_outside_text_gets_into_a_shell(name):
     assert "workflow_run" not in text
     for job in load(name)["jobs"].values():
         assert all("${{" not in line for line in runs(job))
-        assert job["timeout-minutes"] <= 60
+        assert job["timeout-minutes"] <= (100 if name == LONG else 60)
         for step in steps(job):
             if step.get("uses", "").startswith("actions/checkout@"):
                 assert step["with"]["persist-credentials"] is False
