@@ -19,7 +19,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from sources import SOURCES, Fault, texts
+from sources import SOURCES, Fault, texts, told, unused
 
 MODULES = {
     *("subprocess", "_posixsubprocess", "multiprocessing", "pty", "runpy", "webbrowser"),
@@ -153,18 +153,12 @@ def look(sources: Path = SOURCES) -> list[Fault]:
 
 def stale(used: set[str]) -> list[Fault]:
     """What is let through for nothing."""
-    gone = sorted(set(PERMITTED) - used)
-    return [Fault(one, 0, "not needed any more; take it from the list") for one in gone]
+    return unused(PERMITTED, used)
 
 
 def main() -> int:
     """Exit code 1 if anything is wrong."""
-    found = look()
-    for fault in found:
-        sys.stderr.write(f"{fault}\n")
-    if not found:
-        sys.stdout.write("processes: nothing but what is listed starts a program or listens\n")
-    return 1 if found else 0
+    return told(look(), well="processes: nothing but what is listed starts a program or listens")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,3 +28,18 @@ def texts(sources: Path = SOURCES) -> Iterator[tuple[str, str]]:
         parts = path.relative_to(sources).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
         yield name, path.read_text(encoding="utf-8")
+
+
+def unused(permitted: Iterable[str], used: set[str]) -> list[Fault]:
+    """What is let through for nothing."""
+    gone = sorted({*permitted} - used)
+    return [Fault(one, 0, "not needed any more; take it from the list") for one in gone]
+
+
+def told(found: list[Fault], *, well: str) -> int:
+    """Say what was found, or ``well``; gives the exit code, 1 if anything is wrong."""
+    for fault in found:
+        sys.stderr.write(f"{fault}\n")
+    if not found:
+        sys.stdout.write(f"{well}\n")
+    return 1 if found else 0

@@ -22,7 +22,7 @@ from functools import cached_property
 from pathlib import Path
 
 from mentions import BY_NAME, MENTIONED, SINKS, WRAPPERS, Mentions
-from sources import SOURCES, Fault, texts
+from sources import SOURCES, Fault, texts, told, unused
 
 _NAMES = re.compile(rf"\b({'|'.join([*SINKS, *(name for _, name in WRAPPERS)])})\b")
 NO_DATABASES = {
@@ -288,18 +288,14 @@ def look(sources: Path = SOURCES) -> list[Fault]:
 
 def stale(used: set[str]) -> list[Fault]:
     """What is let through for nothing."""
-    gone = sorted({*BUILDERS, *MENTIONED, *BY_NAME} - used)
-    return [Fault(one, 0, "not needed any more; take it from the list") for one in gone]
+    return unused([*BUILDERS, *MENTIONED, *BY_NAME], used)
 
 
 def main() -> int:
     """Exit code 1 if anything is wrong."""
-    found = look()
-    for fault in found:
-        sys.stderr.write(f"{fault}\n")
-    if not found:
-        sys.stdout.write("statements: every SQL statement that is found is fixed in the sources\n")
-    return 1 if found else 0
+    return told(
+        look(), well="statements: every SQL statement that is found is fixed in the sources"
+    )
 
 
 if __name__ == "__main__":

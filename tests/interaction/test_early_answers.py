@@ -33,6 +33,7 @@ CALLS = [
     ("get", {}),
 ]
 VERSIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
+CANCEL_7 = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}}
 
 
 def conversation(version, *, by_engine):
@@ -137,14 +138,9 @@ def test_request_whose_id_holds_half_a_character_ends_nothing(account, how):
 
 def test_call_that_waits_for_its_notes_can_be_called_off(account):
     account.simulator.faults.delay(30.0, path="*/index*")
-    cancel = {
-        "jsonrpc": "2.0",
-        "method": "notifications/cancelled",
-        "params": {"requestId": 7},
-    }
     with Talker(COMMAND, env=account.environment()) as talker:
         talker.greet()
-        talker.send(call(7, "list"), cancel)
+        talker.send(call(7, "list"), CANCEL_7)
         assert talker.ask(call(8, "manage", action="get_stats"))["id"] == 8
         talker.hang_up()
         assert talker.leave()[0] == 0
@@ -155,17 +151,12 @@ def test_call_that_waits_for_its_notes_can_be_called_off(account):
 def test_change_does_not_wait_for_a_listing_that_waits_for_its_notes(account):
     hold = threading.Event()
     account.simulator.faults.add(Hold(hold), path="*/index*")
-    cancel = {
-        "jsonrpc": "2.0",
-        "method": "notifications/cancelled",
-        "params": {"requestId": 7},
-    }
     with Talker(COMMAND, env=account.environment()) as talker:
         talker.greet()
         talker.send(call(7, "list"))
         saved = talker.ask(call(8, "save", text="new\n"))  # fails if the listing is answered first
         assert not saved["result"]["isError"], saved
-        talker.send(cancel)  # it is heard although the engine serves by now
+        talker.send(CANCEL_7)  # it is heard although the engine serves by now
         talker.ask(call(9, "manage", action="get_stats"))
         hold.set()
         assert talker.ask(call(10, "list"))["result"]["structuredContent"]["total_items"]
