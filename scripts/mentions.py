@@ -11,7 +11,17 @@ import re
 
 from sources import Fault
 
-SINKS = {"execute", "executemany", "executescript", "rows", "row", "number", "run", "run_many"}
+SINKS = {
+    "execute",
+    "executemany",
+    "executescript",
+    "rows",
+    "row",
+    "number",
+    "run",
+    "run_many",
+    "insert_many",
+}
 """Methods of the driver's connection and of ``Database`` whose first argument is a statement."""
 WRAPPERS = {("mcp_notarium.cache.salvage", "_asked"): 1}
 """Functions that hand a statement on, and the place of it in their arguments."""

@@ -81,6 +81,7 @@ PERMITTED = {
     "mcp_notarium.simulator.http: self.listen": _LISTENS,
     "mcp_notarium.simulator.simulator: self._server.listen": _LISTENS,
     "mcp_notarium.sync.driver: self._engine.listen": _OURS,
+    "mcp_notarium.sync.memory: import ctypes": "asks the C library to give free memory back",
     "mcp_notarium.sync.engine: self.sources.listen": _OURS,
 }
 """``module: what stands there`` -> why it may."""

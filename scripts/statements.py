@@ -48,6 +48,7 @@ BUILDERS = {
     "mcp_notarium.cache.connection:Database.number": "hands its argument on",
     "mcp_notarium.cache.connection:Database.run": "hands its argument on",
     "mcp_notarium.cache.connection:Database.run_many": "hands its argument on",
+    "mcp_notarium.cache.connection:Database.insert_many": "its argument, with placeholders for as many rows",
     "mcp_notarium.cache.salvage:_asked": "hands its argument on",
     "mcp_notarium.cache.connection:Database._found": "the constants of check and walk beside it",
     "mcp_notarium.cache.connection:Database._set_synchronous": "FULL or NORMAL, of transaction",

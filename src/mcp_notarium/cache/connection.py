@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ CHECKPOINT_PAGES = 1000
 
 LOOKS = 3
 """How often a database that others write to is looked at before it counts as damaged."""
+_ROWS_AT_ONCE = (100, 10, 1)
+"""Rows per INSERT; few different numbers, so that statements are prepared once."""
 _SEARCH_ANEW = "SELECT rowid FROM notes_fts WHERE notes_fts MATCH 'a' LIMIT 1"
 """The search index remembers how it is built up; a check after another process has merged parts of it
 would miss what is gone. Opening it lets it look again."""
@@ -122,6 +125,19 @@ class Database:
         everything = list(rows)
         if everything:
             self._do(lambda c, p: c.executemany(sql, p), everything)
+
+    def insert_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Run an INSERT whose ``VALUES {rows}`` stands for these rows, many in one statement.
+
+        The driver gives Python back to other threads, and waits for it, once per statement and not
+        once per row. All rows are of one width.
+        """
+        at = 0
+        for size in _ROWS_AT_ONCE:
+            while len(rows) - at >= size:
+                part = rows[at : at + size]
+                self.run(_spread(sql, len(part[0]), size), [value for row in part for value in row])
+                at += size
 
     @contextmanager
     def transaction(self, *, durable: bool = False) -> Iterator[None]:
@@ -297,6 +313,12 @@ class Database:
             meaning = translate(error, writing=False)
             return meaning if isinstance(meaning, CacheDamaged) else None
         return None
+
+
+@cache
+def _spread(sql: str, width: int, count: int) -> str:
+    row = f"({', '.join('?' * width)})"
+    return sql.replace("{rows}", ", ".join([row] * count))
 
 
 def _storable(value: Any) -> Any:

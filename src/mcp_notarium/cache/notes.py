@@ -15,9 +15,8 @@ from mcp_notarium.cache.batch import Applied, Change, Known, Plan, batches
 from mcp_notarium.cache.connection import Database
 from mcp_notarium.cache.indexing import FEW, IndexUpkeep
 from mcp_notarium.cache.raw import StoredRaw, with_text
-from mcp_notarium.cache.rows import base_columns, note_columns
+from mcp_notarium.cache.rows import UNPREPARED, Prepared, Rows, rows_of
 from mcp_notarium.cache.withholding import Withheld, Withholding
-from mcp_notarium.notes.clean import tag_key
 from mcp_notarium.notes.note import Content, Note, Revision, Tombstone
 from mcp_notarium.policy.visibility import EVERYTHING, Visibility
 
@@ -119,18 +118,19 @@ class NoteTable:
         """The most used tags of notes outside the trash, most used first, then by name."""
         return [TagCount(*row) for row in self._db.rows(_TAGS, (limit,))]
 
-    def apply(self, changes: Iterable[Change]) -> Applied:
+    def apply(self, changes: Iterable[Change], *, prepared: Prepared = UNPREPARED) -> Applied:
         """Store revisions and remove what has a tombstone, in the order given.
 
         A revision whose etag is already here changes nothing; one that the rules hide is removed.
-        Raises ``PolicyChanged`` if the cache is under other rules by now, and ``RuntimeError``
-        outside a transaction: what is stored and the cursor that covers it belong together.
+        Rows that were ``prepared`` of these very revisions are not made again. Raises ``PolicyChanged``
+        if the cache is under other rules by now, and ``RuntimeError`` outside a transaction: what is
+        stored and the cursor that covers it belong together.
         """
         self._demand_transaction()
         self.gate.demand()
         done = Applied()
         for batch in batches(changes):
-            done += self._apply_batch(batch)
+            done += self._apply_batch(batch, prepared)
         return done
 
     def withhold(self, notes: Mapping[str, Withheld]) -> None:
@@ -166,29 +166,31 @@ class NoteTable:
             msg = "notes are written inside a transaction"
             raise RuntimeError(msg)
 
-    def _apply_batch(self, batch: dict[str, Change]) -> Applied:
+    def _apply_batch(self, batch: dict[str, Change], prepared: Prepared) -> Applied:
         admitted = self.gate.admit(batch)
-        done = self._carry_out(admitted)
+        done = self._carry_out(admitted, prepared)
         if done.removed and admitted != batch:
             self._index.forget_words()
         return done
 
-    def _carry_out(self, batch: dict[str, Change]) -> Applied:
+    def _carry_out(self, batch: Mapping[str, Change], prepared: Prepared = UNPREPARED) -> Applied:
         self.written += 1
         known = self._known(batch)
         plan = Plan(first_pk=self._db.number("SELECT max(pk) FROM notes") + 1)
         for id_, change in batch.items():
             plan.take(change, known.get(id_))
+        changed = [(old, rows_of(revision, prepared)) for old, revision in plan.changed]
+        new = [(pk, rows_of(revision, prepared)) for pk, revision in plan.new]
         if len(plan.replaced) <= FEW:
             self._remove(plan.gone)
-            self._update(plan.changed)
+            self._update(changed)
             with self._index.deferred(written=plan.new_pks):
-                self._insert(plan.new)
+                self._insert(new)
         else:
             with self._index.deferred(replaced=plan.replaced, written=plan.written):
                 self._remove(plan.gone)
-                self._update(plan.changed)
-                self._insert(plan.new)
+                self._update(changed)
+                self._insert(new)
         return plan.outcome(len(batch))
 
     def _known(self, ids: Iterable[str]) -> dict[str, Known]:
@@ -198,33 +200,31 @@ class NoteTable:
     def _remove(self, pks: list[int]) -> None:
         self._db.run_many("DELETE FROM notes WHERE pk = ?", [(pk,) for pk in pks])
 
-    def _insert(self, new: list[tuple[int, Revision]]) -> None:
+    def _insert(self, new: list[tuple[int, Rows]]) -> None:
         if not new:
             return
         floor = self._db.number(_FLOOR)
-        self._db.run_many(
-            _INSERT, ((pk, max(r.server_version or 1, floor), *note_columns(r)) for pk, r in new)
+        self._db.insert_many(
+            _INSERT,
+            [(pk, max(one.revision.server_version or 1, floor), *one.note) for pk, one in new],
         )
         self._store_parts(new)
 
-    def _update(self, changed: list[tuple[Known, Revision]]) -> None:
+    def _update(self, changed: list[tuple[Known, Rows]]) -> None:
         self._db.run_many(
             _UPDATE,
             (
-                (max(old.local_version + 1, r.server_version or 0), *note_columns(r), old.pk)
-                for old, r in changed
+                (max(old.local_version + 1, one.revision.server_version or 0), *one.note, old.pk)
+                for old, one in changed
             ),
         )
-        placed = [(old.pk, revision) for old, revision in changed]
+        placed = [(old.pk, one) for old, one in changed]
         self._db.run_many("DELETE FROM note_tags WHERE pk = ?", [(pk,) for pk, _ in placed])
         self._store_parts(placed)
 
-    def _store_parts(self, placed: list[tuple[int, Revision]]) -> None:
-        self._db.run_many(_PUT_BASE, (base_columns(pk, revision) for pk, revision in placed))
-        self._db.run_many(
-            "INSERT OR IGNORE INTO note_tags(pk, tag, key) VALUES (?, ?, ?)",
-            ((pk, tag, tag_key(tag)) for pk, revision in placed for tag in revision.content.tags),
-        )
+    def _store_parts(self, placed: list[tuple[int, Rows]]) -> None:
+        self._db.insert_many(_PUT_BASE, [(pk, *one.base) for pk, one in placed])
+        self._db.insert_many(_PUT_TAG, [(pk, *tag) for pk, one in placed for tag in one.tags])
 
 
 _GET = """
@@ -263,7 +263,7 @@ ON CONFLICT (key) DO UPDATE SET
 _INSERT = """
 INSERT INTO notes(pk, local_version, id, server_version, created_at, modified_at, trash, pinned,
                   markdown, total_lines, content_digest, tags, head, supplement, text)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+VALUES {rows}
 """
 _UPDATE = """
 UPDATE notes SET local_version = ?, id = ?, server_version = ?, created_at = ?, modified_at = ?,
@@ -273,11 +273,12 @@ WHERE pk = ?
 """
 _PUT_BASE = """
 INSERT INTO note_base(pk, etag, created_at, modified_at, text_at, text_escaped, raw)
-VALUES (?, ?, ?, ?, ?, ?, ?)
+VALUES {rows}
 ON CONFLICT (pk) DO UPDATE SET
   etag = excluded.etag, created_at = excluded.created_at, modified_at = excluded.modified_at,
   text_at = excluded.text_at, text_escaped = excluded.text_escaped, raw = excluded.raw
 """
+_PUT_TAG = "INSERT OR IGNORE INTO note_tags(pk, tag, key) VALUES {rows}"
 _TAGS = """
 SELECT t.tag, count(DISTINCT t.pk) AS uses
 FROM note_tags t CROSS JOIN notes n INDEXED BY notes_meta ON n.pk = t.pk AND n.trash = 0

@@ -12,6 +12,7 @@ import gc
 import json
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable
 
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from mcp_notarium.errors import NotariumError
     from mcp_notarium.server.sandbox import Confinement
 
+_TURN_SECONDS = 0.001
+"""How long a thread may keep Python from another that waits for it. With the usual 5 ms whoever stores
+or answers during a first load waits so long at every step."""
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
 
 
@@ -53,6 +57,7 @@ def serve(*, env_file: Path | str | None = None, sandbox: config.Sandbox | None 
 
 def _serve(env_file: Path | str | None, sandbox: config.Sandbox | None) -> int:
     incoming, outgoing = fds.claim()
+    sys.setswitchinterval(_TURN_SECONDS)
     inbox: Inbox = Inbox()
     catch_signals(inbox)
     everything = surface()

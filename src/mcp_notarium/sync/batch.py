@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from mcp_notarium.cache.rows import Prepared
 from mcp_notarium.sync.planner import Remote
 
 if TYPE_CHECKING:
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
 
 Bookmark = Callable[["Ledger"], None]
 """Writes down how far the cache is, in the ledger of the connection that stores."""
+FEW = 250
+"""Up to so many notes are stored in the event loop: they hold it up no longer than they would the
+write lock."""
 SPLIT = 100
 """Notes fetched and stored together where content is missing; progress survives between them."""
 
@@ -23,12 +27,14 @@ class Batch:
 
     ``epoch`` names the filling of the cache it was read for. ``bookmark`` runs in the transaction
     that stores the last of it and moves the cursor or the mark. ``last``: the cycle ends with it.
+    ``prepared``: rows that were made beforehand.
     """
 
     remotes: tuple[Remote, ...]
     epoch: int
     bookmark: Bookmark | None = None
     last: bool = False
+    prepared: Prepared = field(default_factory=dict)
 
     def answered(self, remotes: tuple[Remote, ...]) -> Batch:
         """The same batch with other statements."""

@@ -12,8 +12,10 @@ from collections.abc import Sequence
 from functools import partial
 
 from mcp_notarium.aside import run_aside
+from mcp_notarium.cache.rows import UNPREPARED, Prepared
 from mcp_notarium.errors import CacheDamaged
 from mcp_notarium.sync.batch import Bookmark
+from mcp_notarium.sync.memory import trim
 from mcp_notarium.sync.planner import Remote
 from mcp_notarium.sync.storing import Stored, Storing
 
@@ -31,22 +33,34 @@ class Bulk:
         self._task: asyncio.Task[Stored] | None = None
 
     async def commit(
-        self, remotes: Sequence[Remote], *, epoch: int, bookmark: Bookmark | None
+        self,
+        remotes: Sequence[Remote],
+        *,
+        epoch: int,
+        bookmark: Bookmark | None,
+        prepared: Prepared = UNPREPARED,
     ) -> Stored:
         """See :meth:`Storing.commit`. If it is cancelled, the transaction may still be finished."""
         try:
-            return await self._commit(remotes, epoch=epoch, bookmark=bookmark)
+            return await self._commit(remotes, epoch=epoch, bookmark=bookmark, prepared=prepared)
         except CacheDamaged as damage:
             self._origin.condemn(damage)
             raise
 
     async def _commit(
-        self, remotes: Sequence[Remote], *, epoch: int, bookmark: Bookmark | None
+        self,
+        remotes: Sequence[Remote],
+        *,
+        epoch: int,
+        bookmark: Bookmark | None,
+        prepared: Prepared,
     ) -> Stored:
         if self._open is None:
             self._open = self._origin.another()
             self._handed_over = self._origin.hand_over(self._open)
-        call = partial(self._open.commit, remotes, epoch=epoch, bookmark=bookmark)
+        call = partial(
+            self._open.commit, remotes, epoch=epoch, bookmark=bookmark, prepared=prepared
+        )
         self._task = asyncio.create_task(run_aside(call, too_late=lambda _stored: None))
         return await asyncio.shield(self._task)
 
@@ -66,6 +80,8 @@ class Bulk:
                 storing.close()
             if handed_over:
                 self._origin.take_back()
+            if task is not None:
+                trim()
 
         if task is not None:
             await asyncio.wait({task}, timeout=_LAST_SECONDS)

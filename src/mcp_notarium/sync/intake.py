@@ -12,15 +12,12 @@ from dataclasses import dataclass
 from mcp_notarium.backends.base import Backend
 from mcp_notarium.cache.store import Cache
 from mcp_notarium.sync.asking import Asking
-from mcp_notarium.sync.batch import Batch, Bookmark
+from mcp_notarium.sync.batch import FEW, Batch, Bookmark
 from mcp_notarium.sync.bulk import Bulk
 from mcp_notarium.sync.ledger import Ledger
 from mcp_notarium.sync.planner import Confirmed, Fetch, Missing, Remote, lags_behind, one_each
 from mcp_notarium.sync.storing import Stored, Storing
 
-FEW = 250
-"""Up to so many notes are stored in the event loop: they hold it up no longer than they would the
-write lock."""
 MANY = 1000
 """Notes per transaction beside it: the search index takes them in a quarter faster than as 250, and
 a save waits for one transaction at most."""
@@ -83,7 +80,11 @@ class Intake:
             tally.add(self._storing.commit(batch.remotes, epoch=epoch, bookmark=batch.bookmark))
             return
         for chunk, bookmark in _chunks(batch):
-            tally.add(await self._bulk.commit(chunk, epoch=epoch, bookmark=bookmark))
+            tally.add(
+                await self._bulk.commit(
+                    chunk, epoch=epoch, bookmark=bookmark, prepared=batch.prepared
+                )
+            )
 
     async def rest(self) -> None:
         """Nothing more comes for a while: let go of what only many notes at once need."""

@@ -1,4 +1,4 @@
-"""Reads a listing of the store to its end, page by page, with the next page asked for in advance.
+"""Reads a listing of the store to its end, page by page, with the next page made ready in advance.
 
 It stores nothing and trusts nothing: a listing that repeats itself or never ends is an error.
 """
@@ -9,9 +9,14 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 
+from mcp_notarium.aside import run_aside
 from mcp_notarium.backends.base import Backend, ListingPage
+from mcp_notarium.cache.rows import UNPREPARED, Prepared, prepare
 from mcp_notarium.errors import BackendProtocolError, BackendRejected, CursorLost, NoteNotFound
+from mcp_notarium.notes.note import Revision
+from mcp_notarium.sync.batch import FEW
 
 FIRST_PAGE = 100
 """Small, so that the newest notes can be read after one short request."""
@@ -27,6 +32,17 @@ MOST_EMPTY = 20
 """Pages one after the other without any note on them."""
 
 Pages = AsyncGenerator[ListingPage, None]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyPage:
+    """A page, and the rows of its notes where making them takes a while."""
+
+    page: ListingPage
+    prepared: Prepared
+
+
+ReadyPages = AsyncGenerator[ReadyPage, None]
 
 
 class PlaceLost(Exception):
@@ -76,9 +92,9 @@ async def _page(backend: Backend, listing: Listing, *, mark: str | None, size: i
         raise
 
 
-async def read_ahead(backend: Backend, listing: Listing) -> Pages:
-    """The same pages, read by a task of its own while the caller stores the one before."""
-    ready: asyncio.Queue[ListingPage | Exception | None] = asyncio.Queue(READ_AHEAD)
+async def read_ahead(backend: Backend, listing: Listing) -> ReadyPages:
+    """The same pages, read and made ready while the caller stores the one before."""
+    ready: asyncio.Queue[ReadyPage | Exception | None] = asyncio.Queue(READ_AHEAD)
     reader = asyncio.create_task(_read(backend, listing, ready))
     try:
         while (page := await ready.get()) is not None:
@@ -133,13 +149,20 @@ class Count:
 
 
 async def _read(
-    backend: Backend, listing: Listing, ready: asyncio.Queue[ListingPage | Exception | None]
+    backend: Backend, listing: Listing, ready: asyncio.Queue[ReadyPage | Exception | None]
 ) -> None:
     try:
         async with aclosing(pages(backend, listing)) as all_pages:
             async for page in all_pages:
-                await ready.put(page)
+                await ready.put(ReadyPage(page, await _prepared(page)))
     except Exception as error:  # noqa: BLE001 - raised again by the reader of the queue
         await ready.put(error)
     else:
         await ready.put(None)
+
+
+async def _prepared(page: ListingPage) -> Prepared:
+    revisions = [entry for entry in page.entries if isinstance(entry, Revision)]
+    if len(revisions) <= FEW:
+        return UNPREPARED
+    return await run_aside(partial(prepare, revisions), too_late=lambda _late: None)

@@ -127,10 +127,11 @@ class Sources:
         left_out = 0 if fresh else self._ledger.left_out
         listing = Listing(mark=mark, first=FIRST_PAGE if fresh else PAGE)
         async with (
-            aclosing(read_ahead(self._backend, listing)) as all_pages,
+            aclosing(read_ahead(self._backend, listing)) as ready_pages,
             self._counting() as count,
         ):
-            async for page in all_pages:
+            async for ready in ready_pages:
+                page = ready.page
                 anchor = page.cursor if fresh or anchor is None else anchor
                 total = next((n for n in (page.total, total, count.total) if n is not None), None)
                 left_out += page.left_out
@@ -144,7 +145,7 @@ class Sources:
                     left_out=left_out,
                     began_empty=empty if fresh else None,
                 )
-                yield Batch(page.entries, epoch, bookmark)
+                yield Batch(page.entries, epoch, bookmark, prepared=ready.prepared)
                 fresh = False
 
     @asynccontextmanager

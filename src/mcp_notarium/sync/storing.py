@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from mcp_notarium.backends.base import Entry
+from mcp_notarium.cache.rows import UNPREPARED, Prepared
 from mcp_notarium.cache.store import Cache
 from mcp_notarium.errors import CacheDamaged, CacheError
 from mcp_notarium.notes.note import Revision, Tombstone
@@ -82,13 +83,20 @@ class Storing:
         with suppress(CacheError):
             self._cache.database.set_checkpointer(True)
 
-    def commit(self, remotes: Sequence[Remote], *, epoch: int, bookmark: Bookmark | None) -> Stored:
+    def commit(
+        self,
+        remotes: Sequence[Remote],
+        *,
+        epoch: int,
+        bookmark: Bookmark | None,
+        prepared: Prepared = UNPREPARED,
+    ) -> Stored:
         """Store it in one transaction. Raises ``Superseded``."""
         with self._cache.transaction():
             if self._ledger.epoch != epoch:
                 raise Superseded
             actions = self.plan(remotes)
-            applied = self._cache.notes.apply(_changes(actions))
+            applied = self._cache.notes.apply(_changes(actions), prepared=prepared)
             deferred = self._note_doubts(zip(remotes, actions, strict=True))
             if bookmark is not None:
                 bookmark(self._ledger)  # INVARIANT 1 (docs/sync.md)

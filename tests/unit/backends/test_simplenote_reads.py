@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from typing import Any
 
@@ -298,4 +299,24 @@ def test_every_failure_is_a_backend_error() -> None:
             with pytest.raises((BackendError, NoteNotFound)):
                 await backend.get("n1")
 
+    with_simulator(step)
+
+
+@pytest.mark.parametrize("much", [True, False])
+def test_much_is_read_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch, much: bool) -> None:
+    threads: list[threading.Thread] = []
+    page_from = reads.page_from
+
+    def noting(*args: Any, **kwargs: Any) -> Any:
+        threads.append(threading.current_thread())
+        return page_from(*args, **kwargs)
+
+    async def step(sim: Simulator, backend: SimplenoteBackend) -> None:
+        sim.put("n1", content="x" * (reads.MUCH if much else 1000))
+        page = await backend.list_page(since=None, mark=None, limit=8, with_content=True)
+        assert [entry.id for entry in page.entries] == ["n1"]
+        assert (threads == [threading.current_thread()]) is not much
+        assert len(threads) == 1
+
+    monkeypatch.setattr(reads, "page_from", noting)
     with_simulator(step)

@@ -167,7 +167,20 @@ def test_surrogates_in_parameters_are_replaced_instead_of_raising(cache):
     assert db.row("SELECT value FROM sync_metadata WHERE key = 'lone'") == ("a\ufffdb",)
     assert db.row("SELECT :x", {"x": "\udfff"}) == ("\ufffd",)
     db.run_many("INSERT INTO sync_metadata VALUES (?, ?)", [("m\ud800", "1")])
-    assert "m\ufffd" in keys(db)
+    db.insert_many("INSERT INTO sync_metadata VALUES {rows}", [("n\ud800", "1")])
+    assert {"m\ufffd", "n\ufffd"} <= set(keys(db))
+
+
+@pytest.mark.parametrize(("rows", "statements"), [(0, 0), (1, 1), (30, 3), (100, 1), (213, 6)])
+def test_many_rows_go_into_few_statements(cache, monkeypatch, rows, statements):
+    db, run = cache.database, []
+    do = db._do
+    monkeypatch.setattr(db, "_do", lambda *work: run.append(work) or do(*work))
+    named = [(f"k{number}", f"v{number}") for number in range(rows)]
+    db.insert_many("INSERT INTO sync_metadata VALUES {rows}", named)
+    assert len(run) == statements
+    found = db.rows("SELECT key, value FROM sync_metadata WHERE key GLOB 'k[0-9]*'")
+    assert sorted(found) == sorted(named)
 
 
 def test_neither_sql_nor_values_stand_in_an_error(cache):

@@ -8,6 +8,7 @@ import pytest
 from mcp_notarium.cache.batch import BATCH
 from mcp_notarium.cache.indexing import FEW
 from mcp_notarium.cache.notes import Applied, Counts, TagCount
+from mcp_notarium.cache.rows import prepare, rows_of
 from mcp_notarium.notes.note import Content, Note, Tombstone
 from mcp_notarium.query.parser import parse
 from support import corpus
@@ -158,6 +159,44 @@ def test_edits_and_removals_are_searchable_at_once_in_any_number(cache, many):
     assert cache.search.find(parse("platypus"), limit=1).total == many
     assert cache.notes.counts() == Counts(many, 0)
     assert cache.database.check() == ()
+
+
+@pytest.mark.parametrize("many", [1, 9, 10, 99, 211], ids=str)
+def test_any_number_of_notes_is_stored_whole(cache, many):
+    tagged = [note(n, f"text {n}", tags=tuple(map(str, range(n % 4)))) for n in range(many)]
+    apply(cache, *tagged)
+    assert [cache.notes.base(revision.id) for revision in tagged] == tagged
+    assert cache.database.number("SELECT count(*) FROM note_tags") == sum(
+        n % 4 for n in range(many)
+    )
+
+
+def test_prepared_rows_are_stored_only_for_the_object_they_were_made_of(cache):
+    mine, other = note(text="mine"), note(text="other")
+    with cache.transaction():
+        cache.notes.apply([mine], prepared=prepare([other]))
+    assert cache.notes.base("id1") == mine
+    prepared = prepare([mine])
+    assert rows_of(mine, prepared) is prepared["id1"]
+
+
+@pytest.mark.parametrize(("many", "during"), [(249, 4), (250, 16)])
+def test_merging_is_put_off_for_many_notes_only_and_for_them_only(cache, monkeypatch, many, during):
+    seen = []
+
+    def merging():
+        row = cache.database.row("SELECT v FROM notes_fts_config WHERE k = 'automerge'")
+        return 4 if row is None else row[0]
+
+    def noting(written):
+        seen.append(merging())
+        note_down(written)
+
+    note_down = cache.notes._index._note_down
+    monkeypatch.setattr(cache.notes._index, "_note_down", noting)
+    apply(cache, *[note(number, "wombat") for number in range(many)])
+    assert (seen, merging()) == ([during], 4)
+    assert cache.search.find(parse("wombat"), limit=1).total == many
 
 
 def secret_word(number):

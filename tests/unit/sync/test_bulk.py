@@ -1,17 +1,21 @@
 """Many notes at once: stored beside the event loop, through a connection that is gone afterwards."""
 
 import asyncio
+import platform
 import threading
+from pathlib import Path
 
 import pytest
 
 from mcp_notarium.cache.store import Cache
 from mcp_notarium.errors import CacheDamaged, CacheFull
+from mcp_notarium.sync import bulk, memory
 from mcp_notarium.sync.cycle import State
 from mcp_notarium.sync.storing import Storing
 from support.sync_rig import in_step, running, until
 
 PATIENCE = 10.0
+GLIBC = platform.libc_ver()[0] == "glibc"
 
 
 @pytest.fixture
@@ -67,6 +71,42 @@ def test_notes_can_be_read_while_others_are_being_stored(client, full_store, gat
 
     assert asyncio.run(scenario()) == (100, "note 2199\n")
     assert client.contents() == full_store.contents()
+
+
+def test_what_a_load_took_is_given_back_once(client, full_store, monkeypatch):
+    given = []
+    monkeypatch.setattr(bulk, "trim", lambda: given.append(threading.current_thread()))
+    asyncio.run(client.sync())
+    full_store.put("one more", "text\n")
+    asyncio.run(client.sync())
+    assert given == [threading.main_thread()]
+
+
+@pytest.mark.skipif(not GLIBC, reason="other C libraries give back by themselves")
+def test_free_memory_of_a_thread_that_has_ended_goes_back_to_the_system():
+    def use():
+        kept.extend(bytes(3000) for _ in range(20_000))
+        del kept[:-1]  # the last one keeps the heap from shrinking by itself
+
+    def resident():
+        return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+    kept = []
+    thread = threading.Thread(target=use)
+    thread.start()
+    thread.join()
+    before = resident()
+    assert memory.trim()
+    assert before - resident() > 30_000_000
+
+
+@pytest.mark.parametrize("gone", [OSError, AttributeError])
+def test_a_c_library_without_it_is_no_failure(monkeypatch, gone):
+    def missing(_name):
+        raise gone
+
+    monkeypatch.setattr(memory.ctypes, "CDLL", missing)
+    assert memory.trim() is False
 
 
 def test_the_connection_is_open_for_the_load_only(client, full_store, connections):

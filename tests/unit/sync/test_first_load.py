@@ -2,18 +2,21 @@
 
 import asyncio
 import itertools
+import threading
 from contextlib import aclosing
 from dataclasses import replace
 
 import pytest
 
 from mcp_notarium.backends.base import Entry, ListingPage
+from mcp_notarium.cache import notes
+from mcp_notarium.cache.rows import prepare, rows_of
 from mcp_notarium.cache.store import Cache
 from mcp_notarium.errors import BackendProtocolError
 from mcp_notarium.sync import listing
 from mcp_notarium.sync.cycle import State
 from support.memory_backend import Fault
-from support.sync_rig import Crash
+from support.sync_rig import Crash, until
 
 
 def fill(store, count):
@@ -108,17 +111,41 @@ def test_the_next_page_is_asked_for_while_the_last_one_is_being_stored(client, s
     fill(store, 2200)
     seen = requests(client)
     commit = client.driver._engine._intake.commit
-    asked_before_commit = []
+    expected = iter([3, 4])
 
-    async def noting(batch, tally):
-        for _ in range(20):
-            await asyncio.sleep(0)
-        asked_before_commit.append(len(seen))
+    async def waiting(batch, tally):
+        asked = next(expected, 0)
+        await until(lambda: len(seen) >= asked)
         await commit(batch, tally)
 
-    client.driver._engine._intake.commit = noting
+    client.driver._engine._intake.commit = waiting
     asyncio.run(client.sync())
-    assert asked_before_commit[:2] == [3, 4]
+    assert next(expected, None) is None
+
+
+def test_rows_are_made_beside_the_event_loop_and_stored_as_they_are(client, store, monkeypatch):
+    fill(store, 1300)
+    made, threads = {}, []
+
+    def noting(revisions):
+        threads.append(threading.current_thread())
+        rows = prepare(revisions)
+        made.update(rows)
+        return rows
+
+    monkeypatch.setattr(listing, "prepare", noting)
+    taken = []
+
+    def spying(revision, prepared):
+        taken.append(rows_of(revision, prepared) is made.get(revision.id))
+        return rows_of(revision, prepared)
+
+    monkeypatch.setattr(notes, "rows_of", spying)
+    asyncio.run(client.sync())
+    assert threads
+    assert threading.main_thread() not in threads
+    assert taken.count(True) == len(made) == 1000, "the first page and the last one are small"
+    assert client.contents() == store.contents()
 
 
 def test_a_store_that_tells_no_number_is_counted_beside_the_load(client, store):

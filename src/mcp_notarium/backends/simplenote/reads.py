@@ -9,8 +9,10 @@ import asyncio
 import re
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
+from mcp_notarium.aside import run_aside
 from mcp_notarium.backends.answers import DEEPEST, AnswerTooLarge, parse_json
 from mcp_notarium.backends.base import BaseLookup, ChangePage, ListingPage
 from mcp_notarium.backends.http import Reply, Request
@@ -30,6 +32,8 @@ QUICK_SECONDS = 2.0
 POLL_SECONDS = 70.0
 SHORTEST_POLL_SECONDS = 1.0
 """A long poll broken off sooner is a failure, and an empty answer sooner is held back."""
+MUCH = 256 * 1024
+"""Bytes of an answer that are read beside the event loop: fewer take it less than ten milliseconds."""
 _VERSION_HEADER = "x-simperium-version"
 _BAD_REQUEST = 400
 _NOT_FOUND = 404
@@ -120,7 +124,11 @@ class NoteReads:
         reply = await self._get(self._urls.bucket(NOTES, "index", query))
         if since is not None and reply.status in _UNKNOWN:
             raise _lost()
-        return page_from(_value(reply, deepest=None), mark=mark, with_content=with_content)
+        if len(reply.body) < MUCH:
+            return _read(reply, mark, with_content=with_content)
+        return await run_aside(
+            partial(_read, reply, mark, with_content=with_content), too_late=lambda _page: None
+        )
 
     async def _changes(
         self, cursor: str, base_of: BaseLookup, *, query: dict[str, str], patient: bool
@@ -158,6 +166,10 @@ def _value(reply: Reply, *, deepest: int | None = DEEPEST) -> Any:
     if not reply.ok:
         raise BackendProtocolError(f"Simplenote answered with status {reply.status}")
     return parse_json(reply.body, deepest=deepest)
+
+
+def _read(reply: Reply, mark: str | None, *, with_content: bool) -> ListingPage:
+    return page_from(_value(reply, deepest=None), mark=mark, with_content=with_content)
 
 
 def _missing(note_id: str) -> NoteNotFound:
