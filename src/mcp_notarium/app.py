@@ -24,9 +24,11 @@ from mcp_notarium.cache.account import AccountRecord
 from mcp_notarium.cache.allowance import Allowance
 from mcp_notarium.cache.store import Cache
 from mcp_notarium.cache.trail import Trail
+from mcp_notarium.crypto import keyslots
 from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheError, CacheFull, LockedError
 from mcp_notarium.keys import anchor, keychain, opening, ruled
 from mcp_notarium.keys.folder import AccountFolder
+from mcp_notarium.keys.looking import Unlock
 from mcp_notarium.keys.token import StoredToken
 from mcp_notarium.sync.driver import Driver
 from mcp_notarium.sync.owner import owner_name
@@ -83,17 +85,18 @@ async def open_app(
     syncing: bool = True,
     time_to_close: Callable[[], float] = lambda: _CLOSING_SECONDS,
     whole: bool = False,
+    unlock: Unlock = keyslots.unlock,
     damaged: Callable[[LockedError], None] = _nobody,
 ) -> AsyncIterator[App]:
     """The open house, with sync running unless ``syncing`` is False; closed on leaving.
 
     ``time_to_close`` gives the seconds that are left for closing, at any moment of it. ``whole``:
-    every page is looked at before. ``damaged`` is called once, in the event loop, if the cache turns
+    every page is looked at before. ``unlock`` stands in for ``keyslots.unlock``. ``damaged`` is called once, in the event loop, if the cache turns
     out to be damaged while it is open; what raises ``CacheDamaged`` inside leaves as ``LockedError``.
     """
     log = log or logging_room.get("app")
     opened = await run_aside(
-        partial(ruled.open_ruled, config, whole=whole),
+        partial(ruled.open_ruled, config, whole=whole, unlock=unlock),
         too_late=opening.OpenedCache.close,
     )
     opened.database.when_damaged(lambda: damaged(opening.damaged(config)))

@@ -38,6 +38,16 @@ from mcp_notarium.keys.folder import AccountFolder, find_problem
 from mcp_notarium.keys.keychain import Keychain
 from mcp_notarium.keys.keyfile import KeyFiles
 from mcp_notarium.keys.unlock import KEYCHAIN, Found, KeySettings, find_passphrase
+from mcp_notarium.secret import Secret
+
+
+class Unlock(Protocol):
+    """How a key file is unlocked; :func:`keyslots.unlock`, or what has begun to before."""
+
+    def __call__(
+        self, found: KeyFile, passphrase: Secret, /, *, bounds: kdf.Bounds = ...
+    ) -> DataKey:
+        """The data key. Raises ``WrongKey`` and ``KeyFileDamaged``."""
 
 
 class OpeningSettings(KeySettings, Protocol):
@@ -125,6 +135,7 @@ class Observer:
         system: Keychain | None = None,
         key: Found | None = None,
         whole: bool = False,
+        unlock: Unlock = keyslots.unlock,
     ) -> None:
         self._settings = settings
         self._bounds = bounds
@@ -132,6 +143,7 @@ class Observer:
         self._system = system
         self._given = key
         self._whole = whole
+        self._unlock = unlock
         self._known: dict[str, DataKey | Unwrap] = {}
 
     def look(self, *, now: float, opens: Callable[[bool], bool] = always) -> Scene:
@@ -277,7 +289,7 @@ class Observer:
         name = hashlib.sha256(keyslots.serialise(found)).hexdigest()
         if name not in self._known:
             try:
-                self._known[name] = keyslots.unlock(found, key.passphrase, bounds=self._bounds)
+                self._known[name] = self._unlock(found, key.passphrase, bounds=self._bounds)
             except WrongKey:
                 self._known[name] = Unwrap.WRONG_KEY
             except KeyFileDamaged:

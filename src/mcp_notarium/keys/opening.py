@@ -19,6 +19,7 @@ from mcp_notarium.cache import decisions, startup
 from mcp_notarium.cache.database import Database, companions
 from mcp_notarium.cache.observations import Observations, OnUnreadable
 from mcp_notarium.cache.startup import Create, Decision, Locked, Migrate, Open, Rebuild
+from mcp_notarium.crypto import keyslots
 from mcp_notarium.crypto.datakey import DataKey
 from mcp_notarium.crypto.kdf import PRODUCTION, Bounds, Parameters
 from mcp_notarium.crypto.keyslots import KeyFile
@@ -31,7 +32,7 @@ from mcp_notarium.keys.files import At, disk_errors, nowhere
 from mcp_notarium.keys.folder import AccountFolder, find_problem, prepare, trusted
 from mcp_notarium.keys.keychain import Keychain
 from mcp_notarium.keys.locks import Presence, busy, key_lock
-from mcp_notarium.keys.looking import Observer, OpeningSettings, Scene, without_log
+from mcp_notarium.keys.looking import Observer, OpeningSettings, Scene, Unlock, without_log
 from mcp_notarium.keys.reaching import reached
 from mcp_notarium.keys.unlock import Found
 
@@ -85,6 +86,7 @@ def open_cache(
     guarded: bool = False,
     whole: bool = False,
     system: Keychain | None = None,
+    unlock: Unlock = keyslots.unlock,
     clock: Callable[[], float] = time.time,
     at: At = nowhere,
 ) -> OpenedCache:
@@ -94,10 +96,15 @@ def open_cache(
     is the only place the notes are kept and is never rebuilt. ``guarded``: everything that records
     an intent calls ``certificate.withdraw`` first, so the promise may stand while the cache is
     open; otherwise it is withdrawn now. ``whole``: every page is looked at, as it is where damage was
-    met before. Damage that is found so, or met later, marks the folder for the next start.
+    met before. ``unlock`` stands in for ``keyslots.unlock``. Damage that is found so, or met later, marks the folder for the next start.
     """
     observer = Observer(
-        settings, bounds=bounds, refetchable=refetchable, system=system, whole=whole
+        settings,
+        bounds=bounds,
+        refetchable=refetchable,
+        system=system,
+        whole=whole,
+        unlock=unlock,
     )
     opener = _Opener(
         settings=settings,

@@ -13,17 +13,21 @@ from dataclasses import replace
 from mcp_notarium.cache.ruling import settle
 from mcp_notarium.cache.store import Cache
 from mcp_notarium.config import Config
+from mcp_notarium.crypto import keyslots
 from mcp_notarium.errors import CacheDamaged, LockedError, Verdict
 from mcp_notarium.keys import opening
 from mcp_notarium.keys.folder import AccountFolder, trusted
 from mcp_notarium.keys.holders import named
 from mcp_notarium.keys.locks import KEY_LOCK_SECONDS, key_lock
+from mcp_notarium.keys.looking import Unlock
 from mcp_notarium.keys.opening import OpenedCache
 
 
-def open_ruled(config: Config, *, whole: bool = False) -> OpenedCache:
+def open_ruled(
+    config: Config, *, whole: bool = False, unlock: Unlock = keyslots.unlock
+) -> OpenedCache:
     """See :func:`opening.open_cache`. Raises ``LockedError`` (BUSY) as well while others are there."""
-    first = opening.open_cache(config, guarded=True, whole=whole)
+    first = opening.open_cache(config, guarded=True, whole=whole, unlock=unlock)
     try:
         if _holds(first, config):
             return first

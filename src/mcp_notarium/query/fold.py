@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
+from functools import cache
 from itertools import pairwise
 
 from mcp_notarium.notes.clean import tag_key
@@ -69,8 +70,6 @@ _SCRIPT = (
 )
 _PICTURE = "\u2300-\u23ff\u2600-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff"
 _GRAM = _SCRIPT + _PICTURE
-_GRAM_RUN = re.compile(f"[{_SCRIPT}]+|[{_PICTURE}]+")
-_PIECE = re.compile(f"[{_SCRIPT}]+|[{_PICTURE}]+|[^\\W_{_GRAM}]+")
 _SEPARATORS = re.compile(r"[\W_]+")
 
 # Characters the tokenizer treats as ``fold`` does (tested against it, one by one).
@@ -84,7 +83,24 @@ _PLAIN = (
     "\u2500-\u25ff\u3001-\u3003\u3008-\u3011\u3014-\u301b\ufffd"
 )
 _NOT_PLAIN = re.compile(f"[^{_PLAIN}]")
-_NOT_PLAIN_NOR_GRAM = re.compile(f"[^{_PLAIN}{_GRAM}]")
+
+
+# Compiled when they are needed: together that takes 20 ms.
+
+
+@cache
+def _gram_run() -> re.Pattern[str]:
+    return re.compile(f"[{_SCRIPT}]+|[{_PICTURE}]+")
+
+
+@cache
+def _piece() -> re.Pattern[str]:
+    return re.compile(f"[{_SCRIPT}]+|[{_PICTURE}]+|[^\\W_{_GRAM}]+")
+
+
+@cache
+def _not_plain_nor_gram() -> re.Pattern[str]:
+    return re.compile(f"[^{_PLAIN}{_GRAM}]")
 
 
 class _FoldTable(dict[int, str]):
@@ -125,12 +141,12 @@ def fold(text: str) -> str:
 
 def gram_runs(folded: str) -> list[str]:
     """The stretches of a folded text that are indexed by grams instead of words."""
-    return _GRAM_RUN.findall(folded)
+    return _gram_run().findall(folded)
 
 
 def without_grams(text: str) -> str:
     """The text with a space in place of every stretch that is indexed by grams."""
-    return _GRAM_RUN.sub(" ", text)
+    return _gram_run().sub(" ", text)
 
 
 def grams(run: str) -> list[str]:
@@ -145,12 +161,12 @@ def grams(run: str) -> list[str]:
 
 def pieces(folded: str) -> list[str]:
     """The words and runs of a folded text, in its order."""
-    return _PIECE.findall(folded)
+    return _piece().findall(folded)
 
 
 def is_run(piece: str) -> bool:
     """Whether a piece is a run, indexed by grams."""
-    return bool(_GRAM_RUN.match(piece))
+    return bool(_gram_run().match(piece))
 
 
 def tokens(folded: str) -> list[str]:
@@ -168,7 +184,7 @@ def words_only(text: str) -> str:
 
 def tokenizer_folds(text: str) -> bool:
     """Whether the tokenizer makes of these words (grams apart) what ``fold`` makes of them."""
-    return not _NOT_PLAIN_NOR_GRAM.search(text)
+    return not _not_plain_nor_gram().search(text)
 
 
 def is_searchable(text: str) -> bool:
@@ -208,7 +224,7 @@ def _differs(line: str) -> bool:
     """Whether words of this line are in the index otherwise than a query would spell them."""
     if line.isascii() or not _NOT_PLAIN.search(line):
         return False
-    return not tokenizer_folds(line) or bool(_GRAM_RUN.search(fold(line)))
+    return not tokenizer_folds(line) or bool(_gram_run().search(fold(line)))
 
 
 def _first_tokens(lines: Sequence[str], most: int) -> list[str]:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from mcp_notarium import config
     from mcp_notarium.errors import NotariumError
+    from mcp_notarium.keys.head_start import HeadStart
     from mcp_notarium.server.sandbox import Confinement
 
 _TURN_SECONDS = 0.001
@@ -82,9 +83,10 @@ def _serve(env_file: Path | str | None, sandbox: config.Sandbox | None) -> int:
         buffer=buffer,
     ).start()
     wanted = threading.Event()
+    begun: list[HeadStart] = []
 
     def load() -> None:
-        _load(inbox, settings, confinement.how, wanted)
+        _load(inbox, settings, confinement.how, wanted, begun)
 
     def confine() -> None:
         from mcp_notarium.server import bytecode  # noqa: PLC0415 - the handshake does without
@@ -97,7 +99,13 @@ def _serve(env_file: Path | str | None, sandbox: config.Sandbox | None) -> int:
     from mcp_notarium.server import serving  # noqa: PLC0415 - the loader has imported it
 
     return serving.run(
-        inbox, greeting, outgoing, settings.config, report=_report, want_engine=wanted.set
+        inbox,
+        greeting,
+        outgoing,
+        settings.config,
+        report=_report,
+        want_engine=wanted.set,
+        unlock=begun[0].unlock,
     )
 
 
@@ -239,13 +247,26 @@ def greet(
     return False
 
 
-def _load(inbox: Inbox, settings: config.Loaded, confined: str, wanted: threading.Event) -> None:
-    """Import what opens and reads the notes; when it is ``wanted``, the engine too."""
+def _load(
+    inbox: Inbox,
+    settings: config.Loaded,
+    confined: str,
+    wanted: threading.Event,
+    begun: list[HeadStart],
+) -> None:
+    """Import what opens and reads the notes; when it is ``wanted``, the engine too.
+
+    The attempt to unlock the key file is ``begun`` as soon as it can be.
+    """
     try:
         gc.disable()  # nothing that is imported is ever garbage; looking for it costs an eighth
         if settings.config.log_file is None:
             _start_logging(settings)
         _log_confinement(confined)
+        from mcp_notarium.keys.head_start import HeadStart  # noqa: PLC0415 - see above
+
+        begun.append(HeadStart(settings.config))
+        begun[0].begin()
         from mcp_notarium.server import serving  # noqa: F401, PLC0415 - imported to be there
 
         gc.enable()

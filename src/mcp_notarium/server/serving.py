@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from mcp_notarium.cache.trail import Trail
     from mcp_notarium.config import Config
+    from mcp_notarium.keys.looking import Unlock
 
 
 OPENING_SECONDS: Final = 3.0
@@ -48,16 +49,18 @@ def run(
     *,
     report: Report,
     want_engine: Callable[[], None],
+    unlock: Unlock,
 ) -> int:
     """Serve until the client leaves; returns the exit code.
 
-    ``want_engine`` has the engine imported; it tells by a ``Loaded`` in the inbox.
+    ``want_engine`` has the engine imported; it tells by a ``Loaded`` in the inbox. ``unlock`` stands
+    in for ``keyslots.unlock``.
     """
 
     async def serve() -> int:
         log.watch_loop(asyncio.get_running_loop())
         ending = Ending()
-        house = House(lambda: _opened(config, ending, house), report=report)
+        house = House(lambda: _opened(config, ending, house, unlock), report=report)
         ending.enforce(lambda: _exit_code(house))
         offered = config.policy.tools
         async with anyio.create_task_group() as tasks:
@@ -174,10 +177,16 @@ class _Visit:
 
 
 @asynccontextmanager
-async def _opened(config: Config, ending: Ending, house: House) -> AsyncIterator[App]:
+async def _opened(
+    config: Config, ending: Ending, house: House, unlock: Unlock
+) -> AsyncIterator[App]:
     """The open house; whatever goes wrong on the way becomes a ``NotariumError``."""
     opening = open_app(
-        config, log=log.get("app"), time_to_close=ending.for_closing, damaged=house.condemn
+        config,
+        log=log.get("app"),
+        time_to_close=ending.for_closing,
+        unlock=unlock,
+        damaged=house.condemn,
     )
     try:
         app = await opening.__aenter__()

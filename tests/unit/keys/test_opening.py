@@ -597,15 +597,16 @@ def test_databases_of_other_generations_are_left_alone(tmp_path):
     assert stranger.read_bytes() == b"somebody's"
 
 
-def test_the_key_is_stretched_once_although_a_start_may_look_twice(tmp_path, monkeypatch):
+def test_the_key_is_stretched_once_although_a_start_may_look_twice(tmp_path):
     config = made(tmp_path)
     folder_of(config).key_copy.unlink()
     calls = []
-    real = keyslots.unlock
-    monkeypatch.setattr(
-        keyslots, "unlock", lambda *given, **named: (calls.append(1), real(*given, **named))[1]
-    )
-    open_cheaply(config).close()
+
+    def unlock(*given, **named):
+        calls.append(given)
+        return keyslots.unlock(*given, **named)
+
+    open_cheaply(config, unlock=unlock).close()
     assert len(calls) == 1
 
 
