@@ -91,8 +91,9 @@ async def open_app(
     """The open house, with sync running unless ``syncing`` is False; closed on leaving.
 
     ``time_to_close`` gives the seconds that are left for closing, at any moment of it. ``whole``:
-    every page is looked at before. ``unlock`` stands in for ``keyslots.unlock``. ``damaged`` is called once, in the event loop, if the cache turns
-    out to be damaged while it is open; what raises ``CacheDamaged`` inside leaves as ``LockedError``.
+    every page is looked at before. ``unlock`` stands in for ``keyslots.unlock``. ``damaged`` is
+    called once, in the event loop, if the cache turns out to be damaged while it is open; what
+    raises ``CacheDamaged`` inside leaves as ``LockedError``.
     """
     log = log or logging_room.get("app")
     opened = await run_aside(

@@ -14,6 +14,10 @@ from typing import Generic, TypeVar
 
 _Result = TypeVar("_Result")
 
+_STACK_BYTES = 16 * 1024 * 1024
+"""Some systems give a thread so little that deeply nested JSON could overflow it; only what is used
+takes memory."""
+
 
 async def run_aside(
     call: Callable[[], _Result], *, too_late: Callable[[_Result], object]
@@ -24,7 +28,11 @@ async def run_aside(
     Nothing of either survives the end of the process.
     """
     handover = _Handover(call, too_late)
-    threading.Thread(target=handover.work, name="aside", daemon=True).start()
+    usual = threading.stack_size(_STACK_BYTES)
+    try:
+        threading.Thread(target=handover.work, name="aside", daemon=True).start()
+    finally:
+        threading.stack_size(usual)
     try:
         await handover.ready
     except asyncio.CancelledError:

@@ -282,4 +282,13 @@ CACHE = (
         ("unit/cache/test_cache_database.py::test_neither_sql_nor_values_stand_in_an_error",),
         (30,),
     ),
+    Defence(
+        "rows made beforehand are those of the revision that is stored",
+        "cache/rows.py",
+        "    if rows is not None and rows.revision is revision:\n",
+        "    if rows is not None:\n",
+        (
+            "unit/cache/test_cache_notes.py::test_prepared_rows_are_stored_only_for_the_object_they_were_made_of",
+        ),
+    ),
 )

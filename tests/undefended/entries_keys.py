@@ -308,4 +308,20 @@ KEYS = (
         ),
         (47,),
     ),
+    Defence(
+        "an unsafe folder is not read beforehand",
+        "keys/head_start.py",
+        "if key is None or find_problem(folder) is not None:",
+        "if key is None:",
+        ("unit/keys/test_head_start.py::test_nothing_unsafe_is_read",),
+    ),
+    Defence(
+        "what was unlocked beforehand counts for the same key file only",
+        "keys/head_start.py",
+        "        if outcome is None or not same:\n",
+        "        if outcome is None:\n",
+        (
+            "unit/keys/test_head_start.py::test_a_key_file_that_was_changed_meanwhile_is_unlocked_by_itself",
+        ),
+    ),
 )

@@ -29,6 +29,8 @@ LOOKS = 3
 """How often a database that others write to is looked at before it counts as damaged."""
 _ROWS_AT_ONCE = (100, 10, 1)
 """Rows per INSERT; few different numbers, so that statements are prepared once."""
+_MOST_AT_ONCE = 1024 * 1024
+"""Characters in the rows of one INSERT of several: the database has a copy of each."""
 _SEARCH_ANEW = "SELECT rowid FROM notes_fts WHERE notes_fts MATCH 'a' LIMIT 1"
 """The search index remembers how it is built up; a check after another process has merged parts of it
 would miss what is gone. Opening it lets it look again."""
@@ -133,11 +135,12 @@ class Database:
         once per row. All rows are of one width.
         """
         at = 0
-        for size in _ROWS_AT_ONCE:
-            while len(rows) - at >= size:
-                part = rows[at : at + size]
-                self.run(_spread(sql, len(part[0]), size), [value for row in part for value in row])
-                at += size
+        while at < len(rows):
+            parts = (rows[at : at + size] for size in _ROWS_AT_ONCE if size <= len(rows) - at)
+            part = next(part for part in parts if len(part) == 1 or _fit(part))
+            values = [value for row in part for value in row]
+            self.run(_spread(sql, len(part[0]), len(part)), values)
+            at += len(part)
 
     @contextmanager
     def transaction(self, *, durable: bool = False) -> Iterator[None]:
@@ -313,6 +316,10 @@ class Database:
             meaning = translate(error, writing=False)
             return meaning if isinstance(meaning, CacheDamaged) else None
         return None
+
+
+def _fit(rows: Sequence[Sequence[Any]]) -> bool:
+    return sum(len(v) for row in rows for v in row if isinstance(v, str)) <= _MOST_AT_ONCE
 
 
 @cache

@@ -20,8 +20,9 @@ FEW = 8
 """Up to so many replaced rows the triggers do it, each taking some milliseconds."""
 
 _MANY = 250
-"""From so many rows on, parts of the index that are written are left apart for longer: it is merged
-two thirds less often, which is a sixth of the work of a first load, and searched as fast."""
+"""Beyond so many rows, which come through a connection of their own, parts of the index are left apart for
+longer: it is merged two thirds less often, which is a sixth of the work of a first load, and searched as
+fast. What is left is merged when nothing else is to be done."""
 _PARTS_LEFT_APART = 16
 _PARTS = 4  # what FTS5 begins with: every write merges a little
 _SLICE_PAGES = 200
@@ -53,15 +54,16 @@ class IndexUpkeep:
             self._configure("secure-delete", 0)
             self._db.run(_FORGET, (json.dumps(replaced),))
         yield
-        if len(written) >= _MANY:
+        if len(written) > _MANY:
             self._configure("automerge", _PARTS_LEFT_APART)
         if written:
             self._db.run(_REMEMBER, (json.dumps(written),))
             self._note_down(written)
         self._db.run("INSERT INTO notes_fts(notes_fts) VALUES ('flush')")
         self._db.run("UPDATE search_index SET deferred = 0")
-        if len(written) >= _MANY:
+        if len(written) > _MANY:
             self._configure("automerge", _PARTS)
+            self._owe(_Owed.START)  # else it is a save that merges them all, and waits for seconds
         if replaced:
             self._configure("secure-delete", 1)
             self._owe(_Owed.START)

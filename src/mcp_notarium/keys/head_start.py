@@ -24,20 +24,22 @@ if TYPE_CHECKING:
 
 
 class HeadStart:
-    """One attempt to unlock the account's key file, in a thread of its own. Never raises by itself."""
+    """One attempt to unlock the account's key file, in a thread of its own. Fails in silence."""
 
     def __init__(self, settings: OpeningSettings, *, bounds: kdf.Bounds = kdf.PRODUCTION) -> None:
         self._settings = settings
         self._bounds = bounds
         self._tried: KeyFile | None = None
         self._outcome: DataKey | Exception | None = None
+        self._forgotten = False
         self._thread = threading.Thread(target=self._try, name="head start", daemon=True)
 
     def begin(self) -> None:
         """Begin, where the settings themselves hold a key that decides."""
         settings = self._settings
         if settings.db_encryption and settings.db_key is not None and not settings.db_key_yields:
-            self._thread.start()
+            with suppress(RuntimeError):  # the system allows no more threads
+                self._thread.start()
 
     def unlock(
         self, found: KeyFile, passphrase: Secret, *, bounds: kdf.Bounds = kdf.PRODUCTION
@@ -50,8 +52,12 @@ class HeadStart:
         if outcome is None or not same:
             return keyslots.unlock(found, passphrase, bounds=bounds)
         if isinstance(outcome, Exception):
-            raise outcome.with_traceback(None)
+            raise outcome
         return outcome
+
+    def forget(self) -> None:
+        """What nobody has taken over is not kept."""
+        self._forgotten, self._outcome = True, None
 
     def _try(self) -> None:
         key = self._settings.db_key
@@ -63,6 +69,8 @@ class HeadStart:
             self._tried = keyfile.load(there, bounds=self._bounds).valid
             if self._tried is not None:
                 self._outcome = self._unlocked(self._tried, key)
+            if self._forgotten:
+                self._outcome = None
 
     def _unlocked(self, found: KeyFile, key: Secret) -> DataKey | Exception:
         try:

@@ -96,7 +96,8 @@ def open_cache(
     is the only place the notes are kept and is never rebuilt. ``guarded``: everything that records
     an intent calls ``certificate.withdraw`` first, so the promise may stand while the cache is
     open; otherwise it is withdrawn now. ``whole``: every page is looked at, as it is where damage was
-    met before. ``unlock`` stands in for ``keyslots.unlock``. Damage that is found so, or met later, marks the folder for the next start.
+    met before. Damage that is found so, or met later, marks the folder for the next start. ``unlock``
+    stands in for ``keyslots.unlock``.
     """
     observer = Observer(
         settings,

@@ -15,7 +15,12 @@ from importlib.util import find_spec
 from pathlib import Path
 
 _TOLD_BY = ("mcp_notarium.server.engine", "mcp", "pydantic", "httpx")
-_LOADED = ("mcp_notarium.server.serving", "mcp_notarium.server.engine", "httpx", "httpcore")
+_LOADED = (
+    "mcp_notarium.keys.head_start",
+    "mcp_notarium.server.serving",
+    "mcp_notarium.server.engine",
+    *("httpx", "httpcore", "argon2.low_level"),
+)
 
 
 def make_missing() -> bool:

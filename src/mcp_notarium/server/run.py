@@ -1,8 +1,8 @@
 """``serve``: one client on standard input and output, from the first byte to the exit code.
 
 Order: take the descriptors, answer the handshake (``prelude``; where a policy may hold, after the next
-step), read and check the configuration; then protect the process, start logging, open the cache, answer the
-first reading, and load the engine. Nothing that the handshake does not need is imported before it, logging
+step), read and check the configuration; then protect the process, start logging, unlock the key file beside the
+imports, open the cache, answer the first reading, and load the engine. Nothing that the handshake does not need is imported before it, logging
 and ``typing`` included. Exit codes: 0 the client left, 1 the server could not serve.
 """
 
@@ -105,7 +105,7 @@ def _serve(env_file: Path | str | None, sandbox: config.Sandbox | None) -> int:
         settings.config,
         report=_report,
         want_engine=wanted.set,
-        unlock=begun[0].unlock,
+        ahead=begun[0],
     )
 
 

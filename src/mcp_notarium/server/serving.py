@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from mcp_notarium.cache.trail import Trail
     from mcp_notarium.config import Config
-    from mcp_notarium.keys.looking import Unlock
+    from mcp_notarium.keys.head_start import HeadStart
 
 
 OPENING_SECONDS: Final = 3.0
@@ -49,18 +49,18 @@ def run(
     *,
     report: Report,
     want_engine: Callable[[], None],
-    unlock: Unlock,
+    ahead: HeadStart,
 ) -> int:
     """Serve until the client leaves; returns the exit code.
 
-    ``want_engine`` has the engine imported; it tells by a ``Loaded`` in the inbox. ``unlock`` stands
-    in for ``keyslots.unlock``.
+    ``want_engine`` has the engine imported; it tells by a ``Loaded`` in the inbox. ``ahead`` has
+    begun to unlock the key file.
     """
 
     async def serve() -> int:
         log.watch_loop(asyncio.get_running_loop())
         ending = Ending()
-        house = House(lambda: _opened(config, ending, house, unlock), report=report)
+        house = House(lambda: _opened(config, ending, house, ahead), report=report)
         ending.enforce(lambda: _exit_code(house))
         offered = config.policy.tools
         async with anyio.create_task_group() as tasks:
@@ -178,14 +178,14 @@ class _Visit:
 
 @asynccontextmanager
 async def _opened(
-    config: Config, ending: Ending, house: House, unlock: Unlock
+    config: Config, ending: Ending, house: House, ahead: HeadStart
 ) -> AsyncIterator[App]:
     """The open house; whatever goes wrong on the way becomes a ``NotariumError``."""
     opening = open_app(
         config,
         log=log.get("app"),
         time_to_close=ending.for_closing,
-        unlock=unlock,
+        unlock=ahead.unlock,
         damaged=house.condemn,
     )
     try:
@@ -194,6 +194,8 @@ async def _opened(
         raise
     except Exception as error:  # noqa: BLE001 - shown to the client without its text
         raise unexpected(error, while_doing="opening the cache") from None
+    finally:
+        ahead.forget()
     app.audit.note(Entry(at=app.clock(), act=Act.START, facts=started(config, app.audit)))
     app.audit.flush()
     app.audit.tidy()

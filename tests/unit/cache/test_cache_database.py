@@ -183,6 +183,17 @@ def test_many_rows_go_into_few_statements(cache, monkeypatch, rows, statements):
     assert sorted(found) == sorted(named)
 
 
+def test_large_rows_go_into_statements_of_their_own(cache, monkeypatch):
+    db, sizes = cache.database, []
+    do = db._do
+    monkeypatch.setattr(db, "_do", lambda *work: sizes.append(len(work[1]) // 2) or do(*work))
+    rows = [(f"k{n}", "x" * (900_000 if n in {3, 4} else 10)) for n in range(24)]
+    db.insert_many("INSERT INTO sync_metadata VALUES {rows}", rows)
+    assert sizes == [1, 1, 1, 1, 10, 10], "no two of the large ones together"
+    found = db.rows("SELECT key, value FROM sync_metadata WHERE key GLOB 'k[0-9]*'")
+    assert sorted(found) == sorted(rows)
+
+
 def test_neither_sql_nor_values_stand_in_an_error(cache):
     with pytest.raises(CacheError) as error:
         cache.database.rows("SELECT zebra FROM sync_metadata WHERE 'giraffe'", ())

@@ -180,7 +180,20 @@ def test_prepared_rows_are_stored_only_for_the_object_they_were_made_of(cache):
     assert rows_of(mine, prepared) is prepared["id1"]
 
 
-@pytest.mark.parametrize(("many", "during"), [(249, 4), (250, 16)])
+def test_merging_is_as_before_after_a_failure(cache, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(cache.notes._index, "_note_down", lambda _written: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            apply(cache, *[note(number, "wombat") for number in range(300)])
+    asked = "SELECT count(*) FROM notes_fts_config WHERE k = 'automerge' AND v = 16"
+    assert cache.database.number(asked) == 0
+    apply(cache, *[note(number, "platypus") for number in range(3)])
+    assert cache.search.find(parse("platypus"), limit=1).total == 3
+    assert cache.search.find(parse("wombat"), limit=1).total == 0
+    assert cache.database.check() == ()
+
+
+@pytest.mark.parametrize(("many", "during"), [(250, 4), (251, 16)])
 def test_merging_is_put_off_for_many_notes_only_and_for_them_only(cache, monkeypatch, many, during):
     seen = []
 
@@ -197,6 +210,21 @@ def test_merging_is_put_off_for_many_notes_only_and_for_them_only(cache, monkeyp
     apply(cache, *[note(number, "wombat") for number in range(many)])
     assert (seen, merging()) == ([during], 4)
     assert cache.search.find(parse("wombat"), limit=1).total == many
+
+
+@pytest.mark.parametrize("many", [250, 251])
+def test_merging_that_was_put_off_is_done_at_rest(cache, many):
+    def parts():
+        return cache.database.number("SELECT count(DISTINCT segid) FROM notes_fts_idx")
+
+    for start in range(0, 3 * many, many):
+        apply(cache, *[note(number, f"wombat {number}") for number in range(start, start + many)])
+    assert parts() == 3
+    while cache.notes.tidy():
+        pass
+    assert parts() == (1 if many > 250 else 3)
+    assert cache.search.find(parse("wombat"), limit=1).total == 3 * many
+    assert cache.database.check() == ()
 
 
 def secret_word(number):

@@ -1,11 +1,13 @@
 """The head start: the key file is unlocked once, beforehand, and nothing is decided by it."""
 
+import os
+import threading
 from dataclasses import replace
 
 import pytest
 
 from mcp_notarium.crypto import keyslots
-from mcp_notarium.crypto.failures import KeyFileDamaged, WrongKey
+from mcp_notarium.crypto.failures import KdfOutOfMemory, KeyFileDamaged, WrongKey
 from mcp_notarium.crypto.kdf import TEST_BOUNDS
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.keys import keyfile, opening
@@ -13,6 +15,9 @@ from mcp_notarium.keys.folder import AccountFolder
 from mcp_notarium.keys.head_start import HeadStart
 from mcp_notarium.secret import Secret
 from support.account import account, open_cheaply
+from support.keyfiles import forged
+
+PATIENCE = 10.0
 
 
 @pytest.fixture
@@ -121,13 +126,83 @@ def test_nothing_is_tried_where_the_settings_do_not_decide(config, tmp_path, unl
     assert unlocked == [key]
 
 
-def test_a_folder_that_others_can_write_to_is_not_read(config, unlocked):
-    config.account_dir.chmod(0o777)
-    ended(config)
+def opened_to_all(folder):
+    folder.chmod(0o777)
+
+
+def replaced_by_a_link(folder):
+    folder.rename(folder.with_name("elsewhere"))
+    folder.symlink_to(folder.with_name("elsewhere"))
+
+
+def with_a_pipe_for_a_key_file(folder):
+    for name in ("notarium_keys.json", "notarium_keys.json.bak"):
+        (folder / name).unlink()
+        os.mkfifo(folder / name, 0o600)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [opened_to_all, replaced_by_a_link, with_a_pipe_for_a_key_file],
+    ids=lambda f: f.__name__,
+)
+def test_nothing_unsafe_is_read(config, unlocked, change):
+    change(config.account_dir)
+    start = begun(config)
+    start._thread.join(PATIENCE)
+    assert not start._thread.is_alive()
     assert unlocked == []
 
 
-def test_whatever_goes_wrong_beforehand_is_met_again(config, monkeypatch, unlocked):
+def refused(config, **options):
+    with pytest.raises(LockedError) as error:
+        opening.open_cache(config, bounds=TEST_BOUNDS, **options)
+    return error.value.to_dict()
+
+
+def test_a_forged_key_file_is_refused_with_the_same_words(config, unlocked):
+    folder = AccountFolder(config.account_dir)
+    for path in (folder.key_file, folder.key_copy):
+        path.write_bytes(forged(path.read_bytes(), lambda fields: fields.update(created=1)))
+    alone = refused(config)
+    unlocked.clear()
+    assert refused(config, unlock=begun(config).unlock) == alone
+    assert unlocked == [config.db_key]
+
+
+def test_too_little_memory_is_met_once_and_said(config, monkeypatch):
+    def full(*_args, **_kwargs):
+        tried.append(1)
+        raise KdfOutOfMemory(65536)
+
+    tried = []
+    monkeypatch.setattr(keyslots, "unlock", full)
+    start = ended(config)
+    with pytest.raises(KdfOutOfMemory):
+        start.unlock(key_file(config), config.db_key, bounds=TEST_BOUNDS)
+    assert tried == [1]
+
+
+def test_what_nobody_takes_over_is_forgotten(config, unlocked):
+    start = ended(config)
+    start.forget()
+    assert start._outcome is None
+    opened(config, start).close()
+    assert len(unlocked) == 2
+
+
+def test_a_system_without_threads_left_does_without(config, monkeypatch, unlocked):
+    def none_left(_thread):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", none_left)
+        start = begun(config)
+    opened(config, start).close()
+    assert unlocked == [config.db_key]
+
+
+def test_what_goes_wrong_beforehand_does_no_harm(config, monkeypatch, unlocked):
     def broken(*_args, **_kwargs):
         raise OSError("no such luck")
 

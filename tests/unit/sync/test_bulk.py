@@ -1,6 +1,7 @@
 """Many notes at once: stored beside the event loop, through a connection that is gone afterwards."""
 
 import asyncio
+import os
 import platform
 import threading
 from pathlib import Path
@@ -89,7 +90,7 @@ def test_free_memory_of_a_thread_that_has_ended_goes_back_to_the_system():
         del kept[:-1]  # the last one keeps the heap from shrinking by itself
 
     def resident():
-        return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
     kept = []
     thread = threading.Thread(target=use)
