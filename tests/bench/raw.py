@@ -14,7 +14,7 @@ from mcp_notarium.query.parser import parse
 from mcp_notarium.query.sql import Statement, build
 
 _KEY = f"x'{'5b' * 80}'"
-_CACHE_KIB = 64 * 1024
+_MIB = 1 << 20
 _LIMIT = 20
 _GET = (
     "SELECT id, local_version, server_version, created_at, modified_at, trash, pinned, markdown, "
@@ -25,10 +25,10 @@ _COUNT = "SELECT active FROM note_counts"
 Request = dict[str, Any]
 
 
-def listing(query: str | None, *, page: int = 1) -> Request:
+def listing(query: str | None, *, page: int = 1, from_end: bool = False) -> Request:
     """What ``list`` runs for a query: the statement of one page, and of the number of notes."""
     asked = partial(
-        build, parse(query), limit=_LIMIT, offset=(page - 1) * _LIMIT, from_end=page > 1
+        build, parse(query), limit=_LIMIT, offset=(page - 1) * _LIMIT, from_end=from_end
     )
     statements = asked()
     request = {
@@ -56,7 +56,9 @@ class Raw:
         self._db = driver.connect(str(path), isolation_level=None, cached_statements=256)
         if key is not None:
             self._db.set_key(key)
-        self._db.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+        # As much as the server gives itself.
+        cache = min(max(Path(path).stat().st_size // 4, 48 * _MIB), 96 * _MIB)
+        self._db.execute(f"PRAGMA cache_size = -{cache // 1024}")
         self._db.execute("PRAGMA query_only = ON")
 
     @classmethod

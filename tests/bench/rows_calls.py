@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from bench import corpus
-from bench.measure import Act, Figure, Taken, in_turn
+from bench.measure import Act, Figure, Taken, in_turn, timed
 from bench.processes import TESTS, Speaker, WrongAnswer, script, surroundings
 from bench.raw import Raw, Request, encrypted_copy, getting, listing
 from bench.site import Site, database, serving
 
+_DEEP = ("list, middle page", "list, last page")
 _FIXTURE = [sys.executable, str(TESTS / "support" / "fixture_server.py")]
 
 
@@ -73,14 +74,17 @@ def calls(site: Site) -> Iterator[Figure]:
         stack.callback(bench.close)
         bench.wire.greet()
         first_page = None
-        for row, kinds in _kinds(site).items():
+        kept = _kinds(site)
+        asked = Taken([timed(bench.asking(call)) for call in kept["common word"]])
+        yield Figure("calls", "common word, asked first", site.count, "ms", asked.median * 1000)
+        for row, kinds in kept.items():
             taken = bench.measure(row, kinds)
             ours = taken["ours"].median * 1000
             shares.append(taken["ours"].median / taken["plain"].median)
             floors = _floors(taken)
             if row == "list":
                 first_page = ours
-            elif row == "list, last page" and first_page is not None:
+            elif row in _DEEP and first_page is not None:
                 floors = {"first page": first_page} | floors
             p99 = taken["ours"].p99 * 1000
             yield Figure("calls", row, site.count, "ms", ours, p99, floors)
@@ -103,9 +107,13 @@ def _floors(taken: dict[str, Taken]) -> dict[str, float]:
 
 def _kinds(site: Site) -> dict[str, list[Call]]:
     last = max(1, site.expected // 20)
+    middle = max(1, last // 2)
     return {
         "list": [_listed({}, listing(None), site.expected)],
-        "list, last page": [_listed({"page": last}, listing(None, page=last), site.expected)],
+        "list, middle page": [_listed({"page": middle}, listing(None, page=middle), site.expected)],
+        "list, last page": [
+            _listed({"page": last}, listing(None, page=last, from_end=True), site.expected)
+        ],
         "get": [_got(note_id) for note_id in corpus.some_ids(site.count)],
         **{
             row: [_listed({"query": q.query}, listing(q.query), q.total) for q in asked]
@@ -144,6 +152,15 @@ class _Bench:
         for call in kinds:
             self._check(row, call)
         return in_turn([self._subjects(kinds[n % len(kinds)]) for n in range(self._rounds)])
+
+    def asking(self, call: Call) -> Act:
+        """This call of the server under a key, and whether its answer is right."""
+
+        def act() -> None:
+            if not call.right(self.ours.tool(call.tool, **call.arguments)):
+                raise WrongAnswer(f"{call.arguments}")
+
+        return act
 
     def _subjects(self, call: Call) -> dict[str, Act]:
         return {

@@ -42,7 +42,7 @@ def idle(site: Site) -> Iterator[Figure]:
 
 
 def before_the_first_call(site: Site) -> Iterator[Figure]:
-    """Memory of a server that was greeted and asked for its tools, and of a bare loop likewise."""
+    """Memory of a server that was greeted and asked for its tools."""
     with Speaker(CONSOLE, site.encrypted()) as server:
         server.ask("initialize", HELLO)
         shaken = server.memory()

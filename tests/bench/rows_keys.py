@@ -28,9 +28,11 @@ def keys(site: Site) -> Iterator[Figure]:
         for number, (name, changes) in enumerate(_KINDS.items())
     }
     times: dict[str, list[float]] = {name: [] for name in settings}
-    for _ in range(site.pace.starts):
-        for name, chosen in settings.items():
-            times[name].append(_first_list(site, chosen))
+    names = list(settings)
+    for number in range(site.pace.starts):
+        turn = number % len(names)
+        for name in names[turn:] + names[:turn]:
+            times[name].append(_first_list(site, settings[name]))
     ms = {name: statistics.median(taken) * 1000 for name, taken in times.items()}
     stretched = {"Argon2id": _stretched(Argon2id()), "PBKDF2": _stretched(Pbkdf2Sha512())}
     for name, value in ms.items():

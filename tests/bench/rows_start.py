@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 
-from bench.measure import Figure
+from bench.measure import Act, Figure
 from bench.processes import CONSOLE, HELLO, MODULE, Speaker, script, surroundings
 from bench.site import Site
 
@@ -22,13 +22,18 @@ def start(site: Site) -> Iterator[Figure]:
     """Rows ``initialize``, ``tools/list`` and the first correct ``list`` of a loaded cache."""
     settings = site.encrypted()
     times: Times = {}
-    for _ in range(site.pace.starts):
-        _ours(times, "ours", CONSOLE, settings, site)
-        _ours(times, "module", MODULE, settings, site)
-        _floor(times, "bare loop", script("floor_bare"))
-        _floor(times, "SDK", script("floor_sdk"))
-        _process(times, "python -c pass", "pass")
-        _process(times, "SDK import", SDK)
+    acts: list[Act] = [
+        lambda: _ours(times, "ours", CONSOLE, settings, site),
+        lambda: _ours(times, "module", MODULE, settings, site),
+        lambda: _floor(times, "bare loop", script("floor_bare")),
+        lambda: _floor(times, "SDK", script("floor_sdk")),
+        lambda: _process(times, "python -c pass", "pass"),
+        lambda: _process(times, "SDK import", SDK),
+    ]
+    for number in range(site.pace.starts):
+        turn = number % len(acts)
+        for act in acts[turn:] + acts[:turn]:
+            act()
     ms = {name: statistics.median(taken) * 1000 for name, taken in times.items()}
     for step in ("initialize", "tools/list"):
         floors = {

@@ -79,6 +79,7 @@ class Site:
             with Speaker(CONSOLE, settings) as server:
                 server.greet()
                 self.wait(server)
+                self.settle(server)
             self._loaded[name] = settings
         return self._loaded[name]
 
@@ -95,6 +96,14 @@ class Site:
             if time.monotonic() > deadline:
                 raise WrongAnswer(f"{answer['total_items']} notes, never {self.expected}")
             time.sleep(0.02)
+
+    def settle(self, server: Speaker) -> None:
+        """Wait until the server does nothing more: what a load puts off is done at rest."""
+        deadline = time.monotonic() + DEADLINE
+        used = -1.0
+        while (now := server.cpu()) - used > 0.02 and time.monotonic() < deadline:
+            used = now
+            time.sleep(self.pace.quiet / 2)
 
     def demand(self, answer: dict[str, Any]) -> None:
         """The newest page of everything, or ``WrongAnswer``."""
