@@ -210,6 +210,10 @@ class Database:
         found = self.row("PRAGMA wal_checkpoint(TRUNCATE)")
         return found is not None and found[0] == 0
 
+    def shrink(self) -> None:
+        """Let go of the pages that are kept in memory."""
+        self.run("PRAGMA shrink_memory")
+
     def size_bytes(self) -> int:
         """Bytes on disk: the main file and its WAL."""
         total = 0

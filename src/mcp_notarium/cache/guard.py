@@ -30,6 +30,7 @@ _READ_PRAGMAS = frozenset(
         "page_count",
         "page_size",
         "quick_check",
+        "shrink_memory",
         "synchronous",
         "user_version",
         "wal_autocheckpoint",

@@ -102,6 +102,8 @@ class IndexUpkeep:
         with self._db.transaction():
             worked = self._merge(-_SLICE_PAGES if owed is _Owed.START else _SLICE_PAGES)
             self._owe(_Owed.CONTINUE if worked else _Owed.NOTHING)
+        if not worked:
+            self._db.shrink()  # every page of the index has been read
         return worked
 
     def _merge(self, pages: int) -> bool:

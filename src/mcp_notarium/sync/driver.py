@@ -23,6 +23,7 @@ from mcp_notarium.sync.engine import Engine, Log
 from mcp_notarium.sync.leader import Leader
 from mcp_notarium.sync.ledger import Ledger
 from mcp_notarium.sync.listing import FIRST_PAGE
+from mcp_notarium.sync.memory import trim
 from mcp_notarium.sync.status import SyncStatus, read_status
 from mcp_notarium.sync.writer import Writer
 
@@ -83,6 +84,7 @@ class Driver:
         )
         self._woken = asyncio.Event()
         self._quick_answers = 0
+        self._tidying = False
 
     async def run(self) -> None:
         """Follow until this process leads, then sync until cancelled.
@@ -289,7 +291,10 @@ class Driver:
         if not self._leader.held:
             return False
         with suppress(CacheBusy, CacheFull):
-            return self._cache.notes.tidy()
+            before, self._tidying = self._tidying, self._cache.notes.tidy()
+            if before and not self._tidying:
+                trim()
+            return self._tidying
         return False
 
     def _wanted(self, until: Callable[[], bool]) -> bool:
