@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 Act = Callable[[], object]
+_Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +55,18 @@ def timed(act: Act) -> float:
     return time.perf_counter() - began
 
 
+def turned(subjects: Iterable[_Item], number: int) -> list[_Item]:
+    """The order of round ``number``: each round begins with another one."""
+    items = list(subjects)
+    turn = number % len(items)
+    return items[turn:] + items[:turn]
+
+
 def in_turn(rounds: Sequence[Mapping[str, Act]]) -> dict[str, Taken]:
     """Every subject once a round, in an order that turns by one each round; times by subject."""
     times: dict[str, list[float]] = {name: [] for name in rounds[0]}
     for number, subjects in enumerate(rounds):
-        names = list(subjects)
-        turn = number % len(names)
-        for name in names[turn:] + names[:turn]:
+        for name in turned(subjects, number):
             times[name].append(timed(subjects[name]))
     return {name: Taken(taken) for name, taken in times.items()}
 

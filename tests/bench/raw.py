@@ -9,12 +9,12 @@ from typing import Any
 
 import sqlcipher3.dbapi2 as driver
 
+from mcp_notarium.cache.database import page_cache
 from mcp_notarium.cache.search import MOST_RANKED
 from mcp_notarium.query.parser import parse
 from mcp_notarium.query.sql import Statement, build
 
 _KEY = f"x'{'5b' * 80}'"
-_MIB = 1 << 20
 _LIMIT = 20
 _GET = (
     "SELECT id, local_version, server_version, created_at, modified_at, trash, pinned, markdown, "
@@ -56,9 +56,7 @@ class Raw:
         self._db = driver.connect(str(path), isolation_level=None, cached_statements=256)
         if key is not None:
             self._db.set_key(key)
-        # As much as the server gives itself.
-        cache = min(max(Path(path).stat().st_size // 4, 48 * _MIB), 96 * _MIB)
-        self._db.execute(f"PRAGMA cache_size = -{cache // 1024}")
+        self._db.execute(f"PRAGMA cache_size = -{page_cache(Path(path).stat().st_size) // 1024}")
         self._db.execute("PRAGMA query_only = ON")
 
     @classmethod

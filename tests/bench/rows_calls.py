@@ -74,11 +74,11 @@ def calls(site: Site) -> Iterator[Figure]:
         stack.callback(bench.close)
         bench.wire.greet()
         first_page = None
-        kept = _kinds(site)
-        asked = Taken([timed(bench.asking(call)) for call in kept["common word"]])
+        reads = _kinds(site)
+        asked = Taken([timed(bench.asking(call)) for call in reads["common word"]])
         yield Figure("calls", "common word, asked first", site.count, "ms", asked.median * 1000)
-        for row, kinds in kept.items():
-            taken = bench.measure(row, kinds)
+        for row, kinds in reads.items():
+            taken = bench.measure(kinds)
             ours = taken["ours"].median * 1000
             shares.append(taken["ours"].median / taken["plain"].median)
             floors = _floors(taken)
@@ -147,20 +147,15 @@ class _Bench:
         self._raw_cipher.close()
         self._loop.__exit__()
 
-    def measure(self, row: str, kinds: Sequence[Call]) -> dict[str, Taken]:
+    def measure(self, kinds: Sequence[Call]) -> dict[str, Taken]:
         """Each call is checked once with everybody, then all are timed in turn."""
         for call in kinds:
-            self._check(row, call)
+            self._check(call)
         return in_turn([self._subjects(kinds[n % len(kinds)]) for n in range(self._rounds)])
 
     def asking(self, call: Call) -> Act:
-        """This call of the server under a key, and whether its answer is right."""
-
-        def act() -> None:
-            if not call.right(self.ours.tool(call.tool, **call.arguments)):
-                raise WrongAnswer(f"{call.arguments}")
-
-        return act
+        """This call of the server under a key, whose answer must be right."""
+        return lambda: _demand(call, self.ours.tool(call.tool, **call.arguments))
 
     def _subjects(self, call: Call) -> dict[str, Act]:
         return {
@@ -172,15 +167,15 @@ class _Bench:
             "round trip": _echo(self.wire),
         }
 
-    def _check(self, row: str, call: Call) -> None:
+    def _check(self, call: Call) -> None:
         for server in (self.ours, self.plain):
-            if not call.right(server.tool(call.tool, **call.arguments)):
-                raise WrongAnswer(f"{row}: {call.arguments}")
+            _demand(call, server.tool(call.tool, **call.arguments))
         if call.tool == "list":
-            for answer in (
-                self._loop.tool(call.tool, **call.request),
-                self._raw_plain.answer(call.request),
-                self._raw_cipher.answer(call.request),
-            ):
-                if not call.right(answer):
-                    raise WrongAnswer(f"{row}: the floor, {call.arguments}")
+            _demand(call, self._loop.tool(call.tool, **call.request))
+            for raw in (self._raw_plain, self._raw_cipher):
+                _demand(call, raw.answer(call.request))
+
+
+def _demand(call: Call, answer: dict[str, Any]) -> None:
+    if not call.right(answer):
+        raise WrongAnswer(f"{call.tool} {call.arguments}")

@@ -6,7 +6,7 @@ import os
 import statistics
 from collections.abc import Iterator
 
-from bench.measure import Figure, in_turn
+from bench.measure import Figure, in_turn, turned
 from bench.processes import CONSOLE, Speaker
 from bench.site import PLAIN, Site
 from mcp_notarium.crypto.kdf import Argon2id, Pbkdf2Sha512, derive
@@ -28,10 +28,8 @@ def keys(site: Site) -> Iterator[Figure]:
         for number, (name, changes) in enumerate(_KINDS.items())
     }
     times: dict[str, list[float]] = {name: [] for name in settings}
-    names = list(settings)
     for number in range(site.pace.starts):
-        turn = number % len(names)
-        for name in names[turn:] + names[:turn]:
+        for name in turned(settings, number):
             times[name].append(_first_list(site, settings[name]))
     ms = {name: statistics.median(taken) * 1000 for name, taken in times.items()}
     stretched = {"Argon2id": _stretched(Argon2id()), "PBKDF2": _stretched(Pbkdf2Sha512())}

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 
-from bench.measure import Act, Figure
+from bench.measure import Act, Figure, turned
 from bench.processes import CONSOLE, HELLO, MODULE, Speaker, script, surroundings
 from bench.site import Site
 
@@ -31,8 +31,7 @@ def start(site: Site) -> Iterator[Figure]:
         lambda: _process(times, "SDK import", SDK),
     ]
     for number in range(site.pace.starts):
-        turn = number % len(acts)
-        for act in acts[turn:] + acts[:turn]:
+        for act in turned(acts, number):
             act()
     ms = {name: statistics.median(taken) * 1000 for name, taken in times.items()}
     for step in ("initialize", "tools/list"):

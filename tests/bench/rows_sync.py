@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 
 from bench import corpus
-from bench.measure import Figure, Taken
+from bench.measure import Figure, Taken, turned
 from bench.processes import CONSOLE, Speaker, WrongAnswer
 from bench.site import Site, database
 
@@ -38,7 +38,7 @@ def first_sync(site: Site) -> Iterator[Figure]:
     loads = {ms: _Load() for ms in LATENCIES}
     rounds = site.pace.syncs if site.count <= 10_000 else 1
     for number in range(rounds):
-        for ms, load in list(loads.items())[:: -1 if number % 2 else 1]:
+        for ms, load in turned(loads.items(), number):
             site.service.order(latency=LATENCIES[ms])
             load.wire.append(_wire(site))
             _ours(site, load, f"sync-{ms}-{number}")

@@ -9,7 +9,7 @@ import pytest
 from mcp_notarium.cache.startup import Locked
 from mcp_notarium.crypto import kdf
 from mcp_notarium.errors import LockedError, Verdict
-from mcp_notarium.keys import files, opening, rotate
+from mcp_notarium.keys import files, looking, opening, rotate
 from mcp_notarium.keys.changing import Given
 from mcp_notarium.secret import Secret
 from support.account import BOUNDS, OTHER, account, folder_of, made, open_cheaply
@@ -114,7 +114,7 @@ def test_every_other_door_refuses_an_unsafe_folder_too(tmp_path, action):
     config = made(tmp_path)
     config.account_dir.chmod(0o755)
     if action == "verdict":
-        decision = opening.verdict(config, bounds=BOUNDS)
+        decision = looking.verdict(config, bounds=BOUNDS)
         assert isinstance(decision, Locked)
         assert decision.verdict is Verdict.UNSAFE_PATH
         assert "chmod 700" in decision.hint

@@ -28,6 +28,20 @@ def test_the_loop_goes_on_while_the_call_blocks():
     assert asyncio.run(scenario()) is True
 
 
+def test_the_call_has_a_large_stack_and_other_threads_the_usual_one(monkeypatch):
+    given, start = [], threading.Thread.start
+
+    def noting(thread):
+        given.append((thread.name, threading.stack_size()))
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", noting)
+    usual = threading.stack_size()
+    asyncio.run(run_aside(lambda: None, too_late=never))
+    assert given == [("aside", 16 << 20)]
+    assert threading.stack_size() == usual
+
+
 def test_what_the_call_raises_is_raised():
     async def scenario():
         await run_aside(lambda: 1 / 0, too_late=never)

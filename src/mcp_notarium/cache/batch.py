@@ -10,6 +10,9 @@ from mcp_notarium.notes.note import Content, Revision, Tombstone
 
 Change = Revision | Tombstone
 
+A_LOAD = 250
+"""More notes than this at once are a load: stored beside the event loop, which so many would hold up
+longer than they would the write lock, and merged into the search index afterwards."""
 BATCH = 1000
 """How many notes are looked up and written together: twice as many load a tenth faster, a quarter as
 many a quarter slower (10,000 notes), and others wait for the transaction that they are part of."""

@@ -236,8 +236,13 @@ def _unlock(
         raise CacheDamaged("the cache file has another page size than it was made with")
 
 
+def page_cache(size_bytes: int, *, largest: int = _LARGEST_CACHE) -> int:
+    """Bytes of pages that a connection to a database of this size keeps in memory, at most."""
+    return min(max(size_bytes // 4, _SMALLEST_CACHE), largest)
+
+
 def _settle(database: Database, *, largest_cache: int) -> None:
-    cache = min(max(database.size_bytes() // 4, _SMALLEST_CACHE), largest_cache)
+    cache = page_cache(database.size_bytes(), largest=largest_cache)
     for pragma in (
         "temp_store = MEMORY",  # the other setting writes notes to /var/tmp in clear
         f"cache_size = -{cache // 1024}",

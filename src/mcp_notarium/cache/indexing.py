@@ -14,16 +14,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
 
+from mcp_notarium.cache.batch import A_LOAD
 from mcp_notarium.cache.connection import Database
 
 FEW = 8
 """Up to so many replaced rows the triggers do it, each taking some milliseconds."""
 
-_MANY = 250
-"""Beyond so many rows, which come through a connection of their own, parts of the index are left apart for
-longer: it is merged two thirds less often, which is a sixth of the work of a first load, and searched as
-fast. What is left is merged when nothing else is to be done."""
 _PARTS_LEFT_APART = 16
+"""Of a load: the index is merged two thirds less often, which is a sixth of the work of a first one, and
+searched as fast. What is left is merged when nothing else is to be done."""
 _PARTS = 4  # what FTS5 begins with: every write merges a little
 _SLICE_PAGES = 200
 _MOST_NOTED = 100
@@ -54,14 +53,14 @@ class IndexUpkeep:
             self._configure("secure-delete", 0)
             self._db.run(_FORGET, (json.dumps(replaced),))
         yield
-        if len(written) > _MANY:
+        if len(written) > A_LOAD:
             self._configure("automerge", _PARTS_LEFT_APART)
         if written:
             self._db.run(_REMEMBER, (json.dumps(written),))
             self._note_down(written)
         self._db.run("INSERT INTO notes_fts(notes_fts) VALUES ('flush')")
         self._db.run("UPDATE search_index SET deferred = 0")
-        if len(written) > _MANY:
+        if len(written) > A_LOAD:
             self._configure("automerge", _PARTS)
             self._owe(_Owed.START)  # else it is a save that merges them all, and waits for seconds
         if replaced:

@@ -19,7 +19,7 @@ from mcp_notarium.config import Config
 from mcp_notarium.config.paths import shown
 from mcp_notarium.config.policies import READ_ONLY_VARIABLE, FoundPolicy, read
 from mcp_notarium.errors import ConfigError
-from mcp_notarium.keys import opening
+from mcp_notarium.keys import looking, opening
 from mcp_notarium.policy.model import TOOLS, Policy
 from mcp_notarium.redaction.escaping import one_line
 from mcp_notarium.sync.status import read_status
@@ -144,7 +144,7 @@ def _of_note(config: Config, note_id: str) -> dict[str, Any]:
     rules = config.policy.visibility
     facts: dict[str, Any] = {"note": note_id, "state": "unknown", "rule": None}
     facts["visible"] = None
-    if not isinstance(opening.verdict(config), Open):
+    if not isinstance(looking.verdict(config), Open):
         return (
             facts | _by_id(config, note_id) | {"remark": "There is no cache that could be asked."}
         )

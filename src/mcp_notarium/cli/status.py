@@ -24,7 +24,7 @@ from mcp_notarium.cli import settings
 from mcp_notarium.config import Config
 from mcp_notarium.crypto.keyslots import Slot, SlotState
 from mcp_notarium.errors import CacheBusy, CacheError, LockedError, Verdict
-from mcp_notarium.keys import opening, rehearsing, slots
+from mcp_notarium.keys import looking, opening, rehearsing, slots
 from mcp_notarium.keys.folder import AccountFolder, find_obstacle
 from mcp_notarium.notes.pending import WriteState
 
@@ -61,7 +61,7 @@ def collect(config: Config, *, deep: bool = False) -> dict[str, Any]:
         "backend": config.backend,
     }
     try:
-        return facts | _by_decision(config, opening.verdict(config), deep=deep)
+        return facts | _by_decision(config, looking.verdict(config), deep=deep)
     except LockedError as error:
         return facts | refused(error)
     except CacheError as error:

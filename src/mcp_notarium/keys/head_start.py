@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mcp_notarium.crypto import kdf, keyslots
@@ -65,7 +64,7 @@ class HeadStart:
             folder = AccountFolder(self._settings.account_dir)
             if key is None or find_problem(folder) is not None:
                 return
-            there = AccountFolder(Path(folder.path).resolve())
+            there = AccountFolder(folder.path.resolve())
             self._tried = keyfile.load(there, bounds=self._bounds).valid
             if self._tried is not None:
                 self._outcome = self._unlocked(self._tried, key)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,6 +29,7 @@ from mcp_notarium.cache.observations import (
     SchemaSeen,
     Unwrap,
 )
+from mcp_notarium.cache.startup import Decision
 from mcp_notarium.crypto import kdf, keyslots, recovery, userkey
 from mcp_notarium.crypto.datakey import DataKey
 from mcp_notarium.crypto.failures import KeyFileDamaged, MalformedKey, WrongKey
@@ -37,6 +39,7 @@ from mcp_notarium.keys import damage, facts, keychain, keyfile
 from mcp_notarium.keys.folder import AccountFolder, find_problem
 from mcp_notarium.keys.keychain import Keychain
 from mcp_notarium.keys.keyfile import KeyFiles
+from mcp_notarium.keys.reaching import reached
 from mcp_notarium.keys.unlock import KEYCHAIN, Found, KeySettings, find_passphrase
 from mcp_notarium.secret import Secret
 
@@ -329,6 +332,17 @@ class Observer:
             faults = opened.walk(deep=marked)
             if faults:
                 raise CacheDamaged(faults[0])
+
+
+def verdict(settings: OpeningSettings, *, bounds: kdf.Bounds = kdf.PRODUCTION) -> Decision:
+    """What start-up would decide; changes nothing.
+
+    The database is opened only where no log is left that opening would move into it.
+    """
+    with reached(AccountFolder(settings.account_dir)):
+        scene = Observer(settings, bounds=bounds).look(now=time.time(), opens=without_log)
+    scene.close()
+    return startup.decide(scene.seen)
 
 
 def _of_keychain(found: KeyFile) -> bool:

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from mcp_notarium.cache import decisions, startup
 from mcp_notarium.cache.database import Database, companions
-from mcp_notarium.cache.observations import Observations, OnUnreadable
+from mcp_notarium.cache.observations import OnUnreadable
 from mcp_notarium.cache.startup import Create, Decision, Locked, Migrate, Open, Rebuild
 from mcp_notarium.crypto import keyslots
 from mcp_notarium.crypto.datakey import DataKey
@@ -32,7 +32,7 @@ from mcp_notarium.keys.files import At, disk_errors, nowhere
 from mcp_notarium.keys.folder import AccountFolder, find_problem, prepare, trusted
 from mcp_notarium.keys.keychain import Keychain
 from mcp_notarium.keys.locks import Presence, busy, key_lock
-from mcp_notarium.keys.looking import Observer, OpeningSettings, Scene, Unlock, without_log
+from mcp_notarium.keys.looking import Observer, OpeningSettings, Scene, Unlock
 from mcp_notarium.keys.reaching import reached
 from mcp_notarium.keys.unlock import Found
 
@@ -40,10 +40,8 @@ __all__ = [
     "OpenedCache",
     "OpeningSettings",
     "damaged",
-    "observe",
     "open_cache",
     "set_aside",
-    "verdict",
 ]
 
 _Value = TypeVar("_Value")
@@ -126,22 +124,6 @@ def open_cache(
             if whole and error.verdict is Verdict.DATABASE_DAMAGED:
                 damage.mark(AccountFolder(settings.account_dir))  # a start would not look so far
             raise
-
-
-def observe(settings: OpeningSettings, *, bounds: Bounds = PRODUCTION) -> Observations:
-    """What start-up would see; changes nothing.
-
-    The database is opened only where no log is left that opening would move into it.
-    """
-    with reached(AccountFolder(settings.account_dir)):
-        scene = Observer(settings, bounds=bounds).look(now=time.time(), opens=without_log)
-    scene.close()
-    return scene.seen
-
-
-def verdict(settings: OpeningSettings, *, bounds: Bounds = PRODUCTION) -> Decision:
-    """What start-up would decide; changes nothing."""
-    return startup.decide(observe(settings, bounds=bounds))
 
 
 def damaged(settings: OpeningSettings) -> LockedError:

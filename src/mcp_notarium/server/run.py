@@ -1,9 +1,10 @@
 """``serve``: one client on standard input and output, from the first byte to the exit code.
 
-Order: take the descriptors, answer the handshake (``prelude``; where a policy may hold, after the next
-step), read and check the configuration; then protect the process, start logging, unlock the key file beside the
-imports, open the cache, answer the first reading, and load the engine. Nothing that the handshake does not need is imported before it, logging
-and ``typing`` included. Exit codes: 0 the client left, 1 the server could not serve.
+Order: take the descriptors, answer the handshake (``prelude``; where a policy may hold, after the
+next step), read and check the configuration; then protect the process, start logging, unlock the key
+file beside the imports, open the cache, answer the first reading, and load the engine. Nothing that
+the handshake does not need is imported before it, logging and ``typing`` included. Exit codes: 0 the
+client left, 1 the server could not serve.
 """
 
 from __future__ import annotations

@@ -14,9 +14,6 @@ if TYPE_CHECKING:
 
 Bookmark = Callable[["Ledger"], None]
 """Writes down how far the cache is, in the ledger of the connection that stores."""
-FEW = 250
-"""Up to so many notes are stored in the event loop: they hold it up no longer than they would the
-write lock."""
 SPLIT = 100
 """Notes fetched and stored together where content is missing; progress survives between them."""
 

@@ -8,15 +8,12 @@ transaction at a time, so that whoever waits there for the write lock comes next
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from functools import partial
 
 from mcp_notarium.aside import run_aside
-from mcp_notarium.cache.rows import UNPREPARED, Prepared
 from mcp_notarium.errors import CacheDamaged
-from mcp_notarium.sync.batch import Bookmark
+from mcp_notarium.sync.batch import Batch
 from mcp_notarium.sync.memory import trim
-from mcp_notarium.sync.planner import Remote
 from mcp_notarium.sync.storing import Stored, Storing
 
 _LAST_SECONDS = 1.0
@@ -32,35 +29,19 @@ class Bulk:
         self._handed_over = False
         self._task: asyncio.Task[Stored] | None = None
 
-    async def commit(
-        self,
-        remotes: Sequence[Remote],
-        *,
-        epoch: int,
-        bookmark: Bookmark | None,
-        prepared: Prepared = UNPREPARED,
-    ) -> Stored:
+    async def commit(self, batch: Batch) -> Stored:
         """See :meth:`Storing.commit`. If it is cancelled, the transaction may still be finished."""
         try:
-            return await self._commit(remotes, epoch=epoch, bookmark=bookmark, prepared=prepared)
+            return await self._commit(batch)
         except CacheDamaged as damage:
             self._origin.condemn(damage)
             raise
 
-    async def _commit(
-        self,
-        remotes: Sequence[Remote],
-        *,
-        epoch: int,
-        bookmark: Bookmark | None,
-        prepared: Prepared,
-    ) -> Stored:
+    async def _commit(self, batch: Batch) -> Stored:
         if self._open is None:
             self._open = self._origin.another()
             self._handed_over = self._origin.hand_over(self._open)
-        call = partial(
-            self._open.commit, remotes, epoch=epoch, bookmark=bookmark, prepared=prepared
-        )
+        call = partial(self._open.commit, batch)
         self._task = asyncio.create_task(run_aside(call, too_late=lambda _stored: None))
         return await asyncio.shield(self._task)
 

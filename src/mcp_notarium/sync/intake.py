@@ -6,13 +6,14 @@ Every plan is made twice: before fetching, to know what to fetch, and again when
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 from mcp_notarium.backends.base import Backend
+from mcp_notarium.cache.batch import A_LOAD
 from mcp_notarium.cache.store import Cache
 from mcp_notarium.sync.asking import Asking
-from mcp_notarium.sync.batch import FEW, Batch, Bookmark
+from mcp_notarium.sync.batch import Batch
 from mcp_notarium.sync.bulk import Bulk
 from mcp_notarium.sync.ledger import Ledger
 from mcp_notarium.sync.planner import Confirmed, Fetch, Missing, Remote, lags_behind, one_each
@@ -75,16 +76,11 @@ class Intake:
         Raises ``Superseded``. If it fails or is cancelled, some notes are newer and the cursor is
         where it was.
         """
-        epoch = batch.epoch
-        if len(batch.remotes) <= FEW:
-            tally.add(self._storing.commit(batch.remotes, epoch=epoch, bookmark=batch.bookmark))
+        if len(batch.remotes) <= A_LOAD:
+            tally.add(self._storing.commit(batch))
             return
-        for chunk, bookmark in _chunks(batch):
-            tally.add(
-                await self._bulk.commit(
-                    chunk, epoch=epoch, bookmark=bookmark, prepared=batch.prepared
-                )
-            )
+        for chunk in _chunks(batch):
+            tally.add(await self._bulk.commit(chunk))
 
     async def rest(self) -> None:
         """Nothing more comes for a while: let go of what only many notes at once need."""
@@ -109,9 +105,10 @@ def _with_answer(remote: Remote, answers: dict[str, Confirmed]) -> Remote:
     return remote if answer is None or lags_behind(answer.answer, remote) else answer
 
 
-def _chunks(batch: Batch) -> Iterator[tuple[Sequence[Remote], Bookmark | None]]:
+def _chunks(batch: Batch) -> Iterator[Batch]:
     """Parts of a size to be stored at once; only the last one carries the bookmark."""
     remotes = batch.remotes
     for at in range(0, len(remotes), MANY):
         last = at + MANY >= len(remotes)
-        yield remotes[at : at + MANY], batch.bookmark if last else None
+        bookmark = batch.bookmark if last else None
+        yield replace(batch, remotes=remotes[at : at + MANY], bookmark=bookmark)

@@ -13,10 +13,10 @@ from functools import partial
 
 from mcp_notarium.aside import run_aside
 from mcp_notarium.backends.base import Backend, ListingPage
+from mcp_notarium.cache.batch import A_LOAD
 from mcp_notarium.cache.rows import UNPREPARED, Prepared, prepare
 from mcp_notarium.errors import BackendProtocolError, BackendRejected, CursorLost, NoteNotFound
 from mcp_notarium.notes.note import Revision
-from mcp_notarium.sync.batch import FEW
 
 FIRST_PAGE = 100
 """Small, so that the newest notes can be read after one short request."""
@@ -163,6 +163,6 @@ async def _read(
 
 async def _prepared(page: ListingPage) -> Prepared:
     revisions = [entry for entry in page.entries if isinstance(entry, Revision)]
-    if len(revisions) <= FEW:
+    if len(revisions) <= A_LOAD:
         return UNPREPARED
     return await run_aside(partial(prepare, revisions), too_late=lambda _late: None)

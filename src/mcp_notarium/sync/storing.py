@@ -11,12 +11,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from mcp_notarium.backends.base import Entry
-from mcp_notarium.cache.rows import UNPREPARED, Prepared
 from mcp_notarium.cache.store import Cache
 from mcp_notarium.errors import CacheDamaged, CacheError
 from mcp_notarium.notes.note import Revision, Tombstone
 from mcp_notarium.notes.pending import PendingWrite, WriteState
-from mcp_notarium.sync.batch import Bookmark
+from mcp_notarium.sync.batch import Batch
 from mcp_notarium.sync.ledger import Ledger
 from mcp_notarium.sync.planner import (
     Action,
@@ -83,23 +82,16 @@ class Storing:
         with suppress(CacheError):
             self._cache.database.set_checkpointer(True)
 
-    def commit(
-        self,
-        remotes: Sequence[Remote],
-        *,
-        epoch: int,
-        bookmark: Bookmark | None,
-        prepared: Prepared = UNPREPARED,
-    ) -> Stored:
+    def commit(self, batch: Batch) -> Stored:
         """Store it in one transaction. Raises ``Superseded``."""
         with self._cache.transaction():
-            if self._ledger.epoch != epoch:
+            if self._ledger.epoch != batch.epoch:
                 raise Superseded
-            actions = self.plan(remotes)
-            applied = self._cache.notes.apply(_changes(actions), prepared=prepared)
-            deferred = self._note_doubts(zip(remotes, actions, strict=True))
-            if bookmark is not None:
-                bookmark(self._ledger)  # INVARIANT 1 (docs/sync.md)
+            actions = self.plan(batch.remotes)
+            applied = self._cache.notes.apply(_changes(actions), prepared=batch.prepared)
+            deferred = self._note_doubts(zip(batch.remotes, actions, strict=True))
+            if batch.bookmark is not None:
+                batch.bookmark(self._ledger)  # INVARIANT 1 (docs/sync.md)
         return Stored(applied.stored, applied.removed, deferred)
 
     def plan(self, remotes: Sequence[Remote]) -> list[Action]:

@@ -94,9 +94,9 @@ def test_another_passphrase_is_tried_by_itself(config, unlocked):
 
 def test_a_key_file_that_was_changed_meanwhile_is_unlocked_by_itself(config, unlocked):
     start = ended(config)
-    forged = replace(key_file(config), schema_floor=0)
+    another = replace(key_file(config), schema_floor=0)
     with pytest.raises(KeyFileDamaged):
-        start.unlock(forged, config.db_key, bounds=TEST_BOUNDS)
+        start.unlock(another, config.db_key, bounds=TEST_BOUNDS)
     assert len(unlocked) == 2
 
 
@@ -141,6 +141,7 @@ def with_a_pipe_for_a_key_file(folder):
         os.mkfifo(folder / name, 0o600)
 
 
+@pytest.mark.skipif(os.name != "posix", reason="modes, links and pipes of POSIX")
 @pytest.mark.parametrize(
     "change",
     [opened_to_all, replaced_by_a_link, with_a_pipe_for_a_key_file],

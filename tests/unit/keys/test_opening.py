@@ -9,7 +9,7 @@ from mcp_notarium.cache import driver
 from mcp_notarium.cache.startup import Locked, Open
 from mcp_notarium.crypto import kdf, keyslots
 from mcp_notarium.errors import CacheFull, LockedError, Verdict
-from mcp_notarium.keys import keyfile, opening
+from mcp_notarium.keys import keyfile, looking, opening
 from mcp_notarium.secret import Secret
 from support import account_child, keychains
 from support.account import (
@@ -514,9 +514,9 @@ def test_a_verdict_changes_nothing_not_even_a_left_over_log(tmp_path):
     config = made(tmp_path)
     assert account_child.run(tmp_path, "write") == account_child.KILLED
     before = fingerprint(config.account_dir)
-    assert isinstance(opening.verdict(config, bounds=BOUNDS), Open)
+    assert isinstance(looking.verdict(config, bounds=BOUNDS), Open)
     assert fingerprint(config.account_dir) == before
-    wrong = opening.verdict(replace(config, db_key=Secret(OTHER)), bounds=BOUNDS)
+    wrong = looking.verdict(replace(config, db_key=Secret(OTHER)), bounds=BOUNDS)
     assert isinstance(wrong, Locked)
     assert wrong.verdict is Verdict.WRONG_KEY
     assert fingerprint(config.account_dir) == before
@@ -524,7 +524,7 @@ def test_a_verdict_changes_nothing_not_even_a_left_over_log(tmp_path):
 
 def test_a_verdict_makes_no_folder(tmp_path):
     config = account(tmp_path)
-    opening.verdict(config)
+    looking.verdict(config)
     assert not config.data_dir.exists()
 
 
@@ -535,7 +535,7 @@ def test_a_verdict_looks_inside_where_that_changes_nothing(tmp_path):
         with database.schema_change(), database.transaction(durable=True):
             database.run("PRAGMA user_version = 99")
     before = fingerprint(config.account_dir)
-    assert opening.verdict(config, bounds=BOUNDS).verdict is Verdict.SCHEMA_NEWER
+    assert looking.verdict(config, bounds=BOUNDS).verdict is Verdict.SCHEMA_NEWER
     assert fingerprint(config.account_dir) == before
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from mcp_notarium.errors import CacheDamaged, OutcomeUnknown, RateLimited
 from mcp_notarium.secret import Secret
+from mcp_notarium.sync import driver
 from mcp_notarium.sync.cycle import State
 from mcp_notarium.sync.leader import Leader
 from support.memory_backend import Fault
@@ -105,6 +106,22 @@ def test_the_search_index_is_tidied_while_nothing_else_is_to_do(client, store):
             assert client.driver.status().complete
 
     asyncio.run(scenario())
+
+
+def test_memory_is_given_back_once_when_the_search_index_has_been_merged(client, monkeypatch):
+    slices, trims = [True] * 5, []
+    monkeypatch.setattr(driver, "trim", lambda: trims.append(len(slices)))
+
+    async def scenario():
+        client.cache.notes.tidy = lambda: slices.pop() if slices else False
+        async with running(client):
+            await until(lambda: trims)
+            asked = len(client.backend.calls)
+            client.driver.wake()
+            await until(lambda: len(client.backend.calls) > asked)
+
+    asyncio.run(scenario())
+    assert trims == [0]
 
 
 def test_sync_now_is_true_after_a_cycle_that_began_later(client, store):
