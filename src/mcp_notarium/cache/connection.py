@@ -27,9 +27,9 @@ CHECKPOINT_PAGES = 1000
 
 LOOKS = 3
 """How often a database that others write to is looked at before it counts as damaged."""
-_ROWS_AT_ONCE = (100, 10, 1)
+_ROWS_AT_ONCE = (500, 50, 5, 1)
 """Rows per INSERT; few different numbers, so that statements are prepared once."""
-_MOST_AT_ONCE = 1024 * 1024
+_MOST_AT_ONCE = 2 * 1024 * 1024
 """Characters in the rows of one INSERT of several: the database has a copy of each."""
 _SEARCH_ANEW = "SELECT rowid FROM notes_fts WHERE notes_fts MATCH 'a' LIMIT 1"
 """The search index remembers how it is built up; a check after another process has merged parts of it

@@ -24,6 +24,9 @@ _PARTS_LEFT_APART = 16
 """Of a load: the index is merged two thirds less often, which is a sixth of the work of a first one, and
 searched as fast. What is left is merged when nothing else is to be done."""
 _PARTS = 4  # what FTS5 begins with: every write merges a little
+_WORDS_AT_ONCE = 16 << 20
+"""Bytes of words that a load collects before they are written as one part of the index."""
+_WORDS = 1 << 20  # what FTS5 begins with
 _SLICE_PAGES = 200
 _MOST_NOTED = 100
 
@@ -55,6 +58,7 @@ class IndexUpkeep:
         yield
         if len(written) > A_LOAD:
             self._configure("automerge", _PARTS_LEFT_APART)
+            self._configure("hashsize", _WORDS_AT_ONCE)
         if written:
             self._db.run(_REMEMBER, (json.dumps(written),))
             self._note_down(written)
@@ -62,6 +66,7 @@ class IndexUpkeep:
         self._db.run("UPDATE search_index SET deferred = 0")
         if len(written) > A_LOAD:
             self._configure("automerge", _PARTS)
+            self._configure("hashsize", _WORDS)
             self._owe(_Owed.START)  # else it is a save that merges them all, and waits for seconds
         if replaced:
             self._configure("secure-delete", 1)

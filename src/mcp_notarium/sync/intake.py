@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from mcp_notarium.backends.base import Backend
-from mcp_notarium.cache.batch import A_LOAD
+from mcp_notarium.cache.batch import A_LOAD, BATCH
 from mcp_notarium.cache.store import Cache
 from mcp_notarium.sync.asking import Asking
 from mcp_notarium.sync.batch import Batch
@@ -18,10 +18,6 @@ from mcp_notarium.sync.bulk import Bulk
 from mcp_notarium.sync.ledger import Ledger
 from mcp_notarium.sync.planner import Confirmed, Fetch, Missing, Remote, lags_behind, one_each
 from mcp_notarium.sync.storing import Stored, Storing
-
-MANY = 1000
-"""Notes per transaction beside it: the search index takes them in a quarter faster than as 250, and
-a save waits for one transaction at most."""
 
 
 @dataclass(slots=True)
@@ -108,7 +104,7 @@ def _with_answer(remote: Remote, answers: dict[str, Confirmed]) -> Remote:
 def _chunks(batch: Batch) -> Iterator[Batch]:
     """Parts of a size to be stored at once; only the last one carries the bookmark."""
     remotes = batch.remotes
-    for at in range(0, len(remotes), MANY):
-        last = at + MANY >= len(remotes)
+    for at in range(0, len(remotes), BATCH):
+        last = at + BATCH >= len(remotes)
         bookmark = batch.bookmark if last else None
-        yield replace(batch, remotes=remotes[at : at + MANY], bookmark=bookmark)
+        yield replace(batch, remotes=remotes[at : at + BATCH], bookmark=bookmark)

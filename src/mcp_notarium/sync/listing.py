@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from mcp_notarium.aside import run_aside
 from mcp_notarium.backends.base import Backend, ListingPage
-from mcp_notarium.cache.batch import A_LOAD
+from mcp_notarium.cache.batch import A_LOAD, BATCH
 from mcp_notarium.cache.rows import UNPREPARED, Prepared, prepare
 from mcp_notarium.errors import BackendProtocolError, BackendRejected, CursorLost, NoteNotFound
 from mcp_notarium.notes.note import Revision
@@ -40,6 +40,21 @@ class ReadyPage:
 
     page: ListingPage
     prepared: Prepared
+
+    def followed_by(self, later: ReadyPage) -> ReadyPage:
+        """Both as one page; its cursor is that of the earlier one."""
+        page = replace(
+            later.page,
+            entries=self.page.entries + later.page.entries,
+            cursor=self.page.cursor,
+            left_out=self.page.left_out + later.page.left_out,
+        )
+        return ReadyPage(page, {**self.prepared, **later.prepared})
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    error: Exception | None = None
 
 
 ReadyPages = AsyncGenerator[ReadyPage, None]
@@ -93,14 +108,23 @@ async def _page(backend: Backend, listing: Listing, *, mark: str | None, size: i
 
 
 async def read_ahead(backend: Backend, listing: Listing) -> ReadyPages:
-    """The same pages, read and made ready while the caller stores the one before."""
-    ready: asyncio.Queue[ReadyPage | Exception | None] = asyncio.Queue(READ_AHEAD)
+    """The same pages, read and made ready while the caller stores the one before.
+
+    Of a store that is read faster than stored, several pages come as one: fewer, larger transactions.
+    """
+    ready: asyncio.Queue[ReadyPage | _Ended] = asyncio.Queue(READ_AHEAD)
     reader = asyncio.create_task(_read(backend, listing, ready))
     try:
-        while (page := await ready.get()) is not None:
-            if isinstance(page, Exception):
-                raise page
-            yield page
+        item = await ready.get()
+        while isinstance(item, ReadyPage):
+            await asyncio.sleep(0)  # the reader may wait to put the next one down
+            after = None if ready.empty() else ready.get_nowait()
+            if isinstance(after, ReadyPage) and _fit_together(item, after):
+                item, after = item.followed_by(after), None
+            yield item
+            item = after or await ready.get()
+        if item.error is not None:
+            raise item.error
     finally:
         reader.cancel()
         await asyncio.wait({reader})
@@ -148,17 +172,21 @@ class Count:
         return self.so_far
 
 
+def _fit_together(page: ReadyPage, after: ReadyPage) -> bool:
+    return len(page.page.entries) + len(after.page.entries) <= BATCH
+
+
 async def _read(
-    backend: Backend, listing: Listing, ready: asyncio.Queue[ReadyPage | Exception | None]
+    backend: Backend, listing: Listing, ready: asyncio.Queue[ReadyPage | _Ended]
 ) -> None:
     try:
         async with aclosing(pages(backend, listing)) as all_pages:
             async for page in all_pages:
                 await ready.put(ReadyPage(page, await _prepared(page)))
     except Exception as error:  # noqa: BLE001 - raised again by the reader of the queue
-        await ready.put(error)
+        await ready.put(_Ended(error))
     else:
-        await ready.put(None)
+        await ready.put(_Ended())
 
 
 async def _prepared(page: ListingPage) -> Prepared:

@@ -10,11 +10,13 @@ import pytest
 
 from mcp_notarium.backends.base import Entry, ListingPage
 from mcp_notarium.cache import notes
-from mcp_notarium.cache.rows import prepare, rows_of
+from mcp_notarium.cache.rows import UNPREPARED, prepare, rows_of
 from mcp_notarium.cache.store import Cache
 from mcp_notarium.errors import BackendProtocolError
 from mcp_notarium.sync import listing
 from mcp_notarium.sync.cycle import State
+from mcp_notarium.sync.listing import ReadyPage
+from support import corpus
 from support.memory_backend import Fault
 from support.sync_rig import Crash, until
 
@@ -184,7 +186,7 @@ def test_until_the_count_is_over_its_part_is_told(client, store, monkeypatch):
 
 @pytest.mark.parametrize("commits", [1, 2, 3])
 def test_a_load_that_was_killed_goes_on_where_it_was(clients, store, commits, monkeypatch):
-    fill(store, 2200)
+    fill(store, 5200)
     client = clients()
     transaction = Cache.transaction
     begun = []
@@ -211,6 +213,60 @@ def test_a_load_that_was_killed_goes_on_where_it_was(clients, store, commits, mo
     assert seen[0] == (1000, True, True), "it begins at the mark, not at the first page"
     assert after.contents() == store.contents()
     assert after.driver.status().complete
+
+
+@pytest.fixture
+def read_slowly(client, monkeypatch):
+    """Reads a listing ahead of somebody who takes each page when no other can be got ready."""
+
+    async def at_once(_page):
+        return UNPREPARED
+
+    async def read(taken, **options):
+        listed = listing.Listing(**options)
+        async with aclosing(listing.read_ahead(client.backend, listed)) as ready_pages:
+            async for ready in ready_pages:
+                taken.append(ready.page)
+                for _ in range(100):
+                    await asyncio.sleep(0)
+
+    monkeypatch.setattr(listing, "_prepared", at_once)
+    return read
+
+
+def test_pages_that_wait_are_handed_over_as_one_and_the_first_alone(store, read_slowly):
+    fill(store, 5200)
+    taken = []
+    asyncio.run(read_slowly(taken, first=listing.FIRST_PAGE))
+    assert [len(page.entries) for page in taken] == [100, 2000, 2000, 1100]
+    ids = [entry.id for page in taken for entry in page.entries]
+    assert len(set(ids)) == 5200
+    assert taken[-1].next_mark is None
+
+
+def test_two_pages_as_one_go_on_at_the_later_and_have_the_cursor_of_the_earlier():
+    one, other = corpus.revisions(2)
+    earlier = ReadyPage(ListingPage((one,), "c1", "m1", total=None, left_out=2), prepare([one]))
+    later = ReadyPage(ListingPage((other,), "c2", "m2", total=7, left_out=3), prepare([other]))
+    page = ListingPage((one, other), "c1", "m2", total=7, left_out=5)
+    assert earlier.followed_by(later) == ReadyPage(page, prepare([one, other]))
+
+
+@pytest.mark.parametrize("good", [1, 2, 3])
+def test_a_page_that_fails_hides_none_that_came_before_it(client, store, read_slowly, good):
+    fill(store, 4200)
+    list_page, asked = client.backend.list_page, itertools.count(1)
+
+    async def failing(**arguments):
+        if next(asked) > good:
+            raise BackendProtocolError("no more")
+        return await list_page(**arguments)
+
+    client.backend.list_page = failing
+    taken = []
+    with pytest.raises(BackendProtocolError, match="no more"):
+        asyncio.run(read_slowly(taken))
+    assert sum(len(page.entries) for page in taken) == good * listing.PAGE
 
 
 def test_notes_that_change_while_the_pages_are_read_are_not_missed(client, store):
