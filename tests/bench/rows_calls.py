@@ -73,21 +73,19 @@ def calls(site: Site) -> Iterator[Figure]:
         )
         stack.callback(bench.close)
         bench.wire.greet()
-        first_page = None
         reads = _kinds(site)
-        asked = Taken([timed(bench.asking(call)) for call in reads["common word"]])
-        yield Figure("calls", "common word, asked first", site.count, "ms", asked.median * 1000)
+        for row, new in (
+            ("list, middle page", _backwards(site)),
+            ("common word", reads["common word"]),
+        ):
+            asked = Taken([timed(bench.asking(call)) for call in new])
+            yield Figure("calls", f"{row}, asked first", site.count, "ms", asked.median * 1000)
         for row, kinds in reads.items():
-            taken = bench.measure(kinds)
+            taken = bench.measure(kinds, first_page=reads["list"][0] if row in _DEEP else None)
             ours = taken["ours"].median * 1000
             shares.append(taken["ours"].median / taken["plain"].median)
-            floors = _floors(taken)
-            if row == "list":
-                first_page = ours
-            elif row in _DEEP and first_page is not None:
-                floors = {"first page": first_page} | floors
             p99 = taken["ours"].p99 * 1000
-            yield Figure("calls", row, site.count, "ms", ours, p99, floors)
+            yield Figure("calls", row, site.count, "ms", ours, p99, _floors(taken))
         peak = bench.ours.memory("VmHWM")
     key = sorted(shares)[len(shares) // 2]
     yield Figure("encryption", "reads", site.count, "x", key, floors={"without a key": 1.0})
@@ -96,7 +94,8 @@ def calls(site: Site) -> Iterator[Figure]:
 
 def _floors(taken: dict[str, Taken]) -> dict[str, float]:
     ms = {name: times.median * 1000 for name, times in taken.items()}
-    return {
+    first_page = {"first page": ms["first page"]} if "first page" in ms else {}
+    return first_page | {
         "raw SQL + round trip": ms["raw cipher"] + ms["round trip"],
         "bare loop": ms["bare loop"],
         "raw SQLCipher": ms["raw cipher"],
@@ -120,6 +119,13 @@ def _kinds(site: Site) -> dict[str, list[Call]]:
             for row, asked in corpus.questions(site.count).items()
         },
     }
+
+
+def _backwards(site: Site) -> list[Call]:
+    """Pages around the middle, none behind one that was read."""
+    middle = max(1, site.expected // 40)
+    pages = [page for page in range(middle + 100, middle - 100, -20) if page > 0]
+    return [_listed({"page": page}, listing(None, page=page), site.expected) for page in pages]
 
 
 def _listed(arguments: dict[str, Any], request: Request, total: int) -> Call:
@@ -147,11 +153,12 @@ class _Bench:
         self._raw_cipher.close()
         self._loop.__exit__()
 
-    def measure(self, kinds: Sequence[Call]) -> dict[str, Taken]:
+    def measure(self, kinds: Sequence[Call], *, first_page: Call | None) -> dict[str, Taken]:
         """Each call is checked once with everybody, then all are timed in turn."""
         for call in kinds:
             self._check(call)
-        return in_turn([self._subjects(kinds[n % len(kinds)]) for n in range(self._rounds)])
+        more = {"first page": self.asking(first_page)} if first_page else {}
+        return in_turn([self._subjects(kinds[n % len(kinds)]) | more for n in range(self._rounds)])
 
     def asking(self, call: Call) -> Act:
         """This call of the server under a key, whose answer must be right."""

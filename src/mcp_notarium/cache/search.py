@@ -14,13 +14,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from mcp_notarium.cache.connection import Database, Row
+from mcp_notarium.cache.places import Places
 from mcp_notarium.cache.totals import Totals
 from mcp_notarium.cache.vocabulary import Vocabulary
 from mcp_notarium.notes.clean import replace_surrogates
 from mcp_notarium.notes.preview import preview
 from mcp_notarium.query.fold import fold, words_only
 from mcp_notarium.query.model import Query, Word
-from mcp_notarium.query.sql import KEPT, Statements, build, words_of
+from mcp_notarium.query.sql import KEPT, Place, Statements, build, words_of
 from mcp_notarium.query.stem import spelling, stem
 
 MOST_RANKED = 2000
@@ -65,14 +66,16 @@ class SearchIndex:
     def __init__(self, database: Database, *, written: Callable[[], int]) -> None:
         self._db = database
         self._totals = Totals(database, written=written)
+        self._places = Places(database, written=written)
         self._vocabulary = Vocabulary(database)
 
     def find(self, query: Query, *, limit: int, offset: int = 0, preview_lines: int = 1) -> Found:
         """``limit`` notes after the first ``offset``, in the order the query asks for."""
-        found = self._page(query, self._statements(query, limit, offset), limit, offset)
+        found = self._page_nearby(query, limit, offset)
         if not found.total and (inside := self._expansions(query)):
             wider = build(query, limit=limit, offset=offset, expansions=inside)
-            found = self._page(query, wider, limit, offset)
+            rows = self._db.rows(wider.rows.sql, wider.rows.parameters)
+            found = self._found(query, wider, rows, limit, offset)
             # Said of hits only: a word that is inside no note there may be one of a note that is gone.
             found = replace(found, inside_words=found.total > 0)
         if preview_lines > 1:
@@ -95,17 +98,29 @@ class SearchIndex:
                 break
         return found
 
-    def _statements(self, query: Query, limit: int, offset: int) -> Statements:
+    def _page_nearby(self, query: Query, limit: int, offset: int) -> Found:
+        """A page, from the nearest known place of its listing."""
+        places = self._places.of(query, up_to=offset + limit)
+        statements = self._statements(query, limit, offset, places.nearest(offset))
+        rows = self._db.rows(statements.rows.sql, statements.rows.parameters)
+        if statements.walked:
+            places.note(offset, rows)
+        return self._found(query, statements, rows, limit, offset)
+
+    def _statements(self, query: Query, limit: int, offset: int, place: Place | None) -> Statements:
         """The cheapest way to a page: from the nearer end, and ranked only where that tells much."""
-        from_end = offset > 0 and 2 * offset > self._db.number(KEPT[query.trash])
-        page = partial(build, query, limit=limit, offset=offset, from_end=from_end)
+        ahead = offset - (place.offset if place else 0)
+        from_end = ahead > 0 and ahead + offset > self._db.number(KEPT[query.trash])
+        page = partial(build, query, limit=limit, offset=offset, from_end=from_end, place=place)
         statements = page()
         if statements.hits is not None and self._totals.of(statements.hits) > MOST_RANKED:
-            return page(ranked=False)
+            unranked = page(ranked=False)
+            return replace(statements, rows=unranked.rows, walked=unranked.walked)
         return statements
 
-    def _page(self, query: Query, statements: Statements, limit: int, offset: int) -> Found:
-        rows = self._db.rows(statements.rows.sql, statements.rows.parameters)
+    def _found(
+        self, query: Query, statements: Statements, rows: list[Row], limit: int, offset: int
+    ) -> Found:
         notes = [_summary(row) for row in rows]
         return Found(notes, self._total(query, statements, len(rows), limit, offset))
 
@@ -114,6 +129,8 @@ class SearchIndex:
     ) -> int:
         if rows < limit and (rows or not offset):
             return offset + rows  # the last page: nothing to count
+        if statements.hits is not None and statements.hits_in_trash is not None:
+            return self._totals.of(statements.hits) - self._totals.of(statements.hits_in_trash)
         if statements.count is not None:
             return self._totals.of(statements.count)
         return self._db.number(KEPT[query.trash])

@@ -29,18 +29,31 @@ class Statement:
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """The note at ``offset`` of a listing: the time it is sorted by, in Unix epoch seconds, and its key."""
+
+    offset: int
+    sorted: int
+    pk: int
+
+
+@dataclass(frozen=True, slots=True)
 class Statements:
     """What finds one page of notes, and how many there are on all pages.
 
     ``rows`` gives the columns pk, id, local_version, server_version, modified_at, created_at,
     trash, pinned, tags, head, total_lines. ``count`` gives one number; None says that only
     ``trash`` decides, so that ``KEPT`` is the answer. ``hits`` is there where ranking can be left out:
-    it counts the notes that would be ranked, cheaply.
+    it counts the notes that would be ranked, cheaply. Where there is ``hits_in_trash``, ``count`` is what
+    ``hits`` has more than it. ``walked``: the page is reached along an index,
+    so that one can begin at a place that is known.
     """
 
     rows: Statement
     count: Statement | None
     hits: Statement | None = None
+    hits_in_trash: Statement | None = None
+    walked: bool = False
 
 
 KEPT = {
@@ -57,6 +70,8 @@ _COLUMNS = (
 _TRASHED = "SELECT pk FROM notes INDEXED BY notes_listing WHERE trash = 1"
 _TAGGED = "SELECT pk FROM note_tags WHERE key"
 _MATCHED = "FROM notes_fts WHERE notes_fts MATCH ?"
+_HITS = f"SELECT count(*) {_MATCHED}"
+_HITS_IN_TRASH = f"{_HITS} AND +rowid IN ({_TRASHED})"
 _MATCHED_NOTES = (
     "notes_fts AS f CROSS JOIN notes AS m INDEXED BY notes_meta ON m.pk = f.rowid "
     "WHERE notes_fts MATCH ?"
@@ -95,30 +110,33 @@ def build(
     expansions: Expansions | None = None,
     ranked: bool = True,
     from_end: bool = False,
+    place: Place | None = None,
 ) -> Statements:
     """The statements for one page of ``limit`` notes after the first ``offset``, and their number.
 
     ``expansions`` replaces words (those of ``words_of``) by index terms, any of which will do. Not
     ``ranked``: in the order of a listing. ``from_end``: where only ``trash`` decides, the index is
-    walked from its other end to the same page.
+    walked from its other end to the same page. ``place``: one of this listing at or before ``offset``,
+    from which it is walked where it is ``walked`` at all.
     """
     expression, rest = _terms(query.terms, expansions or {})
     narrow = _narrowing(query, rest, expansions or {})
     if expression is None:
         count = _listing_count(query, narrow)
         if from_end and count is None:
-            return Statements(_from_end(query, limit=limit, offset=offset), None)
-        return Statements(_listing(query, narrow, limit=limit, offset=offset), count)
+            return Statements(_from_end(query, limit=limit, offset=offset), None, walked=True)
+        return _listing(query, narrow, count, limit=limit, offset=offset, place=place)
     count = _search_count(query, expression, narrow)
     if not ranked:
         found = _Clauses([f"m.pk IN (SELECT rowid {_MATCHED})", *narrow.parts])
         found.parameters = [expression, *narrow.parameters]
-        return Statements(_listing(query, found, limit=limit, offset=offset), count)
-    alone = isinstance(query.terms, Word) and not narrow.selective
-    hits = Statement(f"SELECT count(*) {_MATCHED}", (expression,)) if alone else None
-    return Statements(
-        _search(query, expression, narrow, limit=limit, offset=offset), count, hits=hits
-    )
+        return _listing(query, found, count, limit=limit, offset=offset, place=place)
+    page = _search(query, expression, narrow, limit=limit, offset=offset)
+    if not isinstance(query.terms, Word) or narrow.selective:
+        return Statements(page, count)
+    plain = _only_words(query, narrow)
+    hits_in_trash = Statement(_HITS_IN_TRASH, (expression,)) if plain else None
+    return Statements(page, count, Statement(_HITS, (expression,)), hits_in_trash)
 
 
 def words_of(query: Query) -> tuple[str, ...]:
@@ -207,21 +225,35 @@ def _nested(
     return f"({operator.join(parts)})"
 
 
-def _listing(query: Query, narrow: _Clauses, *, limit: int, offset: int) -> Statement:
+def _listing(
+    query: Query,
+    narrow: _Clauses,
+    count: Statement | None,
+    *,
+    limit: int,
+    offset: int,
+    place: Place | None,
+) -> Statements:
     in_order = not narrow.selective
     if query.sort_by == "created_at" and (query.before is not None or query.after is not None):
         in_order = False  # the index in that order does not know when a note was changed
-    if in_order:
-        walks = [_walk(query, narrow, trash) for trash in _TRASH[query.trash]]
-    else:
-        clauses = _metadata(query)
-        walks = [_notes(query, "notes_meta", clauses, narrow)]
-    return _one_page(query, walks, limit=limit, offset=offset)
+    if not in_order:
+        walks = [_notes(query, "notes_meta", _metadata(query), narrow)]
+        return Statements(_one_page(query, walks, limit=limit, offset=offset), count)
+    walks = [_walk(query, narrow, trash, place) for trash in _TRASH[query.trash]]
+    ahead = offset - (place.offset if place else 0)
+    return Statements(_one_page(query, walks, limit=limit, offset=ahead), count, walked=True)
 
 
-def _walk(query: Query, narrow: _Clauses, trash: int) -> Statement:
-    """The notes in or out of the trash, which one index has in their order."""
-    return _notes(query, _IN_ORDER[query.sort_by], _metadata(query, trash=(trash,)), narrow)
+def _walk(query: Query, narrow: _Clauses, trash: int, place: Place | None = None) -> Statement:
+    """The notes in or out of the trash, from ``place`` on, which one index has in their order."""
+    clauses = _metadata(query, trash=(trash,))
+    if place is not None:
+        column = f"m.{_SORTS[query.sort_by]}"
+        onwards, before = ("<=", "<") if query.sort_order == "DESC" else (">=", ">")
+        clauses.add(f"{column} {onwards} ?", place.sorted)
+        clauses.add(f"NOT ({column} = ? AND m.pk {before} ?)", place.sorted, place.pk)
+    return _notes(query, _IN_ORDER[query.sort_by], clauses, narrow)
 
 
 def _notes(query: Query, index: str, clauses: _Clauses, narrow: _Clauses) -> Statement:
@@ -282,16 +314,17 @@ def _search(
     return _with_rows(page, order, parameters)
 
 
-def _search_count(query: Query, expression: str, narrow: _Clauses) -> Statement:
+def _only_words(query: Query, narrow: _Clauses) -> bool:
+    """Whether words alone decide, the trash left out."""
     dated = query.before is not None or query.after is not None
-    if not narrow.parts and not dated and query.trash == "active":
+    return not narrow.parts and not dated and query.trash == "active"
+
+
+def _search_count(query: Query, expression: str, narrow: _Clauses) -> Statement:
+    if _only_words(query, narrow):
         # Few notes are in the trash; leaving them out one by one takes twice as long.
-        return Statement(
-            f"SELECT (SELECT count(*) {_MATCHED}) - "
-            f"(SELECT count(*) {_MATCHED} AND +rowid IN ({_TRASHED}))",
-            (expression, expression),
-        )
-    if not dated:
+        return Statement(f"SELECT ({_HITS}) - ({_HITS_IN_TRASH})", (expression, expression))
+    if query.before is None and query.after is None:
         clauses = _trash_by_pk(query)
         # The plus keeps SQLite from searching anew for each pk that a tag names.
         found = f"FROM (SELECT +rowid AS pk {_MATCHED}) AS m{_both(clauses, narrow)}"

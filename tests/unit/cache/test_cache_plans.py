@@ -6,6 +6,7 @@ from mcp_notarium.query.parser import parse
 from mcp_notarium.query.sql import Statement, build
 from support import corpus
 from support.cache_room import store
+from support.database_steps import steps_of
 
 QUERIES = [
     None,
@@ -68,16 +69,6 @@ def test_what_names_no_notes_is_read_in_index_order_without_sorting_all_notes(fi
     steps = plan(filled, build(parse(text, sort_by=order), limit=20, offset=0).rows)
     materialized = steps[: steps.index("SEARCH n USING INTEGER PRIMARY KEY (rowid=?)")]
     assert not [step for step in materialized if "TEMP B-TREE" in step]
-
-
-def steps_of(cache, act):
-    """How many instructions the database carries out meanwhile."""
-    connection, done = cache.database._connection, []
-    connection.set_progress_handler(lambda: done.append(1), 1)
-    act()
-    connection.set_progress_handler(None, 1)
-    assert done
-    return len(done)
 
 
 @pytest.mark.parametrize("text", [None, "trash:any"], ids=str)

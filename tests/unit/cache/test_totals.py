@@ -97,8 +97,8 @@ def test_what_is_written_down_meanwhile_changes_no_total(cache, counted):
     assert len(counted) == 1
 
 
-def test_no_more_than_so_many_are_kept(cache, counted, monkeypatch):
-    monkeypatch.setattr(totals, "MOST_KEPT", 3)
-    for word in ("apple pear", "pear apple", "app* pear", "apple pea*", "apple pear"):
+def test_no_more_than_so_many_are_kept(cache, counted):
+    words = [f"apple -plum{number}" for number in range(totals.MOST_KEPT + 1)]
+    for word in (*words, words[-1], words[0]):
         assert total(cache, word) == 30
-    assert len(counted) == 5
+    assert len(counted) == len(words) + 1
