@@ -38,7 +38,7 @@ _TEMP_STORE_MEMORY = 2
 _KEY_FORM = re.compile(rb"x'[0-9a-f]{160}'")
 
 _MIB = 1 << 20
-_SMALLEST_CACHE = 48 * _MIB
+_SMALLEST_CACHE = 24 * _MIB
 _LARGEST_CACHE = 96 * _MIB
 _SECOND_CACHE = 16 * _MIB
 """Of a second connection, which stores many notes and reads few pages twice: less would cost time."""
@@ -238,7 +238,7 @@ def _unlock(
 
 def page_cache(size_bytes: int, *, largest: int = _LARGEST_CACHE) -> int:
     """Bytes of pages that a connection to a database of this size keeps in memory, at most."""
-    return min(max(size_bytes // 4, _SMALLEST_CACHE), largest)
+    return min(max(size_bytes // 8, _SMALLEST_CACHE), largest)
 
 
 def _settle(database: Database, *, largest_cache: int) -> None:

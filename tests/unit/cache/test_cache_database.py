@@ -301,10 +301,10 @@ def test_the_check_finds_a_search_index_that_misses_a_note(cache):
     assert cache.database.check() != ()
 
 
-def test_a_second_connection_keeps_a_third_of_the_pages_in_memory(cache):
+def test_a_second_connection_keeps_two_thirds_of_the_pages_in_memory(cache):
     second = cache.another()
     for one in (cache, second):
         one.database._connection.set_authorizer(None)  # which lets nobody ask
     first, other = (one.database.number("PRAGMA cache_size") for one in (cache, second))
     second.close()
-    assert (first, other) == (-48 * 1024, -16 * 1024)
+    assert (first, other) == (-24 * 1024, -16 * 1024)
