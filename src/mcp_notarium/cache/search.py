@@ -24,9 +24,9 @@ from mcp_notarium.query.model import Query, Word
 from mcp_notarium.query.sql import KEPT, Place, Statements, build, words_of
 from mcp_notarium.query.stem import spelling, stem
 
-MOST_RANKED = 2000
+MOST_RANKED = 1000
 """Hits of one word alone that are ranked. Ranking takes three times as long as finding, and says little
-where a word stands in thousands of notes; beyond that the newest come first."""
+where a word stands in a thousand notes; beyond that the newest come first."""
 
 _SHORTEST_PART = 3
 _MOST_EXPANSIONS = 1000
