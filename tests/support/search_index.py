@@ -28,7 +28,10 @@ CREATE VIRTUAL TABLE notes_fts USING fts5(
 CREATE TRIGGER notes_added AFTER INSERT ON notes BEGIN
   INSERT INTO notes_fts(rowid, text, tags, supplement)
   VALUES (new.pk, new.text, new.tags, new.supplement);
+  UPDATE note_counts SET active = active + (new.trash = 0), trashed = trashed + new.trash;
 END;
+CREATE TABLE note_counts(active INTEGER, trashed INTEGER);
+INSERT INTO note_counts VALUES (0, 0);
 """
 
 

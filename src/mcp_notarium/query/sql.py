@@ -120,9 +120,10 @@ def build(
     from which it is walked where it is ``walked`` at all.
     """
     expression, rest = _terms(query.terms, expansions or {})
-    narrow = _narrowing(query, rest, expansions or {})
+    conditions = _conditions(query, rest)
+    narrow = _narrowing(conditions, expansions or {})
     if expression is None:
-        count = _listing_count(query, narrow)
+        count = _all_but(query, conditions) or _listing_count(query, narrow)
         if from_end and count is None:
             return Statements(_from_end(query, limit=limit, offset=offset), None, walked=True)
         return _listing(query, narrow, count, limit=limit, offset=offset, place=place)
@@ -151,14 +152,19 @@ def _terms(terms: Condition | None, expansions: Expansions) -> tuple[str | None,
     return split(conditions, expansions)
 
 
-def _narrowing(query: Query, rest: Sequence[Condition], expansions: Expansions) -> _Clauses:
-    """Tags and what full-text search could not say; cheap conditions first."""
-    clauses = _Clauses()
+def _conditions(query: Query, rest: Sequence[Condition]) -> list[Condition]:
+    """Tags and what full-text search could not say."""
     if query.any_tags:
         rest = (_any_of(query.any_tags), *rest)
     conditions = [*map(Tagged, query.tags), *rest]
     if query.excluded_tags:
         conditions.append(Not(_any_of(query.excluded_tags)))
+    return conditions
+
+
+def _narrowing(conditions: Sequence[Condition], expansions: Expansions) -> _Clauses:
+    """The conditions as clauses, cheap ones first."""
+    clauses = _Clauses()
     for condition in sorted(conditions, key=_reads_text):
         parameters: list[Parameter] = []
         clauses.add(_expression(condition, expansions, parameters), *parameters)
@@ -235,7 +241,7 @@ def _listing(
     place: Place | None,
 ) -> Statements:
     in_order = not narrow.selective
-    if query.sort_by == "created_at" and (query.before is not None or query.after is not None):
+    if query.sort_by == "created_at" and _dated(query):
         in_order = False  # the index in that order does not know when a note was changed
     if not in_order:
         walks = [_notes(query, "notes_meta", _metadata(query), narrow)]
@@ -288,8 +294,33 @@ def _from_end(query: Query, *, limit: int, offset: int) -> Statement:
     )
 
 
+def _all_but(query: Query, conditions: Sequence[Condition]) -> Statement | None:
+    """The count where words or tags are left out and nothing else decides: all notes less those."""
+    excluded = [one.condition for one in conditions if isinstance(one, Not)]
+    if not excluded or len(excluded) < len(conditions) or _dated(query):
+        return None
+    tags = [_tags_of(condition) for condition in excluded]
+    keys = tuple(dict.fromkeys(key for found in tags if found for key in found))
+    if all(tags):
+        left_out = (
+            f"SELECT count(DISTINCT pk) FROM note_tags WHERE key IN ({', '.join('?' * len(keys))})"  # noqa: S608  # constants
+        )
+        in_trash = f"{left_out} AND pk IN ({_TRASHED})"
+    elif expression := match_of(Or(tuple(excluded)), {}):
+        keys, left_out, in_trash = (expression,), _HITS, _HITS_IN_TRASH
+    else:
+        return None
+    less = {
+        "active": f"({left_out}) - ({in_trash})",
+        "trashed": f"({in_trash})",
+        "any": f"({left_out})",
+    }[query.trash]
+    both = 2 if query.trash == "active" else 1
+    return Statement(f"SELECT ({KEPT[query.trash]}) - ({less})", keys * both)
+
+
 def _listing_count(query: Query, narrow: _Clauses) -> Statement | None:
-    if not narrow.parts and query.before is None and query.after is None:
+    if not narrow.parts and not _dated(query):
         return None
     clauses = _metadata(query)
     index = "notes_meta" if narrow.parts else "notes_listing"
@@ -316,15 +347,18 @@ def _search(
 
 def _only_words(query: Query, narrow: _Clauses) -> bool:
     """Whether words alone decide, the trash left out."""
-    dated = query.before is not None or query.after is not None
-    return not narrow.parts and not dated and query.trash == "active"
+    return not narrow.parts and not _dated(query) and query.trash == "active"
+
+
+def _dated(query: Query) -> bool:
+    return query.before is not None or query.after is not None
 
 
 def _search_count(query: Query, expression: str, narrow: _Clauses) -> Statement:
     if _only_words(query, narrow):
         # Few notes are in the trash; leaving them out one by one takes twice as long.
         return Statement(f"SELECT ({_HITS}) - ({_HITS_IN_TRASH})", (expression, expression))
-    if query.before is None and query.after is None:
+    if not _dated(query):
         clauses = _trash_by_pk(query)
         # The plus keeps SQLite from searching anew for each pk that a tag names.
         found = f"FROM (SELECT +rowid AS pk {_MATCHED}) AS m{_both(clauses, narrow)}"

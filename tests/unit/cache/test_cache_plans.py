@@ -88,7 +88,7 @@ def test_the_last_page_takes_no_more_steps_than_the_first(cache, text):
 # vocabulary where a word finds nothing.
 SHORT = {"page", "wanted", "CONSTANT", "note_counts", "search_index", "temp.index_terms"}
 # Nothing here names the few notes that are possible: the narrow index is read, never the notes.
-OPEN = ["-python", "-tag:work", "++"]
+OPEN = ["-python -tag:work", "++", "-python after:2020-01-01"]
 NARROW = "SCAN m USING COVERING INDEX notes_meta"
 
 
@@ -120,7 +120,16 @@ def walked_by(filled, text):
 
 @pytest.mark.parametrize(
     "text",
-    [*(q for q in QUERIES if q not in OPEN), "pyth*", "python -data", "zzqq", "python OR data"],
+    [
+        *(q for q in QUERIES if q not in OPEN),
+        "pyth*",
+        "python -data",
+        "-python",
+        "-tag:work",
+        "-python -data",
+        "zzqq",
+        "python OR data",
+    ],
     ids=str,
 )
 def test_no_listing_and_no_search_walks_through_everything(filled, text):

@@ -225,8 +225,25 @@ def test_created_at_sorts_with_equals_in_a_fixed_order(shelf):
     assert shelf.found(Query(sort_by="created_at", sort_order="ASC")) == expected[::-1]
 
 
-@pytest.mark.parametrize("text", [None, "common", "tag:even", "-rare", "common tag:three"])
-@pytest.mark.parametrize("trash", ["active", "any"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        None,
+        "common",
+        "tag:even",
+        "common tag:three",
+        "-rare",
+        "-rare -word",
+        '-rare -"no such phrase"',
+        "-tag:even",
+        "-tag:even -tag:three",
+        "-tag:none",
+        "-rare -tag:even",
+        "-rare -++",
+        "-rare after:1970-01-01",
+    ],
+)
+@pytest.mark.parametrize("trash", ["active", "trashed", "any"])
 def test_pages_join_to_the_whole_and_the_count_is_its_length(shelf, text, trash):
     query = parse(text, trash=trash)
     whole = shelf.found(query)
