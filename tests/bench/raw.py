@@ -11,8 +11,9 @@ import sqlcipher3.dbapi2 as driver
 
 from mcp_notarium.cache.database import page_cache
 from mcp_notarium.cache.search import MOST_RANKED
+from mcp_notarium.query.clauses import Statement
 from mcp_notarium.query.parser import parse
-from mcp_notarium.query.sql import Statement, build
+from mcp_notarium.query.sql import build
 
 _KEY = f"x'{'5b' * 80}'"
 _LIMIT = 20

@@ -7,9 +7,10 @@ import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from mcp_notarium.query.clauses import Statement
 from mcp_notarium.query.fold import supplement, tag_key
 from mcp_notarium.query.model import Query
-from mcp_notarium.query.sql import Statement, build
+from mcp_notarium.query.sql import build
 
 SCHEMA = """
 CREATE TABLE notes(

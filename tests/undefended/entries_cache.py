@@ -265,7 +265,7 @@ CACHE = (
     ),
     Defence(
         "words of a search are parameters",
-        "query/sql.py",
+        "query/clauses.py",
         "            parameters.append(text)\n            return _LITERAL\n",
         '            return _LITERAL.replace("?", f"\'{text}\'")\n',
         (

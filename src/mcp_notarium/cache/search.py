@@ -14,14 +14,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from mcp_notarium.cache.connection import Database, Row
-from mcp_notarium.cache.places import Places
+from mcp_notarium.cache.places import ListingPlaces, Places
 from mcp_notarium.cache.totals import Totals
 from mcp_notarium.cache.vocabulary import Vocabulary
 from mcp_notarium.notes.clean import replace_surrogates
 from mcp_notarium.notes.preview import preview
+from mcp_notarium.query.counting import KEPT
 from mcp_notarium.query.fold import fold, words_only
 from mcp_notarium.query.model import Query, Word
-from mcp_notarium.query.sql import KEPT, Place, Statements, build, words_of
+from mcp_notarium.query.sql import Place, Statements, build, words_of
 from mcp_notarium.query.stem import spelling, stem
 
 MOST_RANKED = 1000
@@ -71,11 +72,12 @@ class SearchIndex:
 
     def find(self, query: Query, *, limit: int, offset: int = 0, preview_lines: int = 1) -> Found:
         """``limit`` notes after the first ``offset``, in the order the query asks for."""
-        found = self._page_nearby(query, limit, offset)
+        places = self._places.of(query, up_to=offset + limit)
+        statements = self._statements(query, limit, offset, places.nearest(offset))
+        found = self._page(query, statements, limit, offset, places)
         if not found.total and (inside := self._expansions(query)):
             wider = build(query, limit=limit, offset=offset, expansions=inside)
-            rows = self._db.rows(wider.rows.sql, wider.rows.parameters)
-            found = self._found(query, wider, rows, limit, offset)
+            found = self._page(query, wider, limit, offset, None)
             # Said of hits only: a word that is inside no note there may be one of a note that is gone.
             found = replace(found, inside_words=found.total > 0)
         if preview_lines > 1:
@@ -98,15 +100,6 @@ class SearchIndex:
                 break
         return found
 
-    def _page_nearby(self, query: Query, limit: int, offset: int) -> Found:
-        """A page, from the nearest known place of its listing."""
-        places = self._places.of(query, up_to=offset + limit)
-        statements = self._statements(query, limit, offset, places.nearest(offset))
-        rows = self._db.rows(statements.rows.sql, statements.rows.parameters)
-        if statements.walked:
-            places.note(offset, rows)
-        return self._found(query, statements, rows, limit, offset)
-
     def _statements(self, query: Query, limit: int, offset: int, place: Place | None) -> Statements:
         """The cheapest way to a page: from the nearer end, and ranked only where that tells much."""
         ahead = offset - (place.offset if place else 0)
@@ -118,9 +111,17 @@ class SearchIndex:
             return replace(statements, rows=unranked.rows, walked=unranked.walked)
         return statements
 
-    def _found(
-        self, query: Query, statements: Statements, rows: list[Row], limit: int, offset: int
+    def _page(
+        self,
+        query: Query,
+        statements: Statements,
+        limit: int,
+        offset: int,
+        places: ListingPlaces | None,
     ) -> Found:
+        rows = self._db.rows(statements.rows.sql, statements.rows.parameters)
+        if places is not None and statements.walked:
+            places.note(offset, rows)
         notes = [_summary(row) for row in rows]
         return Found(notes, self._total(query, statements, len(rows), limit, offset))
 

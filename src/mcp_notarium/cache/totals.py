@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from mcp_notarium.cache.connection import Database
 from mcp_notarium.cache.kept import Kept
-from mcp_notarium.query.sql import Parameter, Statement
+from mcp_notarium.query.clauses import Parameter, Statement
 
 MOST_KEPT = 64
 

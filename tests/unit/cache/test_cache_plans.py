@@ -2,8 +2,9 @@
 
 import pytest
 
+from mcp_notarium.query.clauses import Statement
 from mcp_notarium.query.parser import parse
-from mcp_notarium.query.sql import Statement, build
+from mcp_notarium.query.sql import build
 from support import corpus
 from support.cache_room import store
 from support.database_steps import steps_of
