@@ -35,7 +35,7 @@ class ListingPlaces:
     def note(self, offset: int, rows: Sequence[Row]) -> None:
         """The page at ``offset`` is made of these rows; beyond so many the oldest is forgotten."""
         for at in {0, len(rows) - 1} if rows else ():
-            if len(self._places) == MOST_PLACES:
+            if offset + at not in self._places and len(self._places) == MOST_PLACES:
                 self._places.pop(next(iter(self._places)))
             row = rows[at]
             self._places[offset + at] = Place(offset + at, row[self._sorted], row[_PK])

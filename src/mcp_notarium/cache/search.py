@@ -131,7 +131,9 @@ class SearchIndex:
         if rows < limit and (rows or not offset):
             return offset + rows  # the last page: nothing to count
         if statements.hits is not None and statements.hits_in_trash is not None:
-            return self._totals.of(statements.hits) - self._totals.of(statements.hits_in_trash)
+            hits, in_trash = map(self._totals.of, (statements.hits, statements.hits_in_trash))
+            # Another process may write between the two.
+            return max(hits - in_trash, offset + rows if rows else 0)
         if statements.count is not None:
             return self._totals.of(statements.count)
         return self._db.number(KEPT[query.trash])

@@ -24,7 +24,7 @@ PAGE = 1000
 BARE_PAGE = 1000
 """Entries without content are small."""
 READ_AHEAD = 1
-"""Pages that lie ready while another is on its way and a third is being stored."""
+"""Pages that lie ready while another is on its way, and one or two are being stored."""
 MOST_PAGES = 20_000
 MOST_NOTES = 500_000
 """A sweep has the ids of all of them in memory: some 150 MB."""
@@ -47,6 +47,7 @@ class ReadyPage:
             later.page,
             entries=self.page.entries + later.page.entries,
             cursor=self.page.cursor,
+            total=self.page.total if later.page.total is None else later.page.total,
             left_out=self.page.left_out + later.page.left_out,
         )
         return ReadyPage(page, {**self.prepared, **later.prepared})
@@ -110,7 +111,7 @@ async def _page(backend: Backend, listing: Listing, *, mark: str | None, size: i
 async def read_ahead(backend: Backend, listing: Listing) -> ReadyPages:
     """The same pages, read and made ready while the caller stores the one before.
 
-    Of a store that is read faster than stored, several pages come as one: fewer, larger transactions.
+    Of a store that is read faster than stored, two pages come as one: fewer, larger transactions.
     """
     ready: asyncio.Queue[ReadyPage | _Ended] = asyncio.Queue(READ_AHEAD)
     reader = asyncio.create_task(_read(backend, listing, ready))

@@ -118,7 +118,7 @@ _BEHAVIOUR = {
   by last change), `trash:yes|no|any`. Malformed filters are errors that say what to write; everything
   else is words. A `trash:` in the text wins over `trash_status`; tags and dates of both hold.
 * Order: with words the best match first, then by `sort_by` and `sort_order`; without words by those
-  (`modified_at`, `DESC`), and so also for one word alone that stands in more than 2,000 notes.
+  (`modified_at`, `DESC`), and so also for one word alone that stands in more than 1,000 notes.
 * A row's `text` is its first non-empty lines (`preview_lines`), trimmed, at most 80 characters each;
   `(empty note)` if there are none. `hidden` names kinds of characters in it that cannot be seen.
 * A page beyond the end is empty and has the true totals.

@@ -244,10 +244,15 @@ def test_pages_that_wait_are_handed_over_as_one_and_the_first_alone(store, read_
     assert taken[-1].next_mark is None
 
 
-def test_two_pages_as_one_go_on_at_the_later_and_have_the_cursor_of_the_earlier():
+@pytest.mark.parametrize("totals", [(None, 7), (7, None), (9, 7)], ids=str)
+def test_two_pages_as_one_go_on_at_the_later_and_have_the_cursor_of_the_earlier(totals):
     one, other = corpus.revisions(2)
-    earlier = ReadyPage(ListingPage((one,), "c1", "m1", total=None, left_out=2), prepare([one]))
-    later = ReadyPage(ListingPage((other,), "c2", "m2", total=7, left_out=3), prepare([other]))
+    earlier = ReadyPage(
+        ListingPage((one,), "c1", "m1", total=totals[0], left_out=2), prepare([one])
+    )
+    later = ReadyPage(
+        ListingPage((other,), "c2", "m2", total=totals[1], left_out=3), prepare([other])
+    )
     page = ListingPage((one, other), "c1", "m2", total=7, left_out=5)
     assert earlier.followed_by(later) == ReadyPage(page, prepare([one, other]))
 
