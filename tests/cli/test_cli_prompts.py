@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,24 @@ from support.whole import Server, account_folder, environment
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="pseudo terminals are needed")
 PROMPT_SECONDS = 25.0
+# The main thread leaves signals to another one: they are noted, and interrupt nothing it waits for, as
+# when they come between its last step and the wait.
+_DEAF = """
+import asyncio, signal, sys, threading
+from mcp_notarium.cli import interruption, terminal
+async def ask():
+    return getattr(terminal, sys.argv[1])("Well? ")
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+with interruption.stoppable():
+    try:
+        if sys.argv[2] == "loop":
+            asyncio.run(ask())
+        else:
+            getattr(terminal, sys.argv[1])("Well? ")
+    except KeyboardInterrupt as interrupt:
+        sys.exit(interruption.exit_code(interrupt))
+"""
 
 
 @pytest.fixture(name="simulator")
@@ -41,6 +60,20 @@ def test_the_first_interrupt_at_a_prompt_ends_the_command(
         terminal.type(CTRL_C)
         assert terminal.ends(within=PROMPT_SECONDS) == 130
         assert "Traceback" not in terminal.screen
+
+
+@pytest.mark.parametrize("way", ["loop", "plain"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("asks", ["ask_secret", "ask_line", "ask_yes"])
+def test_a_signal_that_interrupts_no_wait_ends_the_command_all_the_same(
+    asks: str, number: signal.Signals, way: str
+) -> None:
+    program = [sys.executable, "-c", _DEAF, asks, way]
+    with Terminal(dict(os.environ), program=program) as terminal:
+        terminal.shows("Well? ")
+        os.kill(terminal.process.pid, number)
+        assert terminal.ends(within=PROMPT_SECONDS) == 128 + number, terminal.screen
+        assert terminal.echoes()
 
 
 @pytest.mark.parametrize(

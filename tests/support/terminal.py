@@ -7,7 +7,9 @@ import pty
 import select
 import subprocess
 import sys
+import termios
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Self
@@ -25,13 +27,15 @@ CTRL_D = "\x04"
 
 
 class Terminal:
-    """``screen`` is everything shown so far."""
+    """``screen`` is everything shown so far; ``program`` is run at it, ours unless told."""
 
-    def __init__(self, env: dict[str, str], *arguments: str) -> None:
+    def __init__(
+        self, env: dict[str, str], *arguments: str, program: Sequence[str] = SERVE
+    ) -> None:
         self.screen = ""
         self._ours, theirs = pty.openpty()
         self.process = subprocess.Popen(
-            [sys.executable, "-c", _TAKE_TERMINAL, *SERVE, *arguments],
+            [sys.executable, "-c", _TAKE_TERMINAL, *program, *arguments],
             env=env | {"TERM": "dumb"}, stdin=theirs, stdout=theirs, stderr=theirs,
             start_new_session=True,
         )  # fmt: skip
@@ -67,6 +71,10 @@ class Terminal:
         """Type what need not be text."""
         with suppress(OSError):  # the command has ended
             os.write(self._ours, typed)
+
+    def echoes(self) -> bool:
+        """Whether what is typed is shown."""
+        return bool(termios.tcgetattr(self._ours)[3] & termios.ECHO)
 
     def hang_up(self) -> None:
         """Close the terminal, as closing its window does."""

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from mcp_notarium.cli.hearing import hearing
 from mcp_notarium.errors import ConfigError, InvalidRequest
 from mcp_notarium.keys.keyfile import NOT_COPIED
 from mcp_notarium.secret import Secret
@@ -191,14 +192,15 @@ def _interruptible() -> Iterator[None]:
     Signals that are ignored stay ignored.
     """
     before = signal.getsignal(signal.SIGINT)
-    if not callable(before) or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    ours = callable(before) and threading.current_thread() is threading.main_thread()
+    if ours:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        yield
+        with hearing():
+            yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        if ours:
+            signal.signal(signal.SIGINT, before)
 
 
 def _no_terminal() -> ConfigError:
