@@ -167,6 +167,7 @@ class Driver:
         return read_status(
             self._cache,
             leading=self._engine.state if self._leader.held else None,
+            counted=self._engine.sources.counted,
             at_least=self._engine.sources.at_least,
             left_out=self._ledger.left_out,
             tried=self._engine.tried or not self._leader.held,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 
 from mcp_notarium.cache.store import Cache
 from mcp_notarium.cache.sync_state import Progress
@@ -72,13 +71,6 @@ class Ledger:
                 complete=False,
             )
         )
-
-    def mark_total(self, total: int) -> None:
-        """How many notes the first load will bring, learned while it is under way."""
-        with self._cache.transaction():  # another process may be emptying the cache
-            progress = self._state.progress()
-            if progress.anchor_cursor is not None and not progress.complete:
-                self._state.set_progress(replace(progress, total=total))
 
     def mark_loaded(self, *, anchor: str, total: int | None) -> None:
         """Every page of the first load is here.

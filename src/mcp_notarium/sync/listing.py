@@ -6,7 +6,7 @@ It stores nothing and trusts nothing: a listing that repeats itself or never end
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -134,12 +134,11 @@ async def read_ahead(backend: Backend, listing: Listing) -> ReadyPages:
 class Count:
     """Counts the notes of a store that does not tell, beside the load: ids only, large pages.
 
-    ``counted`` is told the number as soon as it is known; until then it is at least ``so_far``.
+    Until the ``total`` is known, it is at least ``so_far``.
     """
 
-    def __init__(self, backend: Backend, *, counted: Callable[[int], None]) -> None:
+    def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        self._counted = counted
         self.so_far = 0
         self._task: asyncio.Task[int] | None = None
 
@@ -169,7 +168,6 @@ class Count:
         async with aclosing(pages(self._backend, listing)) as all_pages:
             async for page in all_pages:
                 self.so_far += len(page.entries)
-        self._counted(self.so_far)
         return self.so_far
 
 

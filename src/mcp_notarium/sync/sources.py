@@ -98,6 +98,11 @@ class Sources:
         """So many notes the first load under way has counted; the store may have more."""
         return self._count.so_far if self._count else 0
 
+    @property
+    def counted(self) -> int | None:
+        """So many notes the first load under way will bring; the next page's bookmark says it too."""
+        return self._count.total if self._count else None
+
     def listens(self) -> bool:
         """Whether :meth:`listen` makes sense now."""
         there = self._ledger.loaded and self._ledger.cursor is not None
@@ -150,7 +155,7 @@ class Sources:
 
     @asynccontextmanager
     async def _counting(self) -> AsyncIterator[Count]:
-        self._count = count = Count(self._backend, counted=self._ledger.mark_total)
+        self._count = count = Count(self._backend)
         try:
             yield count
         finally:

@@ -47,15 +47,19 @@ def read_status(
     *,
     leading: State | None,
     feed: bool,
+    counted: int | None = None,
     at_least: int = 0,
     left_out: int = 0,
     tried: bool = True,
 ) -> SyncStatus:
-    """The status from the cache; ``leading`` is the state of this process if it leads."""
+    """The status from the cache; ``leading`` is the state of this process if it leads.
+
+    ``counted``: the total, if this process knows it and the cache does not yet.
+    """
     progress, metrics = cache.sync_state.progress(), cache.sync_state.metrics()
     loaded = cache.notes.counts().total
     complete = progress.complete and cache.sync_state.cursor() is not None
-    total = progress.total
+    total = counted if progress.total is None else progress.total
     if cache.notes.gate.rules.hides:
         # What the store counts and is busy with may be notes that nobody here is to know of.
         total, at_least, left_out = None, 0, 0

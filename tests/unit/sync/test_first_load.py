@@ -167,6 +167,26 @@ def test_a_store_that_tells_no_number_is_counted_beside_the_load(client, store):
     assert (False, 2600) in seen
 
 
+def test_what_was_counted_is_told_before_anything_else_is_stored(client, store, monkeypatch):
+    fill(store, 2600)
+    list_page, told = client.backend.list_page, []
+
+    async def waiting(**arguments):
+        if arguments["with_content"] and arguments["mark"] is not None:
+            await asyncio.wait_for(the_count(), 10)
+        return replace(await list_page(**arguments), total=None)
+
+    async def the_count():
+        while client.driver.status().total is None:
+            await asyncio.sleep(0.001)
+        told.append((client.driver.status().total, client.cache.sync_state.progress().total))
+
+    monkeypatch.setattr(client.backend, "list_page", waiting)
+    asyncio.run(client.sync())
+    assert told[0] == (2600, None)
+    assert client.cache.sync_state.progress().total == 2600, "a bookmark tells other processes"
+
+
 def test_until_the_count_is_over_its_part_is_told(client, store, monkeypatch):
     fill(store, 2600)
     list_page, told = client.backend.list_page, []
