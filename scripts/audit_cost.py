@@ -15,6 +15,7 @@ import tempfile
 import time
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -25,7 +26,8 @@ from mcp_notarium.audit.record import Entry  # noqa: E402
 from mcp_notarium.cache.trail import Trail  # noqa: E402
 from mcp_notarium.secret import Secret  # noqa: E402
 from mcp_notarium.server.answering import Answering  # noqa: E402
-from mcp_notarium.server.early import Reading  # noqa: E402
+from mcp_notarium.server.direct import Reading  # noqa: E402
+from mcp_notarium.server.front import Read  # noqa: E402
 from mcp_notarium.server.house import House  # noqa: E402
 from mcp_notarium.server.recording import Asked  # noqa: E402
 from support import tooling  # noqa: E402
@@ -38,8 +40,9 @@ KEYS = AuditKeys(*(Secret(bytes([n]) * 32) for n in (1, 2, 3)))
 class Nothing:
     """Stands in the recorder's place."""
 
-    def begin(self, *_: object) -> None:
+    def begin(self, _trail: object, _request: object, call: object) -> object:
         """Records nothing."""
+        return call
 
     def answered(self, result: object) -> object:
         """The same."""
@@ -92,6 +95,10 @@ async def measure(rounds: int) -> None:
         desk.close()
 
 
+async def nowhere(_line: bytes) -> None:
+    """Nobody has asked how far a call is."""
+
+
 async def compare(label, tool, arguments, times, recorded, bare, trail) -> None:
     """One row: each pair is measured in both orders in turn."""
     pairs = []
@@ -100,7 +107,7 @@ async def compare(label, tool, arguments, times, recorded, bare, trail) -> None:
         for who in (recorded, bare) if number % 2 else (bare, recorded):
             asked = Asked("", tool, arguments(number))
             began = time.perf_counter()
-            result = await who.answer(asked, Reading)
+            result = await who.answer(asked, partial(Reading, Read(0, tool, {}, "", {}), nowhere))
             took[who] = time.perf_counter() - began
             assert not result.is_error, result
         pairs.append((took[bare], took[recorded]))

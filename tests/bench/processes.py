@@ -19,9 +19,11 @@ DEADLINE = 600.0
 PATIENCE = 30.0
 HELLO = {
     "protocolVersion": "2025-11-25",
-    "capabilities": {},
-    "clientInfo": {"name": "bench", "version": "1"},
+    "capabilities": {"roots": {"listChanged": True}, "elicitation": {}},
+    "clientInfo": {"name": "bench", "version": "1", "title": "Bench"},
 }
+NOTES_OF_A_HOST = {"claudecode/toolUseId": "toolu_01", "vscode.requestId": "1"}
+"""What hosts add to a call beside a progress token."""
 
 
 class WrongAnswer(Exception):
@@ -121,7 +123,8 @@ class Speaker(Child):
 
     def call(self, name: str, /, **arguments: Any) -> Json:
         """A tool call that must succeed; the whole result."""
-        result = self.ask("tools/call", {"name": name, "arguments": arguments})
+        meta = NOTES_OF_A_HOST | {"progressToken": self._number}
+        result = self.ask("tools/call", {"name": name, "arguments": arguments, "_meta": meta})
         if result.get("isError"):
             raise WrongAnswer(str(result["content"]))
         return result

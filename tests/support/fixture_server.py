@@ -33,8 +33,8 @@ from mcp.server.lowlevel import Server  # noqa: E402
 from mcp_notarium.server import engine  # noqa: E402
 from mcp_notarium.server.answering import Answering  # noqa: E402
 from mcp_notarium.server.awaiting import Arrivals  # noqa: E402
+from mcp_notarium.server.direct import Direct  # noqa: E402
 from mcp_notarium.server.dispatch import guard  # noqa: E402
-from mcp_notarium.server.early import Early  # noqa: E402
 from mcp_notarium.server.house import House  # noqa: E402
 from mcp_notarium.server.outbox import Outbox  # noqa: E402
 
@@ -85,9 +85,9 @@ async def serve(inbox, greeting):
     outbox = Outbox(OUTGOING)
     try:
         async with anyio.create_task_group() as tasks:
-            house = House(nullcontext, report=lambda _error: None)  # nothing is ever read early
-            early = Early(Answering(house), outbox, tasks, tell=inbox.put)
-            await engine.serve(server, Arrivals(inbox), greeting, outbox, Ending(), early=early)
+            house = House(nullcontext, report=lambda _error: None)  # nothing is ever read directly
+            direct = Direct(Answering(house), outbox, tasks, tell=inbox.put)
+            await engine.serve(server, Arrivals(inbox), greeting, outbox, Ending(), direct=direct)
     finally:
         await asyncio.sleep(0)
         note("closed")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from undefended.defence import Defence
 
 _PRELUDE = "unit/server/test_prelude.py"
-_EARLY = "unit/server/test_early.py"
+_DIRECT = "unit/server/test_direct.py"
 
 START = (
     Defence(
@@ -95,28 +95,28 @@ START = (
         (f"{_PRELUDE}::test_a_driver_that_is_not_there_once_is_left_to_the_checks",),
     ),
     Defence(
-        "an early reading can be called off",
-        "server/early.py",
+        "a direct reading can be called off",
+        "server/direct.py",
         "                scope.cancel()\n",
         "                pass\n",
         (
-            f"{_EARLY}::test_a_reading_that_is_called_off_has_no_answer_and_the_others_have_theirs",
-            "interaction/test_early_answers.py::test_call_that_waits_for_its_notes_can_be_called_off",
+            f"{_DIRECT}::test_a_reading_that_is_called_off_has_no_answer_and_the_others_have_theirs",
+            "interaction/test_direct_answers.py::test_call_that_waits_for_its_notes_can_be_called_off",
         ),
     ),
     Defence(
-        "early readings: how many",
-        "server/early.py",
+        "direct readings: how many",
+        "server/direct.py",
         "len(self._scopes) > MOST_CALLS or ",
         "",
-        (f"{_EARLY}::test_it_is_behind_while_too_much_is_in_hand",),
+        (f"{_DIRECT}::test_it_is_behind_while_too_much_is_in_hand",),
     ),
     Defence(
-        "early readings: how many bytes",
-        "server/early.py",
+        "direct readings: how many bytes",
+        "server/direct.py",
         " or self._bytes > MOST_BYTES\n",
         "\n",
-        (f"{_EARLY}::test_it_is_behind_while_too_much_is_in_hand",),
+        (f"{_DIRECT}::test_it_is_behind_while_too_much_is_in_hand",),
     ),
     Defence(
         "bytecode is made before the right to write it is given up",

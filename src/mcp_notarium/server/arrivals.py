@@ -1,4 +1,4 @@
-"""What can arrive at the main thread, from the client, the system, the loader and early readings."""
+"""What can arrive at the main thread, from the client, the system, the loader and direct readings."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ class Loaded:
 
 
 class Answered:
-    """A call of this tool has been answered before the engine was there."""
+    """A call of this tool has been answered, or called off, without the engine."""
 
-    __slots__ = ("tool",)
+    __slots__ = ("request_id", "tool")
 
-    def __init__(self, tool: str) -> None:
+    def __init__(self, request_id: int | str, tool: str) -> None:
+        self.request_id = request_id
         self.tool = tool
 
 

@@ -1,7 +1,7 @@
 """The MCP server itself: the protocol library's low-level ``Server`` with our tools and transport.
 
-Importing this module is what takes half a second or more; the handshake, the list of tools and the
-first reading do without it.
+Importing this module is what takes half a second or more; the handshake, the list of tools and plain
+readings do without it.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from mcp_notarium.policy.model import TOOLS as NAMES
 from mcp_notarium.server.answering import Answering
 from mcp_notarium.server.arrivals import Answered, Event, Loaded
 from mcp_notarium.server.awaiting import Arrivals
+from mcp_notarium.server.direct import Direct
 from mcp_notarium.server.dispatch import Dispatch, guard
-from mcp_notarium.server.early import Early
 from mcp_notarium.server.ending import Ending
 from mcp_notarium.server.front import spoken
 from mcp_notarium.server.greeting import Greeting
@@ -86,31 +86,34 @@ async def serve(
     outbox: Outbox,
     ending: Ending,
     *,
-    early: Early,
+    direct: Direct,
 ) -> None:
     """Serve the connection to its end, beginning with what the greeting has kept.
 
-    What ``early`` has in hand goes on meanwhile, and can be called off.
+    ``direct`` answers plain readings meanwhile, as before.
     """
     async with running(outbox, ending, swallow=greeting.front.swallow) as transport:
-        arrivals.rest_while(lambda: early.behind() or transport.behind())
-        transport.tasks.start_soon(_pump, arrivals, greeting, transport, early)
+        arrivals.rest_while(lambda: direct.behind() or transport.behind())
+        transport.tasks.start_soon(_pump, arrivals, greeting, transport, direct)
         await server.run(
             transport.incoming, transport.outgoing, server.create_initialization_options()
         )
 
 
-async def _pump(arrivals: Arrivals, greeting: Greeting, transport: Transport, early: Early) -> None:
-    """Hand the transport everything that arrives, in order."""
+async def _pump(
+    arrivals: Arrivals, greeting: Greeting, transport: Transport, direct: Direct
+) -> None:
+    """Hand the transport everything that arrives, in order, but for readings."""
     greeting.front.hold()
     for line in greeting.front.replay:
         transport.feed(line)
     events: list[Event] = list(greeting.held)
     while True:
         for event in events:
-            if isinstance(event, bytes | TooLong):
-                if isinstance(event, bytes) and (cancel := greeting.front.receive(event)):
-                    early.do(cancel, 0)
+            if isinstance(event, bytes) and (due := greeting.front.receive(event)) is not None:
+                if not transport.stopping:
+                    direct.do(due, len(event))
+            elif isinstance(event, bytes | TooLong):
                 transport.feed(event)
             elif not isinstance(event, Loaded | Answered):
                 transport.stop()

@@ -3,9 +3,10 @@
 Clients start servers, shake hands, list tools and often go away again; none of that needs the
 protocol library, which takes half a second to import, or the notes. What they ask next is nearly
 always to find or read a note: such a call is taken out of its envelope as a :class:`Read`, for
-others to answer. A sans-IO state machine: lines in, replies out. Whatever it does not know exactly,
-it holds for the engine, which then sees the lines that matter for its own state again (``replay``)
-and whose second answer to the same ``initialize`` is swallowed.
+others to answer, as long as the connection lasts. A sans-IO state machine: lines in, replies out. From
+the first line on that it does not know exactly, it holds all but readings for the engine, which then sees
+the lines that matter for its own state again (``replay``) and whose second answer to the same
+``initialize`` is swallowed.
 """
 
 from __future__ import annotations
@@ -17,31 +18,46 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # at run time the import costs more than the handshake
     from typing import Any
 
-_VERSION = "io.modelcontextprotocol/protocolVersion"
-_CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
-_CLIENT = "io.modelcontextprotocol/clientInfo"
-_NAMES = frozenset({"name", "version", "title", "websiteUrl", "description"})
-_FEATURES = frozenset({"elicitation", "roots", "sampling", "experimental", "extensions"})
-_TOKENS = frozenset({"progressToken"})
-_MODERN_META = frozenset({_VERSION, _CAPABILITIES, _CLIENT, *_TOKENS})
+_PROTOCOL = "io.modelcontextprotocol/"
+"""Under it a request's ``_meta`` has what may change the answer; other names are the client's own notes."""
+_VERSION = f"{_PROTOCOL}protocolVersion"
+_CAPABILITIES = f"{_PROTOCOL}clientCapabilities"
+_CLIENT = f"{_PROTOCOL}clientInfo"
+_MODERN = frozenset({_VERSION, _CAPABILITIES, _CLIENT})
+_TEXTS = frozenset({"name", "version", "title", "websiteUrl", "description"})
+_FEATURES = frozenset({"elicitation", "roots", "sampling", "experimental", "extensions", "tasks"})
+_DEEPEST = 4
+_LONGEST = 1 << 16
+"""Bytes of a line that may be a reading while the engine serves: no other one is looked at twice."""
 
 Json = dict[str, "Any"]
 RequestId = int | str
 
 
 class Read:
-    """A call of a tool that only reads. ``forms``: what its result looks like, ``ok`` and ``error``."""
+    """A call of a tool that only reads. ``forms``: what its result looks like, ``ok`` and ``error``.
 
-    __slots__ = ("arguments", "client", "forms", "request_id", "tool")
+    ``token``: what names it where its progress is told; None if nobody wants to know.
+    """
+
+    __slots__ = ("arguments", "client", "forms", "request_id", "token", "tool")
 
     def __init__(
-        self, request_id: RequestId, tool: str, arguments: Json, client: str, forms: Json
+        self,
+        request_id: RequestId,
+        tool: str,
+        arguments: Json,
+        client: str,
+        forms: Json,
+        *,
+        token: RequestId | None = None,
     ) -> None:
         self.request_id = request_id
         self.tool = tool
         self.arguments = arguments
         self.client = client
         self.forms = forms
+        self.token = token
 
 
 class Cancel:
@@ -90,7 +106,7 @@ def _narrowed(answer: Json, gone: Collection[str]) -> Json:
 
 
 class Front:
-    """One connection up to the first message that needs the engine.
+    """One connection: up to the first message that needs the engine, and its readings to the end.
 
     ``stays``: the client has shown that it is no throw-away copy (it has finished its handshake or
     asked for more), so the engine is worth loading. ``settled``: it has finished its handshake or
@@ -101,32 +117,44 @@ class Front:
         self._surface = surface
         self._shaken: str | None = None
         self._client = ""
-        self._read: set[RequestId] = set()
+        self._in_hand: set[RequestId] = set()
         self.replay: list[bytes] = []
         self.swallow: set[RequestId] = set()
         self.stays = False
         self.settled = False
         self._holding = False
+        self._sure = True
 
     def receive(self, line: bytes) -> Due | None:
-        """What is due, or None if the engine must see this line and all after.
+        """What is due, or None if the engine must see this line.
 
-        Only that a reading is no longer waited for is still heard then.
+        From the first such line on, only readings are due, and that one is no longer waited for.
         """
-        due = self._cancelled(line) if self._holding else self._due(line)
+        due = self._beside(line) if self._holding else self._due(line)
         if due is None:
             self.hold()
             self.stays = True
+            self._sure = self._sure and b'"initialize"' not in line
         return due
 
     def hold(self) -> None:
-        """From now on everything is for the engine."""
+        """From now on everything but readings is for the engine."""
         self._holding = True
 
-    def _cancelled(self, line: bytes) -> Cancel | None:
-        message = _parsed(line) if self._read and b"notifications/cancelled" in line else None
-        cancel = _cancel(message) if message is not None else None
-        return cancel if cancel is not None and cancel.request_id in self._read else None
+    def over(self, request_id: RequestId) -> None:
+        """The reading of this id has been answered, or called off."""
+        self._in_hand.discard(request_id)
+
+    def _beside(self, line: bytes) -> Due | None:
+        """What is due beside the engine, unless that may have settled another version by now."""
+        message = _parsed(line) if self._sure and len(line) <= _LONGEST else None
+        if message is None:
+            return None
+        if "id" in message:
+            calls = message["method"] == "tools/call"
+            return self._reading(message["id"], message.get("params", {})) if calls else None
+        cancel = _cancel(message)
+        return cancel if cancel is not None and cancel.request_id in self._in_hand else None
 
     def _due(self, line: bytes) -> Due | None:
         message = _parsed(line)
@@ -138,6 +166,8 @@ class Front:
             return self._initialized(line) if initialized else _cancel(message)
         if method == "tools/call":
             return self._reading(message["id"], params)
+        if (refused := self._refused(method, params)) is not None:
+            return _encoded(message["id"], "error", refused)
         result = self._result(method, params)
         if result is None:
             return None
@@ -146,7 +176,7 @@ class Front:
             self.swallow.add(message["id"])
         elif method == "tools/list":
             self.stays = self.settled = True
-        return _encoded(message["id"], result)
+        return _encoded(message["id"], "result", result)
 
     def _initialized(self, line: bytes) -> bytes | None:
         if self._shaken is None:
@@ -154,6 +184,15 @@ class Front:
         self.stays = self.settled = True
         self.replay.append(line)
         return b""
+
+    def _refused(self, method: str, params: Json) -> Json | None:
+        """The error for what clients ask every server for, and this one does not have."""
+        error: Json | None = self._surface["refused"].get(method)
+        plain = error is not None and params.keys() <= {"_meta"}
+        if not plain or self._spoken(params.get("_meta", {})) is None:
+            return None
+        self.stays = self.settled = True
+        return error
 
     def _reading(self, request_id: RequestId, params: Json) -> Read | None:
         """The call, if it only reads and asks for nothing else."""
@@ -164,33 +203,30 @@ class Front:
         plain = (
             params.keys() <= {"name", "arguments", "_meta"}
             and tool in self._surface["reads"]
-            and "progressToken" not in meta
-            and request_id not in self._read
+            and request_id not in self._in_hand
         )
-        forms = self._forms(meta) if plain else None
-        if forms is None:
+        version = self._spoken(meta) if plain else None
+        if version is None:
             return None
         self.stays = self.settled = True
-        self._read.add(request_id)
+        self._in_hand.add(request_id)
         client = _named(meta[_CLIENT]) if _CLIENT in meta else self._client
-        return Read(request_id, tool, arguments, client, forms)
+        forms, token = self._surface["calls"][version], meta.get("progressToken")
+        return Read(request_id, tool, arguments, client, forms, token=token)
 
-    def _forms(self, meta: Json) -> Json | None:
-        """What results look like in the version that is spoken, None if that is not settled."""
-        forms: dict[str | None, Json] = self._surface["calls"]
-        if not meta:
-            return forms.get(self._shaken if len(self.replay) > 1 else None)
-        version = meta.get(_VERSION)
+    def _spoken(self, meta: Json) -> str | None:
+        """The version of a request with this ``_meta``, None if that is not settled."""
+        if _VERSION not in meta:
+            return self._shaken if len(self.replay) > 1 and _is_bare(meta) else None
+        version = meta[_VERSION]
         spoken = isinstance(version, str) and version in self._surface["modern"]
-        if not spoken or self._shaken is not None or not _is_modern(meta):
-            return None
-        return forms[version]
+        return version if spoken and self._shaken is None and _is_modern(meta) else None
 
     def _result(self, method: str, params: Json) -> Json | None:
         meta = params.get("_meta", {})
         if _VERSION in meta and method != "initialize":
             return self._modern(method, params, meta)
-        if not meta.keys() <= _TOKENS:
+        if not _is_bare(meta):
             return None
         if method == "initialize" and self._shaken is None and _greets(params):
             self._client = _named(params["clientInfo"])
@@ -256,12 +292,17 @@ def _greets(params: Json) -> bool:
 
 
 def _is_modern(meta: Json) -> bool:
-    """The envelope of the era without a handshake, with nothing unknown in it."""
+    """The envelope of the era without a handshake, with nothing about the protocol that is not known."""
     return (
-        meta.keys() <= _MODERN_META
+        all(name in _MODERN or not name.startswith(_PROTOCOL) for name in meta)
         and _is_features(meta.get(_CAPABILITIES))
         and (_CLIENT not in meta or _is_client(meta[_CLIENT]))
     )
+
+
+def _is_bare(meta: Json) -> bool:
+    """Nothing in it is about the protocol."""
+    return not any(name.startswith(_PROTOCOL) for name in meta)
 
 
 def _named(client: Json) -> str:
@@ -285,8 +326,19 @@ def _cancel(message: Json) -> Cancel | None:
 def _is_client(value: object) -> bool:
     return (
         isinstance(value, dict)
-        and {"name", "version"} <= value.keys() <= _NAMES
-        and all(isinstance(text, str) for text in value.values())
+        and {"name", "version"} <= value.keys() <= {*_TEXTS, "icons"}
+        and all(isinstance(value[name], str) for name in value.keys() & _TEXTS)
+        and _is_icons(value.get("icons", []))
+    )
+
+
+def _is_icons(value: object) -> bool:
+    """Pictures of the client, each with its address and its type."""
+    return isinstance(value, list) and all(
+        isinstance(icon, dict)
+        and {"src"} <= icon.keys() <= {"src", "mimeType"}
+        and all(isinstance(text, str) for text in icon.values())
+        for icon in value
     )
 
 
@@ -305,9 +357,20 @@ def _is_plain(name: str, feature: Json) -> bool:
         return feature.keys() <= {"listChanged"} and all(
             isinstance(flag, bool) for flag in feature.values()
         )
+    if name == "tasks":
+        return _is_nested(feature, _DEEPEST)
     return all(isinstance(inner, dict) for inner in feature.values())
 
 
-def _encoded(request_id: RequestId, result: Json) -> bytes:
-    reply = {"jsonrpc": "2.0", "id": request_id, "result": result}
+def _is_nested(value: object, depth: int) -> bool:
+    """Objects in objects and nothing else."""
+    return (
+        isinstance(value, dict)
+        and depth > 0
+        and all(_is_nested(inner, depth - 1) for inner in value.values())
+    )
+
+
+def _encoded(request_id: RequestId, kind: str, content: Json) -> bytes:
+    reply = {"jsonrpc": "2.0", "id": request_id, kind: content}
     return json.dumps(reply, separators=(",", ":")).encode() + b"\n"

@@ -1,6 +1,6 @@
 """The event loop of the server: opens the notes, lets them be read, and serves when the engine is there.
 
-The parts meet here and nowhere else: arrivals, greeting, house, early readings, engine. Imports nothing
+The parts meet here and nowhere else: arrivals, greeting, house, direct readings, engine. Imports nothing
 of the protocol library, which is loaded when something needs it, or when a note has been read: then it may
 soon be changed.
 """
@@ -21,7 +21,7 @@ from mcp_notarium.errors import CacheError, LockedError, NotariumError
 from mcp_notarium.server.answering import Answering
 from mcp_notarium.server.arrivals import Answered, Event, Loaded, Stop
 from mcp_notarium.server.awaiting import Arrivals
-from mcp_notarium.server.early import Early
+from mcp_notarium.server.direct import Direct
 from mcp_notarium.server.ending import Ending
 from mcp_notarium.server.greeting import Greeting
 from mcp_notarium.server.house import House, Report
@@ -97,45 +97,47 @@ class _Visit:
         self._ending = ending
         self._want_engine = want_engine
         self._engine_here = False
+        self._engine_serves = False
 
     async def serve(self, outbox: Outbox, offered: tuple[str, ...], tasks: TaskGroup) -> None:
         """Serve to the end."""
         answering = Answering(self._house, offered)
-        early = Early(answering, outbox, tasks, tell=self._inbox.put)
-        self._arrivals.rest_while(lambda: early.behind() or self._greeting.behind())
-        if await self._without_engine(early):
+        direct = Direct(answering, outbox, tasks, tell=self._told)
+        self._arrivals.rest_while(lambda: direct.behind() or self._greeting.behind())
+        if await self._without_engine(direct):
             from mcp_notarium.server import engine  # noqa: PLC0415 - the loader has imported it
 
+            self._engine_serves = True
             server = engine.build(self._house, offered, answering=answering)
             await engine.serve(
-                server, self._arrivals, self._greeting, outbox, self._ending, early=early
+                server, self._arrivals, self._greeting, outbox, self._ending, direct=direct
             )
         else:
             tasks.start_soon(self._hear_signals)
-        await self._finish(early)
+        await self._finish(direct)
         outbox.abandon_if_stuck()
 
-    async def _without_engine(self, early: Early) -> bool:
+    async def _without_engine(self, direct: Direct) -> bool:
         """Answer what can be answered until the engine takes over. False: the client has left.
 
         It does as soon as something waits for it: a change never waits for a reading. A signal counts at
         once. The end of input counts when what was asked before it is answered.
         """
         for due, size in self._greeting.hand_over():
-            early.do(due, size)
+            direct.do(due, size)
         while not self._greeting.left:
             if self._greeting.front.settled:
                 self._house.open()
             if self._greeting.held:
                 self._want_engine()
             self._heed_signals()
-            if self._engine_here and (self._greeting.held or not early.busy):
+            if self._engine_here and (self._greeting.held or not direct.busy):
                 return True
             for event in await self._arrivals.next():
-                self._hear(event, early)
+                self._hear(event, direct)
         return False
 
-    def _hear(self, event: Event, early: Early) -> None:
+    def _hear(self, event: Event, direct: Direct) -> None:
         if isinstance(event, Loaded):
             event.demand()
             self._engine_here = True
@@ -143,7 +145,15 @@ class _Visit:
             if event.tool == "get" and not self._loading():
                 self._want_engine()
         else:
-            early.do(self._greeting.take(event), weight(event))
+            direct.do(self._greeting.take(event), weight(event))
+
+    def _told(self, event: Event) -> None:
+        """Something has become of a reading, or of the client."""
+        if isinstance(event, Answered):
+            self._greeting.front.over(event.request_id)
+            if self._engine_serves:
+                return  # nothing depends on it any more
+        self._inbox.put(event)
 
     def _loading(self) -> bool:
         """Whether notes are being loaded for the first time, which needs the processor more."""
@@ -159,14 +169,14 @@ class _Visit:
         if any(isinstance(arrival, Stop) for arrival in self._greeting.held):
             self._ending.begin()
 
-    async def _finish(self, early: Early) -> None:
+    async def _finish(self, direct: Direct) -> None:
         """What was asked is answered in the time there is for it; opening the house has its own."""
-        if early.busy:
+        if direct.busy:
             with anyio.move_on_after(OPENING_SECONDS):
                 await self._house.tried()
         self._ending.begin()
         with anyio.move_on_after(self._ending.for_answers()):
-            await early.idle()
+            await direct.idle()
 
     async def _hear_signals(self) -> None:
         """Once the input has ended, a signal is all that can still come."""

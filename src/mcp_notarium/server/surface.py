@@ -7,13 +7,14 @@ on an account, a configuration or a machine.
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
 import anyio
 from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCRequest, JSONRPCResponse
+from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCRequest, JSONRPCResponse
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
 from mcp_notarium.policy.model import TOOLS
@@ -26,6 +27,8 @@ from mcp_notarium.tools.catalogue import by_name
 PATH = Path(__file__).with_name("surface.json")
 
 _OK = "ok"
+_NOT_HERE = ("prompts/list", "resources/list", "resources/templates/list")
+"""What clients ask every server for, whether it has any or not."""
 
 Json = dict[str, Any]
 
@@ -62,6 +65,10 @@ async def _make(offered: tuple[str, ...]) -> Json:
         },
         "reads": [name for name in offered if by_name()[name].annotations.read_only],
         "calls": calls,
+        "refused": _same(
+            [await _refused(v) for v in HANDSHAKE_PROTOCOL_VERSIONS]
+            + [await _refused_modern(v) for v in MODERN_PROTOCOL_VERSIONS]
+        ),
     }
 
 
@@ -101,6 +108,25 @@ async def _called_modern(version: str) -> Json:
     return {"ok": ok, "error": error}
 
 
+async def _refused(version: str) -> Json:
+    """The errors for what is not here, by method."""
+    questions: list[tuple[str, Json]] = [(method, {}) for method in _NOT_HERE]
+    _, *errors = await _ask([_hello(version), *questions], refused=_NOT_HERE)
+    return dict(zip(_NOT_HERE, errors, strict=True))
+
+
+async def _refused_modern(version: str) -> Json:
+    errors = await _ask([(method, _modern(version)) for method in _NOT_HERE], refused=_NOT_HERE)
+    return dict(zip(_NOT_HERE, errors, strict=True))
+
+
+def _same(answers: list[Json]) -> Json:
+    """The one answer that all versions have."""
+    if any(answer != answers[0] for answer in answers):
+        raise TypeError("versions differ in their errors: the surface must tell them apart")
+    return answers[0]
+
+
 def _example(word: str) -> Json:
     return {"name": "get", "arguments": {"id": word}}
 
@@ -114,8 +140,13 @@ class _Example(Answering):
         return Answer("", 0, {} if asked.arguments["id"] == _OK else None)
 
 
-async def _ask(questions: list[tuple[str, Json]], offered: tuple[str, ...] = TOOLS) -> list[Json]:
-    """The engine's results for these requests on a connection of their own."""
+async def _ask(
+    questions: list[tuple[str, Json]],
+    offered: tuple[str, ...] = TOOLS,
+    *,
+    refused: Collection[str] = (),
+) -> list[Json]:
+    """The engine's results for these requests on a connection of their own; its errors for ``refused``."""
     house = House(_nothing_to_open, report=lambda _error: None)
     server = build(house, offered, answering=_Example(house, offered))
     to_server, read = anyio.create_memory_object_stream[SessionMessage | Exception](9)
@@ -127,11 +158,17 @@ async def _ask(questions: list[tuple[str, Json]], offered: tuple[str, ...] = TOO
             request = JSONRPCRequest(jsonrpc="2.0", id=number, method=method, params=params)
             await to_server.send(SessionMessage(request))
             reply = (await from_server.receive()).message
-            if not isinstance(reply, JSONRPCResponse):
-                raise TypeError(f"{method} was refused")
-            results.append(reply.result)
+            results.append(_content(reply, JSONRPCError if method in refused else JSONRPCResponse))
         tasks.cancel_scope.cancel()
     return results
+
+
+def _content(reply: JSONRPCMessage, expected: type[JSONRPCError | JSONRPCResponse]) -> Json:
+    if not isinstance(reply, expected):
+        raise TypeError(f"the engine's reply is {reply!r}")
+    if isinstance(reply, JSONRPCError):
+        return reply.error.model_dump(by_alias=True, exclude_unset=True)
+    return reply.result
 
 
 def _nothing_to_open() -> AbstractAsyncContextManager[Any]:

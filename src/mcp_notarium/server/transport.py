@@ -98,9 +98,14 @@ class Transport:
             or self._send.statistics().current_buffer_used > MOST_QUEUED
         )
 
+    @property
+    def stopping(self) -> bool:
+        """No more messages are taken."""
+        return self._stopping.is_set()
+
     def feed(self, line: bytes | TooLong) -> None:
         """Pass one line on, or answer it if it is no message. Ignored once stopping."""
-        if self._stopping.is_set():
+        if self.stopping:
             return
         message = wire.refuse_long(line) if isinstance(line, TooLong) else wire.decode(line)
         if isinstance(message, wire.Refusal):

@@ -135,6 +135,10 @@ def test_ping_is_answered_at_any_time_and_decides_nothing():
         ask("server/discover", _meta=ENVELOPE | {"io.modelcontextprotocol/clientInfo": {}}),
         ask("server/discover", _meta={"io.modelcontextprotocol/protocolVersion": "2026-07-28"}),
         ask("server/discover", _meta=ENVELOPE | {"io.modelcontextprotocol/protocolVersion": "1"}),
+        ask("server/discover", _meta=ENVELOPE | {"io.modelcontextprotocol/logLevel": "debug"}),
+        hello(_meta={"io.modelcontextprotocol/logLevel": "debug"}),
+        hello(capabilities={"tasks": {"requests": {"sampling": 7}}}),
+        hello(clientInfo={"name": "x", "version": "1", "icons": [{"sizes": ["48x48"]}]}),
     ],
 )
 def test_whatever_is_not_plain_is_left_to_the_engine_with_all_that_follows(message):
@@ -198,8 +202,9 @@ def test_reading_without_a_handshake_is_taken_too_and_has_the_newer_form():
         call(1, "list") | {"params": {"name": "list", "arguments": [], "_meta": {}}},
         call(1, "list") | {"params": {"name": ["list"]}},
         call(1, "list") | {"params": {"name": "list", "task": {}}},
-        call(1, "list") | {"params": {"name": "list", "_meta": {"progressToken": 1}}},
-        call(1, "list") | {"params": {"name": "list", "_meta": {"other": 1}}},
+        call(1, "list") | {"params": {"name": "list", "_meta": {"progressToken": [1]}}},
+        call(1, "list")
+        | {"params": {"name": "list", "_meta": {"io.modelcontextprotocol/logLevel": "debug"}}},
         call("\ud800", "list"),
         modern_call(1),
     ],
@@ -220,6 +225,99 @@ def test_reading_under_an_id_in_use_is_left_to_the_engine():
     front = shaken()
     front.receive(line(call(1, "list")))
     assert told(front, call(1, "list")) is None
+
+
+def test_id_can_be_used_again_when_its_reading_is_over():
+    front = shaken()
+    assert isinstance(front.receive(line(call(1, "list"))), Read)
+    front.over(1)
+    front.over("unknown")
+    assert isinstance(front.receive(line(call(1, "list"))), Read)
+
+
+HOST_META = {"progressToken": 7, "claudecode/toolUseId": "toolu_1", "vscode.requestId": "r"}
+
+
+@pytest.mark.parametrize("in_modern", [False, True])
+def test_what_hosts_note_on_a_call_for_themselves_makes_no_difference(in_modern):
+    request = modern_call(1) if in_modern else call(1, "list")
+    params = request["params"]
+    params |= {"_meta": params.get("_meta", {}) | HOST_META}
+    read = (Front(STORED) if in_modern else shaken()).receive(line(request))
+    assert (read.tool, read.client, read.token) == ("list", "talker 1", 7)
+    assert shaken().receive(line(call(1, "list"))).token is None
+
+
+def test_hosts_are_greeted_with_all_that_they_can_do():
+    offers = {
+        "roots": {"listChanged": True},
+        "sampling": {"tools": {}, "context": {}},
+        "elicitation": {"form": {}, "url": {}},
+        "tasks": {"list": {}, "cancel": {}, "requests": {"elicitation": {"create": {}}}},
+        "extensions": {"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html"]}},
+    }
+    host = {
+        "name": "host",
+        "version": "1",
+        "title": "Host",
+        "description": "d",
+        "websiteUrl": "https://host.example",
+        "icons": [{"src": "https://host.example/i.png", "mimeType": "image/png"}],
+    }
+    assert told(Front(STORED), hello(capabilities=offers, clientInfo=host, _meta=HOST_META))
+
+
+NOT_HERE = ["prompts/list", "resources/list", "resources/templates/list"]
+
+
+@pytest.mark.parametrize("method", NOT_HERE)
+def test_what_every_server_is_asked_for_is_refused_without_the_engine(method):
+    for front, question in (
+        (shaken(), ask(method)),
+        (shaken(), {"jsonrpc": "2.0", "id": 5, "method": method}),
+        (Front(STORED), modern(5, method)),
+    ):
+        refused = told(front, question)
+        assert refused["id"] == 5
+        assert refused["error"] == {"code": -32601, "message": "Method not found", "data": method}
+        assert front.settled
+    greeted = Front(STORED)
+    told(greeted, HELLO)
+    assert told(greeted, ask(method)) is None, "not before the handshake has ended"
+    assert told(shaken(), ask(method, cursor="x")) is None
+
+
+def test_reading_is_taken_out_also_while_the_engine_serves():
+    front = shaken()
+    assert told(front, call(1, "save", text="x")) is None
+    assert isinstance(front.receive(line(call(2, "list"))), Read)
+    assert told(front, call(2, "list")) is None, "the id is in use"
+    for other in (ask("ping"), ask("tools/list"), ask(NOT_HERE[0]), call(3, "manage"), INITIALIZED):
+        assert told(front, other) is None
+    assert told(front, call(4, "list", query="x" * 70_000)) is None
+    assert isinstance(front.receive(line(call(4, "list"))), Read)
+    bare = Front(STORED)
+    assert told(bare, modern(1, "ping")) is None
+    assert isinstance(bare.receive(line(modern_call(2))), Read)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        hello(protocolVersion="2024-11-05"),
+        hello(protocolVersion="2024-11-05") | {"more": 1},
+        [hello()],
+        call(1, "save", text="x", tags=["initialize"]),
+    ],
+)
+def test_no_reading_is_taken_out_once_the_engine_may_have_settled_another_version(odd):
+    front = shaken()
+    assert told(front, odd) is None
+    assert told(front, call(2, "list")) is None
+    bare = Front(STORED)
+    assert told(bare, modern(1, "ping")) is None
+    assert told(bare, odd) is None
+    assert told(bare, modern_call(3)) is None
 
 
 def test_tool_that_a_policy_switches_off_is_no_reading():
@@ -261,9 +359,10 @@ features = st.dictionaries(
     st.dictionaries(st.sampled_from(["listChanged", "form", "url", "x"]), plain, max_size=2),
     max_size=3,
 )
+icon = st.dictionaries(st.sampled_from(["src", "mimeType", "sizes", "theme"]), st.text() | plain)
 client = st.fixed_dictionaries(
     {"name": st.text(max_size=5) | plain, "version": st.text(max_size=5)},
-    optional={"title": plain, "websiteUrl": plain, "icons": plain},
+    optional={"title": plain, "websiteUrl": plain, "icons": plain | st.lists(icon, max_size=2)},
 )
 
 

@@ -169,17 +169,16 @@ def test_a_store_that_tells_no_number_is_counted_beside_the_load(client, store):
 
 def test_what_was_counted_is_told_before_anything_else_is_stored(client, store, monkeypatch):
     fill(store, 2600)
-    list_page, told = client.backend.list_page, []
+    list_page, told, counted = client.backend.list_page, [], asyncio.Event()
 
     async def waiting(**arguments):
         if arguments["with_content"] and arguments["mark"] is not None:
-            await asyncio.wait_for(the_count(), 10)
-        return replace(await list_page(**arguments), total=None)
-
-    async def the_count():
-        while client.driver.status().total is None:
-            await asyncio.sleep(0.001)
-        told.append((client.driver.status().total, client.cache.sync_state.progress().total))
+            await counted.wait()
+            told.append((client.driver.status().total, client.cache.sync_state.progress().total))
+        page = await list_page(**arguments)
+        if not arguments["with_content"] and page.next_mark is None:
+            asyncio.get_running_loop().call_later(0.05, counted.set)
+        return replace(page, total=None)
 
     monkeypatch.setattr(client.backend, "list_page", waiting)
     asyncio.run(client.sync())

@@ -1,14 +1,14 @@
-"""What can be done before the protocol library is there: write replies, and read notes.
+"""What is done without the protocol library: replies are written, and notes are read.
 
-Importing that library takes longer than everything else together, and the first thing an agent asks is
-nearly always to find or read a note. So such calls are answered here by the same ``Answering`` as later,
-and look the same (``surface.json``, made by the library itself); everything else waits for the engine.
+Importing that library takes longer than everything else together, and what an agent asks is nearly
+always to find or read a note. So such calls are answered here, before the engine is there and beside it, by
+the same ``Answering`` that it has, and look the same (``surface.json``, made by the library itself).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from typing import Any, Final
@@ -16,6 +16,7 @@ from typing import Any, Final
 import anyio
 from anyio.abc import TaskGroup
 
+from mcp_notarium import log
 from mcp_notarium.audit.record import Decision
 from mcp_notarium.server.answering import Answering
 from mcp_notarium.server.arrivals import Answered, Event
@@ -30,8 +31,8 @@ MOST_BYTES: Final = 32 * 1024 * 1024
 """What may be in hand before no more lines are read."""
 
 
-class Early:
-    """Does what is due, in tasks of its own. ``tell`` hears of each call that is answered."""
+class Direct:
+    """Does what is due, in tasks of its own. ``tell`` hears of each call that is over."""
 
     def __init__(
         self,
@@ -83,13 +84,13 @@ class Early:
         try:
             with self._scopes[read.request_id]:
                 asked = Asked(read.client, read.tool, read.arguments)
-                answer = await self._answering.answer(asked, partial(Reading, read.client))
+                answer = await self._answering.answer(asked, partial(Reading, read, self._write))
                 await self._write(_encoded(read, answer))
         finally:
             del self._scopes[read.request_id]
             self._bytes -= size
             self._idle.set()
-            self._tell(Answered(read.tool))
+            self._tell(Answered(read.request_id, read.tool))
 
     async def _write(self, line: bytes) -> None:
         try:
@@ -99,20 +100,31 @@ class Early:
 
 
 class Reading:
-    """A ``RecordedCall`` that changes nothing, asks nobody, and whose client wants no progress."""
+    """A ``RecordedCall`` that changes nothing and asks nobody. ``write`` puts out a line."""
 
     decision = Decision.ALLOWED
     writing: AbstractAsyncContextManager[object] = nullcontext()
 
-    def __init__(self, client: str = "", **_rules: object) -> None:
-        self.client = client
+    def __init__(
+        self, read: Read, write: Callable[[bytes], Awaitable[None]], **_rules: object
+    ) -> None:
+        self.client = read.client
+        self._token = read.token
+        self._write = write
 
     async def confirm(self, message: str) -> bool:
         """Nobody can be asked."""
         raise unanswered(message)
 
     async def progress(self, done: float, total: float | None, message: str) -> None:
-        """Nobody has asked for it."""
+        """Pass on how far the call is, if the client asked for that."""
+        if self._token is None:
+            return
+        told = {"progressToken": self._token, "progress": done, "total": total}
+        told["message"] = log.scrub_for_client(message)
+        params = {name: value for name, value in told.items() if value is not None}
+        note = {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
+        await self._write(_line(note))
 
 
 def _encoded(read: Read, answer: Answer) -> bytes:
@@ -120,5 +132,8 @@ def _encoded(read: Read, answer: Answer) -> bytes:
     result = form | {"content": [form["content"][0] | {"text": answer.text}]}
     if "structuredContent" in form:
         result["structuredContent"] = answer.value
-    reply = {"jsonrpc": "2.0", "id": read.request_id, "result": result}
-    return json.dumps(reply, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+    return _line({"jsonrpc": "2.0", "id": read.request_id, "result": result})
+
+
+def _line(message: dict[str, Any]) -> bytes:
+    return json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"

@@ -1,4 +1,4 @@
-"""Readings before the engine is there: called off at a word, and no more of them than can be held."""
+"""Readings without the engine: called off at a word, and no more of them than can be held."""
 
 import json
 import os
@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from mcp_notarium.server.answering import Answering
-from mcp_notarium.server.early import MOST_BYTES, MOST_CALLS, Early
+from mcp_notarium.server.direct import MOST_BYTES, MOST_CALLS, Direct
 from mcp_notarium.server.front import Cancel, Read
 from mcp_notarium.server.house import House
 from mcp_notarium.server.outbox import Outbox
@@ -44,7 +44,7 @@ def pipe():
 
 @asynccontextmanager
 async def waiting(desk, outgoing):
-    """Early readings, and the gate before the notes they wait for."""
+    """Direct readings, and the gate before the notes they wait for."""
     gate = anyio.Event()
 
     @asynccontextmanager
@@ -57,7 +57,7 @@ async def waiting(desk, outgoing):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(house.keep)
             yield (
-                Early(Answering(house), Outbox(outgoing), tasks, tell=lambda _event: None),
+                Direct(Answering(house), Outbox(outgoing), tasks, tell=lambda _event: None),
                 gate,
             )
             gate.set()
@@ -73,14 +73,14 @@ def told(fd):
 
 
 async def test_a_reading_that_is_called_off_has_no_answer_and_the_others_have_theirs(desk, pipe):
-    async with waiting(desk, pipe[1]) as (early, gate):
+    async with waiting(desk, pipe[1]) as (direct, gate):
         for request_id in (1, 2):
-            early.do(read(request_id), 100)
+            direct.do(read(request_id), 100)
         await anyio.wait_all_tasks_blocked()
-        early.do(Cancel(1), 50)
-        early.do(Cancel("nobody asked this"), 50)
+        direct.do(Cancel(1), 50)
+        direct.do(Cancel("nobody asked this"), 50)
         gate.set()
-        await early.idle()
+        await direct.idle()
     assert told(pipe[0]) == [2]
 
 
@@ -90,17 +90,17 @@ async def test_a_reading_that_is_called_off_has_no_answer_and_the_others_have_th
     ids=["calls", "bytes"],
 )
 async def test_it_is_behind_while_too_much_is_in_hand(desk, pipe, most, size):
-    async with waiting(desk, pipe[1]) as (early, _):
+    async with waiting(desk, pipe[1]) as (direct, _):
         for request_id in range(most):
-            early.do(read(request_id), size)
-        assert not early.behind()
-        early.do(read("one more"), size)
-        assert early.behind()
+            direct.do(read(request_id), size)
+        assert not direct.behind()
+        direct.do(read("one more"), size)
+        assert direct.behind()
         await anyio.wait_all_tasks_blocked()
         for request_id in range(most):
-            early.do(Cancel(request_id), 50)
+            direct.do(Cancel(request_id), 50)
         await anyio.wait_all_tasks_blocked()
-        assert not early.behind()
-        early.do(Cancel("one more"), 50)
-        await early.idle()
-        assert not early.busy
+        assert not direct.behind()
+        direct.do(Cancel("one more"), 50)
+        await direct.idle()
+        assert not direct.busy

@@ -1,4 +1,4 @@
-"""What is answered before the protocol library is loaded looks, and is recorded, as if it had been."""
+"""What is answered without the protocol library looks, and is recorded, as if that had answered."""
 
 import json
 import os
@@ -36,28 +36,51 @@ VERSIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"
 CANCEL_7 = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}}
 
 
-def conversation(version, *, by_engine):
-    """The lines; with ``by_engine`` something comes first that only the engine can answer."""
+# What comes first: something only the engine can answer, and something behind which it answers all, because
+# nothing is sure any more.
+FIRST = {"beside the engine": {"cursor": "x"}, "by the engine": {"cursor": "initialize"}}
+# What hosts add to a call for themselves, and that they would like to hear of its progress.
+META = {"progressToken": "t", "claudecode/toolUseId": "toolu_1", "vscode.requestId": "r"}
+
+
+def conversation(version, *, first=None):
+    """The lines; ``first``: one of ``FIRST``."""
+    requests = [("x", "resources/list", FIRST[first])] if first else []
+    requests += [
+        (n, "tools/call", {"name": tool, "arguments": arguments})
+        for n, (tool, arguments) in enumerate(CALLS)
+    ]
     if version == "2026-07-28":
-        calls = [
-            modern(n, "tools/call", name=tool, arguments=arguments)
-            for n, (tool, arguments) in enumerate(CALLS)
-        ]
-        return [modern("x", "resources/list")] * by_engine + calls
+        return [with_meta(modern(n, method, **params)) for n, method, params in requests]
     hello = HELLO | {"id": "hello", "params": HELLO["params"] | {"protocolVersion": version}}
-    calls = [call(n, tool, **arguments) for n, (tool, arguments) in enumerate(CALLS)]
-    first = {"jsonrpc": "2.0", "id": "x", "method": "resources/list"}
-    return [hello, INITIALIZED, *[first] * by_engine, *calls]
+    plain = [
+        {"jsonrpc": "2.0", "id": n, "method": method, "params": params}
+        for n, method, params in requests
+    ]
+    return [hello, INITIALIZED, *map(with_meta, plain)]
+
+
+def with_meta(request):
+    """The same request with what hosts add to every other one."""
+    if request["id"] == "x" or request["id"] % 2:
+        return request
+    meta = request["params"].get("_meta", {}) | META
+    return request | {"params": request["params"] | {"_meta": meta}}
 
 
 def held(account, lines):
     """The answers to the calls, by number, with the words drawn anew taken out."""
     with Talker(COMMAND, env=account.environment()) as talker:
-        talker.send(*lines)
+        opening = [line for line in lines if not isinstance(line.get("id"), int)]
+        talker.send(*opening)
+        if any(line.get("id") == "x" for line in opening):
+            while talker.receive()["id"] != "x":
+                pass  # from here on the engine serves
+        talker.send(*lines[len(opening) :])
         found = {}
         while not found.keys() >= set(range(len(CALLS))):
             answer = talker.receive()
-            if isinstance(answer["id"], int):
+            if isinstance(answer.get("id"), int):
                 found[answer["id"]] = unworded(answer)
         talker.hang_up()
         assert talker.leave()[0] == 0
@@ -92,12 +115,65 @@ def test_answers_and_records_are_those_of_the_engine(account, version):
         until(lambda: "diary" in json.dumps(talker.ask(call(os.urandom(4).hex(), "list"))))
         talker.hang_up()
         talker.leave()
-    early = held(account, conversation(version, by_engine=False))
-    on_record = recorded(account)
-    by_engine = held(account, conversation(version, by_engine=True))
-    assert early == by_engine
-    assert len(on_record) == len(CALLS)
-    assert on_record == recorded(account)
+    answers, records = [], []
+    for first in (None, *FIRST):
+        answers.append(held(account, conversation(version, first=first)))
+        records.append(recorded(account))
+    assert answers[0] == answers[1] == answers[2]
+    assert len(records[0]) == len(CALLS)
+    assert records[0] == records[1] == records[2]
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+def test_progress_is_told_as_the_engine_tells_it(account, tmp_path, version):
+    told = []
+    for first in (None, "by the engine"):
+        account.simulator.faults.delay(3.0, path="*/index*")
+        lines = [
+            line
+            for line in conversation(version, first=first)
+            if line.get("id") in ("hello", "x", 0)
+        ]
+        if version != "2026-07-28":
+            lines.insert(1, INITIALIZED)
+        new = account.environment(NOTARIUM_DATA_DIR=str(tmp_path / str(len(told))))
+        with Talker(COMMAND, env=new) as talker:
+            talker.send(*lines)
+            messages = []
+            while not messages or messages[-1].get("id") != 0:
+                messages.append(talker.receive())
+            talker.hang_up()
+            talker.leave()
+        told.append([m for m in messages if m.get("method") == "notifications/progress"])
+    assert told[0] == told[1] != []
+
+
+# A server whose engine serves, and fails at every call that reaches it.
+DEAF = """
+from mcp_notarium.server import dispatch
+async def call(*_):
+    raise RuntimeError
+dispatch.Dispatch.call = call
+"""
+
+
+@pytest.mark.parametrize("in_modern", [False, True])
+def test_readings_do_not_pass_through_the_engine_while_it_serves(account, in_modern):
+    code = f"import sys; sys.argv = ['mcp-notarium']\n{DEAF}\nimport mcp_notarium.__main__ as m; m.main()"
+    with Talker([sys.executable, "-c", code], env=account.environment()) as talker:
+        if not in_modern:
+            talker.greet()
+
+        def asked(n, tool, **arguments):
+            if in_modern:
+                return talker.ask(modern(n, "tools/call", name=tool, arguments=arguments))
+            return talker.ask(call(n, tool, **arguments))
+
+        assert "error" in asked(1, "manage", action="get_stats")
+        assert not asked(2, "get", id="diary")["result"]["isError"]
+        assert not asked(2, "list")["result"]["isError"], "the id can be used again"
+        talker.hang_up()
+        assert talker.leave()[0] == 0
 
 
 def imported(account, lines):
@@ -114,7 +190,7 @@ def imported(account, lines):
 def test_reading_alone_never_loads_the_protocol_library(account):
     lines = [HELLO, INITIALIZED, call(1, "list"), call(2, "get", id="diary")]
     answers, modules = imported(account, lines)
-    assert "mcp_notarium.server.early" in modules
+    assert "mcp_notarium.server.direct" in modules
     assert not {name for name in modules if name.partition(".")[0] in ("mcp", "mcp_types")}
     assert not answers[2]["result"]["isError"]
     answers, modules = imported(account, [*lines, call(3, "manage", action="get_stats")])
