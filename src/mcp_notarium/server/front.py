@@ -24,8 +24,9 @@ _VERSION = f"{_PROTOCOL}protocolVersion"
 _CAPABILITIES = f"{_PROTOCOL}clientCapabilities"
 _CLIENT = f"{_PROTOCOL}clientInfo"
 _MODERN = frozenset({_VERSION, _CAPABILITIES, _CLIENT})
-_TEXTS = frozenset({"name", "version", "title", "websiteUrl", "description"})
+_TEXTS = frozenset({"title", "websiteUrl", "description"})
 _FEATURES = frozenset({"elicitation", "roots", "sampling", "experimental", "extensions", "tasks"})
+"""What is known of capabilities; others mean nothing here, whatever they are (Cursor sends flags)."""
 _DEEPEST = 4
 _LONGEST = 1 << 16
 """Bytes of a line that may be a reading while the engine serves: no other one is looked at twice."""
@@ -262,6 +263,8 @@ def _parsed(line: bytes) -> Json | None:
         return None
     if not isinstance(message, dict) or not message.keys() <= {"jsonrpc", "id", "method", "params"}:
         return None
+    if message.get("params", {}) is None:
+        del message["params"]  # some say so that there are none
     params = message.get("params", {})
     sound = (
         message.get("jsonrpc") == "2.0"
@@ -326,8 +329,8 @@ def _cancel(message: Json) -> Cancel | None:
 def _is_client(value: object) -> bool:
     return (
         isinstance(value, dict)
-        and {"name", "version"} <= value.keys() <= {*_TEXTS, "icons"}
-        and all(isinstance(value[name], str) for name in value.keys() & _TEXTS)
+        and all(isinstance(value.get(name), str) for name in ("name", "version"))
+        and all(isinstance(value[name], str | None) for name in value.keys() & _TEXTS)
         and _is_icons(value.get("icons", []))
     )
 
@@ -343,12 +346,11 @@ def _is_icons(value: object) -> bool:
 
 
 def _is_features(value: object) -> bool:
-    """Capabilities with the names everybody uses, and nothing but objects and flags inside."""
-    return (
-        isinstance(value, dict)
-        and value.keys() <= _FEATURES
-        and all(isinstance(feature, dict) for feature in value.values())
-        and all(_is_plain(name, feature) for name, feature in value.items())
+    """Capabilities; those that are known have nothing but objects and flags inside."""
+    return isinstance(value, dict) and all(
+        feature is None or (isinstance(feature, dict) and _is_plain(name, feature))
+        for name, feature in value.items()
+        if name in _FEATURES
     )
 
 

@@ -128,6 +128,7 @@ def test_ping_is_answered_at_any_time_and_decides_nothing():
         hello(capabilities=7),
         hello(capabilities={"elicitation": True}),
         hello(clientInfo={"name": "x"}),
+        hello(clientInfo={"name": "x", "version": "1", "title": 7}),
         hello(clientInfo={"name": "x", "version": 1}),
         {"jsonrpc": "2.0", "id": 1, "method": "initialize"},
         modern(1, "ping"),
@@ -248,6 +249,24 @@ def test_what_hosts_note_on_a_call_for_themselves_makes_no_difference(in_modern)
     assert shaken().receive(line(call(1, "list"))).token is None
 
 
+@pytest.mark.parametrize(
+    "offers",
+    [
+        {"tools": True, "prompts": False, "resources": True, "logging": False, "roots": {}},
+        {"sampling": None, "roots": None, "what": {"is": [7]}},
+    ],
+)
+def test_what_a_host_can_do_that_is_not_known_means_nothing(offers):
+    assert told(Front(STORED), hello(capabilities=offers))
+
+
+@pytest.mark.parametrize("message", [INITIALIZED, ask("tools/list"), ask("prompts/list")])
+def test_no_parameters_may_be_said_so(message):
+    reply = told(shaken(), message | {"params": None})
+    assert reply == told(shaken(), message | {"params": {}})
+    assert reply is not None
+
+
 def test_hosts_are_greeted_with_all_that_they_can_do():
     offers = {
         "roots": {"listChanged": True},
@@ -355,7 +374,9 @@ plain = st.recursive(
     max_leaves=4,
 )
 features = st.dictionaries(
-    st.sampled_from(["elicitation", "roots", "sampling", "experimental", "extensions", "tasks"]),
+    st.sampled_from(
+        ["elicitation", "roots", "sampling", "experimental", "extensions", "tasks", "tools"]
+    ),
     st.dictionaries(st.sampled_from(["listChanged", "form", "url", "x"]), plain, max_size=2),
     max_size=3,
 )
