@@ -3,9 +3,11 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -127,7 +129,7 @@ def test_answers_and_records_are_those_of_the_engine(account, version):
 @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
 def test_progress_is_told_as_the_engine_tells_it(account, tmp_path, version):
     told = []
-    for first in (None, "by the engine"):
+    for first in (None, *FIRST):
         account.simulator.faults.delay(3.0, path="*/index*")
         lines = [
             line
@@ -145,7 +147,7 @@ def test_progress_is_told_as_the_engine_tells_it(account, tmp_path, version):
             talker.hang_up()
             talker.leave()
         told.append([m for m in messages if m.get("method") == "notifications/progress"])
-    assert told[0] == told[1] != []
+    assert told[0] == told[1] == told[2] != []
 
 
 # A server whose engine serves, and fails at every call that reaches it.
@@ -253,6 +255,90 @@ def test_listing_in_hand_when_the_engine_serves_is_answered_though_the_client_le
         talker.hang_up()
         assert [answer["id"] for answer in talker.rest()] == [7]
         assert talker.leave()[0] == 0
+
+
+WAYS = pytest.mark.parametrize("way", ["without the engine", *FIRST])
+
+
+def prepared(talker, way):
+    """Greeted, and the engine serves where it should."""
+    talker.greet()
+    if way in FIRST:
+        odd = {"jsonrpc": "2.0", "id": "x", "method": "resources/list", "params": FIRST[way]}
+        assert "error" in talker.ask(odd)
+
+
+@WAYS
+def test_long_answers_are_whole_though_the_client_has_closed_its_end(account, way):
+    account.simulator.put("big", content="Big\n" + "x y z\n" * 3_000)
+    with Talker(COMMAND, env=account.environment()) as talker:
+        talker.greet()
+        until(lambda: "result" in talker.ask(call(1, "get", id="big")))
+        talker.hang_up()
+        talker.leave()
+    process = subprocess.Popen(
+        COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        env=account.environment(),
+    )  # fmt: skip
+    assert process.stdin
+    assert process.stdout
+    try:
+        lines = [HELLO, INITIALIZED]
+        if way in FIRST:
+            odd = {"jsonrpc": "2.0", "id": "x", "method": "resources/list", "params": FIRST[way]}
+            lines.append(odd)
+        process.stdin.write(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+        process.stdin.flush()
+        for _ in range(len(lines) - 1):
+            process.stdout.readline()
+        calls = [call(n, "get", id="big") for n in range(20)]
+        process.stdin.write(b"".join(json.dumps(line).encode() + b"\n" for line in calls))
+        process.stdin.flush()
+        time.sleep(0.3)  # the pipe is full by now
+        process.stdin.close()
+        time.sleep(0.1)
+        answers = [json.loads(line) for line in process.stdout.read().splitlines()]
+        assert sorted(answer["id"] for answer in answers) == list(range(20))
+        assert not any(answer["result"]["isError"] for answer in answers)
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+@WAYS
+def test_who_still_waits_when_time_is_up_is_told_and_it_is_on_record(account, way):
+    hold = threading.Event()
+    account.simulator.faults.add(Hold(hold), path="*/index*")
+    with Talker(COMMAND, env=account.environment()) as talker:
+        prepared(talker, way)
+        talker.send(call(7, "list"), call(8, "list"), CANCEL_7)
+        until(lambda: any(name.startswith("notarium_cache") for name in account.files()))
+        time.sleep(0.5)
+        talker.signal(signal.SIGTERM)
+        closed = {"code": -32000, "message": "Connection closed"}
+        assert talker.rest() == [{"jsonrpc": "2.0", "id": 8, "error": closed}]
+        assert talker.leave()[0] == 0
+        hold.set()
+    assert [[row[0], row[5]] for row in recorded(account)] == [["tool.list", "cancelled"]] * 2
+
+
+@pytest.mark.parametrize("way", FIRST)
+def test_nothing_is_begun_behind_a_signal(account, way):
+    hold = threading.Event()
+    with Talker(COMMAND, env=account.environment()) as talker:
+        prepared(talker, way)
+        until(lambda: "diary" in json.dumps(talker.ask(call(os.urandom(4).hex(), "list"))))
+        account.simulator.faults.add(Hold(hold), method="POST")
+        talker.send(call(7, "save", text="new\n"))
+        time.sleep(0.3)
+        talker.signal(signal.SIGTERM)
+        time.sleep(0.2)
+        talker.send(call(8, "get", id="diary"))
+        time.sleep(0.2)
+        hold.set()
+        assert [answer["id"] for answer in talker.rest()] == [7]
 
 
 def test_reader_that_takes_nothing_does_not_keep_the_process(account):

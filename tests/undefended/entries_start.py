@@ -6,6 +6,9 @@ from undefended.defence import Defence
 
 _PRELUDE = "unit/server/test_prelude.py"
 _DIRECT = "unit/server/test_direct.py"
+_DIRECT_ANSWERS = "interaction/test_direct_answers.py"
+_FRONT = "unit/server/test_front.py"
+_PROMPTS = "cli/test_cli_prompts.py"
 
 START = (
     Defence(
@@ -107,9 +110,54 @@ START = (
     Defence(
         "direct readings: how many",
         "server/direct.py",
-        "len(self._scopes) > MOST_CALLS or ",
+        "self._in_hand > MOST_CALLS or ",
         "",
-        (f"{_DIRECT}::test_it_is_behind_while_too_much_is_in_hand",),
+        (
+            f"{_DIRECT}::test_it_is_behind_while_too_much_is_in_hand",
+            f"{_DIRECT}::test_it_is_behind_while_replies_are_not_taken",
+        ),
+    ),
+    Defence(
+        "direct readings: who waits at the end is told, and it is on record",
+        "server/serving.py",
+        "        direct.break_off()\n",
+        "",
+        (_DIRECT_ANSWERS + "::test_who_still_waits_when_time_is_up_is_told_and_it_is_on_record",),
+    ),
+    Defence(
+        "direct readings: long answers are whole at the end",
+        "server/transport.py",
+        "            await self._beside()\n",
+        "",
+        (_DIRECT_ANSWERS + "::test_long_answers_are_whole_though_the_client_has_closed_its_end",),
+    ),
+    Defence(
+        "direct readings: none is begun behind a signal",
+        "server/engine.py",
+        "                if not transport.stopping:\n",
+        "                if True:\n",
+        ("interaction/test_direct_answers.py::test_nothing_is_begun_behind_a_signal",),
+    ),
+    Defence(
+        "the front takes nothing that the library refuses: nesting",
+        "server/front.py",
+        ' or line.count(b"{") + line.count(b"[") > _MOST_OPENED',
+        "",
+        ("unit/server/test_front.py::test_handshake_that_the_engine_would_refuse_is_left_to_it",),
+    ),
+    Defence(
+        "the front takes nothing that the library refuses: half a character",
+        "server/front.py",
+        "            json.dumps(message, ensure_ascii=False).encode()  # fails at half a character\n",
+        "            pass\n",
+        ("unit/server/test_front.py::test_handshake_that_the_engine_would_refuse_is_left_to_it",),
+    ),
+    Defence(
+        "a signal ends a prompt also when it comes just before the wait",
+        "cli/hearing.py",
+        "            signal.pthread_kill(waits, signal.SIGALRM)\n",
+        "            pass\n",
+        (_PROMPTS + "::test_a_signal_that_interrupts_no_wait_ends_the_command_all_the_same",),
     ),
     Defence(
         "direct readings: how many bytes",

@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack, contextmanager
 from types import FrameType
 
 _GRACE_SECONDS = 0.05
@@ -22,7 +22,7 @@ _Handler = Callable[[int, FrameType | None], object]
 
 @contextmanager
 def hearing() -> Iterator[None]:
-    """Inside, a signal with a handler of Python's is acted on within a moment, whatever is waited for.
+    """Inside, Ctrl+C, SIGTERM and SIGHUP are acted on within a moment, whatever is waited for.
 
     A thread learns of every signal noted, and interrupts the wait by another one, that means nothing,
     until the first has been acted on. Does nothing outside the main thread, or without POSIX signals.
@@ -30,28 +30,29 @@ def hearing() -> Iterator[None]:
     if os.name != "posix" or threading.current_thread() is not threading.main_thread():
         yield
         return
+    acted = threading.Event()
+    handlers = _telling(acted)
     noted, note = os.pipe()
     os.set_blocking(note, False)  # what Python writes a signal's number to must never block
-    acted = threading.Event()
-    before = {number: signal.signal(number, does) for number, does in _telling(acted).items()}
-    listener = threading.Thread(target=_interrupt_wait, args=(noted, acted), daemon=True)
-    others = signal.set_wakeup_fd(note)
+    listener = threading.Thread(
+        target=_interrupt_wait, args=(noted, handlers.keys(), acted), daemon=True
+    )
     listener.start()
-    try:
+    with ExitStack() as undo:  # the last one first
+        undo.callback(os.close, noted)
+        undo.callback(listener.join)
+        undo.callback(os.close, note)  # what the thread reads has an end then
+        undo.callback(acted.set)
+        for number, handler in {**handlers, signal.SIGALRM: _mean_nothing}.items():
+            before = signal.signal(number, handler)
+            undo.callback(signal.signal, number, before or signal.SIG_DFL)
+        undo.callback(signal.set_wakeup_fd, signal.set_wakeup_fd(note))
         yield
-    finally:
-        acted.set()
-        signal.set_wakeup_fd(others)
-        os.close(note)  # what the thread reads has an end now
-        listener.join()
-        os.close(noted)
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _telling(acted: threading.Event) -> dict[int, _Handler]:
-    """The handlers of now, which say that they have begun, and that of the signal without meaning."""
-    handlers: dict[int, _Handler] = {signal.SIGALRM: lambda _number, _frame: None}
+    """The handlers of now, which say that they have begun."""
+    handlers: dict[int, _Handler] = {}
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         handler = signal.getsignal(number)
         if callable(handler):
@@ -67,8 +68,12 @@ def _first_tells(acted: threading.Event, handler: _Handler) -> _Handler:
     return handle
 
 
-def _interrupt_wait(noted: int, acted: threading.Event) -> None:
+def _mean_nothing(_number: int, _frame: FrameType | None) -> None:
+    """Interrupting a system call is all it is for."""
+
+
+def _interrupt_wait(noted: int, heard: Collection[int], acted: threading.Event) -> None:
     waits = threading.main_thread().ident
-    if os.read(noted, 1) and waits is not None:
-        while not acted.wait(_GRACE_SECONDS):
+    while number := os.read(noted, 1):
+        while waits is not None and number[0] in heard and not acted.wait(_GRACE_SECONDS):
             signal.pthread_kill(waits, signal.SIGALRM)

@@ -20,7 +20,7 @@ from mcp_notarium import log
 from mcp_notarium.audit.record import Decision
 from mcp_notarium.server.answering import Answering
 from mcp_notarium.server.arrivals import Answered, Event
-from mcp_notarium.server.front import Cancel, Due, Read, RequestId
+from mcp_notarium.server.front import Cancel, Due, Read, same
 from mcp_notarium.server.lines import EndOfInput
 from mcp_notarium.server.outbox import Outbox
 from mcp_notarium.server.recording import Answer, Asked
@@ -29,6 +29,8 @@ from mcp_notarium.tools.context import unanswered
 MOST_CALLS: Final = 256
 MOST_BYTES: Final = 32 * 1024 * 1024
 """What may be in hand before no more lines are read."""
+CLOSED: Final = {"code": -32000, "message": "Connection closed"}
+"""The error that the protocol library ends unanswered requests with."""
 
 
 class Direct:
@@ -46,7 +48,8 @@ class Direct:
         self._outbox = outbox
         self._tasks = tasks
         self._tell = tell
-        self._scopes: dict[RequestId, anyio.CancelScope] = {}
+        self._scopes: dict[str, anyio.CancelScope] = {}
+        self._in_hand = 0
         self._bytes = 0
         self._idle = anyio.Event()
 
@@ -57,39 +60,57 @@ class Direct:
 
     def behind(self) -> bool:
         """Whether so much is in hand that no more should come. May be asked from any thread."""
-        return len(self._scopes) > MOST_CALLS or self._bytes > MOST_BYTES
+        return self._in_hand > MOST_CALLS or self._bytes > MOST_BYTES
 
     async def idle(self) -> None:
-        """Wait until every call has been answered."""
-        while self.busy:
-            self._idle = anyio.Event()
+        """Wait until every call has been answered, and everything is written."""
+        while self._in_hand:
+            if self._idle.is_set():
+                self._idle = anyio.Event()
             await self._idle.wait()
+
+    def break_off(self) -> None:
+        """The connection ends: whoever still waits for an answer is told so instead."""
+        for scope in self._scopes.values():
+            scope.cancel()
 
     def do(self, due: Due, size: int) -> None:
         """Begin it; replies are written in the order of these calls, answers when they are known.
 
         ``size`` is what it costs in memory, in bytes.
         """
-        if isinstance(due, Read):
-            self._scopes[due.request_id] = anyio.CancelScope()
-            self._bytes += size
-            self._tasks.start_soon(self._read, due, size)
-        elif isinstance(due, Cancel):
-            if scope := self._scopes.get(due.request_id):
+        if isinstance(due, Cancel):
+            if scope := self._scopes.pop(same(due.request_id), None):
                 scope.cancel()
+        elif isinstance(due, Read):
+            self._scopes[same(due.request_id)] = scope = anyio.CancelScope()
+            self._begin(partial(self._read, due, scope), size)
         elif due:
-            self._tasks.start_soon(self._write, due)
+            self._begin(partial(self._write, due), len(due))
 
-    async def _read(self, read: Read, size: int) -> None:
+    def _begin(self, act: Callable[[], Awaitable[None]], size: int) -> None:
+        self._in_hand += 1
+        self._bytes += size
+        self._tasks.start_soon(self._carry_out, act, size)
+
+    async def _carry_out(self, act: Callable[[], Awaitable[None]], size: int) -> None:
         try:
-            with self._scopes[read.request_id]:
+            await act()
+        finally:
+            self._in_hand -= 1
+            self._bytes -= size
+            self._idle.set()
+
+    async def _read(self, read: Read, scope: anyio.CancelScope) -> None:
+        try:
+            with scope:
                 asked = Asked(read.client, read.tool, read.arguments)
                 answer = await self._answering.answer(asked, partial(Reading, read, self._write))
                 await self._write(_encoded(read, answer))
+            if scope.cancelled_caught and same(read.request_id) in self._scopes:
+                await self._write(_line({"jsonrpc": "2.0", "id": read.request_id, "error": CLOSED}))
         finally:
-            del self._scopes[read.request_id]
-            self._bytes -= size
-            self._idle.set()
+            self._scopes.pop(same(read.request_id), None)
             self._tell(Answered(read.request_id, read.tool))
 
     async def _write(self, line: bytes) -> None:

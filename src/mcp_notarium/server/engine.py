@@ -25,6 +25,7 @@ from mcp_notarium.server.ending import Ending
 from mcp_notarium.server.front import spoken
 from mcp_notarium.server.greeting import Greeting
 from mcp_notarium.server.house import House
+from mcp_notarium.server.inbox import weight
 from mcp_notarium.server.lines import TooLong
 from mcp_notarium.server.outbox import Outbox
 from mcp_notarium.server.transport import Transport, running
@@ -92,7 +93,8 @@ async def serve(
 
     ``direct`` answers plain readings meanwhile, as before.
     """
-    async with running(outbox, ending, swallow=greeting.front.swallow) as transport:
+    swallow = greeting.front.swallow
+    async with running(outbox, ending, swallow=swallow, beside=direct.idle) as transport:
         arrivals.rest_while(lambda: direct.behind() or transport.behind())
         transport.tasks.start_soon(_pump, arrivals, greeting, transport, direct)
         await server.run(
@@ -112,7 +114,7 @@ async def _pump(
         for event in events:
             if isinstance(event, bytes) and (due := greeting.front.receive(event)) is not None:
                 if not transport.stopping:
-                    direct.do(due, len(event))
+                    direct.do(due, weight(event))
             elif isinstance(event, bytes | TooLong):
                 transport.feed(event)
             elif not isinstance(event, Loaded | Answered):

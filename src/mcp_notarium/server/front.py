@@ -29,7 +29,10 @@ _FEATURES = frozenset({"elicitation", "roots", "sampling", "experimental", "exte
 """What is known of capabilities; others mean nothing here, whatever they are (Cursor sends flags)."""
 _DEEPEST = 4
 _LONGEST = 1 << 16
-"""Bytes of a line that may be a reading while the engine serves: no other one is looked at twice."""
+_MOST_OPENED = 100
+"""Bytes of a line, and brackets in it: beyond either it is the engine's, which refuses what is nested too deep."""
+_ENDS = 200
+"""Bytes at either end of a line in which its method stands."""
 
 Json = dict[str, "Any"]
 RequestId = int | str
@@ -118,7 +121,8 @@ class Front:
         self._surface = surface
         self._shaken: str | None = None
         self._client = ""
-        self._in_hand: set[RequestId] = set()
+        self._in_hand: set[str] = set()
+        self._ready = False
         self.replay: list[bytes] = []
         self.swallow: set[RequestId] = set()
         self.stays = False
@@ -131,11 +135,14 @@ class Front:
 
         From the first such line on, only readings are due, and that one is no longer waited for.
         """
-        due = self._beside(line) if self._holding else self._due(line)
+        message = _parsed(line)
+        due = None
+        if message is not None:
+            due = self._beside(message) if self._holding else self._due(message, line)
         if due is None:
             self.hold()
             self.stays = True
-            self._sure = self._sure and b'"initialize"' not in line
+            self._sure = self._sure and self._settles_nothing(message, line)
         return due
 
     def hold(self) -> None:
@@ -144,23 +151,30 @@ class Front:
 
     def over(self, request_id: RequestId) -> None:
         """The reading of this id has been answered, or called off."""
-        self._in_hand.discard(request_id)
+        self._in_hand.discard(same(request_id))
 
-    def _beside(self, line: bytes) -> Due | None:
+    def _settles_nothing(self, message: Json | None, line: bytes) -> bool:
+        """Whether the version that is spoken stays what it is, whatever the engine makes of this line."""
+        if b'"method"' not in line:
+            return True  # an answer
+        if message is not None:
+            settles = message["method"] == "initialize"
+        else:
+            settles = b'"tools/call"' not in line[:_ENDS] + line[-_ENDS:]
+        # Without a handshake the engine goes by the first request it sees.
+        return not settles and (self._shaken is not None or _VERSION.encode() in line)
+
+    def _beside(self, message: Json) -> Due | None:
         """What is due beside the engine, unless that may have settled another version by now."""
-        message = _parsed(line) if self._sure and len(line) <= _LONGEST else None
-        if message is None:
-            return None
         if "id" in message:
-            calls = message["method"] == "tools/call"
+            calls = self._sure and message["method"] == "tools/call"
             return self._reading(message["id"], message.get("params", {})) if calls else None
+        if message["method"] == "notifications/initialized":
+            self._ready = self._shaken is not None
         cancel = _cancel(message)
-        return cancel if cancel is not None and cancel.request_id in self._in_hand else None
+        return cancel if cancel is not None and same(cancel.request_id) in self._in_hand else None
 
-    def _due(self, line: bytes) -> Due | None:
-        message = _parsed(line)
-        if message is None:
-            return None
+    def _due(self, message: Json, line: bytes) -> Due | None:
         method, params = message["method"], message.get("params", {})
         if "id" not in message:
             initialized = method == "notifications/initialized"
@@ -182,7 +196,7 @@ class Front:
     def _initialized(self, line: bytes) -> bytes | None:
         if self._shaken is None:
             return None
-        self.stays = self.settled = True
+        self.stays = self.settled = self._ready = True
         self.replay.append(line)
         return b""
 
@@ -204,13 +218,13 @@ class Front:
         plain = (
             params.keys() <= {"name", "arguments", "_meta"}
             and tool in self._surface["reads"]
-            and request_id not in self._in_hand
+            and same(request_id) not in self._in_hand
         )
         version = self._spoken(meta) if plain else None
         if version is None:
             return None
         self.stays = self.settled = True
-        self._in_hand.add(request_id)
+        self._in_hand.add(same(request_id))
         client = _named(meta[_CLIENT]) if _CLIENT in meta else self._client
         forms, token = self._surface["calls"][version], meta.get("progressToken")
         return Read(request_id, tool, arguments, client, forms, token=token)
@@ -218,7 +232,7 @@ class Front:
     def _spoken(self, meta: Json) -> str | None:
         """The version of a request with this ``_meta``, None if that is not settled."""
         if _VERSION not in meta:
-            return self._shaken if len(self.replay) > 1 and _is_bare(meta) else None
+            return self._shaken if self._ready and _is_bare(meta) else None
         version = meta[_VERSION]
         spoken = isinstance(version, str) and version in self._surface["modern"]
         return version if spoken and self._shaken is None and _is_modern(meta) else None
@@ -255,10 +269,19 @@ class Front:
         return answer
 
 
+def same(request_id: RequestId) -> str:
+    """What an id is known by: the library takes 7 and "7" for one."""
+    return str(request_id)
+
+
 def _parsed(line: bytes) -> Json | None:
     """A plain request or notification, or None for anything else."""
+    if len(line) > _LONGEST or line.count(b"{") + line.count(b"[") > _MOST_OPENED:
+        return None
     try:
-        message = json.loads(line)
+        message = json.loads(line.decode())
+        if b"\\u" in line:
+            json.dumps(message, ensure_ascii=False).encode()  # fails at half a character
     except (ValueError, RecursionError):
         return None
     if not isinstance(message, dict) or not message.keys() <= {"jsonrpc", "id", "method", "params"}:

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 OPENING_SECONDS: Final = 3.0
 """How long the house may take to open when the client has asked for notes and left."""
+LAST_WORDS_SECONDS: Final = 0.05
+"""How long writing may take that some calls have no answer."""
 
 
 def run(
@@ -114,8 +116,7 @@ class _Visit:
             )
         else:
             tasks.start_soon(self._hear_signals)
-        await self._finish(direct)
-        outbox.abandon_if_stuck()
+        await self._finish(direct, outbox)
 
     async def _without_engine(self, direct: Direct) -> bool:
         """Answer what can be answered until the engine takes over. False: the client has left.
@@ -169,14 +170,22 @@ class _Visit:
         if any(isinstance(arrival, Stop) for arrival in self._greeting.held):
             self._ending.begin()
 
-    async def _finish(self, direct: Direct) -> None:
-        """What was asked is answered in the time there is for it; opening the house has its own."""
+    async def _finish(self, direct: Direct, outbox: Outbox) -> None:
+        """What was asked is answered in the time there is for it; opening the house has its own.
+
+        Whoever has no answer then is told that the connection ends.
+        """
         if direct.busy:
             with anyio.move_on_after(OPENING_SECONDS):
                 await self._house.tried()
         self._ending.begin()
         with anyio.move_on_after(self._ending.for_answers()):
             await direct.idle()
+        outbox.abandon_if_stuck()
+        direct.break_off()
+        with anyio.move_on_after(LAST_WORDS_SECONDS):
+            await direct.idle()
+        outbox.abandon_if_stuck()
 
     async def _hear_signals(self) -> None:
         """Once the input has ended, a signal is all that can still come."""

@@ -8,13 +8,14 @@ Knows nothing of tools.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from math import inf
 from types import TracebackType
 from typing import Self, TypeGuard
 
 import anyio
+import anyio.lowlevel
 from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
@@ -74,8 +75,10 @@ class Transport:
         *,
         ending: Ending,
         swallow: Iterable[wire.RequestId] = (),
+        beside: Callable[[], Awaitable[None]] = anyio.lowlevel.checkpoint,
     ) -> None:
         self._outbox = outbox
+        self._beside = beside
         self.tasks = tasks
         self._ending = ending
         self._swallow = set(swallow)
@@ -169,6 +172,7 @@ class Transport:
         await self._stopping.wait()
         with anyio.move_on_after(self._ending.for_answers()):
             await self._settled.wait()
+            await self._beside()
         self._outbox.abandon_if_stuck()
         self._send.close()
 
@@ -184,11 +188,18 @@ def _cancels(message: JSONRPCMessage) -> TypeGuard[JSONRPCNotification]:
 
 @asynccontextmanager
 async def running(
-    outbox: Outbox, ending: Ending, *, swallow: Iterable[wire.RequestId] = ()
+    outbox: Outbox,
+    ending: Ending,
+    *,
+    swallow: Iterable[wire.RequestId] = (),
+    beside: Callable[[], Awaitable[None]] = anyio.lowlevel.checkpoint,
 ) -> AsyncIterator[Transport]:
-    """A transport that ends by itself while the library serves it."""
+    """A transport that ends by itself while the library serves it.
+
+    At the end it waits for what is ``beside``, too, as long as there is time for answers.
+    """
     async with anyio.create_task_group() as tasks:
-        transport = Transport(outbox, tasks, ending=ending, swallow=swallow)
+        transport = Transport(outbox, tasks, ending=ending, swallow=swallow, beside=beside)
         tasks.start_soon(transport.end)
         try:
             yield transport

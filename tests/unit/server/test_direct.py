@@ -6,9 +6,10 @@ from contextlib import asynccontextmanager
 
 import anyio
 import pytest
+from mcp_types import CONNECTION_CLOSED
 
 from mcp_notarium.server.answering import Answering
-from mcp_notarium.server.direct import MOST_BYTES, MOST_CALLS, Direct
+from mcp_notarium.server.direct import CLOSED, MOST_BYTES, MOST_CALLS, Direct
 from mcp_notarium.server.front import Cancel, Read
 from mcp_notarium.server.house import House
 from mcp_notarium.server.outbox import Outbox
@@ -74,10 +75,12 @@ def told(fd):
 
 async def test_a_reading_that_is_called_off_has_no_answer_and_the_others_have_theirs(desk, pipe):
     async with waiting(desk, pipe[1]) as (direct, gate):
-        for request_id in (1, 2):
+        for request_id in (1, 2, "3"):
             direct.do(read(request_id), 100)
         await anyio.wait_all_tasks_blocked()
         direct.do(Cancel(1), 50)
+        direct.do(Cancel(1), 50)
+        direct.do(Cancel(3), 50)
         direct.do(Cancel("nobody asked this"), 50)
         gate.set()
         await direct.idle()
@@ -104,3 +107,40 @@ async def test_it_is_behind_while_too_much_is_in_hand(desk, pipe, most, size):
         direct.do(Cancel("one more"), 50)
         await direct.idle()
         assert not direct.busy
+
+
+async def test_it_is_behind_while_replies_are_not_taken(desk):
+    reading, writing = os.pipe()
+    try:
+        async with waiting(desk, writing) as (direct, _):
+            direct.do(b"x" * (1 << 20), 10)  # more than a pipe takes
+            for _ in range(MOST_CALLS - 1):
+                direct.do(b"x\n", 10)
+            await anyio.wait_all_tasks_blocked()
+            assert not direct.behind()
+            direct.do(b"x\n", 10)
+            assert direct.behind()
+            with anyio.move_on_after(0.05) as waited:
+                await direct.idle()
+            assert waited.cancelled_caught
+            os.close(reading)
+            reading = None
+            await direct.idle()
+            assert not direct.behind()
+    finally:
+        os.close(writing)
+        if reading is not None:
+            os.close(reading)
+
+
+async def test_who_waits_at_the_end_of_the_connection_is_told_of_it(desk, pipe):
+    async with waiting(desk, pipe[1]) as (direct, _):
+        for request_id in (1, 2):
+            direct.do(read(request_id), 100)
+        await anyio.wait_all_tasks_blocked()
+        direct.do(Cancel(1), 50)
+        direct.break_off()
+        await direct.idle()
+    (answer,) = map(json.loads, os.read(pipe[0], 1 << 16).splitlines())
+    assert answer == {"jsonrpc": "2.0", "id": 2, "error": CLOSED}
+    assert CLOSED["code"] == CONNECTION_CLOSED

@@ -323,20 +323,80 @@ def test_reading_is_taken_out_also_while_the_engine_serves():
 @pytest.mark.parametrize(
     "odd",
     [
-        hello(protocolVersion="2024-11-05"),
-        hello(protocolVersion="2024-11-05") | {"more": 1},
-        [hello()],
-        call(1, "save", text="x", tags=["initialize"]),
+        line(hello(protocolVersion="2024-11-05")),
+        line(hello(protocolVersion="2024-11-05") | {"more": 1}),
+        line(hello()).replace(b"initialize", b"initi\\u0061lize"),
+        line([hello()]),
+        line(hello(clientInfo={"name": "x" * 70_000, "version": "1"})),
     ],
 )
 def test_no_reading_is_taken_out_once_the_engine_may_have_settled_another_version(odd):
     front = shaken()
-    assert told(front, odd) is None
+    assert front.receive(odd) is None
     assert told(front, call(2, "list")) is None
     bare = Front(STORED)
     assert told(bare, modern(1, "ping")) is None
-    assert told(bare, odd) is None
+    assert bare.receive(odd) is None
     assert told(bare, modern_call(3)) is None
+
+
+@pytest.mark.parametrize(
+    "harmless",
+    [
+        {"jsonrpc": "2.0", "id": 1, "result": {"action": "accept"}},
+        call(1, "save", text="x" * 70_000),
+        call(1, "save", text="- [ ] to be done\n" * 200, tags=["initialize"]),
+        call(1, "save", text="\ud83d"),
+        {"params": {"name": "save", "arguments": {"text": "x" * 70_000}}, "method": "tools/call"},
+    ],
+)
+def test_what_settles_no_version_leaves_readings_as_they_are(harmless):
+    front = shaken()
+    assert told(front, harmless) is None
+    assert isinstance(front.receive(line(call(2, "list"))), Read)
+
+
+def test_without_a_handshake_the_first_request_that_the_engine_sees_settles_the_era():
+    for first, sure in (
+        (modern(1, "ping"), True),
+        (modern(1, "tools/call", name="save", arguments={"text": "x" * 70_000}), True),
+        (ask("resources/list", cursor="x"), False),
+        (call(1, "save", text="x" * 70_000), False),
+    ):
+        front = Front(STORED)
+        assert told(front, first) is None
+        assert isinstance(front.receive(line(modern_call(2))), Read) is sure
+
+
+def deep(levels):
+    return json.loads("[" * levels + "]" * levels)
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        line(hello(capabilities={"x": deep(300)})),
+        line(hello(clientInfo={"name": "x", "version": "1", "x": deep(300)})),
+        line(hello(_meta={"\ud800": 1})),
+        line(hello(_meta={"x": ["\udc00"]})),
+        json.dumps(hello()).encode("utf-16-le"),
+        line(HELLO).replace(b"talker", b"\xed\xa0\x80"),
+    ],
+)
+def test_handshake_that_the_engine_would_refuse_is_left_to_it(refused):
+    assert Front(STORED).receive(refused) is None
+
+
+def test_handshake_may_end_when_the_engine_is_wanted_already():
+    front = Front(STORED)
+    told(front, HELLO)
+    assert told(front, ask("prompts/list")) is None
+    assert told(front, call(1, "list")) is None
+    assert told(front, INITIALIZED) is None
+    assert isinstance(front.receive(line(call(1, "list"))), Read)
+    never = Front(STORED)
+    assert told(never, INITIALIZED) is None
+    assert told(never, call(1, "list")) is None
 
 
 def test_tool_that_a_policy_switches_off_is_no_reading():
@@ -360,6 +420,7 @@ def test_reading_can_be_called_off_also_while_all_else_waits_for_the_engine():
     assert (type(cancel), cancel.request_id) == (Cancel, 1)
     assert told(front, call(2, "save", text="x")) is None
     assert front.receive(line(cancelled(1))).request_id == 1
+    assert front.receive(line(cancelled("1"))).request_id == "1", "the engine takes both for one"
     assert front.receive(line(cancelled(2))) is None
 
 
