@@ -124,7 +124,7 @@ def listings(sim):
     ("nth", "torn"), [(1, True), (1, False), (2, False), (3, True), (4, True), (4, False)]
 )
 def test_a_first_load_killed_at_a_transaction_is_resumed(sim, tmp_path, nth, torn):
-    fill(sim, 2500)
+    fill(sim, 5600)  # seven pages, and never more than two of them in one transaction
     assert run_child(sim, tmp_path, "sync", end_at_transaction=nth, torn=torn) == KILLED
     sim.reset_log()
     with reopened(sim, tmp_path) as client:
