@@ -324,6 +324,39 @@ def test_who_still_waits_when_time_is_up_is_told_and_it_is_on_record(account, wa
     assert [[row[0], row[5]] for row in recorded(account)] == [["tool.list", "cancelled"]] * 2
 
 
+# A server whose house takes longer to open than anybody waits.
+STUCK = """
+import contextlib, sys
+import anyio
+from mcp_notarium.server import serving
+@contextlib.asynccontextmanager
+async def opened(*_):
+    await anyio.sleep(60)
+    yield
+serving._opened = opened
+sys.argv = ["mcp-notarium"]
+from mcp_notarium.__main__ import main
+main()
+"""
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["signal", "end, then signal"])
+@WAYS
+def test_who_waits_for_notes_that_do_not_open_is_told_in_time(account, way, late):
+    with Talker([sys.executable, "-c", STUCK], env=account.environment()) as talker:
+        prepared(talker, way)
+        talker.send(call(7, "list"))
+        time.sleep(0.5)
+        if late:
+            talker.hang_up()
+            time.sleep(0.3)
+        talker.signal(signal.SIGTERM)
+        assert [(answer["id"], answer["error"]["code"]) for answer in talker.rest()] == [
+            (7, -32000)
+        ]
+        assert talker.leave()[0] == 0
+
+
 @pytest.mark.parametrize("way", FIRST)
 def test_nothing_is_begun_behind_a_signal(account, way):
     hold = threading.Event()

@@ -37,17 +37,26 @@ def hearing() -> Iterator[None]:
     listener = threading.Thread(
         target=_interrupt_wait, args=(noted, handlers.keys(), acted), daemon=True
     )
-    listener.start()
     with ExitStack() as undo:  # the last one first
+        listener.start()
         undo.callback(os.close, noted)
         undo.callback(listener.join)
         undo.callback(os.close, note)  # what the thread reads has an end then
         undo.callback(acted.set)
         for number, handler in {**handlers, signal.SIGALRM: _mean_nothing}.items():
-            before = signal.signal(number, handler)
-            undo.callback(signal.signal, number, before or signal.SIG_DFL)
-        undo.callback(signal.set_wakeup_fd, signal.set_wakeup_fd(note))
+            undo.callback(_put_back, number, signal.getsignal(number), ours=handler)
+            signal.signal(number, handler)
+        undo.callback(signal.set_wakeup_fd, signal.set_wakeup_fd(-1))
+        signal.set_wakeup_fd(note)
         yield
+
+
+def _put_back(
+    number: int, before: signal.Handlers | _Handler | int | None, *, ours: _Handler
+) -> None:
+    """The handler from before, unless that of now is another one than ours: then that is to stay."""
+    if signal.getsignal(number) is ours:
+        signal.signal(number, before or signal.SIG_DFL)
 
 
 def _telling(acted: threading.Event) -> dict[int, _Handler]:

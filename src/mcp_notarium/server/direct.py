@@ -20,7 +20,7 @@ from mcp_notarium import log
 from mcp_notarium.audit.record import Decision
 from mcp_notarium.server.answering import Answering
 from mcp_notarium.server.arrivals import Answered, Event
-from mcp_notarium.server.front import Cancel, Due, Read, same
+from mcp_notarium.server.front import Cancel, Due, Read, RequestId, same
 from mcp_notarium.server.lines import EndOfInput
 from mcp_notarium.server.outbox import Outbox
 from mcp_notarium.server.recording import Answer, Asked
@@ -48,7 +48,7 @@ class Direct:
         self._outbox = outbox
         self._tasks = tasks
         self._tell = tell
-        self._scopes: dict[str, anyio.CancelScope] = {}
+        self._scopes: dict[RequestId, anyio.CancelScope] = {}
         self._in_hand = 0
         self._bytes = 0
         self._idle = anyio.Event()

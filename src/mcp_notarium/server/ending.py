@@ -47,6 +47,11 @@ class Ending:
         """At the deadline the process ends, whatever it is doing. Call it before :meth:`begin`."""
         self._cut_off = lambda: os._exit(exit_code())
 
+    @property
+    def begun(self) -> bool:
+        """Whether the time runs."""
+        return self._began is not None
+
     def for_answers(self) -> float:
         """Seconds that calls in hand may still take."""
         return self._left(ANSWERS)

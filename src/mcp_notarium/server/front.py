@@ -121,7 +121,7 @@ class Front:
         self._surface = surface
         self._shaken: str | None = None
         self._client = ""
-        self._in_hand: set[str] = set()
+        self._in_hand: set[RequestId] = set()
         self._ready = False
         self.replay: list[bytes] = []
         self.swallow: set[RequestId] = set()
@@ -155,12 +155,14 @@ class Front:
 
     def _settles_nothing(self, message: Json | None, line: bytes) -> bool:
         """Whether the version that is spoken stays what it is, whatever the engine makes of this line."""
-        if b'"method"' not in line:
-            return True  # an answer
-        if message is not None:
-            settles = message["method"] == "initialize"
+        raw = _value(line) if message is None else message
+        if isinstance(raw, dict):
+            if "method" not in raw or "id" not in raw:
+                return True  # an answer, or a notification
+            settles = raw["method"] == "initialize"
         else:
-            settles = b'"tools/call"' not in line[:_ENDS] + line[-_ENDS:]
+            ends = line[:_ENDS] + line[-_ENDS:]
+            settles = b'"initialize"' in ends and b'"tools/call"' not in ends
         # Without a handshake the engine goes by the first request it sees.
         return not settles and (self._shaken is not None or _VERSION.encode() in line)
 
@@ -269,13 +271,16 @@ class Front:
         return answer
 
 
-def same(request_id: RequestId) -> str:
+def same(request_id: RequestId) -> RequestId:
     """What an id is known by: the library takes 7 and "7" for one."""
-    return str(request_id)
+    try:
+        return int(request_id)
+    except ValueError:
+        return request_id
 
 
-def _parsed(line: bytes) -> Json | None:
-    """A plain request or notification, or None for anything else."""
+def _value(line: bytes) -> object:
+    """The JSON value of a line; None where it is too much to look at, or the engine might refuse it."""
     if len(line) > _LONGEST or line.count(b"{") + line.count(b"[") > _MOST_OPENED:
         return None
     try:
@@ -284,6 +289,12 @@ def _parsed(line: bytes) -> Json | None:
             json.dumps(message, ensure_ascii=False).encode()  # fails at half a character
     except (ValueError, RecursionError):
         return None
+    return message
+
+
+def _parsed(line: bytes) -> Json | None:
+    """A plain request or notification, or None for anything else."""
+    message = _value(line)
     if not isinstance(message, dict) or not message.keys() <= {"jsonrpc", "id", "method", "params"}:
         return None
     if message.get("params", {}) is None:

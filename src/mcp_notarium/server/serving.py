@@ -100,6 +100,7 @@ class _Visit:
         self._want_engine = want_engine
         self._engine_here = False
         self._engine_serves = False
+        self._opening: anyio.CancelScope | None = None
 
     async def serve(self, outbox: Outbox, offered: tuple[str, ...], tasks: TaskGroup) -> None:
         """Serve to the end."""
@@ -176,7 +177,8 @@ class _Visit:
         Whoever has no answer then is told that the connection ends.
         """
         if direct.busy:
-            with anyio.move_on_after(OPENING_SECONDS):
+            with anyio.move_on_after(OPENING_SECONDS) as self._opening:
+                self._hurry()
                 await self._house.tried()
         self._ending.begin()
         with anyio.move_on_after(self._ending.for_answers()):
@@ -187,12 +189,20 @@ class _Visit:
             await direct.idle()
         outbox.abandon_if_stuck()
 
+    def _hurry(self) -> None:
+        """Once the time for the end runs, the house opens in the part of it for answers or not at all."""
+        if self._opening is not None and self._ending.begun:
+            last = anyio.current_time() + self._ending.for_answers()
+            self._opening.deadline = min(self._opening.deadline, last)
+
     async def _hear_signals(self) -> None:
         """Once the input has ended, a signal is all that can still come."""
         self._heed_signals()
+        self._hurry()
         while True:
             if any(isinstance(event, Stop) for event in await self._arrivals.next()):
                 self._ending.begin()
+                self._hurry()
 
 
 @asynccontextmanager

@@ -18,6 +18,7 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.shared.dispatcher import coerce_request_id
 from mcp.shared.message import SessionMessage
 from mcp_types import (
     JSONRPCError,
@@ -126,7 +127,7 @@ class Transport:
     def _expect(self, message: JSONRPCMessage, size: int) -> None:
         """Note which answers the client waits for; a cancelled request gets none."""
         if isinstance(message, JSONRPCRequest):
-            self._owed.setdefault(message.id, []).append(size)
+            self._owed.setdefault(coerce_request_id(message.id), []).append(size)
             self._calls += 1
             self._bytes += size
         elif _cancels(message):
@@ -149,12 +150,16 @@ class Transport:
             self._settled.set()
 
     def _settle(self, request_id: object) -> None:
-        if isinstance(request_id, int | str) and request_id in self._owed:
-            sizes = self._owed[request_id]
+        """Ids count as the library counts them: 7 and "7" are one."""
+        if not isinstance(request_id, int | str) or isinstance(request_id, bool):
+            self._look()
+            return
+        known = coerce_request_id(request_id)
+        if sizes := self._owed.get(known):
             self._bytes -= sizes.pop()
             self._calls -= 1
             if not sizes:
-                del self._owed[request_id]
+                del self._owed[known]
         self._look()
 
     def _look(self) -> None:

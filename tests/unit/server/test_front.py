@@ -161,6 +161,11 @@ def test_modern_request_after_a_handshake_is_left_to_the_engine():
     assert told(front, modern(1, "tools/list")) is None
 
 
+def cancelled(request_id, **more):
+    params = {"requestId": request_id} | more
+    return {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
+
+
 def shaken(version="2025-11-25"):
     front = Front(STORED)
     told(front, hello(protocolVersion=version))
@@ -326,6 +331,8 @@ def test_reading_is_taken_out_also_while_the_engine_serves():
         line(hello(protocolVersion="2024-11-05")),
         line(hello(protocolVersion="2024-11-05") | {"more": 1}),
         line(hello()).replace(b"initialize", b"initi\\u0061lize"),
+        line(hello()).replace(b"method", b"m\\u0065thod"),
+        line(hello(capabilities={"x": [[]] * 200})),
         line([hello()]),
         line(hello(clientInfo={"name": "x" * 70_000, "version": "1"})),
     ],
@@ -347,6 +354,10 @@ def test_no_reading_is_taken_out_once_the_engine_may_have_settled_another_versio
         call(1, "save", text="x" * 70_000),
         call(1, "save", text="- [ ] to be done\n" * 200, tags=["initialize"]),
         call(1, "save", text="\ud83d"),
+        ask("ping", _meta=None),
+        {"jsonrpc": "2.0", "method": "notifications/other", "id": None},
+        {"jsonrpc": "2.0", "id": 1, "result": {"method": "initialize"}},
+        "no message",
         {"params": {"name": "save", "arguments": {"text": "x" * 70_000}}, "method": "tools/call"},
     ],
 )
@@ -362,6 +373,7 @@ def test_without_a_handshake_the_first_request_that_the_engine_sees_settles_the_
         (modern(1, "tools/call", name="save", arguments={"text": "x" * 70_000}), True),
         (ask("resources/list", cursor="x"), False),
         (call(1, "save", text="x" * 70_000), False),
+        ({"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}, True),
     ):
         front = Front(STORED)
         assert told(front, first) is None
@@ -406,11 +418,6 @@ def test_tool_that_a_policy_switches_off_is_no_reading():
     told(front, INITIALIZED)
     assert isinstance(front.receive(line(call(1, "get", id="x"))), Read)
     assert told(front, call(2, "list")) is None
-
-
-def cancelled(request_id, **more):
-    params = {"requestId": request_id} | more
-    return {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
 
 
 def test_reading_can_be_called_off_also_while_all_else_waits_for_the_engine():

@@ -131,10 +131,12 @@ async def test_one_id_used_twice_is_owed_two_answers():
         assert [line["result"]["n"] for line in lines(reading)] == [1, 2]
 
 
-async def test_cancelled_request_is_not_waited_for():
+@pytest.mark.parametrize(("asked", "called_off"), [(1, 1), (1, "1"), ("1", 1), ("a", "a")])
+async def test_cancelled_request_is_not_waited_for(asked, called_off):
     async with connected(seconds=30) as (transport, _):
-        transport.feed(request(1))
-        transport.feed(cancel(1))
+        transport.feed(request(asked))
+        transport.feed(cancel(called_off))
+        transport.feed(cancel(True))
         transport.feed(cancel(99))
         transport.feed(cancel({"odd": 1}))
         transport.stop()
