@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager
 
 import pytest
 
@@ -226,17 +227,36 @@ def test_call_that_waits_for_its_notes_can_be_called_off(account):
     assert ["tool.list", "cancelled"] in [[row[0], row[5]] for row in recorded(account)]
 
 
-def test_change_does_not_wait_for_a_listing_that_waits_for_its_notes(account):
+@contextmanager
+def listing_that_waits(account):
+    """A server that has been asked for a list, 7, and what lets its notes come."""
     hold = threading.Event()
     account.simulator.faults.add(Hold(hold), path="*/index*")
     with Talker(COMMAND, env=account.environment()) as talker:
         talker.greet()
         talker.send(call(7, "list"))
-        saved = talker.ask(call(8, "save", text="new\n"))  # fails if the listing is answered first
-        assert not saved["result"]["isError"], saved
-        talker.send(CANCEL_7)  # it is heard although the engine serves by now
+        yield talker, hold.set
+
+
+def test_change_does_not_wait_for_a_listing_that_waits_for_its_notes(account):
+    with listing_that_waits(account) as (talker, _):
+        talker.send(call(8, "save", text="new\n"))
+        answer = talker.receive()
+        if (
+            answer["id"] == 7
+        ):  # it waits until there is a note, which is a moment before that is told
+            assert '"text":"new"' in answer["result"]["content"][0]["text"]
+            answer = talker.receive()
+        assert answer["id"] == 8
+        assert not answer["result"]["isError"], answer
+
+
+def test_listing_can_be_called_off_also_when_the_engine_serves(account):
+    with listing_that_waits(account) as (talker, release):
+        talker.ask(call(8, "manage", action="get_stats"))
+        talker.send(CANCEL_7)
         talker.ask(call(9, "manage", action="get_stats"))
-        hold.set()
+        release()
         assert talker.ask(call(10, "list"))["result"]["structuredContent"]["total_items"]
         talker.hang_up()
         assert talker.leave()[0] == 0
@@ -245,13 +265,9 @@ def test_change_does_not_wait_for_a_listing_that_waits_for_its_notes(account):
 
 
 def test_listing_in_hand_when_the_engine_serves_is_answered_though_the_client_leaves(account):
-    hold = threading.Event()
-    account.simulator.faults.add(Hold(hold), path="*/index*")
-    with Talker(COMMAND, env=account.environment()) as talker:
-        talker.greet()
-        talker.send(call(7, "list"))
+    with listing_that_waits(account) as (talker, release):
         talker.ask(call(8, "manage", action="get_stats"))
-        hold.set()
+        release()
         talker.hang_up()
         assert [answer["id"] for answer in talker.rest()] == [7]
         assert talker.leave()[0] == 0
