@@ -140,14 +140,14 @@ START = (
     ),
     Defence(
         "the front takes nothing that the library refuses: nesting",
-        "server/front.py",
+        "server/plain.py",
         ' or line.count(b"{") + line.count(b"[") > _MOST_OPENED',
         "",
         ("unit/server/test_front.py::test_handshake_that_the_engine_would_refuse_is_left_to_it",),
     ),
     Defence(
         "the front takes nothing that the library refuses: half a character",
-        "server/front.py",
+        "server/plain.py",
         "            json.dumps(message, ensure_ascii=False).encode()  # fails at half a character\n",
         "            pass\n",
         ("unit/server/test_front.py::test_handshake_that_the_engine_would_refuse_is_left_to_it",),

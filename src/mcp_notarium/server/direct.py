@@ -20,9 +20,10 @@ from mcp_notarium import log
 from mcp_notarium.audit.record import Decision
 from mcp_notarium.server.answering import Answering
 from mcp_notarium.server.arrivals import Answered, Event
-from mcp_notarium.server.front import Cancel, Due, Read, RequestId, same
+from mcp_notarium.server.front import Cancel, Due, Read
 from mcp_notarium.server.lines import EndOfInput
 from mcp_notarium.server.outbox import Outbox
+from mcp_notarium.server.plain import RequestId, same
 from mcp_notarium.server.recording import Answer, Asked
 from mcp_notarium.tools.context import unanswered
 

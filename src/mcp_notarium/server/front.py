@@ -14,28 +14,11 @@ from __future__ import annotations
 import json
 from collections.abc import Collection
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:  # at run time the import costs more than the handshake
-    from typing import Any
+from mcp_notarium.server import plain
+from mcp_notarium.server.plain import CLIENT, VERSION, Json, RequestId, same
 
-_PROTOCOL = "io.modelcontextprotocol/"
-"""Under it a request's ``_meta`` has what may change the answer; other names are the client's own notes."""
-_VERSION = f"{_PROTOCOL}protocolVersion"
-_CAPABILITIES = f"{_PROTOCOL}clientCapabilities"
-_CLIENT = f"{_PROTOCOL}clientInfo"
-_MODERN = frozenset({_VERSION, _CAPABILITIES, _CLIENT})
-_TEXTS = frozenset({"title", "websiteUrl", "description"})
-_FEATURES = frozenset({"elicitation", "roots", "sampling", "experimental", "extensions", "tasks"})
-"""What is known of capabilities; others mean nothing here, whatever they are (Cursor sends flags)."""
-_DEEPEST = 4
-_LONGEST = 1 << 16
-_MOST_OPENED = 100
-"""Bytes of a line, and brackets in it: beyond either it is the engine's, which refuses what is nested too deep."""
 _ENDS = 200
 """Bytes at either end of a line in which its method stands."""
-
-Json = dict[str, "Any"]
-RequestId = int | str
 
 
 class Read:
@@ -135,7 +118,7 @@ class Front:
 
         From the first such line on, only readings are due, and that one is no longer waited for.
         """
-        message = _parsed(line)
+        message = plain.parsed(line)
         due = None
         if message is not None:
             due = self._beside(message) if self._holding else self._due(message, line)
@@ -155,7 +138,7 @@ class Front:
 
     def _settles_nothing(self, message: Json | None, line: bytes) -> bool:
         """Whether the version that is spoken stays what it is, whatever the engine makes of this line."""
-        raw = _value(line) if message is None else message
+        raw = plain.json_value(line) if message is None else message
         if isinstance(raw, dict):
             if "method" not in raw or "id" not in raw:
                 return True  # an answer, or a notification
@@ -164,7 +147,7 @@ class Front:
             ends = line[:_ENDS] + line[-_ENDS:]
             settles = b'"initialize"' in ends and b'"tools/call"' not in ends
         # Without a handshake the engine goes by the first request it sees.
-        return not settles and (self._shaken is not None or _VERSION.encode() in line)
+        return not settles and (self._shaken is not None or VERSION.encode() in line)
 
     def _beside(self, message: Json) -> Due | None:
         """What is due beside the engine, unless that may have settled another version by now."""
@@ -205,8 +188,8 @@ class Front:
     def _refused(self, method: str, params: Json) -> Json | None:
         """The error for what clients ask every server for, and this one does not have."""
         error: Json | None = self._surface["refused"].get(method)
-        plain = error is not None and params.keys() <= {"_meta"}
-        if not plain or self._spoken(params.get("_meta", {})) is None:
+        known = error is not None and params.keys() <= {"_meta"}
+        if not known or self._spoken(params.get("_meta", {})) is None:
             return None
         self.stays = self.settled = True
         return error
@@ -217,36 +200,36 @@ class Front:
         tool, arguments = params.get("name"), params.get("arguments", {})
         if not isinstance(tool, str) or not isinstance(arguments, dict):
             return None
-        plain = (
+        only_reads = (
             params.keys() <= {"name", "arguments", "_meta"}
             and tool in self._surface["reads"]
             and same(request_id) not in self._in_hand
         )
-        version = self._spoken(meta) if plain else None
+        version = self._spoken(meta) if only_reads else None
         if version is None:
             return None
         self.stays = self.settled = True
         self._in_hand.add(same(request_id))
-        client = _named(meta[_CLIENT]) if _CLIENT in meta else self._client
+        client = plain.named(meta[CLIENT]) if CLIENT in meta else self._client
         forms, token = self._surface["calls"][version], meta.get("progressToken")
         return Read(request_id, tool, arguments, client, forms, token=token)
 
     def _spoken(self, meta: Json) -> str | None:
         """The version of a request with this ``_meta``, None if that is not settled."""
-        if _VERSION not in meta:
-            return self._shaken if self._ready and _is_bare(meta) else None
-        version = meta[_VERSION]
+        if VERSION not in meta:
+            return self._shaken if self._ready and plain.is_bare(meta) else None
+        version = meta[VERSION]
         spoken = isinstance(version, str) and version in self._surface["modern"]
-        return version if spoken and self._shaken is None and _is_modern(meta) else None
+        return version if spoken and self._shaken is None and plain.is_modern(meta) else None
 
     def _result(self, method: str, params: Json) -> Json | None:
         meta = params.get("_meta", {})
-        if _VERSION in meta and method != "initialize":
+        if VERSION in meta and method != "initialize":
             return self._modern(method, params, meta)
-        if not _is_bare(meta):
+        if not plain.is_bare(meta):
             return None
-        if method == "initialize" and self._shaken is None and _greets(params):
-            self._client = _named(params["clientInfo"])
+        if method == "initialize" and self._shaken is None and plain.greets(params):
+            self._client = plain.named(params["clientInfo"])
             return self._handshake(params["protocolVersion"])
         if method == "ping" and params.keys() <= {"_meta"}:
             return {}
@@ -263,148 +246,17 @@ class Front:
 
     def _modern(self, method: str, params: Json, meta: Json) -> Json | None:
         """The answer in the era without a handshake, where every request carries its envelope."""
-        version = meta[_VERSION]
+        version = meta[VERSION]
         known = isinstance(version, str) and self._shaken is None and params.keys() == {"_meta"}
-        if not known or not _is_modern(meta):
+        if not known or not plain.is_modern(meta):
             return None
         answer: Json | None = self._surface["modern"].get(version, {}).get(method)
         return answer
 
 
-def same(request_id: RequestId) -> RequestId:
-    """What an id is known by: the library takes 7 and "7" for one."""
-    try:
-        return int(request_id)
-    except ValueError:
-        return request_id
-
-
-def _value(line: bytes) -> object:
-    """The JSON value of a line; None where it is too much to look at, or the engine might refuse it."""
-    if len(line) > _LONGEST or line.count(b"{") + line.count(b"[") > _MOST_OPENED:
-        return None
-    try:
-        message = json.loads(line.decode())
-        if b"\\u" in line:
-            json.dumps(message, ensure_ascii=False).encode()  # fails at half a character
-    except (ValueError, RecursionError):
-        return None
-    return message
-
-
-def _parsed(line: bytes) -> Json | None:
-    """A plain request or notification, or None for anything else."""
-    message = _value(line)
-    if not isinstance(message, dict) or not message.keys() <= {"jsonrpc", "id", "method", "params"}:
-        return None
-    if message.get("params", {}) is None:
-        del message["params"]  # some say so that there are none
-    params = message.get("params", {})
-    sound = (
-        message.get("jsonrpc") == "2.0"
-        and isinstance(message.get("method"), str)
-        and isinstance(params, dict)
-        and isinstance(params.get("_meta", {}), dict)
-        and _is_id(message.get("id", 0))
-        and _is_id(params.get("_meta", {}).get("progressToken", 0))
-    )
-    return message if sound else None
-
-
-def _is_id(value: object) -> bool:
-    """A plain id; one with half a character, which no encoding can carry, is for the engine."""
-    if isinstance(value, str):
-        return value.isprintable()
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _greets(params: Json) -> bool:
-    """This is an ``initialize`` that the engine will accept too, beyond doubt."""
-    return (
-        params.keys() <= {"protocolVersion", "capabilities", "clientInfo", "_meta"}
-        and isinstance(params.get("protocolVersion"), str)
-        and _is_features(params.get("capabilities"))
-        and _is_client(params.get("clientInfo"))
-    )
-
-
-def _is_modern(meta: Json) -> bool:
-    """The envelope of the era without a handshake, with nothing about the protocol that is not known."""
-    return (
-        all(name in _MODERN or not name.startswith(_PROTOCOL) for name in meta)
-        and _is_features(meta.get(_CAPABILITIES))
-        and (_CLIENT not in meta or _is_client(meta[_CLIENT]))
-    )
-
-
-def _is_bare(meta: Json) -> bool:
-    """Nothing in it is about the protocol."""
-    return not any(name.startswith(_PROTOCOL) for name in meta)
-
-
-def _named(client: Json) -> str:
-    """Name and version of the client program."""
-    return f"{client['name']} {client['version']}"
-
-
 def _cancel(message: Json) -> Cancel | None:
-    params = message.get("params", {})
-    plain = (
-        message["method"] == "notifications/cancelled"
-        and "id" not in message
-        and params.keys() <= {"requestId", "reason", "_meta"}
-        and "requestId" in params
-        and _is_id(params["requestId"])
-        and isinstance(params.get("reason", ""), str)
-    )
-    return Cancel(params["requestId"]) if plain else None
-
-
-def _is_client(value: object) -> bool:
-    return (
-        isinstance(value, dict)
-        and all(isinstance(value.get(name), str) for name in ("name", "version"))
-        and all(isinstance(value[name], str | None) for name in value.keys() & _TEXTS)
-        and _is_icons(value.get("icons", []))
-    )
-
-
-def _is_icons(value: object) -> bool:
-    """Pictures of the client, each with its address and its type."""
-    return isinstance(value, list) and all(
-        isinstance(icon, dict)
-        and {"src"} <= icon.keys() <= {"src", "mimeType"}
-        and all(isinstance(text, str) for text in icon.values())
-        for icon in value
-    )
-
-
-def _is_features(value: object) -> bool:
-    """Capabilities; those that are known have nothing but objects and flags inside."""
-    return isinstance(value, dict) and all(
-        feature is None or (isinstance(feature, dict) and _is_plain(name, feature))
-        for name, feature in value.items()
-        if name in _FEATURES
-    )
-
-
-def _is_plain(name: str, feature: Json) -> bool:
-    if name == "roots":
-        return feature.keys() <= {"listChanged"} and all(
-            isinstance(flag, bool) for flag in feature.values()
-        )
-    if name == "tasks":
-        return _is_nested(feature, _DEEPEST)
-    return all(isinstance(inner, dict) for inner in feature.values())
-
-
-def _is_nested(value: object, depth: int) -> bool:
-    """Objects in objects and nothing else."""
-    return (
-        isinstance(value, dict)
-        and depth > 0
-        and all(_is_nested(inner, depth - 1) for inner in value.values())
-    )
+    request_id = plain.called_off(message)
+    return None if request_id is None else Cancel(request_id)
 
 
 def _encoded(request_id: RequestId, kind: str, content: Json) -> bytes:
