@@ -242,9 +242,8 @@ def test_change_does_not_wait_for_a_listing_that_waits_for_its_notes(account):
     with listing_that_waits(account) as (talker, _):
         talker.send(call(8, "save", text="new\n"))
         answer = talker.receive()
-        if (
-            answer["id"] == 7
-        ):  # it waits until there is a note, which is a moment before that is told
+        if answer["id"] == 7:
+            # It waits until there is a note, which is a moment before that is told.
             assert '"text":"new"' in answer["result"]["content"][0]["text"]
             answer = talker.receive()
         assert answer["id"] == 8
