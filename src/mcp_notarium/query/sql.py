@@ -57,7 +57,9 @@ class Statements:
     ``trash`` decides, so that ``KEPT`` is the answer. ``hits`` is there where ranking can be left out:
     it counts the notes that would be ranked, cheaply. Where there is ``hits_in_trash``, ``count`` is what
     ``hits`` has more than it. ``walked``: the page is reached along an index,
-    so that one can begin at a place that is known.
+    so that one can begin at a place that is known. ``named``: the notes are those that tags name, looked
+    up one by one and sorted; ``build`` can have an index walked instead (``most_passed``). A page that is
+    not full then is to be had by ``otherwise``.
     """
 
     rows: Statement
@@ -65,6 +67,8 @@ class Statements:
     hits: Statement | None = None
     hits_in_trash: Statement | None = None
     walked: bool = False
+    named: bool = False
+    otherwise: Statement | None = None
 
 
 _COLUMNS = (
@@ -85,13 +89,15 @@ def build(
     ranked: bool = True,
     from_end: bool = False,
     place: Place | None = None,
+    most_passed: int | None = None,
 ) -> Statements:
     """The statements for one page of ``limit`` notes after the first ``offset``, and their number.
 
     ``expansions`` replaces words (those of ``words_of``) by index terms, any of which will do. Not
     ``ranked``: in the order of a listing. ``from_end``: where only ``trash`` decides, the index is
     walked from its other end to the same page. ``place``: one of this listing at or before ``offset``,
-    from which it is walked where it is ``walked`` at all.
+    from which it is walked where it is ``walked`` at all. ``most_passed``: where the notes are ``named``,
+    the index is walked, past no more of all notes than these.
     """
     expression, rest = _terms(query.terms, expansions or {})
     conditions = conditions_of(query, rest)
@@ -100,7 +106,9 @@ def build(
         count = all_but(query, conditions) or listing_count(query, narrow)
         if from_end and count is None:
             return Statements(_from_end(query, limit=limit, offset=offset), None, walked=True)
-        return _listing(query, narrow, count, limit=limit, offset=offset, place=place)
+        return _listing(
+            query, narrow, count, limit=limit, offset=offset, place=place, most_passed=most_passed
+        )
     count = search_count(query, expression, narrow)
     if not ranked:
         found = Clauses([f"m.pk IN (SELECT rowid {MATCHED})", *narrow.parts])
@@ -134,16 +142,22 @@ def _listing(
     limit: int,
     offset: int,
     place: Place | None,
+    most_passed: int | None = None,
 ) -> Statements:
-    in_order = not narrow.selective
-    if query.sort_by == "created_at" and dated(query):
-        in_order = False  # the index in that order does not know when a note was changed
-    if not in_order:
-        walks = [_notes(query, "notes_meta", metadata(query), narrow)]
-        return Statements(_one_page(query, walks, limit=limit, offset=offset), count)
-    walks = [_walk(query, narrow, trash, place) for trash in TRASH[query.trash]]
+    # The index in the order of creation does not know when a note was changed.
+    in_order = query.sort_by != "created_at" or not dated(query)
     ahead = offset - (place.offset if place else 0)
-    return Statements(_one_page(query, walks, limit=limit, offset=ahead), count, walked=True)
+    if in_order and not narrow.selective:
+        walks = [_walk(query, narrow, trash, place) for trash in TRASH[query.trash]]
+        return Statements(_one_page(query, walks, limit=limit, offset=ahead), count, walked=True)
+    looked_up = _notes(query, "notes_meta", metadata(query), narrow)
+    found = _one_page(query, [looked_up], limit=limit, offset=offset)
+    named = in_order and query.trash != "any"
+    if not named or most_passed is None:
+        return Statements(found, count, named=named)
+    some = _walk_some(query, narrow, place, most_passed)
+    walked = _one_page(query, [some], limit=limit, offset=ahead)
+    return Statements(walked, count, walked=True, otherwise=found)
 
 
 def _walk(query: Query, narrow: Clauses, trash: int, place: Place | None = None) -> Statement:
@@ -155,6 +169,16 @@ def _walk(query: Query, narrow: Clauses, trash: int, place: Place | None = None)
         clauses.add(f"{column} {onwards} ?", place.sorted)
         clauses.add(f"NOT ({column} = ? AND m.pk {before} ?)", place.sorted, place.pk)
     return _notes(query, _IN_ORDER[query.sort_by], clauses, narrow)
+
+
+def _walk_some(query: Query, narrow: Clauses, place: Place | None, most: int) -> Statement:
+    """Those of the next ``most`` notes along the index that the narrow conditions mean."""
+    passed = _walk(query, Clauses(), TRASH[query.trash][0], place)
+    return Statement(
+        f"SELECT m.pk AS pk, m.sorted AS sorted "  # noqa: S608  # constants
+        f"FROM ({passed.sql} ORDER BY {_order(query)} LIMIT ?) AS m{narrow.where()}",
+        (*passed.parameters, most, *narrow.parameters),
+    )
 
 
 def _notes(query: Query, index: str, clauses: Clauses, narrow: Clauses) -> Statement:

@@ -72,6 +72,17 @@ def test_what_names_no_notes_is_read_in_index_order_without_sorting_all_notes(fi
     assert not [step for step in materialized if "TEMP B-TREE" in step]
 
 
+@pytest.mark.parametrize("text", ["tag:work", "trash:yes tag:work -python", "tag:work ++"])
+@pytest.mark.parametrize("order", ["modified_at", "created_at"])
+def test_a_tag_is_walked_along_an_index_to_a_bound_without_sorting(filled, text, order):
+    statements = build(parse(text, sort_by=order), limit=20, most_passed=60)
+    steps = plan(filled, statements.rows)
+    materialized = steps[: steps.index("SEARCH n USING INTEGER PRIMARY KEY (rowid=?)")]
+    index = {"modified_at": "notes_listing", "created_at": "notes_created"}[order]
+    assert f"SEARCH m USING COVERING INDEX {index} (trash=?)" in materialized
+    assert not [step for step in materialized if "TEMP B-TREE" in step]
+
+
 @pytest.mark.parametrize("text", [None, "trash:any"], ids=str)
 def test_the_last_page_takes_no_more_steps_than_the_first(cache, text):
     store(cache, corpus.revisions(400, mix=corpus.MOTLEY))

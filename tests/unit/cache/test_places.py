@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 
+from mcp_notarium.cache import search
 from mcp_notarium.cache.places import FAR, MOST_PLACES, ListingPlaces
 from mcp_notarium.notes.note import Content, Revision, Tombstone
 from mcp_notarium.query.model import Query
@@ -21,17 +22,23 @@ LISTINGS = [
     "-tag:even trash:any",
     "before:2001-01-01",
     "++",
+    "tag:even",
+    "tag:even before:2001-01-01",
+    "tag:even -tag:third",
+    "tag:even trash:any",
+    "tag:old",
 ]
 
 
 def revision(number, *, etag="1", trash=None):
     """Every seventh in the trash; times in disorder, each held by four notes."""
+    time = float(number * 389 % COUNT // 4)
+    tags = {"even": number % 2 == 0, "third": number % 3 == 0, "old": time < COUNT // 40}
     content = Content(
         f"apple ++ {number}",
-        tags=("even",) if number % 2 == 0 else (),
+        tags=tuple(tag for tag, has in tags.items() if has),
         trash=number % 7 == 0 if trash is None else trash,
     )
-    time = float(number * 389 % COUNT // 4)
     return Revision(f"n{number:04}", etag, content, time * 3 % 101, time, "{}")
 
 
@@ -68,7 +75,7 @@ def test_pages_are_the_same_whichever_were_read_before(cache, text, by, directio
     query = parse(text, sort_by=by, sort_order=direction.upper())
     forget(cache)
     everything = page(cache, query, 0, limit=COUNT)
-    assert len(everything) == len(set(everything)) >= COUNT // 8
+    assert len(everything) == len(set(everything)) >= COUNT // 12
     there = range(0, len(everything), PAGE)
     for offsets in (there, [*reversed(there)], sorted(there, key=lambda offset: offset * 37 % 101)):
         forget(cache)
@@ -88,6 +95,26 @@ def test_a_page_in_the_middle_takes_no_more_steps_than_the_first(cache, text):
     following = steps_of(cache, lambda: page(cache, query, COUNT // 2 - 100 + PAGE))
     assert unknown > 2 * first
     assert max(again, following) < 1.5 * first
+
+
+def test_a_tag_that_many_notes_have_is_found_along_the_index(cache, monkeypatch):
+    query = parse("tag:even")
+    found = page(cache, query, 0)  # its total is kept from now on
+    walked = steps_of(cache, lambda: page(cache, query, 0))
+    monkeypatch.setattr(search, "PASSED_PER_HIT", 0)
+    looked_up = steps_of(cache, lambda: page(cache, query, 0))
+    assert page(cache, query, 0) == found
+    assert 2 * walked < looked_up
+
+
+def test_a_tag_that_only_the_oldest_notes_have_is_not_walked_to_the_end(cache, monkeypatch):
+    query = parse("tag:old")
+    found = page(cache, query, 0)
+    in_vain = steps_of(cache, lambda: page(cache, query, 0))
+    monkeypatch.setattr(search, "PASSED_PER_HIT", 0)
+    looked_up = steps_of(cache, lambda: page(cache, query, 0))
+    assert page(cache, query, 0) == found
+    assert looked_up < in_vain < 4 * looked_up
 
 
 @pytest.mark.parametrize(
