@@ -196,6 +196,10 @@ class Database:
         """A number that changes whenever *another* connection has committed."""
         return self.number("PRAGMA data_version")
 
+    def stamp(self) -> tuple[int, int]:
+        """Something that stays the same until anything is written, by this connection or another."""
+        return self.data_version(), self._live().total_changes
+
     def user_version(self) -> int:
         """The schema version in the file; 0 in a new one."""
         return self.number("PRAGMA user_version")

@@ -37,6 +37,10 @@ class Connection(Protocol):
     def in_transaction(self) -> bool:
         """Whether a transaction is open."""
 
+    @property
+    def total_changes(self) -> int:
+        """How many rows this connection has changed so far."""
+
     def execute(self, sql: str, parameters: Any = (), /) -> Any:
         """Run one statement and return its cursor."""
 

@@ -18,6 +18,7 @@ from mcp_notarium.cache.store import Cache
 from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheError, CacheFull
 from mcp_notarium.notes.note import Revision
 from mcp_notarium.notes.pending import WriteState
+from mcp_notarium.sync.calm import Calm
 from mcp_notarium.sync.cycle import Effect, Event, State
 from mcp_notarium.sync.engine import Engine, Log
 from mcp_notarium.sync.leader import Leader
@@ -82,6 +83,7 @@ class Driver:
             stopwatch=stopwatch,
             log=log,
         )
+        self._calm = Calm(cache.database, stopwatch=stopwatch)
         self._woken = asyncio.Event()
         self._quick_answers = 0
         self._tidying = False
@@ -279,12 +281,18 @@ class Driver:
         """Wait, but not longer than until somebody wants something; True if somebody does."""
         deadline = self._stopwatch() + seconds
         while not (feed is not None and feed.done()):
-            if self._woken.is_set() or self._wanted(until):
+            if self._woken.is_set():
+                return True
+            calm = self._calm.lasts()
+            if not calm and self._wanted(until):
                 return True
             left = deadline - self._stopwatch()
             if left <= 0:
                 return False
-            await self._tick(min(GLANCE if self._tidies() else TICK, left), feed)
+            busy = not calm and self._tidies()
+            if not calm and not busy and self._nothing_waits():
+                self._calm.begin()
+            await self._tick(min(GLANCE if busy else TICK, left), feed)
         return False
 
     def _tidies(self) -> bool:
@@ -296,6 +304,12 @@ class Driver:
             if before and not self._tidying:
                 trim()
             return self._tidying
+        return False
+
+    def _nothing_waits(self) -> bool:
+        """Whether nothing in the cache will be due in a moment: no unfinished write, no note in doubt."""
+        with suppress(CacheError):
+            return not self._ledger.doubts() and not self._cache.pending.count()
         return False
 
     def _wanted(self, until: Callable[[], bool]) -> bool:
