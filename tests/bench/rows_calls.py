@@ -76,11 +76,9 @@ def calls(site: Site) -> Iterator[Figure]:
         bench.wire.greet()
         bench.warm_up()
         reads = _kinds(site)
-        for row, new in (
-            ("list, middle page", _backwards(site)),
-            ("common word", reads["common word"]),
-        ):
-            asked = Taken([timed(bench.asking(call)) for call in new])
+        yield from bench.measure_unknown(_backwards(site), reads["list"][0])
+        for row in corpus.questions(site.count):
+            asked = Taken([timed(bench.asking(call)) for call in reads[row]])
             yield Figure("calls", f"{row}, asked first", site.count, "ms", asked.median * 1000)
         for row, kinds in reads.items():
             taken = bench.measure(kinds, first_page=reads["list"][0] if row in _DEEP else None)
@@ -147,7 +145,7 @@ class _Bench:
         self.ours, self.plain, self.wire = ours, plain, wire
         self._loop = Speaker(script("floor_bare", str(files[0])), surroundings())
         self._raw_plain, self._raw_cipher = Raw.plain(files[0]), Raw.cipher(files[1])
-        self._pace = site.pace
+        self._site, self._pace = site, site.pace
 
     def warm_up(self) -> None:
         """Have what the first ``get`` makes a server import be imported: a second of work beside its calls."""
@@ -169,6 +167,16 @@ class _Bench:
         return in_turn(
             [self._subjects(kinds[n % len(kinds)]) | more for n in range(self._pace.calls)]
         )
+
+    def measure_unknown(self, pages: Sequence[Call], first_page: Call) -> Iterator[Figure]:
+        """Pages that nothing known is near to, and the first page in turn with them."""
+        taken = in_turn(
+            [{"page": self.asking(page), "first": self.asking(first_page)} for page in pages]
+        )
+        floors = {"first page": taken["first"].median * 1000}
+        value = taken["page"].median * 1000
+        count = self._site.count
+        yield Figure("calls", "list, middle page, asked first", count, "ms", value, floors=floors)
 
     def asking(self, call: Call) -> Act:
         """This call of the server under a key, whose answer must be right."""

@@ -6,6 +6,7 @@ import statistics
 import time
 from collections.abc import Iterator
 
+from bench import corpus
 from bench.measure import Figure
 from bench.processes import CONSOLE, HELLO, PATIENCE, Speaker, WrongAnswer
 from bench.site import Site, serving
@@ -29,6 +30,9 @@ def idle(site: Site) -> Iterator[Figure]:
         share = (server.cpu() - cpu) / (time.monotonic() - began) * 100
         yield Figure("idle", "share of a core", site.count, "%", share)
         yield Figure("memory", "at rest, warm", site.count, "MB", server.memory())
+        server.tool("get", id=corpus.note_id(0))  # after it, what changes a note is imported
+        site.settle(server)
+        yield Figure("memory", "at rest, after a get", site.count, "MB", server.memory())
         seen, requests, sizes = [], [], []
         for number in range(site.pace.changes):
             before = site.service.order(traffic=True)

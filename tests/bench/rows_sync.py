@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import time
 from collections.abc import Iterator
@@ -28,7 +29,6 @@ class _Load:
     wire: list[float] = field(default_factory=list)
     first: list[float] = field(default_factory=list)
     all: list[float] = field(default_factory=list)
-    meanwhile: list[float] = field(default_factory=list)
     peak: list[float] = field(default_factory=list)
     after: list[float] = field(default_factory=list)
     requests: int = 0
@@ -47,6 +47,9 @@ def first_sync(site: Site) -> Iterator[Figure]:
             site.service.order(latency=0.0)
     for ms, load in loads.items():
         yield from _figures(site, load, ms)
+    meanwhile = Taken(_meanwhile(site))
+    value, p99 = meanwhile.median * 1000, meanwhile.p99 * 1000
+    yield Figure("first sync", "calls meanwhile", site.count, "ms", value, p99)
     trips = _round_trips(site)
     yield Figure("first sync", "round trips before the first list", site.count, "", trips)
     for row, values in (
@@ -57,20 +60,15 @@ def first_sync(site: Site) -> Iterator[Figure]:
 
 
 def _figures(site: Site, load: _Load, ms: int) -> Iterator[Figure]:
-    def figure(row: str, values: list[float], **more: object) -> Figure:
+    def figure(row: str, values: list[float]) -> Figure:
         floors = {"wire": statistics.median(load.wire)} if "all notes" in row else {}
-        p99 = Taken(values).p99 * 1000 if row.startswith("calls") else None
-        scale = 1000 if row.startswith("calls") else 1
-        unit = "ms" if scale > 1 else "s"
-        value = statistics.median(values) * scale
-        return Figure("first sync", row, site.count, unit, value, p99, floors)
+        return Figure("first sync", row, site.count, "s", statistics.median(values), floors=floors)
 
     yield figure(f"all notes at {ms} ms", load.all)
     yield figure(f"launch to the first list at {ms} ms", load.first)
     rest = [whole - first for whole, first in zip(load.all, load.first, strict=True)]
     yield figure(f"first list to all notes at {ms} ms", rest)
     if ms == 0:
-        yield figure("calls meanwhile", load.meanwhile)
         yield Figure("first sync", "requests", site.count, "", load.requests)
         yield Figure("first sync", "bytes of bodies", site.count, "MB", load.bodies / 1e6)
 
@@ -84,7 +82,7 @@ def _ours(site: Site, load: _Load, name: str) -> None:
         if server.tool("list")["content"][0]["uuid"] != newest:
             raise WrongAnswer("the first list does not begin with the newest note")
         load.first.append(server.age)
-        load.meanwhile += site.wait(server)
+        site.wait(server)
         load.all.append(server.age)
         load.peak.append(server.memory("VmHWM"))
         after = site.service.order(traffic=True)
@@ -93,6 +91,31 @@ def _ours(site: Site, load: _Load, name: str) -> None:
     load.requests = after["requests"] - before["requests"]
     load.bodies = after["bodies"] - before["bodies"]
     site.adopt("encrypted", settings)
+
+
+def _meanwhile(site: Site) -> list[float]:
+    """Seconds of calls of every kind, one every 20 ms, during a first sync of its own."""
+    newest = corpus.newest(site.count)
+    calls: list[tuple[str, dict[str, object]]] = [
+        ("list", {}),
+        ("list", {"query": f"common{newest % 5}"}),
+        ("list", {"query": f"unique{newest}"}),
+        ("list", {"query": f"tag:project-{newest % 50}"}),
+        ("get", {"id": corpus.note_id(newest)}),
+    ]
+    times = []
+    with Speaker(CONSOLE, _new(site, "meanwhile")) as server:
+        server.greet()
+        server.tool("list")
+        for number in itertools.count():
+            tool, arguments = calls[number % len(calls)]
+            began = time.perf_counter()
+            answer = server.tool(tool, **arguments)
+            times.append(time.perf_counter() - began)
+            if tool == "list" and not answer.get("sync"):
+                return times
+            time.sleep(0.02)
+    raise AssertionError
 
 
 def _round_trips(site: Site) -> float:

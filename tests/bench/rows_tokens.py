@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,7 +30,7 @@ def tokens(folder: Path, tokenizer: Path) -> Iterator[Figure]:
     with Service(_NOTES, english=True) as service:
         settings = service.settings(folder)
         with serving(settings) as server:
-            listed = _full_page(server)
+            listed = _settled_page(server)
             found = server.call("list", query=_WORD)
         with Speaker(CONSOLE, settings) as server:
             server.greet()
@@ -37,9 +38,12 @@ def tokens(folder: Path, tokenizer: Path) -> Iterator[Figure]:
     texts = {
         "tool list": json.dumps(tools, ensure_ascii=False, separators=(",", ":")),
         "a listed note": listed["content"][0]["text"],
+        "a listed note: whole result": json.dumps(
+            listed, ensure_ascii=False, separators=(",", ":")
+        ),
         "a hit": found["content"][0]["text"],
     }
-    rows = {"a listed note": listed, "a hit": found}
+    rows = {"a listed note": listed, "a listed note: whole result": listed, "a hit": found}
     counted, unit = counts(list(texts.values()), tokenizer)
     for (row, text), number in zip(texts.items(), counted, strict=True):
         items = len(rows[row]["structuredContent"]["content"]) if row in rows else 1
@@ -65,7 +69,11 @@ def counts(texts: list[str], tokenizer: Path) -> tuple[list[float], str]:
     return [len(text.encode()) / _BYTES_A_TOKEN for text in texts], "tokens (bytes / 3.5)"
 
 
-def _full_page(server: Speaker) -> Json:
-    while len((page := server.call("list"))["structuredContent"]["content"]) < _PAGE:
-        pass
-    return page
+def _settled_page(server: Speaker) -> Json:
+    """A full page, when nothing is to be said of a first sync any more."""
+    while True:
+        page = server.call("list")
+        answer = page["structuredContent"]
+        if len(answer["content"]) == _PAGE and not answer.get("sync"):
+            return page
+        time.sleep(0.02)

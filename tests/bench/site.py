@@ -83,16 +83,13 @@ class Site:
             self._loaded[name] = settings
         return self._loaded[name]
 
-    def wait(self, server: Speaker) -> list[float]:
-        """Call ``list`` until everything is there; seconds each call took."""
-        times = []
+    def wait(self, server: Speaker) -> None:
+        """Call ``list`` until everything is there."""
         deadline = time.monotonic() + DEADLINE
         while True:
-            began = time.perf_counter()
             answer = server.tool("list", limit=1)
-            times.append(time.perf_counter() - began)
             if answer["total_items"] == self.expected and not answer.get("sync"):
-                return times
+                return
             if time.monotonic() > deadline:
                 raise WrongAnswer(f"{answer['total_items']} notes, never {self.expected}")
             time.sleep(0.02)
