@@ -40,8 +40,11 @@ CANCEL_7 = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"r
 
 
 # What comes first: something only the engine can answer, and something behind which it answers all, because
-# nothing is sure any more.
-FIRST = {"beside the engine": {"cursor": "x"}, "by the engine": {"cursor": "initialize"}}
+# nothing is sure any more: a line too long to be looked at, near whose beginning stands the word.
+FIRST = {
+    "beside the engine": {"cursor": "x"},
+    "by the engine": {"cursor": "initialize", "pad": "x" * 70_000},
+}
 # What hosts add to a call for themselves, and that they would like to hear of its progress.
 META = {"progressToken": "t", "claudecode/toolUseId": "toolu_1", "vscode.requestId": "r"}
 
@@ -71,9 +74,9 @@ def with_meta(request):
     return request | {"params": request["params"] | {"_meta": meta}}
 
 
-def held(account, lines):
+def held(account, lines, *, command=COMMAND):
     """The answers to the calls, by number, with the words drawn anew taken out."""
-    with Talker(COMMAND, env=account.environment()) as talker:
+    with Talker(command, env=account.environment()) as talker:
         opening = [line for line in lines if not isinstance(line.get("id"), int)]
         talker.send(*opening)
         if any(line.get("id") == "x" for line in opening):
@@ -153,17 +156,31 @@ def test_progress_is_told_as_the_engine_tells_it(account, tmp_path, version):
 
 # A server whose engine serves, and fails at every call that reaches it.
 DEAF = """
+import sys
 from mcp_notarium.server import dispatch
 async def call(*_):
     raise RuntimeError
 dispatch.Dispatch.call = call
+sys.argv = ["mcp-notarium"]
+from mcp_notarium.__main__ import main
+main()
 """
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+@pytest.mark.parametrize("first", [None, *FIRST])
+def test_what_comes_first_decides_who_answers(account, version, first):
+    lines = conversation(version, first=first)
+    answers = held(account, lines, command=[sys.executable, "-c", DEAF])
+    failed = {n for n, answer in answers.items() if "error" in answer}
+    # Half a character is the engine's in any case.
+    halves = {n for n, (_, arguments) in enumerate(CALLS) if "\ud83d" in arguments.values()}
+    assert failed == (set(range(len(CALLS))) if first == "by the engine" else halves)
 
 
 @pytest.mark.parametrize("in_modern", [False, True])
 def test_readings_do_not_pass_through_the_engine_while_it_serves(account, in_modern):
-    code = f"import sys; sys.argv = ['mcp-notarium']\n{DEAF}\nimport mcp_notarium.__main__ as m; m.main()"
-    with Talker([sys.executable, "-c", code], env=account.environment()) as talker:
+    with Talker([sys.executable, "-c", DEAF], env=account.environment()) as talker:
         if not in_modern:
             talker.greet()
 
