@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 TOP = Path(__file__).parents[2]
-LEFT_OUT = {".git", ".venv", ".venv-other-driver", "dist", ".hypothesis"}
+LEFT_OUT = {".git", ".venv", ".venv-bench", ".venv-other-driver", "dist", ".hypothesis"}
 EPOCH = "1767225600"
 
 pytestmark = pytest.mark.timeout(180)
