@@ -123,13 +123,21 @@ def _kinds(site: Site) -> dict[str, list[Call]]:
 
 def _backwards(site: Site) -> list[Call]:
     """Pages around the middle, none behind one that was read."""
-    middle = max(1, site.expected // 40)
-    pages = [page for page in range(middle + 100, middle - 100, -20) if page > 0]
-    return [_listed({"page": page}, listing(None, page=page), site.expected) for page in pages]
+    last = max(1, site.expected // 20)
+    step = min(20, max(1, last // 12))
+    pages = [page for page in range(last // 2 + 5 * step, last // 2 - 5 * step, -step) if page > 0]
+    return [_full({"page": page}, listing(None, page=page), site.expected) for page in pages]
 
 
 def _listed(arguments: dict[str, Any], request: Request, total: int) -> Call:
     return Call("list", arguments, request, lambda answer: answer["total_items"] == total)
+
+
+def _full(arguments: dict[str, Any], request: Request, total: int) -> Call:
+    def right(answer: dict[str, Any]) -> bool:
+        return answer["total_items"] == total and len(answer["content"]) > 0
+
+    return Call("list", arguments, request, right)
 
 
 def _got(note_id: str) -> Call:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import statistics
 import time
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ import httpx
 
 from bench import corpus
 from bench.measure import Figure, Taken, turned
-from bench.processes import CONSOLE, Speaker, WrongAnswer
+from bench.processes import CONSOLE, DEADLINE, Speaker, WrongAnswer
 from bench.site import Site, database
 
 LATENCIES = {0: 0.0, 40: 0.04}
@@ -103,19 +102,24 @@ def _meanwhile(site: Site) -> list[float]:
         ("list", {"query": f"tag:project-{newest % 50}"}),
         ("get", {"id": corpus.note_id(newest)}),
     ]
-    times = []
+    times: list[float] = []
     with Speaker(CONSOLE, _new(site, "meanwhile")) as server:
         server.greet()
         server.tool("list")
-        for number in itertools.count():
-            tool, arguments = calls[number % len(calls)]
+        deadline = time.monotonic() + DEADLINE
+        while time.monotonic() < deadline:
+            tool, arguments = calls[len(times) % len(calls)]
             began = time.perf_counter()
             answer = server.tool(tool, **arguments)
             times.append(time.perf_counter() - began)
-            if tool == "list" and not answer.get("sync"):
+            if (
+                arguments == {}
+                and answer["total_items"] == site.expected
+                and not answer.get("sync")
+            ):
                 return times
             time.sleep(0.02)
-    raise AssertionError
+    raise WrongAnswer(f"never {site.expected} notes")
 
 
 def _round_trips(site: Site) -> float:

@@ -60,6 +60,10 @@ class PendingWrites:
         """How many intents there are; reads no text."""
         return self._db.number("SELECT count(*) FROM pending_writes")
 
+    def any_in_flight(self) -> bool:
+        """Whether there is an intent without an answer; reads no text."""
+        return self._db.row(_ANY_IN_FLIGHT) is not None
+
     def reject(self, write_id: str, reason: str) -> None:
         """Mark an intent as refused for good; it stays, because it is somebody's text."""
         with self._db.joined(durable=True):
@@ -122,6 +126,7 @@ _COLUMNS = (
 _SELECT = f"SELECT {_COLUMNS} FROM pending_writes"  # noqa: S608 - constants only
 _OLDEST_FIRST = "ORDER BY created_at, write_id"
 _ADD = f"INSERT INTO pending_writes({_COLUMNS}) VALUES ({', '.join('?' * 13)})"  # noqa: S608 - constants only
+_ANY_IN_FLIGHT = "SELECT 1 FROM pending_writes WHERE state = 'in_flight' LIMIT 1"
 _CLAIM = """
 UPDATE pending_writes SET owner = ?, lease_until = ?
 WHERE write_id = ? AND state = 'in_flight'

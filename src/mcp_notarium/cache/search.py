@@ -19,7 +19,6 @@ from mcp_notarium.cache.totals import Totals
 from mcp_notarium.cache.vocabulary import Vocabulary
 from mcp_notarium.notes.clean import replace_surrogates
 from mcp_notarium.notes.preview import preview
-from mcp_notarium.query.clauses import Statement
 from mcp_notarium.query.counting import KEPT
 from mcp_notarium.query.fold import fold, words_only
 from mcp_notarium.query.model import Query, Word
@@ -114,17 +113,19 @@ class SearchIndex:
         if statements.hits is not None and self._totals.of(statements.hits) > MOST_RANKED:
             unranked = page(ranked=False)
             return replace(statements, rows=unranked.rows, walked=unranked.walked)
-        if statements.named and (most := self._most_passed(query, statements.count, ahead + limit)):
+        if statements.named and (most := self._most_passed(query, statements, ahead + limit)):
             return page(most_passed=most)
         return statements
 
-    def _most_passed(self, query: Query, count: Statement | None, wanted: int) -> int:
+    def _most_passed(self, query: Query, statements: Statements, wanted: int) -> int:
         """How many notes to walk past for ``wanted`` hits; 0 where that is not likely to be enough."""
-        hits = self._totals.of(count) if count else 0
-        most = PASSED_PER_HIT * hits
         # Spread evenly, they are had after ``wanted * notes / hits``.
-        notes = self._db.number(KEPT[query.trash])
-        return most if 2 * wanted * notes <= most * hits else 0
+        likely = 2 * wanted * self._db.number(KEPT[query.trash])
+        for count in (statements.named, statements.count):  # the first is cheap, and no less
+            hits = self._totals.of(count) if count else 0
+            if likely > PASSED_PER_HIT * hits * hits:
+                return 0
+        return PASSED_PER_HIT * hits
 
     def _page(
         self,

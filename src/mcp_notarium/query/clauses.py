@@ -38,12 +38,12 @@ _LITERAL = "instr((SELECT wide.text FROM notes AS wide WHERE wide.pk = m.pk), ?)
 class Clauses:
     """Conditions on ``m.pk`` joined by AND, with their parameters in order.
 
-    ``selective``: one of them names the few notes that are possible at all.
+    ``tagged``: the keys of a condition that names the few notes that are possible at all; empty if none does.
     """
 
     parts: list[str] = field(default_factory=list)
     parameters: list[Parameter] = field(default_factory=list)
-    selective: bool = False
+    tagged: tuple[str, ...] = ()
 
     def add(self, sql: str, *parameters: Parameter) -> None:
         """One condition more."""
@@ -71,7 +71,7 @@ def narrowing(conditions: Sequence[Condition], expansions: Expansions) -> Clause
     for condition in sorted(conditions, key=_reads_text):
         parameters: list[Parameter] = []
         clauses.add(_expression(condition, expansions, parameters), *parameters)
-        clauses.selective = clauses.selective or tags_of(condition) is not None
+        clauses.tagged = clauses.tagged or tuple(tags_of(condition) or ())
     return clauses
 
 

@@ -67,6 +67,13 @@ def listing_count(query: Query, narrow: Clauses) -> Statement | None:
     )
 
 
+def tagged_count(narrow: Clauses) -> Statement:
+    """How often the tags that name notes are there: as many as notes, or more."""
+    marks = ", ".join("?" * len(narrow.tagged))
+    sql = f"SELECT count(*) FROM note_tags WHERE key IN ({marks})"  # noqa: S608  # constants
+    return Statement(sql, narrow.tagged)
+
+
 def only_words(query: Query, narrow: Clauses) -> bool:
     """Whether words alone decide, the trash left out."""
     return not narrow.parts and not dated(query) and query.trash == "active"

@@ -34,6 +34,7 @@ from mcp_notarium.query.counting import (
     listing_count,
     only_words,
     search_count,
+    tagged_count,
 )
 from mcp_notarium.query.match import Expansions, plain_words, split
 from mcp_notarium.query.model import And, Condition, Query, Word
@@ -57,9 +58,9 @@ class Statements:
     ``trash`` decides, so that ``KEPT`` is the answer. ``hits`` is there where ranking can be left out:
     it counts the notes that would be ranked, cheaply. Where there is ``hits_in_trash``, ``count`` is what
     ``hits`` has more than it. ``walked``: the page is reached along an index,
-    so that one can begin at a place that is known. ``named``: the notes are those that tags name, looked
-    up one by one and sorted; ``build`` can have an index walked instead (``most_passed``). A page that is
-    not full then is to be had by ``otherwise``.
+    so that one can begin at a place that is known. ``named``: the notes are some of those that tags name, which it
+    counts, looked up one by one and sorted; ``build`` can have an index walked instead (``most_passed``). A
+    page that is not full then is to be had by ``otherwise``.
     """
 
     rows: Statement
@@ -67,7 +68,7 @@ class Statements:
     hits: Statement | None = None
     hits_in_trash: Statement | None = None
     walked: bool = False
-    named: bool = False
+    named: Statement | None = None
     otherwise: Statement | None = None
 
 
@@ -115,7 +116,7 @@ def build(
         found.parameters = [expression, *narrow.parameters]
         return _listing(query, found, count, limit=limit, offset=offset, place=place)
     page = _search(query, expression, narrow, limit=limit, offset=offset)
-    if not isinstance(query.terms, Word) or narrow.selective:
+    if not isinstance(query.terms, Word) or narrow.tagged:
         return Statements(page, count)
     plain = only_words(query, narrow)
     hits_in_trash = Statement(HITS_IN_TRASH, (expression,)) if plain else None
@@ -147,14 +148,14 @@ def _listing(
     # The index in the order of creation does not know when a note was changed.
     in_order = query.sort_by != "created_at" or not dated(query)
     ahead = offset - (place.offset if place else 0)
-    if in_order and not narrow.selective:
+    if in_order and not narrow.tagged:
         walks = [_walk(query, narrow, trash, place) for trash in TRASH[query.trash]]
         return Statements(_one_page(query, walks, limit=limit, offset=ahead), count, walked=True)
     looked_up = _notes(query, "notes_meta", metadata(query), narrow)
     found = _one_page(query, [looked_up], limit=limit, offset=offset)
-    named = in_order and query.trash != "any"
-    if not named or most_passed is None:
-        return Statements(found, count, named=named)
+    walkable = narrow.tagged and in_order and query.trash != "any"
+    if not walkable or most_passed is None:
+        return Statements(found, count, named=tagged_count(narrow) if walkable else None)
     some = _walk_some(query, narrow, place, most_passed)
     walked = _one_page(query, [some], limit=limit, offset=ahead)
     return Statements(walked, count, walked=True, otherwise=found)

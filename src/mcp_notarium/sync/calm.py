@@ -31,7 +31,11 @@ class Calm:
             self._now is not None and self._now == self._as_of and self._stopwatch() < self._until
         )
 
+    def disturb(self) -> None:
+        """The look could not be taken."""
+        self._now = None
+
     def begin(self) -> None:
-        """The look that was taken after :meth:`lasts` has found nothing."""
+        """The look that was taken after :meth:`lasts` has found nothing; without effect if disturbed."""
         self._as_of = self._now
         self._until = self._stopwatch() + SECONDS

@@ -299,23 +299,29 @@ class Driver:
         """One slice of work on the search index, for a leader; True while there is more."""
         if not self._leader.held:
             return False
-        with suppress(CacheBusy, CacheFull):
+        try:
             before, self._tidying = self._tidying, self._cache.notes.tidy()
-            if before and not self._tidying:
-                trim()
-            return self._tidying
-        return False
+        except (CacheBusy, CacheFull):
+            self._calm.disturb()
+            return False
+        if before and not self._tidying:
+            trim()
+        return self._tidying
 
     def _nothing_waits(self) -> bool:
-        """Whether nothing in the cache will be due in a moment: no unfinished write, no note in doubt."""
+        """Whether nothing is due in a moment: no unfinished write, no note in doubt, no feed given up."""
+        if self._engine.sources.feed.given_up:
+            return False
         with suppress(CacheError):
-            return not self._ledger.doubts() and not self._cache.pending.count()
+            return not self._ledger.doubts() and not self._cache.pending.any_in_flight()
         return False
 
     def _wanted(self, until: Callable[[], bool]) -> bool:
-        with suppress(CacheError):
+        try:
             return self._ledger.open_request or until()
-        return False
+        except CacheError:
+            self._calm.disturb()
+            return False
 
     async def _tick(self, seconds: float, feed: asyncio.Task[Event] | None) -> None:
         pause = asyncio.ensure_future(self._sleep(seconds))

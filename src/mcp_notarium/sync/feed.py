@@ -31,7 +31,12 @@ class Feed:
 
     def due(self, now: float) -> bool:
         """Whether it was given up, and should be tried again now."""
-        return self._given_up > 0 and self.usable(now)
+        return self.given_up and self.usable(now)
+
+    @property
+    def given_up(self) -> bool:
+        """Whether it is to be tried again, now or later."""
+        return self._given_up > 0
 
     def worked(self) -> None:
         """It answered."""

@@ -33,7 +33,12 @@ LISTINGS = [
 def revision(number, *, etag="1", trash=None):
     """Every seventh in the trash; times in disorder, each held by four notes."""
     time = float(number * 389 % COUNT // 4)
-    tags = {"even": number % 2 == 0, "third": number % 3 == 0, "old": time < COUNT // 40}
+    tags = {
+        "even": number % 2 == 0,
+        "third": number % 3 == 0,
+        "old": time < COUNT // 40,
+        "few": number < 15,
+    }
     content = Content(
         f"apple ++ {number}",
         tags=tuple(tag for tag, has in tags.items() if has),
@@ -115,6 +120,16 @@ def test_a_tag_that_only_the_oldest_notes_have_is_not_walked_to_the_end(cache, m
     looked_up = steps_of(cache, lambda: page(cache, query, 0))
     assert page(cache, query, 0) == found
     assert looked_up < in_vain < 4 * looked_up
+
+
+def test_a_tag_of_few_notes_is_not_counted_beforehand(cache, monkeypatch):
+    query = parse("tag:few")
+    cache.search._totals._kept._as_of = (-1, -1)
+    asked = steps_of(cache, lambda: page(cache, query, 0, limit=20))
+    monkeypatch.setattr(search.SearchIndex, "_most_passed", lambda *_: 0)
+    looked_up = steps_of(cache, lambda: page(cache, query, 0, limit=20))
+    assert len(page(cache, query, 0, limit=20)) < 20
+    assert asked < looked_up + 100
 
 
 @pytest.mark.parametrize(

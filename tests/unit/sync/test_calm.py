@@ -1,11 +1,15 @@
 """At rest, hardly anything is asked of the cache; whatever is written is noticed at the next look."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
+from mcp_notarium.notes.note import Content
+from mcp_notarium.notes.pending import PendingWrite, WriteKind, WriteState
 from mcp_notarium.sync import calm
 from mcp_notarium.sync.calm import Calm
+from mcp_notarium.sync.feed import FAILURES
 from support.memory_backend import Fault
 from support.sync_rig import running, until
 
@@ -51,6 +55,14 @@ def test_a_cache_that_cannot_be_asked_is_not_calm(client, begun):
     assert not begun.lasts()
 
 
+def test_a_look_that_could_not_be_taken_begins_nothing(begun, client):
+    client.cache.database.run(PUT)
+    assert not begun.lasts()
+    begun.disturb()
+    begun.begin()
+    assert not begun.lasts()
+
+
 def looks_of(client, time, *, seconds):
     """How often a driver at rest has looked at everything within so many seconds."""
     looks = []
@@ -75,7 +87,58 @@ def test_at_rest_a_driver_looks_at_everything_only_now_and_then(client, time):
     assert 100 / calm.SECONDS - 3 <= asyncio.run(scenario()) <= 100 / calm.SECONDS + 3
 
 
-def test_a_note_in_doubt_is_not_left_waiting_by_it(client, store, time):
+REJECTED = PendingWrite(
+    write_id="w",
+    note_id="n",
+    kind=WriteKind.UPDATE,
+    base_etag="1",
+    content=Content("text", (), trash=False),
+    body="{}",
+    created_at=1.0,
+    owner="gone",
+    lease_until=2.0,
+    state=WriteState.REJECTED,
+)
+
+
+@pytest.mark.parametrize("state", WriteState)
+def test_only_an_unfinished_write_keeps_a_driver_looking(client, time, state):
+    client.backend.poll_seconds = 1000.0
+    client.cache.pending.add(replace(REJECTED, state=state, lease_until=time.now + 1000))
+
+    async def scenario():
+        async with running(client):
+            await until(lambda: client.driver.status().complete)
+            return await looks_of(client, time, seconds=100)
+
+    looks = asyncio.run(scenario())
+    assert looks > 50 if state is WriteState.IN_FLIGHT else looks < 30
+
+
+def test_a_feed_that_was_given_up_is_not_left_waiting_by_it(client, time, monkeypatch):
+    client.backend.poll_seconds = 1000.0
+    feed, ask, asked = client.driver._engine.sources.feed, client.backend.changes, []
+
+    async def noted(cursor, *, wait, base_of):
+        asked.append(time.now)
+        return await ask(cursor, wait=wait, base_of=base_of)
+
+    monkeypatch.setattr(client.backend, "changes", noted)
+
+    async def scenario():
+        async with running(client):
+            await until(lambda: client.driver.status().complete)
+            client.faults.plan(Fault.UNAVAILABLE, on="changes", times=FAILURES)
+            client.driver.wake()
+            await until(lambda: feed.given_up)
+            await until(lambda: not feed.given_up)
+
+    asyncio.run(scenario())
+    again = min(at for at in asked if at >= feed._retry_at)
+    assert again < feed._retry_at + 2.0
+
+
+def test_a_note_in_doubt_is_not_left_waiting_by_it(client, store, time, monkeypatch):
     client.backend.poll_seconds = 1000.0
     store.put("n1", "one\n")
     asyncio.run(client.sync())
@@ -85,11 +148,18 @@ def test_a_note_in_doubt_is_not_left_waiting_by_it(client, store, time):
     asyncio.run(client.sync())
     doubts = client.driver._ledger.doubts
     assert doubts() == ("n1",)
+    get, asked = client.backend.get, []
+
+    async def noted(note_id):
+        asked.append(time.now)
+        return await get(note_id)
+
+    monkeypatch.setattr(client.backend, "get", noted)
 
     async def scenario():
-        began = time.now
         async with running(client):
             await until(lambda: not doubts())
-        return time.now - began
 
-    assert asyncio.run(scenario()) < calm.SECONDS
+    asyncio.run(scenario())
+    failed, served = asked
+    assert served - failed < calm.SECONDS
