@@ -10,7 +10,7 @@ from typing import Any
 import sqlcipher3.dbapi2 as driver
 
 from mcp_notarium.cache.database import page_cache
-from mcp_notarium.cache.search import MOST_RANKED
+from mcp_notarium.cache.search import MOST_RANKED, most_passed
 from mcp_notarium.query.clauses import Statement
 from mcp_notarium.query.parser import parse
 from mcp_notarium.query.sql import build
@@ -26,16 +26,25 @@ _COUNT = "SELECT active FROM note_counts"
 Request = dict[str, Any]
 
 
-def listing(query: str | None, *, page: int = 1, from_end: bool = False) -> Request:
-    """What ``list`` runs for a query: the statement of one page, and of the number of notes."""
+def listing(
+    query: str | None, *, page: int = 1, from_end: bool = False, hits: int = 0, notes: int = 0
+) -> Request:
+    """What ``list`` runs for a query: the statement of one page, and of the number of notes.
+
+    ``hits`` among all ``notes``: what the server finds out before it walks along an index for a tag.
+    """
     asked = partial(
         build, parse(query), limit=_LIMIT, offset=(page - 1) * _LIMIT, from_end=from_end
     )
     statements = asked()
+    if statements.named and (most := most_passed(hits, notes, _LIMIT)):
+        statements = asked(most_passed=most)
     request = {
         "rows": _sent(statements.rows),
         "count": _sent(statements.count or Statement(_COUNT)),
     }
+    if statements.otherwise is not None:
+        request["otherwise"] = _sent(statements.otherwise)
     if statements.hits is not None:
         request |= {"hits": _sent(statements.hits), "unranked": _sent(asked(ranked=False).rows)}
     return request
@@ -74,6 +83,8 @@ class Raw:
         """The rows, and their number: counted only where they may be more than these."""
         many = "hits" in request and self._number(request["hits"]) > MOST_RANKED
         rows = self._db.execute(*request["unranked" if many else "rows"]).fetchall()
+        if "otherwise" in request and len(rows) < _LIMIT:
+            rows = self._db.execute(*request["otherwise"]).fetchall()
         total = len(rows)
         if "count" in request and total == _LIMIT:
             total = self._number(request["count"])

@@ -76,7 +76,10 @@ def calls(site: Site) -> Iterator[Figure]:
         bench.wire.greet()
         bench.warm_up()
         reads = _kinds(site)
-        yield from bench.measure_unknown(_backwards(site), reads["list"][0])
+        pages, first = bench.in_turn_with(reads["list"][0], _backwards(site))
+        page, floors = pages.median * 1000, {"first page": first.median * 1000}
+        row = "list, middle page, asked first"
+        yield Figure("calls", row, site.count, "ms", page, floors=floors)
         for row in corpus.questions(site.count):
             asked = Taken([timed(bench.asking(call)) for call in reads[row]])
             yield Figure("calls", f"{row}, asked first", site.count, "ms", asked.median * 1000)
@@ -115,7 +118,7 @@ def _kinds(site: Site) -> dict[str, list[Call]]:
         ],
         "get": [_got(note_id) for note_id in corpus.some_ids(site.count)],
         **{
-            row: [_listed({"query": q.query}, listing(q.query), q.total) for q in asked]
+            row: [_searched(site, q) for q in asked]
             for row, asked in corpus.questions(site.count).items()
         },
     }
@@ -126,18 +129,19 @@ def _backwards(site: Site) -> list[Call]:
     last = max(1, site.expected // 20)
     step = min(20, max(1, last // 12))
     pages = [page for page in range(last // 2 + 5 * step, last // 2 - 5 * step, -step) if page > 0]
-    return [_full({"page": page}, listing(None, page=page), site.expected) for page in pages]
+    return [_listed({"page": page}, listing(None, page=page), site.expected) for page in pages]
 
 
 def _listed(arguments: dict[str, Any], request: Request, total: int) -> Call:
-    return Call("list", arguments, request, lambda answer: answer["total_items"] == total)
-
-
-def _full(arguments: dict[str, Any], request: Request, total: int) -> Call:
     def right(answer: dict[str, Any]) -> bool:
         return answer["total_items"] == total and len(answer["content"]) > 0
 
     return Call("list", arguments, request, right)
+
+
+def _searched(site: Site, asked: corpus.Asked) -> Call:
+    request = listing(asked.query, hits=asked.total, notes=site.expected)
+    return _listed({"query": asked.query}, request, asked.total)
 
 
 def _got(note_id: str) -> Call:
@@ -153,7 +157,7 @@ class _Bench:
         self.ours, self.plain, self.wire = ours, plain, wire
         self._loop = Speaker(script("floor_bare", str(files[0])), surroundings())
         self._raw_plain, self._raw_cipher = Raw.plain(files[0]), Raw.cipher(files[1])
-        self._site, self._pace = site, site.pace
+        self._pace = site.pace
 
     def warm_up(self) -> None:
         """Have what the first ``get`` makes a server import be imported: a second of work beside its calls."""
@@ -176,15 +180,11 @@ class _Bench:
             [self._subjects(kinds[n % len(kinds)]) | more for n in range(self._pace.calls)]
         )
 
-    def measure_unknown(self, pages: Sequence[Call], first_page: Call) -> Iterator[Figure]:
-        """Pages that nothing known is near to, and the first page in turn with them."""
-        taken = in_turn(
-            [{"page": self.asking(page), "first": self.asking(first_page)} for page in pages]
-        )
-        floors = {"first page": taken["first"].median * 1000}
-        value = taken["page"].median * 1000
-        count = self._site.count
-        yield Figure("calls", "list, middle page, asked first", count, "ms", value, floors=floors)
+    def in_turn_with(self, known: Call, new: Sequence[Call]) -> tuple[Taken, Taken]:
+        """The ``new`` calls, once each, and the same ``known`` one in turn with them."""
+        rounds = [{"new": self.asking(call), "known": self.asking(known)} for call in new]
+        taken = in_turn(rounds)
+        return taken["new"], taken["known"]
 
     def asking(self, call: Call) -> Act:
         """This call of the server under a key, whose answer must be right."""

@@ -65,6 +65,12 @@ class Found:
     inside_words: bool = False
 
 
+def most_passed(hits: int, notes: int, wanted: int) -> int:
+    """How many notes to walk past for ``wanted`` of ``hits`` among them; 0 where that is not likely to be enough."""
+    # Spread evenly, they are had after half of this.
+    return PASSED_PER_HIT * hits if 2 * wanted * notes <= PASSED_PER_HIT * hits * hits else 0
+
+
 class SearchIndex:
     """Searches one cache. Reads only. ``written`` grows with every change of notes through ``database``."""
 
@@ -118,14 +124,13 @@ class SearchIndex:
         return statements
 
     def _most_passed(self, query: Query, statements: Statements, wanted: int) -> int:
-        """How many notes to walk past for ``wanted`` hits; 0 where that is not likely to be enough."""
-        # Spread evenly, they are had after ``wanted * notes / hits``.
-        likely = 2 * wanted * self._db.number(KEPT[query.trash])
-        for count in (statements.named, statements.count):  # the first is cheap, and no less
-            hits = self._totals.of(count) if count else 0
-            if likely > PASSED_PER_HIT * hits * hits:
-                return 0
-        return PASSED_PER_HIT * hits
+        """As :func:`most_passed`; what is dear is not counted where the tags alone have too few notes."""
+        notes, most = self._db.number(KEPT[query.trash]), 0
+        for count in (statements.named, statements.count):
+            most = most_passed(self._totals.of(count) if count else 0, notes, wanted)
+            if not most:
+                break
+        return most
 
     def _page(
         self,

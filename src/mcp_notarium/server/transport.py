@@ -151,15 +151,13 @@ class Transport:
 
     def _settle(self, request_id: object) -> None:
         """Ids count as the library counts them: 7 and "7" are one."""
-        if not isinstance(request_id, int | str) or isinstance(request_id, bool):
-            self._look()
-            return
-        known = coerce_request_id(request_id)
-        if sizes := self._owed.get(known):
-            self._bytes -= sizes.pop()
-            self._calls -= 1
-            if not sizes:
-                del self._owed[known]
+        if isinstance(request_id, int | str) and not isinstance(request_id, bool):
+            known = coerce_request_id(request_id)
+            if sizes := self._owed.get(known):
+                self._bytes -= sizes.pop()
+                self._calls -= 1
+                if not sizes:
+                    del self._owed[known]
         self._look()
 
     def _look(self) -> None:

@@ -71,7 +71,7 @@ def looks_of(client, time, *, seconds):
     async def scenario():
         start = time.now
         await until(lambda: time.now > start + seconds)
-        return sum(at > start for at in looks)
+        return sum(start < at <= start + seconds for at in looks)
 
     return scenario()
 
