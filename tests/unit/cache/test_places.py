@@ -37,6 +37,7 @@ def revision(number, *, etag="1", trash=None):
         "even": number % 2 == 0,
         "third": number % 3 == 0,
         "old": time < COUNT // 26,
+        "oldest": time < COUNT // 40,
         "few": number < 15,
     }
     content = Content(
@@ -113,7 +114,7 @@ def test_a_tag_that_many_notes_have_is_found_along_the_index(cache, monkeypatch)
 
 
 def test_a_tag_that_only_the_oldest_notes_have_is_not_walked_to_the_end(cache, monkeypatch):
-    query = parse("tag:old")
+    query = parse("tag:oldest")
     found = page(cache, query, 0)
     in_vain = steps_of(cache, lambda: page(cache, query, 0))
     monkeypatch.setattr(search, "PASSED_PER_HIT", 0)
