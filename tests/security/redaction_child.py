@@ -297,7 +297,7 @@ def progress_message(text):
         said.append(message)
 
     context = SimpleNamespace(session=SimpleNamespace(report_progress=report))
-    call = Call(context, None, writing=None, setting="ask", confirmed=False)
+    call = Call(context, None, setting="ask", confirmed=False)
     asyncio.run(call.progress(1, 2, text))
     _to_the_client(json.dumps(said))
 

@@ -6,12 +6,10 @@ import asyncio
 import itertools
 import time
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-import anyio
 
 from mcp_notarium.app import App
 from mcp_notarium.audit.chain import AuditKeys
@@ -43,11 +41,6 @@ class Caller:
         self.agrees = agrees
         self.asked: list[str] = []
         self.told: list[str] = []
-        self._writing = anyio.Lock()
-
-    @property
-    def writing(self) -> AbstractAsyncContextManager[object]:
-        return self._writing
 
     async def confirm(self, message: str) -> bool:
         self.asked.append(message)

@@ -25,6 +25,7 @@ from mcp_notarium import __version__
 from mcp_notarium.backends.answers import AnswerTooLarge
 from mcp_notarium.backends.origins import origin_of, usable_origin
 from mcp_notarium.backends.retrying import Outcome, Patience, conclusion, retry_after_seconds
+from mcp_notarium.backends.withdrawal import demand_wanted
 from mcp_notarium.errors import BackendProtocolError, ConfigError, OutcomeUnknown
 
 if TYPE_CHECKING:
@@ -47,7 +48,8 @@ class Request:
     """What to send. ``headers`` may hold secrets: a request is never printed.
 
     ``deadline`` (seconds, over all tries) and ``try_seconds`` (silence within one) default to the
-    session's. ``write`` says that an unanswered request may have changed something.
+    session's. ``write`` says that an unanswered request may have changed something; one that is
+    ``withdrawable`` is not sent once its caller has taken it back.
     """
 
     method: str
@@ -55,6 +57,7 @@ class Request:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     body: bytes | None = field(default=None, repr=False)
     write: bool = False
+    withdrawable: bool = False
     tries: int | None = None
     deadline: float | None = None
     try_seconds: float | None = None
@@ -122,7 +125,8 @@ class HttpSession:
         tries = request.tries or self._patience.tries
         in_doubt = False
         for number in range(1, tries + 1):
-            outcome = await self._once(request, seconds=ends - self._clock())
+            sent = _Sent(withdrawable=request.withdrawable and not in_doubt)
+            outcome = await self._once(request, seconds=ends - self._clock(), sent=sent)
             in_doubt = in_doubt or (request.write and outcome.may_have_arrived)
             reply = outcome.reply
             if reply is not None and reply.status not in _AGAIN_LATER:
@@ -144,10 +148,9 @@ class HttpSession:
             return outcome.retry_after
         return self._patience.pause(number, self._draw())
 
-    async def _once(self, request: Request, *, seconds: float) -> Outcome:
+    async def _once(self, request: Request, *, seconds: float, sent: _Sent) -> Outcome:
         import httpx  # noqa: PLC0415 - a tenth of a second that a start without network saves
 
-        sent = _Sent()
         try:
             async with asyncio.timeout(max(seconds, 0)):
                 reply = await self._exchange(request, seconds=seconds, sent=sent)
@@ -227,13 +230,16 @@ def _judged(reply: Reply, *, in_doubt: bool) -> Reply:
 
 
 class _Sent:
-    """Notices the moment from which a request may have arrived."""
+    """Notices the moment from which a request may have arrived; one taken back stops there."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, withdrawable: bool) -> None:
+        self._withdrawable = withdrawable
         self.begun = False
 
     async def trace(self, event: str, _facts: Mapping[str, object]) -> None:
         if event.endswith("send_request_headers.started"):
+            if self._withdrawable:
+                demand_wanted()
             self.begun = True
 
 

@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
-from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
-import anyio
 from pydantic import BaseModel, ValidationError
 
 from mcp_notarium import log
@@ -45,9 +43,7 @@ class UnknownTool(PassOn):
 class MakeCall(Protocol):
     """Makes the call as its handler sees it, once it is known what it may do."""
 
-    def __call__(
-        self, *, writing: AbstractAsyncContextManager[object], setting: str, confirmed: bool
-    ) -> RecordedCall:
+    def __call__(self, *, setting: str, confirmed: bool) -> RecordedCall:
         """``setting`` is NOTARIUM_DESTRUCTIVE; ``confirmed``: the argument ``confirm`` says yes."""
 
 
@@ -57,7 +53,6 @@ class Answering:
     def __init__(self, house: House, offered: Collection[str] = TOOLS) -> None:
         self.house = house
         self._tools = {name: tool for name, tool in by_name().items() if name in offered}
-        self._writing = anyio.Lock()
         self.recorder = Recorder(house)
 
     async def answer(self, asked: Asked, make: MakeCall) -> Answer:
@@ -90,7 +85,6 @@ class Answering:
         app.cache.notes.gate.demand()
         demand(app.policy.may(tool.name, getattr(request, "action", None)))
         call = make(
-            writing=self._writing,
             setting=app.config.destructive,
             confirmed=getattr(request, "confirm", None) is True,
         )

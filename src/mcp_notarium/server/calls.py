@@ -13,7 +13,6 @@ import json
 import secrets
 import time
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 
 import anyio
@@ -93,13 +92,11 @@ class Call:
         context: ServerRequestContext[Any, Any],
         params: types.CallToolRequestParams,
         *,
-        writing: AbstractAsyncContextManager[object],
         setting: str,
         confirmed: bool,
     ) -> None:
         self._context = context
         self._params = params
-        self._writing = writing
         self._setting = setting
         self._confirmed = confirmed
         self.decision = Decision.ALLOWED
@@ -109,11 +106,6 @@ class Call:
         """Name of the client program, '' if it did not say."""
         known = self._context.session.client_params
         return known.client_info.name if known is not None else ""
-
-    @property
-    def writing(self) -> AbstractAsyncContextManager[object]:
-        """One write at a time, in the order they came."""
-        return self._writing
 
     async def progress(self, done: float, total: float | None, message: str) -> None:
         """Pass on how far the call is, if the client asked for that."""

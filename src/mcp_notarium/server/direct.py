@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from typing import Any, Final
 
@@ -125,7 +124,6 @@ class Reading:
     """A ``RecordedCall`` that changes nothing and asks nobody. ``write`` puts out a line."""
 
     decision = Decision.ALLOWED
-    writing: AbstractAsyncContextManager[object] = nullcontext()
 
     def __init__(
         self, read: Read, write: Callable[[bytes], Awaitable[None]], **_rules: object

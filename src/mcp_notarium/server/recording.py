@@ -12,7 +12,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -79,11 +79,6 @@ class Witnessed:
     def client(self) -> str:
         """See ``CallContext``."""
         return self._call.client
-
-    @property
-    def writing(self) -> AbstractAsyncContextManager[object]:
-        """See ``CallContext``."""
-        return self._call.writing
 
     async def confirm(self, message: str) -> bool:
         """See ``CallContext``. Raises ``NotRecorded`` as well: then nothing may be done."""

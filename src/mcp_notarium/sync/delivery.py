@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from mcp_notarium.backends.base import Acknowledgement, Answer, Backend
+from mcp_notarium.backends.withdrawal import WITHDRAWN
 from mcp_notarium.errors import (
     BackendRejected,
     BackendUnavailable,
@@ -101,6 +102,7 @@ class Delivery:
             raise
         except Exception as error:
             raise self._in_doubt(write) from error
+        WITHDRAWN.set(lambda: False)  # what follows from a stored write is sent, whoever has left
         self._reached("pushed")
         return await self._accept(write, base, answer, repair=repair)
 

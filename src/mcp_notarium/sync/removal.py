@@ -34,7 +34,7 @@ class Removal:
                 write = desk.intent(
                     note.id, WriteKind.DELETE, note.content, base_etag=etag, body=""
                 )
-                await turn.unbroken(self._send(write, etag))
+                await turn.send(self._send(write, etag))
 
     def _removable(self, note: Note) -> str | None:
         """The etag to remove; None if the note is gone already."""

@@ -55,7 +55,7 @@ class Saving:
         async with desk.turns.of(note_id) as turn:
             body = desk.backend.compose(None, content, now=desk.clock())
             write = desk.intent(note_id, WriteKind.CREATE, content, base_etag=None, body=body)
-            delivered = await turn.unbroken(self._send_creation(write))
+            delivered = await turn.send(self._send_creation(write))
             return self._saved(note_id, delivered)
 
     async def update(self, note: Note, content: Content) -> Saved:
@@ -113,7 +113,7 @@ class Saving:
             return self._saved(note.id, Delivered(Taken.STORED, merged=wanted != content))
         body = desk.backend.compose(head, wanted, now=desk.clock())
         write = desk.intent(note.id, WriteKind.UPDATE, wanted, base_etag=head.etag, body=body)
-        delivered = await turn.unbroken(self._send_update(write, head, seen))
+        delivered = await turn.send(self._send_update(write, head, seen))
         if delivered.taken is Taken.AGAIN:
             return None
         return self._saved(note.id, delivered, merged=head.content != note.content)

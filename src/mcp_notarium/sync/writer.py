@@ -11,6 +11,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,6 +116,13 @@ class Writer:
         self._saving = Saving(desk)
         self._removal = Removal(desk)
 
+    def call(self) -> AbstractAsyncContextManager[None]:
+        """Serve one call that writes at a time, in the order they came; drafting belongs inside.
+
+        A cancelled one keeps its turn until the request that it has sent is answered.
+        """
+        return self._turns.call()
+
     async def save(self, *, note: Note | None, content: Content) -> Saved:
         """Create a note, or change ``note`` (as the caller read it) into ``content``.
 
@@ -149,7 +157,7 @@ class Writer:
             if len(self._late) >= _MOST_LATE or not self._is_free(write):
                 waiting += 1
                 continue
-            async with self._turns.of(write.note_id) as turn:
+            async with self._turns.of(write.note_id, beside_calls=True) as turn:
                 taken = await self._replay_one(write, turn)
             if taken is None:
                 waiting += 1

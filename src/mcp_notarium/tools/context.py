@@ -1,13 +1,12 @@
 """What a handler may ask of the call it serves, without knowing the protocol or its SDK.
 
 The server makes one :class:`CallContext` for each call. Handlers read the cache as they like; what
-changes anything happens inside ``call.writing``, so that writes are served one after another while
+changes anything happens inside ``app.writer.call()``, so that writes are served one after another while
 reads never wait for the network behind a write.
 """
 
 from __future__ import annotations
 
-from contextlib import AbstractAsyncContextManager
 from enum import Enum
 from typing import Protocol
 
@@ -20,10 +19,6 @@ class CallContext(Protocol):
     @property
     def client(self) -> str:
         """Name of the client program, '' if it did not say."""
-
-    @property
-    def writing(self) -> AbstractAsyncContextManager[object]:
-        """Held while something is changed; first come, first served."""
 
     async def confirm(self, message: str) -> bool:
         """Did the person agree to ``message``? Raises ``ConfirmationRequired`` if nobody can say."""

@@ -31,7 +31,7 @@ async def handle(app: App, request: ManageRequest, call: CallContext) -> ManageA
         case "reset_cache":
             return await _reset(app, call)
         case "trash" | "untrash":
-            return await _set_trash(app, request, call, trash=request.action == "trash")
+            return await _set_trash(app, request, trash=request.action == "trash")
         case "delete_permanently":
             return await _remove(app, request, call)
 
@@ -53,10 +53,8 @@ async def _noted(app: App, request: ManageRequest) -> Note:
         raise
 
 
-async def _set_trash(
-    app: App, request: ManageRequest, call: CallContext, *, trash: bool
-) -> ManageAnswer:
-    async with call.writing:
+async def _set_trash(app: App, request: ManageRequest, *, trash: bool) -> ManageAnswer:
+    async with app.writer.call():
         note = await _noted(app, request)
         if note.trash == trash:
             return _moved(note, said="It was so already; nothing was written.")
@@ -88,7 +86,7 @@ async def _remove(app: App, request: ManageRequest, call: CallContext) -> Manage
     app.allowance.demand_write()
     name = name_of(app, note.text, note_id=note.id)
     await require_consent(call, f"Delete the {name} for good? It cannot be brought back.")
-    async with call.writing:
+    async with app.writer.call():
         note = await _noted(app, request)
         _check_trashed(note)
         with app.allowance.write():
@@ -113,7 +111,7 @@ async def _reset(app: App, call: CallContext) -> ManageAnswer:
             resolution_hint="Nothing needs to be reset: what is here is the original.",
         )
     await require_consent(call, "Empty the local cache and load every note again?")
-    async with call.writing:
+    async with app.writer.call():
         await app.driver.reset()
     return ManageAnswer(
         status="reset",

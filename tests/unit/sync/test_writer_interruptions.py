@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from mcp_notarium.backends.withdrawal import demand_wanted
 from mcp_notarium.errors import (
     BackendRejected,
     BackendUnavailable,
@@ -213,6 +214,120 @@ def test_the_note_stays_taken_until_the_write_of_a_cancelled_caller_is_over(clie
 
     saved = asyncio.run(scenario())
     assert store.text(saved.note.id) == "zero\none\ntwo\n"
+
+
+class Slow:
+    """Pushes are begun and go on when ``go_on`` is set; ``most`` were under way at one time."""
+
+    def __init__(self, client):
+        self.begun, self.go_on = [], asyncio.Event()
+        self.most = self._now = 0
+        self._push, client.backend.push = client.backend.push, self.push
+
+    async def push(self, write):
+        demand_wanted()
+        self.begun.append(write.content.text)
+        self._now += 1
+        self.most = max(self.most, self._now)
+        await self.go_on.wait()
+        try:
+            return await self._push(write)
+        finally:
+            self._now -= 1
+
+
+@pytest.mark.parametrize("many", [6, 60])
+def test_of_calls_cancelled_in_the_order_they_came_only_the_one_sent_is_stored(client, store, many):
+    async def save(number):
+        async with client.writer.call():
+            await client.create(f"{number}\n")
+
+    async def scenario():
+        slow = Slow(client)
+        calls = [asyncio.create_task(save(number)) for number in range(many)]
+        await until(lambda: slow.begun)
+        for call in calls:
+            call.cancel()
+            await asyncio.wait({call})
+            for _ in range(20):  # whoever is next would begin now
+                await asyncio.sleep(0)
+        slow.go_on.set()
+        await save("last")
+        await client.writer.drain()
+        return slow.most
+
+    assert asyncio.run(scenario()) == 1
+    texts = [content.text for content in store.contents().values()]
+    assert sorted(texts) == ["0\n", "last\n"]
+    assert client.cache.pending.all() == []
+
+
+def test_no_call_begins_before_what_a_cancelled_one_has_sent_is_over(client, store):
+    async def call(write):
+        async with client.writer.call():
+            return await write()
+
+    async def scenario():
+        note = await client.trash(await client.create("one\n"))
+        entered, go_on = asyncio.Event(), asyncio.Event()
+        delete = client.backend.delete
+
+        async def slow(*args, **options):
+            entered.set()
+            await go_on.wait()
+            await delete(*args, **options)
+
+        client.backend.delete = slow
+        first = asyncio.create_task(call(lambda: client.writer.remove(note)))
+        await entered.wait()
+        first.cancel()
+        await asyncio.wait({first})
+        second = asyncio.create_task(call(lambda: client.create("two\n")))
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert len(client.cache.pending.all()) == 1
+        go_on.set()
+        await second
+
+    asyncio.run(scenario())
+    assert [content.text for content in store.contents().values()] == ["two\n"]
+
+
+def test_a_call_waits_for_no_write_that_is_finished_behind_the_callers_back(client, store):
+    async def scenario():
+        client.faults.plan(Fault.TIMEOUT, on="push")
+        with pytest.raises(OutcomeUnknown):
+            await client.create("stuck\n")
+        slow = Slow(client)
+        replay = asyncio.create_task(client.writer.replay())
+        await until(lambda: slow.begun)
+        async with client.writer.call():
+            pass  # it had nothing to write
+        client.backend.push = slow._push
+        async with asyncio.timeout(10), client.writer.call():
+            await client.create("free\n")
+        slow.go_on.set()
+        await replay
+
+    asyncio.run(scenario())
+    assert len(store.ids()) == 2
+
+
+def test_what_follows_from_a_write_is_sent_though_its_caller_has_left(client, store):
+    async def scenario():
+        note = await client.create("hello world\n")
+        client.faults.plan(Fault.RACE, on="push", edit=lambda _: "hello brave world\n")
+        slow = Slow(client)
+        save = asyncio.create_task(client.change(note, "hello\n"))
+        await until(lambda: slow.begun)
+        save.cancel()
+        await asyncio.wait({save})
+        slow.go_on.set()
+        await client.writer.drain()
+
+    asyncio.run(scenario())
+    assert f"{MARK}hello\n" in [content.text for content in store.contents().values()]
+    assert client.cache.pending.all() == []
 
 
 def test_a_save_cancelled_before_it_is_sent_changes_nothing(client, store):

@@ -82,7 +82,7 @@ class NoteWrites:
             return
         query = {"clientid": self._client_id, "ccid": write_id}
         url = self._urls.item(NOTES, note_id, version=version, query=query)
-        reply = await self._account.send(Request("DELETE", url, write=True))
+        reply = await self._account.send(Request("DELETE", url, write=True, withdrawable=True))
         if reply.status in _NOT_DELETED:
             await self._accept_absence(note_id, etag)
         elif not reply.ok:
@@ -99,6 +99,7 @@ class NoteWrites:
             headers={"content-type": "application/json"},
             body=write.body.encode(),
             write=True,
+            withdrawable=True,
         )
 
     async def _stored(self, note_id: str, reply: Reply) -> Acknowledgement:

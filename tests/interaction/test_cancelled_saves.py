@@ -1,0 +1,94 @@
+"""Saves that a client calls off, through the real server: sent ones are finished, no other is sent."""
+
+import sys
+import threading
+
+import pytest
+
+from mcp_notarium.simulator.faults import Hold
+from support.talker import Talker, call
+from support.whole import until
+
+pytestmark = pytest.mark.timeout(90)
+
+COMMAND = [sys.executable, "-m", "mcp_notarium"]
+NOTE = "*/note/i/*"
+
+
+@pytest.fixture
+def talker(account):
+    with Talker(COMMAND, env=account.environment()) as made:
+        made.greet()
+        yield made
+        made.hang_up()
+        assert made.leave()[0] == 0
+
+
+def ready(talker):
+    """The notes are here and the engine serves."""
+    talker.ask(call("ready", "list"))
+    assert not talker.ask(call("trash", "manage", action="get_stats"))["result"]["isError"]
+
+
+def call_off(talker, *ids):
+    """Call these off; returns when the server has taken note of it."""
+    method = "notifications/cancelled"
+    for request_id in ids:
+        message = {"jsonrpc": "2.0", "method": method, "params": {"requestId": request_id}}
+        talker.send(message)
+    talker.ask({"jsonrpc": "2.0", "id": "heard", "method": "ping"})
+
+
+def saved(talker):
+    """One more save, which is answered when those before it are over."""
+    answer = talker.ask(call("last", "save", text="last\n"))["result"]
+    assert not answer["isError"], answer
+    stats = talker.ask(call("stats", "manage", action="get_stats"))["result"]
+    assert stats["structuredContent"]["pending_writes"] == 0
+
+
+def texts(account):
+    """What has been stored since the beginning."""
+    notes = account.simulator.notes()
+    return sorted(notes[note_id]["content"] for note_id in notes.keys() - {"shopping", "diary"})
+
+
+@pytest.mark.parametrize("many", [6, 60])
+def test_of_saves_called_off_in_the_order_they_came_only_the_one_sent_is_stored(
+    account, talker, many
+):
+    ready(talker)
+    release = threading.Event()
+    pushes = account.simulator.faults.add(Hold(release), method="POST", path=NOTE)
+    talker.send(*(call(number, "save", text=f"{number}\n") for number in range(many)))
+    until(lambda: pushes.matched)
+    call_off(talker, *range(many))
+    assert pushes.matched == 1
+    release.set()
+    saved(talker)
+    assert pushes.matched == 2
+    assert texts(account) == ["0\n", "last\n"]
+
+
+def test_save_called_off_while_it_waits_to_be_tried_again_is_not_sent(account, talker):
+    ready(talker)
+    refusals = account.simulator.faults.status(429, method="POST", path=NOTE, retry_after="1")
+    talker.send(call(7, "save", text="7\n"))
+    until(lambda: refusals.fired)
+    call_off(talker, 7)
+    saved(talker)
+    assert refusals.matched == 2
+    assert texts(account) == ["last\n"]
+
+
+def test_save_called_off_while_the_login_takes_long_is_not_sent(account, talker):
+    release = threading.Event()
+    logins = account.simulator.faults.add(Hold(release), path="*/authorize*")
+    pushes = account.simulator.faults.add(Hold(release), method="POST", path=NOTE)
+    talker.send(call(7, "save", text="7\n"))
+    until(lambda: logins.fired)
+    call_off(talker, 7)
+    release.set()
+    saved(talker)
+    assert pushes.matched == 1
+    assert texts(account) == ["last\n"]
