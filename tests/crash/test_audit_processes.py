@@ -104,8 +104,7 @@ def test_on_a_full_disk_nothing_is_sent_that_is_not_on_record(
     env = environment(simulator, disk.folder)
     with Server(env) as server:
         server.loaded(3)
-        filler = disk.folder / "filler"
-        _fill(filler)
+        filler = disk.fill()
         before = simulator.notes()
         error = server.error("save", text="must not be sent " * 2000)
         assert error["subcategory"] == "not_recorded"
@@ -123,13 +122,3 @@ def test_on_a_full_disk_nothing_is_sent_that_is_not_on_record(
     outcomes = [json.loads(line)["outcome"] for line in shown]
     assert "not_recorded" in outcomes  # written when there was room again
     assert account_folder(simulator, disk.folder).joinpath("audit_anchor.json").is_file()
-
-
-def _fill(path: Path) -> None:
-    with path.open("wb", buffering=0) as file:
-        for size in (1 << 16, 1 << 12, 1):
-            try:
-                while True:
-                    file.write(b"x" * size)
-            except OSError:
-                continue

@@ -1,6 +1,7 @@
 """A disk of its own that can be filled."""
 
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -15,6 +16,16 @@ class SmallDisk:
     def resize(self, size: str) -> None:
         """Give it another size; what lies on it stays."""
         assert self._mount(f"remount,size={size}")
+
+    def fill(self) -> Path:
+        """Take all the room that is left; gives the file that has it."""
+        filler = self.folder / "filler"
+        with filler.open("wb", buffering=0) as file:
+            for size in (1 << 16, 1 << 12, 1):
+                with suppress(OSError):
+                    while True:
+                        file.write(b"x" * size)
+        return filler
 
     def unmount(self) -> None:
         """Take it away, with what lies on it."""

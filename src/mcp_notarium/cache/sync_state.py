@@ -46,6 +46,16 @@ class Metrics:
     error_count: int = 0
     last_error: str | None = None
 
+    def after(self, *, at: float, duration_ms: int, status: str, error: str | None) -> Metrics:
+        """The same with one more cycle, as :meth:`SyncState.record_cycle` takes it."""
+        return Metrics(
+            last_sync_at=at if error is None else self.last_sync_at,
+            duration_ms=duration_ms,
+            status=status,
+            error_count=0 if error is None else self.error_count + 1,
+            last_error=error,
+        )
+
 
 class SyncState:
     """What sync must remember between two starts of the program."""
@@ -100,14 +110,7 @@ class SyncState:
 
         A failed cycle leaves ``last_sync_at`` at the last good one.
         """
-        before = self.metrics()
-        after = Metrics(
-            last_sync_at=at if error is None else before.last_sync_at,
-            duration_ms=duration_ms,
-            status=status,
-            error_count=0 if error is None else before.error_count + 1,
-            last_error=error,
-        )
+        after = self.metrics().after(at=at, duration_ms=duration_ms, status=status, error=error)
         self.set(_METRICS, json.dumps(asdict(after)))
         return after
 

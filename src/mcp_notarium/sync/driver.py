@@ -15,6 +15,7 @@ from pathlib import Path
 
 from mcp_notarium.backends.base import Backend, ListingPage
 from mcp_notarium.cache.store import Cache
+from mcp_notarium.cache.sync_state import Metrics
 from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheError, CacheFull
 from mcp_notarium.notes.note import Revision
 from mcp_notarium.notes.pending import WriteState
@@ -79,7 +80,6 @@ class Driver:
             backend,
             writer,
             ledger=self._ledger,
-            clock=clock,
             stopwatch=stopwatch,
             log=log,
         )
@@ -168,6 +168,7 @@ class Driver:
         """How sync stands."""
         return read_status(
             self._cache,
+            metrics=self.metrics(),
             leading=self._engine.state if self._leader.held else None,
             counted=self._engine.sources.counted,
             at_least=self._engine.sources.at_least,
@@ -175,6 +176,10 @@ class Driver:
             tried=self._engine.tried or not self._leader.held,
             feed=self._engine.sources.feed.usable(self._stopwatch()),
         )
+
+    def metrics(self) -> Metrics:
+        """How the last cycles went, also where that could not be stored."""
+        return self._ledger.metrics()
 
     def _has_first_page(self) -> bool:
         progress = self._cache.sync_state.progress()

@@ -52,14 +52,12 @@ class Engine:
         writer: Writer,
         *,
         ledger: Ledger,
-        clock: Callable[[], float],
         stopwatch: Callable[[], float],
         log: Log | None,
     ) -> None:
         self._cache = cache
         self._writer = writer
         self._ledger = ledger
-        self._clock = clock
         self._stopwatch = stopwatch
         self._log = log
         self._intake = Intake(cache, backend, ledger, stopwatch=stopwatch)
@@ -69,6 +67,7 @@ class Engine:
         self.state = State.IDLE
         self.tried = False
         self._told_left_out = 0
+        self._unrecorded: str | None = None
         self._plan: Batches | None = None
         self._batch: Batch | None = None
         self._tally = Tally()
@@ -227,39 +226,50 @@ class Engine:
             self._failures += 1
         with suppress(CacheError):
             self._pace_errands()
-            self._record(well=well)
+        self._record()
+        if self._log is not None:
+            self._tell(self._log, well=well)
 
-    def _record(self, *, well: bool) -> None:
-        self._cache.sync_state.record_cycle(
-            at=self._clock(),
-            duration_ms=max(0, round((self._stopwatch() - self._began) * 1000)),
-            status=self.state.value,
-            error=self.last_error,
-        )
-        self._ledger.answer(self._serving, well=well)
-        if self._log is None:
-            return
-        left_out = (
-            0 if self._hides else self._ledger.left_out
-        )  # whether they are seen, nobody knows
-        if left_out > self._told_left_out:
-            self._told_left_out = left_out
-            self._log.warning("sync.notes_without_usable_id", count=left_out)
+    def _record(self) -> None:
+        """Store how the cycle ended. That it cannot be stored is told once, until it can."""
+        unrecorded = None
+        try:
+            self._ledger.record_cycle(
+                serving=self._serving,
+                duration_ms=max(0, round((self._stopwatch() - self._began) * 1000)),
+                status=self.state.value,
+                error=self.last_error,
+            )
+        except CacheError as error:
+            unrecorded = type(error).__name__
+            if self._log is not None and self._unrecorded is None:
+                self._log.warning("sync.not_recorded", error=unrecorded)
+        self._unrecorded = unrecorded
+
+    def _tell(self, log: Log, *, well: bool) -> None:
+        tally = self._tally
         if not well:
             error = type(self._failure).__name__
-            self._log.warning("sync.cycle_failed", state=self.state.value, error=error)
-        elif self._tally.changed or (self._tally.deferred and not self._hides):
-            tally = self._tally
-            if self._hides:  # the other numbers count notes that nobody is to know of, too
-                self._log.info("sync.cycle_done", stored=tally.stored, removed=tally.removed)
-            else:
-                self._log.info(
-                    "sync.cycle_done",
-                    stored=tally.stored,
-                    removed=tally.removed,
-                    deferred=tally.deferred,
-                    fetched=tally.fetched,
-                )
+            log.warning("sync.cycle_failed", state=self.state.value, error=error)
+        elif self._hides:  # the other numbers count notes that nobody is to know of, too
+            if tally.changed:
+                log.info("sync.cycle_done", stored=tally.stored, removed=tally.removed)
+        elif tally.changed or tally.deferred:
+            log.info(
+                "sync.cycle_done",
+                stored=tally.stored,
+                removed=tally.removed,
+                deferred=tally.deferred,
+                fetched=tally.fetched,
+            )
+        if not self._hides:  # whether they are seen, nobody knows
+            with suppress(CacheError):
+                self._tell_left_out(log, self._ledger.left_out)
+
+    def _tell_left_out(self, log: Log, count: int) -> None:
+        if count > self._told_left_out:
+            self._told_left_out = count
+            log.warning("sync.notes_without_usable_id", count=count)
 
     @property
     def _hides(self) -> bool:

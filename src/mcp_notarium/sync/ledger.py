@@ -10,7 +10,8 @@ import json
 from collections.abc import Callable, Iterable
 
 from mcp_notarium.cache.store import Cache
-from mcp_notarium.cache.sync_state import Progress
+from mcp_notarium.cache.sync_state import Metrics, Progress
+from mcp_notarium.errors import CacheError
 
 SWEEP_PERIOD = 24 * 3600.0
 """Seconds between complete listings where the change feed reports removals."""
@@ -35,6 +36,8 @@ class Ledger:
         self._cache = cache
         self._state = cache.sync_state
         self._clock = clock
+        self._tried = 0
+        self._unstored: tuple[Metrics, Metrics] | None = None
 
     def over(self, cache: Cache) -> Ledger:
         """The same through another connection."""
@@ -149,6 +152,31 @@ class Ledger:
         """Exactly these notes are in doubt."""
         self._state.set(_DOUBTS, json.dumps(list(note_ids)))
 
+    def metrics(self) -> Metrics:
+        """How the last cycles went, here or in whichever process has recorded one since."""
+        stored = self._state.metrics()
+        if self._unstored is not None and self._unstored[0] == stored:
+            return self._unstored[1]
+        return stored
+
+    def record_cycle(
+        self, *, serving: int, duration_ms: int, status: str, error: str | None
+    ) -> None:
+        """Note how a cycle ended that began after request ``serving``; ``error`` None: it went well.
+
+        Raises ``CacheError`` if it cannot be stored; this process remembers it all the same.
+        """
+        self._tried = max(serving, self._tried)
+        at = self._clock()
+        try:
+            with self._cache.transaction():
+                self._state.record_cycle(at=at, duration_ms=duration_ms, status=status, error=error)
+                self._answer(serving, well=error is None)
+        except CacheError:
+            after = self.metrics().after(at=at, duration_ms=duration_ms, status=status, error=error)
+            self._unstored = (self._state.metrics(), after)
+            raise
+
     def ask(self) -> int:
         """Ask whoever leads for a cycle; the number to look for in :meth:`answer`."""
         with self._cache.transaction():
@@ -164,21 +192,19 @@ class Ledger:
     @property
     def open_request(self) -> bool:
         """Whether somebody waits for a cycle that has not been tried yet."""
-        return self._number(_ASKED) > self._number(_ANSWERED)
-
-    def answer(self, number: int, *, well: bool) -> None:
-        """A cycle that began after request ``number`` is over."""
-        if number > self._number(_ANSWERED) or (well and number > self._number(_ANSWERED_WELL)):
-            with self._cache.transaction():
-                self._state.set(_ANSWERED, str(number))
-                if well:
-                    self._state.set(_ANSWERED_WELL, str(number))
+        return self._number(_ASKED) > max(self._tried, self._number(_ANSWERED))
 
     def answered(self, number: int) -> bool | None:
         """Whether a cycle after request ``number`` went well; None while there is none."""
         if self._number(_ANSWERED_WELL) >= number:
             return True
         return False if self._number(_ANSWERED) >= number else None
+
+    def _answer(self, number: int, *, well: bool) -> None:
+        if number > self._number(_ANSWERED):
+            self._state.set(_ANSWERED, str(number))
+        if well and number > self._number(_ANSWERED_WELL):
+            self._state.set(_ANSWERED_WELL, str(number))
 
     def _number(self, key: str) -> int:
         return int(self._state.get(key) or 0)

@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from mcp_notarium.cache.store import Cache
+from mcp_notarium.cache.sync_state import Metrics
 from mcp_notarium.sync.cycle import WORKING, State
 
 
@@ -45,6 +46,7 @@ class SyncStatus:
 def read_status(
     cache: Cache,
     *,
+    metrics: Metrics,
     leading: State | None,
     feed: bool,
     counted: int | None = None,
@@ -52,11 +54,13 @@ def read_status(
     left_out: int = 0,
     tried: bool = True,
 ) -> SyncStatus:
-    """The status from the cache; ``leading`` is the state of this process if it leads.
+    """The status from the cache and the ``metrics`` of the last cycles.
+
+    ``leading`` is the state of this process if it leads.
 
     ``counted``: the total, if this process knows it and the cache does not yet.
     """
-    progress, metrics = cache.sync_state.progress(), cache.sync_state.metrics()
+    progress = cache.sync_state.progress()
     loaded = cache.notes.counts().total
     complete = progress.complete and cache.sync_state.cursor() is not None
     total = counted if progress.total is None else progress.total

@@ -74,7 +74,7 @@ def _cipher_version(app: App) -> str | None:
 
 def _sync(app: App) -> dict[str, object]:
     status = app.driver.status()
-    metrics = app.cache.sync_state.metrics()
+    metrics = app.driver.metrics()
     return {
         "db_last_sync_at": status.last_sync_at and int(status.last_sync_at),
         "db_sync_duration_ms": metrics.duration_ms,

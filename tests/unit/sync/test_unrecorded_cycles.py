@@ -1,0 +1,88 @@
+"""How a cycle ended is told although it cannot be stored: the disk is full, the failure is not lost."""
+
+import asyncio
+
+import pytest
+
+from mcp_notarium.errors import CacheFull
+from support.memory_backend import Fault
+
+
+class Full:
+    """Nothing can be stored until there is ``room``."""
+
+    def __init__(self, client, monkeypatch):
+        self._patch = monkeypatch
+        database = client.cache.database
+        run = database.run
+
+        def refused(sql, *parameters):
+            if sql.startswith("BEGIN"):
+                raise CacheFull("no space left on the disk")
+            return run(sql, *parameters)
+
+        monkeypatch.setattr(database, "run", refused)
+
+    def room(self):
+        self._patch.undo()
+
+
+@pytest.fixture
+def loaded(client, store):
+    store.put("old", "old\n")
+    asyncio.run(client.sync())
+    assert client.driver.status().last_error is None
+    return client
+
+
+def test_a_failure_that_cannot_be_stored_is_told_until_a_cycle_goes_well(
+    loaded, store, monkeypatch
+):
+    before = loaded.driver.metrics()
+    store.put("new", "new\n")
+    full = Full(loaded, monkeypatch)
+    for count in (1, 2):
+        loaded.time.now += 100
+        assert asyncio.run(loaded.sync()) == "backing_off"
+        status, metrics = loaded.driver.status(), loaded.driver.metrics()
+        assert status.state == metrics.status == "backing_off"
+        assert status.failure == metrics.last_error
+        assert "disk" in status.failure
+        assert metrics.error_count == count
+        assert status.last_sync_at == before.last_sync_at
+    assert loaded.cache.sync_state.metrics() == before
+    full.room()
+    assert asyncio.run(loaded.sync()) == "idle"
+    assert loaded.driver.status().failure is None
+    assert loaded.driver.metrics() == loaded.cache.sync_state.metrics() != before
+    assert loaded.contents() == store.contents()
+
+
+def test_a_failure_that_could_not_be_stored_gives_way_to_what_another_process_stores(
+    loaded, clients, store, monkeypatch
+):
+    other = clients()
+    full = Full(loaded, monkeypatch)
+    loaded.faults.plan(Fault.UNAVAILABLE, on="changes")
+    asyncio.run(loaded.sync())
+    assert loaded.driver.status().failure
+    assert other.driver.status().failure is None
+    full.room()
+    other.time.now += 100
+    asyncio.run(other.sync())
+    assert loaded.driver.status().failure is None
+
+
+def test_a_request_that_was_served_is_not_served_again_because_that_cannot_be_stored(
+    loaded, monkeypatch
+):
+    number = loaded.driver._ledger.ask()
+    full = Full(loaded, monkeypatch)
+    assert loaded.driver._ledger.open_request
+    asyncio.run(loaded.sync())
+    assert not loaded.driver._ledger.open_request
+    full.room()
+    loaded.driver._ledger.ask()
+    assert loaded.driver._ledger.open_request
+    asyncio.run(loaded.sync())
+    assert loaded.driver._ledger.answered(number) is True
