@@ -47,7 +47,7 @@ def test_while_news_cannot_be_stored_every_answer_says_so_until_there_is_room(si
         assert server.said("sync.cycle_failed")
         assert server.said("sync.not_recorded")
         filler.unlink()
-        until(lambda: server.tool("list")["total_items"] == 2)
+        until(lambda: server.tool("list")["total_items"] == 2, within=60)
         until(lambda: "sync" not in server.tool("list"))
         stats = server.tool("manage", action="get_stats")
         assert stats["db_sync_status"] == "idle"

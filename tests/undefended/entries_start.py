@@ -109,13 +109,10 @@ START = (
     ),
     Defence(
         "direct readings: how many",
-        "server/direct.py",
-        "self._in_hand > MOST_CALLS or ",
-        "",
-        (
-            f"{_DIRECT}::test_it_is_behind_while_too_much_is_in_hand",
-            f"{_DIRECT}::test_it_is_behind_while_replies_are_not_taken",
-        ),
+        "server/backlog.py",
+        "self._requests += size + CALL_BYTES",
+        "self._requests += size",
+        (f"{_DIRECT}::test_the_backlog_is_full_while_too_much_is_in_hand",),
     ),
     Defence(
         "direct readings: who waits at the end is told, and it is on record",
@@ -161,10 +158,26 @@ START = (
     ),
     Defence(
         "direct readings: how many bytes",
-        "server/direct.py",
-        " or self._bytes > MOST_BYTES\n",
-        "\n",
-        (f"{_DIRECT}::test_it_is_behind_while_too_much_is_in_hand",),
+        "server/backlog.py",
+        "self._requests += size + CALL_BYTES",
+        "self._requests += CALL_BYTES",
+        (f"{_DIRECT}::test_the_backlog_is_full_while_too_much_is_in_hand",),
+    ),
+    Defence(
+        "answers that nobody reads: no more requests are read",
+        "server/backlog.py",
+        "self._requests > MOST_REQUESTS or not self.has_room",
+        "self._requests > MOST_REQUESTS",
+        (f"{_DIRECT}::test_the_backlog_is_full_while_replies_are_not_taken",),
+    ),
+    Defence(
+        "answers that nobody reads: no more are made",
+        "server/answering.py",
+        "        await self._backlog.room()\n",
+        "",
+        (
+            "interaction/test_unread_answers.py::test_memory_stays_bounded_and_every_answer_comes_whole",
+        ),
     ),
     Defence(
         "bytecode is made before the right to write it is given up",

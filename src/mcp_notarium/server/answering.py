@@ -18,6 +18,7 @@ from mcp_notarium import log
 from mcp_notarium.errors import ConfirmationRequired, InvalidRequest, NotariumError, PolicyChanged
 from mcp_notarium.notes.clean import has_lone_surrogate, replace_surrogates
 from mcp_notarium.policy.model import TOOLS, demand
+from mcp_notarium.server.backlog import Backlog
 from mcp_notarium.server.house import House
 from mcp_notarium.server.recording import Answer, Asked, PassOn, RecordedCall, Recorder, Recording
 from mcp_notarium.server.traces import unexpected
@@ -50,8 +51,11 @@ class MakeCall(Protocol):
 class Answering:
     """Answers the calls of one connection."""
 
-    def __init__(self, house: House, offered: Collection[str] = TOOLS) -> None:
+    def __init__(
+        self, house: House, offered: Collection[str] = TOOLS, *, backlog: Backlog | None = None
+    ) -> None:
         self.house = house
+        self._backlog = backlog or Backlog()
         self._tools = {name: tool for name, tool in by_name().items() if name in offered}
         self.recorder = Recorder(house)
 
@@ -81,6 +85,7 @@ class Answering:
 
     async def _run(self, tool: Tool, asked: Asked, make: MakeCall, record: Recording) -> Answer:
         app = await self.house.app()  # first, so that whatever comes of the call is on record
+        await self._backlog.room()
         request = _request(tool, asked.arguments)
         app.cache.notes.gate.demand()
         demand(app.policy.may(tool.name, getattr(request, "action", None)))
@@ -89,7 +94,10 @@ class Answering:
             confirmed=getattr(request, "confirm", None) is True,
         )
         witnessed = record.begin(app.audit, request, call)
-        answer = success(await tool.handle(app, request, witnessed))
+        made = await tool.handle(app, request, witnessed)
+        if tool.annotations.read_only and not self._backlog.has_room:
+            await self._backlog.room()  # it has waited for the network
+        answer = success(made)
         _count(app, tool, answer)
         return answer
 

@@ -26,9 +26,6 @@ from mcp_notarium.server.plain import RequestId, same
 from mcp_notarium.server.recording import Answer, Asked
 from mcp_notarium.tools.context import unanswered
 
-MOST_CALLS: Final = 256
-MOST_BYTES: Final = 32 * 1024 * 1024
-"""What may be in hand before no more lines are read."""
 CLOSED: Final = {"code": -32000, "message": "Connection closed"}
 """The error that the protocol library ends unanswered requests with."""
 
@@ -50,17 +47,12 @@ class Direct:
         self._tell = tell
         self._scopes: dict[RequestId, anyio.CancelScope] = {}
         self._in_hand = 0
-        self._bytes = 0
         self._idle = anyio.Event()
 
     @property
     def busy(self) -> bool:
         """Calls are being answered."""
         return bool(self._scopes)
-
-    def behind(self) -> bool:
-        """Whether so much is in hand that no more should come. May be asked from any thread."""
-        return self._in_hand > MOST_CALLS or self._bytes > MOST_BYTES
 
     async def idle(self) -> None:
         """Wait until every call has been answered, and everything is written."""
@@ -86,11 +78,11 @@ class Direct:
             self._scopes[same(due.request_id)] = scope = anyio.CancelScope()
             self._begin(partial(self._read, due, scope), size)
         elif due:
-            self._begin(partial(self._write, due), len(due))
+            self._begin(partial(self._write, due), size)
 
     def _begin(self, act: Callable[[], Awaitable[None]], size: int) -> None:
         self._in_hand += 1
-        self._bytes += size
+        self._outbox.backlog.begin(size)
         self._tasks.start_soon(self._carry_out, act, size)
 
     async def _carry_out(self, act: Callable[[], Awaitable[None]], size: int) -> None:
@@ -98,7 +90,7 @@ class Direct:
             await act()
         finally:
             self._in_hand -= 1
-            self._bytes -= size
+            self._outbox.backlog.end(size)
             self._idle.set()
 
     async def _read(self, read: Read, scope: anyio.CancelScope) -> None:

@@ -95,7 +95,7 @@ async def serve(
     """
     swallow = greeting.front.swallow
     async with running(outbox, ending, swallow=swallow, beside=direct.idle) as transport:
-        arrivals.rest_while(lambda: direct.behind() or transport.behind())
+        arrivals.rest_while(lambda: outbox.backlog.full() or transport.behind())
         transport.tasks.start_soon(_pump, arrivals, greeting, transport, direct)
         await server.run(
             transport.incoming, transport.outgoing, server.create_initialization_options()

@@ -2,7 +2,8 @@
 
 Small lines go out directly where the system promises room for them; the rest goes through one daemon
 thread, because a reader that has stopped reading must not keep the process from ending. A line once
-begun is finished even if whoever sent it is cancelled: half a line would spoil all that follow.
+begun is finished even if whoever sent it is cancelled: half a line would spoil all that follow. What waits
+is counted in the connection's backlog until it is written, also if nobody waits for it any more.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import select
 import threading
 from collections.abc import Callable
 
+from mcp_notarium.server.backlog import Backlog
 from mcp_notarium.server.fds import write_all
 
 _DIRECT = getattr(select, "PIPE_BUF", 0)
@@ -27,6 +29,7 @@ class Outbox:
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
+        self.backlog = Backlog()
         self._loop = asyncio.get_running_loop()
         self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
         self._waiting: set[asyncio.Future[None]] = set()
@@ -49,6 +52,7 @@ class Outbox:
             self._thread.start()
         done: asyncio.Future[None] = self._loop.create_future()
         self._waiting.add(done)
+        self.backlog.wait(len(line))
         self._jobs.put((line, done))
         return done
 
@@ -68,9 +72,13 @@ class Outbox:
             except OSError as error:
                 problem = error
             try:
-                self._loop.call_soon_threadsafe(self._settle, done, problem)
+                self._loop.call_soon_threadsafe(self._written, len(line), done, problem)
             except RuntimeError:  # the loop has ended: nobody waits any more
                 return
+
+    def _written(self, size: int, done: asyncio.Future[None], problem: OSError | None) -> None:
+        self.backlog.written(size)
+        self._settle(done, problem)
 
     def _settle(self, done: asyncio.Future[None], problem: OSError | None) -> None:
         self._waiting.discard(done)

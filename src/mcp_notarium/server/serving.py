@@ -104,9 +104,9 @@ class _Visit:
 
     async def serve(self, outbox: Outbox, offered: tuple[str, ...], tasks: TaskGroup) -> None:
         """Serve to the end."""
-        answering = Answering(self._house, offered)
+        answering = Answering(self._house, offered, backlog=outbox.backlog)
         direct = Direct(answering, outbox, tasks, tell=self._told)
-        self._arrivals.rest_while(lambda: direct.behind() or self._greeting.behind())
+        self._arrivals.rest_while(lambda: outbox.backlog.full() or self._greeting.behind())
         if await self._without_engine(direct):
             from mcp_notarium.server import engine  # noqa: PLC0415 - the loader has imported it
 

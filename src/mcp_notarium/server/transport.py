@@ -33,10 +33,8 @@ from mcp_notarium.server.ending import Ending
 from mcp_notarium.server.lines import TooLong
 from mcp_notarium.server.outbox import Outbox
 
-MOST_CALLS = 256
-MOST_BYTES = 32 * 1024 * 1024
 MOST_QUEUED = 1000
-"""What may be in hand before no more lines are read: requests, their bytes, messages not looked at."""
+"""Messages that the library has not looked at, before no more lines are read."""
 
 Incoming = MemoryObjectReceiveStream[SessionMessage | Exception]
 
@@ -84,8 +82,6 @@ class Transport:
         self._ending = ending
         self._swallow = set(swallow)
         self._owed: dict[wire.RequestId, list[int]] = {}  # the sizes of the requests of this id
-        self._calls = 0
-        self._bytes = 0
         self._refusals = 0
         self._stopping = anyio.Event()
         self._settled = anyio.Event()
@@ -95,12 +91,8 @@ class Transport:
         self.outgoing = Outgoing(self)
 
     def behind(self) -> bool:
-        """Whether so much is in hand that no more should come. May be asked from any thread."""
-        return (
-            self._calls + self._refusals > MOST_CALLS
-            or self._bytes > MOST_BYTES
-            or self._send.statistics().current_buffer_used > MOST_QUEUED
-        )
+        """Whether the library lags so far that no more should come. May be asked from any thread."""
+        return self._send.statistics().current_buffer_used > MOST_QUEUED
 
     @property
     def stopping(self) -> bool:
@@ -114,6 +106,7 @@ class Transport:
         message = wire.refuse_long(line) if isinstance(line, TooLong) else wire.decode(line)
         if isinstance(message, wire.Refusal):
             self._refusals += 1
+            self._outbox.backlog.begin(0)
             self.tasks.start_soon(self._refuse, message)
         elif message is not None:
             self._expect(message, len(line) if isinstance(line, bytes) else 0)
@@ -122,14 +115,14 @@ class Transport:
     async def _refuse(self, refusal: wire.Refusal) -> None:
         await self._write(refusal.encoded())
         self._refusals -= 1
+        self._outbox.backlog.end(0)
         self._look()
 
     def _expect(self, message: JSONRPCMessage, size: int) -> None:
         """Note which answers the client waits for; a cancelled request gets none."""
         if isinstance(message, JSONRPCRequest):
             self._owed.setdefault(coerce_request_id(message.id), []).append(size)
-            self._calls += 1
-            self._bytes += size
+            self._outbox.backlog.begin(size)
         elif _cancels(message):
             self._settle((message.params or {}).get("requestId"))
 
@@ -154,8 +147,7 @@ class Transport:
         if isinstance(request_id, int | str) and not isinstance(request_id, bool):
             known = coerce_request_id(request_id)
             if sizes := self._owed.get(known):
-                self._bytes -= sizes.pop()
-                self._calls -= 1
+                self._outbox.backlog.end(sizes.pop())
                 if not sizes:
                     del self._owed[known]
         self._look()

@@ -37,7 +37,10 @@ model needs (no titles, no lower bounds, no rare fields); this page is complete.
   or parts of notes, and limit how much is read and written. What it refuses is a `policy` error. While
   it hides notes, `list` waits until all are loaded, an id that is not here yet is answered with `loading`
   whether there is such a note or not, and `get_stats` leaves numbers out.
-* A call that is cancelled before its request was sent has no effect; one that was sent is finished.
+* A call that is cancelled before its request was sent has no effect; one that was sent is finished, and
+  no other write begins until it is.
+* While more than 16 MiB of answers wait for the client to read them, no further call begins and no further
+  request is read. Both go on as the client reads.
 
 ## Errors
 

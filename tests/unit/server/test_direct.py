@@ -9,7 +9,8 @@ import pytest
 from mcp_types import CONNECTION_CLOSED
 
 from mcp_notarium.server.answering import Answering
-from mcp_notarium.server.direct import CLOSED, MOST_BYTES, MOST_CALLS, Direct
+from mcp_notarium.server.backlog import CALL_BYTES, MOST_REQUESTS, MOST_UNREAD
+from mcp_notarium.server.direct import CLOSED, Direct
 from mcp_notarium.server.front import Cancel, Read
 from mcp_notarium.server.house import House
 from mcp_notarium.server.outbox import Outbox
@@ -54,13 +55,12 @@ async def waiting(desk, outgoing):
         yield desk.app
 
     house = House(opened, report=lambda _error: None)
+    outbox = Outbox(outgoing)
+    answering = Answering(house, backlog=outbox.backlog)
     with anyio.fail_after(20):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(house.keep)
-            yield (
-                Direct(Answering(house), Outbox(outgoing), tasks, tell=lambda _event: None),
-                gate,
-            )
+            yield Direct(answering, outbox, tasks, tell=lambda _event: None), gate, outbox.backlog
             gate.set()
             await house.leave(within=1)
 
@@ -74,7 +74,7 @@ def told(fd):
 
 
 async def test_a_reading_that_is_called_off_has_no_answer_and_the_others_have_theirs(desk, pipe):
-    async with waiting(desk, pipe[1]) as (direct, gate):
+    async with waiting(desk, pipe[1]) as (direct, gate, _):
         for request_id in (1, 2, "3"):
             direct.do(read(request_id), 100)
         await anyio.wait_all_tasks_blocked()
@@ -89,52 +89,84 @@ async def test_a_reading_that_is_called_off_has_no_answer_and_the_others_have_th
 
 @pytest.mark.parametrize(
     ("most", "size"),
-    [(MOST_CALLS, 100), (4, MOST_BYTES // 4)],
+    [(MOST_REQUESTS // CALL_BYTES, 0), (4, MOST_REQUESTS // 4 - CALL_BYTES)],
     ids=["calls", "bytes"],
 )
-async def test_it_is_behind_while_too_much_is_in_hand(desk, pipe, most, size):
-    async with waiting(desk, pipe[1]) as (direct, _):
+async def test_the_backlog_is_full_while_too_much_is_in_hand(desk, pipe, most, size):
+    async with waiting(desk, pipe[1]) as (direct, _, backlog):
         for request_id in range(most):
             direct.do(read(request_id), size)
-        assert not direct.behind()
+        assert not backlog.full()
         direct.do(read("one more"), size)
-        assert direct.behind()
+        assert backlog.full()
         await anyio.wait_all_tasks_blocked()
         for request_id in range(most):
             direct.do(Cancel(request_id), 50)
         await anyio.wait_all_tasks_blocked()
-        assert not direct.behind()
+        assert not backlog.full()
         direct.do(Cancel("one more"), 50)
         await direct.idle()
         assert not direct.busy
 
 
-async def test_it_is_behind_while_replies_are_not_taken(desk):
+async def test_the_backlog_is_full_while_replies_are_not_taken(desk):
     reading, writing = os.pipe()
     try:
-        async with waiting(desk, writing) as (direct, _):
-            direct.do(b"x" * (1 << 20), 10)  # more than a pipe takes
-            for _ in range(MOST_CALLS - 1):
-                direct.do(b"x\n", 10)
+        async with waiting(desk, writing) as (direct, _, backlog):
+            direct.do(b"x" * MOST_UNREAD, 0)  # more than a pipe takes
             await anyio.wait_all_tasks_blocked()
-            assert not direct.behind()
-            direct.do(b"x\n", 10)
-            assert direct.behind()
+            assert not backlog.full()
+            direct.do(b"x\n", 0)
+            await anyio.wait_all_tasks_blocked()
+            assert backlog.full()
             with anyio.move_on_after(0.05) as waited:
                 await direct.idle()
             assert waited.cancelled_caught
             os.close(reading)
             reading = None
             await direct.idle()
-            assert not direct.behind()
+            await backlog.room()
+            assert not backlog.full()
     finally:
         os.close(writing)
         if reading is not None:
             os.close(reading)
 
 
+async def test_a_reading_that_waited_for_the_network_is_not_answered_above_the_bound(
+    tmp_path, pipe
+):
+    desk, come = Desk(tmp_path), anyio.Event()
+    desk.store.put("plain", "x\n")
+    get, asked = desk.backend.get, []
+
+    async def late(*args, **options):
+        asked.append(args)
+        await come.wait()
+        return await get(*args, **options)
+
+    desk.backend.get = late
+    try:
+        async with waiting(desk, pipe[1]) as (direct, gate, backlog):
+            gate.set()
+            direct.do(read(1), 100)
+            await anyio.wait_all_tasks_blocked()
+            assert asked
+            backlog.wait(MOST_UNREAD + 1)
+            come.set()
+            direct.do(b"x\n", 10)
+            await anyio.wait_all_tasks_blocked()
+            assert direct.busy
+            assert os.read(pipe[0], 1 << 16) == b"x\n"
+            backlog.written(MOST_UNREAD + 1)
+            await direct.idle()
+    finally:
+        desk.close()
+    assert told(pipe[0]) == [1]
+
+
 async def test_who_waits_at_the_end_of_the_connection_is_told_of_it(desk, pipe):
-    async with waiting(desk, pipe[1]) as (direct, _):
+    async with waiting(desk, pipe[1]) as (direct, _, _):
         for request_id in (1, 2):
             direct.do(read(request_id), 100)
         await anyio.wait_all_tasks_blocked()

@@ -107,15 +107,15 @@ async def test_it_gives_up_on_what_takes_too_long():
     ],
     ids=["requests", "bytes"],
 )
-async def test_it_is_behind_while_too_much_is_in_hand(lines_in):
+async def test_the_backlog_is_full_while_too_much_is_in_hand(lines_in):
     async with connected(seconds=30) as (transport, _reading):
         for line in lines_in:
             transport.feed(line)
-        assert transport.behind()
+        assert transport._outbox.backlog.full()
         for line in lines_in:
             await transport.incoming.receive()
             await transport.outgoing.send(answer(json.loads(line)["id"], n=1))
-        assert not transport.behind()
+        assert not transport._outbox.backlog.full()
 
 
 async def test_one_id_used_twice_is_owed_two_answers():
