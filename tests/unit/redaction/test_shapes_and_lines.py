@@ -100,12 +100,24 @@ def test_a_hostile_line_costs_no_more_than_its_length(name):
         (r"[^\s@]{1,64}@", 65, 1),
         (r"\w+@", inf, inf),
         (r"(a+)+b", inf, inf),
+        (r"^(?P<one>x|yz)?\b[]x]{2}$", 4, 2),
+        (r"(?<!\d{2})a{,3}?(?=b)", 3, 4),
+        ("[\u2000-\u200f]{1,4}[\u2008-\u2010]", 5, 4),
+        (r"a{x}\{{2}(?:|b\Z)", 7, 1),
     ],
 )
 def test_what_a_pattern_can_cost_is_read_off_it(pattern, length, ways):
     """The control: what would be too dear is seen to be."""
     assert length_of_a_match(re.compile(pattern)) == length
     assert ways_to_match(re.compile(pattern)) == ways
+
+
+@pytest.mark.parametrize(
+    "pattern", [r"(a)\1", "(?P<n>a)(?P=n)", "(a)?(?(1)b|c)", "(?i:a)", "(?x) a", r"\N{BULLET}"]
+)
+def test_a_pattern_whose_cost_cannot_be_read_off_it_is_refused(pattern):
+    with pytest.raises(ValueError, match=r"read|understood"):
+        length_of_a_match(re.compile(pattern))
 
 
 @pytest.mark.parametrize(
