@@ -25,7 +25,7 @@ from mcp_notarium.simulator import Simulator
 from mcp_notarium.simulator.data import prose
 from support.needs import lacking
 from support.small_disk import SmallDisk
-from support.whole import DEADLINE, RAW_KEY, Server, account_folder, environment, run
+from support.whole import DEADLINE, RAW_KEY, Server, account_folder, environment, run, until
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="modes and locks of POSIX are played")
 PAGE = 4096
@@ -410,7 +410,8 @@ def test_doctor_tells_the_details_of_a_locked_cache(room: Room) -> None:
 
 def test_beside_a_server_pages_are_looked_at_if_asked_for(room: Room) -> None:
     with Server(room.env) as server:
-        server.tool("list")
+        # It answers before it leads, and a look may be taken where nobody does.
+        until(lambda: server.tool("manage", action="get_stats")["sync_leader"])
         for options, state, said in (((), "-", "use --deep"), (("--deep",), "ok", "authentic")):
             done = run(room.env, "doctor", "--offline", "--json", *options)
             assert done.returncode == 0, done.stdout
