@@ -151,6 +151,7 @@ def test_a_handler_that_was_set_while_a_prompt_waited_stays():
 import os, signal
 from mcp_notarium.cli.hearing import hearing
 from mcp_notarium.cli.interruption import Stopped, stoppable
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup, too, may run the tests
 with stoppable():
     before = signal.getsignal(signal.SIGHUP)
     try:

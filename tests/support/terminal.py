@@ -16,10 +16,13 @@ from typing import Self
 
 from support.whole import DEADLINE, SERVE
 
-# The new session's first terminal becomes the one that Ctrl+C is typed at.
+# The new session's first terminal becomes the one that Ctrl+C is typed at. A job in the background
+# ignores what a terminal sends; what is started at a terminal does not, whoever runs the tests.
 _TAKE_TERMINAL = (
-    "import fcntl, os, sys, termios\n"
+    "import fcntl, os, signal, sys, termios\n"
     "fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"
+    "for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):\n"
+    "    signal.signal(number, signal.SIG_DFL)\n"
     "os.execv(sys.argv[1], sys.argv[1:])\n"
 )
 CTRL_C = "\x03"
