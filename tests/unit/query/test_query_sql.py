@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import closing
 
 import pytest
 
@@ -254,12 +255,14 @@ def test_pages_join_to_the_whole_and_the_count_is_its_length(shelf, text, trash)
 
 
 def test_the_best_match_comes_first_and_the_sort_decides_between_equals():
-    tables = SearchTables(
+    entries = [
         Entry("rare word" if number % 3 == 0 else "other word", modified_at=-number)
         for number in range(9)
-    )
-    assert tables.found(parse("rare OR word")) == [1, 4, 7, 2, 3, 5, 6, 8, 9]
-    assert tables.found(parse("rare OR word", sort_order="ASC")) == [7, 4, 1, 9, 8, 6, 5, 3, 2]
+    ]
+    with closing(SearchTables(entries)) as tables:
+        assert tables.found(parse("rare OR word")) == [1, 4, 7, 2, 3, 5, 6, 8, 9]
+        ascending = parse("rare OR word", sort_order="ASC")
+        assert tables.found(ascending) == [7, 4, 1, 9, 8, 6, 5, 3, 2]
 
 
 @pytest.mark.parametrize(
@@ -307,11 +310,12 @@ def test_text_and_filters_meet(shelf, text, narrow):
 
 
 def test_a_row_brings_what_a_listing_shows():
-    tables = SearchTables([Entry("x" * 3000, ("Tag",), modified_at=5, created_at=4)])
-    row = tables.run(build(Query(), limit=1).rows)[0]
-    assert row == (1, "id1", 1, None, 5, 4, 0, 0, '["Tag"]', "x" * 2000, 0)
-    short = SearchTables([Entry("short")])
-    assert short.run(build(Query(), limit=1).rows)[0][9] == "short"
+    long = Entry("x" * 3000, ("Tag",), modified_at=5, created_at=4)
+    with closing(SearchTables([long])) as tables:
+        row = tables.run(build(Query(), limit=1).rows)[0]
+        assert row == (1, "id1", 1, None, 5, 4, 0, 0, '["Tag"]', "x" * 2000, 0)
+    with closing(SearchTables([Entry("short")])) as tables:
+        assert tables.run(build(Query(), limit=1).rows)[0][9] == "short"
 
 
 # --- how SQLite goes about it ---
