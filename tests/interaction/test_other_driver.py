@@ -22,7 +22,7 @@ from support import corpus
 from support.account import BOUNDS, OTHER, PASSPHRASE, account, made, open_cheaply
 
 TOP = Path(__file__).resolve().parents[2]
-PYTHONS = [TOP / place / "bin" / "python" for place in (".venv", ".venv-other-driver")]
+SUFFIX = "-other-driver"
 GIVEN = Given(bounds=BOUNDS)
 
 _RUN = """
@@ -36,12 +36,14 @@ test_other_driver.{action}({folder!r})
 @pytest.fixture(scope="module")
 def other():
     """The interpreter of the environment with the other package."""
-    found = [p for p in PYTHONS if p.exists() and p.parents[1] != Path(sys.prefix)]
-    if not found:
+    mine = Path(sys.prefix)
+    theirs = mine.name.removesuffix(SUFFIX) if mine.name.endswith(SUFFIX) else mine.name + SUFFIX
+    python = mine.with_name(theirs) / "bin" / "python"
+    if not python.exists():
         if os.environ.get("CI") == "true":
             pytest.fail("./scripts/test makes the second environment; run the tests with it")
         pytest.skip("there is no second environment; ./scripts/test makes it")
-    return found[0]
+    return python
 
 
 def elsewhere(python, action, folder):

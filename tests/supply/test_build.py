@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 TOP = Path(__file__).parents[2]
-LEFT_OUT = {".git", ".venv", ".venv-bench", ".venv-other-driver", "dist", ".hypothesis"}
+LEFT_OUT = {".git", "dist", ".hypothesis"}
 EPOCH = "1767225600"
 
 pytestmark = pytest.mark.timeout(180)
@@ -26,7 +26,11 @@ def sources(folder, *, mode, mtime):
         TOP,
         folder,
         ignore=lambda _at, names: [
-            name for name in names if name in LEFT_OUT or name.endswith(("_cache", "__pycache__"))
+            name
+            for name in names
+            if name in LEFT_OUT
+            or name.startswith(".venv")
+            or name.endswith(("_cache", "__pycache__"))
         ],
     )
     for path in folder.rglob("*"):

@@ -50,7 +50,8 @@ def test_ci_runs_the_scripts_on_linux_and_tries_the_other_systems():
     jobs = load(CI)["jobs"]
     assert runs(jobs["linux"]) == ["./scripts/check", "./scripts/demo", "./scripts/test"]
     assert "continue-on-error" not in jobs["linux"]
-    assert jobs["linux"]["strategy"]["matrix"]["python"] == ["3.11", "3.12", "3.13"]
+    assert jobs["linux"]["strategy"]["matrix"]["python"] == ["3.11", "3.12", "3.13", "3.14"]
+    assert load(CI)["env"] == {"PYTHON": "python3"}, "the one that was set up, and no newer one"
     systems = {job["runs-on"].split("-")[0] for job in jobs.values()}
     assert systems == {"ubuntu", "macos", "windows"}
 
