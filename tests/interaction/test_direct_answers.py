@@ -134,7 +134,9 @@ def test_answers_and_records_are_those_of_the_engine(account, version):
 def test_progress_is_told_as_the_engine_tells_it(account, tmp_path, version):
     told = []
     for first in (None, *FIRST):
-        account.simulator.faults.delay(3.0, path="*/index*")
+        # The notes come only when their loading was told, however late the call is.
+        hold = threading.Event()
+        account.simulator.faults.add(Hold(hold), path="*/index*")
         lines = [
             line
             for line in conversation(version, first=first)
@@ -148,6 +150,8 @@ def test_progress_is_told_as_the_engine_tells_it(account, tmp_path, version):
             messages = []
             while not messages or messages[-1].get("id") != 0:
                 messages.append(talker.receive())
+                if messages[-1].get("method") == "notifications/progress":
+                    hold.set()
             talker.hang_up()
             talker.leave()
         told.append([m for m in messages if m.get("method") == "notifications/progress"])
