@@ -3,7 +3,8 @@
 ::
 
     NotariumError                    category, http status, user message, details, hint, subcategory
-    ├── ConfigError                  a setting is missing, malformed or unreadable
+    ├── ConfigError                  a setting is malformed or unreadable
+    │   ├── SettingsMissing          required settings are not set
     │   └── PolicyChanged            the cache is under other visibility rules than this process
     ├── LockedError                  the cache may not be opened; carries a Verdict
     ├── InvalidRequest               the caller (agent or person) asked for something impossible
@@ -61,11 +62,17 @@ class Verdict(IntEnum):
     KEYCHAIN_UNUSABLE = 23
 
 
+MOST_TOLD = 300
+"""Characters of message and way out, below which what an agent is told of a locked cache stays."""
+ASK_DOCTOR = "Ask the user to run `mcp-notarium doctor` in a terminal; it names the ways out."
+
+
 class NotariumError(Exception):
     """Base of everything raised on purpose. Give a message; the class supplies the rest.
 
     ``message`` is for logs and developers, ``user_message`` for the person or the agent (defaults
     to ``message``), ``resolution_hint`` says what to do next, ``details`` are plain JSON values.
+    ``agent_hint`` is what an agent is told instead of the hint, where that is for a person.
     """
 
     category: ClassVar[str] = "INTERNAL"
@@ -74,6 +81,7 @@ class NotariumError(Exception):
     exit_code: int = 1
     retryable: ClassVar[bool] = False
     default_hint: ClassVar[str | None] = None
+    agent_hint: str | None = None
 
     def __init__(
         self,
@@ -95,6 +103,11 @@ class NotariumError(Exception):
         if http_status_code is not None:
             self.http_status_code = http_status_code
 
+    @property
+    def way_out(self) -> str | None:
+        """What an agent is told to do."""
+        return self.agent_hint or self.resolution_hint
+
     def to_dict(self) -> dict[str, Any]:
         """The error as the client gets it: plain JSON values, no trace, path or secret."""
         body: dict[str, Any] = {
@@ -102,7 +115,7 @@ class NotariumError(Exception):
             "subcategory": self.subcategory,
             "http_status_code": self.http_status_code,
             "message": self.user_message,
-            "resolution_hint": self.resolution_hint,
+            "resolution_hint": self.way_out,
             "retryable": self.retryable,
             "details": self.details or None,
         }
@@ -117,6 +130,23 @@ class ConfigError(NotariumError):
     http_status_code = 400
 
 
+class SettingsMissing(ConfigError):
+    """Required settings are not set; ``missing`` are their names."""
+
+    subcategory = "settings_missing"
+    http_status_code = 503
+
+    def __init__(self, message: str, *, missing: tuple[str, ...], resolution_hint: str) -> None:
+        super().__init__(
+            message, details={"missing": list(missing)}, resolution_hint=resolution_hint
+        )
+        self.missing = missing
+        self.agent_hint = (
+            f"Ask the user to set {' and '.join(missing)} in this server's entry of the client's "
+            "configuration and to restart the client; `mcp-notarium doctor` says more."
+        )
+
+
 class PolicyChanged(ConfigError):
     """The cache is kept under other rules of what agents may see than this process was started with."""
 
@@ -129,7 +159,10 @@ class PolicyChanged(ConfigError):
 
 
 class LockedError(NotariumError):
-    """The cache may not be opened. Nothing was changed or deleted; the hint is the way out."""
+    """The cache may not be opened. Nothing was changed or deleted.
+
+    The hint has all ways out, for a person. An agent is told one that keeps everything where it is.
+    """
 
     category = "DB_OPERATION"
     subcategory = "locked"
@@ -141,6 +174,7 @@ class LockedError(NotariumError):
         message: str,
         *,
         resolution_hint: str,
+        agent_hint: str = ASK_DOCTOR,
         details: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(
@@ -150,6 +184,15 @@ class LockedError(NotariumError):
         )
         self.verdict = verdict
         self.exit_code = int(verdict)
+        self.agent_hint = agent_hint
+
+    def to_dict(self) -> dict[str, Any]:
+        """As every error; a message that quotes too much of its surroundings is cut."""
+        body = super().to_dict()
+        room = MOST_TOLD - 1 - len(body["resolution_hint"])
+        if len(body["message"]) > room:
+            body["message"] = body["message"][: room - 1] + "…"
+        return body
 
 
 class InvalidRequest(NotariumError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -19,7 +20,7 @@ import pytest
 from mcp_notarium.cache import database
 from mcp_notarium.crypto import keyslots
 from mcp_notarium.crypto.owner import owner_hash
-from mcp_notarium.errors import Verdict
+from mcp_notarium.errors import MOST_TOLD, Verdict
 from mcp_notarium.secret import Secret
 from mcp_notarium.simulator import Simulator
 from mcp_notarium.simulator.data import prose
@@ -344,6 +345,39 @@ def test_whoever_follows_the_hint_gets_out(
     done = run(room.env, "doctor", "--offline")
     assert done.returncode == 0, done.stdout + done.stderr
     assert run(room.env, "status").returncode == 0
+
+
+SAYS_WHERE_IT_GOES = re.compile(r"reset-cache|rebuild|aside|delet|remov|eras|purge|quarantine|`mv ")
+
+
+FIRST = {code: cause for code, cause, *_ in reversed(CASES)}
+
+
+@pytest.mark.parametrize(("code", "cause"), FIRST.items(), ids=map(str, FIRST))
+def test_an_agent_is_told_one_way_out_and_doctor_all_of_them(
+    room: Room, code: int, cause: Callable[[Room], None]
+) -> None:
+    ways = [named for one, by, named, _ in CASES if (one, by) == (code, cause)]
+    cause(room)
+    if cause is open_to_all:  # refused before the handshake: no agent is there
+        assert run(room.env).returncode == 1
+    else:
+        with Server(room.env) as server:
+            error = server.error("list")
+            assert error["details"] == {"verdict": Verdict(code).name.lower(), "exit_code": code}
+            assert len(error["message"]) + len(error["resolution_hint"]) < MOST_TOLD
+            assert error["resolution_hint"].startswith(("Ask the user to ", "Try again in"))
+            assert not SAYS_WHERE_IT_GOES.search(error["resolution_hint"])
+            assert server.leave() == int(code != Verdict.BUSY)
+    hint = room.hint(code)
+    assert all(named in hint for named in ways)
+
+
+def test_why_a_rebuild_was_not_to_be_is_told_by_both_commands(room: Room) -> None:
+    last_page_damaged(room)
+    (room.folder / "nothing_pending.json").unlink()
+    room.env["DB_ON_UNREADABLE"] = "rebuild"
+    assert "was not followed" in room.hint(Verdict.DATABASE_DAMAGED)
 
 
 def test_every_verdict_is_in_the_table() -> None:

@@ -169,7 +169,8 @@ def test_rebuild_is_followed_by_the_next_start(
 ) -> None:
     env = environment(simulator, tmp_path, DB_ON_UNREADABLE="rebuild")
     _spoil(folder, NOTES)
-    assert "DB_ON_UNREADABLE=rebuild" in str(_meet(env)["resolution_hint"])
+    assert "repair" in str(_meet(env)["resolution_hint"])
+    assert "DB_ON_UNREADABLE=rebuild" in str(_told(env)[0]["resolution_hint"])
     assert run(env, "status").returncode == 13
     assert not _set_aside(folder)
     with Server(env) as server:
@@ -188,8 +189,9 @@ def test_rebuild_is_not_followed_where_a_write_may_be_inside(
     _meet(env)
     folder.certificate.unlink()
     with Server(env) as server:
-        assert "was not followed" in server.error("list")["resolution_hint"]
+        assert server.error("list")["details"]["verdict"] == "database_damaged"
         assert server.leave() == 1
+    assert "was not followed" in str(_told(env)[0]["resolution_hint"])
     assert not _set_aside(folder)
 
 
@@ -261,7 +263,7 @@ def test_an_unencrypted_cache_has_a_way_out_that_works(
     _spoil(plain_folder, NOTES)
     error = _meet(env)
     assert error["details"] == {"verdict": "database_damaged", "exit_code": 13}
-    assert "mcp-notarium reset-cache" in str(error["resolution_hint"])
+    assert "mcp-notarium doctor" in str(error["resolution_hint"])
     assert "reset-cache" in str(_told(env)[0]["resolution_hint"])
     repair = run(env, "repair")
     assert repair.returncode == 1

@@ -6,11 +6,12 @@ the settings ask for it and nothing can be lost; which, is said row by row in ``
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from mcp_notarium.cache.observations import Mode, Observations, OnUnreadable, Sample
-from mcp_notarium.errors import Verdict
+from mcp_notarium.errors import ASK_DOCTOR, Verdict
 
 _NAMED_PAGES = 8
 
@@ -37,6 +38,10 @@ _KEYCHAIN_TOO = (
 TYPE_AGAIN = (
     "If it is the recovery key, compare it with the paper and give it again: nine groups of four, with "
     "or without hyphens, large or small letters. "
+)
+UNLOCK_KEYCHAIN = (
+    "Unlock the keychain and start again, or give the key in DB_ENCRYPTION_KEY or "
+    "DB_ENCRYPTION_KEY_FILE of the client's server entry."
 )
 KEYCHAIN_AGAIN = (
     "Start the client in the session where that keychain runs, or set `keyring` back to it. Or give "
@@ -79,11 +84,43 @@ OTHER_ACCOUNT = (
     "Check SIMPLENOTE_USERNAME. If the folder was copied here by mistake, move it out of the data "
     "folder; `mcp-notarium doctor` names it."
 )
+WAIT = "Wait a few seconds and try again; close other MCP clients if it stays like this."
 UNREADABLE = "the database is damaged: it cannot be read, and that is not the key's fault"
 _REBUILD_OFFER = (
     " Or start once with DB_ON_UNREADABLE=rebuild: the old files move to `quarantine/`, nothing "
     "is deleted."
 )
+ONE_MORE_TRY = (
+    "Try again in a few seconds; if it stays like this, ask the user to close the other MCP clients "
+    "that use this account."
+)
+_GIVE_KEY_ONE = (
+    "Ask the user to set DB_ENCRYPTION_KEY to the key of this cache and to restart the client; "
+    "`mcp-notarium doctor` helps if it is lost."
+)
+_ONE: Mapping[str, str] = MappingProxyType(
+    {
+        MAKE_KEY: "Ask the user to set DB_ENCRYPTION_KEY in the client's configuration to what "
+        "`mcp-notarium generate-key` prints and to restart the client.",
+        GIVE_KEY: _GIVE_KEY_ONE,
+        ANOTHER_KEY: _GIVE_KEY_ONE,
+        TYPE_AGAIN + GIVE_KEY: _GIVE_KEY_ONE,
+        UNLOCK_KEYCHAIN: "Ask the user to unlock the keychain and to restart the client.",
+        KEYCHAIN_AGAIN: "Ask the user to start the client in the session where that keychain runs; "
+        "`mcp-notarium doctor` names other ways.",
+        RESTORE: "Ask the user to put a copy of the key file back: `mcp-notarium keys restore PATH`; "
+        "`mcp-notarium doctor` helps where there is none.",
+        COPY_BACK: "Ask the user to run `mcp-notarium keys restore`, which puts the newer copy back.",
+        NEWEST_BACK: "Ask the user to put the newest `notarium_keys.json` back: `mcp-notarium keys "
+        "restore FILE`.",
+        REPAIR: "Ask the user to run `mcp-notarium repair` in a terminal and to restart the client.",
+        UPDATE: "Ask the user to update MCP Notarium: `pip install --upgrade mcp-notarium`.",
+        OTHER_ACCOUNT: "Ask the user to check SIMPLENOTE_USERNAME in the client's configuration; "
+        "`mcp-notarium doctor` says more.",
+        WAIT: ONE_MORE_TRY,
+    }
+)
+"""What an agent is told instead of a hint: one way, with which everything stays where it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,11 +161,12 @@ class Rebuild:
 
 @dataclass(frozen=True, slots=True)
 class Locked:
-    """Refuse; nothing was and nothing will be changed."""
+    """Refuse; nothing was and nothing will be changed. ``one``: the way out for an agent."""
 
     verdict: Verdict
     message: str
     hint: str
+    one: str = ASK_DOCTOR
 
 
 Decision = Open | Create | Migrate | Rebuild | Locked
@@ -153,7 +191,7 @@ def refuse(name: str, verdict: Verdict, message: str, hint: str, when: Condition
     """A row that refuses, whatever the settings say."""
 
     def locked(seen: Observations) -> Decision:
-        return Locked(verdict, _filled(message, seen), _filled(hint, seen))
+        return Locked(verdict, _filled(message, seen), _filled(hint, seen), _one(hint))
 
     return Row(name, locked, when)
 
@@ -165,10 +203,10 @@ def unreadable(name: str, verdict: Verdict, message: str, hint: str, when: Condi
         said, way_out = _filled(message, seen), _filled(hint, seen)
         obstacle = _obstacle(seen)
         if seen.on_unreadable is not OnUnreadable.REBUILD:
-            return Locked(verdict, said, way_out + ("" if obstacle else _REBUILD_OFFER))
+            return Locked(verdict, said, way_out + ("" if obstacle else _REBUILD_OFFER), _one(hint))
         if obstacle:
             refused = f" DB_ON_UNREADABLE=rebuild was not followed: {obstacle}."
-            return Locked(verdict, said, way_out + refused)
+            return Locked(verdict, said, way_out + refused, _one(hint))
         return Rebuild(verdict, said)
 
     return Row(name, locked_or_rebuilt, when)
@@ -182,7 +220,13 @@ def met(*, plain: bool, on_unreadable: OnUnreadable) -> Locked:
             "Restart the client: DB_ON_UNREADABLE=rebuild then sets the old cache aside and makes a "
             f"new one, if no unfinished write can be inside. Otherwise: {way_out}"
         )
-    return Locked(Verdict.DATABASE_DAMAGED, UNREADABLE, way_out)
+    return Locked(
+        Verdict.DATABASE_DAMAGED, UNREADABLE, way_out, _one(BEGIN_ANEW if plain else REPAIR)
+    )
+
+
+def _one(hint: str) -> str:
+    return _ONE.get(hint, ASK_DOCTOR)
 
 
 def _obstacle(seen: Observations) -> str | None:

@@ -17,6 +17,7 @@ from mcp_notarium.cache.decisions import (
     REPAIR,
     UNREADABLE,
     UPDATE,
+    WAIT,
     Create,
     Decision,
     Locked,
@@ -128,7 +129,7 @@ _INSIDE = (
         "another process holds the database",
         Verdict.BUSY,
         "another process holds the cache",
-        "Wait a few seconds and try again; close other MCP clients if it stays like this.",
+        WAIT,
         lambda o: o.opening is Opening.BUSY,
     ),
     unreadable(

@@ -20,6 +20,7 @@ from mcp_notarium.cache.decisions import (
     REPAIR,
     RESTORE,
     TYPE_AGAIN,
+    UNLOCK_KEYCHAIN,
     UPDATE,
     Create,
     Decision,
@@ -172,8 +173,7 @@ _KEY = (
         "the keychain cannot be used",
         Verdict.KEYCHAIN_UNUSABLE,
         "the key is to come from the system's keychain, which cannot be used: {reason}",
-        "Unlock the keychain and start again, or give the key in DB_ENCRYPTION_KEY or "
-        "DB_ENCRYPTION_KEY_FILE of the client's server entry.",
+        UNLOCK_KEYCHAIN,
         lambda o: o.key is KeySource.KEYCHAIN_UNUSABLE,
     ),
     refuse(

@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     found = [Finding("configuration", OK, f"account folder {config.account_dir}")]
     found += [_libraries(), _keychain(config)]
     found += [rights.policy(loaded.policy), rights.sandbox(config.sandbox)]
-    cache, code = _cache(replace(config, on_unreadable="refuse"), args)
+    cache, code = _cache(config, args)
     refused = any(one.name == "sandbox" and one.state == BAD for one in found)
     return _printed(found + cache, code or int(refused), as_json=args.json)
 
@@ -63,6 +63,7 @@ def run(args: argparse.Namespace) -> int:
 def _cache(config: Config, args: argparse.Namespace) -> tuple[list[Finding], int]:
     """The findings about the cache, its verdict first, and the exit code."""
     facts, inside = status.collect(config), outside(config)
+    config = replace(config, on_unreadable="refuse")
     if facts["exit_code"] == 0 and facts["cache"] == status.IN_ORDER:
         try:
             inside += asyncio.run(_inside(config, deep=args.deep, offline=args.offline))

@@ -53,7 +53,7 @@ def collect(config: Config, *, deep: bool = False) -> dict[str, Any]:
 
     ``deep`` also compares every index with its table.
     """
-    config = replace(config, on_unreadable="refuse")
+    cautious = replace(config, on_unreadable="refuse")
     facts: dict[str, Any] = {
         "version": __version__,
         "folder": str(config.account_dir),
@@ -61,7 +61,10 @@ def collect(config: Config, *, deep: bool = False) -> dict[str, Any]:
         "backend": config.backend,
     }
     try:
-        return facts | _by_decision(config, looking.verdict(config), deep=deep)
+        decision = looking.verdict(config)  # which says why a rebuild was not to be
+        if isinstance(decision, Rebuild) and decision.verdict is not None:
+            decision = looking.verdict(cautious)
+        return facts | _by_decision(cautious, decision, deep=deep)
     except LockedError as error:
         return facts | refused(error)
     except CacheError as error:

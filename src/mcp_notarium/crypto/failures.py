@@ -86,4 +86,5 @@ class KdfOutOfMemory(LockedError):
             Verdict.CRYPTO_UNSUITABLE,
             f"deriving the key needs {memory_kib // 1024} MiB of memory, which is not to be had",
             resolution_hint="Free some memory and start again.",
+            agent_hint="Ask the user to free some memory and to restart the client.",
         )

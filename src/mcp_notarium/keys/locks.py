@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from mcp_notarium.cache import decisions
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.keys.folder import AccountFolder
 from mcp_notarium.keys.holders import named
@@ -50,6 +51,7 @@ def busy(message: str) -> LockedError:
         message,
         resolution_hint="Close the MCP clients that use this account, wait a few seconds and try "
         "again.",
+        agent_hint=decisions.ONE_MORE_TRY,
     )
 
 

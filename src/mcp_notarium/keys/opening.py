@@ -347,7 +347,9 @@ class _Opener:
 
 def refusal(locked: Locked) -> LockedError:
     """The decision as an error."""
-    return LockedError(locked.verdict, locked.message, resolution_hint=locked.hint)
+    return LockedError(
+        locked.verdict, locked.message, resolution_hint=locked.hint, agent_hint=locked.one
+    )
 
 
 def raise_sequence(database: Database, keyfile: KeyFile) -> None:

@@ -102,4 +102,6 @@ def _others(folder: AccountFolder) -> LockedError:
         resolution_hint="If the policy file was changed, close all MCP clients that use this account "
         "and start them again. Clients with rules of their own need a cache of their own: give them "
         "another NOTARIUM_DATA_DIR.",
+        agent_hint="Ask the user to close all MCP clients that use this account and to start them "
+        "again.",
     )

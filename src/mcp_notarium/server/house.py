@@ -31,9 +31,14 @@ Report = Callable[[NotariumError], None]
 
 
 class House:
-    """The one ``App`` of the process, opened on demand. Run :meth:`keep` in a task of its own."""
+    """The one ``App`` of the process, opened on demand. Run :meth:`keep` in a task of its own.
 
-    def __init__(self, opener: Opener, *, report: Report) -> None:
+    ``refused``: what has been reported already, and locks it from the start.
+    """
+
+    def __init__(
+        self, opener: Opener, *, report: Report, refused: NotariumError | None = None
+    ) -> None:
         self._opener = opener
         self._report = report
         self._wanted = anyio.Event()
@@ -41,7 +46,9 @@ class House:
         self._leaving = anyio.Event()
         self._letting_go = anyio.Event()
         self._app: App | None = None
-        self._error: NotariumError | None = None
+        self._error = refused
+        if refused is not None:
+            self._tried.set()
         self._ended = anyio.Event()
         self._told: list[Callable[[], None]] = []
 
@@ -95,7 +102,7 @@ class House:
         refusal = self._refusal()
         if isinstance(error, OutcomeUnknown):
             error.details |= refusal.details
-            error.resolution_hint = f"Do not repeat the write. {refusal.resolution_hint}"
+            error.resolution_hint = f"Do not repeat the write. {refusal.way_out}"
         return refusal if isinstance(error, CacheError) else error
 
     def _refusal(self) -> NotariumError:

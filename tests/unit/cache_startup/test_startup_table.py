@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_notarium.cache import startup
+from mcp_notarium.cache import decisions, startup
 from mcp_notarium.cache.observations import (
     Driver,
     Files,
@@ -24,7 +24,8 @@ from mcp_notarium.cache.observations import (
 )
 from mcp_notarium.cache.startup import Create, Locked, Migrate, Open, Rebuild, decide, row_for
 from mcp_notarium.cli import main
-from mcp_notarium.errors import Verdict
+from mcp_notarium.errors import ASK_DOCTOR, MOST_TOLD, LockedError, Verdict
+from mcp_notarium.keys.opening import refusal
 
 ME = Identity(owner_hash="me", vault_id="v", generation="g", sequence=3)
 GOOD_SAMPLE = Sample(size=40_960, good=5)
@@ -178,6 +179,57 @@ def test_sentences_are_whole_and_name_only_commands_that_exist(row, seen, outcom
         assert decision.hint.endswith(".")
         assert "{" not in decision.message + decision.hint
         assert set(re.findall(r"`mcp-notarium ([a-z-]+)", decision.hint)) <= COMMANDS
+
+
+RISKY = re.compile(
+    r"reset-cache|rebuild|aside|anew|delet|remov|eras|purge|quarantine|\bmv\b", re.IGNORECASE
+)
+VARIANTS = [
+    {},
+    {"no_pending": False},
+    {"source": "DB_ENCRYPTION_KEY_FILE of ~/work/repository/.env", "rotated": "2025-11-20"},
+    {"keychain_slot": True, "keychain": "Secret Service knows no key for this account"},
+    {"on_unreadable": OnUnreadable.REBUILD, "rebuilt_recently": True},
+]
+
+
+@pytest.mark.parametrize(("row", "seen", "outcome", "way_out"), CASES)
+def test_an_agent_is_told_one_way_out_that_leaves_everything_where_it_is(
+    row, seen, outcome, way_out
+):
+    """In a few words; the others stand in the hint, which ``doctor`` prints."""
+    for variant in VARIANTS:
+        decision = decide(replace(seen, **variant))
+        if not isinstance(decision, Locked):
+            continue
+        told = refusal(decision).to_dict()
+        assert told["message"] == decision.message
+        assert len(told["message"]) + len(told["resolution_hint"]) < MOST_TOLD
+        assert told["resolution_hint"] == decision.one
+        assert decision.one.startswith(("Ask the user to ", "Try again in a few seconds"))
+        assert decision.one.endswith(".")
+        assert not RISKY.search(decision.one)
+        commands = set(re.findall(r"`mcp-notarium ([a-z-]+)", decision.one))
+        assert commands <= set(re.findall(r"`mcp-notarium ([a-z-]+)", decision.hint)) | {"doctor"}
+        if isinstance(outcome, int):
+            assert refusal(decision).resolution_hint == decision.hint
+
+
+def test_what_was_met_while_it_was_open_is_told_in_the_same_way():
+    for plain, setting in itertools.product((True, False), OnUnreadable):
+        told = refusal(decisions.met(plain=plain, on_unreadable=setting)).to_dict()
+        assert len(told["message"]) + len(told["resolution_hint"]) < MOST_TOLD
+        assert not RISKY.search(told["resolution_hint"])
+
+
+@pytest.mark.parametrize("verdict", Verdict)
+def test_a_refusal_that_quotes_its_surroundings_at_length_is_cut_for_an_agent(verdict):
+    error = LockedError(verdict, "held by " + "process 1; " * 90, resolution_hint="Close them.")
+    told = error.to_dict()
+    assert len(told["message"]) + len(told["resolution_hint"]) == MOST_TOLD - 1
+    assert told["message"].endswith("…")
+    assert told["resolution_hint"] == ASK_DOCTOR
+    assert error.resolution_hint == "Close them."
 
 
 def test_the_sentence_says_where_the_wrong_key_came_from_and_when_it_was_changed():

@@ -208,7 +208,9 @@ async def test_unexpected_exception_is_told_by_its_trace_id_alone(desk, era, mon
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_locked_cache_answers_every_tool_with_the_same_error(era):
-    locked = LockedError(Verdict.WRONG_KEY, "the key does not fit", resolution_hint="do this")
+    locked = LockedError(
+        Verdict.WRONG_KEY, "the key does not fit", resolution_hint="all", agent_hint="do this"
+    )
     async with talking(refusing(locked), era) as client:
         calls = {
             "list": {},

@@ -56,7 +56,7 @@ async def kept(opener):
 
 
 def locked(verdict=Verdict.WRONG_KEY):
-    return LockedError(verdict, "locked", resolution_hint="unlock")
+    return LockedError(verdict, "locked", resolution_hint="all ways", agent_hint="unlock")
 
 
 async def refused(house):
