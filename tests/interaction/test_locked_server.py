@@ -278,7 +278,7 @@ def test_while_another_process_has_the_cache_to_itself_only_the_notes_wait(
 @pytest.mark.parametrize(
     ("change", "say"),
     [
-        ({"SIMPLENOTE_USERNAME": None}, "SIMPLENOTE_USERNAME"),
+        ({"SIMPLENOTE_USERNAME": None, "LOG_LEVEL": "loud"}, "SIMPLENOTE_USERNAME"),
         ({"SYNC_INTERVAL_SECONDS": "soon"}, "SYNC_INTERVAL_SECONDS"),
         ({"LOG_LEVEL": "loud"}, "LOG_LEVEL"),
         ({"NOTARIUM_BACKEND": "paper"}, "paper"),

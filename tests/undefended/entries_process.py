@@ -151,7 +151,7 @@ PROCESS = (
     Defence(
         "Landlock",
         "server/sandbox.py",
-        "            done = landlock.restrict(allowed(self._config))\n",
+        "            done = landlock.restrict(allowed(self._config, opens=self._opens))\n",
         "            done = landlock.Restricted(landlock.version(), network=True, signals=True)\n",
         (_SANDBOX,),
     ),
@@ -165,8 +165,8 @@ PROCESS = (
     Defence(
         "Landlock: only the folders that are needed",
         "server/sandbox.py",
-        '    keep = [config.data_dir, Path("/dev/null")]\n',
-        '    keep = [config.data_dir, Path("/")]\n',
+        '    keep = [Path("/dev/null"), *([config.data_dir] if opens else [])]\n',
+        '    keep = [Path("/"), *([config.data_dir] if opens else [])]\n',
         (_SANDBOX,),
     ),
     Defence(

@@ -11,7 +11,7 @@ from mcp_notarium.config import policies
 from mcp_notarium.config.picking import DEFAULT, NOT_SET, Pick
 from mcp_notarium.config.policies import FoundPolicy
 from mcp_notarium.config.values import Config, Destructive, Kdf, OnUnreadable, Sandbox
-from mcp_notarium.errors import ConfigError
+from mcp_notarium.errors import ConfigError, SettingsMissing
 from mcp_notarium.secret import Secret
 
 _SIMPLENOTE = "simplenote"
@@ -29,6 +29,20 @@ def complete(picks: dict[str, Pick], *, data_dir: Callable[[], Path]) -> None:
         picks[_KEY] = _warned_of(picks[_KEY])
 
 
+def missing_key(picks: Mapping[str, Pick]) -> SettingsMissing | None:
+    """The key, where only a keychain may still have it; asked where other settings are missing, too."""
+    key = picks[_KEY]
+    if picks["DB_ENCRYPTION"].text == "off" or key.origin != NOT_SET or key.problem:
+        return None
+    elsewhere = "" if picks["NOTARIUM_KEYCHAIN"].text == "off" else "Unless the keychain has it: "
+    return SettingsMissing(
+        f"{_KEY} is not set",
+        missing=(_KEY,),
+        resolution_hint=f"{elsewhere}Set {_KEY} to the key of the cache; for a first one, "
+        "`mcp-notarium generate-key` prints a new one.",
+    )
+
+
 def policy(picks: Mapping[str, Pick]) -> FoundPolicy:
     """The policy; every pick is free of problems. Raises ``ConfigError``."""
     named = picks[policies.FILE_VARIABLE].text
@@ -40,7 +54,7 @@ def policy(picks: Mapping[str, Pick]) -> FoundPolicy:
 
 
 def config(picks: Mapping[str, Pick], found: FoundPolicy) -> Config:
-    """The configuration; every pick is free of problems."""
+    """The configuration; every pick is free of problems, or lacks a required value, which is '' then."""
     text = {name: pick.text or "" for name, pick in picks.items()}
     secret = {name: Secret(value) if value else None for name, value in text.items()}
     return Config(

@@ -66,6 +66,11 @@ The passphrase of the cache is looked for in this order, and the first that is t
 * A required variable is missing, a number is not a number, a choice is none of its choices, a
   file cannot be read: one CRITICAL line that says what to do, exit code 1. All such problems are
   named at once, each with the place it comes from.
+* Where nothing is wrong and only required settings are missing (the user name; a key, unless
+  `DB_ENCRYPTION=off` or a keychain runs that may have it), the line comes at once, too. A server
+  that a client speaks to within 10 seconds then stays: it shakes hands and lists its tools, every
+  call says what is missing, and nothing is opened, made or read again. At a terminal, at the end of
+  input, or when nobody has spoken in time, it exits with 1.
 * A value that cannot be used, in a `.env` of the working folder: a warning that names the file, and
   the value counts as not set. Nobody named that file, and a repository's `LOG_LEVEL` is often
   another program's; it must not keep the server from starting.

@@ -19,7 +19,7 @@ from mcp_notarium.config.policies import FoundPolicy
 from mcp_notarium.config.sources import gather
 from mcp_notarium.config.values import Config
 from mcp_notarium.config.variables import VARIABLES, Variable, secret_names
-from mcp_notarium.errors import ConfigError
+from mcp_notarium.errors import ConfigError, NotariumError, SettingsMissing
 from mcp_notarium.secret import Secret
 
 
@@ -36,12 +36,16 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The configuration, how each setting came about, and what was odd but usable."""
+    """The configuration, how each setting came about, and what was odd but usable.
+
+    ``missing``: why nothing can be opened with it.
+    """
 
     config: Config
     settings: tuple[Setting, ...]
     warnings: tuple[str, ...]
     policy: FoundPolicy
+    missing: NotariumError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,8 @@ class _Reading:
 
     def problems(self) -> tuple[ConfigError, ...]:
         found = [pick_.problem for pick_ in self.picks.values()]
+        if any(isinstance(problem, SettingsMissing) for problem in found):
+            found.append(building.missing_key(self.picks))
         return tuple(problem for problem in (self.source_problem, *found) if problem)
 
 
@@ -96,18 +102,23 @@ def load(
     cwd: Path,
     env_file: Path | None = None,
     data_dir: Callable[[Mapping[str, str]], Path] = default_data_dir,
+    complete: bool = True,
 ) -> Loaded:
     """The checked configuration. Raises ``ConfigError`` with everything that has to be changed.
 
     ``env_file`` (relative to ``cwd``) is read instead of ``cwd/.env``; ``environ`` wins over both.
-    ``data_dir`` gives the default of NOTARIUM_DATA_DIR.
+    ``data_dir`` gives the default of NOTARIUM_DATA_DIR. ``complete`` False: where nothing is wrong
+    but that required settings are missing, ``Loaded.missing`` says so.
     """
     reading = _read(environ, cwd=cwd, env_file=env_file, data_dir=data_dir)
+    missing = None
     if problems := reading.problems():
-        raise _joined(problems, reasons=reading.reasons())
+        missing = _joined(problems, reasons=reading.reasons())
+        if complete or not isinstance(missing, SettingsMissing):
+            raise missing
     found = building.policy(reading.picks)
     config = building.config(reading.picks, found)
-    return Loaded(config, _settings(reading), reading.warnings, found)
+    return Loaded(config, _settings(reading), reading.warnings, found, missing)
 
 
 def inspect(
@@ -122,9 +133,9 @@ def inspect(
     return Inspected(_settings(reading), reading.warnings, reading.source_problem)
 
 
-def load_here(*, env_file: Path | None = None) -> Loaded:
+def load_here(*, env_file: Path | None = None, complete: bool = True) -> Loaded:
     """:func:`load` for this process: its environment, its working folder."""
-    return load(os.environ, cwd=_working_folder(), env_file=env_file)
+    return load(os.environ, cwd=_working_folder(), env_file=env_file, complete=complete)
 
 
 def secrets_here() -> tuple[Secret, ...]:
@@ -189,4 +200,9 @@ def _joined(problems: tuple[ConfigError, ...], *, reasons: tuple[str, ...]) -> C
     hints = [problem.resolution_hint or "" for problem in problems]
     if reasons:
         hints.append(f"This may be the reason: {' '.join(reasons)}")
-    return ConfigError(messages, resolution_hint=" ".join(hints).strip())
+    hint = " ".join(hints).strip()
+    missing = [problem for problem in problems if isinstance(problem, SettingsMissing)]
+    if len(missing) < len(problems):
+        return ConfigError(messages, resolution_hint=hint)
+    names = tuple(name for problem in missing for name in problem.missing)
+    return SettingsMissing(messages, missing=names, resolution_hint=hint)

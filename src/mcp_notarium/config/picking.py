@@ -13,7 +13,7 @@ from mcp_notarium.config.files import Opened, read_named
 from mcp_notarium.config.reading import read
 from mcp_notarium.config.sources import Source
 from mcp_notarium.config.variables import Kind, Trust, Variable
-from mcp_notarium.errors import ConfigError
+from mcp_notarium.errors import ConfigError, SettingsMissing
 
 DEFAULT = "default"
 NOT_SET = "not set"
@@ -79,8 +79,9 @@ def _rejected(
 def _default(variable: Variable, warnings: list[str]) -> Pick:
     problem = None
     if variable.required:
-        problem = ConfigError(
+        problem = SettingsMissing(
             f"{variable.name} is not set",
+            missing=(variable.name,),
             resolution_hint=f"Set {variable.name} in the environment of the MCP client's server "
             f"entry. {variable.purpose}",
         )

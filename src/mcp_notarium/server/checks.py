@@ -37,6 +37,32 @@ def check_configuration(config: Config) -> None:
     _check_backend(config)
 
 
+def missing_key(config: Config) -> LockedError | None:
+    """The refusal of an encrypted cache to which nothing here can have the key; None: something may.
+
+    A keychain that runs is not asked: it may ask the person, and the client may be gone by then.
+    """
+    if not config.db_encryption or config.db_key is not None or _keychain_runs(config):
+        return None
+    from mcp_notarium.cache.startup import Locked  # noqa: PLC0415 - where there is a key, as below
+    from mcp_notarium.keys import looking, opening  # noqa: PLC0415 - as above
+
+    decision = looking.verdict(config)
+    return opening.refusal(decision) if isinstance(decision, Locked) else None
+
+
+def _keychain_runs(config: Config) -> bool:
+    """Whether a keychain is to be asked, even if it turns out that it cannot be used."""
+    if not config.keychain:
+        return False
+    from mcp_notarium.keys.keychain import system_keychain  # noqa: PLC0415 - slow, rarely needed
+
+    try:
+        return not system_keychain().missing
+    except LockedError:
+        return True
+
+
 def _check_tools(config: Config) -> None:
     if config.tools != TOOL_SET:
         raise ConfigError(

@@ -43,9 +43,15 @@ class Inbox:
             except RuntimeError:  # the loop has ended: nobody listens any more
                 self._ring = None
 
-    def wait(self) -> Event:
-        """The next item; blocks until there is one. Signal handlers run meanwhile."""
-        item = self._items.get()
+    def wait(self, within: float | None = None) -> Event | None:
+        """The next item; blocks until there is one, and for so many seconds at most: None then.
+
+        Signal handlers run meanwhile.
+        """
+        try:
+            item = self._items.get(timeout=within)
+        except queue.Empty:
+            return None
         self._went += weight(item)
         return item
 

@@ -45,9 +45,12 @@ class LineBuffer:
         self._held = bytearray()
         self._scanned = 0
         self._skipped: TooLong | None = None
+        self.fed = False
+        """Whether anything has come, be it only the beginning of a line."""
 
     def feed(self, content: bytes) -> list[Item]:
         """The lines that ``content`` completes."""
+        self.fed = True
         self._held += content
         items = []
         while (at := self._held.find(b"\n", self._scanned)) >= 0:

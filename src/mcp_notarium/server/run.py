@@ -3,8 +3,9 @@
 Order: take the descriptors, answer the handshake (``prelude``; where a policy may hold, after the
 next step), read and check the configuration; then protect the process, start logging, unlock the key
 file beside the imports, open the cache, answer the first reading, and load the engine. Nothing that
-the handshake does not need is imported before it, logging and ``typing`` included. Exit codes: 0 the
-client left, 1 the server could not serve.
+the handshake does not need is imported before it, logging and ``typing`` included. Where required
+settings are missing, a client that speaks is served in locked mode, and nobody else is waited for.
+Exit codes: 0 the client left, 1 the server could not serve.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 _TURN_SECONDS = 0.001
 """How long a thread may keep Python from another that waits for it. With the usual 5 ms whoever stores
 or answers during a first load waits so long at every step."""
+_PATIENCE = 10.0
+"""How many seconds a server that lacks a required setting waits for somebody to tell that."""
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
 
 
@@ -67,14 +70,14 @@ def _serve(env_file: Path | str | None, sandbox: config.Sandbox | None) -> int:
     if env_file is None and prelude.may_answer(os.environ, incoming=incoming):
         prelude.answer(incoming, greeting, buffer)
     settings = _settings(env_file)
-    if settings is None:
+    if settings is None or (settings.missing is not None and os.isatty(incoming)):
         return 1
     offered = offering(everything, settings.config.policy.tools)
     if not greeting.begun:
         greeting = Greeting(Front(offered), outgoing)
     elif offered != everything:
         raise _changed_meanwhile()
-    confinement = _confinement(settings.config, sandbox)
+    confinement = _confinement(settings, sandbox)
     inbox.behind = greeting.behind
     LineReader(
         incoming,
@@ -95,8 +98,17 @@ def _serve(env_file: Path | str | None, sandbox: config.Sandbox | None) -> int:
         bytecode.make_missing()
         confinement.enter()
 
-    if not greet(inbox, greeting, load, protect=_protect, confine=confine):
-        return 0
+    patience = None if settings.missing is None or buffer.fed else _PATIENCE
+    if not greet(
+        inbox,
+        greeting,
+        load,
+        protect=_protect,
+        confine=confine,
+        patience=patience,
+        spoken=lambda: buffer.fed,
+    ):
+        return 0 if settings.missing is None else 1
     from mcp_notarium.server import serving  # noqa: PLC0415 - the loader has imported it
 
     return serving.run(
@@ -107,6 +119,7 @@ def _serve(env_file: Path | str | None, sandbox: config.Sandbox | None) -> int:
         report=_report,
         want_engine=wanted.set,
         ahead=begun[0],
+        refused=settings.missing,
     )
 
 
@@ -120,26 +133,38 @@ def _changed_meanwhile() -> NotariumError:
 
 
 def _settings(env_file: Path | str | None) -> config.Loaded | None:
-    """The configuration, checked as far as that goes without opening anything; None: refused."""
+    """The configuration, checked as far as that goes without opening anything; None: refused.
+
+    Required settings that are missing are reported already, and stand in ``missing``.
+    """
+    from dataclasses import replace  # noqa: PLC0415 - see the top
     from pathlib import Path  # noqa: PLC0415 - see the top
 
     from mcp_notarium.config import load_here  # noqa: PLC0415 - a refusal needs the descriptors
     from mcp_notarium.errors import NotariumError  # noqa: PLC0415 - the same
-    from mcp_notarium.server.checks import refuse_early  # noqa: PLC0415 - the same
+    from mcp_notarium.server.checks import missing_key, refuse_early  # noqa: PLC0415 - the same
 
     loaded = None
     try:
-        loaded = load_here(env_file=None if env_file is None else Path(env_file))
+        named = None if env_file is None else Path(env_file)
+        loaded = load_here(env_file=named, complete=False)
         if loaded.config.log_file is not None:
             _start_logging(loaded)  # now, because a file that cannot be used is a refusal too
         refuse_early(loaded.config)
+        loaded = replace(loaded, missing=loaded.missing or missing_key(loaded.config))
     except NotariumError as error:
-        if loaded is not None and loaded.config.log_file is None:
-            _start_logging(loaded)
-        _protect_words()
-        _report(error)
+        _refuse(loaded, error)
         return None
+    if loaded.missing is not None:
+        _refuse(loaded, loaded.missing)
     return loaded
+
+
+def _refuse(loaded: config.Loaded | None, error: NotariumError) -> None:
+    if loaded is not None and loaded.config.log_file is None:
+        _start_logging(loaded)
+    _protect_words()
+    _report(error)
 
 
 def _protect_words() -> None:
@@ -150,11 +175,12 @@ def _protect_words() -> None:
     log.protect(*secrets_here())
 
 
-def _confinement(settings: config.Config, wanted: config.Sandbox | None) -> Confinement:
+def _confinement(settings: config.Loaded, wanted: config.Sandbox | None) -> Confinement:
     """Raises ``ConfigError`` if it is required and cannot be had."""
     from mcp_notarium.server.sandbox import Confinement  # noqa: PLC0415 - see above
 
-    return Confinement(settings, wanted or settings.sandbox)
+    config = settings.config
+    return Confinement(config, wanted or config.sandbox, opens=settings.missing is None)
 
 
 def _protect() -> None:
@@ -223,8 +249,13 @@ def greet(
     *,
     protect: Callable[[], None] = lambda: None,
     confine: Callable[[], object] = lambda: None,
+    patience: float | None = None,
+    spoken: Callable[[], bool] = lambda: False,
 ) -> bool:
     """Answer alone until the event loop is imported. False: the client has left again.
+
+    It counts as one that has left if nothing comes within ``patience`` seconds, not even a part of a
+    line (``spoken``).
 
     ``protect`` is called right behind the first answer, because a client may shake hands and then
     leave the process alone for hours. Once the client has shown that it stays, ``confine`` is called,
@@ -239,7 +270,12 @@ def greet(
             loading = True
             confine()  # before the thread, which inherits it
             threading.Thread(target=load, name="loader", daemon=True).start()
-        event = inbox.wait()
+        event = inbox.wait(patience)
+        if event is None and not spoken():
+            return False
+        patience = None
+        if event is None:
+            continue
         if isinstance(event, Loaded):
             event.demand()
             return True
@@ -261,13 +297,14 @@ def _load(
     """
     try:
         gc.disable()  # nothing that is imported is ever garbage; looking for it costs an eighth
-        if settings.config.log_file is None:
+        if settings.config.log_file is None and settings.missing is None:
             _start_logging(settings)
         _log_confinement(confined)
         from mcp_notarium.keys.head_start import HeadStart  # noqa: PLC0415 - see above
 
         begun.append(HeadStart(settings.config))
-        begun[0].begin()
+        if settings.missing is None:
+            begun[0].begin()
         from mcp_notarium.server import serving  # noqa: F401, PLC0415 - imported to be there
 
         gc.enable()

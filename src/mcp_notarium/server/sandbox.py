@@ -57,12 +57,14 @@ _SYSTEM = (
 class Confinement:
     """The restriction of one process. ``how``: a few words on what took effect.
 
-    Raises ``ConfigError`` where it is required and the system has nothing of the kind.
+    ``opens`` False: it will open no account, so the data folder is neither made nor kept. Raises
+    ``ConfigError`` where it is required and the system has nothing of the kind.
     """
 
-    def __init__(self, config: Config, wanted: Sandbox) -> None:
+    def __init__(self, config: Config, wanted: Sandbox, *, opens: bool = True) -> None:
         self._config = config
         self._wanted = wanted
+        self._opens = opens
         self.how = "off"
         if wanted == "require":
             _demand(landlock.version())
@@ -78,10 +80,12 @@ class Confinement:
 
     def _landlocked(self) -> str:
         try:
-            prepare(AccountFolder(self._config.account_dir))  # only what exists can be kept
-            done = landlock.restrict(allowed(self._config))
-            # Some libraries want a temporary file while they are imported.
-            tempfile.tempdir = str(self._config.account_dir)
+            if self._opens:
+                prepare(AccountFolder(self._config.account_dir))  # only what exists can be kept
+            done = landlock.restrict(allowed(self._config, opens=self._opens))
+            if self._opens:
+                # Some libraries want a temporary file while they are imported.
+                tempfile.tempdir = str(self._config.account_dir)
         except OSError as error:
             reason = error.strerror or str(error)
             if self._wanted == "require":
@@ -140,11 +144,11 @@ def _said(done: landlock.Restricted) -> str:
     return f"Landlock {done.version}: {', '.join(filter(None, parts))}"
 
 
-def allowed(config: Config) -> landlock.Allowed:
+def allowed(config: Config, *, opens: bool = True) -> landlock.Allowed:
     """The places and ports that are needed, for this configuration and this Python."""
     home = Path(os.environ.get("XDG_CONFIG_HOME") or _real(Path.home) / ".config")
     read = {*_program(), *map(Path, _SYSTEM), home / "python_keyring"}
-    keep = [config.data_dir, Path("/dev/null")]
+    keep = [Path("/dev/null"), *([config.data_dir] if opens else [])]
     if config.log_file is not None:
         keep.append(config.log_file)
     return landlock.Allowed(

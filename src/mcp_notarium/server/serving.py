@@ -52,17 +52,18 @@ def run(
     report: Report,
     want_engine: Callable[[], None],
     ahead: HeadStart,
+    refused: NotariumError | None = None,
 ) -> int:
     """Serve until the client leaves; returns the exit code.
 
     ``want_engine`` has the engine imported; it tells by a ``Loaded`` in the inbox. ``ahead`` has
-    begun to unlock the key file.
+    begun to unlock the key file. ``refused`` has been reported: nothing is opened then.
     """
 
     async def serve() -> int:
         log.watch_loop(asyncio.get_running_loop())
         ending = Ending()
-        house = House(lambda: _opened(config, ending, house, ahead), report=report)
+        house = House(lambda: _opened(config, ending, house, ahead), report=report, refused=refused)
         ending.enforce(lambda: _exit_code(house))
         offered = config.policy.tools
         async with anyio.create_task_group() as tasks:

@@ -53,7 +53,7 @@ What the agent can act on is a *tool error*: `isError` with this JSON as text (a
 | `subcategory` | finer: `arguments`, `query`, `patch`, `too_large`, `not_trashed`, \
 `confirmation_required`, `declined`, `conflict`, `version_changed`, `login_required`, `other_account`, \
 `unavailable`, `timeout`, `rate_limit`, `rejected`, `clock`, `in_doubt`, `not_recorded`, `locked`, `policy`, \
-`loading`, `policy_changed`, ... |
+`loading`, `policy_changed`, `settings_missing`, ... |
 | `http_status_code` | the nearest HTTP status |
 | `message` | what is the case |
 | `resolution_hint` | what to do next |
@@ -63,7 +63,10 @@ What the agent can act on is a *tool error*: `isError` with this JSON as text (a
 
 An unknown tool is a protocol error (-32602) with the same fields in its `data`. An unexpected exception is `INTERNAL` with a `trace_id`
 that also stands in the server's log; its text is never shown. A cache that may not be opened answers
-every tool with the same `locked` error, which names the reason and the command that helps.
+every tool with the same `locked` error: what is the case, and one way out, in less than 300 characters
+together. It asks for nothing that sets aside or deletes; `mcp-notarium doctor` tells the user all the ways. A
+server that lacks a required setting answers in the same way with `settings_missing` (`details.missing`) or
+the verdict `key_missing`.
 
 ## Consent
 

@@ -7,7 +7,7 @@ from mcp_notarium import config
 from mcp_notarium.config import loading
 from mcp_notarium.config.document import markdown
 from mcp_notarium.config.variables import VARIABLES, Kind
-from mcp_notarium.errors import ConfigError
+from mcp_notarium.errors import ConfigError, SettingsMissing
 from mcp_notarium.secret import Secret
 
 ROOT = Path(__file__).parents[3]
@@ -104,6 +104,45 @@ def test_a_missing_username_is_refused_and_says_what_to_set(tmp_path):
     assert "SIMPLENOTE_USERNAME is not set" in caught.value.message
     assert "SIMPLENOTE_USERNAME" in caught.value.resolution_hint
     assert caught.value.exit_code == 1
+
+
+def lacking(tmp_path, environ):
+    return config.load(environ, cwd=tmp_path, complete=False)
+
+
+@pytest.mark.parametrize(
+    ("environ", "missing"),
+    [
+        ({}, ("SIMPLENOTE_USERNAME", "DB_ENCRYPTION_KEY")),
+        ({"DB_ENCRYPTION": "off"}, ("SIMPLENOTE_USERNAME",)),
+        ({"DB_ENCRYPTION_KEY": "a key"}, ("SIMPLENOTE_USERNAME",)),
+    ],
+)
+def test_all_that_is_missing_is_named_at_once(tmp_path, environ, missing):
+    with pytest.raises(SettingsMissing) as caught:
+        config.load(environ, cwd=tmp_path)
+    assert caught.value.missing == missing
+    assert all(f"{name} is not set" in caught.value.message for name in missing)
+    loaded = lacking(tmp_path, environ)
+    assert loaded.missing.to_dict() == caught.value.to_dict()
+    assert loaded.config.username == ""
+
+
+def test_only_what_no_keychain_can_have_is_missing_for_sure(tmp_path):
+    sure = lacking(tmp_path, {"NOTARIUM_KEYCHAIN": "off"}).missing.resolution_hint
+    assert "keychain" not in sure
+    assert "Unless the keychain has it" in lacking(tmp_path, {}).missing.resolution_hint
+    assert load(tmp_path, {}, complete=False).missing is None
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"LOG_LEVEL": "loud"}, {"DB_ENCRYPTION_KEY_FILE": "/nowhere/key"}]
+)
+def test_what_is_wrong_beside_what_is_missing_is_refused(tmp_path, wrong):
+    with pytest.raises(ConfigError) as caught:
+        lacking(tmp_path, wrong)
+    assert not isinstance(caught.value, SettingsMissing)
+    assert "SIMPLENOTE_USERNAME is not set" in caught.value.message
 
 
 def test_another_store_needs_no_username(tmp_path):

@@ -1,6 +1,7 @@
 """What is refused before the handshake, and that a glance never accepts more than the full look."""
 
 import os
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -8,9 +9,13 @@ from hypothesis import strategies as st
 
 from mcp_notarium.config import Config
 from mcp_notarium.errors import ConfigError, LockedError, Verdict
+from mcp_notarium.keys import keychain
 from mcp_notarium.keys.folder import AccountFolder, find_problem
+from mcp_notarium.keys.keychain import Keychain
+from mcp_notarium.secret import Secret
 from mcp_notarium.server import checks
-from mcp_notarium.server.checks import refuse_early
+from mcp_notarium.server.checks import missing_key, refuse_early
+from support.keychains import backend
 
 
 @pytest.fixture
@@ -62,6 +67,35 @@ def test_two_drivers_over_each_other_are_refused(config, monkeypatch, tmp_path):
     assert refused(config) is Verdict.CRYPTO_UNSUITABLE
     (tmp_path / "site" / "sqlcipher3-0.6.4.dist-info").rmdir()
     refuse_early(config)
+
+
+def test_no_key_from_any_source_is_a_missing_setting(config):
+    without = replace(config, keychain=False)
+    missing = missing_key(without)
+    assert missing.verdict is Verdict.KEY_MISSING
+    assert "generate-key" in missing.resolution_hint
+    assert missing_key(replace(without, db_key=Secret("a key"))) is None
+    assert missing_key(replace(without, db_encryption=False)) is None
+    touch(config.account_dir / "notarium_cache.0123456789abcdef.sqlite.encrypted")
+    assert "the key this cache was made with" in missing_key(without).resolution_hint
+
+
+def test_a_keychain_that_may_have_the_key_is_not_asked_for_it(config, monkeypatch):
+    store = backend("keyring.backends.kwallet", "DBusKeyring")
+    for current, missing in ((store, False), (Unusable(), False), (nowhere(), True)):
+        system = Keychain(lambda current=current: current)
+        monkeypatch.setattr(keychain, "system_keychain", lambda system=system: system)
+        assert (missing_key(config) is not None) is missing
+    assert store.reads == 0
+
+
+class Unusable:
+    """No keychain that protects anything."""
+
+
+def nowhere():
+    """What ``keyring`` gives where there is no keychain."""
+    return backend("keyring.backends.fail", "Keyring")
 
 
 def test_plain_mode_beside_an_encrypted_cache_is_refused(tmp_path):

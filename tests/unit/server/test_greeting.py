@@ -74,6 +74,40 @@ def test_loader_is_started_once_and_only_for_a_client_that_stays(pipe):
     assert started == [1]
 
 
+class Patient(Inbox):
+    """Notes down how long each item was waited for."""
+
+    def __init__(self):
+        super().__init__()
+        self.waited = []
+
+    def wait(self, within=None):
+        self.waited.append(within)
+        return super().wait(within)
+
+
+def never():
+    raise AssertionError("nothing is loaded for nobody")
+
+
+def test_whoever_says_nothing_in_time_counts_as_gone(pipe):
+    assert not greet(Inbox(), Greeting(Front(surface()), pipe[1]), never, patience=0.01)
+
+
+def test_part_of_a_line_in_time_is_enough_and_whoever_has_spoken_is_waited_for(pipe):
+    inbox = Patient()
+
+    def spoken():
+        for item in (line(HELLO), EndOfInput()):
+            inbox.put(item)
+        return True
+
+    greeting = Greeting(Front(surface()), pipe[1])
+    assert not greet(inbox, greeting, never, patience=0.01, spoken=spoken)
+    assert inbox.waited == [0.01, None, None]
+    assert json.loads(os.read(pipe[0], 1 << 16))["id"] == HELLO["id"]
+
+
 def test_process_is_protected_once_and_right_behind_the_first_answer(pipe):
     inbox, answered = Inbox(), []
     for message in (line(HELLO), line(INITIALIZED), Loaded("serving")):

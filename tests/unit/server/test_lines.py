@@ -29,6 +29,14 @@ def test_lines_come_out_the_same_however_they_arrive(lines, places):
     assert cut(*chunks) == [line for line in lines if line.strip()]
 
 
+@pytest.mark.parametrize("content", [b"{", b"\n", b"{}\n"])
+def test_it_knows_whether_anything_has_come_at_all(content):
+    buffer = LineBuffer()
+    assert not buffer.fed
+    buffer.feed(content)
+    assert buffer.fed
+
+
 def test_last_line_needs_no_end():
     assert cut(b"one\ntw", b"o") == [b"one", b"two"]
 

@@ -13,6 +13,12 @@ def places(folder):
     return found
 
 
+def test_who_opens_no_account_keeps_no_data_folder(tmp_path):
+    config = Config(username="", data_dir=tmp_path)
+    assert tmp_path in sandbox.allowed(config).keep
+    assert tmp_path not in sandbox.allowed(config, opens=False).keep
+
+
 def test_a_working_folder_that_is_gone_keeps_nobody_from_being_confined(tmp_path, monkeypatch):
     before = places(tmp_path)
     gone = tmp_path / "gone"
