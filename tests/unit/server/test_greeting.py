@@ -75,7 +75,7 @@ def test_loader_is_started_once_and_only_for_a_client_that_stays(pipe):
 
 
 class Patient(Inbox):
-    """Notes down how long each item was waited for."""
+    """Notes down how long each item was waited for, and never waits for ever."""
 
     def __init__(self):
         super().__init__()
@@ -83,6 +83,8 @@ class Patient(Inbox):
 
     def wait(self, within=None):
         self.waited.append(within)
+        if within is None:
+            self._items.put(EndOfInput())
         return super().wait(within)
 
 
@@ -91,15 +93,16 @@ def never():
 
 
 def test_whoever_says_nothing_in_time_counts_as_gone(pipe):
-    assert not greet(Inbox(), Greeting(Front(surface()), pipe[1]), never, patience=0.01)
+    inbox = Patient()
+    assert not greet(inbox, Greeting(Front(surface()), pipe[1]), never, patience=0.01)
+    assert inbox.waited == [0.01]
 
 
 def test_part_of_a_line_in_time_is_enough_and_whoever_has_spoken_is_waited_for(pipe):
     inbox = Patient()
 
     def spoken():
-        for item in (line(HELLO), EndOfInput()):
-            inbox.put(item)
+        inbox.put(line(HELLO))
         return True
 
     greeting = Greeting(Front(surface()), pipe[1])
