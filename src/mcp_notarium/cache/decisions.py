@@ -105,7 +105,8 @@ _ONE: Mapping[str, str] = MappingProxyType(
         GIVE_KEY: _GIVE_KEY_ONE,
         ANOTHER_KEY: _GIVE_KEY_ONE,
         TYPE_AGAIN + GIVE_KEY: _GIVE_KEY_ONE,
-        UNLOCK_KEYCHAIN: "Ask the user to unlock the keychain and to restart the client.",
+        UNLOCK_KEYCHAIN: "Ask the user to unlock the keychain, if it is locked, and to restart the "
+        "client; `mcp-notarium doctor` names other ways.",
         KEYCHAIN_AGAIN: "Ask the user to start the client in the session where that keychain runs; "
         "`mcp-notarium doctor` names other ways.",
         RESTORE: "Ask the user to put a copy of the key file back: `mcp-notarium keys restore PATH`; "

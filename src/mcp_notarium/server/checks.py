@@ -44,8 +44,8 @@ def missing_key(config: Config) -> LockedError | None:
     """
     if not config.db_encryption or config.db_key is not None or _keychain_runs(config):
         return None
-    from mcp_notarium.cache.startup import Locked  # noqa: PLC0415 - where there is a key, as below
-    from mcp_notarium.keys import looking, opening  # noqa: PLC0415 - as above
+    from mcp_notarium.cache.startup import Locked  # noqa: PLC0415 - slow, rarely needed
+    from mcp_notarium.keys import looking, opening  # noqa: PLC0415 - the same
 
     decision = looking.verdict(config)
     return opening.refusal(decision) if isinstance(decision, Locked) else None
