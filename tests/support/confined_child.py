@@ -105,11 +105,9 @@ def main() -> None:
     )
     (data / "work" / "notarium").mkdir(parents=True, mode=0o700)
     confinement = Confinement(account(data / "work"), wanted)
+    trying = attempts(data / "work" / "notarium", outside, port)
     confinement.enter()
-    found = {
-        name: outcome(one)
-        for name, one in attempts(data / "work" / "notarium", outside, port).items()
-    }
+    found = {name: outcome(one) for name, one in trying.items()}
     sys.stdout.write(json.dumps({"how": confinement.how, "found": found}))
 
 

@@ -26,6 +26,41 @@ _EXIT_WITH_0 = {
     "aarch64": (183, bytes.fromhex("000080d2 a80b80d2 010000d4")),
 }
 """The number of the machine in the head of a program, and the calls that end it."""
+BOTH_NEW_AND_SHARED = 0x10000000 | 0x200
+"""Flags of a new process that the kernel refuses as nonsense before it asks for any right."""
+_HARMLESS = {
+    # What is asked for does not exist, or is nonsense, so nothing comes of it; the kernel says so
+    # before it asks for rights.
+    "msgget": (-2, 0),
+    "msgsnd": (-1, 0, 0, 0),
+    "msgrcv": (-1, 0, 0, 0, 0),
+    "msgctl": (-1, 0, 0),
+    "semget": (-2, 0, 0),
+    "semop": (-1, 0, 0),
+    "semtimedop": (-1, 0, 0, 0),
+    "semctl": (-1, 0, 0, 0),
+    "shmget": (-2, 0, 0),
+    "shmctl": (-1, 0, 0),
+    "mq_open": (0, 0, 0, 0),
+    "mq_unlink": (0,),
+    "userfaultfd": (1 << 30 | 1,),
+    "memfd_secret": (1 << 30,),
+    "fanotify_mark": (-1, 0, 0, 0, 0),
+    "chroot": (0,),
+    "setns": (-1, 0),
+    "unshare": (1,),
+    "open_by_handle_at": (-1, 0, 0),
+}
+_BY_ROOT = {
+    # Here the kernel asks for root's rights first.
+    "acct": (-1,),
+    "syslog": (10, 0, 0),
+    "fanotify_init": (1 << 30, 0),
+    "kexec_load": (0, 0, 0, -1),
+    "delete_module": (0, 0),
+    "clock_adjtime": (-1, 0),
+    "mount": (0, 0, 0, 0, 0),
+}
 
 
 def forbidden_calls(outside: Path, port: int) -> dict[str, Callable[[], object]]:
@@ -79,7 +114,44 @@ def forbidden_calls(outside: Path, port: int) -> dict[str, Callable[[], object]]
         "never: hand calls to the kernel in a ring": lambda: tried(
             lambda: call("io_uring_setup", 0, 0)
         ),
+        "never: watch a folder of the user": lambda: watch(outside.parent),
+        "never: start a process with a view of its own": lambda: tried(
+            lambda: call("clone", BOTH_NEW_AND_SHARED, 0, 0, 0, 0)
+        ),
+        "never: start a process by a call that no filter can look into": without_clone3,
+        **{
+            f"never: {name}": lambda name=name, given=given: tried(lambda: call(name, *given))
+            for name, given in (_HARMLESS | (_BY_ROOT if _may_do_accounting() else {})).items()
+        },
     }
+
+
+def watch(folder: Path) -> None:
+    """Be told of every change in it."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    watching = libc.inotify_init1(0)
+    try:
+        call("inotify_add_watch", watching, ctypes.c_char_p(bytes(folder)), 0x100)
+    finally:
+        os.close(watching)
+
+
+def without_clone3() -> None:
+    """The kernel knows the call, and refuses what it is given; the filter says that it knows none."""
+    try:
+        call("clone3", 0, 0)
+    except OSError as error:
+        if error.errno == errno.ENOSYS:
+            raise PermissionError(errno.EPERM, "clone3") from None
+
+
+def _may_do_accounting() -> bool:
+    """Whether this is a root with root's rights; without a file the call changes nothing."""
+    try:
+        call("acct", -1)
+    except OSError as error:
+        return error.errno != errno.EPERM
+    return True
 
 
 def control(request: int) -> None:
@@ -172,11 +244,12 @@ def smallest_program() -> bytes:
     return kind + entry + sizes + segment + code
 
 
-def call(name: str, *arguments: int) -> None:
+def call(name: str, *arguments: int | ctypes.c_char_p) -> None:
     """A system call without a name in Python. Raises ``OSError``."""
     where = seccomp.architecture()
     assert where is not None
     number = {**where.never, **where.looked_at}[name]
     libc = ctypes.CDLL(None, use_errno=True)
-    if libc.syscall(number, *map(ctypes.c_long, arguments)) < 0:
+    given = [ctypes.c_long(one) if isinstance(one, int) else one for one in arguments]
+    if libc.syscall(number, *given) < 0:
         raise OSError(ctypes.get_errno(), name)

@@ -233,6 +233,26 @@ PROCESS = (
         (_SANDBOX, f"{_SECCOMP}::test_a_tcp_socket_stays_one"),
     ),
     Defence(
+        "seccomp: no process with a view of its own",
+        "keys/seccomp.py",
+        "(_IF_ANY_BIT, 0, 1, _NAMESPACES), DENY, ALLOW)",
+        "ALLOW)",
+        (
+            _SANDBOX,
+            f"{_SECCOMP}::test_no_process_or_thread_starts_in_a_namespace_of_its_own",
+        ),
+    ),
+    Defence(
+        "seccomp: no call whose flags lie in memory",
+        "keys/seccomp.py",
+        '_if(call["clone3"], _UNKNOWN)',
+        '_if(call["clone3"], ALLOW)',
+        (
+            _SANDBOX,
+            f"{_SECCOMP}::test_clone3_is_unknown_so_that_libraries_go_back_to_clone",
+        ),
+    ),
+    Defence(
         "seccomp: calls of another architecture",
         "keys/seccomp.py",
         "    steps = [_load(_ARCHITECTURE), *_unless(where.audit, DENY), _load(_NUMBER)]\n",
