@@ -1,41 +1,85 @@
 """The form of a record: bounded, canonical, and with nothing of what was asked in it."""
 
+import hashlib
+import hmac
 import json
+from pathlib import Path
 
 import pytest
 
+from mcp_notarium.audit import export
 from mcp_notarium.audit.chain import GENESIS, AuditKeys, Head, Seal, appended
 from mcp_notarium.audit.record import MOST_NOTES, Entry, record_of, shown_client
 from mcp_notarium.secret import Secret
 
 KEY = Secret(bytes(range(32)))
 KEYS = AuditKeys(KEY, Secret(b"d" * 32), Secret(b"a" * 32))
+PAGE = Path(__file__).parents[3] / "docs" / "format.md"
+GOLDEN = Entry(
+    at=1_750_000_000.1234,
+    act="tool.save",
+    client="Client 1",
+    digest="ab",
+    notes=("n1", "é"),
+    bytes_out=7,
+    refers=0,
+    facts={"b": 1, "a": "x"},
+)
 
 
 def test_bytes_of_a_record_must_not_change_silently():
-    entry = Entry(
-        at=1_750_000_000.1234,
-        act="tool.save",
-        client="Client 1",
-        digest="ab",
-        notes=("n1", "é"),
-        bytes_out=7,
-        refers=0,
-        facts={"b": 1, "a": "x"},
-    )
-    record, head = appended(entry, Head(), Seal(KEY))
+    record, head = appended(GOLDEN, Head(), Seal(KEY))
     assert record.covered() == (
         b'[1,1750000000123,"Client 1","tool.save","ab","[\\"n1\\",\\"\\\\u00e9\\"]","allowed","ok",7,'
         b'0,"{\\"a\\":\\"x\\",\\"b\\":1}"]'
     )
     assert record.previous == GENESIS
     assert head == Head(1, "4adf8bde6ef6f3cfb28035e1322ac5acd7fd4d7cdd91abf0b89da22fe301120e")
-    assert appended(entry, Head(), Seal(None))[1].mac == (
+    assert appended(GOLDEN, Head(), Seal(None))[1].mac == (
         "7450c4f962aaed81063d900db92ff0772ce89bd7d76caaa9800a581aef19b5e6"
     )
     assert Seal(KEY).fits(record)
     assert not Seal(Secret(b"x" * 32)).fits(record)
     assert not Seal(None).fits(record)
+
+
+def test_the_page_of_the_format_shows_that_record_and_its_mac():
+    record, head = appended(GOLDEN, Head(), Seal(KEY))
+    page = PAGE.read_text(encoding="utf-8")
+    assert f"\n{record.covered().decode()}\n" in page
+    assert f"`{head.mac}`" in page
+
+
+def canonical_form(value):
+    """Section 2 of the page, with nothing of ours."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
+
+def recomputed(line, key):
+    """The MAC of a record of an export, as section 6 of the page says, with nothing of ours."""
+    one = json.loads(line)
+    names = "number at_ms client act digest notes decision outcome bytes_out refers facts"
+    texts = {name: canonical_form(one[name]) for name in ("notes", "facts")}
+    covered = canonical_form([(one | texts)[name] for name in names.split()]).encode()
+    message = bytes.fromhex(one["previous"]) + covered
+    if key is None:
+        return hashlib.sha256(b"mcp-notarium/v1/audit-without-a-key\n" + message).hexdigest()
+    return hmac.digest(key, message, "sha256").hex()
+
+
+@pytest.mark.parametrize("key", [KEY, None], ids=["with a key", "without"])
+def test_every_mac_of_an_export_can_be_recomputed_from_the_page_alone(key):
+    odd = Entry(
+        at=2.0, act="cli.x", client='"\\\x7fé\u2028', facts={"why": 'a "b" \\ \n ü', "n": [1]}
+    )
+    records, head = [], Head()
+    for entry in (GOLDEN, odd, Entry(at=0.0, act="tool.get", notes=("x" * 12,))):
+        record, head = appended(entry, head, Seal(key))
+        records.append(record)
+    *lines, _end = export.lines(records, now_ms=0, end=head)
+    assert len(lines) == 3
+    for line in lines:
+        assert recomputed(line, key and key.reveal()) == json.loads(line)["mac"]
 
 
 def test_same_call_has_the_same_digest_and_another_call_or_key_another_one():
