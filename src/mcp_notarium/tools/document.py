@@ -80,6 +80,8 @@ not done on an agent's word alone. `NOTARIUM_DESTRUCTIVE` decides how consent is
 | `elicit` | the user is asked | refused |
 | `deny` | refused | refused |
 
+What counts is one save: several that each drop less need no consent, also where together they drop everything.
+
 The question names the note: its first line (at most 60 characters, only what can be seen) and its id.
 Where the user can be asked, `confirm` changes nothing, also when the client answers with an error (some say
 so that their user rejected it); only "no such method" counts as a client that cannot ask. In the era without server requests the

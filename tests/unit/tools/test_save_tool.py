@@ -15,6 +15,7 @@ from mcp_notarium.errors import (
     VersionConflict,
 )
 from mcp_notarium.tools import save
+from mcp_notarium.tools.loss import SMALL
 from mcp_notarium.tools.naming import named
 from mcp_notarium.tools.schemas import SaveRequest
 from support.memory_backend import Fault
@@ -249,6 +250,15 @@ async def test_dropping_most_of_a_note_needs_consent(desk, arguments):
     assert desk.store.text("n") == LONG
     await write(desk, Caller(agrees=True), id="n", local_version=version, **arguments)
     assert desk.store.text("n") != LONG
+
+
+async def test_a_text_dropped_in_steps_needs_no_consent(desk):
+    """A limit, as docs/tools.md says: what counts is what one save drops."""
+    version = await noted(desk, LONG)
+    for length in (len(LONG) // 2, SMALL, 0):
+        answer = await write(desk, id="n", local_version=version, text=LONG[:length])
+        version = answer.local_version
+    assert desk.store.text("n") == ""
 
 
 async def test_note_that_moved_on_while_the_person_thought_is_not_written(desk):
