@@ -88,3 +88,19 @@ def test_a_dearer_one_is_applied_and_the_age_of_the_key_stays(tmp_path):
     after = in_force(config)
     assert (after.slots[0].kdf, after.sequence) == (found, before.sequence + 1)
     assert after.rotated == before.rotated
+
+
+def test_the_other_slots_that_open_are_made_room_for(tmp_path, monkeypatch):
+    config = stretched(tmp_path, kdf.Argon2id())
+    for number in (2, 3):
+        slots.add(config, Secret(f"another passphrase, number {number}"))
+    slots.disable(config, 4)
+    seen = []
+
+    def proposing(_measure, **limits):
+        seen.append(limits["beside"])
+        return calibrate.calibration.Proposal(kdf.Argon2id(), 0.1)
+
+    monkeypatch.setattr(calibrate.calibration, "propose", proposing)
+    assert calibrated(config) == 0
+    assert seen == [[kdf.Argon2id()]]

@@ -3,13 +3,16 @@
 import json
 import resource
 import sys
+from dataclasses import replace
+from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from mcp_notarium.crypto import kdf, keyslots
-from mcp_notarium.crypto.failures import KeyFileDamaged, KeyFileNewer, WrongKey
+from mcp_notarium.crypto.failures import KeyFileDamaged, KeyFileNewer, SlotsRefused, WrongKey
+from mcp_notarium.crypto.keyslots import SlotState, SlotType
 from mcp_notarium.secret import Secret
 from support.account import PASSPHRASE
 from support.keyfiles import DATA_KEY, RAW_KEY, cheap, forged
@@ -166,6 +169,49 @@ def test_no_cost_from_a_file_is_worked_with_outside_the_bounds(memory, time_cost
     assert refused is not within
 
 
+def slots_at_ceiling(fields, count):
+    """So many slots, each of which may be in a key file."""
+    most = {"memory_kib": 1_048_576, "time_cost": 16, "lanes": 4, "algorithm": "argon2id"}
+    return [fields["slots"][0] | {"id": number, "kdf": most} for number in range(1, count + 1)]
+
+
+def test_one_slot_at_the_ceiling_is_read():
+    assert keyslots.parse(forged(RAW, lambda f: f.update(slots=slots_at_ceiling(f, 1))))
+
+
+def slot_of_cost(number, cost, state):
+    """A slot of this cost; nothing is stretched for it."""
+    first = BOTH.slots[0]
+    return replace(first, id=number, type=SlotType.PASSPHRASE, kdf=cost, state=state)
+
+
+costs = st.builds(
+    kdf.Argon2id, st.sampled_from([65_536, 524_288, 1_048_576]), st.integers(3, 16)
+) | st.builds(kdf.Pbkdf2Sha512, st.sampled_from([210_000, 4_999_999, 5_000_000, 10_000_000]))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(costs, st.sampled_from([*SlotState])), min_size=1, max_size=8))
+def test_what_is_written_is_read_again_and_costs_no_more_than_one_slot_may(chosen):
+    slots = tuple(slot_of_cost(n, *each) for n, each in enumerate(chosen, start=1))
+    work = sum(
+        Fraction(cost.memory_kib * cost.time_cost, 1 << 24)
+        if isinstance(cost, kdf.Argon2id)
+        else Fraction(cost.iterations, 10_000_000)
+        for cost, state in chosen
+        if state is not SlotState.DISABLED
+    )
+    assume(any(state is SlotState.ACTIVE for _, state in chosen))
+    if work <= 1:
+        after = keyslots.replace_slots(BOTH, DATA_KEY, slots=slots)
+        assert keyslots.parse(keyslots.serialise(after)) == after
+        return
+    with pytest.raises(SlotsRefused, match="too long"):
+        keyslots.replace_slots(BOTH, DATA_KEY, slots=slots)
+    with pytest.raises(KeyFileDamaged, match="together"):
+        keyslots.parse(keyslots.serialise(replace(BOTH, slots=slots)))
+
+
 BOMBS = {
     "memory": forged(RAW, lambda f: f["slots"][0]["kdf"].update(memory_kib=2**31)),
     "time": forged(RAW, lambda f: f["slots"][0]["kdf"].update(time_cost=2**31)),
@@ -174,6 +220,7 @@ BOMBS = {
     "digits": b'{"a":' + b"9" * 65_000 + b"}",
     "size": b" " * (64 * 1024 + 1),
     "slots": forged(RAW, lambda f: f.update(slots=f["slots"] * 50)),
+    "slots at the ceiling": forged(RAW, lambda f: f.update(slots=slots_at_ceiling(f, 8))),
     "names": b"{" + b",".join(b'"%d":0' % n for n in range(7000)) + b"}",
 }
 

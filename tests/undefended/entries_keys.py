@@ -122,6 +122,17 @@ KEYS = (
         (5, 6),
     ),
     Defence(
+        "one bound for the cost of all slots",
+        "crypto/layout.py",
+        "    if reason := bounds.refuses_together(work_of(slots)):\n",
+        "    if reason := None:\n",
+        (
+            "property/test_keyfile_properties.py::test_a_bomb_is_refused_quickly_and_without_much_memory",
+            "property/test_keyfile_properties.py::test_what_is_written_is_read_again_and_costs_no_more_than_one_slot_may",
+        ),
+        (5, 6),
+    ),
+    Defence(
         "the cost of a slot is bound to what it wraps",
         "crypto/layout.py",
         '        "kdf": _kdf_fields(slot.kdf),\n        "salt": _b64(slot.salt),\n        "type"',

@@ -104,6 +104,10 @@ def refused() -> dict[str, tuple[str, str, bytes]]:
     def top(**changes: object) -> Callable[[dict], object]:
         return lambda fields: fields.update(changes)
 
+    def eight_at_half_the_ceiling(fields: dict) -> None:
+        cost(memory_kib=524_288, time_cost=16)(fields)
+        fields["slots"] = [fields["slots"][0] | {"id": number} for number in range(1, 9)]
+
     fields = json.loads(raw)
     return {
         "wrong_key": ("wrong key", "raw:" + "00" * 32, raw),
@@ -122,6 +126,7 @@ def refused() -> dict[str, tuple[str, str, bytes]]:
         "forged_mac": ("damaged", key, forged(raw, top(mac=b64(bytes(32))))),
         "memory_below_floor": ("damaged", PASSPHRASE, forged(argon, cost(memory_kib=65_535))),
         "memory_bomb": ("damaged", PASSPHRASE, forged(argon, cost(memory_kib=2**31))),
+        "work_bomb": ("damaged", PASSPHRASE, forged(argon, eight_at_half_the_ceiling)),
         "time_below_floor": ("damaged", PASSPHRASE, forged(argon, cost(time_cost=2))),
         "extra_field": ("damaged", key, forged(raw, top(extra=1))),
         "missing_field": (

@@ -11,6 +11,7 @@ from mcp_notarium.cli.terminal import ask_yes, talk
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import calibration, kdf, userkey
 from mcp_notarium.crypto.failures import WrongKey
+from mcp_notarium.crypto.layout import work_of
 from mcp_notarium.errors import InvalidRequest
 from mcp_notarium.keys import rotate, slots
 from mcp_notarium.keys.changing import Given
@@ -52,7 +53,7 @@ def run(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
             resolution_hint="Nothing is to be done. With --ask-key another slot's passphrase can "
             "be given.",
         )
-    present = _present(config, found)
+    present, beside = _present(config, found)
     if isinstance(present, kdf.Pbkdf2Sha512):
         raise InvalidRequest(
             f"the passphrase is stretched by {_named(present)}, and only the cost of Argon2id is "
@@ -63,7 +64,9 @@ def run(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
         )
     limit = _memory_limit()
     talk(f"Measuring, with up to {_shown(limit)} of memory and about {args.seconds:g} s a time ...")
-    best = calibration.propose(seconds_of, target=args.seconds, most_memory_kib=limit)
+    best = calibration.propose(
+        seconds_of, target=args.seconds, most_memory_kib=limit, beside=beside
+    )
     chosen = best.parameters
     talk(f"{_named(chosen)} takes {best.seconds:.2f} s here. Today it is {_named(present)}.")
     if chosen == present:
@@ -84,12 +87,17 @@ def run(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
     return 0
 
 
-def _present(config: Config, key: Secret) -> kdf.Argon2id | kdf.Pbkdf2Sha512:
-    """How the passphrase is stretched today. Raises ``WrongKey`` if it opens nothing."""
+def _present(
+    config: Config, key: Secret
+) -> tuple[kdf.Argon2id | kdf.Pbkdf2Sha512, list[kdf.Parameters]]:
+    """How the passphrase is stretched today, and the others beside it.
+
+    Raises ``WrongKey`` if it opens nothing.
+    """
     listed = slots.listing(config, key)
     for slot in listed.keyfile.slots:
         if slot.id == listed.opened_by and not isinstance(slot.kdf, kdf.HkdfSha256):
-            return slot.kdf
+            return slot.kdf, work_of(one for one in listed.keyfile.slots if one != slot)
     raise WrongKey
 
 
@@ -104,8 +112,7 @@ def _named(parameters: kdf.Argon2id | kdf.Pbkdf2Sha512) -> str:
 
 def _cheaper(one: kdf.Argon2id, other: kdf.Argon2id) -> bool:
     """Whether guessing needs less memory, or fills less of it in all."""
-    work, others = one.memory_kib * one.time_cost, other.memory_kib * other.time_cost
-    return one.memory_kib < other.memory_kib or work < others
+    return one.memory_kib < other.memory_kib or kdf.filled(one) < kdf.filled(other)
 
 
 def _bearable(text: str) -> float:

@@ -6,10 +6,10 @@ may before a pass is added. Nothing below the floor is ever proposed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from mcp_notarium.crypto.kdf import PRODUCTION, Argon2id, Bounds
+from mcp_notarium.crypto.kdf import PRODUCTION, Argon2id, Bounds, Parameters, filled
 
 Measure = Callable[[Argon2id], float]
 """Seconds that one derivation takes."""
@@ -24,22 +24,29 @@ class Proposal:
 
 
 def propose(
-    measure: Measure, *, target: float, most_memory_kib: int, bounds: Bounds = PRODUCTION
+    measure: Measure,
+    *,
+    target: float,
+    most_memory_kib: int,
+    beside: Iterable[Parameters] = (),
+    bounds: Bounds = PRODUCTION,
 ) -> Proposal:
     """The dearest Argon2id that takes at most ``target`` seconds and ``most_memory_kib``.
 
-    The floor if even that takes longer: it is never gone below.
+    ``beside`` are the other slots of the key file, with which it must find room. The floor if even
+    that takes longer: it is never gone below.
     """
+    room = bounds.argon2_room(beside)
     best = Proposal(bounds.argon2_floor, measure(bounds.argon2_floor))
     memory_limit = min(most_memory_kib, bounds.argon2_ceiling.memory_kib)
     while (memory := best.parameters.memory_kib * 2) <= memory_limit:
-        dearer = _tried(measure, replace(best.parameters, memory_kib=memory))
-        if dearer.seconds > target:
+        wanted = replace(best.parameters, memory_kib=memory)
+        if filled(wanted) > room or (dearer := _tried(measure, wanted)).seconds > target:
             break
         best = dearer
     while best.parameters.time_cost < bounds.argon2_ceiling.time_cost:
-        dearer = _tried(measure, replace(best.parameters, time_cost=best.parameters.time_cost + 1))
-        if dearer.seconds > target:
+        wanted = replace(best.parameters, time_cost=best.parameters.time_cost + 1)
+        if filled(wanted) > room or (dearer := _tried(measure, wanted)).seconds > target:
             break
         best = dearer
     return best

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from fractions import Fraction
 
 from mcp_notarium.crypto.failures import KdfOutOfMemory, KeyFileDamaged
 from mcp_notarium.secret import Secret
@@ -48,12 +49,40 @@ Parameters = Argon2id | Pbkdf2Sha512 | HkdfSha256
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What is accepted from disk: below the floor is weakening, above the ceiling exhaustion."""
+    """What is accepted from disk: below the floor is weakening, above the ceiling exhaustion.
+
+    ``slots_at_ceiling``: a key file may cost as much work as so many slots at the ceiling. A wrong
+    passphrase is tried on each of its slots, so the ceiling of one says little.
+    """
 
     argon2_floor: Argon2id
     argon2_ceiling: Argon2id
     pbkdf2_floor: int
     pbkdf2_ceiling: int
+    slots_at_ceiling: int = 1
+
+    def refuses_together(self, parameters: Iterable[Parameters]) -> str | None:
+        """Why these parameters are not worked with one after the other, or None."""
+        fits = self._shares(parameters) <= self.slots_at_ceiling
+        return None if fits else "its slots cost too much work together"
+
+    def argon2_room(self, beside: Iterable[Parameters]) -> int:
+        """KiB times passes that a slot may cost beside these in one key file."""
+        ceiling = filled(self.argon2_ceiling)
+        return min(ceiling, int((self.slots_at_ceiling - self._shares(beside)) * ceiling))
+
+    def _shares(self, parameters: Iterable[Parameters]) -> Fraction:
+        """Their work, in slots at the ceiling."""
+        return sum(map(self._share, parameters), start=Fraction(0))
+
+    def _share(self, parameters: Parameters) -> Fraction:
+        match parameters:
+            case Argon2id():
+                return Fraction(filled(parameters), filled(self.argon2_ceiling))
+            case Pbkdf2Sha512(iterations):
+                return Fraction(iterations, self.pbkdf2_ceiling)
+            case HkdfSha256():
+                return Fraction(0)
 
     def refuses(self, parameters: Parameters) -> str | None:
         """Why these parameters are not worked with, or None."""
@@ -80,6 +109,11 @@ class Bounds:
         return None
 
 
+def filled(parameters: Argon2id) -> int:
+    """How much memory is filled, in KiB: what the time goes by."""
+    return parameters.memory_kib * parameters.time_cost
+
+
 PRODUCTION = Bounds(
     argon2_floor=Argon2id(),
     argon2_ceiling=Argon2id(memory_kib=1_048_576, time_cost=16, lanes=16),
@@ -95,6 +129,7 @@ TEST_BOUNDS = Bounds(
     argon2_ceiling=Argon2id(),
     pbkdf2_floor=1,
     pbkdf2_ceiling=310_000,
+    slots_at_ceiling=8,
 )
 
 

@@ -23,6 +23,7 @@ from mcp_notarium.crypto.layout import (
     parse,
     serialise,
     slot_aad,
+    work_of,
 )
 from mcp_notarium.crypto.owner import normalise_username
 from mcp_notarium.secret import Secret
@@ -151,19 +152,32 @@ def add_slot(
         bounds=bounds,
         random_bytes=random_bytes,
     )
-    return replace_slots(keyfile, data_key, slots=(*keyfile.slots, slot))
+    return replace_slots(keyfile, data_key, slots=(*keyfile.slots, slot), bounds=bounds)
 
 
 def replace_slots(
-    keyfile: KeyFile, data_key: DataKey, *, slots: tuple[Slot, ...], rotated: int | None = None
+    keyfile: KeyFile,
+    data_key: DataKey,
+    *,
+    slots: tuple[Slot, ...],
+    rotated: int | None = None,
+    bounds: kdf.Bounds = kdf.PRODUCTION,
 ) -> KeyFile:
     """The same key file with these slots, next sequence, sealed.
 
-    Raises ``SlotsRefused`` if there would be too many, or no active slot that opens without the
-    OS keychain: a keychain that is reset must never be the end of the notes.
+    Raises ``SlotsRefused`` if there would be too many, or they would cost more work together than
+    is read again, or there is no active slot that opens without the OS keychain: a keychain that is
+    reset must never be the end of the notes.
     """
     if len(slots) > MOST_SLOTS:
         raise SlotsRefused(f"a key file has at most {MOST_SLOTS} slots")
+    if bounds.refuses_together(work_of(slots)):
+        raise SlotsRefused(
+            "stretching a passphrase for every slot of the key file would take too long",
+            resolution_hint="Take a random key (`mcp-notarium generate-key`) for one more slot, "
+            "disable or remove a slot with a passphrase, or make them cheaper with `mcp-notarium "
+            "keys calibrate --seconds`; nothing was changed.",
+        )
     if not any(s.state is SlotState.ACTIVE and s.type is not SlotType.KEYRING for s in slots):
         raise SlotsRefused("an active slot that needs no keychain must remain")
     changed = replace(

@@ -10,6 +10,7 @@ import base64
 import binascii
 import hashlib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -86,6 +87,11 @@ class KeyFile:
 def is_label(text: str) -> bool:
     """Whether a slot can be called so: at most 64 printable ASCII characters."""
     return _LABEL.fullmatch(text) is not None
+
+
+def work_of(slots: Iterable[Slot]) -> list[kdf.Parameters]:
+    """What one key may cost: all slots are tried but those that are disabled."""
+    return [slot.kdf for slot in slots if slot.state is not SlotState.DISABLED]
 
 
 def slot_aad(*, vault_id: str, slot: Slot) -> bytes:
@@ -207,6 +213,8 @@ def _slots(found: Any, bounds: kdf.Bounds) -> tuple[Slot, ...]:
     ids = [slot.id for slot in slots]
     if ids != sorted(set(ids)):
         raise KeyFileDamaged("its slots are not in order")
+    if reason := bounds.refuses_together(work_of(slots)):
+        raise KeyFileDamaged(reason)
     return slots
 
 

@@ -145,7 +145,9 @@ def rewrap(
     )
     slots = (*(one for one in keyfile.slots if one not in gone), slot)
     rotated = None if new == old else now  # the same key in another stretching is no new one
-    return keyslots.replace_slots(keyfile, opened.data_key, slots=slots, rotated=rotated)
+    return keyslots.replace_slots(
+        keyfile, opened.data_key, slots=slots, rotated=rotated, bounds=bounds
+    )
 
 
 def _stays(slot: Slot) -> SlotsRefused:

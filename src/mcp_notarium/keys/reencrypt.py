@@ -215,7 +215,9 @@ class _Work:
                 )
             )
         rotated = None if new is None else int(self.given.clock())
-        made = keyslots.replace_slots(frame, data_key, slots=tuple(slots), rotated=rotated)
+        made = keyslots.replace_slots(
+            frame, data_key, slots=tuple(slots), rotated=rotated, bounds=bounds
+        )
         return made, data_key
 
     def _switched(self, before: KeyFile, made: KeyFile) -> bool:

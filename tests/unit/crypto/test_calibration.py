@@ -3,7 +3,7 @@
 import pytest
 
 from mcp_notarium.crypto.calibration import propose
-from mcp_notarium.crypto.kdf import PRODUCTION, Argon2id
+from mcp_notarium.crypto.kdf import PRODUCTION, Argon2id, HkdfSha256, Pbkdf2Sha512
 
 MIB = 1024
 
@@ -51,3 +51,28 @@ def test_nothing_above_the_ceiling_is_even_tried():
     best = propose(measure, target=60.0, most_memory_kib=64 * 1024 * MIB)
     assert all(PRODUCTION.refuses(one) is None for one in tried)
     assert best.parameters == Argon2id(memory_kib=1024 * MIB, time_cost=16, lanes=4)
+
+
+@pytest.mark.parametrize(
+    ("beside", "expected"),
+    [
+        ((HkdfSha256(),) * 7, Argon2id(memory_kib=1024 * MIB, time_cost=16)),
+        ((Argon2id(memory_kib=1024 * MIB, time_cost=8),), Argon2id(1024 * MIB, 8)),
+        ((Argon2id(), Pbkdf2Sha512(5_000_000)), Argon2id(1024 * MIB, 7)),
+        ((Argon2id(memory_kib=1024 * MIB, time_cost=15),), Argon2id(256 * MIB, 4)),
+        ((Argon2id(memory_kib=1024 * MIB, time_cost=16),), Argon2id()),
+    ],
+)
+def test_it_finds_room_beside_the_other_slots_of_the_key_file(beside, expected):
+    measure, tried = machine(0.0)
+    best = propose(measure, target=1.0, most_memory_kib=1024 * MIB, beside=beside)
+    assert best.parameters == expected
+    assert best.parameters == Argon2id() or not PRODUCTION.refuses_together([expected, *beside])
+    assert tried[-1] == expected
+
+
+def test_eight_passphrases_of_a_second_each_find_room_where_that_fills_2_gib():
+    measure, _ = machine(1 / 32)
+    best = propose(measure, target=1.0, most_memory_kib=512 * MIB).parameters
+    assert best == Argon2id(memory_kib=512 * MIB, time_cost=4)
+    assert PRODUCTION.refuses_together([best] * 8) is None
