@@ -7,6 +7,7 @@
     │   ├── SettingsMissing          required settings are not set
     │   └── PolicyChanged            the cache is under other visibility rules than this process
     ├── LockedError                  the cache may not be opened; carries a Verdict
+    ├── Unfinished                   the change is in force; what it leaves behind could not be cleared
     ├── InvalidRequest               the caller (agent or person) asked for something impossible
     │   ├── QueryError               the search text asks for something the query language cannot say
     │   ├── PatchError               a line patch that lies outside the note or overlaps itself
@@ -193,6 +194,13 @@ class LockedError(NotariumError):
         if len(body["message"]) > room:
             body["message"] = body["message"][: room - 1] + "…"
         return body
+
+
+class Unfinished(NotariumError):
+    """A change is in force, or was begun for good, and its last steps failed; the hint ends it."""
+
+    category = "DB_OPERATION"
+    subcategory = "unfinished"
 
 
 class InvalidRequest(NotariumError):

@@ -18,7 +18,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Encrypt with the configured key; exit code 0 when no plain file is left."""
+    """Encrypt with the configured key; exit code 0 when no plain file is left.
+
+    Raises ``Unfinished`` if the encrypted cache is in force and plain files are left.
+    """
     config = settings.prepare(args)
     found = unlock.find_passphrase(config, config.owner_hash)
     if found is None:
@@ -30,8 +33,13 @@ def run(args: argparse.Namespace) -> int:
     rotate.demand_strong(found.passphrase, allow_weak=args.allow_weak)
     done = encrypting.encrypt_plain(config, found.passphrase, told=Progress("rows encrypted"))
     talk(f"The cache is encrypted and compared: {done.notes:,} notes.")
+    say_unless_copied(done.state.copied)
+    done.state.demand_finished(
+        "the encrypted cache is in force, but the unencrypted files are not all erased",
+        hint="Nothing is lost. Run `mcp-notarium migrate-plaintext` again when the disk lets them be "
+        "erased; until then they can be read.",
+    )
     talk(f"The unencrypted files were overwritten and removed. {erasing.SURVIVES}")
-    say_unless_copied(done.copied)
     if not config.db_encryption:
         talk("Now take DB_ENCRYPTION=off out of the clients' configurations.")
     return 0

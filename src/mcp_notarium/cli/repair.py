@@ -6,7 +6,7 @@ import argparse
 
 from mcp_notarium.cache.salvage import Salvaged
 from mcp_notarium.cli import settings
-from mcp_notarium.cli.terminal import Progress, ask_secret, talk
+from mcp_notarium.cli.terminal import Progress, ask_secret, say_unless_copied, talk
 from mcp_notarium.keys import keychain, repairing
 from mcp_notarium.keys.changing import Given
 
@@ -34,7 +34,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Repair; exit code 0 when a sound cache is in force."""
+    """Repair; exit code 0 when a sound cache is in force and the old files are set aside.
+
+    Raises ``Unfinished`` if only the latter is missing.
+    """
     config = settings.prepare(args)
     given = Given(
         old=ask_secret("Key: ") if args.ask_key else None,
@@ -46,6 +49,12 @@ def run(args: argparse.Namespace) -> int:
     talk(missing(found))
     if "pending_writes" not in found.complete:
         talk("WARNING: not every unfinished write could be read. One may be only in the old files.")
-    talk(f"The old files are in {done.quarantine}, as they were.")
     talk("Every key that opened the cache opens it as before.")
+    say_unless_copied(done.state.copied)
+    done.state.demand_finished(
+        "the repaired cache is in force, but the old files are not all set aside",
+        hint="Nothing is lost, and servers can be started. Run `mcp-notarium repair` again when the "
+        f"disk is well: it sets aside what is not yet in {done.quarantine}.",
+    )
+    talk(f"The old files are in {done.quarantine}, as they were.")
     return 0

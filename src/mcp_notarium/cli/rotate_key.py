@@ -244,8 +244,9 @@ def _reencrypt(config: Config, given: Given, args: argparse.Namespace) -> int:
             given=Given(old=given.old, system=given.system, at=doing.at),
         )
     talk(f"The cache is written anew under a new data key and compared: {done.notes:,} notes.")
-    _say_what_old_copies_open(done.set_aside)
-    say_unless_copied(done.copied)
+    if not done.state.left:
+        _say_what_old_copies_open(done.set_aside)
+    say_unless_copied(done.state.copied)
     _say_what_opens(done.carried)
     for slot in done.dropped:
         talk(f"note: {described(slot)} is gone; its key opens nothing any more.")
@@ -256,6 +257,12 @@ def _reencrypt(config: Config, given: Given, args: argparse.Namespace) -> int:
         _say_stretching(config, (*done.gone, *done.dropped), done.slot)
         talk(f"note: {rotate.NEEDED_BY_CLIENTS}")
         _say_where_the_old_one_is(config, came, done.gone)
+    done.state.demand_finished(
+        "the new cache is in force, but the old database could not be removed",
+        hint="Nothing is lost, and servers can be started. Old copies of the key file open the old "
+        f"database until it is gone: delete {done.old}, or run `mcp-notarium rotate-key "
+        "--reencrypt` again, which removes it first.",
+    )
     return 0
 
 

@@ -11,7 +11,7 @@ from mcp_notarium.cache import database
 from mcp_notarium.cache.audit_table import AuditTable
 from mcp_notarium.crypto.datakey import DataKey
 from mcp_notarium.crypto.keyslots import KeyFile, Slot
-from mcp_notarium.errors import CacheBusy, CacheError, CacheFull
+from mcp_notarium.errors import CacheBusy, CacheError, CacheFull, LockedError
 from mcp_notarium.keys.anchor import audit_keys
 from mcp_notarium.keys.folder import AccountFolder
 from mcp_notarium.keys.looking import Scene
@@ -61,7 +61,7 @@ def record_restored(
     path = folder.database(restored.generation)
     facts = {"sequence": restored.sequence, "slots": [_named(slot) for slot in restored.slots]}
     with (
-        suppress(CacheError),
+        suppress(CacheError, LockedError),
         closing(database.connect(path, data_key.database_key(restored.database_salt))) as opened,
     ):
         table = AuditTable(opened, audit_keys(data_key).seal)

@@ -6,10 +6,13 @@ of it is recognised by that file. Call everything here under the key lock and al
 
 from __future__ import annotations
 
+import os
 import shutil
+from collections.abc import Callable, Collection
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 
 from mcp_notarium.cache import copying, database
 from mcp_notarium.cache.audit_table import ANCHORED, AuditTable, carry_over
@@ -17,8 +20,15 @@ from mcp_notarium.cache.copying import Told
 from mcp_notarium.cache.database import Database, companions
 from mcp_notarium.crypto.datakey import DataKey
 from mcp_notarium.crypto.keyslots import KeyFile
-from mcp_notarium.errors import CacheDamaged, CacheError, CacheFull, LockedError
-from mcp_notarium.keys import keyfile, quarantine
+from mcp_notarium.errors import (
+    CacheDamaged,
+    CacheError,
+    CacheFull,
+    LockedError,
+    NotariumError,
+    Unfinished,
+)
+from mcp_notarium.keys import keyfile, quarantine, unusable
 from mcp_notarium.keys.anchor import Anchor, AnchorUnusable, audit_keys
 from mcp_notarium.keys.files import At, sync_folder, temporary_pattern
 from mcp_notarium.keys.folder import AccountFolder
@@ -166,11 +176,70 @@ def write(
             notes = target.number("SELECT count(*) FROM notes")
         at(Step.VERIFY)
     except BaseException:
-        # Made in this call and counted by nobody; the original is untouched.
-        for file in (*companions(path), folder.prepared_key_file):
-            file.unlink(missing_ok=True)
+        take_back(folder, made)
         raise
     return notes
+
+
+def take_back(folder: AccountFolder, made: KeyFile) -> None:
+    """Remove what was made and does not count; the original is untouched."""
+    for file in (*companions(folder.database(made.generation)), folder.prepared_key_file):
+        file.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True, slots=True)
+class InForce:
+    """A generation that counts. ``copied``: the key file's copy was written; else the next start does it.
+
+    ``left``: why something of what it replaced is still in its place; empty: nothing is.
+    """
+
+    copied: bool
+    left: str = ""
+
+    def demand_finished(self, what: str, *, hint: str) -> None:
+        """Raises ``Unfinished`` if something is left; ``what`` begins the sentence."""
+        if self.left:
+            raise Unfinished(f"{what} ({self.left})", resolution_hint=hint)
+
+
+def switch(
+    folder: AccountFolder,
+    made: KeyFile,
+    *,
+    replaced: Collection[Path],
+    clear: Callable[[], None],
+    at: At,
+) -> InForce:
+    """Let the new generation count, then ``clear`` away the files that it has ``replaced``.
+
+    Raises ``OSError`` if it does not count; nothing of it is left then. Once it counts nothing is
+    raised for the disk's sake.
+    """
+    try:
+        keyfile.commit(folder)
+    except OSError:
+        take_back(folder, made)
+        raise
+    return cleared(lambda: keyfile.make_lasting(folder, made, at=at), replaced, clear)
+
+
+def cleared(
+    lasting: Callable[[], bool], replaced: Collection[Path], clear: Callable[[], None]
+) -> InForce:
+    """See that what counts is on the disk for good, then ``clear``; never the latter without the former.
+
+    ``lasting`` tells whether the key file's copy was written, too.
+    """
+    copied, why = False, ""
+    try:
+        copied = lasting()
+        clear()
+    except OSError as error:
+        why = unusable.failure(error)
+    except NotariumError as error:
+        why = error.message
+    return InForce(copied, why if any(os.path.lexists(path) for path in replaced) else "")
 
 
 def anchor_end(folder: AccountFolder, made: KeyFile, data_key: DataKey) -> None:

@@ -83,7 +83,8 @@ def make_encrypted(
         for file in (*companions(path), folder.prepared_key_file):
             file.unlink(missing_ok=True)
         raise
-    keyfile.commit(folder, made, at=at)
+    keyfile.commit(folder)
+    keyfile.make_lasting(folder, made, at=at)
     return Made(opened, made, data_key)
 
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from io import FileIO
+from pathlib import Path
 
 from mcp_notarium.cache import database, schema
 from mcp_notarium.cache.copying import Told
@@ -21,7 +23,7 @@ from mcp_notarium.crypto.kdf import Parameters
 from mcp_notarium.crypto.keyslots import KeyFile
 from mcp_notarium.errors import InvalidRequest, LockedError, Verdict
 from mcp_notarium.keys import anew, creating, erasing, keyfile
-from mcp_notarium.keys.anew import Step
+from mcp_notarium.keys.anew import InForce, Step
 from mcp_notarium.keys.changing import Given
 from mcp_notarium.keys.files import At, disk_errors, sync_folder
 from mcp_notarium.keys.folder import AccountFolder, trusted
@@ -36,14 +38,14 @@ _UNUSABLE = "the cache cannot be encrypted"
 
 @dataclass(frozen=True, slots=True)
 class Encrypted:
-    """What was done. ``notes``: how many there are in the encrypted cache.
+    """What is in force. ``notes``: how many there are in the encrypted cache.
 
-    ``copied``: the key file's copy was written; else the next start does that.
+    ``state`` says whether the unencrypted files are gone.
     """
 
     generation: str
     notes: int
-    copied: bool = True
+    state: InForce
 
 
 def encrypt_plain(
@@ -58,7 +60,7 @@ def encrypt_plain(
 
     Raises ``InvalidRequest`` if there is no plain cache, ``CacheFull``, ``CacheDamaged``, and
     ``LockedError`` (OTHER_OWNER, SCHEMA_NEWER, MIGRATION_FAILED, WRONG_KEY, MODE_MISMATCH, BUSY),
-    with the plain cache as it was.
+    with the plain cache as it was. Once the encrypted one counts, what fails is in its ``state``.
     """
     given = given or Given()
     folder = trusted(settings.account_dir)
@@ -74,17 +76,10 @@ def encrypt_plain(
             given.at(Step.ALONE)
             cost = parameters or creating.parameters(settings)
             work = _Work(settings, folder, key, cost, told, given)
-            if folder.plain_database.is_file():
-                with _plain(folder, settings) as plain, _log(folder) as log:
-                    done = work.encrypted(plain)
-                    plain.close()  # which removes the log
-                    _erase_plain(folder, log, given.at)
-            else:
-                done = work.encrypted_before()
-                _erase_plain(folder, None, given.at)
-            folder.certificate.unlink(missing_ok=True)
-            given.at(Step.REMOVE)
-            return done
+            if not folder.plain_database.is_file():
+                return work.encrypted_before()
+            with _plain(folder, settings) as plain, _log(folder) as log:
+                return work.encrypted(plain, log)
         finally:
             presence.release()
 
@@ -95,11 +90,18 @@ def _log(folder: AccountFolder) -> AbstractContextManager[FileIO | None]:
     return FileIO(log, "r+") if log.exists() else nullcontext()
 
 
-def _erase_plain(folder: AccountFolder, log: FileIO | None, at: At) -> None:
+def _plain_files(folder: AccountFolder) -> tuple[Path, ...]:
+    """Where notes stand in clear."""
+    return (*companions(folder.plain_database), folder.plain_remains)
+
+
+def _erase_plain(folder: AccountFolder, plain: Database | None, log: FileIO | None, at: At) -> None:
     """Erase the plain database, under a name by which a half-erased one is not taken for a cache.
 
     Its log is not touched before: half of one would be played back into it after a crash.
     """
+    if plain is not None:
+        plain.close()  # which removes the log
     erasing.erase(folder.plain_remains)  # of an earlier run
     if folder.plain_database.exists():
         folder.plain_database.rename(folder.plain_remains)
@@ -107,8 +109,11 @@ def _erase_plain(folder: AccountFolder, log: FileIO | None, at: At) -> None:
     at(Step.RETIRE)
     if log is not None:
         erasing.overwrite(log)
-    for file in (*companions(folder.plain_database), folder.plain_remains):
+        log.close()
+    for file in _plain_files(folder):
         erasing.erase(file)
+    folder.certificate.unlink(missing_ok=True)
+    at(Step.REMOVE)
 
 
 @contextmanager
@@ -145,14 +150,14 @@ class _Work:
     told: Told
     given: Given
 
-    def encrypted(self, plain: Database) -> Encrypted:
+    def encrypted(self, plain: Database, log: FileIO | None) -> Encrypted:
         """The encrypted cache beside the plain one: made now, or by a run that was cut short."""
         given, folder = self.given, self.folder
         files = keyfile.load(folder, bounds=given.bounds)
         counts = files.valid
-        anew.set_leftovers_aside(folder, counts, now=given.clock())
         if counts is not None and folder.database(counts.generation).exists():
-            return self._gone_on_with(files, counts, plain)
+            return self._gone_on_with(files, counts, plain, log)
+        anew.set_leftovers_aside(folder, counts, now=given.clock())
         anew.demand_room(folder, plain)
         data_key = DataKey.generate()
         made = keyslots.build(
@@ -165,8 +170,9 @@ class _Work:
         )
         carry = anew.Carry(None, "", given.clock(), "encrypted")
         notes = anew.write(folder, plain, made, data_key, told=self.told, at=given.at, carry=carry)
-        copied = keyfile.commit(folder, made, at=given.at)
-        return Encrypted(made.generation, notes, copied)
+        clear = partial(_erase_plain, folder, plain, log, given.at)
+        state = anew.switch(folder, made, replaced=_plain_files(folder), clear=clear, at=given.at)
+        return Encrypted(made.generation, notes, state)
 
     def encrypted_before(self) -> Encrypted:
         """The encrypted cache of a run that was cut short while it erased the plain one."""
@@ -179,21 +185,36 @@ class _Work:
                 resolution_hint="Put it back, or run `mcp-notarium reset-cache`, which sets "
                 "everything aside and loads a new one.",
             )
-        return self._gone_on_with(files, counts, None)
+        return self._gone_on_with(files, counts, None, None)
 
-    def _gone_on_with(self, files: KeyFiles, counts: KeyFile, plain: Database | None) -> Encrypted:
-        data_key = keyslots.unlock(counts, self.key, bounds=self.given.bounds)
+    def _gone_on_with(
+        self, files: KeyFiles, counts: KeyFile, plain: Database | None, log: FileIO | None
+    ) -> Encrypted:
+        """Only the erasing is left to be done."""
+        folder, given = self.folder, self.given
+        data_key = keyslots.unlock(counts, self.key, bounds=given.bounds)
         ahead = files.copy_ahead
         if ahead is not None and keyslots.vouched_for(ahead, data_key):
             raise behind()
-        keyfile.bring_to_rest(self.folder, files, now=self.given.clock())
-        return _gone_on_with(self.folder, plain, counts, data_key)
+        notes = _compared(folder, plain, counts, data_key)
+
+        def at_rest() -> bool:
+            keyfile.bring_to_rest(folder, files, now=given.clock())
+            sync_folder(folder.path)
+            return True
+
+        def clear() -> None:
+            anew.set_leftovers_aside(folder, counts, now=given.clock())
+            _erase_plain(folder, plain, log, given.at)
+
+        state = anew.cleared(at_rest, _plain_files(folder), clear)
+        return Encrypted(counts.generation, notes, state)
 
 
-def _gone_on_with(
+def _compared(
     folder: AccountFolder, plain: Database | None, counts: KeyFile, data_key: DataKey
-) -> Encrypted:
-    """An encrypted cache that counts already: it must be the same, or nothing is erased.
+) -> int:
+    """How many notes are in an encrypted cache that counts already; it must be the same.
 
     ``plain`` None: an earlier run has compared them.
     """
@@ -206,4 +227,4 @@ def _gone_on_with(
                 resolution_hint="Look which of the two you want; `mcp-notarium reset-cache` sets "
                 "both aside and loads a new one.",
             )
-        return Encrypted(counts.generation, made.number("SELECT count(*) FROM notes"))
+        return made.number("SELECT count(*) FROM notes")

@@ -101,9 +101,16 @@ def prepare(folder: AccountFolder, keyfile: KeyFile, *, at: At = nowhere) -> Non
     )
 
 
-def commit(folder: AccountFolder, keyfile: KeyFile, *, at: At = nowhere) -> bool:
-    """Let the prepared key file count (the commit point), then write the copy; see ``store``."""
+def commit(folder: AccountFolder) -> None:
+    """Let the prepared key file count: the commit point. Raises ``OSError`` if it does not."""
     folder.prepared_key_file.replace(folder.key_file)
+
+
+def make_lasting(folder: AccountFolder, keyfile: KeyFile, *, at: At = nowhere) -> bool:
+    """Flush the name of a key file that counts by now, then write the copy; see ``store``.
+
+    Raises ``OSError`` if a power cut may still bring back what counted before.
+    """
     sync_folder(folder.path)
     at("switch")
     return _copied(folder, keyfile, at)

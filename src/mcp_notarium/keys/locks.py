@@ -11,7 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from mcp_notarium.cache import decisions
 from mcp_notarium.errors import LockedError, Verdict
@@ -41,7 +41,8 @@ def key_lock(folder: AccountFolder, *, timeout: float = KEY_LOCK_SECONDS) -> Ite
     try:
         yield
     finally:
-        lock.release()
+        with suppress(OSError):  # the system lets go at the process's end; what was done counts
+            lock.release()
 
 
 def busy(message: str) -> LockedError:
@@ -85,7 +86,8 @@ class Presence:
         """Let go. Idempotent."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
-            os.close(descriptor)
+            with suppress(OSError):  # as above
+                os.close(descriptor)
 
     def _take(self, *, exclusive: bool, timeout: float) -> None:
         if sys.platform == "win32" or self._descriptor is None:

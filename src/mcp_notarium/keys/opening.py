@@ -138,8 +138,8 @@ def damaged(settings: OpeningSettings) -> LockedError:
 def set_aside(settings: OpeningSettings, *, clock: Callable[[], float] = time.time) -> Path | None:
     """Move the account's cache and key file to the quarantine, readable or not.
 
-    Returns the folder they went to, None if there was nothing. Raises ``LockedError``: UNSAFE_PATH,
-    or BUSY while anybody has the cache open.
+    Returns the folder they went to, None if there was nothing. Raises ``LockedError`` (UNSAFE_PATH,
+    or BUSY while anybody has the cache open) with nothing moved, and ``Unfinished``.
     """
     folder = trusted(settings.account_dir)
     if not folder.path.is_dir():
@@ -148,7 +148,7 @@ def set_aside(settings: OpeningSettings, *, clock: Callable[[], float] = time.ti
         presence = Presence(folder)
         try:
             presence.exclude()
-            return quarantine.set_aside(folder, quarantine.everything(folder), now=clock())
+            return quarantine.set_everything_aside(folder, now=clock())
         finally:
             presence.release()
 

@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
+from mcp_notarium.errors import Unfinished
+from mcp_notarium.keys import unusable
 from mcp_notarium.keys.files import sync_folder
 from mcp_notarium.keys.folder import AccountFolder
 
@@ -30,6 +32,22 @@ def set_aside(folder: AccountFolder, paths: Iterable[Path], *, now: float) -> Pa
     sync_folder(target)
     sync_folder(folder.path)
     return target
+
+
+def set_everything_aside(folder: AccountFolder, *, now: float) -> Path | None:
+    """Move the whole cache. Raises ``OSError`` with nothing moved, ``Unfinished`` with a part of it."""
+    there = [path for path in everything(folder) if path.exists()]
+    try:
+        return set_aside(folder, there, now=now)
+    except OSError as error:
+        if all(path.exists() for path in there):
+            raise
+        raise Unfinished(
+            "the disk failed while the old cache was set aside "
+            f"({unusable.failure(error)}): it is in `quarantine/`, in whole or in part",
+            resolution_hint="Nothing is deleted. Run `mcp-notarium reset-cache` again when the disk is "
+            "well: it sets aside the rest and goes on.",
+        ) from error
 
 
 def everything(folder: AccountFolder, *, but: Iterable[Path] = ()) -> list[Path]:

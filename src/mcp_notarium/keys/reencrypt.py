@@ -22,7 +22,7 @@ from mcp_notarium.crypto.rotation import TYPED
 from mcp_notarium.crypto.slot_changes import described
 from mcp_notarium.crypto.stretching import Stretching
 from mcp_notarium.keys import anew, keychain, keyfile, quarantine
-from mcp_notarium.keys.anew import Step, be_alone
+from mcp_notarium.keys.anew import InForce, Step, be_alone
 from mcp_notarium.keys.changing import Given, nothing_there, openable
 from mcp_notarium.keys.files import disk_errors, sync_folder
 from mcp_notarium.keys.folder import AccountFolder, trusted
@@ -41,8 +41,9 @@ class Reencrypted:
     """What was done. ``dropped``: slots whose secret was not at hand, so they are gone.
 
     ``carried`` are those that followed (``keychain``: the keychain's is among them), ``gone`` the one
-    whose place ``slot``, the new one, has taken; None without a new key. ``copied``: the key file's copy was written; else the next start does that.
-    ``set_aside``: folders of the quarantine with databases that old copies of the key file may open.
+    whose place ``slot``, the new one, has taken; None without a new key. ``state`` says whether the
+    ``old`` database is gone. ``set_aside``: folders of the quarantine with databases that old copies of
+    the key file may open.
     """
 
     generation: str
@@ -51,7 +52,8 @@ class Reencrypted:
     carried: tuple[Slot, ...]
     gone: tuple[Slot, ...]
     slot: Slot | None
-    copied: bool
+    state: InForce
+    old: Path
     set_aside: tuple[Path, ...]
 
     @property
@@ -96,7 +98,8 @@ def reencrypt(
     Slots follow, with number, label, state and cost, whose secret is at hand: the one that was used
     to come in, unless ``new`` takes its place, and the keychain's. ``drop_others`` lets the rest go.
     Raises ``SlotsRefused`` otherwise, ``CacheFull``, and ``LockedError`` (start-up's verdicts; BUSY
-    names who has the cache open), with the old cache as it was.
+    names who has the cache open), with the old cache as it was. Once the new one counts, what fails
+    is in its ``state``.
     """
     given = given or Given()
     if new is not None:
@@ -161,6 +164,7 @@ class _Work:
             if dropped and not drop_others:
                 raise would_drop(dropped)
             anew.demand_room(self.folder, scene.database)
+            set_aside = quarantine.with_databases(self.folder)
             made, data_key = self._made(came, carried, new, parameters)
             carry = anew.Carry(
                 data_key_before, before.generation, self.given.clock(), "reencrypted"
@@ -175,7 +179,7 @@ class _Work:
                 carry=carry,
                 retires=before.generation,
             )
-        copied = self._switched(before, made)
+        state = self._switched(before, made)
         anew.anchor_end(self.folder, made, data_key)
         self.given.at(Step.ANCHOR)
         return Reencrypted(
@@ -185,8 +189,9 @@ class _Work:
             carried=tuple(one for one in made.slots if one.id in carried),
             gone=() if new is None or slot.id in carried else (slot,),
             slot=next((one for one in made.slots if one.id not in carried), None),
-            copied=copied,
-            set_aside=quarantine.with_databases(self.folder),
+            state=state,
+            old=self.folder.database(before.generation),
+            set_aside=set_aside,
         )
 
     def _made(
@@ -220,16 +225,17 @@ class _Work:
         )
         return made, data_key
 
-    def _switched(self, before: KeyFile, made: KeyFile) -> bool:
-        """Let the new generation count, then remove the old one; whether there is a copy."""
-        copied = keyfile.commit(self.folder, made, at=self.given.at)
-        old = companions(self.folder.database(before.generation))
-        with suppress(OSError):  # the new one counts; what stays here goes the next time
-            for file in (*old, self.folder.certificate):
+    def _switched(self, before: KeyFile, made: KeyFile) -> InForce:
+        """Let the new generation count, then remove the old one."""
+        replaced = companions(self.folder.database(before.generation))
+
+        def clear() -> None:
+            for file in (*replaced, self.folder.certificate):
                 file.unlink(missing_ok=True)
             sync_folder(self.folder.path)
-        self.given.at(Step.REMOVE)
-        return copied
+            self.given.at(Step.REMOVE)
+
+        return anew.switch(self.folder, made, replaced=replaced, clear=clear, at=self.given.at)
 
 
 def _stays(came: WayIn) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -33,7 +33,7 @@ from mcp_notarium.errors import (
     Verdict,
 )
 from mcp_notarium.keys import anew, damage, keyfile, quarantine
-from mcp_notarium.keys.anew import Step
+from mcp_notarium.keys.anew import InForce, Step
 from mcp_notarium.keys.changing import Given, nothing_there
 from mcp_notarium.keys.files import disk_errors, replace_private, sync_folder
 from mcp_notarium.keys.folder import AccountFolder, trusted
@@ -53,10 +53,11 @@ _NOT_TAKEN = anew.TIES | {"owner_identity_hash", WATCHED}
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """What was saved, and where the old files are."""
+    """What was saved and is in force, and where the old files go; ``state`` says whether all have."""
 
     salvaged: Salvaged
     quarantine: Path
+    state: InForce
 
 
 def repair(
@@ -71,7 +72,7 @@ def repair(
     place in the service's changes is forgotten, so that the next sync compares every note and fetches
     what is missing. Raises ``InvalidRequest`` if nothing is wrong or the cache is not encrypted,
     ``CacheDamaged`` if nothing can be read, ``CacheFull`` and ``LockedError``, with the old files as
-    they were.
+    they were. Once the new generation counts, what fails is in its ``state``.
     """
     if not settings.db_encryption:
         raise _only_encrypted()
@@ -119,29 +120,35 @@ class _Work:
                 raise _nothing_wrong()
             made = keyslots.next_generation(scene.keyfile, scene.data_key)
             found = self._salvaged(work, scene.keyfile, made, scene.data_key, pages=pages)
+            return self._switched(scene.keyfile, made, found)
         finally:
-            quarantine.remove_work(folder)
-        return Repaired(found, self._switched(scene.keyfile, made))
+            with suppress(OSError):  # a copy; what stays of it goes with the next repair
+                quarantine.remove_work(folder)
 
-    def _switched(self, old: KeyFile, made: KeyFile) -> Path:
+    def _switched(self, old: KeyFile, made: KeyFile, found: Salvaged) -> Repaired:
         """Let the new generation count and set the old one aside, with the key file that opens it."""
         try:
             aside = quarantine.new_folder(self.folder, self.given.clock())
             content = keyslots.serialise(old)
             replace_private(aside / self.folder.key_file.name, content, check=lambda _written: None)
         except BaseException:
-            self._take_back(made)
+            anew.take_back(self.folder, made)
             raise
-        keyfile.commit(self.folder, made, at=self.given.at)
-        for file in companions(self.folder.database(old.generation)):
-            if file.exists():
-                file.rename(aside / file.name)
-        self.folder.certificate.unlink(missing_ok=True)
-        damage.forget(self.folder)
-        sync_folder(aside)
-        sync_folder(self.folder.path)
-        self.given.at(Step.REMOVE)
-        return aside
+
+        replaced = companions(self.folder.database(old.generation))
+
+        def clear() -> None:
+            damage.forget(self.folder)
+            for file in replaced:
+                if file.exists():
+                    file.rename(aside / file.name)
+            self.folder.certificate.unlink(missing_ok=True)
+            sync_folder(aside)
+            sync_folder(self.folder.path)
+            self.given.at(Step.REMOVE)
+
+        state = anew.switch(self.folder, made, replaced=replaced, clear=clear, at=self.given.at)
+        return Repaired(found, aside, state)
 
     def _copied(self, old: KeyFile) -> Path:
         """A copy of the old files to work on."""
@@ -194,7 +201,7 @@ class _Work:
                 anew.demand_sound(target)
             self.given.at(Step.VERIFY)
         except BaseException:
-            self._take_back(made)
+            anew.take_back(self.folder, made)
             raise
         return found
 
@@ -206,12 +213,6 @@ class _Work:
                 "nothing can be saved: the pages that say where everything is are damaged",
                 resolution_hint=decisions.BEGIN_ANEW,
             ) from error
-
-    def _take_back(self, made: KeyFile) -> None:
-        """Remove what was made here and does not count."""
-        new = companions(self.folder.database(made.generation))
-        for file in (*new, self.folder.prepared_key_file):
-            file.unlink(missing_ok=True)
 
 
 def _demand_newest(kept: Path, found: KeyFile, data_key: DataKey) -> None:

@@ -7,11 +7,12 @@ this disk or in a backup of the database alone. The notes stay at the note servi
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from mcp_notarium.errors import LockedError, Verdict
-from mcp_notarium.keys import anew, erasing, facts, keychain, keyfile
+from mcp_notarium.errors import LockedError, Unfinished, Verdict
+from mcp_notarium.keys import anew, erasing, facts, keychain, keyfile, unusable
 from mcp_notarium.keys.changing import Given
 from mcp_notarium.keys.files import disk_errors, sync_folder
 from mcp_notarium.keys.folder import AccountFolder, trusted
@@ -53,8 +54,9 @@ def shred(
     """Erase every key file and database of the account, the quarantine's too. No key is needed.
 
     Key files go first: whatever happens then, the databases stay unreadable. Raises ``LockedError``
-    (BUSY names who has the cache open; UNSAFE_PATH), and can be run again: also where no file is
-    left, for the sake of a keychain that could not be asked before.
+    (BUSY names who has the cache open; UNSAFE_PATH) with nothing erased, ``Unfinished`` with a part of
+    it erased, and can be run again: also where no file is left, for the sake of a keychain that could
+    not be asked before.
     """
     given = given or Given()
     folder = trusted(settings.account_dir)
@@ -64,17 +66,47 @@ def shred(
             presence = Presence(folder)
             try:
                 anew.be_alone(presence, folder)
-                for file in _files(folder):
-                    erased += erasing.erase(file)
-                    given.at(file.name)
-                _remove_empty_folders(folder.quarantine)
-                sync_folder(folder.path)
+                erased = _erase(folder, given)
             finally:
                 presence.release()
     if system is None:
         return Shredded(erased, keychain=False)
     unasked = _forget(system, settings.owner_hash)
     return Shredded(erased, keychain=unasked is None, unasked=unasked)
+
+
+def _erase(folder: AccountFolder, given: Given) -> int:
+    """Erase everything; how many files that were. Raises ``Unfinished`` from the first one on."""
+    erased, files = 0, list(_files(folder))
+    try:
+        for file in files:
+            erased += erasing.erase(file)
+            given.at(file.name)
+        _remove_empty_folders(folder.quarantine)
+        sync_folder(folder.path)
+    except OSError as error:
+        if not list(_files(folder)) and not folder.quarantine.exists():
+            return len(files)
+        raise Unfinished(
+            f"not everything is destroyed ({unusable.failure(error)}): {_standing(folder, given)}",
+            resolution_hint="Run `mcp-notarium purge --shred` again when the disk is well: it goes on "
+            "where it stopped.",
+        ) from error
+    return erased
+
+
+def _standing(folder: AccountFolder, given: Given) -> str:
+    """What can still be done with what is left."""
+    opens = None
+    with suppress(OSError):
+        opens = keyfile.load(folder, bounds=given.bounds).valid
+    if opens is not None and folder.database(opens.generation).exists():
+        return "the cache is still there, with a key file that opens it"
+    if folder.plain_database.exists() or folder.plain_remains.exists():
+        return "unencrypted files are left"
+    if opens is not None:
+        return "the database is gone, and a key file is left"
+    return "the keys are gone, and no byte of what is left can be read"
 
 
 def _forget(system: Keychain, owner: str) -> LockedError | None:

@@ -23,6 +23,12 @@ def reason(error: OSError) -> str:
     return (error.strerror or type(error).__name__).lower()
 
 
+def failure(error: OSError) -> str:
+    """The system's own words, and the path they are about, if it names one."""
+    path = _path_of(error)
+    return reason(error) if path is None else f"{reason(error)}: {shown(path)}"
+
+
 def advice(error: OSError, *, place: Path | None = None) -> str:
     """What to do, with the path and, where one command mends it, the command.
 

@@ -1,0 +1,184 @@
+"""One change of the disk fails, any one, in each command that changes what is in force.
+
+What the command says is true of what is in force then: it is called a failure only as long as what was
+before counts; and what it names as the way on ends it.
+"""
+
+import errno
+import os
+import random
+import shutil
+import sys
+
+import pytest
+
+from mcp_notarium.cli import main, settings
+from mcp_notarium.errors import LockedError, Unfinished
+from mcp_notarium.keys import opening
+from mcp_notarium.keys.unusable import ELSEWHERE
+from support import stops
+from support.account import folder_of
+from support.long import LONG
+from support.power_stories import DISTINCT
+from support.stories import given_key
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "win32", reason="folders are flushed"),
+    pytest.mark.timeout(3600 if LONG else 180),
+]
+STORIES = [story for story in DISTINCT if story.command]
+NEXT = 1 if LONG else 9
+"""In the short form every ninth place before the commit point, and every one behind it."""
+NO_FILE = {"begin", "commit", "committed", "flock"}
+AGAIN = {
+    name: name
+    for name in ("rotate-key --reencrypt", "migrate-plaintext", "repair", "purge --shred")
+}
+"""What is run again where something is left; whoever changes slots has nothing to leave."""
+FAILURE = "cannot be"
+
+
+class Failing:
+    """Fails at one place (``steadily``: and at every one behind it); 0: nowhere.
+
+    ``commit`` is the number of places before the key file that counts was another one.
+    """
+
+    def __init__(self, number, config, *, steadily=False):
+        self.number, self.config, self.steadily = number, config, steadily
+        self.folder = folder_of(config)
+        self.count, self.commit = 0, None
+        self.before = self.key_file()
+
+    def key_file(self):
+        path = self.folder.key_file
+        return path.read_bytes() if path.exists() else None
+
+    def __call__(self, name):
+        if name in NO_FILE:
+            return
+        if self.commit is None and self.key_file() != self.before:
+            self.commit = self.count
+        self.count += 1
+        late = self.steadily and self.count > self.number
+        if self.number and (self.count == self.number or late):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+@pytest.fixture
+def tried(place, monkeypatch, capsys):
+    """Does a command in a copy of what was there; how it ended, what it said, and the copy."""
+
+    def again(story, number=0, *, steadily=False):
+        origin, home = place / "origin", place / f"home-{number}-{steadily}"
+        if not origin.exists():
+            origin.mkdir(mode=0o700)
+            story.prepare(origin)
+        shutil.rmtree(home, ignore_errors=True)
+        shutil.copytree(origin, home)
+        config = given_key(home, db_encryption="off" not in story.environment.values())
+        failing = Failing(number, config, steadily=steadily)
+        with monkeypatch.context() as patch:
+            patch.setattr(settings, "prepare", lambda _args: config)
+            patch.chdir(home)
+            capsys.readouterr()
+            with stops.stopping(failing):
+                code = main.run(list(story.command))
+        return code, capsys.readouterr().err, home, failing
+
+    return again
+
+
+every_story = pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
+
+
+def demand_true(story, code, said, failing, home):
+    """What was said is what holds."""
+    moved = failing.key_file() != failing.before
+    if code == 0:
+        assert f"mcp-notarium: {FAILURE}" not in said
+    elif not moved:
+        assert "in force" not in said
+    else:
+        assert story.name in AGAIN, said
+        assert FAILURE not in said
+        assert ELSEWHERE not in said
+        assert f"Run `mcp-notarium {AGAIN[story.name]}` again" in said or (
+            f"or run `mcp-notarium {AGAIN[story.name]}` again" in said
+        )
+    story.judge(home, done=code == 0, dice=random.Random(failing.number))
+
+
+@every_story
+@pytest.mark.parametrize("steadily", [False, True], ids=["once", "from then on"])
+def test_a_failure_of_the_disk_is_called_one_only_while_what_was_before_counts(
+    tried, story, steadily
+):
+    code, said, home, whole = tried(story)
+    assert code == 0, said
+    shutil.rmtree(home)
+    commit = whole.count if whole.commit is None else whole.commit
+    before = range(1 + STORIES.index(story) % NEXT, commit, NEXT)
+    for number in (*before, *range(max(commit, 1), whole.count + 1)):
+        code, said, home, failing = tried(story, number, steadily=steadily)
+        try:
+            demand_true(story, code, said, failing, home)
+        except AssertionError as error:
+            error.add_note(f"{story.name}, failed at {number} of {whole.count}: {code}, {said}")
+            raise
+        shutil.rmtree(home)
+
+
+@pytest.mark.parametrize("name", ["migrate-plaintext", "repair", "purge --shred"])
+def test_what_is_left_is_cleared_by_the_command_that_is_named(tried, name, monkeypatch, capsys):
+    (story,) = (one for one in STORIES if one.name == name)
+    *_, whole = tried(story)
+    for number in range(max(whole.commit, 1), whole.count + 1):
+        code, _said, home, failing = tried(story, number)
+        if code == 0 or failing.key_file() == failing.before:
+            continue
+        with monkeypatch.context() as patch:
+            patch.setattr(settings, "prepare", lambda _args, config=failing.config: config)
+            assert main.run(story.command) == 0 or "nothing is wrong" in capsys.readouterr().err
+        left = {path.name for path in failing.folder.path.iterdir()}
+        assert not [path for path in left if path.startswith("notarium_cache.sqlite")]
+        assert len([path for path in left if path.endswith(".encrypted")]) == (name[0] != "p")
+        shutil.rmtree(home)
+
+
+def hint_of(error):
+    """Where it does not send people elsewhere."""
+    return "" if ELSEWHERE in error.resolution_hint else error.resolution_hint
+
+
+def test_a_cache_that_is_set_aside_in_part_is_not_called_unusable(place):
+    """The way out of every other verdict must not send people elsewhere half way."""
+    story = next(one for one in STORIES if one.name == "repair")
+    origin = place / "origin"
+    origin.mkdir(mode=0o700)
+    story.prepare(origin)
+    ended = set()
+    for number in range(1, 100):
+        home = place / "home"
+        shutil.copytree(origin, home)
+        config = given_key(home)
+        names = sorted(path.name for path in config.account_dir.glob("notarium_*"))
+        failing = Failing(number, config)
+        try:
+            with stops.stopping(failing):
+                opening.set_aside(config)
+        except Unfinished as error:
+            ended.add("in part" if "`mcp-notarium reset-cache` again" in hint_of(error) else "?")
+        except LockedError:
+            ended.add("not")
+            assert sorted(path.name for path in config.account_dir.glob("notarium_*")) == names
+        else:
+            ended.add("done")
+        opening.set_aside(config)
+        assert not [*config.account_dir.glob("notarium_*")]
+        aside = [path.name for path in config.account_dir.glob("quarantine/2*/notarium_*")]
+        assert sorted(aside) == names
+        shutil.rmtree(home)
+        if failing.count < number:
+            break
+    assert ended == {"not", "in part", "done"}
