@@ -85,20 +85,25 @@ async def open_app(
     syncing: bool = True,
     time_to_close: Callable[[], float] = lambda: _CLOSING_SECONDS,
     whole: bool = False,
+    read_only: bool = False,
     unlock: Unlock = keyslots.unlock,
     damaged: Callable[[LockedError], None] = _nobody,
 ) -> AsyncIterator[App]:
     """The open house, with sync running unless ``syncing`` is False; closed on leaving.
 
     ``time_to_close`` gives the seconds that are left for closing, at any moment of it. ``whole``:
-    every page is looked at before. ``unlock`` stands in for ``keyslots.unlock``. ``damaged`` is
+    every page is looked at before. ``read_only``: no file of the folder is changed, and the rules that
+    the cache is kept under stay, too. ``unlock`` stands in for ``keyslots.unlock``. ``damaged`` is
     called once, in the event loop, if the cache turns out to be damaged while it is open; what
     raises ``CacheDamaged`` inside leaves as ``LockedError``.
     """
     log = log or logging_room.get("app")
+    if read_only:
+        opens = partial(opening.open_cache, guarded=True, read_only=True)
+    else:
+        opens = partial(ruled.open_ruled)
     opened = await run_aside(
-        partial(ruled.open_ruled, config, whole=whole, unlock=unlock),
-        too_late=opening.OpenedCache.close,
+        partial(opens, config, whole=whole, unlock=unlock), too_late=opening.OpenedCache.close
     )
     opened.database.when_damaged(lambda: damaged(opening.damaged(config)))
     try:
@@ -110,8 +115,9 @@ async def open_app(
                 yield app
             await _closed(app, time_to_close)
         finally:
-            app.audit.leave()
-            if app.audit.flush(patient=True):
+            if not read_only:
+                app.audit.leave()
+            if not read_only and app.audit.flush(patient=True):
                 opened.anchor.write(app.audit.table, opened.database)
     except CacheDamaged as error:
         raise opening.damaged(config) from error

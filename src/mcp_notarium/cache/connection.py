@@ -52,11 +52,13 @@ class Database:
         encrypted: bool,
         driver_error: type[Exception],
         guard: Guard,
-        again: Callable[[], Database],
+        again: Callable[..., Database],
         patience: float = 0.0,
+        read_only: bool = False,
     ) -> None:
         self.path = path
         self.encrypted = encrypted
+        self.read_only = read_only
         self.checkpointer = False
         self._again = again
         self._patience = patience
@@ -85,6 +87,13 @@ class Database:
         """
         self._live()
         return self._again()
+
+    def reopened(self, *, read_only: bool) -> Database:
+        """The same file, also where this connection is closed; raises what ``database.connect`` does.
+
+        A process has one view of the log's index: it cannot be only read and written at the same time.
+        """
+        return self._again(read_only=read_only)
 
     def condemn(self, damage: str) -> None:
         """Close for good: the file is damaged, and here or elsewhere somebody has met it."""
@@ -147,8 +156,11 @@ class Database:
         """One write transaction: all of it or, on any exception, nothing.
 
         ``durable`` waits until the disk has it (power loss included); otherwise a power cut may
-        undo the newest transactions, never tear one. Does not nest: raises ``RuntimeError``.
+        undo the newest transactions, never tear one. Does not nest: raises ``RuntimeError``. Where the
+        database is only read it is as if somebody else were writing for good: raises ``CacheBusy``.
         """
+        if self.read_only:
+            raise CacheBusy("the cache is only read")
         if self._durable is not None:
             msg = "transactions do not nest"
             raise RuntimeError(msg)
@@ -244,7 +256,9 @@ class Database:
         something seems wrong: what another process changes meanwhile is no damage. Only ``deep``
         compares the search index with the notes. Raises ``CacheBusy`` or ``CacheFull``.
         """
-        questions = ["PRAGMA integrity_check", _SEARCH_CHECK] if deep else ["PRAGMA quick_check"]
+        questions = ["PRAGMA integrity_check" if deep else "PRAGMA quick_check"]
+        if deep and not self.read_only:  # the statement that compares counts as one that writes
+            questions.append(_SEARCH_CHECK)
         return self._faults(questions, looks=LOOKS)
 
     def _faults(

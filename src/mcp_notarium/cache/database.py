@@ -27,7 +27,8 @@ from mcp_notarium.secret import Secret
 
 __all__ = ["BUSY_SECONDS", "Database", "companions", "connect", "create"]
 
-_READWRITE = 0x2
+_READONLY, _READWRITE = 0x1, 0x2
+_NAMED_BY_URI = 0x40
 _NOFOLLOW = 0x01000000  # refuses a symbolic link at the end of the path and in every parent
 _EXTENDED_CODES = 0x02000000  # tells a full disk from a damaged one
 BUSY_SECONDS = 5.0
@@ -90,13 +91,14 @@ def connect(
     memory_security: bool = False,
     busy_timeout: float = BUSY_SECONDS,
     largest_cache: int = _LARGEST_CACHE,
+    read_only: bool = False,
 ) -> Database:
     """Open an existing cache; the caller has proved the key and looks at the schema next.
 
     Raises ``LockedError`` (DATABASE_MISSING, UNSAFE_PATH) before the file is touched, and
     ``CacheDamaged``, ``CacheBusy`` or ``CacheFull`` when it does not open. A new connection does
     not checkpoint until ``set_checkpointer(True)``. ``largest_cache``: bytes of pages kept in memory,
-    at most.
+    at most. ``read_only``: neither the file nor its log is changed, also not by closing.
     """
     _form_check(key)
     _demand_private(path)
@@ -106,6 +108,7 @@ def connect(
         memory_security=memory_security,
         busy_timeout=busy_timeout,
         largest_cache=largest_cache,
+        read_only=read_only,
     )
 
 
@@ -169,6 +172,7 @@ def _open(
     memory_security: bool,
     busy_timeout: float,
     largest_cache: int = _LARGEST_CACHE,
+    read_only: bool = False,
 ) -> Database:
     driver.demand(driver.facts())
     dbapi = driver.module()
@@ -176,8 +180,8 @@ def _open(
     guard = Guard()
     try:
         connection = dbapi.connect(
-            os.fspath(path),
-            flags=_READWRITE
+            _to_read(path) if read_only else os.fspath(path),
+            flags=(_READONLY | _NAMED_BY_URI if read_only else _READWRITE)
             | _NOFOLLOW
             | _EXTENDED_CODES,  # without CREATE: never a silent new database
             isolation_level=None,
@@ -194,6 +198,7 @@ def _open(
         driver_error=dbapi.Error,
         guard=guard,
         patience=busy_timeout,
+        read_only=read_only,
         again=partial(
             connect,
             path,
@@ -201,6 +206,7 @@ def _open(
             memory_security=memory_security,
             busy_timeout=busy_timeout,
             largest_cache=_SECOND_CACHE,
+            read_only=read_only,
         ),
     )
     try:
@@ -211,6 +217,33 @@ def _open(
         database.close()
         raise
     return database
+
+
+def _to_read(path: Path) -> str:
+    """The name under which SQLite reads a database and its log, and changes neither.
+
+    Without a log the file is all there is. Beside one SQLite shares the index that a server keeps, or
+    makes one in memory where a killed one has left it; the file of that index must be there, but may be
+    empty. Raises ``LockedError`` if it is not and cannot be made.
+    """
+    _, log, index, _ = companions(path)
+    name = f"{path.absolute().as_uri()}?mode=ro"
+    if not log.exists() or (log.stat().st_size == 0 and not index.exists()):
+        return f"{name}&immutable=1"
+    try:
+        with suppress(FileExistsError):
+            flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY
+            flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+            os.close(os.open(index, flags, 0o600))
+    except OSError:
+        raise LockedError(
+            Verdict.UNSAFE_PATH,
+            "beside the cache lies a log that a process has left, and it cannot be read in a folder "
+            "that cannot be written to",
+            resolution_hint="Copy the data folder to a place that can be written to, and set "
+            "NOTARIUM_DATA_DIR to the copy.",
+        ) from None
+    return f"{name}&readonly_shm=1"
 
 
 def _not_opened(path: Path) -> NotariumError:
@@ -256,6 +289,8 @@ def _settle(database: Database, *, largest_cache: int) -> None:
         "synchronous = FULL",
     ):
         database.run(f"PRAGMA {pragma}")
+    if database.read_only:
+        return
     if sys.platform == "darwin":
         for pragma in ("fullfsync = ON", "checkpoint_fullfsync = ON"):
             database.run(f"PRAGMA {pragma}")

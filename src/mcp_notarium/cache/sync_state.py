@@ -69,7 +69,9 @@ class SyncState:
         return None if row is None else row[0]
 
     def set(self, key: str, value: str | None) -> None:
-        """Store a value; None removes the key."""
+        """Store a value; None removes the key. What is learnt where the cache is only read is not kept."""
+        if self._db.read_only:
+            return
         if value is None:
             self._db.run("DELETE FROM sync_metadata WHERE key = ?", (key,))
         else:
@@ -116,12 +118,12 @@ class SyncState:
 
     @property
     def keeps_login(self) -> bool:
-        """Whether a login token may be stored here: only in an encrypted cache."""
-        return self._db.encrypted
+        """Whether a login token may be stored here: only in an encrypted cache, if it may be changed."""
+        return self._db.encrypted and not self._db.read_only
 
     def login_token(self) -> Secret | None:
         """The stored login token, or None."""
-        value = self.get(_LOGIN_TOKEN) if self.keeps_login else None
+        value = self.get(_LOGIN_TOKEN) if self._db.encrypted else None
         return None if value is None else Secret(value)
 
     def set_login_token(self, token: Secret | None) -> None:

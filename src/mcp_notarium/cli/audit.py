@@ -99,8 +99,11 @@ class Opened:
 
 
 @contextmanager
-def opened(config: Config) -> Iterator[Opened]:
-    """The account's chain. Raises ``LockedError`` where there is no cache or it may not be opened."""
+def opened(config: Config, *, read_only: bool = False) -> Iterator[Opened]:
+    """The account's chain; ``read_only``: no file of the folder is changed.
+
+    Raises ``LockedError`` where there is no cache or it may not be opened.
+    """
     config = replace(config, on_unreadable="refuse")
     folder = AccountFolder(config.account_dir)
     there = folder.generations() if config.db_encryption else folder.plain_database.exists()
@@ -110,7 +113,7 @@ def opened(config: Config) -> Iterator[Opened]:
             "there is no cache yet, so nothing is on record",
             resolution_hint="Start the server once (`mcp-notarium serve`); it makes one.",
         )
-    with closing(opening.open_cache(config, guarded=True)) as cache:
+    with closing(opening.open_cache(config, guarded=True, read_only=read_only)) as cache:
         keys = audit_keys(cache.data_key)
         trail = Trail(cache.database, keys, clock=time.time, days=config.audit_days)
         yield Opened(trail, cache.anchor, cache.database)
@@ -118,7 +121,7 @@ def opened(config: Config) -> Iterator[Opened]:
 
 def _verify(args: argparse.Namespace) -> int:
     expected = None if args.expect is None else _head(args.expect)
-    with opened(settings.prepare(args)) as chain:
+    with opened(settings.prepare(args), read_only=True) as chain:
         found = chain.verified(expected)
     sys.stdout.write((json.dumps(_facts(found), indent=2) if args.json else _text(found)) + "\n")
     return 0 if found.whole else BROKEN_EXIT
@@ -179,7 +182,7 @@ def _text(found: Verified) -> str:
 def _tail(args: argparse.Namespace) -> int:
     if args.n < 1:
         raise InvalidRequest("-n wants a number above 0", resolution_hint="Say how many to show.")
-    with opened(settings.prepare(args)) as chain:
+    with opened(settings.prepare(args), read_only=True) as chain:
         table = chain.trail.table
         records = list(table.records(first=max(1, table.head().count - args.n + 1)))
     for record in records:

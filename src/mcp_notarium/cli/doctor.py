@@ -1,7 +1,7 @@
 """``mcp-notarium doctor``: examines configuration, libraries, folder, keys, cache and the way to the service.
 
-Opens a cache that is in order as a server would; a locked one it looks at from outside. It writes the mark
-by which the next start knows of damage, takes up what a crash has left, tries a migration that is due
+Only reads a cache that is in order; a locked one it looks at from outside. It writes nothing but the mark
+by which the next start knows of damage; it tries a migration that is due
 and undoes it, and tries with an empty folder, which goes again, whether a cache can be made. Exit code:
 the verdict's (10-23) if the cache is locked or a page of it is damaged, 1 if the configuration is wrong,
 a sandbox is required that cannot be had, or the disk is full, else 0, also when the note service cannot be reached.
@@ -19,20 +19,24 @@ from typing import Any
 from mcp_notarium import __version__
 from mcp_notarium.app import App, open_app
 from mcp_notarium.cache import driver
+from mcp_notarium.cache.database import Database
 from mcp_notarium.cli import rights, sbom, settings, status
 from mcp_notarium.cli.findings import BAD, NOT_CHECKED, OK, WARN, Finding, outside
 from mcp_notarium.config import Config
 from mcp_notarium.errors import CacheError, ConfigError, LockedError, NotariumError
-from mcp_notarium.keys import anchor, opening
+from mcp_notarium.keys import anchor, damage, opening
+from mcp_notarium.keys.folder import AccountFolder
+from mcp_notarium.keys.holders import holders
 from mcp_notarium.keys.keychain import system_keychain
-from mcp_notarium.sync.leader import Leader
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The form of the answer, and how far to look."""
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument(
-        "--deep", action="store_true", help="compare every index with its table, too"
+        "--deep",
+        action="store_true",
+        help="compare every index with its table beside a server, too",
     )
     parser.add_argument("--offline", action="store_true", help="do not ask the note service")
     parser.add_argument(
@@ -111,29 +115,25 @@ def _verdict(facts: dict[str, Any]) -> Finding:
 
 
 async def _inside(config: Config, *, deep: bool, offline: bool) -> list[Finding]:
-    async with open_app(config, syncing=False) as app:
+    async with open_app(config, syncing=False, read_only=True) as app:
         found = [_sync(app), _writes(app), rights.on_record(app), _chain(app)]
         if not offline:
             found.append(await _service(app))
-        return [_pages(app, config, deep=deep), *found]  # last: a bad page closes the cache
+    return [_pages(config, app.cache.database, deep=deep), *found]
 
 
-def _pages(app: App, config: Config, *, deep: bool) -> Finding:
-    """The whole check moves the log, and one process may do that: beside a server only if asked for."""
-    leader = Leader(config.account_dir / "sync.lock")
-    if leader.acquire():
-        try:
-            wrong = app.cache.database.check(deep=deep)
-        finally:
-            leader.release()
-    elif deep:
-        wrong = app.cache.database.walk(deep=True)
-    else:
+def _pages(config: Config, database: Database, *, deep: bool) -> Finding:
+    """Beside a server, which it would slow down, only if asked for."""
+    folder = AccountFolder(config.account_dir)
+    if not deep and holders(folder.server_lock):
         seen = "not checked: a server is at work on this cache (use --deep)"
         return Finding("pages", NOT_CHECKED, seen)
+    wrong, compared = status.examined(config, database)
     if wrong:
+        damage.mark(folder)
         return Finding("pages", BAD, f"{len(wrong)} faults, first: {wrong[0]}")
-    return Finding("pages", OK, "every page is authentic, search index and tables agree")
+    agree = "search index and tables agree" if compared else f"every index{status.WITHOUT_SEARCH}"
+    return Finding("pages", OK, f"every page is authentic, {agree}")
 
 
 def _sync(app: App) -> Finding:

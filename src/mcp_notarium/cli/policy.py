@@ -148,7 +148,7 @@ def _of_note(config: Config, note_id: str) -> dict[str, Any]:
         return (
             facts | _by_id(config, note_id) | {"remark": "There is no cache that could be asked."}
         )
-    opened = opening.open_cache(config, guarded=True)
+    opened = opening.open_cache(config, guarded=True, read_only=True)
     try:
         cache = Cache(opened.database, rules)
         if not cache.notes.gate.in_force:

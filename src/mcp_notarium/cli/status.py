@@ -1,9 +1,9 @@
 """``mcp-notarium status``: in what state the cache is, in a few lines or as JSON.
 
-Looks at every page of the cache, with ``--deep`` also at what is on them; damage that it finds is marked,
-so that the next start knows it too. Tries a migration that is due, and undoes it. Exit code: 0, the
-verdict's (10-23), or 1 where the disk is full. Asks the note service nothing, and never sets anything aside,
-whatever DB_ON_UNREADABLE says.
+Looks at every page of the cache, with ``--deep`` also at what is on them, and changes no file; only damage that
+it finds is marked, so that the next start knows it too. Tries a migration that is due, and undoes it. Exit
+code: 0, the verdict's (10-23), or 1 where the disk is full. Asks the note service nothing, and never sets
+anything aside, whatever DB_ON_UNREADABLE says.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import sys
+from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -19,16 +21,26 @@ from typing import Any
 from mcp_notarium import __version__
 from mcp_notarium.app import App, open_app
 from mcp_notarium.cache import decisions
+from mcp_notarium.cache.database import Database
 from mcp_notarium.cache.startup import Create, Decision, Locked, Migrate, Open, Rebuild
 from mcp_notarium.cli import settings
 from mcp_notarium.config import Config
 from mcp_notarium.crypto.keyslots import Slot, SlotState
-from mcp_notarium.errors import CacheBusy, CacheError, LockedError, Verdict
-from mcp_notarium.keys import looking, opening, rehearsing, slots
+from mcp_notarium.errors import CacheBusy, CacheError, CacheFull, LockedError, Verdict
+from mcp_notarium.keys import damage, looking, opening, rehearsing, slots
+from mcp_notarium.keys.facts import has_log
 from mcp_notarium.keys.folder import AccountFolder, find_obstacle
+from mcp_notarium.keys.holders import holders
+from mcp_notarium.keys.locks import Presence
 from mcp_notarium.notes.pending import WriteState
 
 IN_ORDER = "in order"
+WITHOUT_SEARCH = (
+    " but that for searching (the next start of a server takes up the log that is left)"
+)
+_OTHER_RULES = (
+    "The cache is kept under other rules of what agents may see until a server is started anew."
+)
 _AGAIN = f"Try again. If it stays like this: {decisions.BEGIN_ANEW}"
 
 
@@ -139,11 +151,38 @@ def _opening(slot: Slot) -> str:
 
 
 async def _inside(config: Config, *, deep: bool) -> dict[str, Any]:
-    async with open_app(config, syncing=False, whole=True) as app:
-        if deep and app.cache.database.walk(deep=True):
-            raise opening.damaged(config)
-        checked = {"checked": "every page, every index" if deep else "every page"}
-        return _in_order(IN_ORDER) | _cache_facts(app) | checked
+    async with open_app(config, syncing=False, whole=True, read_only=True) as app:
+        facts = _in_order(IN_ORDER) | _cache_facts(app) | {"checked": "every page"}
+    if not deep:
+        return facts
+    wrong, compared = examined(config, app.cache.database)
+    if wrong:
+        damage.mark(AccountFolder(config.account_dir))
+        raise opening.damaged(config)
+    return facts | {"checked": f"every page, every index{'' if compared else WITHOUT_SEARCH}"}
+
+
+def examined(config: Config, database: Database) -> tuple[tuple[str, ...], bool]:
+    """What is wrong, in every page and index, and whether the search index was compared with the notes.
+
+    ``database`` is closed. SQLite compares through a connection that may write, and whoever closes the
+    last one moves the log into the file; so not where a process that was killed has left a log, nor on a
+    disk that can only be read. Raises ``LockedError`` (BUSY).
+    """
+    folder = AccountFolder(config.account_dir)
+    orphaned = has_log(database.path) and not holders(folder.server_lock)
+    presence = Presence(folder).share()
+    try:
+        if not orphaned and os.access(database.path, os.W_OK):
+            with (
+                suppress(CacheBusy, CacheFull),
+                closing(database.reopened(read_only=False)) as whole,
+            ):
+                return whole.walk(deep=True), True
+        with closing(database.reopened(read_only=True)) as read:
+            return read.walk(deep=True), False
+    finally:
+        presence.release()
 
 
 def _cache_facts(app: App) -> dict[str, Any]:
@@ -160,7 +199,7 @@ def _cache_facts(app: App) -> dict[str, Any]:
         "last_error": metrics.last_error,
         "pending_writes": sum(write.state is WriteState.IN_FLIGHT for write in writes),
         "rejected_writes": sum(write.state is WriteState.REJECTED for write in writes),
-        "notices": list(app.notices),
+        "notices": [*app.notices, *([] if app.cache.notes.gate.in_force else [_OTHER_RULES])],
     }
 
 

@@ -7,6 +7,7 @@ under them.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import time
@@ -66,7 +67,12 @@ class Presence:
         self._descriptor: int | None = None
         if sys.platform != "win32":
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-            self._descriptor = os.open(folder.server_lock, flags, 0o600)
+            try:
+                self._descriptor = os.open(folder.server_lock, flags, 0o600)
+            except OSError as error:
+                if error.errno != errno.EROFS:
+                    raise
+                # Nobody moves anything on a disk that can only be read.
 
     def share(self, *, timeout: float = SHARE_SECONDS) -> Presence:
         """Be one of many. Raises ``LockedError`` (BUSY) while somebody is alone, and lets go then."""

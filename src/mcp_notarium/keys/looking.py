@@ -2,7 +2,7 @@
 
 It looks only as far as is safe: no file of an unsafe folder is read, no database is opened before
 the key file has proven the key and some page of the file is authentic. It changes nothing, except
-that opening a database lets SQLite take up a left-over log, which the caller may forbid. A few pages
+that opening a database lets SQLite take up a left-over log, unless it is opened ``read_only``. A few pages
 are enough, unless the caller wants all of them or damage was met in this cache before.
 """
 
@@ -116,11 +116,6 @@ def always(_log: bool) -> bool:  # noqa: FBT001 - the one fact it decides on
     return True
 
 
-def without_log(log: bool) -> bool:  # noqa: FBT001 - the one fact it decides on
-    """Open it only if there is no log that opening would move into the main file."""
-    return not log
-
-
 def never(_log: bool) -> bool:  # noqa: FBT001 - the one fact it decides on
     """Look at it from outside only."""
     return False
@@ -138,6 +133,7 @@ class Observer:
         system: Keychain | None = None,
         key: Found | None = None,
         whole: bool = False,
+        read_only: bool = False,
         unlock: Unlock = keyslots.unlock,
     ) -> None:
         self._settings = settings
@@ -146,6 +142,7 @@ class Observer:
         self._system = system
         self._given = key
         self._whole = whole
+        self._read_only = read_only
         self._unlock = unlock
         self._known: dict[str, DataKey | Unwrap] = {}
 
@@ -305,7 +302,12 @@ class Observer:
         if scene.data_key is not None and scene.keyfile is not None:
             secret = scene.data_key.database_key(scene.keyfile.database_salt)
         try:
-            opened = database.connect(path, secret, memory_security=self._settings.memory_security)
+            opened = database.connect(
+                path,
+                secret,
+                memory_security=self._settings.memory_security,
+                read_only=self._read_only,
+            )
             try:
                 schema_seen, identity = facts.inside(opened)
                 self._examine(scene, opened, schema_seen)
@@ -335,12 +337,9 @@ class Observer:
 
 
 def verdict(settings: OpeningSettings, *, bounds: kdf.Bounds = kdf.PRODUCTION) -> Decision:
-    """What start-up would decide; changes nothing.
-
-    The database is opened only where no log is left that opening would move into it.
-    """
+    """What start-up would decide; changes nothing."""
     with reached(AccountFolder(settings.account_dir)):
-        scene = Observer(settings, bounds=bounds).look(now=time.time(), opens=without_log)
+        scene = Observer(settings, bounds=bounds, read_only=True).look(now=time.time())
     scene.close()
     return startup.decide(scene.seen)
 

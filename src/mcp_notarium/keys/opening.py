@@ -8,9 +8,10 @@ that nobody moves the file under it.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -20,10 +21,16 @@ from mcp_notarium.cache.database import Database, companions
 from mcp_notarium.cache.observations import OnUnreadable
 from mcp_notarium.cache.startup import Create, Decision, Locked, Migrate, Open, Rebuild
 from mcp_notarium.crypto import keyslots
-from mcp_notarium.crypto.datakey import DataKey
 from mcp_notarium.crypto.kdf import PRODUCTION, Bounds, Parameters
 from mcp_notarium.crypto.keyslots import KeyFile
-from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheFull, LockedError, Verdict
+from mcp_notarium.errors import (
+    CacheBusy,
+    CacheDamaged,
+    CacheFull,
+    InvalidRequest,
+    LockedError,
+    Verdict,
+)
 from mcp_notarium.keys import creating, damage, keyfile, migrating, quarantine, surroundings
 from mcp_notarium.keys.anchor import Anchor, audit_keys
 from mcp_notarium.keys.certificate import Certificate
@@ -33,6 +40,7 @@ from mcp_notarium.keys.folder import AccountFolder, find_problem, prepare, trust
 from mcp_notarium.keys.keychain import Keychain
 from mcp_notarium.keys.locks import Presence, busy, key_lock
 from mcp_notarium.keys.looking import Observer, OpeningSettings, Scene, Unlock
+from mcp_notarium.keys.opened import OpenedCache
 from mcp_notarium.keys.reaching import reached
 from mcp_notarium.keys.unlock import Found
 
@@ -49,32 +57,6 @@ _Value = TypeVar("_Value")
 _UNUSABLE = "the cache folder cannot be used"
 
 
-@dataclass(frozen=True, slots=True)
-class OpenedCache:
-    """An open cache. ``data_key`` None and ``generation`` '': it is not encrypted.
-
-    ``certificate`` promises that no intent is inside; who records one withdraws it first.
-    ``anchor`` remembers where its audit chain ended. ``rebuilt``: it was made in the place of another.
-    """
-
-    database: Database
-    data_key: DataKey | None
-    generation: str
-    created: bool
-    notices: tuple[str, ...]
-    certificate: Certificate
-    presence: Presence
-    anchor: Anchor
-    rebuilt: bool = False
-
-    def close(self) -> None:
-        """Promise that nothing is pending, if so; close the database; leave. Never raises."""
-        if not self.database.closed:
-            self.certificate.renew(self.database)
-            self.database.close()
-        self.presence.release()
-
-
 def open_cache(
     settings: OpeningSettings,
     *,
@@ -83,6 +65,7 @@ def open_cache(
     refetchable: bool = True,
     guarded: bool = False,
     whole: bool = False,
+    read_only: bool = False,
     system: Keychain | None = None,
     unlock: Unlock = keyslots.unlock,
     clock: Callable[[], float] = time.time,
@@ -94,8 +77,9 @@ def open_cache(
     is the only place the notes are kept and is never rebuilt. ``guarded``: everything that records
     an intent calls ``certificate.withdraw`` first, so the promise may stand while the cache is
     open; otherwise it is withdrawn now. ``whole``: every page is looked at, as it is where damage was
-    met before. Damage that is found so, or met later, marks the folder for the next start. ``unlock``
-    stands in for ``keyslots.unlock``.
+    met before. Damage that is found so, or met later, marks the folder for the next start.
+    ``read_only``: for looking; no other file of the folder is changed, and where a start would have to
+    do something first that is refused. ``unlock`` stands in for ``keyslots.unlock``.
     """
     observer = Observer(
         settings,
@@ -103,6 +87,7 @@ def open_cache(
         refetchable=refetchable,
         system=system,
         whole=whole,
+        read_only=read_only,
         unlock=unlock,
     )
     opener = _Opener(
@@ -116,6 +101,8 @@ def open_cache(
     )
     with reached(AccountFolder(settings.account_dir)):
         try:
+            if read_only:
+                return opener.as_it_is(read_only=True) or opener.seen_again()
             return opener.as_it_is() or opener.under_lock()
         except CacheDamaged as error:
             damage.mark(AccountFolder(settings.account_dir))
@@ -165,9 +152,13 @@ class _Opener:
     clock: Callable[[], float]
     at: At
 
-    def as_it_is(self) -> OpenedCache | None:
-        """Open a cache that is in order; None if something has to be done first."""
-        if damage.is_marked(AccountFolder(self.settings.account_dir)):
+    def as_it_is(self, *, read_only: bool = False, at_rest: bool = False) -> OpenedCache | None:
+        """Open a cache that is in order; None if something has to be done first.
+
+        ``read_only``: what a crash has left half done stays for the next start. ``at_rest``: nobody is
+        changing what lies there.
+        """
+        if damage.is_marked(AccountFolder(self.settings.account_dir)) and not read_only:
             return None  # every page is to be looked at, once, and the mark to be taken away
         presence = self._presence()
         scene: Scene | None = None
@@ -175,15 +166,28 @@ class _Opener:
             scene = self.observer.look(now=self.clock())
             decision = startup.decide(scene.seen)
             # Without a presence: the folder was made by somebody else since we looked for it.
-            if isinstance(decision, Open) and not decision.settle and presence is not None:
+            rests = isinstance(decision, Open) and (read_only or not decision.settle)
+            if isinstance(decision, Open) and rests and presence is not None:
                 return self._finished(scene, presence, decision.notices)
         except BaseException:
             _let_go(scene, presence)
             raise
         _let_go(scene, presence)
-        if isinstance(decision, Locked) and not self._may_be_in_motion():
+        if isinstance(decision, Locked) and (at_rest or not self._may_be_in_motion()):
             raise refusal(decision)
         return None
+
+    def seen_again(self) -> OpenedCache:
+        """Look once more, while nobody changes what lies there."""
+        folder = trusted(self.settings.account_dir)
+        with key_lock(folder) if os.access(folder.path, os.W_OK) else nullcontext():
+            opened = self.as_it_is(read_only=True, at_rest=True)
+        if opened is None:
+            raise InvalidRequest(
+                "a start of the server has to bring this cache in order first",
+                resolution_hint="Start the server once (`mcp-notarium serve`), then try again.",
+            )
+        return opened
 
     def _may_be_in_motion(self) -> bool:
         """Whether what was seen may have been half of somebody's change.
