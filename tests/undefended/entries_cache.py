@@ -55,12 +55,23 @@ CACHE = (
     Defence(
         "connecting creates nothing",
         "cache/database.py",
-        "            flags=_READWRITE\n",
-        "            flags=_READWRITE | 4\n",
+        " if read_only else _READWRITE)\n",
+        " if read_only else _READWRITE | 4)\n",
         (
             "security/test_adversary_keys.py::test_a_database_that_goes_away_at_the_last_moment_is_not_made_anew",
         ),
         (13,),
+    ),
+    Defence(
+        "looking does not write",
+        "cache/database.py",
+        "            _to_read(path) if read_only else os.fspath(path),\n"
+        "            flags=(_READONLY | _NAMED_BY_URI if read_only else _READWRITE)",
+        "            os.fspath(path),\n            flags=_READWRITE",
+        (
+            "cli/test_cli_looking.py::test_looking_changes_no_byte_and_no_time",
+            "cli/test_cli_looking.py::test_on_a_disk_that_can_only_be_read_the_record_is_shown_and_verified",
+        ),
     ),
     Defence(
         "a plain database in an encrypted one's place",

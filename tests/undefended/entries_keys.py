@@ -235,9 +235,8 @@ KEYS = (
     Defence(
         "what a full disk leaves half made is removed",
         "keys/anew.py",
-        "        for file in (*companions(path), folder.prepared_key_file):\n"
-        "            file.unlink(missing_ok=True)\n        raise\n",
-        "        raise\n",
+        "        take_back(folder, made)\n        raise\n    return notes\n",
+        "        raise\n    return notes\n",
         (
             "unit/keys/test_reencrypt.py::test_a_disk_that_fills_up_leaves_the_old_cache_and_nothing_else",
         ),

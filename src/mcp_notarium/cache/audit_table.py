@@ -85,13 +85,13 @@ class AuditTable:
     def verify(self, *, anchored: Head | None, expected: Head | None = None) -> Verified:
         """Look at the whole chain. Servers may go on meanwhile.
 
-        What looks wrong is looked at again with nobody else writing: another process may have
-        pruned while we read.
+        What looks wrong is looked at again in one snapshot: another process may have pruned while we
+        read.
         """
         found = self._verified(Check(self.seal, anchored, expected))
         if found.whole or self._db.in_transaction:
             return found
-        with self._db.transaction():
+        with self._db.snapshot():
             return self._verified(Check(self.seal, anchored, expected))
 
     def _verified(self, check: Check) -> Verified:

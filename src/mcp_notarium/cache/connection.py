@@ -177,6 +177,15 @@ class Database:
             self._durable = None
 
     @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Read the file as it is at the first query, whatever others write meanwhile. Does not nest."""
+        self.run("BEGIN")
+        try:
+            yield
+        finally:
+            self._roll_back()
+
+    @contextmanager
     def joined(self, *, durable: bool = False) -> Iterator[None]:
         """The caller's transaction if one is open, else a new one.
 
