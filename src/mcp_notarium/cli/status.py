@@ -13,6 +13,7 @@ import asyncio
 import json
 import os
 import sys
+import tempfile
 from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -29,6 +30,7 @@ from mcp_notarium.crypto.keyslots import Slot, SlotState
 from mcp_notarium.errors import CacheBusy, CacheError, CacheFull, LockedError, Verdict
 from mcp_notarium.keys import damage, looking, opening, rehearsing, slots
 from mcp_notarium.keys.facts import has_log
+from mcp_notarium.keys.files import disk_errors
 from mcp_notarium.keys.folder import AccountFolder, find_obstacle
 from mcp_notarium.keys.holders import holders
 from mcp_notarium.keys.locks import Presence
@@ -41,6 +43,8 @@ WITHOUT_SEARCH = (
 _OTHER_RULES = (
     "The cache is kept under other rules of what agents may see until a server is started anew."
 )
+_ROOM = 64 * 1024
+"""Bytes that SQLite needs beside a database to open it, and some more."""
 _AGAIN = f"Try again. If it stays like this: {decisions.BEGIN_ANEW}"
 
 
@@ -99,7 +103,19 @@ def _by_decision(config: Config, decision: Decision, *, deep: bool) -> dict[str,
         case Rebuild(_, reason):
             return _in_order(f"the next start sets it aside and loads a new one: {reason}")
         case Open():
-            return asyncio.run(_inside(config, deep=deep)) | _key_facts(config)
+            facts = asyncio.run(_inside(config, deep=deep)) | _key_facts(config)
+            _demand_room(config)
+            return facts
+
+
+def _demand_room(config: Config) -> None:
+    """Raises ``CacheFull`` or ``LockedError`` where a server could not even begin: by a file without a name."""
+    with disk_errors("a server cannot open the cache"):
+        try:
+            with tempfile.TemporaryFile(dir=config.account_dir, buffering=0) as file:
+                file.write(bytes(_ROOM))
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(config.account_dir)) from error
 
 
 def _in_order(cache: str) -> dict[str, Any]:
