@@ -32,6 +32,7 @@ from mcp_notarium.keys.looking import Unlock
 from mcp_notarium.keys.token import StoredToken
 from mcp_notarium.sync.driver import Driver
 from mcp_notarium.sync.owner import owner_name
+from mcp_notarium.sync.status import notice_of_differences
 from mcp_notarium.sync.writer import Writer
 
 if TYPE_CHECKING:
@@ -71,6 +72,11 @@ class App:
     def policy(self) -> Policy:
         """What the person has decided about agents."""
         return self.config.policy
+
+    def all_notices(self) -> tuple[str, ...]:
+        """``notices``, and whether the note service changes what it is given."""
+        differences = notice_of_differences(self.cache.sync_state)
+        return (*self.notices, differences) if differences else self.notices
 
 
 def _nobody(_damage: LockedError) -> None:
@@ -138,6 +144,9 @@ def _wired(config: Config, opened: opening.OpenedCache, log: Logger) -> App:
     def nothing_pending() -> None:
         opened.certificate.renew(opened.database)
 
+    def differed(note_id: str) -> None:
+        log.warning("sync.stored_differently", note_id=note_id)
+
     writer = Writer(
         cache,
         backend,
@@ -146,6 +155,7 @@ def _wired(config: Config, opened: opening.OpenedCache, log: Logger) -> App:
         lease=2 * config.api_timeout + _LEASE_MARGIN,
         before_intent=opened.certificate.withdraw,
         after_last_intent=nothing_pending,
+        differed=differed,
     )
     driver = Driver(
         cache,

@@ -156,6 +156,25 @@ class WritingContract(OnABench):
         answer = await bench.backend.push(self.write(bench.backend, "n1", Content("b")))
         assert answer.before is None
 
+    async def test_an_answer_tells_whether_somebody_else_wrote_in_between(
+        self, bench: Bench
+    ) -> None:
+        can = bench.backend.capabilities
+        if can.detects_stale_base or not can.idempotent_push:
+            return
+        new = self.write(bench.backend, "n1", Content("b"))
+        created = await bench.backend.push(new)
+        assert created.alone
+        assert (await bench.backend.push(new)).alone
+        base = created.revision
+        same = self.write(bench.backend, "n1", base.content, base=base, write_id="0a", now=2e9)
+        assert (await bench.backend.push(same)).alone
+        await bench.put("n1", "bc")
+        assert not (await bench.backend.push(new)).alone
+        assert not (await bench.backend.push(same)).alone
+        stale = self.write(bench.backend, "n1", Content("bd"), base=base, write_id="0b")
+        assert not (await bench.backend.push(stale)).alone
+
     async def test_base_that_the_store_forgot_is_a_conflict(self, bench: Bench) -> None:
         base = await self.create(bench, "n1", "b")
         await bench.put("n1", "bc")

@@ -248,12 +248,16 @@ class MemoryBackend:
         largest = self.capabilities.max_note_bytes
         if largest is not None and len(write.body.encode()) > largest:
             raise BackendRejected("the note is too large", details={"id": write.note_id})
-        answer = self.store.write(write, strict=self.capabilities.detects_stale_base)
+        strict = self.capabilities.detects_stale_base
+        answer = self.store.write(write, strict=strict)
         kept = self.store.kept(write.note_id)
         revision = _revision(write.note_id, etag_of(kept.head), kept.versions[kept.head], kept.head)
         await self._end(fault, write=True)
         stored = answer is Answer.STORED and kept.head > 1 and self.capabilities.has_versions
-        return Acknowledgement(revision, answer, etag_of(kept.head - 1) if stored else None)
+        ours = kept.head - (answer is not Answer.UNCHANGED)
+        alone = (write.base_etag or etag_of(0)) == etag_of(ours) or (strict and stored)
+        before = etag_of(kept.head - 1) if stored else None
+        return Acknowledgement(revision, answer, before, alone=alone)
 
     async def delete(self, note_id: str, *, etag: str, write_id: str) -> None:
         """See ``Backend.delete``."""

@@ -47,10 +47,16 @@ class Logged:
 
 
 class MemoryStore:
-    """The service itself: shared by clients, edited directly by tests."""
+    """The service itself: shared by clients, edited directly by tests.
+
+    ``rewrite`` is what it makes of every object that a client writes, ``afterwards`` the same in a
+    second version of the note, before the client has its answer.
+    """
 
     def __init__(self, name: str = "store") -> None:
         self.name = name
+        self.rewrite: Callable[[Fields], Fields] = dict
+        self.afterwards: Callable[[Fields], Fields] | None = None
         self._notes: dict[str, Kept] = {}
         self._log: list[Logged] = []
         self._oldest = 0
@@ -170,10 +176,13 @@ class MemoryStore:
             stored = self._rebase(write, posted)
         else:
             stored = (kept.versions[kept.head] if kept.alive else {}) | posted
+        stored = self.rewrite(stored)
         if kept.alive and stored == kept.versions[kept.head]:
             return Answer.UNCHANGED
         self._commit(write.note_id, stored)
         self._notes[write.note_id].write_ids.add(write.write_id)
+        if self.afterwards is not None:
+            self._commit(write.note_id, self.afterwards(stored))
         return Answer.STORED
 
     def _rebase(self, write: PendingWrite, posted: Fields) -> Fields:

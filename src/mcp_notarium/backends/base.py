@@ -113,12 +113,14 @@ class Acknowledgement:
     """The store's answer to a push: what it now holds, which need not be what was sent.
 
     ``before``: the etag of the revision that the write was stored on top of, which ``get`` knows;
-    None where the store does not tell, or did not store anything just now.
+    None where the store does not tell, or did not store anything just now. ``alone``: nobody else wrote
+    between our base and ``revision``, so whatever differs from what was sent is the store's own doing.
     """
 
     revision: Revision
     answer: Answer
     before: str | None = None
+    alone: bool = False
 
 
 class Backend(Protocol):

@@ -54,7 +54,7 @@ TABLES = (
         ("write_id",),
         (
             *("note_id", "kind", "base_etag", "text", "tags", "trash", "body", "created_at"),
-            *("owner", "lease_until", "state", "reason"),
+            *("owner", "lease_until", "state", "reason", "copied"),
         ),
     ),
     Table("withheld", ("id",), ("etag", "server_version", "rule")),

@@ -34,7 +34,7 @@ class PendingWrites:
                     *(write.write_id, write.note_id, str(write.kind), write.base_etag),
                     *(content.text, json.dumps(content.tags), int(content.trash), write.body),
                     *(write.created_at, write.owner, write.lease_until),
-                    *(str(write.state), write.reason),
+                    *(str(write.state), write.reason, int(write.copied)),
                 ),
             )
 
@@ -116,16 +116,17 @@ def _write(row: Row) -> PendingWrite:
         lease_until=row[10],
         state=WriteState(row[11]),
         reason=row[12],
+        copied=bool(row[13]),
     )
 
 
 _COLUMNS = (
     "write_id, note_id, kind, base_etag, text, tags, trash, body, created_at, owner, lease_until, "
-    "state, reason"
+    "state, reason, copied"
 )
 _SELECT = f"SELECT {_COLUMNS} FROM pending_writes"  # noqa: S608 - constants only
 _OLDEST_FIRST = "ORDER BY created_at, write_id"
-_ADD = f"INSERT INTO pending_writes({_COLUMNS}) VALUES ({', '.join('?' * 13)})"  # noqa: S608 - constants only
+_ADD = f"INSERT INTO pending_writes({_COLUMNS}) VALUES ({', '.join('?' * 14)})"  # noqa: S608 - constants only
 _ANY_IN_FLIGHT = "SELECT 1 FROM pending_writes WHERE state = 'in_flight' LIMIT 1"
 _CLAIM = """
 UPDATE pending_writes SET owner = ?, lease_until = ?

@@ -17,6 +17,7 @@ _CURSOR = "backend_cursor"
 _PROGRESS = "first_sync"
 _METRICS = "sync_metrics"
 _NEVER = "never"
+_DIFFERENCES = "stored_differently"
 _AT_REST = "idle"
 _LOGIN_CHANGES = "login_changes"
 _LOGIN_TOKEN = "login_token"  # noqa: S105 - the name of a row, not a token
@@ -55,6 +56,14 @@ class Metrics:
             error_count=0 if error is None else self.error_count + 1,
             last_error=error,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Differences:
+    """So many writes the store holds differently from what was sent; the last at epoch seconds."""
+
+    count: int = 0
+    last_at: float = 0.0
 
 
 class SyncState:
@@ -104,6 +113,16 @@ class SyncState:
         before = self.metrics()
         status = _AT_REST if before.status == _NEVER else before.status
         self.set(_METRICS, json.dumps(asdict(replace(before, last_sync_at=at, status=status))))
+
+    def differences(self) -> Differences:
+        """How often the store has changed by itself what it was given."""
+        value = self.get(_DIFFERENCES)
+        return Differences() if value is None else Differences(**json.loads(value))
+
+    def record_difference(self, *, at: float) -> None:
+        """Count one write more that the store holds differently."""
+        after = Differences(self.differences().count + 1, at)
+        self.set(_DIFFERENCES, json.dumps(asdict(after)))
 
     def record_cycle(
         self, *, at: float, duration_ms: int, status: str, error: str | None = None

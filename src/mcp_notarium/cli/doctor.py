@@ -28,6 +28,7 @@ from mcp_notarium.keys import anchor, damage, opening
 from mcp_notarium.keys.folder import AccountFolder
 from mcp_notarium.keys.holders import holders
 from mcp_notarium.keys.keychain import system_keychain
+from mcp_notarium.sync.status import notice_of_differences
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -116,7 +117,7 @@ def _verdict(facts: dict[str, Any]) -> Finding:
 
 async def _inside(config: Config, *, deep: bool, offline: bool) -> list[Finding]:
     async with open_app(config, syncing=False, read_only=True) as app:
-        found = [_sync(app), _writes(app), rights.on_record(app), _chain(app)]
+        found = [_sync(app), _writes(app), *_differences(app), rights.on_record(app), _chain(app)]
         if not offline:
             found.append(await _service(app))
     return [_pages(config, app.cache.database, deep=deep), *found]
@@ -157,6 +158,12 @@ def _writes(app: App) -> Finding:
         return Finding("writes", OK, "none unfinished")
     hint = "They are finished, with their own ids, as soon as a server reaches the note service."
     return Finding("writes", WARN, f"{writes} unfinished", hint)
+
+
+def _differences(app: App) -> list[Finding]:
+    seen = notice_of_differences(app.cache.sync_state)
+    hint = "Compare such a note in the note service's own app; look for a proxy on the way."
+    return [Finding("texts", WARN, seen, hint)] if seen else []
 
 
 def _chain(app: App) -> Finding:

@@ -215,7 +215,10 @@ def _cache_facts(app: App) -> dict[str, Any]:
         "last_error": metrics.last_error,
         "pending_writes": sum(write.state is WriteState.IN_FLIGHT for write in writes),
         "rejected_writes": sum(write.state is WriteState.REJECTED for write in writes),
-        "notices": [*app.notices, *([] if app.cache.notes.gate.in_force else [_OTHER_RULES])],
+        "notices": [
+            *app.all_notices(),
+            *([] if app.cache.notes.gate.in_force else [_OTHER_RULES]),
+        ],
     }
 
 

@@ -29,7 +29,8 @@ class PendingWrite:
 
     ``base_etag`` is the acknowledged revision the content was made from (None: a new note).
     ``body`` is the exact JSON text to send. ``owner`` and ``lease_until`` (epoch seconds) tell
-    other processes whether somebody is still busy with it.
+    other processes whether somebody is still busy with it. ``copied``: the conflict copy of this save is
+    this intent or was made before it, so nothing of it is copied again.
     """
 
     write_id: str
@@ -43,3 +44,4 @@ class PendingWrite:
     lease_until: float
     state: WriteState = WriteState.IN_FLIGHT
     reason: str = ""
+    copied: bool = False

@@ -1,7 +1,8 @@
 """What to do when a person's text cannot be merged: keep it as a note of its own. Pure.
 
 It makes the content and the id of a conflict copy, and tells whether every line is still there after
-the store merged an edit, and what to do if not. It writes nothing.
+the store merged an edit, what to do if not, and what a store that merged nothing has changed. It writes
+nothing.
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ from dataclasses import dataclass
 from enum import Enum
 
 from mcp_notarium.notes.lines import split_lines
+from mcp_notarium.notes.matching import changes
 from mcp_notarium.notes.merge import merge_content, merge_tags
 from mcp_notarium.notes.note import Content
 
 MARK = "(conflict copy) "
 """Stands before the first line of a copy; the rest of the text is untouched."""
+MOST_LINES = 3
+"""Lines that are told by their number where a store has changed a text."""
 
 
 def copy_id(write_id: str) -> str:
@@ -120,4 +124,25 @@ def with_lost_tags(*, base: Content, sent: Content, stored: Content) -> Content:
         text=stored.text,
         tags=merge_tags(base.tags, sent.tags, stored.tags),
         trash=sent.trash if sent.trash != base.trash else stored.trash,
+    )
+
+
+def differences(*, sent: Content, stored: Content) -> str:
+    """Where the store holds something else than was sent, by lines of what was sent; "" if nowhere."""
+    lines = [
+        line
+        for change in changes(split_lines(sent.text), split_lines(stored.text))
+        for line in range(change.low + 1, max(change.high, change.low + 1) + 1)
+    ]
+    told = [_lines(lines)] if lines else []
+    told += ["tags"] if sent.tags != stored.tags else []
+    told += ["trash"] if sent.trash != stored.trash else []
+    return ", ".join(told)
+
+
+def _lines(numbers: list[int]) -> str:
+    named = ", ".join(map(str, numbers[:MOST_LINES]))
+    more = len(numbers) - MOST_LINES
+    return (
+        ("lines " if numbers[1:] else "line ") + named + (f" and {more} more" if more > 0 else "")
     )

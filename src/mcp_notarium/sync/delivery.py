@@ -33,6 +33,7 @@ from mcp_notarium.sync.conflict import (
     copy_content,
     copy_id,
     copy_write_id,
+    differences,
     judge_echo,
     mend,
     with_lost_tags,
@@ -66,11 +67,15 @@ class Taken(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """How a delivery ended, and whether somebody else's change is in it."""
+    """How a delivery ended, and whether somebody else's change is in it.
+
+    ``differs``: where the store by itself holds something else than was sent; "" if nowhere.
+    """
 
     taken: Taken
     merged: bool = False
     copy_id: str | None = None
+    differs: str = ""
 
 
 class Delivery:
@@ -83,16 +88,20 @@ class Delivery:
         *,
         clock: Callable[[], float],
         reached: Callable[[str], None],
+        differed: Callable[[str], None],
     ) -> None:
         self._backend = backend
         self._intents = intents
         self._clock = clock
         self._reached = reached
+        self._differed = differed
 
-    async def send(self, write: PendingWrite, *, base: Content, repair: bool = True) -> Delivered:
+    async def send(
+        self, write: PendingWrite, *, base: Content, repair: bool = True, replayed: bool = False
+    ) -> Delivered:
         """Push a CREATE or UPDATE and commit the answer.
 
-        Raises what the store raised: one of ``NOT_STORED`` with the intent untouched, or
+        ``replayed``: it may have arrived before, over another base than the one it has now. Raises what the store raised: one of ``NOT_STORED`` with the intent untouched, or
         ``OutcomeUnknown`` with the intent released for whoever comes first.
         """
         self._reached("recorded")
@@ -104,7 +113,10 @@ class Delivery:
             raise self._in_doubt(write) from error
         WITHDRAWN.set(lambda: False)  # what follows from a stored write is sent, whoever has left
         self._reached("pushed")
-        return await self._accept(write, base, answer, repair=repair)
+        known = replayed and answer.answer is Answer.REPEATED
+        if answer.alone and not known:
+            return await self._accept_alone(write, answer)
+        return await self._accept(write, base, answer, repair=repair and not write.copied)
 
     async def remove(self, write: PendingWrite) -> None:
         """Carry out a DELETE and commit it. Raises as :meth:`send` does."""
@@ -153,6 +165,28 @@ class Delivery:
             details={"id": write.note_id, "write_id": write.write_id},
         )
 
+    async def _accept_alone(self, write: PendingWrite, answer: Acknowledgement) -> Delivered:
+        """Commit an answer in which there is nothing of anybody else: no copy, whatever it says.
+
+        A store that changes what it is given would change a copy as well, and every further write.
+        """
+        sent = self._backend.revision_of(write.note_id, write.body).content
+        stored = answer.revision
+        if stored.content != sent:
+            stored = await self._as_held(stored)
+        differs = differences(sent=sent, stored=stored.content)
+        self._finish(write, stored, differs=bool(differs))
+        if differs:
+            self._differed(write.note_id)
+        return Delivered(Taken.STORED, differs=differs)
+
+    async def _as_held(self, stored: Revision) -> Revision:
+        """The same revision as the store gives it to whoever asks; what it echoes may be another text."""
+        with suppress(NotariumError):
+            held = await self._backend.get(stored.id)
+            return held if held.etag == stored.etag else stored
+        return stored
+
     async def _accept(
         self, write: PendingWrite, base: Content, answer: Acknowledgement, *, repair: bool
     ) -> Delivered:
@@ -177,9 +211,10 @@ class Delivery:
                     kept = stored if wanted is None else Tombstone(stored.id)
             elif echo is Echo.TAGS_LOST:
                 wanted = with_lost_tags(base=base, sent=sent, stored=stored.content)
+        copies = copies and not write.copied
         follow_ups = [self._copy_of(write)] if copies else []
         if wanted is not None:
-            follow_ups.append(self._repair_of(stored, wanted))
+            follow_ups.append(self._repair_of(stored, wanted, copied=copies))
         if self._finish(write, kept, follow_ups):
             for follow_up in follow_ups:
                 created = follow_up.kind is WriteKind.CREATE
@@ -205,9 +240,13 @@ class Delivery:
         write: PendingWrite,
         storing: Revision | Tombstone,
         follow_ups: Sequence[PendingWrite] = (),
+        *,
+        differs: bool = False,
     ) -> bool:
         try:
-            ours = self._intents.finish(write, storing=[storing], follow_ups=follow_ups)
+            ours = self._intents.finish(
+                write, storing=[storing], follow_ups=follow_ups, differs=differs
+            )
         except CacheError as error:
             # The store has it and the cache has not: only the intent tells, and it is still there.
             raise OutcomeUnknown(
@@ -241,9 +280,10 @@ class Delivery:
             base_etag=None,
             content=content,
             body=self._backend.compose(None, content, now=self._clock()),
+            copied=True,
         )
 
-    def _repair_of(self, stored: Revision, wanted: Content) -> PendingWrite:
+    def _repair_of(self, stored: Revision, wanted: Content, *, copied: bool) -> PendingWrite:
         return self._intents.make(
             write_id=uuid.uuid4().hex,
             note_id=stored.id,
@@ -251,4 +291,5 @@ class Delivery:
             base_etag=stored.etag,
             content=wanted,
             body=self._backend.compose(stored, wanted, now=self._clock()),
+            copied=copied,
         )

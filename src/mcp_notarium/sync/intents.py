@@ -52,6 +52,7 @@ class Intents:
         base_etag: str | None,
         content: Content,
         body: str,
+        copied: bool = False,
     ) -> PendingWrite:
         """An intent of this process, leased from now on; not recorded yet."""
         now = self._clock()
@@ -65,6 +66,7 @@ class Intents:
             created_at=now,
             owner=self._owner,
             lease_until=now + self._lease,
+            copied=copied,
         )
 
     def record(
@@ -126,9 +128,11 @@ class Intents:
         *,
         storing: Iterable[Revision | Tombstone] = (),
         follow_ups: Iterable[PendingWrite] = (),
+        differs: bool = False,
     ) -> bool:
         """Store the answer and drop the intent, in one transaction; record what follows from it.
 
+        ``differs``: the store holds something else than was sent, which is counted for the person.
         False if another process has taken it over or finished it in the meantime. While that is still
         at it, the answer is stored all the same, so that nobody is shown the note from before.
         """
@@ -137,6 +141,8 @@ class Intents:
             if ours:
                 self._cache.pending.drop(write.write_id)
                 self._cache.notes.apply(storing)
+                if differs:
+                    self._cache.sync_state.record_difference(at=self._clock())
                 for follow_up in follow_ups:
                     self._add(follow_up)
             elif self._cache.pending.get(write.write_id) and self._still_from_before(write):

@@ -93,7 +93,7 @@ class Replay:
         match write.kind:
             case WriteKind.CREATE:
                 return await self._create(write)
-            case WriteKind.UPDATE if self._has_text_to_keep(write):
+            case WriteKind.UPDATE if self._has_text_to_keep(write) and not write.copied:
                 return await self._delivery.keep_as_copy(write, instead=Tombstone(write.note_id))
             case WriteKind.UPDATE | WriteKind.DELETE:
                 self._intents.finish(write, storing=[Tombstone(write.note_id)])
@@ -122,6 +122,8 @@ class Replay:
             return await self._send(write, head)
         base = self._base_of(write) or await self._older(write)
         merged = None if base is None else merge_content(base, write.content, head.content)
+        if merged is None and write.copied:
+            return self._settled(write, head)
         if merged is None:
             return await self._delivery.keep_as_copy(write, instead=head)
         if not self._intents.sees_revision(head):
@@ -142,11 +144,13 @@ class Replay:
         """Send it over ``head``; once more with the time of now if the clock was wrong back then."""
         base = head.content if head else NOTHING
         try:
-            return await self._delivery.send(write, base=base)
+            return await self._delivery.send(write, base=base, replayed=True)
         except DateRefused:
             body = self._backend.compose(head, write.content, now=self._clock())
             anew = self._intents.rebase(write, base=head, content=write.content, body=body)
-            return await self._delivery.send(anew, base=base) if anew else Delivered(Taken.AGAIN)
+            if anew is None:
+                return Delivered(Taken.AGAIN)
+            return await self._delivery.send(anew, base=base, replayed=True)
 
     async def _remove(self, write: PendingWrite, head: Revision) -> Delivered:
         if head.etag != write.base_etag:

@@ -19,6 +19,7 @@ from mcp_notarium.errors import (
 from mcp_notarium.notes.merge import merge_content
 from mcp_notarium.notes.note import Content, Note, Revision, Tombstone
 from mcp_notarium.notes.pending import PendingWrite, WriteKind
+from mcp_notarium.sync.conflict import differences
 from mcp_notarium.sync.delivery import NOT_STORED, NOTHING, Delivered, Taken
 from mcp_notarium.sync.desk import Desk, nothing_saved
 from mcp_notarium.sync.planner import Known, Said, said
@@ -31,12 +32,13 @@ class Saved:
     """The note as it is in the cache now.
 
     ``merged``: somebody else's change is in it too. ``copy_id``: the store mixed up a line of ours
-    with somebody else's, so our text is also kept in that note.
+    with somebody else's, so our text is also kept in that note. ``differs``: as in ``Delivered``.
     """
 
     note: Note
     merged: bool = False
     copy_id: str | None = None
+    differs: str = ""
 
 
 class Saving:
@@ -82,7 +84,11 @@ class Saving:
         async with desk.turns.of(write.note_id) as turn:
             await desk.settle(write.note_id, turn)
             note = desk.cache.notes.get(write.note_id)
-            return Saved(note, merged=note.content != content) if note is not None else None
+            if note is None:
+                return None
+            if note.server_version == 1:  # as it was made: nobody else has written it
+                return Saved(note, differs=differences(sent=content, stored=note.content))
+            return Saved(note, merged=note.content != content)
 
     async def _send_creation(self, write: PendingWrite) -> Delivered:
         self._demand_size(write)
@@ -183,7 +189,8 @@ class Saving:
         copy_id = delivered.copy_id
         if copy_id is not None and self._desk.cache.notes.gate.rules.hides:
             copy_id = copy_id if self._desk.cache.notes.get(copy_id) else None
-        return Saved(note, merged=merged or delivered.merged, copy_id=copy_id)
+        merged = merged or delivered.merged
+        return Saved(note, merged=merged, copy_id=copy_id, differs=delivered.differs)
 
 
 def _removed(note_id: str) -> NoteNotFound:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from mcp_notarium.cache.store import Cache
-from mcp_notarium.cache.sync_state import Metrics
+from mcp_notarium.cache.sync_state import Metrics, SyncState
 from mcp_notarium.sync.cycle import WORKING, State
 
 
@@ -84,6 +85,18 @@ def read_status(
         left_out=left_out,
         at_least=at_least if total is None and at_least > loaded else None,
         tried=tried,
+    )
+
+
+def notice_of_differences(kept: SyncState) -> str | None:
+    """A sentence for the person if the note service has stored writes differently; None if never."""
+    seen = kept.differences()
+    if not seen.count:
+        return None
+    last = datetime.fromtimestamp(seen.last_at, UTC)
+    return (
+        f"The note service has stored {seen.count} writes differently from what was sent, the last on "
+        f"{last:%Y-%m-%d %H:%M} UTC. Something between here and there changes texts."
     )
 
 

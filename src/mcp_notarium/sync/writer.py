@@ -67,7 +67,8 @@ class Writer:
     other process comes in between; if it raises, nothing is recorded. ``after_last_intent`` is
     called outside of any transaction when none seems to be left; another process may just be
     recording one, so it looks again under the write lock. ``reached`` is told each step of a
-    delivery, so that a test can stop there.
+    delivery, so that a test can stop there; ``differed`` the id of each note that the store by itself holds
+    differently from what was sent.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class Writer:
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         reached: Callable[[str], None] = lambda _step: None,
+        differed: Callable[[str], None] = lambda _note_id: None,
     ) -> None:
         self._cache = cache
         self._backend = backend
@@ -100,7 +102,7 @@ class Writer:
             before_intent=before_intent,
             after_last_intent=after_last_intent,
         )
-        delivery = Delivery(backend, self._intents, clock=clock, reached=reached)
+        delivery = Delivery(backend, self._intents, clock=clock, reached=reached, differed=differed)
         self._replay = Replay(cache, backend, intents=self._intents, delivery=delivery, clock=clock)
         desk = Desk(
             cache=cache,

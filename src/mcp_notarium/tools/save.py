@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 LARGEST_NOTE = 1_048_576
 """Bytes of UTF-8; note services take about 1 MB."""
 
+_KEPT_SO = "The note service changed that; this is what it holds, and it would change it again."
+
 
 @dataclass(frozen=True, slots=True)
 class Draft:
@@ -62,7 +64,9 @@ async def handle(app: App, request: SaveRequest, call: CallContext) -> SavedAnsw
             return _answer(app, draft.note, unchanged=True)
         with app.allowance.write():
             saved = await app.writer.save(note=draft.note, content=draft.content)
-    return _answer(app, saved.note, merged=saved.merged, copy_id=saved.copy_id)
+    return _answer(
+        app, saved.note, merged=saved.merged, copy_id=saved.copy_id, differs=saved.differs
+    )
 
 
 def _check_shape(request: SaveRequest) -> None:
@@ -179,10 +183,14 @@ def _answer(
     merged: bool = False,
     unchanged: bool = False,
     copy_id: str | None = None,
+    differs: str = "",
 ) -> SavedAnswer:
     fields = text_fields(app, note)
     if copy_id is not None:
         fields["note"] = "A change made elsewhere met yours; your text is also kept in the copy."
+    if differs:
+        told = f"stored differently: {differs}. {_KEPT_SO}"
+        fields["note"] = " ".join(filter(None, (told, fields.get("note"))))
     return SavedAnswer(
         **fields_of(note, app.policy),
         **fields,

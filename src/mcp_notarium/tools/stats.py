@@ -48,7 +48,7 @@ def _program(app: App) -> dict[str, object]:
         "runtime_version": f"{platform.python_implementation()} {platform.python_version()}",
         "memory_rss_mb": None if rss is None else round(rss / _MB, 1),
         "backend": app.config.backend,
-        "notices": list(app.notices),
+        "notices": list(app.all_notices()),
     }
 
 

@@ -423,3 +423,52 @@ def test_a_created_note_that_was_removed_since_does_not_come_back(client, store)
     asyncio.run(scenario())
     assert store.contents() == client.contents() == {}
     assert client.cache.pending.all() == []
+
+
+def test_a_write_known_to_the_store_is_not_looked_for_in_the_version_after_its_second_base(
+    client, store
+):
+    async def scenario():
+        note = await client.create("one\n")
+        await unanswered(client, note, "one\ntwo\n", Fault.LOST_ANSWER)
+        store.edit(note.id, lambda _: "one\n")
+        client.faults.plan(Fault.RACE, on="push")
+        assert await client.writer.replay() == Replayed(copies=1)
+
+    asyncio.run(scenario())
+    assert any("two\n" in content.text for content in store.contents().values())
+    assert client.contents() == store.contents()
+    assert client.cache.sync_state.differences().count == 0
+
+
+def test_a_conflict_copy_that_a_crash_left_behind_is_still_known_as_one(clients, store):
+    class Stop(BaseException):
+        pass
+
+    steps = []
+
+    def reached(step):
+        steps.append(step)
+        if steps.count("committed") == 2:
+            raise Stop
+
+    first = clients(reached=reached)
+
+    async def scenario():
+        note = await first.create("line\n")
+        await unanswered(first, note, "mine\n")
+        store.edit(note.id, lambda _: "theirs\n")
+        with pytest.raises(Stop):
+            await first.writer.replay()
+        (copy,) = first.cache.pending.all()
+        assert copy.copied
+        second = clients(gone=lambda _owner: True)
+        # Somebody has made a note of this very id, and the store merges the copy into it.
+        store.put(copy.note_id, "in the way\n")
+        store.rewrite = lambda fields: fields | {"text": "mixed up\n"}
+        await second.settle()
+        assert second.cache.pending.all() == []
+        return note, copy
+
+    note, copy = asyncio.run(scenario())
+    assert store.ids() == {note.id, copy.note_id}

@@ -239,7 +239,8 @@ def test_tags_that_the_store_dropped_in_a_merge_are_put_back(client, store):
             client.backend.push = push
             answer = await push(write)
             store.put(note.id, "x\n", tags=("old", "theirs"))
-            return replace(answer, revision=await client.backend.get(note.id))
+            revision = await client.backend.get(note.id)
+            return replace(answer, revision=revision, before=None, alone=False)
 
         client.backend.push = drops_our_tags
         content = Content("x\n", ("old", "mine"))
@@ -322,3 +323,32 @@ def test_an_older_answer_to_the_first_look_is_not_taken_for_a_revert(client, sto
         return await client.change(current, "zero\none\ntwo\n")
 
     assert asyncio.run(scenario()).note.text == "zero\none\ntwo\n"
+
+
+def test_a_store_that_takes_our_change_for_no_change_is_told_and_not_asked_again(client, store):
+    async def scenario():
+        note = await client.create("one\n")
+        fields = store.fields(note.id)
+        store.rewrite = lambda _posted: fields
+        client.backend.calls.clear()
+        return await client.change(note, "one  \n")
+
+    saved = asyncio.run(scenario())
+    assert (saved.note.text, saved.differs, saved.merged) == ("one\n", "line 1", False)
+    assert client.backend.calls.count("push") == 1
+    assert client.cache.pending.all() == []
+
+
+def test_of_an_answer_that_alone_is_rewritten_nothing_stays(client, store):
+    push = client.backend.push
+
+    async def echoes_differently(write):
+        answer = await push(write)
+        revision = replace(answer.revision, content=Content("something else\n"))
+        return replace(answer, revision=revision)
+
+    client.backend.push = echoes_differently
+    note = asyncio.run(client.create("one\n"))
+    assert note.text == "one\n"
+    assert client.contents() == store.contents() == {note.id: Content("one\n")}
+    assert client.cache.sync_state.differences().count == 0

@@ -18,6 +18,7 @@ from mcp_notarium.tools import save
 from mcp_notarium.tools.loss import SMALL
 from mcp_notarium.tools.naming import named
 from mcp_notarium.tools.schemas import SaveRequest
+from mcp_notarium.tools.stats import stats
 from support.memory_backend import Fault
 from support.tooling import Caller, Desk
 
@@ -341,3 +342,38 @@ async def test_megabyte_and_hundred_tags_go_through(desk):
     assert len(answer.tags) == 100
     assert answer.text_is_partial
     assert len(answer.text) < 70_000
+
+
+async def test_what_the_service_stores_differently_is_told_by_lines_and_to_the_person(desk):
+    version = await noted(desk, "one\ntwo\nthree\n")
+    desk.store.rewrite = lambda fields: fields | {"text": fields["text"].replace("\0", "")}
+    answer = await write(desk, id="n", local_version=version, text="one\nt\0wo\nthree\n\0\n")
+    assert answer.note.startswith("stored differently: lines 2, 4. ")
+    assert answer.text == desk.store.text("n") == "one\ntwo\nthree\n\n"
+    assert (answer.merged, answer.conflict_copy_id) == (None, None)
+    assert len(desk.store.ids()) == 1
+    one, told = stats(desk.app).notices
+    assert (one, told.partition(" writes")[0]) == ("one", "The note service has stored 1")
+
+
+async def test_a_creation_that_was_stored_differently_is_told_when_it_is_asked_for_again(desk):
+    await desk.sync()
+    desk.store.rewrite = lambda fields: fields | {"text": fields["text"].upper()}
+    desk.backend.faults.plan(Fault.LOST_ANSWER, on="push")
+    with pytest.raises(OutcomeUnknown):
+        await write(desk, text="new\n")
+    answer = await write(desk, text="new\n")
+    assert answer.note.startswith("stored differently: line 1. ")
+    assert (answer.text, answer.merged) == ("NEW\n", None)
+    assert len(desk.store.ids()) == 1
+
+
+async def test_no_more_lines_are_named_than_an_agent_needs(desk):
+    await desk.sync()
+    desk.store.rewrite = lambda fields: {
+        **fields,
+        "text": fields["text"].upper(),
+        "tags": [tag.upper() for tag in fields["tags"]],
+    }
+    answer = await write(desk, text="".join(f"line {n}\n" for n in range(9)), tags=["a"])
+    assert answer.note.startswith("stored differently: lines 1, 2, 3 and 6 more, tags. ")

@@ -63,11 +63,13 @@ class NoteWrites:
             # The service sometimes trips over its own diff; the same whole object may pass.
             reply = await self._account.send(request)
         if reply.ok:
-            return await self._stored(write.note_id, reply)
-        if reply.status == _REPEATED:
-            return Acknowledgement(await self._head(write.note_id), Answer.REPEATED)
-        if reply.status == _EMPTY_CHANGE:
-            return Acknowledgement(await self._head(write.note_id), Answer.UNCHANGED)
+            return await self._stored(write.note_id, reply, next_version=(base or 0) + 1)
+        if reply.status in (_REPEATED, _EMPTY_CHANGE):
+            head = await self._head(write.note_id)
+            if reply.status == _REPEATED:
+                alone = head.server_version == (base or 0) + 1
+                return Acknowledgement(head, Answer.REPEATED, alone=alone)
+            return Acknowledgement(head, Answer.UNCHANGED, alone=head.server_version == base)
         if reply.status in _BASE_UNKNOWN and base is not None and not reply.in_doubt:
             await self._conflict(write.note_id)
         raise _refusal(reply)
@@ -102,7 +104,7 @@ class NoteWrites:
             withdrawable=True,
         )
 
-    async def _stored(self, note_id: str, reply: Reply) -> Acknowledgement:
+    async def _stored(self, note_id: str, reply: Reply, *, next_version: int) -> Acknowledgement:
         """What the answer to a stored write says the note is now; if it says nothing, ask."""
         version = version_in(reply)
         try:
@@ -110,11 +112,13 @@ class NoteWrites:
         except BackendProtocolError:
             version = None
         if version is None:
-            return Acknowledgement(await self._head(note_id), Answer.STORED)
+            head = await self._head(note_id)
+            alone = head.server_version == next_version
+            return Acknowledgement(head, Answer.STORED, alone=alone)
         revision = wire.revision_from(note_id, fields, version=version)
         # Every write stored makes the next number.
         before = wire.etag_of(version - 1) if version > 1 else None
-        return Acknowledgement(revision, Answer.STORED, before)
+        return Acknowledgement(revision, Answer.STORED, before, alone=version == next_version)
 
     async def _head(self, note_id: str) -> Revision:
         """The newest revision after a write was answered; without it all is in doubt."""
