@@ -116,6 +116,33 @@ SERVICE = (
         ),
     ),
     Defence(
+        "what a store rewrites is not sent again",
+        "sync/delivery.py",
+        "        if answer.alone and not known:\n",
+        "        if False:\n",
+        (
+            "property/test_rewriting_stores.py::test_what_a_store_rewrites_is_told_and_stands_in_the_cache_as_it_is",
+        ),
+    ),
+    Defence(
+        "one sweep in a cycle",
+        "sync/engine.py",
+        "        if event is Event.CURSOR_LOST and self._lost:\n",
+        "        if False:\n",
+        (
+            "unit/sync/test_vain_cycles.py::test_reasons_without_news_are_followed_less_and_less_often",
+        ),
+    ),
+    Defence(
+        "success without news is slowed down",
+        "sync/engine.py",
+        "            self.pace.vain()\n",
+        "            pass\n",
+        (
+            "unit/sync/test_vain_cycles.py::test_reasons_without_news_are_followed_less_and_less_often",
+        ),
+    ),
+    Defence(
         "brake: a listing that lacks too many notes",
         "sync/planner.py",
         "    if lost > limit:\n",

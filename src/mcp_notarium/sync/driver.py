@@ -42,7 +42,6 @@ DEAF = 1.0
 """Seconds after a failure during which nobody can ask for another attempt."""
 QUICK_ANSWER = 1.0
 """A change feed that has nothing to say and answers faster than this is not really waiting."""
-MOST_QUICK_ANSWERS = 2
 
 
 class Driver:
@@ -85,7 +84,6 @@ class Driver:
         )
         self._calm = Calm(cache.database, stopwatch=stopwatch)
         self._woken = asyncio.Event()
-        self._quick_answers = 0
         self._tidying = False
 
     async def run(self) -> None:
@@ -252,24 +250,24 @@ class Driver:
 
     async def _listen(self) -> Event:
         """Rest until something is due, with the change feed open where there is one."""
-        if self._quick_answers > MOST_QUICK_ANSWERS:
-            pause = 2.0 ** min(self._quick_answers - MOST_QUICK_ANSWERS, 16)
-            if await self._wait(min(pause, self._interval), until=self._errands):
-                return Event.DUE
+        pause = min(self._engine.pace.pause, self._interval)
+        if pause and await self._wait(pause, until=self._engine.write_due):
+            return Event.DUE
         began = self._stopwatch()
         feed = (
             asyncio.create_task(self._engine.listen()) if self._engine.sources.listens() else None
         )
         try:
             await self._wait(self._interval, until=self._errands, feed=feed)
-            if feed is None or not feed.done():
-                return Event.DUE
-            event = feed.result()
+            event = feed.result() if feed is not None and feed.done() else None
         finally:
             await _stop(feed)
-        quick = event is Event.NOTHING_NEW and self._stopwatch() - began < QUICK_ANSWER
-        self._quick_answers = self._quick_answers + 1 if quick else 0
-        return event
+        waited = self._stopwatch() - began
+        if event is Event.NOTHING_NEW and waited < QUICK_ANSWER:
+            self._engine.pace.vain()
+        elif event in (Event.NOTHING_NEW, None):
+            self._engine.pace.waited(waited)
+        return event or Event.DUE
 
     def _errands(self) -> bool:
         sources = self._engine.sources

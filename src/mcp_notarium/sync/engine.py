@@ -12,14 +12,19 @@ from typing import Protocol
 
 from mcp_notarium.backends.base import Backend
 from mcp_notarium.cache.store import Cache
-from mcp_notarium.errors import BackendUnavailable, CacheDamaged, CacheError, NotariumError
+from mcp_notarium.errors import (
+    BackendProtocolError,
+    BackendUnavailable,
+    CacheDamaged,
+    CacheError,
+    NotariumError,
+)
 from mcp_notarium.sync.batch import Batch
 from mcp_notarium.sync.cycle import (
     RESTING,
     Effect,
     Event,
     State,
-    backoff_delay,
     event_of,
     receive,
     retry_after_of,
@@ -27,6 +32,7 @@ from mcp_notarium.sync.cycle import (
 from mcp_notarium.sync.errands import Errands
 from mcp_notarium.sync.intake import Intake, Tally
 from mcp_notarium.sync.ledger import Ledger
+from mcp_notarium.sync.pace import Pace
 from mcp_notarium.sync.sources import Batches, Sources
 from mcp_notarium.sync.storing import Superseded
 from mcp_notarium.sync.writer import Writer
@@ -43,7 +49,10 @@ class Log(Protocol):
 
 
 class Engine:
-    """The leader's work on one cache. ``tried``: one cycle has ended, well or not."""
+    """The leader's work on one cache. ``tried``: one cycle has ended, well or not.
+
+    ``pace`` tells whoever makes it work how long to wait.
+    """
 
     def __init__(
         self,
@@ -74,8 +83,13 @@ class Engine:
         self._began = 0.0
         self._serving = 0
         self._failure: NotariumError | None = None
-        self._failures = 0
         self._errands = Errands()
+        self.pace = Pace()
+        self._unasked = False
+        self._undisturbed = False
+        self._lost = False
+        self._finished = 0
+        self._seen: tuple[int, int] | None = None
 
     async def work(self, event: Event) -> Effect:
         """Go through the table from ``event`` to the next resting state; gives its effect.
@@ -87,6 +101,9 @@ class Engine:
             with suppress(CacheError):
                 self._serving = self._ledger.asked
             self._errands.tried = True
+        self._unasked = event is not Event.DUE
+        # What somebody has written here since the last cycle, the feed tells us again.
+        self._undisturbed = self._stamp() == self._seen
         try:
             while True:
                 step = receive(self.state, event)
@@ -125,9 +142,13 @@ class Engine:
         """Whether an unfinished write or a note in doubt should be looked at again now."""
         return self._errands.due(self._stopwatch()) and bool(self._open_errands())
 
+    def write_due(self) -> bool:
+        """The same for writes alone: no store can give a reason for those."""
+        return self._errands.due(self._stopwatch()) and bool(self._writer.unfinished())
+
     def delay(self, jitter: float) -> float:
         """Seconds to stay away after the last failure."""
-        return backoff_delay(self._failures, jitter=jitter, retry_after=self.asked_delay)
+        return self.pace.delay(jitter=jitter, retry_after=self.asked_delay)
 
     @property
     def asked_delay(self) -> float | None:
@@ -148,6 +169,8 @@ class Engine:
         self._began = self._stopwatch()
         self._tally = Tally()
         self._serving = 0
+        self._finished = 0
+        self._lost = False
 
     async def _guarded(self, effect: Effect) -> Event:
         try:
@@ -166,7 +189,14 @@ class Engine:
 
     def _failed(self, error: NotariumError) -> Event:
         self._failure = error
-        return event_of(error, state=self.state)
+        event = event_of(error, state=self.state)
+        if event is Event.CURSOR_LOST and self._lost:
+            # It has just given this place. One sweep a cycle, or there is no end to them.
+            self._failure = BackendProtocolError("the note service forgets where its news begin")
+            self.sources.feed.failed(self._stopwatch())
+            return Event.FAILED
+        self._lost = self._lost or event is Event.CURSOR_LOST
+        return event
 
     async def _perform(self, effect: Effect) -> Event:
         match effect:
@@ -188,6 +218,7 @@ class Engine:
 
     async def _replay(self) -> Event:
         replayed = await self._writer.replay()
+        self._finished = replayed.finished + replayed.copies + replayed.rejected
         if self._log and replayed.waiting + replayed.copies + replayed.rejected:
             self._log.warning(
                 "sync.replayed",
@@ -220,15 +251,26 @@ class Engine:
     def _end(self) -> None:
         self.tried = True
         well = self.state is State.IDLE
+        if not well:
+            self.pace.failed()
+        elif self._tally.news or self._finished:
+            self.pace.news()
+        elif self._undisturbed and (self._unasked or self._tally.deferred):
+            self.pace.vain()
         if well:
-            self._failure, self._failures = None, 0
-        else:
-            self._failures += 1
+            self._failure = None
         with suppress(CacheError):
             self._pace_errands()
         self._record()
+        self._seen = self._stamp()
         if self._log is not None:
             self._tell(self._log, well=well)
+
+    def _stamp(self) -> tuple[int, int] | None:
+        """The same as before if nobody has written anything here in between."""
+        with suppress(CacheError):
+            return self._cache.database.stamp()
+        return None
 
     def _record(self) -> None:
         """Store how the cycle ended. That it cannot be stored is told once, until it can."""

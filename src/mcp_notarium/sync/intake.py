@@ -28,6 +28,7 @@ class Tally:
     removed: int = 0
     deferred: int = 0
     fetched: int = 0
+    news: int = 0
 
     @property
     def changed(self) -> int:
@@ -39,10 +40,11 @@ class Tally:
         self.stored += done.stored
         self.removed += done.removed
         self.deferred += done.deferred
+        self.news += done.news
 
 
 class Intake:
-    """The one way into the note table for what comes from the store."""
+    """The one way into the note table for what comes from the store. ``news``: so much so far."""
 
     def __init__(
         self, cache: Cache, backend: Backend, ledger: Ledger, *, stopwatch: Callable[[], float]
@@ -51,6 +53,7 @@ class Intake:
         self._asking = Asking(cache, backend, stopwatch=stopwatch)
         self._storing = Storing(cache, ledger)
         self._bulk = Bulk(self._storing)
+        self.news = 0
 
     async def fetch(self, batch: Batch, tally: Tally) -> Batch:
         """The same batch with an answer from the store for every note that must be asked for.
@@ -73,10 +76,14 @@ class Intake:
         where it was.
         """
         if len(batch.remotes) <= A_LOAD:
-            tally.add(self._storing.commit(batch))
+            self._count(self._storing.commit(batch), tally)
             return
         for chunk in _chunks(batch):
-            tally.add(await self._bulk.commit(chunk))
+            self._count(await self._bulk.commit(chunk), tally)
+
+    def _count(self, done: Stored, tally: Tally) -> None:
+        tally.add(done)
+        self.news += done.news
 
     async def rest(self) -> None:
         """Nothing more comes for a while: let go of what only many notes at once need."""

@@ -40,6 +40,8 @@ RELIST = 300
 """From so many changed notes on, a listing with content is cheaper than asking for each."""
 MOST_ANSWERS = 1000
 """Answers of the change feed read in one cycle; a feed that never runs dry is left for the next."""
+MOST_VAIN_ANSWERS = 5
+"""The same for answers in a row in which nothing is new."""
 
 Batches = AsyncGenerator[Batch, None]
 
@@ -175,12 +177,17 @@ class Sources:
                     yield batch
 
     async def _changes(self) -> Batches:
+        vain = 0
         for _ in range(MOST_ANSWERS):
             cursor, epoch = self._ledger.cursor or "", self._ledger.epoch
+            before = self._intake.news
             page = await self._ask_feed(cursor, wait=False)
             for batch in self._change_batches(page, cursor=cursor, epoch=epoch, last=False):
                 yield batch
             if page.cursor == cursor or not (page.changes or page.left_out):
+                return
+            vain = vain + 1 if self._intake.news == before else 0
+            if vain == MOST_VAIN_ANSWERS:
                 return
 
     async def _ask_feed(self, cursor: str, *, wait: bool) -> ChangePage:

@@ -39,11 +39,15 @@ class Superseded(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What one transaction did, in notes; ``deferred`` could not be decided yet."""
+    """What one transaction did, in notes; ``deferred`` could not be decided yet.
+
+    ``news``: so many were new, changed or gone, those included that are not kept because rules hide them.
+    """
 
     stored: int = 0
     removed: int = 0
     deferred: int = 0
+    news: int = 0
 
 
 class Storing:
@@ -92,7 +96,8 @@ class Storing:
             deferred = self._note_doubts(zip(batch.remotes, actions, strict=True))
             if batch.bookmark is not None:
                 batch.bookmark(self._ledger)  # INVARIANT 1 (docs/sync.md)
-        return Stored(applied.stored, applied.removed, deferred)
+        news = sum(isinstance(action, Store | Forget) for action in actions)
+        return Stored(applied.stored, applied.removed, deferred, news)
 
     def plan(self, remotes: Sequence[Remote]) -> list[Action]:
         """What to do about each, as things stand now."""

@@ -1,0 +1,221 @@
+"""A store that gives reasons to ask it again and never anything new is asked less and less often."""
+
+import asyncio
+import itertools
+
+import pytest
+
+from mcp_notarium.backends.base import ChangePage, Entry
+from mcp_notarium.errors import BackendProtocolError, BackendUnavailable, CursorLost
+from mcp_notarium.notes.note import Tombstone
+from support.sync_rig import in_step, running, until
+
+NOTES = 3
+FIRST = 120
+"""Requests in the first minute, in an account of three notes."""
+MOST = 240
+"""Requests in each hour after it."""
+ILL = 2000
+"""The same where the store names one new note after the other that it does not give: each of those is
+asked for every five minutes."""
+HOUR = 3600.0
+
+
+class Lies:
+    """Kinds of lies, by name; each takes the place of methods of the client's backend."""
+
+    def __init__(self, client):
+        self.backend = client.backend
+        self.time = client.time
+        self.truth = {
+            name: getattr(self.backend, name) for name in ("changes", "list_page", "get", "push")
+        }
+        self.numbers = itertools.count(1)
+
+    def end(self):
+        for name, method in self.truth.items():
+            setattr(self.backend, name, method)
+
+    def feed(self, answer, *, get=None):
+        """``answer(wait, number, cursor)`` is what the feed says; None: the truth."""
+
+        async def changes(cursor, *, wait, base_of):
+            told = answer(wait, next(self.numbers), cursor)
+            if asyncio.iscoroutine(told):
+                told = await told
+            if told is None:
+                return await self.truth["changes"](cursor, wait=wait, base_of=base_of)
+            self.backend.calls.append("changes")
+            await asyncio.sleep(0)
+            if isinstance(told, Exception):
+                raise told
+            return told
+
+        self.backend.changes = changes
+        if get is not None:
+            self.backend.get = get
+
+    def listing(self, change):
+        """``change`` is applied to each entry; or it raises."""
+
+        async def list_page(*, since, **asked):
+            page = await self.truth["list_page"](since=None, **asked)
+            entries = tuple(change(one, since) for one in page.entries)
+            return type(page)(entries, page.cursor, page.next_mark, page.total)
+
+        self.backend.list_page = list_page
+
+    # The lies.
+
+    def an_unknown_place(self):
+        self.feed(lambda *_: CursorLost("unknown"))
+
+    def an_unknown_place_and_no_versions(self):
+        self.an_unknown_place()
+        self.listing(lambda one, _since: Entry(one.id, ""))
+
+    def no_place_is_known_to_anybody(self):
+        def unknown(one, since):
+            if since is not None:
+                raise CursorLost("unknown")
+            return one
+
+        self.an_unknown_place()
+        self.listing(unknown)
+
+    def an_unknown_place_for_those_who_wait(self):
+        self.feed(lambda wait, *_: CursorLost("unknown") if wait else None)
+
+    def an_unknown_place_after_a_second(self):
+        self.feed(lambda wait, *_: self.later(CursorLost("unknown")) if wait else None)
+
+    def an_unknown_place_and_nothing_in_turn(self):
+        self.feed(
+            lambda wait, number, cursor: (
+                self.later(CursorLost("unknown") if number % 2 else ChangePage((), cursor))
+                if wait
+                else None
+            )
+        )
+
+    def the_same_again(self):
+        self.feed(lambda _wait, _number, cursor: ChangePage((Entry("n1", "r1", 1),), cursor))
+
+    def the_same_again_at_another_place(self):
+        self.feed(lambda _wait, number, _cursor: ChangePage((Entry("n1", "r1", 1),), f"c{number}"))
+
+    def a_note_without_a_version(self):
+        self.feed(lambda _wait, _number, cursor: ChangePage((Entry("n1", ""),), cursor))
+
+    def an_older_version(self):
+        self.feed(lambda _wait, number, _cursor: ChangePage((Entry("n1", "r0", 0),), f"c{number}"))
+
+    def notes_that_are_not_there(self):
+        self.feed(
+            lambda _wait, number, _cursor: ChangePage((Entry(f"x{number}", "r1", 1),), f"c{number}")
+        )
+
+    def removals_of_notes_that_never_were(self):
+        self.feed(
+            lambda _wait, number, _cursor: ChangePage((Tombstone(f"x{number}"),), f"c{number}")
+        )
+
+    def notes_that_are_not_given(self):
+        async def get(note_id, *, etag=None):
+            if note_id.startswith("x"):
+                self.backend.calls.append("get")
+                raise BackendUnavailable("ill")
+            return await self.truth["get"](note_id, etag=etag)
+
+        self.feed(
+            lambda _wait, number, _cursor: ChangePage(
+                (Entry(f"x{number}", "r1", 1),), f"c{number}"
+            ),
+            get=get,
+        )
+
+    def entries_that_nobody_can_ask_for(self):
+        self.feed(lambda _wait, number, _cursor: ChangePage((), f"c{number}", left_out=1))
+
+    def nothing_at_once(self):
+        self.feed(lambda _wait, _number, cursor: ChangePage((), cursor))
+
+    def nonsense_for_those_who_wait(self):
+        self.feed(lambda wait, *_: BackendProtocolError("nonsense") if wait else None)
+
+    def nonsense_for_those_who_do_not_wait(self):
+        self.feed(lambda wait, *_: None if wait else BackendProtocolError("nonsense"))
+
+    def nonsense_and_the_same_in_turn(self):
+        self.feed(
+            lambda _wait, number, cursor: (
+                BackendProtocolError("nonsense")
+                if number % 2
+                else ChangePage((Entry("n1", "r1", 1),), cursor)
+            )
+        )
+
+    async def later(self, told):
+        await self.time.sleep(1.1)
+        return told
+
+
+KINDS = sorted(
+    name
+    for name in vars(Lies)
+    if not name.startswith("_") and name not in ("end", "feed", "listing", "later")
+)
+
+
+async def asked_for(client, seconds):
+    """How many requests are made in so many seconds of the rig's time."""
+    start, calls = client.time.now, len(client.backend.calls)
+    made = 0
+    while client.time.now < start + seconds and made < 2 * ILL:
+        await asyncio.sleep(0)
+        made = len(client.backend.calls) - calls
+    return made
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_reasons_without_news_are_followed_less_and_less_often(client, store, kind):
+    for number in range(NOTES):
+        store.put(f"n{number}", "text\n")
+    client.backend.poll_seconds = 0.05
+
+    async def scenario():
+        async with running(client):
+            await until(lambda: client.driver.status().complete)
+            lies = Lies(client)
+            getattr(lies, kind)()
+            client.driver.wake()
+            made = [await asked_for(client, seconds) for seconds in (60.0, HOUR, HOUR)]
+            lies.end()
+            store.put("n9", "at last\n")
+            client.driver.wake()
+            await until(in_step(store, client))
+            return made
+
+    first, *hours = asyncio.run(scenario())
+    ill = kind == "notes_that_are_not_given"
+    assert first <= (ILL if ill else FIRST)
+    assert max(hours) <= (ILL if ill else MOST)
+
+
+def test_what_the_feed_tells_of_our_own_writes_is_no_reason_to_listen_less(client, store):
+    pauses = []
+
+    async def scenario():
+        async with running(client):
+            await until(lambda: client.driver.status().complete)
+            note = await client.create("0\n")
+            for number in range(20):
+                asked = client.backend.calls.count("changes")
+                note = (await client.change(note, f"{number}\nmore\n")).note
+                await until(lambda asked=asked: client.backend.calls.count("changes") > asked)
+                pauses.append(client.driver._engine.pace.pause)
+            store.edit(note.id, lambda text: text + "from elsewhere\n")
+            await until(in_step(store, client))
+
+    asyncio.run(scenario())
+    assert max(pauses) == 0.0
