@@ -101,7 +101,8 @@ class Delivery:
     ) -> Delivered:
         """Push a CREATE or UPDATE and commit the answer.
 
-        ``replayed``: it may have arrived before, over another base than the one it has now. Raises what the store raised: one of ``NOT_STORED`` with the intent untouched, or
+        ``replayed``: it may have arrived before, over another base than the one it has now.
+        Raises what the store raised: one of ``NOT_STORED`` with the intent untouched, or
         ``OutcomeUnknown`` with the intent released for whoever comes first.
         """
         self._reached("recorded")

@@ -167,6 +167,9 @@ _BEHAVIOUR = {
 * A text has at most 1,048,576 bytes, or what the note service allows.
 * After an `in_doubt` error the write is finished by itself; do not repeat it. `conflict_copy_id` names
   a note that keeps the text where the service mixed it up with a change made at the same moment.
+* Where the service, or something before it, by itself changed what was sent, `note` begins with
+  `stored differently:` and names the first lines (of what was sent), and `tags` or `trash` if they differ;
+  the answer is what the service holds. No copy is made. `get_stats`, `status` and `doctor` count such writes.
 * Annotated destructive, because it can replace a text, and open-world, because a tag can share.
 """,
     "manage": """\
