@@ -16,9 +16,13 @@ from mcp_notarium.errors import ASK_DOCTOR, Verdict
 _NAMED_PAGES = 8
 
 MAKE_KEY = (
-    "Run `mcp-notarium generate-key` and set what it prints as DB_ENCRYPTION_KEY in the client's "
-    "configuration (keep a copy in a safe place), or name a file that holds it in "
-    "DB_ENCRYPTION_KEY_FILE. DB_ENCRYPTION=off keeps the notes unencrypted instead."
+    "Run `mcp-notarium generate-key --file PATH` and set DB_ENCRYPTION_KEY_FILE=PATH in the client's "
+    "configuration (keep a copy in a safe place). DB_ENCRYPTION=off keeps the notes unencrypted instead."
+)
+STRONGER_KEY = (
+    "Run `mcp-notarium generate-key --file PATH` and set DB_ENCRYPTION_KEY_FILE=PATH in the client's "
+    "configuration instead. A passphrase has at least 15 characters that nobody would guess: four or "
+    "five random words do."
 )
 GIVE_KEY = (
     "Give the key this cache was made with, as DB_ENCRYPTION_KEY or in the file named by "
@@ -238,6 +242,8 @@ def _obstacle(seen: Observations) -> str | None:
         return "a change that never reached the note service may be inside"
     if seen.rebuilt_recently:
         return "it was rebuilt within the last 24 hours (do two clients use different keys?)"
+    if seen.weakness:
+        return f"the key given is too weak for a new cache ({seen.weakness})"
     return None
 
 
@@ -246,6 +252,7 @@ def _filled(template: str, seen: Observations) -> str:
     return template.format(
         reason=seen.reason,
         slip=seen.slip,
+        weakness=seen.weakness,
         source=source,
         key=source if source in {"the key given", "the key source"} else f"the key in {source}",
         keychain_too=_KEYCHAIN_TOO.format(source=source) if seen.keychain_slot else "",

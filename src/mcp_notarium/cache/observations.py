@@ -136,7 +136,7 @@ class Observations:
     ``no_pending`` is True only where it is certain that no unfinished write is inside;
     ``refetchable``: every note can come from the note service again; ``source``: the name of the
     key source; ``copy_ahead``: the key vouches for a copy that is newer than the key file; ``reason``: why key source or keychain failed; ``weakness``: why the key given
-    would be a poor new one; ``keychain``: why the keychain has no key, '' if it was not asked;
+    makes no new cache; ``keychain``: why the keychain has no key, '' if it was not asked;
     ``keychain_slot``: the keychain of some active slot could open it, if it were asked; ``rotated``: the day of the last change of
     the key, if known; ``slip``: what is wrong with a key that was meant as a recovery key.
     """

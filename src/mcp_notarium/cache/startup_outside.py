@@ -19,6 +19,7 @@ from mcp_notarium.cache.decisions import (
     REINSTALL,
     REPAIR,
     RESTORE,
+    STRONGER_KEY,
     TYPE_AGAIN,
     UNLOCK_KEYCHAIN,
     UPDATE,
@@ -44,12 +45,7 @@ PLAIN_WARNING = (
 
 
 def _create(seen: Observations) -> Decision:
-    if seen.plain:
-        return Create((PLAIN_WARNING,))
-    if seen.weakness:
-        weak = f"The passphrase in {seen.source} is weak: {seen.weakness}. "
-        return Create((weak + "`mcp-notarium rotate-key` exchanges it for a better one.",))
-    return Create()
+    return Create((PLAIN_WARNING,) if seen.plain else ())
 
 
 def _begin_again(_seen: Observations) -> Decision:
@@ -220,6 +216,13 @@ _KEY_FILE = (
         "the key file has format version {version}, which this release does not know",
         UPDATE,
         lambda o: o.main is not FileState.OK and FileState.NEWER in {o.main, o.copy},
+    ),
+    refuse(
+        "the key of a new cache is weak",
+        Verdict.KEY_MISSING,
+        "{key} is too weak for a new cache: {weakness}",
+        STRONGER_KEY,
+        lambda o: bool(o.weakness) and o.no_key_file and not o.files.strangers,
     ),
     Row(
         "a first start was cut short",

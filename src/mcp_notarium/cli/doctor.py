@@ -23,11 +23,13 @@ from mcp_notarium.cache.database import Database
 from mcp_notarium.cli import rights, sbom, settings, status
 from mcp_notarium.cli.findings import BAD, NOT_CHECKED, OK, WARN, Finding, outside
 from mcp_notarium.config import Config
+from mcp_notarium.crypto import userkey
 from mcp_notarium.errors import CacheError, ConfigError, LockedError, NotariumError
 from mcp_notarium.keys import anchor, damage, opening
 from mcp_notarium.keys.folder import AccountFolder
 from mcp_notarium.keys.holders import holders
 from mcp_notarium.keys.keychain import system_keychain
+from mcp_notarium.keys.unlock import find_passphrase
 from mcp_notarium.sync.status import notice_of_differences
 
 
@@ -76,9 +78,20 @@ def _cache(config: Config, args: argparse.Namespace) -> tuple[list[Finding], int
             facts = status.refused(error)
         except CacheError as error:
             facts = status.unusable(error)
+        inside += _passphrase(config)
     if any(one.name == "pages" and one.state == BAD for one in inside):
         facts = status.refused(opening.damaged(config))
     return [_verdict(facts), *inside], facts["exit_code"]
+
+
+def _passphrase(config: Config) -> list[Finding]:
+    """Whether the key that opens the cache can be guessed."""
+    key = find_passphrase(config, config.owner_hash) if config.db_encryption else None
+    reason = userkey.weakness(key.passphrase) if key is not None else None
+    if key is None or reason is None:
+        return []
+    hint = "`mcp-notarium rotate-key` puts a better one in its place."
+    return [Finding("passphrase", WARN, f"the one in {key.origin} can be guessed: {reason}", hint)]
 
 
 def _libraries() -> Finding:

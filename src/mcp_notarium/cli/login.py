@@ -8,11 +8,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 from contextlib import suppress
+from dataclasses import replace
 
 from mcp_notarium.app import App, open_app
 from mcp_notarium.backends.simplenote.auth import Authenticator
 from mcp_notarium.backends.simplenote.urls import Urls
-from mcp_notarium.cli import interruption, settings
+from mcp_notarium.cli import interruption, new_key, settings
 from mcp_notarium.cli.recorded import recorded
 from mcp_notarium.cli.terminal import ask_secret, demand_terminal, input_ended, read_line, talk
 from mcp_notarium.config import Config
@@ -21,19 +22,20 @@ from mcp_notarium.secret import Secret
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which way in."""
+    """Which way in, and whether the cache may be made with a weak key."""
     way = parser.add_mutually_exclusive_group()
     way.add_argument("--password", action="store_true", help="ask for the password, send no e-mail")
     way.add_argument(
         "--code-stdin", action="store_true", help="read the code of the e-mail from standard input"
     )
+    new_key.add_allow_weak(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Log in; exit code 0 when the token works and is kept."""
     if not args.code_stdin:
         demand_terminal()  # before a code is sent that nobody could type in
-    config = settings.prepare(args)
+    config = replace(settings.prepare(args), allow_weak=args.allow_weak)
     return asyncio.run(_log_in(config, args))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from mcp_notarium.cli import settings
+from mcp_notarium.cli import new_key, settings
 from mcp_notarium.cli.terminal import Progress, say_unless_copied, talk
 from mcp_notarium.errors import InvalidRequest
 from mcp_notarium.keys import encrypting, erasing, rotate, unlock
@@ -12,9 +12,7 @@ from mcp_notarium.keys import encrypting, erasing, rotate, unlock
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Only whether a weak key is accepted; the key is the configured one."""
-    parser.add_argument(
-        "--allow-weak", action="store_true", help="accept a passphrase that can be guessed"
-    )
+    new_key.add_allow_weak(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -27,8 +25,8 @@ def run(args: argparse.Namespace) -> int:
     if found is None:
         raise InvalidRequest(
             "there is no key to encrypt with",
-            resolution_hint="Run `mcp-notarium generate-key` and set what it prints as "
-            "DB_ENCRYPTION_KEY.",
+            resolution_hint="Run `mcp-notarium generate-key --file PATH` and set "
+            "DB_ENCRYPTION_KEY_FILE=PATH.",
         )
     rotate.demand_strong(found.passphrase, allow_weak=args.allow_weak)
     done = encrypting.encrypt_plain(config, found.passphrase, told=Progress("rows encrypted"))

@@ -106,6 +106,11 @@ def add_arguments(parser: argparse.ArgumentParser, *, rotating: bool = False) ->
             action="store_true",
             help="make a random key that only the system's keychain holds",
         )
+    add_allow_weak(parser)
+
+
+def add_allow_weak(parser: argparse.ArgumentParser) -> None:
+    """The option of every command that makes or sets a key."""
     parser.add_argument(
         "--allow-weak", action="store_true", help="accept a passphrase that can be guessed"
     )

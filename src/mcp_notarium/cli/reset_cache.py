@@ -13,12 +13,12 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
 from mcp_notarium.app import App, open_app
-from mcp_notarium.cli import interruption, settings
+from mcp_notarium.cli import interruption, new_key, settings
 from mcp_notarium.cli.recorded import recorded
 from mcp_notarium.cli.terminal import ask_yes, talk
 from mcp_notarium.config import Config
 from mcp_notarium.errors import LockedError, LoginRequired, NotariumError, OtherAccount
-from mcp_notarium.keys import opening, shredding
+from mcp_notarium.keys import opening, rotate, shredding, unlock
 
 _LONGEST_SYNC = 3600.0
 _GLANCE = 0.5
@@ -33,13 +33,14 @@ _OTHER_KEYS = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Consent for scripts."""
+    """Consent for scripts, and whether the new cache may have a weak key."""
     parser.add_argument("--yes", action="store_true", help="do not ask")
+    new_key.add_allow_weak(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Reset after asking; exit code 0 when the first load is complete."""
-    config = settings.prepare(args)
+    config = replace(settings.prepare(args), allow_weak=args.allow_weak)
     return asyncio.run(_reset(config, yes=args.yes))
 
 
@@ -59,6 +60,7 @@ async def _reset(config: Config, *, yes: bool) -> int:
     except OtherAccount as error:
         talk(f"The cache cannot be emptied in place: {_sentence(error)}")
     if config.db_encryption:
+        _demand_strong(config)  # or nothing would come in the place of what is set aside
         talk(_OTHER_KEYS)
     if not _agreed(
         "Move it to the quarantine (nothing is deleted) and start a new one? A write that was "
@@ -73,6 +75,13 @@ async def _reset(config: Config, *, yes: bool) -> int:
     if moved and unsent:
         talk("WARNING: text that the note service has not confirmed may be inside. Keep them.")
     return await _filled(open_app(config))
+
+
+def _demand_strong(config: Config) -> None:
+    """Raises ``WeakPassphrase`` if a new cache would be made with a key that can be guessed."""
+    key = unlock.find_passphrase(config, config.owner_hash)
+    if key is not None:
+        rotate.demand_strong(key.passphrase, allow_weak=config.allow_weak)
 
 
 def _sentence(error: NotariumError) -> str:

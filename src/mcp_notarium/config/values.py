@@ -22,7 +22,8 @@ class Config:
 
     The defaults are those of the variable table. ``db_key_yields``: the key comes from a ``.env`` that
     nobody named, and one in the keychain goes before it. ``kdf_chosen``: somebody has set ``kdf``. ``username``
-    stays out of the repr: it is an e-mail address.
+    stays out of the repr: it is an e-mail address. ``allow_weak``: a command was told to make a new
+    cache with a passphrase that can be guessed; no variable sets it.
     """
 
     username: str = field(repr=False)
@@ -36,6 +37,7 @@ class Config:
     kdf: Kdf = "argon2id"
     kdf_chosen: bool = False
     kdf_iterations: int = 310_000
+    allow_weak: bool = False
     on_unreadable: OnUnreadable = "refuse"
     memory_security: bool = False
     sync_interval: float = 300.0

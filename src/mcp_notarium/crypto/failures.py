@@ -51,8 +51,8 @@ class MalformedKey(LockedError):
         super().__init__(
             Verdict.KEY_MISSING,
             f"there is no usable key: {reason}",
-            resolution_hint="Run `mcp-notarium generate-key` and set what it prints as "
-            "DB_ENCRYPTION_KEY, or choose a passphrase.",
+            resolution_hint="Run `mcp-notarium generate-key --file PATH` and set "
+            "DB_ENCRYPTION_KEY_FILE=PATH, or choose a passphrase.",
         )
         self.reason = reason
 

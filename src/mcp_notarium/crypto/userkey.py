@@ -28,7 +28,8 @@ _ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm", "1234567890", "qwertzuiop", "azer
 _WORDS = (
     "passphrase", "password", "passwort", "simplenote", "notarium", "letmein", "welcome",
     "changeme", "administrator", "admin", "iloveyou", "default", "example", "secret", "encryption",
-    "database", "monkey", "dragon", "master", "login", "test", "pass", "word", "key", "my", "the",
+    "database", "monkey", "dragon", "master", "login", "test", "pass", "word", "your", "here", "key",
+    "my", "the",
 )  # fmt: skip
 
 
@@ -74,7 +75,7 @@ def weakness(given: Secret) -> str | None:
     if len(text) < SHORTEST_NEW:
         return f"it has fewer than {SHORTEST_NEW} characters"
     folded = text.casefold()
-    if folded in (folded + folded)[1:-1]:
+    if _repeats("".join(folded.split())):
         return "it repeats itself"
     if len(set(_without_patterns(folded))) < _LEFT_OVER:
         return "it is made of well-known words and sequences"
@@ -85,6 +86,11 @@ def _raw(digits: str) -> Secret:
     if not re.fullmatch(r"[0-9A-Fa-f]{64}", digits):
         raise MalformedKey("after `raw:` there must be exactly 64 hexadecimal digits")
     return Secret(bytes.fromhex(digits))
+
+
+def _repeats(text: str) -> bool:
+    """Whether it is one piece over and over; the last one may be cut short."""
+    return any(text.startswith(text[size:]) for size in range(1, len(text) // 2 + 1))
 
 
 def _without_patterns(text: str) -> str:

@@ -85,6 +85,10 @@ class OpeningSettings(KeySettings, Protocol):
         """The rounds of the latter."""
 
     @property
+    def allow_weak(self) -> bool:
+        """Whether a new cache may be made with a passphrase that can be guessed."""
+
+    @property
     def on_unreadable(self) -> str:
         """``refuse`` or ``rebuild``."""
 
@@ -231,7 +235,9 @@ class Observer:
             return replace(scene, seen=self._without_key(scene))
         seen = replace(scene.seen, source=key.origin, key=KeySource.FOUND)
         try:
-            seen = replace(seen, weakness=userkey.weakness(key.passphrase))
+            weakness = userkey.weakness(key.passphrase)
+            if self._given is None and not self._settings.allow_weak:  # a given one makes no cache
+                seen = replace(seen, weakness=weakness)
         except MalformedKey as malformed:
             seen = replace(seen, key=KeySource.MALFORMED, reason=malformed.reason)
         return replace(scene, seen=seen, key=key)

@@ -103,6 +103,7 @@ CASES = [
     ("no key at all", replace(NOTHING, key=KeySource.ABSENT), 10, "generate-key"),
     ("the key file is of a later release", replace(GOOD, main=FileState.NEWER, newer_version=9), 16, "pip install --upgrade"),
     ("the key file is of a later release", replace(GOOD, main=FileState.MISSING, copy=FileState.NEWER, newer_version=9), 16, "pip"),
+    ("the key of a new cache is weak", replace(NOTHING, weakness="it is short"), 10, "generate-key"),
     ("a first start was cut short", replace(NOTHING, files=Files(prepared=True)), Rebuild, None),
     ("no cache yet", NOTHING, Create, None),
     ("the key file is gone", replace(GOOD, **NO_KEY_FILE, files=Files(strangers=1)), 12, "keys restore"),
@@ -300,10 +301,16 @@ def test_plain_mode_warns_at_each_start():
         assert "NOT encrypted" in decide(seen).notices[0]
 
 
-def test_a_weak_passphrase_is_mentioned_when_a_cache_is_made_and_only_then():
-    weak = {"weakness": "it has fewer than 15 characters"}
-    assert "rotate-key" in decide(replace(NOTHING, **weak)).notices[0]
-    assert decide(replace(GOOD, **weak)) == Open()
+@pytest.mark.parametrize("seen", [NOTHING, replace(NOTHING, files=Files(prepared=True))])
+def test_a_weak_passphrase_makes_no_cache(seen):
+    refused = decide(replace(seen, weakness="it has fewer than 15 characters"))
+    assert refused.verdict is Verdict.KEY_MISSING
+    assert "fewer than 15 characters" in refused.message
+    assert "generate-key" in refused.hint
+
+
+def test_a_weak_passphrase_opens_the_cache_it_was_made_with():
+    assert decide(replace(GOOD, weakness="it has fewer than 15 characters")) == Open()
 
 
 REBUILDABLE = [
@@ -341,6 +348,7 @@ def test_rebuilding_is_a_way_out_of_exactly_the_unreadable_cases(row, seen, outc
         ({"no_pending": False}, "never reached the note service"),
         ({"refetchable": False}, "only place"),
         ({"rebuilt_recently": True}, "24 hours"),
+        ({"weakness": "it repeats itself"}, "too weak for a new cache (it repeats itself)"),
     ],
 )
 @pytest.mark.parametrize("row", REBUILDABLE)

@@ -66,6 +66,9 @@ def test_anything_else_is_a_passphrase_kept_to_the_byte():
         "changemechangemenow1"[:16],
         "simplenotepassphrase",
         "xk7Lq2xk7Lq2xk7Lq2",
+        "xk7Lq2xk7Lq2xk7Lq",
+        "hunter2 hunter2 hunter2",
+        "your passphrase here",
     ],
 )
 def test_guessable_passphrases_are_weak(weak):

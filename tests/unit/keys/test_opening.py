@@ -126,10 +126,16 @@ def test_a_raw_key_makes_and_opens_a_cache_at_production_bounds(tmp_path):
         assert not opened.created
 
 
-def test_a_weak_passphrase_makes_a_cache_with_a_notice(tmp_path):
-    with closing(open_cheaply(account(tmp_path, db_key=Secret("secret")))) as opened:
-        assert "rotate-key" in opened.notices[0]
-        assert "secret" not in opened.notices[0].replace("`", "")
+@pytest.mark.parametrize("weak", ["hunter2", "your key", "hunter2hunter2hunter2"])
+def test_a_weak_passphrase_makes_no_cache_unless_it_is_allowed(tmp_path, weak):
+    config = account(tmp_path, db_key=Secret(weak))
+    error = refused(config)
+    assert error.verdict is Verdict.KEY_MISSING
+    assert "generate-key" in error.resolution_hint
+    assert weak not in error.message + error.resolution_hint
+    assert not folder_of(config).generations()
+    open_cheaply(replace(config, allow_weak=True)).close()
+    open_cheaply(config).close()  # what is there already opens as ever
 
 
 def test_nothing_of_a_note_or_name_stands_in_clear_on_the_disk(tmp_path):
