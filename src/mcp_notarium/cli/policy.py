@@ -74,9 +74,9 @@ def _check(args: argparse.Namespace) -> int:
 
 
 def _in_order(found: FoundPolicy, *, as_json: bool) -> int:
-    where = "there is no policy file" if found.path is None else f"{shown(found.path)} is in order"
-    facts = {"ok": True, "file": None if found.path is None else str(found.path)}
-    _print(facts, [where], as_json=as_json)
+    where = shown(found.looked_at)
+    said = f"there is no policy file at {where}" if found.path is None else f"{where} is in order"
+    _print({"ok": True} | _file(found), [said], as_json=as_json)
     return 0
 
 
@@ -91,17 +91,21 @@ def _refused(error: ConfigError, *, as_json: bool) -> int:
 
 def _show(found: FoundPolicy, *, as_json: bool) -> int:
     rows = rules(found)
-    file = "none" if found.path is None else shown(found.path)
+    file = shown(found.looked_at) + (" (there is none)" if found.path is None else "")
     lines = [f"policy file: {file}", ""]
     lines += [f"{key:<28}{_said(value):<32}{origin}" for key, value, origin in rows]
-    facts = {
-        "file": None if found.path is None else str(found.path),
+    facts = _file(found) | {
         "tools": list(found.policy.tools),
         "rules": [{"rule": key, "value": value, "from": origin} for key, value, origin in rows],
     }
     lines += ["", f"tools an agent is offered: {', '.join(found.policy.tools)}"]
     _print(facts, lines, as_json=as_json)
     return 0
+
+
+def _file(found: FoundPolicy) -> dict[str, Any]:
+    file = None if found.path is None else str(found.path)
+    return {"file": file, "looked_at": str(found.looked_at)}
 
 
 def rules(found: FoundPolicy) -> list[tuple[str, Any, str]]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from mcp_notarium.config import building
+from mcp_notarium.config import building, policies
 from mcp_notarium.config.picking import NOT_SET, Pick, pick
 from mcp_notarium.config.policies import FoundPolicy
 from mcp_notarium.config.sources import gather
@@ -118,6 +118,7 @@ def load(
             raise missing
     found = building.policy(reading.picks)
     config = building.config(reading.picks, found)
+    policies.demand_no_stray(found, account_dir=config.account_dir)
     return Loaded(config, _settings(reading), reading.warnings, found, missing)
 
 

@@ -12,7 +12,7 @@ import os
 import stat
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from mcp_notarium.config.files import MAXIMUM_BYTES, Opened, read_guarded
@@ -34,10 +34,12 @@ _OTHERS_CHANGE = 0o022
 class FoundPolicy:
     """A policy, the file it is from (None: there is none), and the lines its rules stand in.
 
-    ``read_only``: the environment has taken writing away, whatever the file says.
+    ``looked_at`` is where the file lies, or would lie. ``read_only``: the environment has taken writing
+    away, whatever the file says.
     """
 
     policy: Policy
+    looked_at: Path
     path: Path | None = None
     lines: Mapping[str, int] = field(default_factory=dict)
     read_only: bool = False
@@ -48,7 +50,27 @@ def find(*, named: Path | None, data_dir: Path, read_only: bool) -> FoundPolicy:
     found = read(named or data_dir / FILE_NAME, named=named is not None)
     if not read_only:
         return found
-    return FoundPolicy(found.policy.read_only(), found.path, found.lines, read_only=True)
+    return replace(found, policy=found.policy.read_only(), read_only=True)
+
+
+def demand_no_stray(found: FoundPolicy, *, account_dir: Path) -> None:
+    """Raises ``ConfigError`` for a policy file in the account's folder, where none is read.
+
+    Whoever put it there believes that its rules hold.
+    """
+    stray = account_dir / FILE_NAME
+    if not os.path.lexists(stray):
+        return
+    if found.path is not None and os.path.realpath(found.path) == os.path.realpath(stray):
+        return
+    if found.path is None:
+        hint = f"Run `mv {shown(stray)} {shown(found.looked_at)}`: there it holds for all accounts."
+    else:
+        hint = f"{shown(found.path)} holds. Put the rules in there, and remove {shown(stray)}."
+    raise ConfigError(
+        f"a policy file lies in an account's folder, where it is not read: {shown(stray)}",
+        resolution_hint=hint,
+    )
 
 
 def read(path: Path, *, named: bool) -> FoundPolicy:
@@ -58,17 +80,17 @@ def read(path: Path, *, named: bool) -> FoundPolicy:
     except FileNotFoundError:
         if named:
             raise _untrusted(path, "it does not exist", _instead(path)) from None
-        return FoundPolicy(PERMISSIVE)
+        return FoundPolicy(PERMISSIVE, path)
     except (OSError, ValueError) as error:
         if not named and isinstance(error, OSError) and error.errno in _NO_FOLDER:
-            return FoundPolicy(PERMISSIVE)  # the folder is refused where it is needed
+            return FoundPolicy(PERMISSIVE, path)  # the folder is refused where it is needed
         raise _untrusted(path, _reason(path, error), _instead(path)) from error
     if problem := _problem(path, opened):
         raise problem
     from mcp_notarium.policy.reading import parse  # noqa: PLC0415 - only where there is such a file
 
     text = parse(opened.text)
-    return FoundPolicy(text.policy, path, text.lines)
+    return FoundPolicy(text.policy, path, path, text.lines)
 
 
 def _problem(path: Path, opened: Opened) -> ConfigError | None:

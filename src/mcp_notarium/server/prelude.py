@@ -82,10 +82,14 @@ def _folder(environ: Mapping[str, str]) -> str:
 
 
 def _private(folder: str) -> bool:
-    """True only if nobody else can change what is above, or read what is in the accounts' folders."""
+    """True only if nobody else can change what is above, or read what is in the accounts' folders.
+
+    A policy file that has strayed into one of these is left to the configuration, which refuses it.
+    """
     try:
         return all(ours(path, forbidden=CHANGEABLE) for path in _upwards(folder)) and all(
-            ours(path, forbidden=READABLE) for path in _inside(folder)
+            ours(path, forbidden=READABLE) and not path.endswith("/" + _POLICY)
+            for path in _inside(folder)
         )
     except OSError:
         return False

@@ -61,6 +61,24 @@ def test_a_named_file_holds_instead_and_must_exist(room):
     assert "does not exist" in refused(room, NOTARIUM_POLICY_FILE=str(room / "none.toml"))
 
 
+@pytest.mark.parametrize("right", [False, True])
+def test_a_policy_file_in_the_accounts_folder_stops_the_start(room, right):
+    folder = loaded(room).config.account_dir
+    folder.mkdir(mode=0o700)
+    if right:
+        put(room / "data" / "policy.toml")
+    stray = put(folder / "policy.toml")
+    with pytest.raises(ConfigError) as error:
+        loaded(room)
+    assert str(stray) in error.value.message
+    assert str(room / "data" / "policy.toml") in error.value.resolution_hint
+    assert ("holds. Put the rules in there" in error.value.resolution_hint) is right
+    assert loaded(room, NOTARIUM_POLICY_FILE=str(stray)).policy.path == stray
+    stray.unlink()
+    stray.symlink_to(room / "nowhere")
+    assert str(stray) in refused(room)
+
+
 def test_a_wrong_file_stops_the_start(room):
     put(room / "data" / "policy.toml", "[tools]\nsearch = false\n")
     assert "line 2, `tools.search`" in refused(room)

@@ -77,6 +77,11 @@ def policy(where, _account):
     (where / "policy.toml").chmod(0o600)
 
 
+def stray_policy(where, account):
+    account.mkdir(mode=0o700)
+    policy(account, account)
+
+
 def wide(where, _account):
     where.chmod(0o777)
 
@@ -105,7 +110,7 @@ def second_name(_where, account):
     (account.parent.parent / "elsewhere").hardlink_to(account / "keys.json")
 
 
-ODDITIES = [policy, wide, readable, encrypted, readable_file, link, second_name]
+ODDITIES = [policy, stray_policy, wide, readable, encrypted, readable_file, link, second_name]
 
 
 def surrounded(root, draw):
@@ -180,7 +185,7 @@ def test_whatever_may_narrow_the_tools_is_left_to_the_configuration(place, more)
     assert not may(ACCOUNT | {"HOME": str(place / "home")} | more)
 
 
-@pytest.mark.parametrize("oddity", [wide, readable, readable_file, link, second_name])
+@pytest.mark.parametrize("oddity", [stray_policy, wide, readable, readable_file, link, second_name])
 def test_folders_that_others_can_read_or_change_are_left_to_the_checks(place, oddity):
     environ = ACCOUNT | {"NOTARIUM_DATA_DIR": str(place / "data")}
     assert may(environ)
