@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.config.variables import VARIABLES
+from mcp_notarium.config.variables import FILE_NAMES, VARIABLES
 from support.whole import run
 
 BARE = {"PATH": os.environ["PATH"], "HOME": "/nonexistent"}
@@ -41,7 +41,8 @@ def test_every_variable_is_listed_with_value_origin_and_purpose(tmp_path):
     assert done.stderr == ""
     heading, *lines = done.stdout.splitlines()
     assert heading.split() == ["NAME", "VALUE", "FROM", "PURPOSE"]
-    assert [line.split()[0] for line in lines] == [variable.name for variable in VARIABLES]
+    names = [(one.name, one.file_name) if one.has_file else (one.name,) for one in VARIABLES]
+    assert [line.split()[0] for line in lines] == [name for both in names for name in both]
     by_name = {line.split()[0]: line for line in lines}
     assert by_name["LOG_LEVEL"].split()[1:3] == ["debug", "environment"]
     assert by_name["SYNC_INTERVAL_SECONDS"].split()[1:3] == ["300", "default"]
@@ -81,13 +82,26 @@ def test_values_from_a_file_and_from_dotenv_name_where_they_came_from(tmp_path):
     assert found["SIMPLENOTE_USERNAME"]["origin"] == ".env"
     assert found["DB_ENCRYPTION_KEY"]["origin"] == "DB_ENCRYPTION_KEY_FILE (environment)"
     assert found["DB_ENCRYPTION_KEY"]["value"] == "set (20 characters)"
+    named = found["DB_ENCRYPTION_KEY_FILE"]
+    assert (named["value"], named["origin"]) == (str(tmp_path / "key"), "environment")
+    assert found["SIMPLENOTE_TOKEN_FILE"]["origin"] == "not set"
     assert found["DB_ENCRYPTION"]["value"] == "on"
     assert done.stderr.startswith("note: DB_ENCRYPTION in .env is ignored")
 
 
+def test_a_secret_in_the_variable_of_its_file_is_not_repeated(tmp_path):
+    env = {"SIMPLENOTE_USERNAME": "ada@example.org", "DB_ENCRYPTION_KEY_FILE": "marmalade/skies"}
+    shown = show(env=env, cwd=tmp_path).stdout
+    assert "DB_ENCRYPTION_KEY_FILE does not exist" in shown
+    assert "set (15 characters)" in shown
+    refused = run(env | BARE, "status").stderr
+    assert "DB_ENCRYPTION_KEY_FILE does not exist" in refused
+    assert "marmalade" not in shown + refused
+
+
 def test_a_named_file_that_is_missing_is_told_and_the_rest_shown(tmp_path):
     done = show("--json", "--env-file", str(tmp_path / "missing"), cwd=tmp_path)
-    assert len(rows(done)) == len(VARIABLES)
+    assert len(rows(done)) == len(VARIABLES) + len(FILE_NAMES)
     assert "--env-file" in done.stderr
 
 

@@ -41,13 +41,21 @@ class Opened:
         return not _is_ours(self.status, or_root=True)
 
 
-def read_named(path: Path, *, called: str) -> Opened:
-    """The file a person named by ``called`` (a variable or an option); ``ConfigError`` if it cannot be read."""
+def read_named(path: Path, *, called: str, name: str) -> Opened:
+    """The file a person named by ``called`` (a variable or an option).
+
+    Raises ``ConfigError`` if it cannot be read; ``name`` is how the message calls it.
+    """
     try:
         return _read(path, flags=0)
+    except FileNotFoundError as error:
+        raise ConfigError(
+            f"the file named by {called} does not exist: {name}",
+            resolution_hint=f"Check the path in {called}, and put the file there.",
+        ) from error
     except (OSError, ValueError) as error:
         raise ConfigError(
-            f"the file named by {called} cannot be read: {_reason(error)}",
+            f"the file named by {called} cannot be read: {name}: {_reason(error)}",
             resolution_hint=f"Point {called} to a readable text file of at most "
             f"{MAXIMUM_BYTES // 1024} KiB, or remove it.",
         ) from error

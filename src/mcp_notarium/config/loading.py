@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mcp_notarium.config import building, policies
-from mcp_notarium.config.picking import NOT_SET, Pick, pick
+from mcp_notarium.config.picking import NOT_SET, Pick, pick, pick_file
 from mcp_notarium.config.policies import FoundPolicy
 from mcp_notarium.config.sources import gather
 from mcp_notarium.config.values import Config
@@ -63,6 +63,7 @@ class Inspected:
 @dataclass(frozen=True, slots=True)
 class _Reading:
     picks: Mapping[str, Pick]
+    files: Mapping[str, Pick]
     source_warnings: tuple[str, ...]
     source_problem: ConfigError | None
 
@@ -170,11 +171,26 @@ def _read(
         for variable in VARIABLES
     }
     building.complete(picks, data_dir=lambda: data_dir(environ))
-    return _Reading(picks, gathered.warnings, gathered.problem)
+    files = {one.name: pick_file(one, gathered.sources) for one in VARIABLES if one.has_file}
+    return _Reading(picks, files, gathered.warnings, gathered.problem)
 
 
 def _settings(reading: _Reading) -> tuple[Setting, ...]:
-    return tuple(_setting(variable, reading.picks[variable.name]) for variable in VARIABLES)
+    found: list[Setting] = []
+    for variable in VARIABLES:
+        found.append(_setting(variable, reading.picks[variable.name]))
+        if variable.has_file:
+            found.append(_file_setting(variable, reading.files[variable.name]))
+    return tuple(found)
+
+
+def _file_setting(variable: Variable, named: Pick) -> Setting:
+    return Setting(
+        name=variable.file_name,
+        value=named.text or "",
+        origin=named.origin,
+        purpose=f"File that holds {variable.name}.",
+    )
 
 
 def _setting(variable: Variable, pick_: Pick) -> Setting:

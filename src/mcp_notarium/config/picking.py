@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mcp_notarium.config.files import Opened, read_named
+from mcp_notarium.config.paths import shown
 from mcp_notarium.config.reading import read
 from mcp_notarium.config.sources import Source
 from mcp_notarium.config.variables import Kind, Trust, Variable
@@ -61,6 +62,17 @@ def pick(
         origin = f"{found.set_by} ({origin})"
     found_in = found.source.place if found.source.level is Trust.WORKING_FOLDER else ""
     return Pick(text, origin, found.set_by, found_in, warnings=tuple(warnings))
+
+
+def pick_file(variable: Variable, sources: Sequence[Source]) -> Pick:
+    """The variable that names a file with the value, as it may be shown. Reads nothing."""
+    level = min(variable.trust, Trust.ENV_FILE)
+    for source in sources:
+        text = source.get(variable.file_name) if source.level <= level else None
+        if text is not None:
+            told = text.strip() if _is_full(text) else f"set ({len(text)} characters)"
+            return Pick(told, source.label, variable.file_name)
+    return Pick(None, NOT_SET)
 
 
 def _rejected(
@@ -154,7 +166,8 @@ def _content(
     if found.set_by == variable.name:
         return found.text
     path = cwd / _expanded(found.text.strip(), name=found.set_by)
-    opened = read_named(path, called=found.set_by)
+    name = shown(path) if _is_full(found.text) else f"a relative path, below {shown(cwd)}"
+    opened = read_named(path, called=found.set_by, name=name)
     if _is_exposed(opened, path, environ):
         warnings.append(
             f"the file named by {found.set_by} can be read by others or is not yours; chmod 600 it."
@@ -166,6 +179,11 @@ def _content(
             resolution_hint=f"Write the value into it, or remove {found.set_by}.",
         )
     return text
+
+
+def _is_full(text: str) -> bool:
+    """Whether it looks like a path that may be shown; else it may be the secret, put here by mistake."""
+    return text.strip().startswith("~") or Path(text.strip()).is_absolute()
 
 
 def _is_exposed(opened: Opened, path: Path, environ: Mapping[str, str]) -> bool:

@@ -57,7 +57,7 @@ def gather(environ: Mapping[str, str], *, cwd: Path, env_file: Path | None) -> G
 
 
 def _named(path: Path) -> Gathered:
-    opened = read_named(path, called="--env-file")
+    opened = read_named(path, called="--env-file", name=shown(path))
     values, warnings = _parse(opened, label="the file named by --env-file")
     if opened.readable_by_others or opened.foreign:
         warnings.append("the file named by --env-file can be read by others; chmod 600 it.")

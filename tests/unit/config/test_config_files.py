@@ -63,7 +63,20 @@ def test_a_secret_file_that_is_missing_a_folder_or_a_pipe_is_refused_at_once(fol
     for name in ("missing", ".", "pipe", "/dev/null"):
         error = refusal(folder, {"DB_ENCRYPTION_KEY_FILE": str(folder / name)})
         assert "DB_ENCRYPTION_KEY_FILE" in error.message
-        assert "cannot be read" in error.message
+        assert str(folder / name) in error.message
+        assert ("does not exist" if name == "missing" else "cannot be read") in error.message
+
+
+@pytest.mark.parametrize(
+    "name", ["SIMPLENOTE_PASSWORD_FILE", "SIMPLENOTE_TOKEN_FILE", "DB_ENCRYPTION_KEY_FILE"]
+)
+def test_a_secret_file_that_is_missing_is_named_and_no_recovery_is_advised(folder, name):
+    error = refusal(folder, {name: str(folder / "missing")})
+    assert f"named by {name} does not exist: {folder / 'missing'}" in error.message
+    assert "put the file there" in error.resolution_hint
+    relative = refusal(folder, {name: "hunter2hunter2"})
+    assert "does not exist: a relative path, below" in relative.message
+    assert "hunter2" not in relative.message + relative.resolution_hint
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o644])

@@ -6,7 +6,7 @@ import pytest
 from mcp_notarium import config
 from mcp_notarium.config import loading
 from mcp_notarium.config.document import markdown
-from mcp_notarium.config.variables import VARIABLES, Kind
+from mcp_notarium.config.variables import FILE_NAMES, VARIABLES, Kind
 from mcp_notarium.errors import ConfigError, SettingsMissing
 from mcp_notarium.secret import Secret
 
@@ -300,7 +300,8 @@ def test_a_secret_that_is_not_utf8_is_refused_without_showing_it(tmp_path):
 def test_settings_mask_secrets_and_say_where_each_came_from(tmp_path):
     loaded = load(tmp_path, {"SIMPLENOTE_PASSWORD": "correct horse", "LOG_LEVEL": "debug"})
     settings = {setting.name: setting for setting in loaded.settings}
-    assert list(settings) == [variable.name for variable in VARIABLES]
+    assert [name for name in settings if name not in FILE_NAMES] == [one.name for one in VARIABLES]
+    assert set(FILE_NAMES) < set(settings)
     assert settings["SIMPLENOTE_PASSWORD"].value == "set (13 characters)"
     assert settings["LOG_LEVEL"].origin == "environment"
     assert settings["SYNC_INTERVAL_SECONDS"].origin == "default"
