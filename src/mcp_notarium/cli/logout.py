@@ -11,6 +11,9 @@ from mcp_notarium.cli.recorded import recorded
 from mcp_notarium.cli.terminal import talk
 from mcp_notarium.config import Config
 from mcp_notarium.errors import LockedError
+from mcp_notarium.keys import keychain
+from mcp_notarium.keys.folder import AccountFolder
+from mcp_notarium.keys.reaching import reached
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,10 +26,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Remove the token from the keychain and from the cache; exit code 23 if only from the latter."""
-    return asyncio.run(_forget(settings.prepare(args)))
+    config = settings.prepare(args)
+    if _is_made(AccountFolder(config.account_dir)):
+        asyncio.run(_forget(config))
+        talk("The stored login is forgotten. The cache and its notes stay where they are.")
+    else:
+        _forget_outside(config)
+        talk("There is no cache here, so no login is stored in one.")
+    if config.password or config.token:
+        talk("note: SIMPLENOTE_PASSWORD or SIMPLENOTE_TOKEN is set and still lets servers log in.")
+    return 0
 
 
-async def _forget(config: Config) -> int:
+def _is_made(folder: AccountFolder) -> bool:
+    """Whether there is a cache: without one nothing is made, only to forget something in it."""
+    with reached(folder):
+        files = (folder.key_file, folder.key_copy, folder.plain_database)
+        return any(file.exists() for file in files)
+
+
+def _forget_outside(config: Config) -> None:
+    """Remove the token from the keychain, if there is one in this session."""
+    system = keychain.system_keychain()
+    if config.keychain and not system.missing:
+        system.delete(keychain.TOKEN, config.owner_hash)
+
+
+async def _forget(config: Config) -> None:
     async with open_app(config, syncing=False) as app:
         try:
             with recorded(app, "cli.logout"):
@@ -37,7 +63,3 @@ async def _forget(config: Config) -> int:
                 f"the cache has forgotten the login, and {error.message}; it may still hold one",
                 resolution_hint="Unlock the keychain and run `mcp-notarium logout` again.",
             ) from error
-    talk("The stored login is forgotten. The cache and its notes stay where they are.")
-    if config.password or config.token:
-        talk("note: SIMPLENOTE_PASSWORD or SIMPLENOTE_TOKEN is set and still lets servers log in.")
-    return 0

@@ -50,7 +50,7 @@ VERBS = {
         "mcp_notarium.cli.migrate_plaintext", "turn an unencrypted cache into an encrypted one"
     ),
     "policy": Verb("mcp_notarium.cli.policy", "what agents may see and do: show, check, explain"),
-    "purge": Verb("mcp_notarium.cli.purge", "destroy the local cache for good (--shred)"),
+    "purge": Verb("mcp_notarium.cli.purge", "destroy the local cache for good"),
     "repair": Verb("mcp_notarium.cli.repair", "save what can be read of a damaged cache"),
     "reset-cache": Verb("mcp_notarium.cli.reset_cache", "empty the cache and load it again"),
     "audit": Verb("mcp_notarium.cli.audit", "verify, show and export the record of what was done"),

@@ -1,4 +1,4 @@
-"""``mcp-notarium purge --shred``: destroys the local cache for good; the notes stay at the service."""
+"""``mcp-notarium purge``: destroys the local cache for good; the notes stay at the service."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--shred",
         action="store_true",
-        required=True,
-        help="erase the keys, so that no byte of the cache can be read again, then the rest",
+        help="what is done anyway: the keys are erased first, so that no byte can be read again",
     )
     parser.add_argument("--yes", action="store_true", help="do not ask")
 
@@ -36,6 +35,8 @@ def run(args: argparse.Namespace) -> int:
     talk(f"Copies of the key file elsewhere still open copies of the database. {erasing.SURVIVES}")
     if done.unasked is not None:
         raise done.unasked
+    if done.absent:
+        talk(f"note: no keychain runs in this session. {done.absent}")
     if not config.keychain:
         talk("note: NOTARIUM_KEYCHAIN=off, so the keychain was not asked; what is in it stays.")
     return 0

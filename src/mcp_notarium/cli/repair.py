@@ -34,9 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Repair; exit code 0 when a sound cache is in force and the old files are set aside.
+    """Repair; exit code 0 when a sound cache is in force, also where it was sound before.
 
-    Raises ``Unfinished`` if only the latter is missing.
+    Raises ``Unfinished`` if the new one is in force and the old files are not set aside.
     """
     config = settings.prepare(args)
     given = Given(
@@ -44,6 +44,9 @@ def run(args: argparse.Namespace) -> int:
         system=keychain.system_keychain() if config.keychain else None,
     )
     done = repairing.repair(config, told=Progress("places looked at"), given=given)
+    if done is None:
+        talk("There is nothing to repair: every page is authentic, and the index fits the notes.")
+        return 0
     found = done.salvaged
     talk(f"A sound cache is in force: {found.notes:,} notes came over.")
     talk(missing(found))

@@ -65,12 +65,12 @@ def repair(
     *,
     told: Told = lambda _done, _of: None,
     given: Given | None = None,
-) -> Repaired:
-    """Make a new generation of everything that can still be read.
+) -> Repaired | None:
+    """Make a new generation of everything that can still be read; None if nothing is wrong.
 
     Every key that opened the old one opens the new one: data key and slots are the same. The
     place in the service's changes is forgotten, so that the next sync compares every note and fetches
-    what is missing. Raises ``InvalidRequest`` if nothing is wrong or the cache is not encrypted,
+    what is missing. Raises ``InvalidRequest`` if the cache is not encrypted,
     ``CacheDamaged`` if nothing can be read, ``CacheFull`` and ``LockedError``, with the old files as
     they were. Once the new generation counts, what fails is in its ``state``.
     """
@@ -98,7 +98,7 @@ class _Work:
     told: Told
     given: Given
 
-    def done(self) -> Repaired:
+    def done(self) -> Repaired | None:
         """Everything between the locks."""
         given, folder = self.given, self.folder
         key = None if given.old is None else Found(given.old, "the key given")
@@ -117,7 +117,7 @@ class _Work:
                 keyfile.bring_to_rest(folder, scene.files, now=given.clock())
             anew.set_leftovers_aside(folder, scene.keyfile, now=given.clock())
             if not damaged:
-                raise _nothing_wrong()
+                return None
             made = keyslots.next_generation(scene.keyfile, scene.data_key)
             found = self._salvaged(work, scene.keyfile, made, scene.data_key, pages=pages)
             return self._switched(scene.keyfile, made, found)
@@ -259,10 +259,3 @@ def _is_damaged(kept: Path, found: KeyFile, data_key: DataKey) -> bool:
             return bool(opened.check(deep=True))
     except CacheError:
         return True
-
-
-def _nothing_wrong() -> InvalidRequest:
-    return InvalidRequest(
-        "nothing is wrong with this database",
-        resolution_hint="Every page is authentic, and the index agrees with the notes.",
-    )

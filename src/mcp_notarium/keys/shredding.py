@@ -21,18 +21,21 @@ from mcp_notarium.keys.locks import Presence, key_lock
 from mcp_notarium.keys.looking import OpeningSettings
 
 _UNUSABLE = "the cache cannot be destroyed"
+_AGAIN = "Run `mcp-notarium purge` again where the keychain can be asked, or delete them there."
 
 
 @dataclass(frozen=True, slots=True)
 class Shredded:
     """How many files were erased, and whether the keychain was asked and has no entries any more.
 
-    ``unasked`` says why it could not be asked: entries may still be in it. Neither: it is switched off.
+    ``unasked`` says why it could not be asked: entries may still be in it. ``absent`` says what to do if
+    one of another session was in use: none runs in this one. None of the three: it is switched off.
     """
 
     files: int
     keychain: bool
     unasked: LockedError | None = None
+    absent: str = ""
 
 
 def may_hold_unsent_text(settings: OpeningSettings, *, given: Given | None = None) -> bool:
@@ -71,8 +74,17 @@ def shred(
                 presence.release()
     if system is None:
         return Shredded(erased, keychain=False)
-    unasked = _forget(system, settings.owner_hash)
-    return Shredded(erased, keychain=unasked is None, unasked=unasked)
+    try:
+        if system.missing:
+            left = (
+                f"If one of another session was in use, {_entries(settings.owner_hash)}. {_AGAIN}"
+            )
+            return Shredded(erased, keychain=False, absent=left)
+        for kind in (keychain.KEY, keychain.TOKEN):
+            system.delete(kind, settings.owner_hash)
+    except LockedError as error:
+        return Shredded(erased, keychain=False, unasked=_unasked(error, settings.owner_hash))
+    return Shredded(erased, keychain=True)
 
 
 def _erase(folder: AccountFolder, given: Given) -> int:
@@ -89,7 +101,7 @@ def _erase(folder: AccountFolder, given: Given) -> int:
             return len(files)
         raise Unfinished(
             f"not everything is destroyed ({unusable.failure(error)}): {_standing(folder, given)}",
-            resolution_hint="Run `mcp-notarium purge --shred` again when the disk is well: it goes on "
+            resolution_hint="Run `mcp-notarium purge` again when the disk is well: it goes on "
             "where it stopped.",
         ) from error
     return erased
@@ -109,24 +121,21 @@ def _standing(folder: AccountFolder, given: Given) -> str:
     return "the keys are gone, and no byte of what is left can be read"
 
 
-def _forget(system: Keychain, owner: str) -> LockedError | None:
-    """Remove the keychain's entries; why that cannot be said to be done, or None."""
-    reason = "none runs in this session"
-    try:
-        if not system.missing:
-            for kind in (keychain.KEY, keychain.TOKEN):
-                system.delete(kind, owner)
-            return None
-    except LockedError as error:
-        reason = str(error.details.get("reason", error.message))
+def _unasked(error: LockedError, owner: str) -> LockedError:
+    """The refusal of a keychain that is here and could not be asked."""
+    reason = str(error.details.get("reason", error.message))
     return LockedError(
         Verdict.KEYCHAIN_UNUSABLE,
-        f"the keychain could not be asked ({reason}); entries `{keychain.KEY}` and "
-        f"`{keychain.TOKEN}` of `{keychain.SERVICE}` (both end in `:{keychain.account(owner)}`) may "
-        "still be in it",
-        resolution_hint="Run `mcp-notarium purge --shred` again in the session where the keychain "
-        "runs, or delete them there. If there has never been one: NOTARIUM_KEYCHAIN=off.",
+        f"the keychain could not be asked ({reason}); {_entries(owner)}",
+        resolution_hint=_AGAIN,
         details={"reason": reason},
+    )
+
+
+def _entries(owner: str) -> str:
+    return (
+        f"entries `{keychain.KEY}` and `{keychain.TOKEN}` of `{keychain.SERVICE}` (both end in "
+        f"`:{keychain.account(owner)}`) may still be in it"
     )
 
 

@@ -68,11 +68,10 @@ def test_the_keychains_entries_go_too(tmp_path):
 @pytest.mark.parametrize(
     "unreachable",
     [
-        Keychain(lambda: keychains.backend("keyring.backends.fail", "Keyring")),
         Keychain(lambda: keychains.backend("keyrings.alt.file", "PlaintextKeyring")),
         keychains.locked(),
     ],
-    ids=["none", "refused", "locked"],
+    ids=["refused", "locked"],
 )
 def test_a_keychain_that_could_not_be_asked_is_not_called_empty_and_is_asked_again(
     tmp_path, unreachable
@@ -90,6 +89,15 @@ def test_a_keychain_that_could_not_be_asked_is_not_called_empty_and_is_asked_aga
     assert (again.files, again.keychain, again.unasked) == (0, True, None)
     assert system.read_back(keychain.KEY, config.owner_hash) is None
     assert system.read_back(keychain.TOKEN, config.owner_hash) is None
+
+
+def test_where_no_keychain_runs_one_of_another_session_is_named(tmp_path):
+    config = made(tmp_path)
+    none = Keychain(lambda: keychains.backend("keyring.backends.fail", "Keyring"))
+    done = shredding.shred(config, none, given=GIVEN)
+    assert left(config) == []
+    assert (done.keychain, done.unasked) == (False, None)
+    assert config.owner_hash[:16] in done.absent
 
 
 def test_while_a_server_has_it_open_nothing_is_destroyed(tmp_path):
