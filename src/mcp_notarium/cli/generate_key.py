@@ -1,42 +1,85 @@
-"""``mcp-notarium generate-key``: a random key, for a password manager or a file of mode 0600."""
+"""``mcp-notarium generate-key``: a random key, in a file of mode 0600, the keychain, or printed."""
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+from pathlib import Path
 
 from mcp_notarium.cli import settings
 from mcp_notarium.cli.terminal import talk
 from mcp_notarium.config import Config
+from mcp_notarium.config.paths import shown
 from mcp_notarium.crypto import userkey
 from mcp_notarium.errors import InvalidRequest
 from mcp_notarium.keys import hardening, keychain
+from mcp_notarium.keys.files import sync_folder
+
+_NEW = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_CLOEXEC", 0)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Where the key goes."""
-    parser.add_argument(
+    place = parser.add_mutually_exclusive_group()
+    place.add_argument(
+        "--file",
+        type=Path,
+        metavar="PATH",
+        help="write it to a new file that only you can read, for DB_ENCRYPTION_KEY_FILE",
+    )
+    place.add_argument(
         "--keychain",
         action="store_true",
-        help="keep it in the system's keychain for SIMPLENOTE_USERNAME instead of printing it",
+        help="keep it in the system's keychain for SIMPLENOTE_USERNAME",
     )
-    parser.epilog = (
-        "The key goes to stdout, everything else to stderr: "
-        "(umask 077; mcp-notarium generate-key > notarium.key), then "
-        "DB_ENCRYPTION_KEY_FILE=/path/to/notarium.key"
-    )
+    parser.epilog = "Without an option the key is printed on stdout, for a password manager."
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print one key, or keep it in the keychain if none is there yet."""
+    """Write one key to a new file, keep it in the keychain if none is there yet, or print it."""
     if args.keychain:
         return _keep(settings.prepare(args))
     hardening.harden_process()
+    if args.file is not None:
+        return _write(args.file.expanduser().absolute())
     sys.stdout.write(userkey.generate().reveal_text() + "\n")
     sys.stdout.flush()
     talk(
         "Set this as DB_ENCRYPTION_KEY and keep a copy in a safe place: "
         "without it the cache cannot be opened (your notes stay at the note service)."
+    )
+    return 0
+
+
+def _write(path: Path) -> int:
+    """Never over a file that is there: it may hold the only key that opens a cache."""
+    content = userkey.generate().reveal_text().encode() + b"\n"
+    made = False
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with os.fdopen(os.open(path, _NEW, 0o600), "wb") as file:
+            made = True
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        sync_folder(path.parent)
+    except FileExistsError:
+        raise InvalidRequest(
+            f"{shown(path)} exists already; nothing was changed",
+            resolution_hint="Use the key in it, or name another file.",
+        ) from None
+    except OSError as error:
+        if made:
+            path.unlink(missing_ok=True)  # half a key opens nothing
+        raise InvalidRequest(
+            f"{shown(path)} cannot be written: {error.strerror or type(error).__name__}",
+            resolution_hint="Name a file in a folder of yours.",
+        ) from None
+    talk(
+        f"The key is in {shown(path)}; only you can read it. Set DB_ENCRYPTION_KEY_FILE={path} and "
+        "keep a copy in a safe place: without it the cache cannot be opened (your notes stay at the "
+        "note service)."
     )
     return 0
 

@@ -102,7 +102,7 @@ VARIABLES = (
     Variable(
         name="DB_ENCRYPTION_KEY",
         purpose="Passphrase that unlocks the encrypted cache, or `raw:` and 64 hex digits "
-        "(see `mcp-notarium generate-key`). Used before its file variant and the keychain; "
+        "(`mcp-notarium generate-key --file PATH` makes a file of one). Used before its file variant and the keychain; "
         "from a `.env` of the working folder only if the keychain has no key.",
         kind=Kind.SECRET,
         has_file=True,

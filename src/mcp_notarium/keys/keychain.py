@@ -204,8 +204,8 @@ def _said(error: Exception) -> str:
 def _none_here() -> LockedError:
     return _unusable(
         "this machine has none",
-        way_out="Give the key in DB_ENCRYPTION_KEY or DB_ENCRYPTION_KEY_FILE instead (without "
-        "--keychain, `generate-key` prints one), or start a keychain in this session: GNOME Keyring "
+        way_out="Give the key in DB_ENCRYPTION_KEY or DB_ENCRYPTION_KEY_FILE instead "
+        "(`generate-key --file PATH` makes one), or start a keychain in this session: GNOME Keyring "
         "or KWallet, for example.",
     )
 

@@ -1,0 +1,187 @@
+"""What a new user types first: the README's walk, a weak passphrase, a policy file in the wrong folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from mcp_notarium.simulator import Simulator
+from support.terminal import Terminal
+from support.whole import Server, account_folder, environment, run
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="pseudo terminals are needed")
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", *(ROOT / "docs").rglob("*.md")]
+WEAK = "hunter2"
+NAME, HOME = "you@example.com", "/home/you"
+
+
+@pytest.fixture(name="simulator")
+def _simulator():
+    simulator = Simulator()
+    simulator.put("one", content="The first note", tags=[])
+    with simulator.running():
+        yield simulator
+
+
+def blocks(language: str) -> list[str]:
+    """The README's blocks of code, without the list's indentation."""
+    found = re.findall(rf"^( *)```{language}\n(.*?)^ *```", README, re.MULTILINE | re.DOTALL)
+    return [re.sub(rf"^{indent}", "", body, flags=re.MULTILINE) for indent, body in found]
+
+
+def test_the_readmes_walk_works_typed_line_by_line(simulator: Simulator, tmp_path: Path) -> None:
+    unset = ("SIMPLENOTE_USERNAME", "SIMPLENOTE_PASSWORD", "DB_ENCRYPTION_KEY", "NOTARIUM_DATA_DIR")
+    bare = environment(simulator, tmp_path, **dict.fromkeys(unset))
+    bare["PATH"] = f"{Path(sys.executable).parent}:{bare['PATH']}"
+    make_key, log_in = (
+        block for block in blocks("sh") if "mcp-notarium " in block and "claude" not in block
+    )
+    with Terminal(bare | {"PS1": "next> "}, program=["/bin/sh", "-i"]) as shell:
+        shell.shows("next> ")
+        shell.type(make_key)
+        shell.shows("The key is in ~/.config/notarium.key")
+        for line in log_in.replace(NAME, simulator.username).splitlines():
+            shell.type(f"{line}\n")
+        shell.shows("Code from the e-mail: ")
+        shell.type(f"{simulator.sent_codes[-1].code}\n")
+        shell.shows("Logged in.")
+        assert "raw:" not in shell.screen
+    (entry,) = (json.loads(block) for block in blocks("json") if "mcpServers" in block)
+    given = {
+        name: value.replace(NAME, simulator.username).replace(HOME, str(tmp_path))
+        for name, value in entry["mcpServers"]["notarium"]["env"].items()
+    }
+    with Server(bare | given) as server:
+        server.loaded(1)
+        assert server.leave() == 0
+
+
+def test_every_client_is_told_the_file_that_the_walk_has_made() -> None:
+    servers = [
+        next(iter(found.values()))["notarium"]
+        for found in map(json.loads, blocks("json"))
+    ]  # fmt: skip
+    servers.append(tomllib.loads(blocks("toml")[0])["mcp_servers"]["notarium"])
+    assert len(servers) == 4
+    for server in servers:
+        env = server["env"]
+        assert env == {
+            "SIMPLENOTE_USERNAME": NAME,
+            "DB_ENCRYPTION_KEY_FILE": f"{HOME}/.config/notarium.key",
+        }
+
+
+def test_claude_codes_line_has_the_name_before_the_variables() -> None:
+    """The option takes as many values as follow it, and would take the name for one of them."""
+    (line,) = (one for one in README.splitlines() if one.startswith("claude mcp add"))
+    assert re.fullmatch(
+        r"claude mcp add --scope user notarium( --env \w+=\S+)+ -- /path/to/mcp-notarium", line
+    )
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_page_shows_a_key_on_a_command_line(page: Path) -> None:
+    assert "DB_ENCRYPTION_KEY=" not in page.read_text(encoding="utf-8")
+
+
+def test_a_key_file_is_private_and_never_overwritten(tmp_path: Path) -> None:
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    path = tmp_path / "new folder" / "notarium.key"
+    done = run(env, "generate-key", "--file", str(path))
+    assert done.returncode == 0, done.stderr
+    content = path.read_text()
+    assert re.fullmatch(r"raw:[0-9a-f]{64}\n", content)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert content.strip() not in done.stdout + done.stderr
+    assert f"DB_ENCRYPTION_KEY_FILE={path}" in done.stderr
+    again = run(env, "generate-key", "--file", str(path))
+    assert again.returncode == 1
+    assert "exists already; nothing was changed" in again.stderr
+    assert path.read_text() == content
+
+
+@pytest.mark.parametrize("key", [WEAK, "your key"])
+def test_a_weak_key_makes_no_cache_anywhere(simulator: Simulator, tmp_path: Path, key: str) -> None:
+    env = environment(simulator, tmp_path, DB_ENCRYPTION_KEY=key)
+    with Terminal(env, "login") as terminal:
+        assert terminal.ends() == 10
+        assert "too weak for a new cache: it has fewer than 15 characters" in terminal.screen
+        assert "mcp-notarium generate-key --file PATH" in terminal.screen
+    assert run(env, "login", "--code-stdin", stdin="ABCDEF\n").returncode == 10
+    with Server(env) as server:
+        refused = server.error("list")
+        assert refused["details"]["verdict"] == "key_missing"
+        assert "too weak for a new cache" in refused["message"]
+        assert "generate-key" in refused["resolution_hint"]
+        assert key not in json.dumps(refused)
+        assert server.leave() == 1
+    assert run(env, "status").returncode == run(env, "doctor", "--offline").returncode == 10
+    assert not simulator.sent_codes
+    folder = account_folder(simulator, tmp_path)
+    assert not [file.name for file in folder.glob("notarium_*")]
+
+
+def test_who_insists_gets_a_cache_with_a_weak_key_and_a_warning(
+    simulator: Simulator, tmp_path: Path
+) -> None:
+    env = environment(simulator, tmp_path, DB_ENCRYPTION_KEY=WEAK)
+    with Terminal(env, "login", "--password", "--allow-weak") as terminal:
+        terminal.shows("Simplenote password: ")
+        terminal.type(f"{simulator.password}\n")
+        assert terminal.ends() == 0, terminal.screen
+    with Server(env) as server:
+        server.loaded(1)
+        assert server.leave() == 0
+    doctor = run(env, "doctor", "--offline")
+    assert doctor.returncode == 0
+    assert "warn  passphrase" in doctor.stdout
+    assert "DB_ENCRYPTION_KEY can be guessed: it has fewer than 15 characters" in doctor.stdout
+    assert WEAK not in doctor.stdout
+    database = next(account_folder(simulator, tmp_path).glob("*.sqlite.encrypted"))
+    database.write_bytes(bytes(database.stat().st_size))
+    assert run(env, "reset-cache", "--yes").returncode == 1
+    assert database.exists()  # nothing was set aside that nothing could take the place of
+    assert run(env, "reset-cache", "--yes", "--allow-weak").returncode == 0
+    assert not database.exists()
+
+
+def test_a_good_key_is_not_warned_of(simulator: Simulator, tmp_path: Path) -> None:
+    env = environment(simulator, tmp_path)
+    with Server(env) as server:
+        server.loaded(1)
+        assert server.leave() == 0
+    assert "passphrase  " not in run(env, "doctor", "--offline").stdout
+
+
+def test_a_policy_in_an_accounts_folder_stops_the_start_and_says_where_it_belongs(
+    simulator: Simulator, tmp_path: Path
+) -> None:
+    env = environment(simulator, tmp_path)
+    right = tmp_path / "cache" / "policy.toml"
+    named = f"~/{right.relative_to(tmp_path)}"
+    assert run(env, "policy", "check").stdout == f"there is no policy file at {named}\n"
+    assert f"policy file: {named} (there is none)" in run(env, "policy", "show").stdout
+    assert json.loads(run(env, "policy", "check", "--json").stdout)["looked_at"] == str(right)
+    stray = account_folder(simulator, tmp_path) / "policy.toml"
+    stray.parent.mkdir(mode=0o700, parents=True)
+    stray.parent.parent.chmod(0o700)
+    stray.write_text('mode = "read-only"\n')
+    stray.chmod(0o600)
+    for command in ([], ["policy", "check"], ["policy", "show"], ["doctor"]):
+        done = run(env, *command, stdin='{"jsonrpc":"2.0"}\n')
+        assert done.returncode == 1
+        said = done.stdout + done.stderr
+        assert f"~/{stray.relative_to(tmp_path)}" in said
+        assert f"mv ~/{stray.relative_to(tmp_path)} {named}" in said
+    assert run(env | {"NOTARIUM_POLICY_FILE": str(stray)}, "policy", "check").returncode == 0
+    stray.rename(right)
+    assert run(env, "policy", "check").stdout == f"{named} is in order\n"
