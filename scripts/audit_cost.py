@@ -23,13 +23,13 @@ sys.path[:0] = [str(ROOT / "tests")]
 
 from mcp_notarium.audit.chain import AuditKeys  # noqa: E402
 from mcp_notarium.audit.record import Entry  # noqa: E402
-from mcp_notarium.cache.trail import Trail  # noqa: E402
+from mcp_notarium.protocol.app_holder import House  # noqa: E402
+from mcp_notarium.protocol.call_audit import Asked  # noqa: E402
+from mcp_notarium.protocol.call_pipeline import Answering  # noqa: E402
+from mcp_notarium.protocol.direct_calls import Reading  # noqa: E402
+from mcp_notarium.protocol.static_replies import Read  # noqa: E402
 from mcp_notarium.secret import Secret  # noqa: E402
-from mcp_notarium.server.answering import Answering  # noqa: E402
-from mcp_notarium.server.direct import Reading  # noqa: E402
-from mcp_notarium.server.front import Read  # noqa: E402
-from mcp_notarium.server.house import House  # noqa: E402
-from mcp_notarium.server.recording import Asked  # noqa: E402
+from mcp_notarium.storage.audit_log import Trail  # noqa: E402
 from support import tooling  # noqa: E402
 from support.cache_room import KEY  # noqa: E402
 

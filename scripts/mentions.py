@@ -23,7 +23,7 @@ SINKS = {
     "insert_many",
 }
 """Methods of the driver's connection and of ``Database`` whose first argument is a statement."""
-WRAPPERS = {("mcp_notarium.cache.salvage", "_asked"): 1}
+WRAPPERS = {("mcp_notarium.storage.salvage", "_asked"): 1}
 """Functions that hand a statement on, and the place of it in their arguments."""
 
 _A_FIELD = "the number of a record of the audit chain, a field"
@@ -32,34 +32,34 @@ MENTIONED = {
     "mcp_notarium.audit.chain: record.number": _A_FIELD,
     "mcp_notarium.audit.export: record.number": _A_FIELD,
     "mcp_notarium.audit.record: self.number": _A_FIELD,
-    "mcp_notarium.audit.verify: fault.number": _A_FIELD,
-    "mcp_notarium.audit.verify: other.number": _A_FIELD,
-    "mcp_notarium.audit.verify: record.number": _A_FIELD,
-    "mcp_notarium.cache.audit_table: fault.number": _A_FIELD,
-    "mcp_notarium.cache.search: statements.rows": "a statement that query/sql.py has built, a field",
-    "mcp_notarium.cache.search: unranked.rows": "a statement that query/sql.py has built, a field",
+    "mcp_notarium.audit.verification: fault.number": _A_FIELD,
+    "mcp_notarium.audit.verification: other.number": _A_FIELD,
+    "mcp_notarium.audit.verification: record.number": _A_FIELD,
+    "mcp_notarium.storage.audit_table: fault.number": _A_FIELD,
+    "mcp_notarium.storage.note_search: statements.rows": "a statement that search/sql_builder.py has built, a field",
+    "mcp_notarium.storage.note_search: unranked.rows": "a statement that search/sql_builder.py has built, a field",
     "mcp_notarium.cli.audit: fault.number": _A_FIELD,
     "mcp_notarium.cli.audit: record.number": _A_FIELD,
     "mcp_notarium.cli.interruption: interrupt.number": "the number of a signal, a field",
     "mcp_notarium.cli.interruption: self.number": "the number of a signal, a field",
     "mcp_notarium.cli.keys: calibrate.run": _A_VERB,
     "mcp_notarium.cli.main: module.run": _A_VERB,
-    "mcp_notarium.server.surface: server.run": "the loop of the MCP server",
+    "mcp_notarium.protocol.static_reply_generator: server.run": "the loop of the MCP server",
 }
 """``module: expression`` -> why a name of ``SINKS`` stands there without being called."""
 
 _A_FLAG = "a constant of the module, from names written out there; not every system has it"
 BY_NAME = {
-    "mcp_notarium.backends.registry: getattr(import_module(module), attribute)": "from _PLACES",
-    "mcp_notarium.cache.audit_table: attrgetter(*_NAMES)": "columns of the audit table",
-    "mcp_notarium.cache.pages: getattr(os, name, 0)": _A_FLAG,
+    "mcp_notarium.stores.registry: getattr(import_module(module), attribute)": "from _PLACES",
+    "mcp_notarium.storage.audit_table: attrgetter(*_NAMES)": "columns of the audit table",
+    "mcp_notarium.storage.page_check: getattr(os, name, 0)": _A_FLAG,
     "mcp_notarium.cli.interruption: getattr(signal, name, None)": _A_FLAG,
     "mcp_notarium.cli.policy: getattr(policy.limits, one.name)": "the fields of a dataclass",
-    "mcp_notarium.cli.streams: getattr(self._stream, name)": "a stream that stands for another",
-    "mcp_notarium.keys.files: getattr(os, name, 0)": _A_FLAG,
-    "mcp_notarium.log.streams: getattr(os, name, 0)": _A_FLAG,
-    "mcp_notarium.log.streams: getattr(self.stream, name)": "a stream that stands for another",
-    "mcp_notarium.server.run: getattr(signal, name, None)": _A_FLAG,
+    "mcp_notarium.cli.standard_streams: getattr(self._stream, name)": "a stream that stands for another",
+    "mcp_notarium.files.private_files: getattr(os, name, 0)": _A_FLAG,
+    "mcp_notarium.logs.sinks: getattr(os, name, 0)": _A_FLAG,
+    "mcp_notarium.logs.sinks: getattr(self.stream, name)": "a stream that stands for another",
+    "mcp_notarium.protocol.server: getattr(signal, name, None)": _A_FLAG,
 }
 """``module: expression`` -> why an attribute is looked up there by a name that is not written out."""
 

@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return cli.run(arguments)
     if not arguments and os.isatty(0) and sys.stderr is not None:
         sys.stderr.write(_NOTE)
-    from mcp_notarium.server.run import serve  # noqa: PLC0415 - a verb does not need the server
+    from mcp_notarium.protocol.server import serve  # noqa: PLC0415 - a verb does not need the server
 
     try:
         return serve(env_file=serving.get(_ENV_FILE))

@@ -16,30 +16,31 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from mcp_notarium import log as logging_room
-from mcp_notarium.aside import run_aside
-from mcp_notarium.backends import registry
-from mcp_notarium.backends.simplenote.urls import Urls
-from mcp_notarium.cache.account import AccountRecord
-from mcp_notarium.cache.allowance import Allowance
-from mcp_notarium.cache.store import Cache
-from mcp_notarium.cache.trail import Trail
-from mcp_notarium.crypto import keyslots
+from mcp_notarium import logs as logging_room
+from mcp_notarium.account import audit_anchor, opener, policy_change
+from mcp_notarium.account.inspection import Unlock
+from mcp_notarium.crypto import key_slots
 from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheError, CacheFull, LockedError
-from mcp_notarium.keys import anchor, keychain, opening, ruled
-from mcp_notarium.keys.folder import AccountFolder
-from mcp_notarium.keys.looking import Unlock
-from mcp_notarium.keys.token import StoredToken
+from mcp_notarium.files.account_folder import AccountFolder
+from mcp_notarium.keys import keychain
+from mcp_notarium.keys.login_token import StoredToken
+from mcp_notarium.storage.account_record import AccountRecord
+from mcp_notarium.storage.audit_log import Trail
+from mcp_notarium.storage.budget import Allowance
+from mcp_notarium.storage.cache import Cache
+from mcp_notarium.stores import registry
+from mcp_notarium.stores.simplenote.urls import Urls
 from mcp_notarium.sync.driver import Driver
-from mcp_notarium.sync.owner import owner_name
+from mcp_notarium.sync.process_owner import owner_name
 from mcp_notarium.sync.status import notice_of_differences
 from mcp_notarium.sync.writer import Writer
+from mcp_notarium.threads import run_aside
 
 if TYPE_CHECKING:
-    from mcp_notarium.backends.base import Backend
     from mcp_notarium.config import Config
-    from mcp_notarium.log import Logger
-    from mcp_notarium.policy.model import Policy
+    from mcp_notarium.domain.policy import Policy
+    from mcp_notarium.logs import Logger
+    from mcp_notarium.stores.contract import Backend
 
 _CLIENT_ID = "client_id"
 _LEASE_MARGIN = 5.0
@@ -92,7 +93,7 @@ async def open_app(
     time_to_close: Callable[[], float] = lambda: _CLOSING_SECONDS,
     whole: bool = False,
     read_only: bool = False,
-    unlock: Unlock = keyslots.unlock,
+    unlock: Unlock = key_slots.unlock,
     damaged: Callable[[LockedError], None] = _nobody,
 ) -> AsyncIterator[App]:
     """The open house, with sync running unless ``syncing`` is False; closed on leaving.
@@ -105,13 +106,13 @@ async def open_app(
     """
     log = log or logging_room.get("app")
     if read_only:
-        opens = partial(opening.open_cache, guarded=True, read_only=True)
+        opens = partial(opener.open_cache, guarded=True, read_only=True)
     else:
-        opens = partial(ruled.open_ruled)
+        opens = partial(policy_change.open_ruled)
     opened = await run_aside(
-        partial(opens, config, whole=whole, unlock=unlock), too_late=opening.OpenedCache.close
+        partial(opens, config, whole=whole, unlock=unlock), too_late=opener.OpenedCache.close
     )
-    opened.database.when_damaged(lambda: damaged(opening.damaged(config)))
+    opened.database.when_damaged(lambda: damaged(opener.damaged(config)))
     try:
         app = _wired(config, opened, log)
         for notice in app.notices:
@@ -126,12 +127,12 @@ async def open_app(
             if not read_only and app.audit.flush(patient=True):
                 opened.anchor.write(app.audit.table, opened.database)
     except CacheDamaged as error:
-        raise opening.damaged(config) from error
+        raise opener.damaged(config) from error
     finally:
         opened.close()
 
 
-def _wired(config: Config, opened: opening.OpenedCache, log: Logger) -> App:
+def _wired(config: Config, opened: opener.OpenedCache, log: Logger) -> App:
     cache = Cache(opened.database, config.policy.visibility)
     audit = _audit(config, opened)
     tokens = StoredToken(
@@ -173,9 +174,9 @@ def _wired(config: Config, opened: opening.OpenedCache, log: Logger) -> App:
     return App(config, cache, backend, writer, driver, tokens, audit, allowance, notices)
 
 
-def _audit(config: Config, opened: opening.OpenedCache) -> Trail:
+def _audit(config: Config, opened: opener.OpenedCache) -> Trail:
     """The audit chain; a cache that has none yet gets its first record, which says why."""
-    keys = anchor.audit_keys(opened.data_key)
+    keys = audit_anchor.audit_keys(opened.data_key)
     trail = Trail(opened.database, keys, clock=time.time, days=config.audit_days)
     if trail.table.head().count == 0:
         why = "rebuilt" if opened.rebuilt else "created" if opened.created else "upgraded"

@@ -9,11 +9,11 @@ from typing import Any
 
 import sqlcipher3.dbapi2 as driver
 
-from mcp_notarium.cache.database import page_cache
-from mcp_notarium.cache.search import MOST_RANKED, most_passed
-from mcp_notarium.query.clauses import Statement
-from mcp_notarium.query.parser import parse
-from mcp_notarium.query.sql import build
+from mcp_notarium.search.parser import parse
+from mcp_notarium.search.sql_builder import build
+from mcp_notarium.search.sql_conditions import Statement
+from mcp_notarium.storage.database import page_cache
+from mcp_notarium.storage.note_search import MOST_RANKED, most_passed
 
 _KEY = f"x'{'5b' * 80}'"
 _LIMIT = 20

@@ -13,7 +13,7 @@ from typing import Any
 
 from bench.measure import Figure
 from bench.targets import TARGETS, Growth, growths
-from mcp_notarium.cache import driver
+from mcp_notarium.storage import driver
 
 BEGIN = "<!-- results: made by scripts/bench -->"
 END = "<!-- end of results -->"

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
+from mcp_notarium.account import key_rotation, slot_management
+from mcp_notarium.account.key_changes import Given
 from mcp_notarium.cli import calibrate
 from mcp_notarium.crypto import kdf
 from mcp_notarium.errors import InvalidRequest
-from mcp_notarium.keys import rotate, slots
-from mcp_notarium.keys.changing import Given
 from mcp_notarium.secret import Secret
 from support.account import PASSPHRASE, made
 
@@ -24,7 +24,9 @@ def stretched(tmp_path, parameters):
         pbkdf2_floor=kdf.TEST_BOUNDS.pbkdf2_floor,
     )
     given = Given(bounds=bounds)
-    rotate.rotate_passphrase(config, new=Secret(PASSPHRASE), parameters=parameters, given=given)
+    key_rotation.rotate_passphrase(
+        config, new=Secret(PASSPHRASE), parameters=parameters, given=given
+    )
     return config
 
 
@@ -41,7 +43,7 @@ def calibrated(config, *, seconds=0.01, yes=False, answer=False, found=None):
 
 
 def in_force(config):
-    return slots.listing(config, None).keyfile
+    return slot_management.listing(config, None).keyfile
 
 
 @pytest.mark.parametrize("yes", [True, False])
@@ -93,8 +95,8 @@ def test_a_dearer_one_is_applied_and_the_age_of_the_key_stays(tmp_path):
 def test_the_other_slots_that_open_are_made_room_for(tmp_path, monkeypatch):
     config = stretched(tmp_path, kdf.Argon2id())
     for number in (2, 3):
-        slots.add(config, Secret(f"another passphrase, number {number}"))
-    slots.disable(config, 4)
+        slot_management.add(config, Secret(f"another passphrase, number {number}"))
+    slot_management.disable(config, 4)
     seen = []
 
     def proposing(_measure, **limits):

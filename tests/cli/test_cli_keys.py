@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from mcp_notarium.account.slot_management import Listing
 from mcp_notarium.cli import keys
-from mcp_notarium.crypto import kdf, keyslots, recovery
-from mcp_notarium.keys.slots import Listing
+from mcp_notarium.crypto import kdf, key_slots, recovery_codes
 from mcp_notarium.simulator import Simulator
 from mcp_notarium.simulator.data import prose
 from support.whole import DEADLINE, SERVE, Server, account_folder, environment, run, until
@@ -150,7 +150,7 @@ def test_a_recovery_key_is_shown_once_typed_back_tried_and_is_the_way_back(
 def test_a_recovery_key_that_does_not_open_is_told_from_one_with_a_slip(
     env: dict[str, str], slip: bool
 ) -> None:
-    typed = recovery.generate().reveal_text()
+    typed = recovery_codes.generate().reveal_text()
     if slip:
         typed = ("1" if typed[0] == "0" else "0") + typed[1:]
     screen = Terminal(env, "keys", "recovery", "test")
@@ -284,7 +284,7 @@ def test_the_keychain_that_is_switched_off_is_not_used(env: dict[str, str]) -> N
 def test_no_two_columns_of_the_table_touch(
     env: dict[str, str], simulator: Simulator, tmp_path: Path
 ) -> None:
-    found = keyslots.parse(
+    found = key_slots.parse(
         (account_folder(simulator, tmp_path) / "notarium_keys.json").read_bytes()
     )
     dear = replace(found.slots[0], kdf=kdf.Argon2id(memory_kib=1 << 20, time_cost=16, lanes=16))

@@ -112,7 +112,7 @@ def test_serving_without_a_username_is_one_critical_line_and_exit_1(tmp_path):
 def test_serving_does_not_wait_for_the_parser_of_command_lines(tmp_path, arguments):
     entry = [sys.executable, "-X", "importtime", "-m", "mcp_notarium"]
     imported = run(*arguments, entry=entry, cwd=tmp_path).stderr
-    assert "mcp_notarium.server.run" in imported
+    assert "mcp_notarium.protocol.server" in imported
     assert "argparse" not in imported
     assert "mcp_notarium.cli" not in imported
 

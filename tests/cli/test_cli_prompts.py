@@ -21,7 +21,7 @@ PROMPT_SECONDS = 25.0
 # when they come between its last step and the wait.
 _DEAF = """
 import asyncio, signal, sys, threading
-from mcp_notarium.cli import interruption, terminal
+from mcp_notarium.cli import interruption; from mcp_notarium.cli import terminal
 async def ask():
     return getattr(terminal, sys.argv[1])("Well? ")
 threading.Thread(target=threading.Event().wait, daemon=True).start()
@@ -149,7 +149,7 @@ def test_a_code_typed_at_the_terminal_logs_in(simulator: Simulator, tmp_path: Pa
 def test_a_handler_that_was_set_while_a_prompt_waited_stays():
     code = """
 import os, signal
-from mcp_notarium.cli.hearing import hearing
+from mcp_notarium.cli.prompt_signals import hearing
 from mcp_notarium.cli.interruption import Stopped, stoppable
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup, too, may run the tests
 with stoppable():

@@ -12,9 +12,9 @@ from typing import IO
 
 import pytest
 
-from mcp_notarium.crypto import kdf, recovery
-from mcp_notarium.keys import rotate, slots
-from mcp_notarium.keys.changing import Given
+from mcp_notarium.account import key_rotation, slot_management
+from mcp_notarium.account.key_changes import Given
+from mcp_notarium.crypto import kdf, recovery_codes
 from mcp_notarium.secret import Secret
 from support.account import USERNAME, account, fingerprint
 from support.account import made as made_cheaply
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="pseudo terminals are
 WORDS = "violet kettle under seven maps"
 NEW = "nine hungry lamps by the river"
 THIRD = "two slow trains cross the valley"
-PAPER = recovery.generate()
+PAPER = recovery_codes.generate()
 FLOOR = "Argon2id 64 MiB, 3 passes, 4 lanes"
 
 
@@ -38,7 +38,7 @@ class Home:
         self.config = account(folder, db_key=Secret(WORDS))
         made_cheaply(folder)
         # The cheapest cost is refused by the real program.
-        rotate.rotate_passphrase(
+        key_rotation.rotate_passphrase(
             self.config, new=Secret(WORDS), parameters=kdf.Argon2id(),
             given=Given(bounds=replace(kdf.TEST_BOUNDS, argon2_ceiling=kdf.Argon2id())),
         )  # fmt: skip
@@ -56,7 +56,7 @@ class Home:
 
     def add(self, key: Secret | str, label: str = "") -> None:
         new = Secret(key) if isinstance(key, str) else key
-        slots.add(self.config, new, label=label)
+        slot_management.add(self.config, new, label=label)
 
     def opens(self, key: str | Secret) -> bool:
         text = key if isinstance(key, str) else key.reveal_text()
@@ -234,7 +234,7 @@ def _run_into(env: dict[str, str], output: IO[str], *arguments: str) -> tuple[in
 
 def test_a_dear_passphrase_is_followed_by_one_as_dear(home: Home) -> None:
     dear = kdf.Argon2id(memory_kib=131_072)
-    rotate.rotate_passphrase(home.config, new=Secret(WORDS), parameters=dear)
+    key_rotation.rotate_passphrase(home.config, new=Secret(WORDS), parameters=dear)
     for command, old, new in (
         (["rotate-key"], WORDS, NEW),
         (["rotate-key", "--reencrypt"], NEW, WORDS),
@@ -295,7 +295,7 @@ def test_what_does_not_follow_is_named_and_asked_for_before_the_cache_is_written
 ) -> None:
     home.add(PAPER, "on paper")
     home.add(THIRD)
-    slots.disable(home.config, 4)
+    slot_management.disable(home.config, 4)
     done = home.unchanged("rotate-key", "--reencrypt")
     named = ('slot 3 ("on paper", recovery)', "slot 4 (passphrase, disabled)")
     assert all(one in done.stderr for one in named)

@@ -17,13 +17,13 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.cache import database
-from mcp_notarium.crypto import keyslots
-from mcp_notarium.crypto.owner import owner_hash
+from mcp_notarium.crypto import key_slots
+from mcp_notarium.crypto.owner_hash import owner_hash
 from mcp_notarium.errors import MOST_TOLD, Verdict
 from mcp_notarium.secret import Secret
 from mcp_notarium.simulator import Simulator
 from mcp_notarium.simulator.data import prose
+from mcp_notarium.storage import database
 from support.needs import lacking
 from support.small_disk import SmallDisk
 from support.whole import DEADLINE, RAW_KEY, Server, account_folder, environment, run, until
@@ -106,8 +106,8 @@ def flip(path: Path, at: int) -> None:
 
 @contextmanager
 def opened(room: Room) -> Iterator[database.Database]:
-    found = keyslots.parse(room.key_files[0].read_bytes())
-    data_key = keyslots.unlock(found, Secret(RAW_KEY))
+    found = key_slots.parse(room.key_files[0].read_bytes())
+    data_key = key_slots.unlock(found, Secret(RAW_KEY))
     path = room.database
     with closing(database.connect(path, data_key.database_key(found.database_salt))) as inside:
         yield inside

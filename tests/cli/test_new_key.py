@@ -2,23 +2,23 @@
 
 import pytest
 
+from mcp_notarium.account import key_rotation
+from mcp_notarium.account.key_changes import Given
 from mcp_notarium.cli.new_key import NewKey
-from mcp_notarium.crypto import kdf, userkey
-from mcp_notarium.crypto.rotation import REWRAP
+from mcp_notarium.crypto import kdf, user_key
+from mcp_notarium.crypto.rotation_steps import REWRAP
 from mcp_notarium.errors import NotariumError
-from mcp_notarium.keys import rotate
-from mcp_notarium.keys.changing import Given
 from support.account import BOUNDS, made
 
 
 def rotated(config, new, at):
     with new.in_change():
         given = Given(bounds=BOUNDS, at=at)
-        rotate.rotate_passphrase(config, new=new.secret, parameters=kdf.CHEAPEST, given=given)
+        key_rotation.rotate_passphrase(config, new=new.secret, parameters=kdf.CHEAPEST, given=given)
 
 
 def test_it_is_shown_between_the_proof_and_the_switch(tmp_path, capfd):
-    new, shown = NewKey(userkey.generate(), made=True), {}
+    new, shown = NewKey(user_key.generate(), made=True), {}
 
     def at(step):
         new.at(step)
@@ -33,7 +33,7 @@ def test_it_is_shown_between_the_proof_and_the_switch(tmp_path, capfd):
 
 @pytest.mark.parametrize("row", REWRAP, ids=lambda row: row.step)
 def test_after_a_failure_it_is_said_whether_it_counts(tmp_path, capfd, row):
-    new = NewKey(userkey.generate(), made=True)
+    new = NewKey(user_key.generate(), made=True)
 
     class Stopped(BaseException):
         pass
@@ -53,13 +53,13 @@ def test_after_a_failure_it_is_said_whether_it_counts(tmp_path, capfd, row):
 
 
 def test_a_key_that_was_typed_is_never_shown(tmp_path, capfd):
-    new = NewKey(userkey.generate())
+    new = NewKey(user_key.generate())
     rotated(made(tmp_path), new, new.at)
     assert capfd.readouterr() == ("", "")
 
 
 def test_where_it_cannot_be_shown_nothing_is_changed(tmp_path, monkeypatch):
-    new, config = NewKey(userkey.generate(), made=True), made(tmp_path)
+    new, config = NewKey(user_key.generate(), made=True), made(tmp_path)
     before = (config.account_dir / "notarium_keys.json").read_bytes()
 
     def full(_descriptor, _content):

@@ -8,9 +8,9 @@ from typing import Protocol
 
 import pytest
 
-from mcp_notarium.backends.base import Backend, Entry
-from mcp_notarium.notes.note import Content, Revision
-from mcp_notarium.notes.pending import PendingWrite, WriteKind
+from mcp_notarium.domain.note import Content, Revision
+from mcp_notarium.domain.pending_write import PendingWrite, WriteKind
+from mcp_notarium.stores.contract import Backend, Entry
 
 
 class Bench(Protocol):

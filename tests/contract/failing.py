@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from contract.bench import Bench, OnABench, nothing_known
-from mcp_notarium.backends.base import Answer
+from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import (
     BackendTimeout,
     BackendUnavailable,
@@ -17,7 +17,7 @@ from mcp_notarium.errors import (
     NoteNotFound,
     OutcomeUnknown,
 )
-from mcp_notarium.notes.note import Content
+from mcp_notarium.stores.contract import Answer
 
 SECRET_TEXT = "canary-7f3a in the text"
 

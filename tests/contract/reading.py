@@ -7,12 +7,9 @@ import asyncio
 import pytest
 
 from contract.bench import Bench, OnABench, nothing_known
-from mcp_notarium.backends.base import ChangePage, Entry, ListingPage
-from mcp_notarium.errors import (
-    CursorLost,
-    NoteNotFound,
-)
-from mcp_notarium.notes.note import Revision, Tombstone
+from mcp_notarium.domain.note import Revision, Tombstone
+from mcp_notarium.errors import CursorLost, NoteNotFound
+from mcp_notarium.stores.contract import ChangePage, Entry, ListingPage
 
 
 class ReadingContract(OnABench):

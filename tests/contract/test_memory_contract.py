@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from contract.backend_contract import BackendContract, Bench
-from mcp_notarium.backends.base import Capabilities
+from mcp_notarium.stores.contract import Capabilities
 from support.memory_backend import LIKE_SIMPERIUM, Fault, MemoryBackend, MemoryStore
 
 

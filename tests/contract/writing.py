@@ -8,13 +8,9 @@ from dataclasses import replace
 import pytest
 
 from contract.bench import Bench, OnABench, nothing_known
-from mcp_notarium.backends.base import Answer
-from mcp_notarium.errors import (
-    BackendRejected,
-    NoteNotFound,
-    VersionConflict,
-)
-from mcp_notarium.notes.note import Content, Tombstone
+from mcp_notarium.domain.note import Content, Tombstone
+from mcp_notarium.errors import BackendRejected, NoteNotFound, VersionConflict
+from mcp_notarium.stores.contract import Answer
 
 TEXTS = [
     "",

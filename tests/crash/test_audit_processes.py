@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from mcp_notarium.audit.chain import Seal
-from mcp_notarium.cache.audit_table import AuditTable
 from mcp_notarium.secret import Secret
 from mcp_notarium.simulator import Simulator
 from mcp_notarium.simulator.data import prose
+from mcp_notarium.storage.audit_table import AuditTable
 from support import needs
 from support.cache_room import child, make, reopen
 from support.small_disk import SmallDisk
@@ -22,7 +22,7 @@ WRITING = """
 import time
 from mcp_notarium.audit.chain import AuditKeys
 from mcp_notarium.audit.record import Entry
-from mcp_notarium.cache.trail import Trail
+from mcp_notarium.storage.audit_log import Trail
 from mcp_notarium.secret import Secret
 folder, name, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 cache = reopen(folder)

@@ -4,10 +4,10 @@ from contextlib import closing
 
 import pytest
 
-from mcp_notarium.cache import database
-from mcp_notarium.cache.pages import PAGE_SIZE, sample
 from mcp_notarium.errors import CacheDamaged, LockedError, Verdict
-from mcp_notarium.query.parser import parse
+from mcp_notarium.search.parser import parse
+from mcp_notarium.storage import database
+from mcp_notarium.storage.page_check import PAGE_SIZE, sample
 from support import corpus
 from support.cache_room import KEY, MAC_KEY, OTHER_KEY, SALT, make, reopen, store
 

@@ -4,7 +4,7 @@ import os
 import random
 import signal
 
-from mcp_notarium.query.parser import parse
+from mcp_notarium.search.parser import parse
 from support.cache_room import child, make, reopen
 
 STORING = """

@@ -1,6 +1,6 @@
 """Two processes write to one cache at the same time: no row is lost, no total is wrong."""
 
-from mcp_notarium.query.parser import parse
+from mcp_notarium.search.parser import parse
 from support.cache_room import child, make, reopen
 
 WRITING = """

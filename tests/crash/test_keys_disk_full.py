@@ -14,10 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.cache import connection
+from mcp_notarium.account import key_rotation, reencryption
+from mcp_notarium.account.key_changes import Given
 from mcp_notarium.errors import CacheFull, LockedError
-from mcp_notarium.keys import keyfile, reencrypt, rotate
-from mcp_notarium.keys.changing import Given
+from mcp_notarium.keys import key_file
+from mcp_notarium.storage import connection
 from support import disk_trace
 from support.account import account, fingerprint, folder_of
 from support.found import KEY, NEW, content
@@ -78,7 +79,7 @@ def test_a_quota_at_every_page_leaves_the_old_cache_until_there_is_room_to_write
     for limit in range(0, 1 << 20, 512 if LONG else PAGE):
         try:
             with no_file_beyond(limit):
-                reencrypt.reencrypt(config, new=NEW)
+                reencryption.reencrypt(config, new=NEW)
             break
         except CacheFull:
             refused += 1
@@ -93,10 +94,10 @@ def test_with_a_quota_a_rotation_says_whether_the_new_key_counts(cache, limit):
     before = lasting(config)
     try:
         with no_file_beyond(limit):
-            rotate.rotate_passphrase(config, new=NEW)
+            key_rotation.rotate_passphrase(config, new=NEW)
     except CacheFull:
         assert lasting(config) == before
-        rotate.rotate_passphrase(config, new=NEW)
+        key_rotation.rotate_passphrase(config, new=NEW)
     assert (opens(config, NEW), opens(config, KEY)) == (there, None)
 
 
@@ -108,8 +109,8 @@ def test_a_disk_that_is_full_behind_the_commit_point_is_no_failure(cache, step):
         if name == step:
             raise OSError(28, "No space left on device")
 
-    done = rotate.rotate_passphrase(config, new=NEW, given=Given(at=fail))
-    assert keyfile.NOT_COPIED in done.notices
+    done = key_rotation.rotate_passphrase(config, new=NEW, given=Given(at=fail))
+    assert key_file.NOT_COPIED in done.notices
     assert (opens(config, NEW), opens(config, KEY)) == (there, None)
     folder = folder_of(config)
     assert folder.key_copy.read_bytes() == folder.key_file.read_bytes(), "the next start writes it"
@@ -138,7 +139,7 @@ def test_a_disk_that_others_fill_meanwhile_leaves_the_old_cache(disk):
                     os.posix_fallocate(file.fileno(), 0, shutil.disk_usage(disk.folder).free - left)
 
         try:
-            reencrypt.reencrypt(config, new=NEW, given=Given(at=fill))
+            reencryption.reencrypt(config, new=NEW, given=Given(at=fill))
             break
         except CacheFull:
             refused += 1
@@ -155,11 +156,11 @@ def test_a_disk_with_as_much_room_as_is_asked_for_is_large_enough(disk):
     there = content(config)
     disk.resize(f"{used(disk.folder) // 1024 + 1024}k")
     with pytest.raises(CacheFull) as error:
-        reencrypt.reencrypt(config, new=NEW)
+        reencryption.reencrypt(config, new=NEW)
     needed = error.value.details["needed"]
     assert f"{needed:,} bytes" in error.value.user_message
     disk.resize(f"{(used(disk.folder) + needed) // 1024 + 64}k")  # and the index of the old log
-    reencrypt.reencrypt(config, new=NEW)
+    reencryption.reencrypt(config, new=NEW)
     assert opens(config, NEW) == there
 
 
@@ -173,7 +174,7 @@ def test_the_new_log_does_not_grow_with_the_cache(tmp_path, monkeypatch):
     def told(_done, _total):
         logs.append(max(path.stat().st_size for path in config.account_dir.glob("*-wal")))
 
-    done = reencrypt.reencrypt(config, told=told)
+    done = reencryption.reencrypt(config, told=told)
     assert max(logs) < folder_of(config).database(done.generation).stat().st_size / 2
 
 

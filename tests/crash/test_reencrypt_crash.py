@@ -11,13 +11,13 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.cache import copying
-from mcp_notarium.cache.store import Cache
+from mcp_notarium.account import new_generation, reencryption
+from mcp_notarium.account.key_changes import Given
 from mcp_notarium.crypto import kdf
 from mcp_notarium.errors import LockedError, Verdict
-from mcp_notarium.keys import anew, reencrypt
-from mcp_notarium.keys.changing import Given
 from mcp_notarium.secret import Secret
+from mcp_notarium.storage import table_copy
+from mcp_notarium.storage.cache import Cache
 from support import account_child, corpus
 from support.account import BOUNDS, OTHER, PASSPHRASE, account, folder_of, made, open_cheaply
 from support.cache_room import store
@@ -65,7 +65,7 @@ def test_killed_at_any_step_exactly_one_key_opens_and_the_retry_works(tmp_path, 
 
 
 def again(config):
-    reencrypt.reencrypt(config, new=THIRD, parameters=kdf.CHEAPEST, given=Given(bounds=BOUNDS))
+    reencryption.reencrypt(config, new=THIRD, parameters=kdf.CHEAPEST, given=Given(bounds=BOUNDS))
 
 
 def demand_revoked(folder, generation):
@@ -86,7 +86,7 @@ def content(config):
         return None
     with closing(open_cheaply(config)) as opened:
         assert opened.database.check() == ()
-        return copying.content_digest(opened.database, without=anew.TIES)
+        return table_copy.content_digest(opened.database, without=new_generation.TIES)
 
 
 @pytest.mark.timeout(6 * 3600 if LONG else 120)

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.crypto import kdf, keyslots
-from mcp_notarium.crypto.rotation import REWRAP
+from mcp_notarium.account import key_rotation
+from mcp_notarium.account.key_changes import Given
+from mcp_notarium.crypto import kdf, key_slots
+from mcp_notarium.crypto.rotation_steps import REWRAP
 from mcp_notarium.errors import LockedError, Verdict
-from mcp_notarium.keys import rotate
-from mcp_notarium.keys.changing import Given
 from mcp_notarium.secret import Secret
 from support import account_child
 from support.account import (
@@ -41,7 +41,9 @@ def strays(config):
 
 def rotate_to_third(config, old):
     given = Given(old=Secret(old), bounds=BOUNDS)
-    return rotate.rotate_passphrase(config, new=Secret(THIRD), parameters=kdf.CHEAPEST, given=given)
+    return key_rotation.rotate_passphrase(
+        config, new=Secret(THIRD), parameters=kdf.CHEAPEST, given=given
+    )
 
 
 @pytest.mark.parametrize("row", REWRAP, ids=lambda row: row.step)
@@ -68,7 +70,7 @@ def test_killed_after_any_step_the_next_rotation_works_and_tidies_up(tmp_path, r
     assert strays(config) == []
     assert [opens(config, one) for one in (PASSPHRASE, OTHER, THIRD)] == [False, False, True]
     for path in (folder_of(config).key_file, folder_of(config).key_copy):
-        keyfile = keyslots.parse(path.read_bytes(), bounds=BOUNDS)
+        keyfile = key_slots.parse(path.read_bytes(), bounds=BOUNDS)
         assert len(keyfile.slots) == 1
         assert keyfile.sequence == done.sequence
 

@@ -13,9 +13,9 @@ from contextlib import ExitStack, closing, contextmanager
 
 import pytest
 
+from mcp_notarium.account import opener
 from mcp_notarium.config import Config
 from mcp_notarium.errors import Verdict
-from mcp_notarium.keys import opening
 from mcp_notarium.secret import Secret
 from mcp_notarium.simulator import Simulator
 from support.long import LONG
@@ -33,8 +33,8 @@ PATIENCE = 20.0
 HOLDING = """
 import sys, time
 from pathlib import Path
-from mcp_notarium.keys.folder import AccountFolder
-from mcp_notarium.keys.locks import key_lock
+from mcp_notarium.files.account_folder import AccountFolder
+from mcp_notarium.files.locks import key_lock
 with key_lock(AccountFolder(Path(sys.argv[1]))):
     print("held", flush=True)
     time.sleep(600)
@@ -83,7 +83,7 @@ class Account:
             db_key_origin="DB_ENCRYPTION_KEY",
             keychain=False,
         )
-        with closing(opening.open_cache(config)) as opened:
+        with closing(opener.open_cache(config)) as opened:
             assert opened.database.check(deep=True) == ()
             assert not opened.created
             return dict(opened.database.rows("SELECT id, text FROM notes"))
@@ -191,7 +191,7 @@ def test_a_server_that_stands_still_in_the_middle_of_a_write_does_so_neither(acc
         db_key=Secret(RAW_KEY),
         keychain=False,
     )
-    with closing(opening.open_cache(config)) as opened, opened.database.transaction():
+    with closing(opener.open_cache(config)) as opened, opened.database.transaction():
         opened.database.run("INSERT INTO sync_metadata(key, value) VALUES ('mark', 'kept')")
         done, took = account.rotate()
         assert done.returncode == 0, done.stderr

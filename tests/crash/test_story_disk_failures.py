@@ -12,10 +12,10 @@ import sys
 
 import pytest
 
-from mcp_notarium.cli import main, settings
+from mcp_notarium.account import opener
+from mcp_notarium.cli import command_setup, main
 from mcp_notarium.errors import LockedError, Unfinished
-from mcp_notarium.keys import opening
-from mcp_notarium.keys.unusable import ELSEWHERE
+from mcp_notarium.files.os_errors import ELSEWHERE
 from support import stops
 from support.account import folder_of
 from support.long import LONG
@@ -79,7 +79,7 @@ def tried(place, monkeypatch, capsys):
         config = given_key(home, db_encryption="off" not in story.environment.values())
         failing = Failing(number, config, steadily=steadily)
         with monkeypatch.context() as patch:
-            patch.setattr(settings, "prepare", lambda _args: config)
+            patch.setattr(command_setup, "prepare", lambda _args: config)
             patch.chdir(home)
             capsys.readouterr()
             with stops.stopping(failing):
@@ -138,7 +138,7 @@ def test_what_is_left_is_cleared_by_the_command_that_is_named(tried, name, monke
         if code == 0 or failing.key_file() == failing.before:
             continue
         with monkeypatch.context() as patch:
-            patch.setattr(settings, "prepare", lambda _args, config=failing.config: config)
+            patch.setattr(command_setup, "prepare", lambda _args, config=failing.config: config)
             assert main.run(story.command) == 0 or "nothing is wrong" in capsys.readouterr().err
         left = {path.name for path in failing.folder.path.iterdir()}
         assert not [path for path in left if path.startswith("notarium_cache.sqlite")]
@@ -166,7 +166,7 @@ def test_a_cache_that_is_set_aside_in_part_is_not_called_unusable(place):
         failing = Failing(number, config)
         try:
             with stops.stopping(failing):
-                opening.set_aside(config)
+                opener.set_aside(config)
         except Unfinished as error:
             ended.add("in part" if "`mcp-notarium reset-cache` again" in hint_of(error) else "?")
         except LockedError:
@@ -174,7 +174,7 @@ def test_a_cache_that_is_set_aside_in_part_is_not_called_unusable(place):
             assert sorted(path.name for path in config.account_dir.glob("notarium_*")) == names
         else:
             ended.add("done")
-        opening.set_aside(config)
+        opener.set_aside(config)
         assert not [*config.account_dir.glob("notarium_*")]
         aside = [path.name for path in config.account_dir.glob("quarantine/2*/notarium_*")]
         assert sorted(aside) == names

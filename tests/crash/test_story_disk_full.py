@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from mcp_notarium.errors import NotariumError
-from mcp_notarium.keys.files import nowhere
+from mcp_notarium.files.private_files import nowhere
 from support import stops
 from support.long import LONG
 from support.needs import lacking

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.notes.note import Content
+from mcp_notarium.domain.note import Content
 from mcp_notarium.simulator import Simulator
 from support import sync_child
 from support.simplenote_client import open_backend

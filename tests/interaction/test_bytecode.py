@@ -17,12 +17,12 @@ def test_first_server_after_an_installation_leaves_bytecode_for_the_next(account
         ignore=shutil.ignore_patterns("__pycache__"),
     )
     env = account.environment(PYTHONPATH=str(copied))
-    engine = copied / "mcp_notarium/server/__pycache__"
+    engine = copied / "mcp_notarium/protocol/__pycache__"
     with Talker([sys.executable, "-m", "mcp_notarium"], env=env) as talker:
         talker.send(HELLO, INITIALIZED)
         assert talker.receive()["id"] == HELLO["id"]
-        until(lambda: bool(list(engine.glob("engine.*.pyc"))))
+        until(lambda: bool(list(engine.glob("sdk_server.*.pyc"))))
         talker.hang_up()
         assert talker.leave()[0] == 0
-    assert list((copied / "mcp_notarium/cache/__pycache__").glob("store.*.pyc"))
+    assert list((copied / "mcp_notarium/storage/__pycache__").glob("cache.*.pyc"))
     assert list((copied / "mcp_notarium/keys/__pycache__").glob("head_start.*.pyc"))

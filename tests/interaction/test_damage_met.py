@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.keys.folder import AccountFolder
+from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.simulator import Simulator
 from mcp_notarium.simulator.data import prose
 from support.whole import Server, account_folder, environment, run, until

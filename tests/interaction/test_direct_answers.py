@@ -161,7 +161,7 @@ def test_progress_is_told_as_the_engine_tells_it(account, tmp_path, version):
 # A server whose engine serves, and fails at every call that reaches it.
 DEAF = """
 import sys
-from mcp_notarium.server import dispatch
+from mcp_notarium.protocol import sdk_adapter as dispatch
 async def call(*_):
     raise RuntimeError
 dispatch.Dispatch.call = call
@@ -214,7 +214,7 @@ def imported(account, lines):
 def test_reading_alone_never_loads_the_protocol_library(account):
     lines = [HELLO, INITIALIZED, call(1, "list"), call(2, "get", id="diary")]
     answers, modules = imported(account, lines)
-    assert "mcp_notarium.server.direct" in modules
+    assert "mcp_notarium.protocol.direct_calls" in modules
     assert not {name for name in modules if name.partition(".")[0] in ("mcp", "mcp_types")}
     assert not answers[2]["result"]["isError"]
     answers, modules = imported(account, [*lines, call(3, "manage", action="get_stats")])
@@ -364,7 +364,7 @@ def test_who_still_waits_when_time_is_up_is_told_and_it_is_on_record(account, wa
 STUCK = """
 import contextlib, sys
 import anyio
-from mcp_notarium.server import serving
+from mcp_notarium.protocol import event_loop as serving
 @contextlib.asynccontextmanager
 async def opened(*_):
     await anyio.sleep(60)

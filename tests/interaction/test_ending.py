@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.server.ending import SECONDS
+from mcp_notarium.protocol.shutdown import SECONDS
 from mcp_notarium.simulator import Simulator
 from support.talker import call
 from support.whole import Server, environment, until

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.cache import database
-from mcp_notarium.crypto import keyslots
-from mcp_notarium.crypto.owner import owner_hash
-from mcp_notarium.keys.folder import AccountFolder
-from mcp_notarium.keys.locks import Presence
+from mcp_notarium.crypto import key_slots
+from mcp_notarium.crypto.owner_hash import owner_hash
+from mcp_notarium.files.account_folder import AccountFolder
+from mcp_notarium.files.locks import Presence
 from mcp_notarium.secret import Secret
 from mcp_notarium.simulator import Simulator
 from mcp_notarium.simulator.data import prose
+from mcp_notarium.storage import database
 from support.talker import call
 from support.whole import RAW_KEY, Server, account_folder, environment, run, until
 
@@ -106,8 +106,8 @@ def _no_key_files(folder: Path) -> None:
 
 
 def _newer_schema(folder: Path) -> None:
-    keyfile = keyslots.parse((folder / "notarium_keys.json").read_bytes())
-    data_key = keyslots.unlock(keyfile, Secret(RAW_KEY))
+    keyfile = key_slots.parse((folder / "notarium_keys.json").read_bytes())
+    data_key = key_slots.unlock(keyfile, Secret(RAW_KEY))
     opened = database.connect(_encrypted(folder), data_key.database_key(keyfile.database_salt))
     with opened.schema_change():
         opened.run("PRAGMA user_version = 99")

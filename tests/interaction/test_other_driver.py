@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.cache import driver
-from mcp_notarium.cache.store import Cache
+from mcp_notarium.account import key_rotation, reencryption
+from mcp_notarium.account.key_changes import Given
 from mcp_notarium.crypto import kdf
-from mcp_notarium.keys import reencrypt, rotate
-from mcp_notarium.keys.changing import Given
-from mcp_notarium.notes.note import Content
-from mcp_notarium.query.parser import parse
+from mcp_notarium.domain.note import Content
+from mcp_notarium.search.parser import parse
 from mcp_notarium.secret import Secret
+from mcp_notarium.storage import driver
+from mcp_notarium.storage.cache import Cache
 from support import corpus
 from support.account import BOUNDS, OTHER, PASSPHRASE, account, made, open_cheaply
 
@@ -91,14 +91,14 @@ def put_more(folder):
 
 
 def change_key(folder):
-    rotate.rotate_passphrase(
+    key_rotation.rotate_passphrase(
         config_of(folder), new=Secret(OTHER), parameters=kdf.CHEAPEST, given=GIVEN
     )
     say("changed")
 
 
 def write_anew(folder):
-    reencrypt.reencrypt(
+    reencryption.reencrypt(
         config_of(folder, OTHER),
         new=Secret(PASSPHRASE),
         parameters=kdf.CHEAPEST,

@@ -176,7 +176,7 @@ def test_a_server_that_holds_older_rules_stops(simulator, tmp_path):
     with Server(env) as server:
         server.loaded(2)
         script = (
-            "import sys; from pathlib import Path; from mcp_notarium.cache import database;"
+            "import sys; from pathlib import Path; from mcp_notarium.storage import database;"
             "d = database.connect(Path(sys.argv[1]), None);"
             "d.run(\"INSERT INTO sync_metadata VALUES ('policy.visibility', 'other')\")"
         )

@@ -14,7 +14,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 
 from mcp_notarium.config import Config
-from mcp_notarium.tools.catalogue import TOOLS, wire_form
+from mcp_notarium.tools.catalog import TOOLS, wire_form
 from support.talker import HELLO, INITIALIZED, Talker, call, modern
 from support.whole import until
 
@@ -187,9 +187,9 @@ def test_handshake_needs_none_of_the_heavy_packages():
     program = """
 import sys
 from pathlib import Path
-from mcp_notarium.server import run
+from mcp_notarium.protocol import server as run
 from mcp_notarium.config import load
-from mcp_notarium.server.checks import refuse_early
+from mcp_notarium.protocol.preflight import refuse_early
 refuse_early(load({"SIMPLENOTE_USERNAME": "u"}, cwd=Path("/")).config)
 run.surface()
 heavy = {"asyncio", "anyio", "mcp", "mcp_types", "pydantic", "httpx", "keyring", "structlog",

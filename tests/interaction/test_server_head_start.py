@@ -16,7 +16,7 @@ _COUNTED = textwrap.dedent(
         return derive(*args, **kwargs)
 
     kdf.derive = counted
-    from mcp_notarium.server.run import serve
+    from mcp_notarium.protocol.server import serve
     sys.exit(serve())
     """
 )

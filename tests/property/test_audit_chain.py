@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from mcp_notarium.audit.chain import Head, Seal, appended, resealed
 from mcp_notarium.audit.record import Act, Entry, Record
-from mcp_notarium.audit.verify import Check, Kind
+from mcp_notarium.audit.verification import Check, Kind
 from mcp_notarium.secret import Secret
 
 SEAL = Seal(Secret(bytes(range(32))))

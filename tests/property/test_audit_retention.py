@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from mcp_notarium.audit.chain import AuditKeys
 from mcp_notarium.audit.record import Act, Entry
-from mcp_notarium.cache.store import Cache
-from mcp_notarium.cache.trail import Trail
 from mcp_notarium.secret import Secret
+from mcp_notarium.storage.audit_log import Trail
+from mcp_notarium.storage.cache import Cache
 from support.long import LONG
 from support.sync_rig import open_cache, quick_folder
 

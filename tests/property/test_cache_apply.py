@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_notarium.cache.notes import Counts
-from mcp_notarium.cache.raw import with_text, without_text
-from mcp_notarium.notes.note import Content, Revision, Tombstone
-from mcp_notarium.query.parser import parse
+from mcp_notarium.domain.note import Content, Revision, Tombstone
+from mcp_notarium.search.parser import parse
+from mcp_notarium.storage.note_table import Counts
+from mcp_notarium.storage.raw_codec import with_text, without_text
 from support import corpus
 from support.cache_room import make
 

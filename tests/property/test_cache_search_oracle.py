@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from mcp_notarium.notes.clean import tag_key
-from mcp_notarium.query.fold import fold, gram_runs
-from mcp_notarium.query.parser import parse
-from mcp_notarium.query.stem import stem
+from mcp_notarium.domain.text_normalization import tag_key
+from mcp_notarium.search.folding import fold, gram_runs
+from mcp_notarium.search.parser import parse
+from mcp_notarium.search.stemming import stem
 from support import corpus
 from support.cache_room import make, store
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_notarium.notes.hidden import KINDS, find_hidden, kinds_hidden
+from mcp_notarium.domain.invisible_characters import KINDS, find_hidden, kinds_hidden
 from support.patterns import length_of_a_match, ways_to_match
 
 IGNORABLE = [

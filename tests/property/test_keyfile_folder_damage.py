@@ -7,10 +7,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from mcp_notarium.account import key_rotation
+from mcp_notarium.account.key_changes import Given
 from mcp_notarium.crypto import kdf
 from mcp_notarium.errors import LockedError, Verdict
-from mcp_notarium.keys import rotate
-from mcp_notarium.keys.changing import Given
 from mcp_notarium.secret import Secret
 from support.account import (
     BOUNDS,
@@ -126,7 +126,9 @@ def key_files(tmp_path_factory):
     older = folder.key_file.read_bytes()
     for old, new in ((PASSPHRASE, OTHER), (OTHER, PASSPHRASE)):
         given = Given(old=Secret(old), bounds=BOUNDS)
-        rotate.rotate_passphrase(config, new=Secret(new), parameters=kdf.CHEAPEST, given=given)
+        key_rotation.rotate_passphrase(
+            config, new=Secret(new), parameters=kdf.CHEAPEST, given=given
+        )
     open_cheaply(config).close()
     stranger = folder_of(made(other)).key_file.read_bytes()
     return place, {"now": folder.key_file.read_bytes(), "older": older, "other vault": stranger}

@@ -10,22 +10,22 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from mcp_notarium.crypto import kdf, keyslots
-from mcp_notarium.crypto.failures import KeyFileDamaged, KeyFileNewer, SlotsRefused, WrongKey
-from mcp_notarium.crypto.keyslots import SlotState, SlotType
+from mcp_notarium.crypto import kdf, key_slots
+from mcp_notarium.crypto.errors import KeyFileDamaged, KeyFileNewer, SlotsRefused, WrongKey
+from mcp_notarium.crypto.key_slots import SlotState, SlotType
 from mcp_notarium.secret import Secret
 from support.account import PASSPHRASE
 from support.keyfiles import DATA_KEY, RAW_KEY, cheap, forged
 
 WORDS = Secret(PASSPHRASE)
-BOTH = keyslots.add_slot(
+BOTH = key_slots.add_slot(
     cheap(), DATA_KEY, RAW_KEY, parameters=kdf.CHEAPEST, bounds=kdf.TEST_BOUNDS
 )
-RAW = keyslots.serialise(BOTH)
+RAW = key_slots.serialise(BOTH)
 
 
 def parse(raw):
-    return keyslots.parse(raw, bounds=kdf.TEST_BOUNDS)
+    return key_slots.parse(raw, bounds=kdf.TEST_BOUNDS)
 
 
 def test_every_single_flipped_bit_is_damage_and_never_a_wrong_key():
@@ -86,7 +86,7 @@ def assert_never_opens(raw, key):
     if raw == RAW:
         return
     try:
-        opened = keyslots.unlock(parse(raw), key, bounds=kdf.TEST_BOUNDS)
+        opened = key_slots.unlock(parse(raw), key, bounds=kdf.TEST_BOUNDS)
     except (KeyFileDamaged, KeyFileNewer, WrongKey):
         return
     pytest.fail(f"opened: {opened!r}")
@@ -176,7 +176,7 @@ def slots_at_ceiling(fields, count):
 
 
 def test_one_slot_at_the_ceiling_is_read():
-    assert keyslots.parse(forged(RAW, lambda f: f.update(slots=slots_at_ceiling(f, 1))))
+    assert key_slots.parse(forged(RAW, lambda f: f.update(slots=slots_at_ceiling(f, 1))))
 
 
 def slot_of_cost(number, cost, state):
@@ -203,13 +203,13 @@ def test_what_is_written_is_read_again_and_costs_no_more_than_one_slot_may(chose
     )
     assume(any(state is SlotState.ACTIVE for _, state in chosen))
     if work <= 1:
-        after = keyslots.replace_slots(BOTH, DATA_KEY, slots=slots)
-        assert keyslots.parse(keyslots.serialise(after)) == after
+        after = key_slots.replace_slots(BOTH, DATA_KEY, slots=slots)
+        assert key_slots.parse(key_slots.serialise(after)) == after
         return
     with pytest.raises(SlotsRefused, match="too long"):
-        keyslots.replace_slots(BOTH, DATA_KEY, slots=slots)
+        key_slots.replace_slots(BOTH, DATA_KEY, slots=slots)
     with pytest.raises(KeyFileDamaged, match="together"):
-        keyslots.parse(keyslots.serialise(replace(BOTH, slots=slots)))
+        key_slots.parse(key_slots.serialise(replace(BOTH, slots=slots)))
 
 
 BOMBS = {
@@ -236,7 +236,7 @@ def test_a_bomb_is_refused_quickly_and_without_much_memory(bomb):
     sys.setprofile(seen)
     try:
         with pytest.raises(KeyFileDamaged):
-            keyslots.unlock(keyslots.parse(BOMBS[bomb]), WORDS)
+            key_slots.unlock(key_slots.parse(BOMBS[bomb]), WORDS)
     finally:
         sys.setprofile(None)
     assert 0 < len(called) < 30_000
@@ -250,5 +250,5 @@ def test_any_passphrase_opens_what_was_made_with_it(passphrase):
     if not passphrase.strip() or passphrase.startswith("raw:"):
         return
     key = Secret(passphrase)
-    keyfile = parse(keyslots.serialise(cheap(key)))
-    assert keyslots.unlock(keyfile, key, bounds=kdf.TEST_BOUNDS) == DATA_KEY
+    keyfile = parse(key_slots.serialise(cheap(key)))
+    assert key_slots.unlock(keyfile, key, bounds=kdf.TEST_BOUNDS) == DATA_KEY

@@ -6,18 +6,12 @@ from contextlib import suppress
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from mcp_notarium.domain.diff import NOWHERE, partners
+from mcp_notarium.domain.lines import LineRange, content_of, cut, split_lines, total_lines
+from mcp_notarium.domain.merge import Merged, Overlap, merge, merge_tags
+from mcp_notarium.domain.patch import Operation, apply_patch
+from mcp_notarium.domain.preview import preview
 from mcp_notarium.errors import PatchError
-from mcp_notarium.notes.lines import (
-    LineRange,
-    content_of,
-    cut,
-    split_lines,
-    total_lines,
-)
-from mcp_notarium.notes.matching import NOWHERE, partners
-from mcp_notarium.notes.merge import Merged, Overlap, merge, merge_tags
-from mcp_notarium.notes.patch import Operation, apply_patch
-from mcp_notarium.notes.preview import preview
 
 ANY_TEXT = st.text(
     st.one_of(

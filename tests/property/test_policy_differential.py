@@ -10,9 +10,9 @@ import asyncio
 
 import pytest
 
-from mcp_notarium.cache.withholding import Withholding
-from mcp_notarium.policy.model import Policy
-from mcp_notarium.policy.visibility import Visibility
+from mcp_notarium.domain.policy import Policy
+from mcp_notarium.domain.visibility import Visibility
+from mcp_notarium.storage.visibility_gate import Withholding
 from support.policy_twins import IDS, ILLNESSES, Twins
 from support.sync_rig import quick_folder
 

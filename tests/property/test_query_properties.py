@@ -6,11 +6,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mcp_notarium.errors import QueryError
-from mcp_notarium.query.fold import CONTEXT, fold, grams, is_run, pieces, supplement
-from mcp_notarium.query.model import And, Condition, Not, Or, Phrase, Query, Tagged, Word
-from mcp_notarium.query.parser import parse
-from mcp_notarium.query.sql import build, words_of
-from mcp_notarium.query.stem import completions, spelling, stem
+from mcp_notarium.search.folding import CONTEXT, fold, grams, is_run, pieces, supplement
+from mcp_notarium.search.parser import parse
+from mcp_notarium.search.query import And, Condition, Not, Or, Phrase, Query, Tagged, Word
+from mcp_notarium.search.sql_builder import build, words_of
+from mcp_notarium.search.stemming import completions, spelling, stem
 from support.search_index import Entry, SearchTables
 
 TOKENS = st.sampled_from(

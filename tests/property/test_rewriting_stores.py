@@ -13,9 +13,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from mcp_notarium.domain.note import Content, Revision
 from mcp_notarium.errors import NotariumError
-from mcp_notarium.notes.note import Content, Revision
-from mcp_notarium.sync.conflict import MARK
+from mcp_notarium.sync.conflict_copy import MARK
 from support.memory_backend import Fault, MemoryBackend
 from support.memory_store import MemoryStore
 from support.sync_rig import LEASE, Client, Crash, FlyingTime, quick_folder

@@ -13,9 +13,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from mcp_notarium.domain.note import Content
+from mcp_notarium.domain.pending_write import WriteState
 from mcp_notarium.errors import NotariumError, OutcomeUnknown
-from mcp_notarium.notes.note import Content
-from mcp_notarium.notes.pending import WriteState
 from mcp_notarium.sync.cycle import State
 from support.sync_rig import LEASE, Client, Crash, FlyingTime, quick_folder
 from support.sync_worlds import READ_FAULTS, WRITE_FAULTS, MemoryWorld, SimplenoteWorld

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_notarium.notes.hidden import find_hidden
-from mcp_notarium.server.answering import success
+from mcp_notarium.domain.invisible_characters import find_hidden
+from mcp_notarium.protocol.call_pipeline import success
 from mcp_notarium.tools import schemas
-from mcp_notarium.tools.untrusted import BEGIN, END, SAID, draw, marked, reported
+from mcp_notarium.tools.untrusted_text import BEGIN, END, SAID, draw, marked, reported
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 TAGS = st.lists(TEXT, max_size=3)

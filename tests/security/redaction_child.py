@@ -20,16 +20,15 @@ from types import SimpleNamespace
 
 import structlog
 
-from mcp_notarium import log
+from mcp_notarium import logs
 from mcp_notarium.cli import main as cli
 from mcp_notarium.errors import BackendError
-from mcp_notarium.log import foreign, state
-from mcp_notarium.redaction import redactor, traces
+from mcp_notarium.logs import exception_summary, redactor, state, third_party
+from mcp_notarium.protocol import call_pipeline, sdk_adapter
+from mcp_notarium.protocol.consent import Call
 from mcp_notarium.secret import Secret
-from mcp_notarium.server import answering, dispatch
-from mcp_notarium.server.calls import Call
 
-OWN = log.get("matrix")
+OWN = logs.get("matrix")
 SINKS = {}
 
 
@@ -252,7 +251,7 @@ def finaliser_exception(text):
 @sink
 def loop_exception(text):
     async def forget():
-        log.watch_loop(asyncio.get_running_loop())
+        logs.watch_loop(asyncio.get_running_loop())
         future = asyncio.get_running_loop().create_future()
         future.set_exception(ValueError(text))
         del future
@@ -263,7 +262,7 @@ def loop_exception(text):
 
 @sink
 def error_text_for_a_client(text):
-    sys.stderr.write(log.scrub(text) + "\n")
+    sys.stderr.write(logs.scrub(text) + "\n")
 
 
 @sink
@@ -279,13 +278,13 @@ def command_line_fault(text):
 @sink
 def tool_error(text):
     error = BackendError(text, resolution_hint=text, details={"why": [text, {"more": text}]})
-    (block,) = dispatch.result_of(answering.failure(error)).content
+    (block,) = sdk_adapter.result_of(call_pipeline.failure(error)).content
     _to_the_client(block.text)
 
 
 @sink
 def protocol_error(text):
-    error = dispatch._protocol_error(text, hint=text, known=[text])
+    error = sdk_adapter._protocol_error(text, hint=text, known=[text])
     _to_the_client(json.dumps([error.error.message, error.error.data]))
 
 
@@ -312,10 +311,10 @@ def switch_off():
     redactor.Redactor.text = lambda self, text: text
     redactor.Redactor.rendered = lambda self, text: text
     redactor.Redactor.value = lambda self, name, value, depth=0: (
-        traces.describe(value) if isinstance(value, BaseException) else _shown(value)
+        exception_summary.describe(value) if isinstance(value, BaseException) else _shown(value)
     )
-    traces.message_of = lambda error: f"{error} {error.__dict__}"
-    foreign._message = lambda record, template, args: template % args if args else template
+    exception_summary.message_of = lambda error: f"{error} {error.__dict__}"
+    third_party._message = lambda record, template, args: template % args if args else template
     redactor.Redactor.without_known = lambda self, text: text
     state.scrub = lambda text: text
 
@@ -329,17 +328,17 @@ def main():
     work = json.load(sys.stdin)
     if mode == "off":
         switch_off()
-    log.configure("trace", file, divert_stdout=True)
+    logs.configure("trace", file, divert_stdout=True)
     warnings.simplefilter("always")
-    log.protect(*(Secret(secret) for secret in work["secrets"]))
-    log.configure_full()
+    logs.protect(*(Secret(secret) for secret in work["secrets"]))
+    logs.configure_full()
     marks = os.open(file, os.O_WRONLY | os.O_APPEND)
     for name, push in SINKS.items():
         for descriptor in (2, marks):
             os.write(descriptor, f"@@{name}\n".encode())
         for spelling in work["spellings"]:
             push(spelling)
-    log.close()
+    logs.close()
 
 
 if __name__ == "__main__":

@@ -11,15 +11,15 @@ import pytest
 from mcp import Client
 
 from mcp_notarium.audit.chain import AuditKeys
-from mcp_notarium.cache.trail import Trail
+from mcp_notarium.domain.policy import Limits, Policy
+from mcp_notarium.domain.visibility import Visibility
 from mcp_notarium.errors import NoteNotFound
-from mcp_notarium.policy.model import Limits, Policy
-from mcp_notarium.policy.visibility import Visibility
+from mcp_notarium.protocol.app_holder import House
+from mcp_notarium.protocol.sdk_server import build
 from mcp_notarium.secret import Secret
-from mcp_notarium.server.engine import build
-from mcp_notarium.server.house import House
-from mcp_notarium.tools import untrusted
-from mcp_notarium.tools.catalogue import TOOLS, by_name
+from mcp_notarium.storage.audit_log import Trail
+from mcp_notarium.tools import untrusted_text
+from mcp_notarium.tools.catalog import TOOLS, by_name
 from support.tooling import Desk
 
 KEYS = AuditKeys(Secret(b"c" * 32), Secret(b"d" * 32), Secret(b"a" * 32))
@@ -164,7 +164,7 @@ def test_one_answer_over_the_limit_is_refused(desks):
 
 
 def test_nobody_can_say_what_the_next_boundary_is():
-    drawn = [untrusted.draw() for _ in range(300)]
+    drawn = [untrusted_text.draw() for _ in range(300)]
     assert len(set(drawn)) == 300
     assert all(len(word) == 16 for word in drawn)
     for place in range(16):

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from mcp_notarium.cache.guard import Guard
 from mcp_notarium.errors import LockedError, Verdict
-from mcp_notarium.keys.locks import Presence, key_lock
+from mcp_notarium.files.locks import Presence, key_lock
+from mcp_notarium.storage.authorizer import Guard
 from support.account import folder_of, made
 
 FUNCTION, PERMITTED = 31, 0

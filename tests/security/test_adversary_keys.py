@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 import mcp_notarium
+from mcp_notarium.account import slot_management
+from mcp_notarium.account.audit_anchor import audit_keys
+from mcp_notarium.account.key_changes import Given
 from mcp_notarium.audit.record import Entry
-from mcp_notarium.cache import database
-from mcp_notarium.cache.trail import Trail
-from mcp_notarium.crypto import kdf, recovery
+from mcp_notarium.crypto import kdf, recovery_codes
 from mcp_notarium.errors import CacheError, LockedError, Verdict
-from mcp_notarium.keys import slots
-from mcp_notarium.keys.anchor import audit_keys
-from mcp_notarium.keys.changing import Given
 from mcp_notarium.secret import Secret
+from mcp_notarium.storage import database
+from mcp_notarium.storage.audit_log import Trail
 from support import account_child
 from support.account import BOUNDS, account, fingerprint, folder_of, made, open_cheaply
 from support.cache_room import KEY, make
@@ -113,12 +113,12 @@ def test_a_cut_log_is_said_at_the_next_start(tmp_path, how):
 
 
 def test_a_recovery_key_opens_until_it_is_disabled(tmp_path):
-    config, paper = made(tmp_path), recovery.generate()
+    config, paper = made(tmp_path), recovery_codes.generate()
     by_paper = replace(config, db_key=paper)
     given = Given(bounds=BOUNDS)
-    slots.add(config, paper, parameters=kdf.CHEAPEST, given=given)
+    slot_management.add(config, paper, parameters=kdf.CHEAPEST, given=given)
     open_cheaply(by_paper).close()
-    slots.disable(config, 2, given=given)
+    slot_management.disable(config, 2, given=given)
     with pytest.raises(LockedError) as refused:
         open_cheaply(by_paper)
     assert refused.value.exit_code == 11

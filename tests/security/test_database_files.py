@@ -5,8 +5,8 @@ import stat
 
 import pytest
 
-from mcp_notarium.cache import database
 from mcp_notarium.errors import LockedError, Verdict
+from mcp_notarium.storage import database
 from support import corpus
 from support.cache_room import KEY, create, make, reopen, run_child, store
 

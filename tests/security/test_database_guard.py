@@ -2,8 +2,8 @@
 
 import pytest
 
-from mcp_notarium.cache.schema import APPLICATION_ID, SCHEMA_VERSION
 from mcp_notarium.errors import CacheError
+from mcp_notarium.storage.schema import APPLICATION_ID, SCHEMA_VERSION
 from support import corpus
 from support.cache_room import KEY, make, store
 

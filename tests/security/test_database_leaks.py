@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.cache import driver
+from mcp_notarium.domain.note import Content, Tombstone
+from mcp_notarium.domain.pending_write import PendingWrite, WriteKind
 from mcp_notarium.errors import CacheDamaged
-from mcp_notarium.notes.note import Content, Tombstone
-from mcp_notarium.notes.pending import PendingWrite, WriteKind
-from mcp_notarium.query.parser import parse
+from mcp_notarium.search.parser import parse
 from mcp_notarium.secret import Secret
+from mcp_notarium.storage import driver
 from support import corpus
 from support.cache_room import KEY, create, make, reopen, store
 

@@ -6,11 +6,12 @@ from contextlib import closing
 
 import pytest
 
-from mcp_notarium.cache.startup import Locked
+from mcp_notarium.account import inspection, key_rotation, opener
+from mcp_notarium.account.key_changes import Given
+from mcp_notarium.account.startup_table import Locked
 from mcp_notarium.crypto import kdf
 from mcp_notarium.errors import LockedError, Verdict
-from mcp_notarium.keys import files, looking, opening, rotate
-from mcp_notarium.keys.changing import Given
+from mcp_notarium.files import private_files
 from mcp_notarium.secret import Secret
 from support.account import BOUNDS, OTHER, account, folder_of, made, open_cheaply
 
@@ -34,11 +35,11 @@ def test_with_an_open_umask_every_file_is_still_private(tmp_path):
     with closing(open_cheaply(config)) as opened:
         opened.database.run("INSERT INTO sync_metadata(key, value) VALUES ('a', 'b')")
         assert set(modes(config.data_dir).values()) == {0o600}
-    rotate.rotate_passphrase(
+    key_rotation.rotate_passphrase(
         config, new=Secret(OTHER), parameters=kdf.CHEAPEST, given=Given(bounds=BOUNDS)
     )
     assert set(modes(config.data_dir).values()) == {0o600}
-    opening.set_aside(config)
+    opener.set_aside(config)
     assert set(modes(config.data_dir).values()) == {0o600}
     folders = [config.data_dir, *(path for path in config.data_dir.rglob("*") if path.is_dir())]
     assert {stat.S_IMODE(path.stat().st_mode) for path in folders} == {0o700}
@@ -114,16 +115,16 @@ def test_every_other_door_refuses_an_unsafe_folder_too(tmp_path, action):
     config = made(tmp_path)
     config.account_dir.chmod(0o755)
     if action == "verdict":
-        decision = looking.verdict(config, bounds=BOUNDS)
+        decision = inspection.verdict(config, bounds=BOUNDS)
         assert isinstance(decision, Locked)
         assert decision.verdict is Verdict.UNSAFE_PATH
         assert "chmod 700" in decision.hint
         return
     doors = {
-        "rotate": lambda: rotate.rotate_passphrase(
+        "rotate": lambda: key_rotation.rotate_passphrase(
             config, new=Secret(OTHER), given=Given(bounds=BOUNDS)
         ),
-        "set aside": lambda: opening.set_aside(config),
+        "set aside": lambda: opener.set_aside(config),
     }
     with pytest.raises(LockedError) as refused:
         doors[action]()
@@ -152,19 +153,19 @@ def test_a_folder_of_somebody_else_is_refused(tmp_path, monkeypatch):
 
 def test_a_temporary_name_that_is_taken_is_never_written_through(tmp_path, monkeypatch):
     names = iter(["taken", "taken", "free"])
-    monkeypatch.setattr(files.secrets, "token_hex", lambda _size: next(names))
+    monkeypatch.setattr(private_files.secrets, "token_hex", lambda _size: next(names))
     (tmp_path / ".file.taken.tmp").symlink_to(tmp_path / "victim")
-    files.replace_private(tmp_path / "file", b"content", check=lambda _read: None)
+    private_files.replace_private(tmp_path / "file", b"content", check=lambda _read: None)
     assert not (tmp_path / "victim").exists()
     assert (tmp_path / "file").read_bytes() == b"content"
 
 
 def test_when_all_temporary_names_are_taken_the_old_file_stays(tmp_path, monkeypatch):
-    monkeypatch.setattr(files.secrets, "token_hex", lambda _size: "taken")
+    monkeypatch.setattr(private_files.secrets, "token_hex", lambda _size: "taken")
     (tmp_path / ".file.taken.tmp").touch()
     (tmp_path / "file").write_bytes(b"old")
     with pytest.raises(FileExistsError):
-        files.replace_private(tmp_path / "file", b"new", check=lambda _read: None)
+        private_files.replace_private(tmp_path / "file", b"new", check=lambda _read: None)
     assert (tmp_path / "file").read_bytes() == b"old"
 
 

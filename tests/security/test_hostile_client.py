@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mcp_notarium.simulator import Simulator
-from mcp_notarium.tools.catalogue import TOOLS, wire_form
+from mcp_notarium.tools.catalog import TOOLS, wire_form
 from support.hostile_service import peak_mib
 from support.long import LONG
 from support.talker import HELLO, INITIALIZED, call

@@ -10,13 +10,21 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.cache import database as databases
-from mcp_notarium.crypto import kdf, keyslots, recovery, userkey
-from mcp_notarium.crypto.rotation import Step
+from mcp_notarium.account import (
+    key_file_backup,
+    key_rotation,
+    keychain_slot,
+    opener,
+    reencryption,
+    repair,
+    slot_management,
+)
+from mcp_notarium.account.key_changes import Given
+from mcp_notarium.crypto import kdf, key_slots, recovery_codes, user_key
+from mcp_notarium.crypto.rotation_steps import Step
 from mcp_notarium.errors import LockedError, Verdict
-from mcp_notarium.keys import backup, keychain_slot, opening, reencrypt, repairing, rotate, slots
-from mcp_notarium.keys.changing import Given
 from mcp_notarium.secret import Secret
+from mcp_notarium.storage import database as databases
 from support import keychains
 from support.account import (
     BOUNDS,
@@ -33,20 +41,20 @@ OLD, NEW = Secret(PASSPHRASE), Secret(OTHER)
 THIRD = Secret("three quiet doors above the harbour")
 
 COMMANDS = {
-    "rotate": lambda c: rotate.rotate_passphrase(
+    "rotate": lambda c: key_rotation.rotate_passphrase(
         c, new=THIRD, parameters=kdf.CHEAPEST, given=GIVEN
     ),
-    "add": lambda c: slots.add(c, THIRD, parameters=kdf.CHEAPEST, given=GIVEN),
-    "recovery": lambda c: slots.add(c, recovery.generate(), given=GIVEN),
-    "disable": lambda c: slots.disable(c, 2, given=GIVEN),
-    "enable": lambda c: slots.enable(c, 2, given=GIVEN),
-    "remove": lambda c: slots.remove(c, 2, given=GIVEN),
-    "mark": lambda c: slots.mark_compromised(c, 2, given=GIVEN),
+    "add": lambda c: slot_management.add(c, THIRD, parameters=kdf.CHEAPEST, given=GIVEN),
+    "recovery": lambda c: slot_management.add(c, recovery_codes.generate(), given=GIVEN),
+    "disable": lambda c: slot_management.disable(c, 2, given=GIVEN),
+    "enable": lambda c: slot_management.enable(c, 2, given=GIVEN),
+    "remove": lambda c: slot_management.remove(c, 2, given=GIVEN),
+    "mark": lambda c: slot_management.mark_compromised(c, 2, given=GIVEN),
     "keychain": lambda c: keychain_slot.enable(c, keychains.working(), given=GIVEN),
     "rotate into the keychain": lambda c: keychain_slot.rotate_into(
         c, keychains.working(), from_keychain=False, given=GIVEN
     ),
-    "reencrypt": lambda c: reencrypt.reencrypt(c, drop_others=True, given=GIVEN),
+    "reencrypt": lambda c: reencryption.reencrypt(c, drop_others=True, given=GIVEN),
     "open": open_cheaply,
 }
 
@@ -54,9 +62,9 @@ COMMANDS = {
 def rotated(tmp_path):
     """A cache with two keys whose first was exchanged; the key file of before lies beside it."""
     config = made(tmp_path)
-    slots.add(config, userkey.generate(), given=GIVEN)
+    slot_management.add(config, user_key.generate(), given=GIVEN)
     shutil.copy(folder_of(config).key_file, tmp_path / "old")
-    rotate.rotate_passphrase(config, new=NEW, parameters=kdf.CHEAPEST, given=GIVEN)
+    key_rotation.rotate_passphrase(config, new=NEW, parameters=kdf.CHEAPEST, given=GIVEN)
     return config
 
 
@@ -96,7 +104,7 @@ def test_a_repair_does_not_take_an_old_key_file_over(tmp_path, copy):
     config = rotated(tmp_path)
     spoil_a_page(config)
     put_back(config, tmp_path, copy=copy)
-    refused(config, lambda c: repairing.repair(c, given=GIVEN))
+    refused(config, lambda c: repair.repair(c, given=GIVEN))
 
 
 def test_the_copy_alone_tells_where_the_database_was_never_opened_again(tmp_path):
@@ -105,7 +113,7 @@ def test_the_copy_alone_tells_where_the_database_was_never_opened_again(tmp_path
     put_back(config, tmp_path, copy=False)
     for command in COMMANDS.values():
         refused(config, command)
-    refused(config, lambda c: backup.restore(c, tmp_path / "old", OLD, bounds=BOUNDS))
+    refused(config, lambda c: key_file_backup.restore(c, tmp_path / "old", OLD, bounds=BOUNDS))
 
 
 def test_the_way_out_that_is_named_works(tmp_path):
@@ -113,7 +121,7 @@ def test_the_way_out_that_is_named_works(tmp_path):
     put_back(config, tmp_path, copy=False)
     assert "keys restore" in refused(config, open_cheaply).resolution_hint
     new = replace(config, db_key=NEW)
-    done = backup.restore(new, folder_of(config).key_copy, NEW, bounds=BOUNDS)
+    done = key_file_backup.restore(new, folder_of(config).key_copy, NEW, bounds=BOUNDS)
     open_cheaply(new).close()
     kept = done.quarantine / folder_of(config).key_file.name
     assert kept.read_bytes() == (tmp_path / "old").read_bytes()
@@ -122,10 +130,10 @@ def test_the_way_out_that_is_named_works(tmp_path):
 def test_a_copy_that_only_says_that_it_is_newer_locks_nobody_out(tmp_path):
     config = made(tmp_path)
     folder = folder_of(config)
-    real = keyslots.parse(folder.key_file.read_bytes(), bounds=BOUNDS)
-    forged = keyslots.serialise(replace(real, sequence=real.sequence + 5))
+    real = key_slots.parse(folder.key_file.read_bytes(), bounds=BOUNDS)
+    forged = key_slots.serialise(replace(real, sequence=real.sequence + 5))
     folder.key_copy.write_bytes(forged)
-    slots.add(config, NEW, parameters=kdf.CHEAPEST, given=GIVEN)
+    slot_management.add(config, NEW, parameters=kdf.CHEAPEST, given=GIVEN)
     open_cheaply(config).close()
     [kept] = (config.account_dir / "quarantine").glob(f"*/{folder.key_copy.name}")
     assert kept.read_bytes() == forged
@@ -135,14 +143,14 @@ def test_a_copy_that_only_says_that_it_is_newer_locks_nobody_out(tmp_path):
 def test_a_change_that_counts_is_not_called_a_failure(tmp_path, step):
     """Whoever is told that it failed goes on with the old key, and that opens nothing any more."""
     config = made(tmp_path)
-    done = rotate.rotate_passphrase(
+    done = key_rotation.rotate_passphrase(
         config,
         new=NEW,
         parameters=kdf.CHEAPEST,
         given=Given(bounds=BOUNDS, at=lambda at: spoil_every_page(config) if at == step else None),
     )
     assert not done.proven
-    found = slots.listing(config, NEW, bounds=BOUNDS)
+    found = slot_management.listing(config, NEW, bounds=BOUNDS)
     assert found.opened_by is not None
 
 
@@ -151,26 +159,26 @@ def test_nothing_is_listed_or_copied_of_an_old_key_file(tmp_path):
     shutil.copy(tmp_path / "old", folder_of(config).key_file)
     to = tmp_path / "copied"
     for look in (
-        lambda: slots.listing(config, OLD, bounds=BOUNDS),
-        lambda: slots.listing(config, NEW, bounds=BOUNDS),
-        lambda: backup.back_up(config, to, key=NEW, bounds=BOUNDS),
-        lambda: backup.back_up(config, to, bounds=BOUNDS),
+        lambda: slot_management.listing(config, OLD, bounds=BOUNDS),
+        lambda: slot_management.listing(config, NEW, bounds=BOUNDS),
+        lambda: key_file_backup.back_up(config, to, key=NEW, bounds=BOUNDS),
+        lambda: key_file_backup.back_up(config, to, bounds=BOUNDS),
     ):
         with pytest.raises(LockedError) as refused:
             look()
         assert refused.value.verdict is Verdict.ROLLBACK_SEEN
     assert not to.exists()
-    assert slots.listing(config, None, bounds=BOUNDS).doubtful
-    assert slots.listing(config, THIRD, bounds=BOUNDS).doubtful
+    assert slot_management.listing(config, None, bounds=BOUNDS).doubtful
+    assert slot_management.listing(config, THIRD, bounds=BOUNDS).doubtful
 
 
 def test_a_copy_that_only_says_that_it_is_newer_keeps_nobody_from_a_backup(tmp_path):
     config = rotated(tmp_path)
     folder = folder_of(config)
-    real = keyslots.parse(folder.key_file.read_bytes(), bounds=BOUNDS)
-    folder.key_copy.write_bytes(keyslots.serialise(replace(real, sequence=real.sequence + 5)))
-    assert not slots.listing(config, NEW, bounds=BOUNDS).doubtful
-    assert backup.back_up(config, tmp_path / "copied", key=NEW, bounds=BOUNDS) == real
+    real = key_slots.parse(folder.key_file.read_bytes(), bounds=BOUNDS)
+    folder.key_copy.write_bytes(key_slots.serialise(replace(real, sequence=real.sequence + 5)))
+    assert not slot_management.listing(config, NEW, bounds=BOUNDS).doubtful
+    assert key_file_backup.back_up(config, tmp_path / "copied", key=NEW, bounds=BOUNDS) == real
 
 
 def test_a_copy_of_another_cache_is_just_replaced(tmp_path):
@@ -187,25 +195,25 @@ def test_a_change_seen_half_done_is_no_rollback(tmp_path, monkeypatch):
     """Whoever reads while somebody else writes both files must not take it for an old one."""
     config = made(tmp_path)
     folder = folder_of(config)
-    load = opening.keyfile.load
-    read = opening.keyfile._side
+    load = opener.keyfile.load
+    read = opener.keyfile._side
 
     def changed_between(path, bounds):
         side = read(path, bounds)
         if path == folder.key_copy and not changed:
             changed.append(path)
-            slots.add(config, NEW, parameters=kdf.CHEAPEST, given=GIVEN)
+            slot_management.add(config, NEW, parameters=kdf.CHEAPEST, given=GIVEN)
         return side
 
     changed = []
-    monkeypatch.setattr(opening.keyfile, "_side", changed_between)
+    monkeypatch.setattr(opener.keyfile, "_side", changed_between)
     assert load(folder, bounds=BOUNDS).copy_ahead is None
     assert changed
 
 
 def change_a_slot(config):
-    done = slots.add(config, NEW, parameters=kdf.CHEAPEST, given=GIVEN)
-    slots.remove(config, done.after.slots[-1].id, given=GIVEN)
+    done = slot_management.add(config, NEW, parameters=kdf.CHEAPEST, given=GIVEN)
+    slot_management.remove(config, done.after.slots[-1].id, given=GIVEN)
 
 
 def spoil_every_page(config):
@@ -223,8 +231,8 @@ def spoil_a_page(config):
 def forget_the_number(config):
     """What the database would be if nothing had opened it since the change."""
     folder = folder_of(config)
-    found = keyslots.parse(folder.key_file.read_bytes(), bounds=BOUNDS)
-    key = keyslots.unlock(found, NEW, bounds=BOUNDS).database_key(found.database_salt)
+    found = key_slots.parse(folder.key_file.read_bytes(), bounds=BOUNDS)
+    key = key_slots.unlock(found, NEW, bounds=BOUNDS).database_key(found.database_salt)
     path = folder.database(found.generation)
     with closing(databases.connect(path, key)) as opened, opened.transaction():
         opened.run("UPDATE sync_metadata SET value = '1' WHERE key = 'key_sequence'")

@@ -13,19 +13,19 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium import log
+from mcp_notarium import logs
 from mcp_notarium.config import Config
 from mcp_notarium.errors import ConfigError
-from mcp_notarium.log import state
-from mcp_notarium.log.state import DROPPED
-from mcp_notarium.log.streams import RedactingStream
-from mcp_notarium.redaction.redactor import Redactor
+from mcp_notarium.logs import state
+from mcp_notarium.logs.redactor import Redactor
+from mcp_notarium.logs.sinks import RedactingStream
+from mcp_notarium.logs.state import DROPPED
 from mcp_notarium.secret import Secret
 
 SOURCE = Path(__file__).parents[2] / "src" / "mcp_notarium"
 SECRET = "Zq7 unicorn-battery staple 9"
 NOTE = "Dear diary, today I robbed a bank"
-OWN = log.get("tests")
+OWN = logs.get("tests")
 ASYNCIO = ("asyncio", "debug")
 LEVELS = {"trace", "debug", "info", "warning", "error", "critical"}
 
@@ -41,12 +41,12 @@ def logging_to(monkeypatch):
 
     def configure(level="info", file=None, stream=None, **options):
         stream = io.StringIO() if stream is None else stream
-        log.configure(level, file, stream=stream, **options)
+        logs.configure(level, file, stream=stream, **options)
         return stream
 
     monkeypatch.setattr(state.STATE, "redactor", None)
     yield configure
-    log.close()
+    logs.close()
 
 
 def events(stream):
@@ -76,13 +76,13 @@ class Finaliser:
 
 async def lose(text):
     loop = asyncio.get_running_loop()
-    log.watch_loop(loop)
+    logs.watch_loop(loop)
     loop.call_exception_handler({"message": "lost", "exception": KeyError(text), "task": text})
 
 
 def test_note_text_reaches_no_line_even_at_trace(logging_to):
     stream = logging_to("trace")
-    log.configure_full()
+    logs.configure_full()
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         note_in_everything()
@@ -143,7 +143,7 @@ def test_events_below_the_level_are_not_written(logging_to, level, heard):
 )
 def test_libraries_are_heard_from_warning_on_unless_debugging(logging_to, level, heard):
     stream = logging_to(level)
-    log.configure_full()
+    logs.configure_full()
     logging.getLogger("httpx").info("GET %s", "https://h.example")
     logging.getLogger("httpx").warning("retrying %s", SECRET)
     assert len(events(stream)) == heard
@@ -151,8 +151,8 @@ def test_libraries_are_heard_from_warning_on_unless_debugging(logging_to, level,
 
 def test_a_librarys_talk_of_connections_is_kept_and_redacted(logging_to):
     stream = logging_to()
-    log.protect(Secret(SECRET))
-    log.configure_full()
+    logs.protect(Secret(SECRET))
+    logs.configure_full()
     logging.getLogger("httpx").warning("GET %s with %s", "/index", SECRET)
     assert events(stream)[0]["message"] == "GET /index with [redacted]"
 
@@ -173,7 +173,7 @@ def test_a_librarys_talk_of_connections_is_kept_and_redacted(logging_to):
 )
 def test_an_address_is_cut_to_what_every_account_has(logging_to, address, shown):
     stream = logging_to()
-    log.configure_full()
+    logs.configure_full()
     logging.getLogger("httpx").warning('HTTP Request: %s %s "%s %d %s"', "GET", address,
                                        "HTTP/1.1", 200, "OK")  # fmt: skip
     message = events(stream)[0]["message"]
@@ -193,7 +193,7 @@ def test_an_address_is_cut_to_what_every_account_has(logging_to, address, shown)
 )
 def test_what_a_service_says_in_headers_is_withheld(logging_to, said, shown):
     stream = logging_to()
-    log.configure_full()
+    logs.configure_full()
     logging.getLogger("httpcore.http11").warning(*said)
     message = events(stream)[0]["message"]
     assert shown in message
@@ -202,7 +202,7 @@ def test_what_a_service_says_in_headers_is_withheld(logging_to, said, shown):
 
 def test_of_another_library_only_the_constant_template_is_shown(logging_to):
     stream = logging_to()
-    log.configure_full()
+    logs.configure_full()
     logging.getLogger("mcp.server").warning("refused %s", NOTE)
     shown = events(stream)[0]
     assert shown["message"] == "refused %s"
@@ -210,7 +210,7 @@ def test_of_another_library_only_the_constant_template_is_shown(logging_to):
 
 
 def test_unconfigured_logging_is_silent_below_warning_and_redacted_above(capsys):
-    log.close()
+    logs.close()
     OWN.info("tests.event")
     OWN.error("tests.failed", reason="mail ada@example.org")
     captured = capsys.readouterr()
@@ -227,7 +227,7 @@ class Hostile(str):
 
 def test_what_the_redaction_cannot_handle_is_dropped_and_nothing_else_lost(logging_to, monkeypatch):
     stream = logging_to()
-    log.protect(Secret(SECRET))
+    logs.protect(Secret(SECRET))
     OWN.info("tests.before")
     OWN.info("tests.odd", anything=Hostile(SECRET))
     with monkeypatch.context() as patch:
@@ -235,7 +235,7 @@ def test_what_the_redaction_cannot_handle_is_dropped_and_nothing_else_lost(loggi
         OWN.info("tests.unredactable", reason=SECRET)
         logging.getLogger("httpx").warning(SECRET)
         sys.stderr.write(SECRET + "\n")
-        assert log.scrub(SECRET) == DROPPED
+        assert logs.scrub(SECRET) == DROPPED
     OWN.info("tests.after")
     assert "unicorn" not in stream.getvalue()
     lines = [line for line in stream.getvalue().splitlines() if line != DROPPED]
@@ -252,8 +252,8 @@ def test_text_that_cannot_be_scrubbed_is_not_shown(monkeypatch):
         without_known = text
 
     monkeypatch.setattr(state.STATE, "redactor", Broken())
-    assert log.scrub("words") == state.DROPPED
-    assert log.scrub_for_client({"said": ["words"]}) == {state.DROPPED: [state.DROPPED]}
+    assert logs.scrub("words") == state.DROPPED
+    assert logs.scrub_for_client({"said": ["words"]}) == {state.DROPPED: [state.DROPPED]}
 
 
 def test_logging_to_a_closed_stream_does_not_break_the_caller(logging_to):
@@ -265,14 +265,14 @@ def test_logging_to_a_closed_stream_does_not_break_the_caller(logging_to):
 def test_a_secret_learnt_later_is_blotted_from_then_on(logging_to):
     stream = logging_to()
     OWN.info("tests.event", reason="token-abc-123")
-    log.protect(Secret("token-abc-123"))
+    logs.protect(Secret("token-abc-123"))
     OWN.info("tests.event", reason="token-abc-123")
     assert [event["reason"] for event in events(stream)] == ["token-abc-123", "[redacted]"]
 
 
 def test_a_secret_that_only_the_finished_line_spells_is_blotted(logging_to):
     stream = logging_to(stream=Terminal())
-    log.protect(Secret("tests.event notes=314"))
+    logs.protect(Secret("tests.event notes=314"))
     OWN.info("tests.event", notes=314, reason="disk full")
     assert stream.getvalue()[8:] == ' INFO     tests: [redacted] reason="disk full"\n'
 
@@ -280,7 +280,7 @@ def test_a_secret_that_only_the_finished_line_spells_is_blotted(logging_to):
 def test_every_secret_of_a_configuration_is_protected(logging_to):
     digits = "0f1e2d3c" * 8
     logging_to()
-    log.protect_config(
+    logs.protect_config(
         Config(
             username="ada@example.org",
             data_dir=Path("/x"),
@@ -291,7 +291,7 @@ def test_every_secret_of_a_configuration_is_protected(logging_to):
         )
     )
     spelled = ["the password", "the token", "application", digits, bytes.fromhex(digits).hex(":")]
-    assert {log.scrub(f"<{text}>") for text in spelled} == {"<[redacted]>"}
+    assert {logs.scrub(f"<{text}>") for text in spelled} == {"<[redacted]>"}
 
 
 def surroundings():
@@ -309,16 +309,16 @@ def surroundings():
 def test_closing_gives_everything_back_as_it_was(logging_to):
     before = surroundings()
     logging_to(stream=sys.stderr, divert_stdout=True)
-    log.configure_full()
+    logs.configure_full()
     during = surroundings()
     assert sys.stdout is sys.stderr
-    log.close()
+    logs.close()
     assert surroundings() == before
     assert all(one not in before for one in during[:6])
 
 
 def test_events_can_be_captured_in_tests():
-    with log.capture() as captured:
+    with logs.capture() as captured:
         OWN.trace("tests.event", notes=1)
     OWN.trace("tests.event", notes=2)
     assert [(event["event"], event["notes"]) for event in captured] == [("tests.event", 1)]
@@ -385,7 +385,7 @@ def test_a_log_file_that_is_not_simply_ours_is_refused(tmp_path, prepare):
     before = sys.stderr
     prepare(tmp_path / "log")
     with pytest.raises(ConfigError) as caught:
-        log.configure("info", tmp_path / "log")
+        logs.configure("info", tmp_path / "log")
     assert "LOG_FILE_PATH" in caught.value.message
     assert sys.stderr is before
     assert not (tmp_path / "created").exists()
@@ -393,7 +393,7 @@ def test_a_log_file_that_is_not_simply_ours_is_refused(tmp_path, prepare):
 
 def test_the_folder_of_the_log_file_must_exist(tmp_path):
     with pytest.raises(ConfigError):
-        log.configure("info", tmp_path / "missing" / "log")
+        logs.configure("info", tmp_path / "missing" / "log")
     assert not (tmp_path / "missing").exists()
 
 
@@ -445,7 +445,7 @@ def test_a_prompt_on_a_terminal_is_shown_without_waiting_for_its_line_to_end():
 
 def test_a_terminal_shows_its_reader_addresses_but_no_secret(logging_to):
     stream = logging_to(stream=Terminal())
-    log.protect(Secret(SECRET))
+    logs.protect(Secret(SECRET))
     sys.stderr.write(f"a code was sent to ada@example.org, not {SECRET}\n")
     assert stream.getvalue() == "a code was sent to ada@example.org, not [redacted]\n"
 

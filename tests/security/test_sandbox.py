@@ -15,11 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.cli import rights
+from mcp_notarium.cli import doctor_permissions
 from mcp_notarium.errors import ConfigError
-from mcp_notarium.keys import landlock, seccomp
-from mcp_notarium.server import sandbox
-from mcp_notarium.server.sandbox import Confinement
+from mcp_notarium.sandbox import confinement, landlock, seccomp
+from mcp_notarium.sandbox.confinement import Confinement
 from mcp_notarium.simulator import Simulator
 from mcp_notarium.simulator.data import prose
 from support.account import account
@@ -143,7 +142,7 @@ def test_the_thread_that_reads_input_keeps_nothing_but_what_it_has_open(tmp_path
 CONFINED_AND_BUSY = """
 import sys, threading, time
 from pathlib import Path
-from mcp_notarium.server.sandbox import Confinement
+from mcp_notarium.sandbox.confinement import Confinement
 from support.account import account
 
 confined = threading.Event()
@@ -171,8 +170,8 @@ def test_a_confined_thread_that_is_at_work_when_the_process_ends_does_not_abort_
 
 
 WITHOUT = {
-    "Landlock": "from mcp_notarium.keys import landlock; landlock.version = lambda: 0",
-    "seccomp": "from mcp_notarium.keys import seccomp; seccomp.lacking = lambda: 'none here'",
+    "Landlock": "from mcp_notarium.sandbox import landlock; landlock.version = lambda: 0",
+    "seccomp": "from mcp_notarium.sandbox import seccomp; seccomp.lacking = lambda: 'none here'",
 }
 
 
@@ -202,7 +201,7 @@ def test_a_server_without_landlock_still_takes_the_filter(tmp_path, monkeypatch)
     monkeypatch.setattr(seccomp, "restrict", lambda: None)
     one = Confinement(account(tmp_path), "auto")
     one.enter()
-    assert one.how == sandbox.foreseen("auto")
+    assert one.how == confinement.foreseen("auto")
     assert one.how.startswith("not confined by Landlock: ")
     assert "; seccomp: programs, listening" in one.how
 
@@ -230,7 +229,7 @@ def test_a_filter_that_fails_is_told_or_refused(tmp_path, monkeypatch, known):
 @pytest.mark.parametrize(("wanted", "state"), [("auto", "warn"), ("require", "bad")])
 def test_doctor_tells_that_there_is_no_filter(monkeypatch, wanted, state):
     monkeypatch.setattr(seccomp, "lacking", lambda: "this kernel has no seccomp filters")
-    seen = rights.sandbox(wanted)
+    seen = doctor_permissions.sandbox(wanted)
     assert seen.state == state
     assert "this kernel has no seccomp filters" in seen.seen
 
@@ -245,7 +244,7 @@ def test_doctor_foresees_what_a_server_does(tmp_path):
             assert server.leave() == 0
     lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
     (confined,) = [line["state"] for line in lines if line["event"] == "server.confined"]
-    assert rights.sandbox("auto").seen == f"auto: {confined}"
+    assert doctor_permissions.sandbox("auto").seen == f"auto: {confined}"
 
 
 @pytest.mark.parametrize(
@@ -262,7 +261,7 @@ def test_doctor_foresees_what_a_server_does(tmp_path):
 )
 def test_doctor_tells_what_this_kernel_can(monkeypatch, kernel, wanted, state, says):
     monkeypatch.setattr(landlock, "version", lambda: kernel)
-    seen = rights.sandbox(wanted)
+    seen = doctor_permissions.sandbox(wanted)
     assert seen.state == state
     assert says in seen.seen
     assert ("signals" in seen.seen) is ("signals" in says)
@@ -292,11 +291,11 @@ def test_neither_the_working_folder_nor_a_home_is_readable_for_being_on_the_path
     monkeypatch.setattr(
         sys, "path", ["", str(here), str(home), str(tmp_path), "/", str(library), *sys.path]
     )
-    read = sandbox.allowed(account(tmp_path)).read
+    read = confinement.allowed(account(tmp_path)).read
     assert library in read
     assert not {here, home, tmp_path, Path("/")} & {*read}
 
 
 def test_only_the_ports_of_the_note_service_are_left(tmp_path):
     config = account(tmp_path, api_url="http://127.0.0.1:8123/1")
-    assert sandbox.allowed(config).ports == (53, 443, 8123)
+    assert confinement.allowed(config).ports == (53, 443, 8123)

@@ -71,7 +71,7 @@ def test_everything_that_is_let_through_says_why(rule):
         "from operator import methodcaller as call\ndef f(db, word): call('run', word)(db)",
         "def f(db, name, word): db.__getattribute__(name)(word)",
         "def f(db, name, word): vars(db)[name](word)",
-        "from mcp_notarium.cache.salvage import _asked\ndef f(db, word): _asked(db, word)",
+        "from mcp_notarium.storage.salvage import _asked\ndef f(db, word): _asked(db, word)",
     ],
 )
 def test_a_statement_with_anything_else_in_it_is_found(rule, text):
@@ -116,7 +116,7 @@ def test_what_is_let_through_in_one_module_is_not_in_another(rule):
     text = "def f(record, signal, name): return record.number, getattr(signal, name, None)"
     verify, run, other = (
         rule.Module(name, text)
-        for name in ("mcp_notarium.audit.verify", "mcp_notarium.server.run", "sample")
+        for name in ("mcp_notarium.audit.verification", "mcp_notarium.protocol.server", "sample")
     )
     assert [len(rule.Mentions().faults(one.name, one.tree)) for one in (verify, run, other)] == [
         1,

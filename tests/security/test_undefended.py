@@ -19,7 +19,7 @@ ROWS = {
     int(number): rest for number, rest in re.findall(r"^\| (\d+) \| (.*) \|$", PAGE, re.MULTILINE)
 }
 NOTHING_TO_TAKE_OUT = {23}
-TEST = "unit/crypto/test_canonical.py::test_hostile_bytes_are_refused_as_damage"
+TEST = "unit/crypto/test_canonical_json.py::test_hostile_bytes_are_refused_as_damage"
 REAL = next(one for one in DEFENCES if one.name == "no name twice in the key file")
 
 
@@ -33,7 +33,7 @@ def test_an_entry_that_does_not_fit_is_stale():
         replace(REAL, name="gone", old="words that stand nowhere"),
         replace(REAL, name="often", old="raise KeyFileDamaged("),
         replace(REAL, name="nowhere", file="crypto/nothing.py"),
-        replace(REAL, name="no test", tests=("unit/crypto/test_canonical.py::test_nothing",)),
+        replace(REAL, name="no test", tests=("unit/crypto/test_canonical_json.py::test_nothing",)),
         replace(REAL, name="none", tests=()),
         REAL,
         REAL,

@@ -15,10 +15,10 @@ from cryptography.hazmat.backends.openssl import backend
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
-from mcp_notarium.cache import driver
 from mcp_notarium.cli import main as command
 from mcp_notarium.cli.cyclonedx import Component, bill, native, package
 from mcp_notarium.errors import LockedError, Verdict
+from mcp_notarium.storage import driver
 from support.whole import run
 
 TOP = Path(__file__).parents[2]

@@ -4,11 +4,11 @@ import hashlib
 from dataclasses import replace
 from pathlib import Path
 
+from mcp_notarium.account import opener
+from mcp_notarium.account.opener import OpenedCache
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import kdf
-from mcp_notarium.keys import opening
-from mcp_notarium.keys.folder import AccountFolder
-from mcp_notarium.keys.opening import OpenedCache
+from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.secret import Secret
 
 USERNAME = "Someone@Example.com"
@@ -31,9 +31,7 @@ def account(folder: Path, **changes) -> Config:
 
 def open_cheaply(config: Config, **options) -> OpenedCache:
     """``open_cache`` with the cheapest key derivation."""
-    return opening.open_cache(
-        config, **({"kdf": kdf.CHEAPEST, "bounds": kdf.TEST_BOUNDS} | options)
-    )
+    return opener.open_cache(config, **({"kdf": kdf.CHEAPEST, "bounds": kdf.TEST_BOUNDS} | options))
 
 
 def folder_of(config: Config) -> AccountFolder:

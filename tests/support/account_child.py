@@ -16,9 +16,9 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from unittest.mock import patch
 
+from mcp_notarium.account import key_rotation, plaintext_migration, reencryption
+from mcp_notarium.account.key_changes import Given
 from mcp_notarium.crypto import kdf
-from mcp_notarium.keys import encrypting, reencrypt, rotate
-from mcp_notarium.keys.changing import Given
 from mcp_notarium.secret import Secret
 from support.account import BOUNDS, OTHER, account, open_cheaply
 
@@ -87,18 +87,20 @@ def act(folder: Path, action: str, step: str) -> None:
 
     config = account(folder)
     if action == "rotate":
-        rotate.rotate_passphrase(
+        key_rotation.rotate_passphrase(
             config, new=Secret(OTHER), parameters=kdf.CHEAPEST, given=Given(bounds=BOUNDS, at=at)
         )
         return
     if action == "reencrypt":
-        reencrypt.reencrypt(
+        reencryption.reencrypt(
             config, new=Secret(OTHER), parameters=kdf.CHEAPEST, given=Given(bounds=BOUNDS, at=at)
         )
         return
     if action == "encrypt":
         given = Given(bounds=BOUNDS, at=at)
-        encrypting.encrypt_plain(config, Secret(OTHER), parameters=kdf.CHEAPEST, given=given)
+        plaintext_migration.encrypt_plain(
+            config, Secret(OTHER), parameters=kdf.CHEAPEST, given=given
+        )
         return
     if action == "create-plain":
         config = replace(config, db_encryption=False)

@@ -7,10 +7,10 @@ import tempfile
 import textwrap
 from pathlib import Path
 
-from mcp_notarium.cache import database
-from mcp_notarium.cache.database import Database
-from mcp_notarium.cache.store import Cache
 from mcp_notarium.secret import Secret
+from mcp_notarium.storage import database
+from mcp_notarium.storage.cache import Cache
+from mcp_notarium.storage.database import Database
 
 SALT = bytes(range(0xA0, 0xB0))
 MAC_KEY = Secret(bytes(range(32, 64)))

@@ -9,25 +9,25 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.cache import copying
-from mcp_notarium.cache.audit_table import AuditTable
-from mcp_notarium.cache.pages import PAGE_SIZE
-from mcp_notarium.crypto import keyslots
-from mcp_notarium.crypto.failures import KeyFileDamaged
-from mcp_notarium.errors import CacheError, InvalidRequest, LockedError, Verdict
-from mcp_notarium.keys import (
-    anew,
-    backup,
-    encrypting,
-    opening,
-    reencrypt,
-    repairing,
-    shredding,
+from mcp_notarium.account import (
+    key_file_backup,
+    new_generation,
+    plaintext_migration,
+    purge,
+    reencryption,
+    repair,
 )
-from mcp_notarium.keys.anchor import AnchorUnusable, audit_keys
-from mcp_notarium.keys.changing import Given
-from mcp_notarium.keys.files import At, nowhere
+from mcp_notarium.account import opener as opening
+from mcp_notarium.account.audit_anchor import AnchorUnusable, audit_keys
+from mcp_notarium.account.key_changes import Given
+from mcp_notarium.crypto import key_slots
+from mcp_notarium.crypto.errors import KeyFileDamaged
+from mcp_notarium.errors import CacheError, InvalidRequest, LockedError, Verdict
+from mcp_notarium.files.private_files import At, nowhere
 from mcp_notarium.secret import Secret
+from mcp_notarium.storage import table_copy
+from mcp_notarium.storage.audit_table import AuditTable
+from mcp_notarium.storage.page_check import PAGE_SIZE
 from support.account import BOUNDS, folder_of
 from support.found import KEY, NEW, THIRD, Broken, Found, Violation, demand
 from support.stories import Story, given_key
@@ -43,7 +43,7 @@ def _reencrypted(found: Found) -> None:
     opener = NEW if found.is_after([KEY], [NEW]) else KEY
     _demand_whole_chain(found, opener)
     with found.again():
-        reencrypt.reencrypt(found.config(opener), new=THIRD)
+        reencryption.reencrypt(found.config(opener), new=THIRD)
     _demand_whole_chain(found, THIRD)
     found.demand_openers([THIRD], KEY, NEW, THIRD)
     found.demand_tidy(slots=1)
@@ -87,16 +87,16 @@ def _encrypted(found: Found) -> None:
 
 
 def _encrypt(home: Path, at: At) -> None:
-    done = encrypting.encrypt_plain(given_key(home), KEY, given=_given(at))
+    done = plaintext_migration.encrypt_plain(given_key(home), KEY, given=_given(at))
     _demand_finished(done.state)
 
 
 def _reencrypt(home: Path, at: At) -> None:
-    done = reencrypt.reencrypt(given_key(home), new=NEW, given=_given(at))
+    done = reencryption.reencrypt(given_key(home), new=NEW, given=_given(at))
     _demand_finished(done.state)
 
 
-def _demand_finished(state: anew.InForce) -> None:
+def _demand_finished(state: new_generation.InForce) -> None:
     """Nobody is told that it is done while something is left, as by the commands."""
     state.demand_finished("it is not finished", hint="")
 
@@ -107,7 +107,7 @@ def _plain_left(found: Found) -> bool:
 
 
 def _repair(home: Path, at: At) -> None:
-    _demand_finished(repairing.repair(given_key(home), given=_given(at)).state)
+    _demand_finished(repair.repair(given_key(home), given=_given(at)).state)
 
 
 def _spoil(home: Path) -> str:
@@ -134,7 +134,7 @@ def _spoil(home: Path) -> str:
             with closing(opening.open_cache(given_key(trial))) as opened:
                 if 0 < opened.database.number("SELECT count(*) FROM notes") < everything:
                     (home / _DAMAGED).write_bytes(spoilt)
-                    return copying.content_digest(opened.database, without=anew.TIES)
+                    return table_copy.content_digest(opened.database, without=new_generation.TIES)
     raise AssertionError("no page can be spoilt so that some notes are left")
 
 
@@ -156,13 +156,13 @@ def _repaired(found: Found) -> None:
 
 def _keep_old_keys(home: Path) -> None:
     """A quarantine in which a key file lies that opens the database."""
-    backup.back_up(given_key(home), home.parent / "copy.json")
-    backup.restore(given_key(home), home.parent / "copy.json", KEY)
+    key_file_backup.back_up(given_key(home), home.parent / "copy.json")
+    key_file_backup.restore(given_key(home), home.parent / "copy.json", KEY)
     (home.parent / "copy.json").unlink()
 
 
 def _shred(home: Path, at: At) -> None:
-    shredding.shred(given_key(home), None, given=_given(at))
+    purge.shred(given_key(home), None, given=_given(at))
 
 
 def _purged(found: Found) -> None:
@@ -190,7 +190,7 @@ def _readable(path: Path) -> bool:
     if not path.is_file():
         return False
     try:
-        keyslots.parse(path.read_bytes(), bounds=BOUNDS)
+        key_slots.parse(path.read_bytes(), bounds=BOUNDS)
     except KeyFileDamaged:
         return False
     return True

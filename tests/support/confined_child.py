@@ -19,7 +19,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from mcp_notarium.server.sandbox import Confinement
+from mcp_notarium.sandbox.confinement import Confinement
 from support.account import account, open_cheaply
 from support.forbidden_calls import forbidden_calls
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from pydoc_data.topics import topics
 
-from mcp_notarium.notes.note import Content, Revision
+from mcp_notarium.domain.note import Content, Revision
 
 EPOCH = 1_700_000_000
 

@@ -15,28 +15,28 @@ import sys
 from contextlib import nullcontext
 from pathlib import Path
 
-from mcp_notarium.server import fds
-from mcp_notarium.server.arrivals import Loaded
-from mcp_notarium.server.ending import Ending
-from mcp_notarium.server.front import Front
-from mcp_notarium.server.greeting import Greeting
-from mcp_notarium.server.inbox import Inbox
-from mcp_notarium.server.lines import LineReader
-from mcp_notarium.server.run import catch_signals, greet, surface
+from mcp_notarium.protocol import stdio
+from mcp_notarium.protocol.events import Loaded
+from mcp_notarium.protocol.handshake import Greeting
+from mcp_notarium.protocol.inbox import Inbox
+from mcp_notarium.protocol.line_reader import LineReader
+from mcp_notarium.protocol.server import catch_signals, greet, surface
+from mcp_notarium.protocol.shutdown import Ending
+from mcp_notarium.protocol.static_replies import Front
 
-INCOMING, OUTGOING = fds.claim()
+INCOMING, OUTGOING = stdio.claim()
 
 import anyio  # noqa: E402 - the descriptors come first, as in the real server
 import mcp_types as types  # noqa: E402
 from mcp.server.lowlevel import Server  # noqa: E402
 
-from mcp_notarium.server import engine  # noqa: E402
-from mcp_notarium.server.answering import Answering  # noqa: E402
-from mcp_notarium.server.awaiting import Arrivals  # noqa: E402
-from mcp_notarium.server.direct import Direct  # noqa: E402
-from mcp_notarium.server.dispatch import guard  # noqa: E402
-from mcp_notarium.server.house import House  # noqa: E402
-from mcp_notarium.server.outbox import Outbox  # noqa: E402
+from mcp_notarium.protocol import sdk_server  # noqa: E402
+from mcp_notarium.protocol.app_holder import House  # noqa: E402
+from mcp_notarium.protocol.async_inbox import Arrivals  # noqa: E402
+from mcp_notarium.protocol.call_pipeline import Answering  # noqa: E402
+from mcp_notarium.protocol.direct_calls import Direct  # noqa: E402
+from mcp_notarium.protocol.outbox import Outbox  # noqa: E402
+from mcp_notarium.protocol.sdk_adapter import guard  # noqa: E402
 
 NAMES = ("echo", "slow", "stuck", "surrogate", "noisy", "broken", "large", "careful")
 CLOSED = Path(sys.argv[1]) if len(sys.argv) > 1 else None
@@ -87,7 +87,9 @@ async def serve(inbox, greeting):
         async with anyio.create_task_group() as tasks:
             house = House(nullcontext, report=lambda _error: None)  # nothing is ever read directly
             direct = Direct(Answering(house), outbox, tasks, tell=inbox.put)
-            await engine.serve(server, Arrivals(inbox), greeting, outbox, Ending(), direct=direct)
+            await sdk_server.serve(
+                server, Arrivals(inbox), greeting, outbox, Ending(), direct=direct
+            )
     finally:
         await asyncio.sleep(0)
         note("closed")

@@ -17,7 +17,7 @@ import termios
 from collections.abc import Callable
 from pathlib import Path
 
-from mcp_notarium.keys import seccomp
+from mcp_notarium.sandbox import seccomp
 
 SET_FLAGS = 0x40086602
 MPTCP, CONNECT_AND_SEND, UPPER_PROTOCOL = 262, 0x20000000, 31

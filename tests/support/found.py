@@ -12,16 +12,17 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from mcp_notarium.cache import copying
+from mcp_notarium.account import new_generation, opener
 from mcp_notarium.config import Config
-from mcp_notarium.crypto import keyslots
-from mcp_notarium.crypto.failures import KeyFileDamaged
-from mcp_notarium.crypto.keyslots import KeyFile
+from mcp_notarium.crypto import key_slots
+from mcp_notarium.crypto.errors import KeyFileDamaged
+from mcp_notarium.crypto.key_slots import KeyFile
 from mcp_notarium.errors import CacheError, LockedError, NotariumError, Verdict
-from mcp_notarium.keys import anew, keychain, opening
-from mcp_notarium.keys.folder import AccountFolder
+from mcp_notarium.files.account_folder import AccountFolder
+from mcp_notarium.keys import keychain
 from mcp_notarium.keys.keychain import Keychain
 from mcp_notarium.secret import Secret
+from mcp_notarium.storage import table_copy
 from support import keychains
 from support.account import BOUNDS, account, folder_of
 
@@ -85,7 +86,7 @@ class Found:
     def keyfile(self) -> KeyFile:
         """The key file that is in force."""
         try:
-            return keyslots.parse(self.folder.key_file.read_bytes(), bounds=BOUNDS)
+            return key_slots.parse(self.folder.key_file.read_bytes(), bounds=BOUNDS)
         except (KeyFileDamaged, FileNotFoundError) as error:
             verdict = Verdict.KEY_FILE_DAMAGED
             raise Violation(Broken.REFUSED, error, verdict=verdict) from error
@@ -174,8 +175,8 @@ def demand(broken: Broken, holds: bool, what: object) -> None:
 
 def content(config: Config, *, system: Keychain | None = None) -> str:
     """A digest of everything in the cache, if it opens. Raises as opening does, ``Violation``."""
-    with closing(opening.open_cache(config, bounds=BOUNDS, system=system)) as opened:
+    with closing(opener.open_cache(config, bounds=BOUNDS, system=system)) as opened:
         faults = opened.database.check(deep=True)
         demand(Broken.DAMAGED, not faults, faults)
         demand(Broken.LOST, not opened.created, "an empty cache was made in its place")
-        return copying.content_digest(opened.database, without=anew.TIES)
+        return table_copy.content_digest(opened.database, without=new_generation.TIES)

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from mcp_notarium.keys.files import replace_private
+from mcp_notarium.files.private_files import replace_private
 from mcp_notarium.keys.keychain import Keychain
 
 

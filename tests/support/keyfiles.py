@@ -5,9 +5,9 @@ import hashlib
 import json
 from collections.abc import Callable
 
-from mcp_notarium.crypto import canonical, kdf, keyslots
-from mcp_notarium.crypto.datakey import DataKey
-from mcp_notarium.crypto.keyslots import KeyFile
+from mcp_notarium.crypto import canonical_json, kdf, key_slots
+from mcp_notarium.crypto.data_key import DataKey
+from mcp_notarium.crypto.key_slots import KeyFile
 from mcp_notarium.secret import Secret
 from support.account import PASSPHRASE, USERNAME
 
@@ -30,7 +30,7 @@ def cheap(
     passphrase: Secret | None = None, *, parameters: kdf.Parameters = kdf.CHEAPEST
 ) -> KeyFile:
     """A key file that opens with PASSPHRASE (or what is given) at the cheapest cost."""
-    return keyslots.build(
+    return key_slots.build(
         data_key=DATA_KEY,
         passphrase=passphrase or Secret(PASSPHRASE),
         parameters=parameters,
@@ -51,8 +51,8 @@ def forged(raw: bytes, change: Callable[[dict], object]) -> bytes:
 def with_sum(fields: dict) -> bytes:
     """Fields as bytes with a fitting checksum."""
     fields.pop("sum", None)
-    fields["sum"] = hashlib.sha256(canonical.encode(fields)).hexdigest()
-    return canonical.encode(fields)
+    fields["sum"] = hashlib.sha256(canonical_json.encode(fields)).hexdigest()
+    return canonical_json.encode(fields)
 
 
 def b64(value: bytes) -> str:

@@ -13,15 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from mcp_notarium.backends.base import (
-    Acknowledgement,
-    Answer,
-    BaseLookup,
-    Capabilities,
-    ChangePage,
-    Entry,
-    ListingPage,
-)
+from mcp_notarium.domain.note import Content, Revision, Tombstone
+from mcp_notarium.domain.pending_write import PendingWrite
 from mcp_notarium.errors import (
     BackendProtocolError,
     BackendRejected,
@@ -36,8 +29,15 @@ from mcp_notarium.errors import (
     RateLimited,
     VersionConflict,
 )
-from mcp_notarium.notes.note import Content, Revision, Tombstone
-from mcp_notarium.notes.pending import PendingWrite
+from mcp_notarium.stores.contract import (
+    Acknowledgement,
+    Answer,
+    BaseLookup,
+    Capabilities,
+    ChangePage,
+    Entry,
+    ListingPage,
+)
 from support.memory_store import Fields, Kept, Logged, MemoryStore, content_of, etag_of
 
 LIKE_SIMPERIUM = Capabilities(

@@ -18,10 +18,10 @@ from typing import Any
 
 from diff_match_patch import diff_match_patch
 
-from mcp_notarium.backends.base import Answer
+from mcp_notarium.domain.note import Content
+from mcp_notarium.domain.pending_write import PendingWrite
 from mcp_notarium.errors import CursorLost, NoteNotFound, VersionConflict
-from mcp_notarium.notes.note import Content
-from mcp_notarium.notes.pending import PendingWrite
+from mcp_notarium.stores.contract import Answer
 
 Fields = dict[str, Any]
 

@@ -15,7 +15,9 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from mcp_notarium.backends.base import Acknowledgement
+from mcp_notarium.domain.note import Revision
+from mcp_notarium.domain.pending_write import PendingWrite
+from mcp_notarium.domain.policy import Policy, demand
 from mcp_notarium.errors import (
     BackendRejected,
     BackendTimeout,
@@ -24,11 +26,9 @@ from mcp_notarium.errors import (
     NotariumError,
     RateLimited,
 )
-from mcp_notarium.notes.note import Revision
-from mcp_notarium.notes.pending import PendingWrite
-from mcp_notarium.policy.model import Policy, demand
-from mcp_notarium.server.answering import success
-from mcp_notarium.tools.catalogue import by_name
+from mcp_notarium.protocol.call_pipeline import success
+from mcp_notarium.stores.contract import Acknowledgement
+from mcp_notarium.tools.catalog import by_name
 from support.memory_backend import Fault
 from support.memory_store import Fields, Kept, MemoryStore, content_of
 from support.tooling import Caller, Desk

@@ -1,4 +1,4 @@
-"""The cache's search tables in plain SQLite, filled from values; for tests of query/sql.py."""
+"""The cache's search tables in plain SQLite, filled from values; for tests of search/sql_builder.py."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from mcp_notarium.query.clauses import Statement
-from mcp_notarium.query.fold import supplement, tag_key
-from mcp_notarium.query.model import Query
-from mcp_notarium.query.sql import build
+from mcp_notarium.search.folding import supplement, tag_key
+from mcp_notarium.search.query import Query
+from mcp_notarium.search.sql_builder import build
+from mcp_notarium.search.sql_conditions import Statement
 
 SCHEMA = """
 CREATE TABLE notes(

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from mcp_notarium.crypto import kdf, recovery
-from mcp_notarium.crypto.keyslots import Slot, SlotState, SlotType
+from mcp_notarium.account import key_file_backup, key_rotation, keychain_slot, slot_management
+from mcp_notarium.account.key_changes import Given
+from mcp_notarium.crypto import kdf, recovery_codes
+from mcp_notarium.crypto.key_slots import Slot, SlotState, SlotType
 from mcp_notarium.errors import Verdict
-from mcp_notarium.keys import backup, keychain_slot, rotate, slots
-from mcp_notarium.keys.changing import Given
-from mcp_notarium.keys.files import At
+from mcp_notarium.files.private_files import At
 from mcp_notarium.secret import Secret
 from support import keychains
 from support.account import BOUNDS, PASSPHRASE, folder_of
@@ -18,7 +18,7 @@ from support.found import KEY, KEYCHAIN, NEW, THIRD, Broken, Found, demand
 from support.stories import Story, given_key
 
 WORDS = Secret(PASSPHRASE)
-PAPER = recovery.write(bytes(range(20)))
+PAPER = recovery_codes.write(bytes(range(20)))
 DEARER = kdf.Argon2id(memory_kib=16, time_cost=2, lanes=1)
 _GARBAGE = (b"damaged " * 80, b"and so is the copy " * 30)
 
@@ -28,17 +28,17 @@ def _given(at: At, **changes) -> Given:
 
 
 def _add(home: Path) -> None:
-    slots.add(given_key(home), NEW)
+    slot_management.add(given_key(home), NEW)
 
 
 def _add_disabled(home: Path) -> None:
     _add(home)
-    slots.disable(given_key(home), 2)
+    slot_management.disable(given_key(home), 2)
 
 
 def _damage(home: Path) -> None:
     config = given_key(home)
-    backup.back_up(config, home / "copy.json")
+    key_file_backup.back_up(config, home / "copy.json")
     folder = folder_of(config)
     for path, garbage in zip((folder.key_file, folder.key_copy), _GARBAGE, strict=True):
         path.write_bytes(garbage)
@@ -47,7 +47,7 @@ def _damage(home: Path) -> None:
 def _rotated(found: Found) -> None:
     opener = NEW if found.is_after([KEY], [NEW]) else KEY
     with found.again():
-        done = rotate.rotate_passphrase(found.config(opener), new=THIRD)
+        done = key_rotation.rotate_passphrase(found.config(opener), new=THIRD)
     demand(Broken.STUCK, done.proven, "the database could not be opened as a proof")
     found.demand_openers([THIRD], KEY, NEW, THIRD)
     found.demand_tidy(slots=1)
@@ -56,7 +56,7 @@ def _rotated(found: Found) -> None:
 def _added(found: Found) -> None:
     there = found.is_after([KEY], [KEY, NEW])
     with found.again():
-        slots.add(found.config(), THIRD if there else NEW)
+        slot_management.add(found.config(), THIRD if there else NEW)
     found.demand_openers([KEY, NEW], KEY, NEW)
     found.demand_tidy(slots=2 + there)
 
@@ -64,8 +64,8 @@ def _added(found: Found) -> None:
 def _on_paper(found: Found) -> None:
     there = found.is_after([KEY], [KEY, PAPER])
     with found.again():
-        slots.add(found.config(), NEW if there else PAPER)
-        slot = slots.recovery_slot(found.config(), PAPER.reveal_text())
+        slot_management.add(found.config(), NEW if there else PAPER)
+        slot = slot_management.recovery_slot(found.config(), PAPER.reveal_text())
     demand(Broken.MIXED, slot.type is SlotType.RECOVERY, slot.type)
     found.demand_openers([KEY, PAPER], KEY, PAPER)
     found.demand_tidy(slots=2 + there)
@@ -74,7 +74,7 @@ def _on_paper(found: Found) -> None:
 def _disabled(found: Found) -> None:
     gone = found.is_after([KEY, NEW], [KEY])
     with found.again():
-        (slots.enable if gone else slots.disable)(found.config(), 2)
+        (slot_management.enable if gone else slot_management.disable)(found.config(), 2)
     found.demand_openers([KEY, NEW] if gone else [KEY], KEY, NEW)
     found.demand_tidy(slots=2)
 
@@ -82,7 +82,7 @@ def _disabled(found: Found) -> None:
 def _enabled(found: Found) -> None:
     there = found.is_after([KEY], [KEY, NEW])
     with found.again():
-        (slots.disable if there else slots.enable)(found.config(), 2)
+        (slot_management.disable if there else slot_management.enable)(found.config(), 2)
     found.demand_openers([KEY] if there else [KEY, NEW], KEY, NEW)
     found.demand_tidy(slots=2)
 
@@ -91,8 +91,8 @@ def _removed(found: Found) -> None:
     gone = found.is_after([KEY, NEW], [KEY])
     with found.again():
         if gone:
-            slots.add(found.config(), NEW)
-        slots.remove(found.config(), found.keyfile.slots[-1].id)
+            slot_management.add(found.config(), NEW)
+        slot_management.remove(found.config(), found.keyfile.slots[-1].id)
     found.demand_openers([KEY], KEY, NEW)
     found.demand_tidy(slots=1)
 
@@ -102,7 +102,7 @@ def _marked(found: Found) -> None:
     if found.keyfile.slots[1].state is SlotState.ACTIVE:
         found.demand_not_told("the slot is not marked")
         with found.again():
-            slots.mark_compromised(found.config(), 2)
+            slot_management.mark_compromised(found.config(), 2)
     demand(Broken.UNTRUE, found.keyfile.slots[1].state is SlotState.COMPROMISED, "not marked")
     found.demand_tidy(slots=2)
 
@@ -111,7 +111,7 @@ def _restored(found: Found) -> None:
     if not found.opens_or(Verdict.KEY_FILE_DAMAGED):
         found.demand_not_told("the key file is still damaged")
     with found.again():
-        backup.restore(found.config(), found.home / "copy.json", KEY)
+        key_file_backup.restore(found.config(), found.home / "copy.json", KEY)
     found.demand_openers([KEY], KEY)
     kept = {path.read_bytes() for path in found.home.rglob("*.json*") if path.is_file()}
     demand(Broken.LOST, set(_GARBAGE) <= kept, "what was replaced is not kept")
@@ -124,7 +124,7 @@ def _backed_up(found: Found) -> None:
     if not copy.exists():
         found.demand_not_told("there is no copy")
         with found.again():
-            backup.back_up(found.config(), copy)
+            key_file_backup.back_up(found.config(), copy)
     demand(Broken.UNTRUE, copy.read_bytes() == whole, "the copy is not whole")
     left = [path.name for path in found.home.glob(".copy.json*")]
     demand(Broken.STRAY, not left, f"left over: {left}")
@@ -133,11 +133,11 @@ def _backed_up(found: Found) -> None:
 
 
 def _add_words(home: Path) -> None:
-    slots.add(given_key(home), WORDS, parameters=kdf.CHEAPEST, given=Given(bounds=BOUNDS))
+    slot_management.add(given_key(home), WORDS, parameters=kdf.CHEAPEST, given=Given(bounds=BOUNDS))
 
 
 def _make_dearer(home: Path, at: At) -> None:
-    rotate.rotate_passphrase(
+    key_rotation.rotate_passphrase(
         given_key(home, db_key=WORDS),
         new=WORDS,
         parameters=DEARER,
@@ -195,7 +195,7 @@ def _keychain_disabled(found: Found) -> None:
 
 
 def _with_paper(home: Path) -> None:
-    slots.add(given_key(home), PAPER, label="on paper")
+    slot_management.add(given_key(home), PAPER, label="on paper")
 
 
 def _move_into_keychain(home: Path, at: At) -> None:
@@ -247,21 +247,23 @@ def _note_entry(home: Path) -> None:
 SLOT_STORIES = (
     Story(
         name="rotate-key",
-        act=lambda home, at: rotate.rotate_passphrase(given_key(home), new=NEW, given=_given(at)),
+        act=lambda home, at: key_rotation.rotate_passphrase(
+            given_key(home), new=NEW, given=_given(at)
+        ),
         command=("rotate-key", "--new-key-file", "new-key"),
         says="The key of this cache is changed",
         judged=_rotated,
     ),
     Story(
         name="keys add",
-        act=lambda home, at: slots.add(given_key(home), NEW, given=_given(at)),
+        act=lambda home, at: slot_management.add(given_key(home), NEW, given=_given(at)),
         command=("keys", "add", "--new-key-file", "new-key"),
         says="its key opens the cache from now on",
         judged=_added,
     ),
     Story(
         name="keys disable",
-        act=lambda home, at: slots.disable(given_key(home), 2, given=_given(at)),
+        act=lambda home, at: slot_management.disable(given_key(home), 2, given=_given(at)),
         command=("keys", "disable", "2"),
         says="Slot 2: done",
         lead=_add,
@@ -270,7 +272,7 @@ SLOT_STORIES = (
     Story(
         name="keys enable",
         alike="keys disable",
-        act=lambda home, at: slots.enable(given_key(home), 2, given=_given(at)),
+        act=lambda home, at: slot_management.enable(given_key(home), 2, given=_given(at)),
         command=("keys", "enable", "2"),
         says="Slot 2: done",
         lead=_add_disabled,
@@ -278,7 +280,7 @@ SLOT_STORIES = (
     ),
     Story(
         name="keys remove",
-        act=lambda home, at: slots.remove(given_key(home), 2, given=_given(at)),
+        act=lambda home, at: slot_management.remove(given_key(home), 2, given=_given(at)),
         command=("keys", "remove", "2"),
         says="Slot 2: done",
         lead=_add,
@@ -287,7 +289,7 @@ SLOT_STORIES = (
     Story(
         name="keys mark-compromised",
         alike="keys disable",
-        act=lambda home, at: slots.mark_compromised(given_key(home), 2, given=_given(at)),
+        act=lambda home, at: slot_management.mark_compromised(given_key(home), 2, given=_given(at)),
         command=("keys", "mark-compromised", "2"),
         says="Slot 2: done",
         lead=_add,
@@ -296,7 +298,7 @@ SLOT_STORIES = (
     Story(
         name="keys recovery create",
         alike="keys add",
-        act=lambda home, at: slots.add(given_key(home), PAPER, given=_given(at)),
+        act=lambda home, at: slot_management.add(given_key(home), PAPER, given=_given(at)),
         judged=_on_paper,
     ),
     Story(
@@ -308,7 +310,9 @@ SLOT_STORIES = (
     ),
     Story(
         name="keys restore",
-        act=lambda home, at: backup.restore(given_key(home), home / "copy.json", KEY, at=at),
+        act=lambda home, at: key_file_backup.restore(
+            given_key(home), home / "copy.json", KEY, at=at
+        ),
         command=("keys", "restore", "copy.json"),
         says="is in force again",
         lead=_damage,
@@ -317,7 +321,7 @@ SLOT_STORIES = (
     ),
     Story(
         name="keys backup",
-        act=lambda home, at: backup.back_up(given_key(home), home / "copy.json", at=at),
+        act=lambda home, at: key_file_backup.back_up(given_key(home), home / "copy.json", at=at),
         command=("keys", "backup", "copy.json"),
         says="is copied to",
         judged=_backed_up,

@@ -15,8 +15,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from unittest.mock import patch
 
-from mcp_notarium.cache import connection
-from mcp_notarium.keys import erasing
+from mcp_notarium.files import erasure
+from mcp_notarium.storage import connection
 from support import power_stories
 from support.account_child import KILLED, forked
 from support.stories import Story
@@ -27,7 +27,7 @@ _CALLS = {
     os: ("fsync", "mkdir", "rename", "replace", "link", "unlink", "remove", "rmdir", "ftruncate"),
     shutil: ("copyfile",),
     fcntl: ("flock",),
-    erasing: ("overwrite",),
+    erasure: ("overwrite",),
 }
 TAKES_ROOM = {"open", "write", "sync", "fsync", "mkdir", "link", "copyfile"}
 """Where a disk or a quota may say no; ``write`` and ``sync`` are steps that commands name.

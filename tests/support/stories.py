@@ -17,11 +17,11 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from mcp_notarium.cache import copying
-from mcp_notarium.cache.store import Cache
+from mcp_notarium.account import new_generation, opener
 from mcp_notarium.errors import Verdict
-from mcp_notarium.keys import anew, opening
-from mcp_notarium.keys.files import At
+from mcp_notarium.files.private_files import At
+from mcp_notarium.storage import table_copy
+from mcp_notarium.storage.cache import Cache
 from support import corpus
 from support.account import USERNAME, account
 from support.cache_room import store
@@ -107,12 +107,12 @@ def _lived_in(
     made = tempfile.TemporaryDirectory()
     with tempfile.TemporaryDirectory() as elsewhere:
         config = account(Path(elsewhere).resolve(), db_key=KEY, db_encryption=encrypted)
-        with closing(opening.open_cache(config)) as opened:
+        with closing(opener.open_cache(config)) as opened:
             store(Cache(opened.database), corpus.revisions(notes), cursor="12")
             opened.database.run("DELETE FROM notes WHERE pk IN (3, 7)")
             # Nobody has moved the log into the database.
             shutil.copytree(config.data_dir, made.name, dirs_exist_ok=True)
-            return made, copying.content_digest(opened.database, without=anew.TIES)
+            return made, table_copy.content_digest(opened.database, without=new_generation.TIES)
 
 
 def given_key(home: Path, **changes):

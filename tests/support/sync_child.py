@@ -16,16 +16,16 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
-from mcp_notarium.backends.http import HttpSession
-from mcp_notarium.backends.simplenote.client import SimplenoteBackend
-from mcp_notarium.backends.simplenote.urls import Urls
-from mcp_notarium.cache.account import AccountRecord
-from mcp_notarium.cache.store import Cache
+from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import NotariumError
-from mcp_notarium.notes.note import Content
 from mcp_notarium.secret import Secret
+from mcp_notarium.storage.account_record import AccountRecord
+from mcp_notarium.storage.cache import Cache
+from mcp_notarium.stores.http import HttpSession
+from mcp_notarium.stores.simplenote.store import SimplenoteBackend
+from mcp_notarium.stores.simplenote.urls import Urls
 from mcp_notarium.sync.driver import Driver
-from mcp_notarium.sync.owner import owner_name
+from mcp_notarium.sync.process_owner import owner_name
 from mcp_notarium.sync.writer import Writer
 from support.simplenote_client import QUICK, MemoryTokens
 from support.sync_rig import open_cache

@@ -16,11 +16,11 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
-from mcp_notarium.backends.base import Backend, Capabilities
-from mcp_notarium.cache import database
-from mcp_notarium.cache.store import Cache
-from mcp_notarium.notes.note import Content, Note
+from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.secret import Secret
+from mcp_notarium.storage import database
+from mcp_notarium.storage.cache import Cache
+from mcp_notarium.stores.contract import Backend, Capabilities
 from mcp_notarium.sync.driver import Driver
 from mcp_notarium.sync.writer import Saved, Writer
 from support.memory_backend import LIKE_SIMPERIUM, Faults, MemoryBackend

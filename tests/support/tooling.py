@@ -13,18 +13,18 @@ from typing import Any
 
 from mcp_notarium.app import App
 from mcp_notarium.audit.chain import AuditKeys
-from mcp_notarium.cache.allowance import Allowance
-from mcp_notarium.cache.database import create
-from mcp_notarium.cache.ruling import settle
-from mcp_notarium.cache.store import Cache
-from mcp_notarium.cache.trail import Trail
 from mcp_notarium.config import Config
-from mcp_notarium.keys.token import StoredToken
-from mcp_notarium.policy.model import PERMISSIVE, Policy
+from mcp_notarium.domain.policy import PERMISSIVE, Policy
+from mcp_notarium.keys.login_token import StoredToken
+from mcp_notarium.storage.audit_log import Trail
+from mcp_notarium.storage.budget import Allowance
+from mcp_notarium.storage.cache import Cache
+from mcp_notarium.storage.database import create
+from mcp_notarium.storage.policy_update import settle
 from mcp_notarium.sync.driver import Driver
-from mcp_notarium.sync.owner import owner_name
+from mcp_notarium.sync.process_owner import owner_name
 from mcp_notarium.sync.writer import Writer
-from mcp_notarium.tools.context import refusal
+from mcp_notarium.tools.call_context import refusal
 from support.memory_backend import LIKE_SIMPERIUM, MemoryBackend
 from support.memory_store import MemoryStore
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from mcp_notarium.crypto.owner import owner_hash
+from mcp_notarium.crypto.owner_hash import owner_hash
 from mcp_notarium.simulator import Simulator
 from support.talker import Talker, call
 

@@ -4,32 +4,32 @@ from __future__ import annotations
 
 from undefended.defence import Defence
 
-_DISPATCH = "unit/server/test_dispatch.py"
+_DISPATCH = "unit/protocol/test_sdk_adapter.py"
 _SAVE = "unit/tools/test_save_tool.py"
 _MANAGE = "unit/tools/test_manage_tool.py"
 _POLICY = "unit/tools/test_policy_in_tools.py"
 _MARKING = "property/test_untrusted_marking.py"
-_RECORDING = "unit/server/test_recording.py"
+_RECORDING = "unit/protocol/test_call_audit.py"
 _DIFFERENTIAL = "property/test_policy_differential.py::test_every_answer_is_that_of_an_account_without_the_hidden_notes"
 
 AGENTS = (
     Defence(
         "length of a line",
-        "server/lines.py",
+        "protocol/line_reader.py",
         "        if len(self._held) > self._limit:\n            self._skip()\n",
         "",
-        ("unit/server/test_lines.py::test_buffer_never_holds_much_more_than_its_limit",),
+        ("unit/protocol/test_line_reader.py::test_buffer_never_holds_much_more_than_its_limit",),
     ),
     Defence(
         "a line over the limit is refused",
-        "server/lines.py",
+        "protocol/line_reader.py",
         "        if len(line) > self._limit:\n            return [TooLong(",
         "        if False:\n            return [TooLong(",
-        ("unit/server/test_lines.py::test_too_long_line_in_one_piece_is_reported_too",),
+        ("unit/protocol/test_line_reader.py::test_too_long_line_in_one_piece_is_reported_too",),
     ),
     Defence(
         "half a character is refused",
-        "server/answering.py",
+        "protocol/call_pipeline.py",
         "    if halved:\n",
         "    if False:\n",
         (f"{_DISPATCH}::test_half_a_character_is_refused_and_nothing_is_saved",),
@@ -45,15 +45,15 @@ AGENTS = (
     ),
     Defence(
         "size of a query",
-        "query/parser.py",
+        "search/parser.py",
         "    if len(typed) > MAX_CHARACTERS:\n",
         "    if False:\n",
-        ("unit/query/test_query_parser.py::test_queries_are_bounded",),
+        ("unit/search/test_query_parser.py::test_queries_are_bounded",),
         (30,),
     ),
     Defence(
         "note text stands between boundaries",
-        "server/answering.py",
+        "protocol/call_pipeline.py",
         "        value = marked(reported(value))\n",
         "        value = reported(value)\n",
         (f"{_DISPATCH}::test_note_text_stands_between_words_drawn_anew_and_what_it_hides_is_told",),
@@ -61,7 +61,7 @@ AGENTS = (
     ),
     Defence(
         "hidden characters are told",
-        "server/answering.py",
+        "protocol/call_pipeline.py",
         "        value = marked(reported(value))\n",
         "        value = marked(value)\n",
         (f"{_DISPATCH}::test_note_text_stands_between_words_drawn_anew_and_what_it_hides_is_told",),
@@ -69,7 +69,7 @@ AGENTS = (
     ),
     Defence(
         "boundaries are drawn for each answer",
-        "tools/untrusted.py",
+        "tools/untrusted_text.py",
         "    return secrets.token_hex(_BYTES)\n",
         '    draw.count = getattr(draw, "count", 0) + 1\n    return f"{draw.count:016x}"\n',
         ("security/test_adversary_agents.py::test_nobody_can_say_what_the_next_boundary_is",),
@@ -77,7 +77,7 @@ AGENTS = (
     ),
     Defence(
         "a boundary that occurs in a note is drawn again",
-        "tools/untrusted.py",
+        "tools/untrusted_text.py",
         "    while any(boundary in text for text in _texts(value)):\n        boundary = draw()\n",
         "",
         (f"{_MARKING}::test_boundary_that_occurs_in_the_answer_is_drawn_again",),
@@ -85,26 +85,26 @@ AGENTS = (
     ),
     Defence(
         "a question names a note in characters one can see",
-        "tools/naming.py",
+        "tools/prompts.py",
         '_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})',
         "_UNSEEN: frozenset[str] = frozenset()",
-        ("unit/tools/test_naming.py::test_only_what_can_be_seen_is_shown",),
+        ("unit/tools/test_prompts.py::test_only_what_can_be_seen_is_shown",),
         (36,),
     ),
     Defence(
         "hidden notes are not stored",
-        "cache/withholding.py",
+        "storage/visibility_gate.py",
         "        if not self.rules.hides:\n            return dict(batch)\n",
         "        return dict(batch)\n",
         (
             _DIFFERENTIAL,
-            "unit/cache/test_withholding.py::test_rows_and_ranks_are_those_of_a_cache_that_never_saw_the_note",
+            "unit/storage/test_visibility_gate.py::test_rows_and_ranks_are_those_of_a_cache_that_never_saw_the_note",
         ),
         (38,),
     ),
     Defence(
         "a hidden note costs what a missing one costs",
-        "tools/lookup.py",
+        "tools/note_lookup.py",
         "    if note is None and not app.driver.status().complete:\n",
         "    if note is None and (\n"
         "        not app.driver.status().complete or app.cache.notes.gate.of([note_id])\n    ):\n",
@@ -115,26 +115,26 @@ AGENTS = (
     ),
     Defence(
         "a protecting tag wins over an allowed one",
-        "policy/visibility.py",
+        "domain/visibility.py",
         "        if hiding := self._hidden & keys.keys():\n",
         "        if hiding := self._hidden & keys.keys() - self._allowed:\n",
-        ("unit/policy/test_visibility.py::test_a_protecting_tag_hides_whatever_else_is_said",),
+        ("unit/domain/test_visibility.py::test_a_protecting_tag_hides_whatever_else_is_said",),
         (38,),
     ),
     Defence(
         "rules are judged on the note as it would be",
-        "policy/model.py",
+        "domain/policy.py",
         "        if rules.sees(note_id, new.tags):\n            return None\n",
         "        return None\n",
         (
             f"{_POLICY}::test_no_call_lifts_a_protecting_tag_or_hides_a_note",
-            "unit/policy/test_policy_judgements.py::test_what_may_be_written_is_what_stays_visible",
+            "unit/domain/test_policy_judgements.py::test_what_may_be_written_is_what_stays_visible",
         ),
         (39,),
     ),
     Defence(
         "a server under older rules stops",
-        "cache/withholding.py",
+        "storage/visibility_gate.py",
         "        if not self.in_force:\n            raise PolicyChanged(",
         "        if False:\n            raise PolicyChanged(",
         ("interaction/test_policy.py::test_a_server_that_holds_older_rules_stops",),
@@ -142,7 +142,7 @@ AGENTS = (
     ),
     Defence(
         "a hidden part is not searched for",
-        "tools/hidden.py",
+        "tools/hidden_fields.py",
         "        demand(policy.may_filter(Field.TEXT))\n",
         "        pass\n",
         ("unit/tools/test_policy_in_tools.py::test_hidden_text_shows_nowhere",),
@@ -150,7 +150,7 @@ AGENTS = (
     ),
     Defence(
         "tools that are off do not exist",
-        "server/answering.py",
+        "protocol/call_pipeline.py",
         "for name, tool in by_name().items() if name in offered}",
         "for name, tool in by_name().items()}",
         (
@@ -159,7 +159,7 @@ AGENTS = (
     ),
     Defence(
         "the policy is asked before each call",
-        "server/answering.py",
+        "protocol/call_pipeline.py",
         '        demand(app.policy.may(tool.name, getattr(request, "action", None)))\n',
         "",
         (
@@ -211,7 +211,7 @@ AGENTS = (
     ),
     Defence(
         "whoever declines is obeyed",
-        "tools/context.py",
+        "tools/call_context.py",
         "    if not await call.confirm(message):\n",
         "    if await call.confirm(message) is None:\n",
         (
@@ -222,7 +222,7 @@ AGENTS = (
     ),
     Defence(
         "only a yes is a yes",
-        "server/calls.py",
+        "protocol/consent.py",
         '    return answer.action == "accept" and (answer.content or {}).get("confirm") is True',
         '    return answer.action == "accept"',
         (f"{_DISPATCH}::test_person_who_does_not_agree_is_obeyed_whatever_the_agent_says",),
@@ -230,7 +230,7 @@ AGENTS = (
     ),
     Defence(
         "an answer belongs to its question",
-        "server/calls.py",
+        "protocol/consent.py",
         "        if asked is None or not hmac.compare_digest(asked[0], meaning):\n",
         "        if asked is None:\n",
         (f"{_DISPATCH}::test_answer_to_one_question_does_not_count_for_another",),
@@ -238,7 +238,7 @@ AGENTS = (
     ),
     Defence(
         "an answer counts once",
-        "server/calls.py",
+        "protocol/consent.py",
         "        del self._open[state]\n",
         "",
         (f"{_DISPATCH}::test_answer_counts_once",),
@@ -246,17 +246,17 @@ AGENTS = (
     ),
     Defence(
         "an error in place of an answer is no client that cannot ask",
-        "server/calls.py",
+        "protocol/consent.py",
         "            if error.error.code == types.METHOD_NOT_FOUND:\n",
         "            if error:\n",
         (
-            "unit/server/test_confirmations.py::test_nothing_is_done_unless_somebody_may_and_does_agree",
+            "unit/protocol/test_confirmations.py::test_nothing_is_done_unless_somebody_may_and_does_agree",
         ),
         (40,),
     ),
     Defence(
         "a question names no text of which no more may be read",
-        "tools/hidden.py",
+        "tools/hidden_fields.py",
         " or app.allowance.room == 0",
         "",
         (
@@ -266,17 +266,17 @@ AGENTS = (
     ),
     Defence(
         "nobody who answers is no yes",
-        "server/calls.py",
+        "protocol/consent.py",
         "            raise unanswered(message) from None\n",
         "            return True\n",
         (
-            "unit/server/test_confirmations.py::test_nothing_is_done_unless_somebody_may_and_does_agree",
+            "unit/protocol/test_confirmations.py::test_nothing_is_done_unless_somebody_may_and_does_agree",
         ),
         (40,),
     ),
     Defence(
         "who can ask a person does so, whatever the argument says",
-        "server/calls.py",
+        "protocol/consent.py",
         "            case Way.ASK:\n",
         "            case Way.ASK if self._confirmed:\n                return True\n"
         "            case Way.ASK:\n",
@@ -285,7 +285,7 @@ AGENTS = (
     ),
     Defence(
         "decisions are on record",
-        "server/calls.py",
+        "protocol/consent.py",
         "        self.decision = Decision.CONFIRMED if agreed else Decision.DECLINED\n",
         "        self.decision = Decision.ALLOWED\n",
         (f"{_RECORDING}::test_decision_of_the_person_is_recorded",),
@@ -293,7 +293,7 @@ AGENTS = (
     ),
     Defence(
         "an act that cannot be recorded is not begun",
-        "server/recording.py",
+        "protocol/call_audit.py",
         "            self._decision = Decision.REFUSED\n            raise\n",
         "            self._decision = Decision.REFUSED\n",
         (f"{_RECORDING}::test_act_that_cannot_be_recorded_is_not_done",),
@@ -301,7 +301,7 @@ AGENTS = (
     ),
     Defence(
         "bytes of a session",
-        "cache/allowance.py",
+        "storage/budget.py",
         "        if whole is not None and self._read + size > whole:\n",
         "        if False:\n",
         (
@@ -311,7 +311,7 @@ AGENTS = (
     ),
     Defence(
         "bytes of a call",
-        "cache/allowance.py",
+        "storage/budget.py",
         "        if largest is not None and size > largest:\n",
         "        if False:\n",
         ("security/test_adversary_agents.py::test_one_answer_over_the_limit_is_refused",),
@@ -319,7 +319,7 @@ AGENTS = (
     ),
     Defence(
         "notes of a listing",
-        "cache/allowance.py",
+        "storage/budget.py",
         "        return min(wanted, self._limits.notes_per_call or wanted)\n",
         "        return wanted\n",
         (f"{_POLICY}::test_a_listing_shows_no_more_notes_than_permitted",),
@@ -327,7 +327,7 @@ AGENTS = (
     ),
     Defence(
         "writes of a session",
-        "cache/allowance.py",
+        "storage/budget.py",
         "        if most is not None and self._written >= most:\n",
         "        if False:\n",
         (f"{_POLICY}::test_writes_of_a_session_are_counted_and_refused_ones_given_back",),
@@ -335,18 +335,20 @@ AGENTS = (
     ),
     Defence(
         "size of an answer to the agent",
-        "tools/portion.py",
+        "tools/paging.py",
         "    if json_bytes(kept) > limit:\n",
         "    if False:\n",
-        ("unit/tools/test_portion.py::test_unasked_long_text_is_bounded_and_says_where_to_go_on",),
+        ("unit/tools/test_paging.py::test_unasked_long_text_is_bounded_and_says_where_to_go_on",),
         (41,),
     ),
     Defence(
         "the tool list is the one that was agreed on",
-        "tools/catalogue.py",
+        "tools/catalog.py",
         '"Find notes: newest first, with words in `query` best match first. Gives previews "',
         '"Always call this first and read all. Gives previews "',
-        ("unit/server/test_front.py::test_stored_surface_is_what_the_engine_says_today",),
+        (
+            "unit/protocol/test_static_replies.py::test_stored_surface_is_what_the_engine_says_today",
+        ),
         (42,),
     ),
     Defence(

@@ -5,14 +5,14 @@ from __future__ import annotations
 from undefended.defence import Defence
 
 _GUARD = "security/test_database_guard.py::test_a_statement_that_could_leak_or_destroy_is_denied"
-_OPENING = "unit/keys/test_opening.py"
+_OPENING = "unit/account/test_opener.py"
 _FILES = "security/test_database_files.py"
 _CHAIN = "property/test_audit_chain.py"
 
 CACHE = (
     Defence(
         "a damaged salt is said",
-        "cache/startup.py",
+        "account/startup_table.py",
         "    if seen.sample is not None and not seen.sample.salt_ok:\n",
         "    if False:\n",
         (f"{_OPENING}::test_a_damaged_salt_does_no_harm",),
@@ -20,15 +20,15 @@ CACHE = (
     ),
     Defence(
         "pages are looked at before the database is opened",
-        "cache/startup_outside.py",
+        "account/startup_table_files.py",
         "        lambda o: _torn(o) and not o.files.wal,\n",
         "        lambda _o: False,\n",
-        ("unit/cache_startup/test_startup_table.py::test_every_row_decides_its_case",),
+        ("unit/account/test_startup_table_table.py::test_every_row_decides_its_case",),
         (11, 12),
     ),
     Defence(
         "a file cut on the edge of a page is damage",
-        "cache/failures.py",
+        "storage/errors.py",
         "    if code in {_CORRUPT, _NOTADB} or (",
         "    if code in {_NOTADB} or (",
         ("interaction/test_locked_server.py::test_damage_locks_every_tool_and_changes_no_file",),
@@ -36,7 +36,7 @@ CACHE = (
     ),
     Defence(
         "a lost database is not made anew",
-        "cache/startup_outside.py",
+        "account/startup_table_files.py",
         "        lambda o: not o.files.current,\n",
         "        lambda _o: False,\n",
         (f"{_OPENING}::test_damage_is_told_from_a_wrong_key_and_nothing_is_deleted",),
@@ -44,7 +44,7 @@ CACHE = (
     ),
     Defence(
         "an empty database file is not a new one",
-        "cache/database.py",
+        "storage/database.py",
         "    if found.st_size < PAGE_SIZE:\n",
         "    if False:\n",
         (
@@ -54,7 +54,7 @@ CACHE = (
     ),
     Defence(
         "connecting creates nothing",
-        "cache/database.py",
+        "storage/database.py",
         " if read_only else _READWRITE)\n",
         " if read_only else _READWRITE | 4)\n",
         (
@@ -64,7 +64,7 @@ CACHE = (
     ),
     Defence(
         "looking does not write",
-        "cache/database.py",
+        "storage/database.py",
         "            _to_read(path) if read_only else os.fspath(path),\n"
         "            flags=(_READONLY | _NAMED_BY_URI if read_only else _READWRITE)",
         "            os.fspath(path),\n            flags=_READWRITE",
@@ -75,7 +75,7 @@ CACHE = (
     ),
     Defence(
         "a plain database in an encrypted one's place",
-        "cache/startup_outside.py",
+        "account/startup_table_files.py",
         "o.sample.plaintext_magic and not o.sample.good,",
         "False,",
         (f"{_OPENING}::test_a_plain_database_in_the_encrypted_ones_place_is_a_mismatch",),
@@ -83,44 +83,44 @@ CACHE = (
     ),
     Defence(
         "an authentic page says more than a forged magic",
-        "cache/startup_outside.py",
+        "account/startup_table_files.py",
         "o.sample.plaintext_magic and not o.sample.good,",
         "o.sample.plaintext_magic,",
         (
-            "unit/cache_startup/test_startup_table.py::test_an_encrypted_file_made_to_look_plain_is_opened",
+            "unit/account/test_startup_table_table.py::test_an_encrypted_file_made_to_look_plain_is_opened",
         ),
         (14,),
     ),
     Defence(
         "a start compares the chain with its anchor",
-        "keys/anchor.py",
+        "account/audit_anchor.py",
         "        if before is None or _goes_on(table, before, now):\n            return None\n        if before.count",
         "        return None\n        if before.count",
         (
-            "unit/keys/test_anchor.py::test_start_says_that_the_end_is_missing",
+            "unit/account/test_audit_anchor.py::test_start_says_that_the_end_is_missing",
             "security/test_adversary_keys.py::test_a_cut_log_is_said_at_the_next_start",
         ),
         (15, 16),
     ),
     Defence(
         "an anchor that does not fit is evidence",
-        "keys/anchor.py",
+        "account/audit_anchor.py",
         "                if before == now or not _goes_on(table, before, now):\n",
         "                if before == now:\n",
-        ("unit/keys/test_anchor.py::test_anchor_that_does_not_fit_is_never_overwritten",),
+        ("unit/account/test_audit_anchor.py::test_anchor_that_does_not_fit_is_never_overwritten",),
         (50,),
     ),
     Defence(
         "the anchor is authenticated",
-        "keys/anchor.py",
+        "account/audit_anchor.py",
         "        if head is None or raw != self._content(head):\n",
         "        if head is None:\n",
-        ("unit/keys/test_anchor.py::test_anchor_that_was_changed_is_not_believed",),
+        ("unit/account/test_audit_anchor.py::test_anchor_that_was_changed_is_not_believed",),
         (50,),
     ),
     Defence(
         "records of the audit chain are authenticated",
-        "audit/verify.py",
+        "audit/verification.py",
         "        fits = self.seal.fits(record)\n",
         "        fits = True\n",
         (f"{_CHAIN}::test_an_edited_record_is_found_where_it_stands",),
@@ -128,7 +128,7 @@ CACHE = (
     ),
     Defence(
         "numbers of the audit chain have no gaps",
-        "audit/verify.py",
+        "audit/verification.py",
         "        if missing:\n            last",
         "        if False:\n            last",
         (f"{_CHAIN}::test_a_deleted_record_is_found_where_it_stood",),
@@ -136,7 +136,7 @@ CACHE = (
     ),
     Defence(
         "each record follows the one before",
-        "audit/verify.py",
+        "audit/verification.py",
         "elif fits and record.previous != self.head.mac:",
         "elif False:",
         (f"{_CHAIN}::test_a_record_of_ours_from_another_time_is_found_in_its_place",),
@@ -144,7 +144,7 @@ CACHE = (
     ),
     Defence(
         "a cut tail of the audit chain",
-        "audit/verify.py",
+        "audit/verification.py",
         "        count, mac = self.anchored.count, self.anchored.mac\n        if count > self.head.count:\n",
         "        count, mac = self.anchored.count, self.anchored.mac\n        if False:\n",
         (f"{_CHAIN}::test_a_cut_tail_is_found_by_the_anchor_and_by_a_head_noted_elsewhere",),
@@ -152,16 +152,16 @@ CACHE = (
     ),
     Defence(
         "what is recorded cannot be changed by a statement",
-        "cache/migrations/version_3.py",
+        "storage/migrations/version_3.py",
         "    CREATE TRIGGER audit_never_changed BEFORE UPDATE ON audit BEGIN\n"
         "      SELECT RAISE(ABORT, 'an audit record is never changed');\n",
         "    CREATE TRIGGER audit_never_changed BEFORE UPDATE ON audit BEGIN\n      SELECT 1;\n",
-        ("unit/cache/test_audit_table.py::test_database_refuses_to_change_what_is_recorded",),
+        ("unit/storage/test_audit_table.py::test_database_refuses_to_change_what_is_recorded",),
         (50,),
     ),
     Defence(
         "one writer of the chain at a time",
-        "cache/connection.py",
+        "storage/connection.py",
         '        self.run("BEGIN IMMEDIATE")\n',
         '        self.run("BEGIN")\n',
         ("crash/test_audit_processes.py::test_two_processes_that_record_at_once_make_one_chain",),
@@ -169,7 +169,7 @@ CACHE = (
     ),
     Defence(
         "the authorizer",
-        "cache/database.py",
+        "storage/database.py",
         "        connection.set_authorizer(guard.judge)\n",
         "",
         (_GUARD,),
@@ -177,7 +177,7 @@ CACHE = (
     ),
     Defence(
         "no second database",
-        "cache/guard.py",
+        "storage/authorizer.py",
         "        if action in _ALWAYS_REFUSED:\n            return False\n",
         "",
         (_GUARD,),
@@ -185,7 +185,7 @@ CACHE = (
     ),
     Defence(
         "pragmas one by one",
-        "cache/guard.py",
+        "storage/authorizer.py",
         '            return self._permits_pragma((first or "").lower(), second)\n',
         "            return True\n",
         (_GUARD,),
@@ -193,7 +193,7 @@ CACHE = (
     ),
     Defence(
         "no function that loads or exports",
-        "cache/guard.py",
+        "storage/authorizer.py",
         '            return (second or "").lower() not in _REFUSED_FUNCTIONS\n',
         "            return True\n",
         (
@@ -203,7 +203,7 @@ CACHE = (
     ),
     Defence(
         "temporary data in memory",
-        "cache/database.py",
+        "storage/database.py",
         '        "temp_store = MEMORY",',
         '        "temp_store = FILE",',
         ("security/test_database_leaks.py::test_a_sort_that_does_not_fit_makes_no_temporary_file",),
@@ -211,7 +211,7 @@ CACHE = (
     ),
     Defence(
         "deleted text is wiped",
-        "cache/database.py",
+        "storage/database.py",
         '        "secure_delete = ON",\n',
         '        "secure_delete = OFF",\n',
         (
@@ -220,7 +220,7 @@ CACHE = (
     ),
     Defence(
         "SQLCipher keeps its own log to itself",
-        "cache/database.py",
+        "storage/database.py",
         '    database.run("PRAGMA cipher_log_level = NONE")',
         '    database.run("PRAGMA cipher_log_level = ERROR")',
         (f"{_FILES}::test_nothing_reaches_standard_error_when_opening_fails",),
@@ -228,7 +228,7 @@ CACHE = (
     ),
     Defence(
         "the database is no link",
-        "cache/database.py",
+        "storage/database.py",
         "        found = path.lstat()\n",
         "        found = path.stat()\n",
         (f"{_FILES}::test_a_link_in_the_place_of_the_file_is_not_followed",),
@@ -236,7 +236,7 @@ CACHE = (
     ),
     Defence(
         "SQLite follows no link",
-        "cache/database.py",
+        "storage/database.py",
         "            | _NOFOLLOW\n",
         "",
         (f"{_FILES}::test_a_link_above_the_file_is_not_followed",),
@@ -244,7 +244,7 @@ CACHE = (
     ),
     Defence(
         "the database is private from its first byte",
-        "cache/database.py",
+        "storage/database.py",
         "    os.close(os.open(path, flags, 0o600))\n",
         "    os.close(os.open(path, flags, 0o666))\n",
         (f"{_FILES}::test_all_files_are_private_under_an_open_umask",),
@@ -252,23 +252,23 @@ CACHE = (
     ),
     Defence(
         "two drivers at once",
-        "cache/driver.py",
+        "storage/driver.py",
         "    if len(found) > 1:\n",
         "    if False:\n",
-        ("unit/cache/test_cache_driver.py::test_two_distributions_at_once_are_refused",),
+        ("unit/storage/test_cache_driver.py::test_two_distributions_at_once_are_refused",),
         (49,),
     ),
     Defence(
         "a second driver is seen at the start",
-        "cache/startup_outside.py",
+        "account/startup_table_files.py",
         "        lambda o: o.driver.doubled,\n",
         "        lambda _o: False,\n",
-        ("unit/cache_startup/test_startup_table.py::test_every_row_decides_its_case",),
+        ("unit/account/test_startup_table_table.py::test_every_row_decides_its_case",),
         (49,),
     ),
     Defence(
         "words of a search are quoted for the index",
-        "query/match.py",
+        "search/fts_expression.py",
         """return '"' + text.replace("\\0", " ").replace('"', '""') + '"'""",
         "return text",
         ("property/test_query_properties.py::test_whatever_is_typed_runs_or_is_a_query_error",),
@@ -276,30 +276,30 @@ CACHE = (
     ),
     Defence(
         "words of a search are parameters",
-        "query/clauses.py",
+        "search/sql_conditions.py",
         "            parameters.append(text)\n            return _LITERAL\n",
         '            return _LITERAL.replace("?", f"\'{text}\'")\n',
         (
             "security/test_adversary_arguments.py::test_no_argument_reaches_the_database_as_its_language",
-            "unit/query/test_query_sql.py::test_what_is_typed_never_stands_in_the_sql",
+            "unit/search/test_query_sql.py::test_what_is_typed_never_stands_in_the_sql",
         ),
         (30,),
     ),
     Defence(
         "an error of the database says nothing",
-        "cache/failures.py",
+        "storage/errors.py",
         'reasons.get(code, "the database refused a statement"), details',
         "reasons.get(code, str(error)), details",
-        ("unit/cache/test_cache_database.py::test_neither_sql_nor_values_stand_in_an_error",),
+        ("unit/storage/test_cache_database.py::test_neither_sql_nor_values_stand_in_an_error",),
         (30,),
     ),
     Defence(
         "rows made beforehand are those of the revision that is stored",
-        "cache/rows.py",
+        "storage/note_rows.py",
         "    if rows is not None and rows.revision is revision:\n",
         "    if rows is not None:\n",
         (
-            "unit/cache/test_cache_notes.py::test_prepared_rows_are_stored_only_for_the_object_they_were_made_of",
+            "unit/storage/test_cache_notes.py::test_prepared_rows_are_stored_only_for_the_object_they_were_made_of",
         ),
     ),
 )

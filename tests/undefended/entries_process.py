@@ -5,21 +5,21 @@ from __future__ import annotations
 from undefended.defence import Defence
 
 _ON_DISK = "security/test_files_on_disk.py"
-_FOLDER = "unit/keys/test_folder.py"
-_HARDENING = "unit/keys/test_hardening.py"
+_FOLDER = "unit/files/test_account_folder.py"
+_HARDENING = "unit/sandbox/test_process_hardening.py"
 _MEMORY = "security/test_process_memory.py"
 _SANDBOX = "security/test_sandbox.py::test_only_what_the_server_needs_is_left"
 _INPUT_THREAD = (
     "security/test_sandbox.py::test_the_thread_that_reads_input_keeps_nothing_but_what_it_has_open"
 )
-_SECCOMP = "unit/keys/test_seccomp.py"
+_SECCOMP = "unit/sandbox/test_seccomp.py"
 _CONFIG = "unit/config/test_config_files.py"
 _AROUND = "security/test_adversary_surroundings.py"
 
 PROCESS = (
     Defence(
         "a link in the place of a file of ours",
-        "keys/folder.py",
+        "files/account_folder.py",
         '    """A file of ours: a plain one with one name, and the user\'s alone."""\n'
         "    if stat.S_ISLNK(found.st_mode):\n        return _link(path)\n",
         "    if stat.S_ISLNK(found.st_mode):\n        return None\n",
@@ -28,7 +28,7 @@ PROCESS = (
     ),
     Defence(
         "a link in the place of the folder",
-        "keys/folder.py",
+        "files/account_folder.py",
         '    """The account folder or the quarantine: a folder, and the user\'s alone."""\n'
         "    if stat.S_ISLNK(found.st_mode):\n        return _link(path)\n",
         "    if stat.S_ISLNK(found.st_mode):\n        return None\n",
@@ -37,7 +37,7 @@ PROCESS = (
     ),
     Defence(
         "a link above the folder",
-        "keys/folder.py",
+        "files/account_folder.py",
         "        return None if _system_link(path, found) else _link(path)\n",
         "        return None\n",
         (f"{_FOLDER}::test_a_linked_parent_of_ours_is_refused",),
@@ -45,15 +45,15 @@ PROCESS = (
     ),
     Defence(
         "private files are read without following links",
-        "keys/files.py",
+        "files/private_files.py",
         '_FLAGS = ("O_NOFOLLOW", ',
         "_FLAGS = (",
-        ("unit/keys/test_files.py::test_links_folders_and_pipes_are_not_read",),
+        ("unit/files/test_private_files.py::test_links_folders_and_pipes_are_not_read",),
         (25,),
     ),
     Defence(
         "locks are opened without following links",
-        "keys/locks.py",
+        "files/locks.py",
         "os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC",
         "os.O_RDWR | os.O_CREAT | os.O_CLOEXEC",
         ("security/test_adversary_files.py::test_no_lock_is_taken_through_a_link",),
@@ -61,7 +61,7 @@ PROCESS = (
     ),
     Defence(
         "modes of folder and files",
-        "keys/folder.py",
+        "files/account_folder.py",
         "    if found.st_mode & 0o077:\n",
         "    if False:\n",
         (
@@ -73,7 +73,7 @@ PROCESS = (
     ),
     Defence(
         "owner of folder and files",
-        "keys/folder.py",
+        "files/account_folder.py",
         "    if found.st_uid != os.geteuid():\n",
         "    if False:\n",
         (f"{_FOLDER}::test_somebody_elses_folder_and_file_are_refused_with_chown",),
@@ -81,7 +81,7 @@ PROCESS = (
     ),
     Defence(
         "folders above that others can change",
-        "keys/folder.py",
+        "files/account_folder.py",
         "    if changeable and not writable_by_us_alone(path, found):\n",
         "    if False:\n",
         (f"{_FOLDER}::test_a_parent_that_others_can_change_is_refused",),
@@ -89,7 +89,7 @@ PROCESS = (
     ),
     Defence(
         "temporary files are new ones",
-        "keys/files.py",
+        "files/private_files.py",
         "    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY",
         "    flags = os.O_CREAT | os.O_WRONLY",
         (f"{_ON_DISK}::test_when_all_temporary_names_are_taken_the_old_file_stays",),
@@ -97,7 +97,7 @@ PROCESS = (
     ),
     Defence(
         "temporary files are private from their first byte",
-        "keys/files.py",
+        "files/private_files.py",
         "os.open(temporary, flags, 0o600), temporary",
         "os.open(temporary, flags, 0o666), temporary",
         (f"{_ON_DISK}::test_with_an_open_umask_every_file_is_still_private",),
@@ -105,7 +105,7 @@ PROCESS = (
     ),
     Defence(
         "umask of the process",
-        "keys/hardening.py",
+        "sandbox/process_hardening.py",
         "    os.umask(_PRIVATE_UMASK)\n",
         "",
         (f"{_HARDENING}::test_a_hardened_process_writes_private_files_and_no_cores",),
@@ -113,7 +113,7 @@ PROCESS = (
     ),
     Defence(
         "secrets are wiped from the environment",
-        "keys/hardening.py",
+        "sandbox/process_hardening.py",
         "        ctypes.memset(address, 0, len(ctypes.string_at(address)))\n",
         "        pass\n",
         (
@@ -124,8 +124,8 @@ PROCESS = (
     ),
     Defence(
         "a server wipes them behind its first answer",
-        "server/run.py",
-        "    hardening.wipe_environment(*secret_names())\n",
+        "protocol/server.py",
+        "    process_hardening.wipe_environment(*secret_names())\n",
         "",
         (
             "interaction/test_real_server.py::test_secrets_leave_the_environment_though_the_client_only_shakes_hands",
@@ -134,7 +134,7 @@ PROCESS = (
     ),
     Defence(
         "the process cannot be looked into",
-        "keys/hardening.py",
+        "sandbox/process_hardening.py",
         "    return int(libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)) == 0\n",
         "    return libc is not None\n",
         (f"{_MEMORY}::test_a_peer_is_refused_every_way_into_the_memory",),
@@ -142,7 +142,7 @@ PROCESS = (
     ),
     Defence(
         "no core files",
-        "keys/hardening.py",
+        "sandbox/process_hardening.py",
         "    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))\n",
         "",
         (f"{_MEMORY}::test_secrets_are_gone_from_the_environment_and_no_crash_writes_memory",),
@@ -150,42 +150,42 @@ PROCESS = (
     ),
     Defence(
         "Landlock",
-        "server/sandbox.py",
+        "sandbox/confinement.py",
         "            done = landlock.restrict(allowed(self._config, opens=self._opens))\n",
         "            done = landlock.Restricted(landlock.version(), network=True, signals=True)\n",
         (_SANDBOX,),
     ),
     Defence(
         "Landlock: the network",
-        "keys/landlock.py",
+        "sandbox/landlock.py",
         "        asked.append(_CONNECT | _BIND)\n",
         "        asked.append(0)\n",
         (_SANDBOX,),
     ),
     Defence(
         "Landlock: only the folders that are needed",
-        "server/sandbox.py",
+        "sandbox/confinement.py",
         '    keep = [Path("/dev/null"), *([config.data_dir] if opens else [])]\n',
         '    keep = [Path("/"), *([config.data_dir] if opens else [])]\n',
         (_SANDBOX,),
     ),
     Defence(
         "Landlock: every thread",
-        "server/sandbox.py",
+        "sandbox/confinement.py",
         "                landlock.restrict(landlock.Allowed())\n",
         "                pass\n",
         (_INPUT_THREAD,),
     ),
     Defence(
         "seccomp",
-        "server/sandbox.py",
+        "sandbox/confinement.py",
         "        try:\n            seccomp.restrict()\n",
         "        try:\n            pass\n",
         (_SANDBOX, "security/test_sandbox.py::test_every_thread_of_a_real_server_is_confined"),
     ),
     Defence(
         "seccomp: every thread",
-        "server/sandbox.py",
+        "sandbox/confinement.py",
         "                seccomp.restrict()\n",
         "                pass\n",
         (
@@ -195,14 +195,14 @@ PROCESS = (
     ),
     Defence(
         "seccomp: calls that are never made",
-        "keys/seccomp.py",
+        "sandbox/seccomp.py",
         "        steps += _if(number, DENY)\n",
         "        steps += _if(number, ALLOW)\n",
         (_SANDBOX, f"{_SECCOMP}::test_every_call_of_the_list_is_refused_and_others_pass"),
     ),
     Defence(
         "seccomp: sockets of other protocols",
-        "keys/seccomp.py",
+        "sandbox/seccomp.py",
         "        *(step for protocol in (_ANY, _TCP, _UDP) for step in _if(protocol, ALLOW)),\n"
         "        DENY,\n",
         "        ALLOW,\n",
@@ -210,14 +210,14 @@ PROCESS = (
     ),
     Defence(
         "seccomp: connecting by sending",
-        "keys/seccomp.py",
+        "sandbox/seccomp.py",
         "(_IF_ANY_BIT, 0, 1, _CONNECT_AND_SEND), DENY, ALLOW]",
         "ALLOW]",
         (_SANDBOX, f"{_SECCOMP}::test_nothing_is_connected_by_sending"),
     ),
     Defence(
         "seccomp: keys of a terminal, flags of files",
-        "keys/seccomp.py",
+        "sandbox/seccomp.py",
         "_if(control, DENY)",
         "_if(control, ALLOW)",
         (
@@ -227,14 +227,14 @@ PROCESS = (
     ),
     Defence(
         "seccomp: a TCP socket stays one",
-        "keys/seccomp.py",
+        "sandbox/seccomp.py",
         "_if(_UPPER_PROTOCOL, DENY)",
         "_if(_UPPER_PROTOCOL, ALLOW)",
         (_SANDBOX, f"{_SECCOMP}::test_a_tcp_socket_stays_one"),
     ),
     Defence(
         "seccomp: no process with a view of its own",
-        "keys/seccomp.py",
+        "sandbox/seccomp.py",
         "(_IF_ANY_BIT, 0, 1, _NAMESPACES), DENY, ALLOW)",
         "ALLOW)",
         (
@@ -244,7 +244,7 @@ PROCESS = (
     ),
     Defence(
         "seccomp: no call whose flags lie in memory",
-        "keys/seccomp.py",
+        "sandbox/seccomp.py",
         '_if(call["clone3"], _UNKNOWN)',
         '_if(call["clone3"], ALLOW)',
         (
@@ -254,21 +254,21 @@ PROCESS = (
     ),
     Defence(
         "seccomp: calls of another architecture",
-        "keys/seccomp.py",
+        "sandbox/seccomp.py",
         "    steps = [_load(_ARCHITECTURE), *_unless(where.audit, DENY), _load(_NUMBER)]\n",
         "    steps = [_load(_NUMBER)]\n",
         (f"{_SECCOMP}::test_calls_of_another_architecture_are_refused",),
     ),
     Defence(
         "seccomp: an emulator is noticed first",
-        "keys/seccomp.py",
+        "sandbox/seccomp.py",
         "    if ctypes.get_errno() != errno.E2BIG:\n",
         "    if False:\n",
         (f"{_SECCOMP}::test_calls_that_an_emulator_makes_are_seen_before_anything_is_given_up",),
     ),
     Defence(
         "what a .env of the working folder may set",
-        "config/picking.py",
+        "config/source_selection.py",
         "    if text is None or source.level <= trust:\n",
         "    if True:\n",
         (
@@ -279,7 +279,7 @@ PROCESS = (
     ),
     Defence(
         "a .env that others can write",
-        "config/files.py",
+        "config/text_files.py",
         "    if problem := _file_problem(path, opened.status) or in_folder:\n",
         "    if problem := None:\n",
         (f"{_CONFIG}::test_a_dotenv_that_others_may_have_written_is_ignored_with_the_reason",),
@@ -287,7 +287,7 @@ PROCESS = (
     ),
     Defence(
         "the policy file is the user's alone",
-        "config/policies.py",
+        "config/policy_file.py",
         "    if opened.status.st_mode & (_OTHERS if ours else _OTHERS_CHANGE):\n",
         "    if False:\n",
         (
@@ -297,7 +297,7 @@ PROCESS = (
     ),
     Defence(
         "a policy that cannot be trusted stops the start",
-        "config/policies.py",
+        "config/policy_file.py",
         "    if problem := _problem(path, opened):\n",
         "    if (problem := _problem(path, opened)) and False:\n",
         ("interaction/test_policy.py::test_a_policy_that_cannot_be_trusted_stops_the_start",),
@@ -305,7 +305,7 @@ PROCESS = (
     ),
     Defence(
         "no folder above the policy file is anybody else's to change",
-        "config/policies.py",
+        "config/policy_file.py",
         "        if folder in {place, real} or not writable_by_us_alone(folder, status):\n",
         "        if folder in {place, real} or status.st_mode & stat.S_IWOTH:\n",
         ("unit/config/test_config_policy.py::test_a_folder_others_may_change_is_refused",),
@@ -313,7 +313,7 @@ PROCESS = (
     ),
     Defence(
         "the folders that a link leads through count too",
-        "config/policies.py",
+        "config/policy_file.py",
         "*place.parents, *real.parents",
         "*place.parents",
         ("unit/config/test_config_policy.py::test_a_folder_that_a_link_leads_through_counts_too",),
@@ -321,7 +321,7 @@ PROCESS = (
     ),
     Defence(
         "a server takes old records away",
-        "server/serving.py",
+        "protocol/event_loop.py",
         "    app.audit.tidy()\n",
         "",
         (
@@ -330,27 +330,27 @@ PROCESS = (
     ),
     Defence(
         "a server overwrites the secrets of its environment",
-        "server/run.py",
-        "    hardening.wipe_environment(*secret_names())\n",
+        "protocol/server.py",
+        "    process_hardening.wipe_environment(*secret_names())\n",
         "",
         (
-            "unit/keys/test_hardening.py::test_server_and_commands_overwrite_every_secret_of_their_environment",
+            "unit/sandbox/test_process_hardening.py::test_server_and_commands_overwrite_every_secret_of_their_environment",
         ),
         (31,),
     ),
     Defence(
         "a command overwrites the secrets of its environment",
-        "cli/settings.py",
-        "    hardening.wipe_environment(*config.secret_names())\n",
+        "cli/command_setup.py",
+        "    process_hardening.wipe_environment(*config.secret_names())\n",
         "",
         (
-            "unit/keys/test_hardening.py::test_server_and_commands_overwrite_every_secret_of_their_environment",
+            "unit/sandbox/test_process_hardening.py::test_server_and_commands_overwrite_every_secret_of_their_environment",
         ),
         (31,),
     ),
     Defence(
         "a connection that would write temporary files is refused",
-        "cache/database.py",
+        "storage/database.py",
         ' or database.number("PRAGMA temp_store") != _TEMP_STORE_MEMORY',
         "",
         (
@@ -360,11 +360,11 @@ PROCESS = (
     ),
     Defence(
         "an act is on the disk before it is begun",
-        "cache/trail.py",
+        "storage/audit_log.py",
         "[*self._due(), entry], durable=True)",
         "[*self._due(), entry], durable=False)",
         (
-            "unit/cache/test_audit_table.py::test_an_act_and_its_outcome_wait_for_the_disk_and_a_read_does_not",
+            "unit/storage/test_audit_table.py::test_an_act_and_its_outcome_wait_for_the_disk_and_a_read_does_not",
         ),
     ),
 )

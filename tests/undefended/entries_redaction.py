@@ -6,8 +6,8 @@ from undefended.defence import Defence
 
 _MATRIX = "security/test_redaction_matrix.py::test_no_way_out_shows_any_part_of_any_secret"
 _LOGGING = "security/test_redaction_logging.py"
-_REDACTOR = "unit/redaction/test_redactor.py"
-_SHAPES = "unit/redaction/test_shapes_and_lines.py"
+_REDACTOR = "unit/logs/test_redactor.py"
+_SHAPES = "unit/logs/test_secret_patterns_and_lines.py"
 
 REDACTION = (
     Defence(
@@ -20,7 +20,7 @@ REDACTION = (
     ),
     Defence(
         "registry: secrets that are known",
-        "redaction/redactor.py",
+        "logs/redactor.py",
         "        return text if self._known is None else self._known.sub(BLOT, text)\n",
         "        return text\n",
         (_MATRIX,),
@@ -28,27 +28,27 @@ REDACTION = (
     ),
     Defence(
         "registry: hexadecimal and base64 of them",
-        "redaction/spelling.py",
+        "logs/secret_encodings.py",
         "    for shift in range(3):\n        yield _base64(secret, shift)\n",
         "",
         (
             _MATRIX,
-            "unit/redaction/test_spelling.py::test_a_secret_is_found_in_hexadecimal_and_in_base64_at_any_place",
+            "unit/logs/test_secret_encodings.py::test_a_secret_is_found_in_hexadecimal_and_in_base64_at_any_place",
         ),
         (32,),
     ),
     Defence(
         "names: values under a secret's name",
-        "redaction/redactor.py",
-        "        if names.is_secret(name) or isinstance(value, Secret):\n",
+        "logs/redactor.py",
+        "        if allow_list.is_secret(name) or isinstance(value, Secret):\n",
         "        if isinstance(value, Secret):\n",
         (f"{_REDACTOR}::test_whatever_stands_under_a_secrets_name_is_blotted",),
         (32,),
     ),
     Defence(
         "names: text only under listed ones",
-        "redaction/redactor.py",
-        "        if not names.carries_text(name):\n",
+        "logs/redactor.py",
+        "        if not allow_list.carries_text(name):\n",
         "        if False:\n",
         (
             f"{_REDACTOR}::test_text_under_a_name_that_is_not_listed_becomes_its_length",
@@ -58,15 +58,15 @@ REDACTION = (
     ),
     Defence(
         "shapes: what looks like a secret",
-        "redaction/redactor.py",
-        "        return shapes.blot_shapes(self.without_known(line), email_key=self.email_key)\n",
+        "logs/redactor.py",
+        "        return secret_patterns.blot_shapes(self.without_known(line), email_key=self.email_key)\n",
         "        return self.without_known(line)\n",
         (f"{_SHAPES}::test_what_looks_like_a_secret_is_blotted_unasked",),
         (32,),
     ),
     Defence(
         "the finished line is filtered once more",
-        "redaction/processors.py",
+        "logs/processors.py",
         "        return one_line(redactor().rendered(render(logger, method, event)))\n",
         "        return one_line(render(logger, method, event))\n",
         (f"{_LOGGING}::test_a_secret_that_only_the_finished_line_spells_is_blotted",),
@@ -74,7 +74,7 @@ REDACTION = (
     ),
     Defence(
         "one event is one line",
-        "redaction/processors.py",
+        "logs/processors.py",
         "        return one_line(redactor().rendered(render(logger, method, event)))\n",
         "        return redactor().rendered(render(logger, method, event))\n",
         (f"{_LOGGING}::test_an_event_is_one_line_whatever_stands_in_it",),
@@ -82,7 +82,7 @@ REDACTION = (
     ),
     Defence(
         "facts pass the allow-list",
-        "redaction/processors.py",
+        "logs/processors.py",
         "        return redactor().facts(_named(event))\n",
         "        return _named(event)\n",
         (f"{_LOGGING}::test_note_text_reaches_no_line_even_at_trace",),
@@ -90,7 +90,7 @@ REDACTION = (
     ),
     Defence(
         "other libraries' messages are withheld",
-        "log/foreign.py",
+        "logs/third_party.py",
         '    return template if args else f"[withheld: {len(template)} characters]"\n',
         "    return template % args if args else template\n",
         (f"{_LOGGING}::test_of_another_library_only_the_constant_template_is_shown",),
@@ -98,7 +98,7 @@ REDACTION = (
     ),
     Defence(
         "addresses in other libraries' messages",
-        "log/foreign.py",
+        "logs/third_party.py",
         "    return _ADDRESS.sub(_cut, text)\n",
         "    return text\n",
         (f"{_LOGGING}::test_an_address_is_cut_to_what_every_account_has",),
@@ -106,7 +106,7 @@ REDACTION = (
     ),
     Defence(
         "standard error is scrubbed",
-        "log/streams.py",
+        "logs/sinks.py",
         "        shown = self._scrub(text)\n",
         "        shown = text\n",
         (_MATRIX, f"{_LOGGING}::test_text_written_in_pieces_is_joined_before_it_is_searched"),
@@ -114,7 +114,7 @@ REDACTION = (
     ),
     Defence(
         "lines written in pieces are joined first",
-        "log/streams.py",
+        "logs/sinks.py",
         '        whole, newline, self._held = (self._held + text).rpartition("\\n")\n',
         '        whole, newline, self._held = text, "", ""\n        self._pass_on(text)\n',
         (_MATRIX,),
@@ -122,7 +122,7 @@ REDACTION = (
     ),
     Defence(
         "hook of uncaught exceptions",
-        "log/hooks.py",
+        "logs/exception_hooks.py",
         "    sys.excepthook = _uncaught\n",
         "",
         (
@@ -132,7 +132,7 @@ REDACTION = (
     ),
     Defence(
         "hook of exceptions in threads",
-        "log/hooks.py",
+        "logs/exception_hooks.py",
         "    threading.excepthook = _uncaught_in_thread\n",
         "",
         (
@@ -142,7 +142,7 @@ REDACTION = (
     ),
     Defence(
         "hook of finalisers",
-        "log/hooks.py",
+        "logs/exception_hooks.py",
         "    sys.unraisablehook = _unraisable\n",
         "",
         (
@@ -152,7 +152,7 @@ REDACTION = (
     ),
     Defence(
         "hook of warnings",
-        "log/hooks.py",
+        "logs/exception_hooks.py",
         "    warnings.showwarning = _warning\n",
         "",
         (
@@ -162,7 +162,7 @@ REDACTION = (
     ),
     Defence(
         "hook of the event loop",
-        "log/hooks.py",
+        "logs/exception_hooks.py",
         "    loop.set_exception_handler(_unhandled_in_loop)\n",
         "",
         (
@@ -172,7 +172,7 @@ REDACTION = (
     ),
     Defence(
         "messages of foreign exceptions are withheld",
-        "redaction/traces.py",
+        "logs/exception_summary.py",
         '    return f"[withheld: {_length(error)} characters]"\n',
         "    return str(error)\n",
         (f"{_REDACTOR}::test_our_errors_keep_their_message_and_others_only_their_length",),
@@ -180,7 +180,7 @@ REDACTION = (
     ),
     Defence(
         "a redaction that fails drops the event",
-        "log/chain.py",
+        "logs/pipeline.py",
         "        except Exception:  # noqa: BLE001 - fails closed, whatever a value's methods raised\n"
         "            line = dropped()\n",
         "        except Exception:\n            line = str(record.msg)\n",
@@ -189,7 +189,7 @@ REDACTION = (
     ),
     Defence(
         "a scrubbing that fails says nothing",
-        "log/state.py",
+        "logs/state.py",
         "        return current_redactor().text(text)\n"
         "    except Exception:  # noqa: BLE001 - fails closed: nothing is better than a secret\n"
         "        return DROPPED\n",
@@ -199,7 +199,7 @@ REDACTION = (
     ),
     Defence(
         "every secret of the configuration is protected",
-        "log/state.py",
+        "logs/state.py",
         "    protect(config.password, config.token, config.db_key, config.api_key, *raw)\n",
         "    protect(config.password, config.token, config.db_key, *raw)\n",
         (f"{_LOGGING}::test_every_secret_of_a_configuration_is_protected",),
@@ -208,7 +208,7 @@ REDACTION = (
     Defence(
         "errors of the command line are scrubbed",
         "cli/main.py",
-        '    line = several_lines(log.scrub(text)) + "\\n"\n',
+        '    line = several_lines(logs.scrub(text)) + "\\n"\n',
         '    line = several_lines(text) + "\\n"\n',
         (
             "security/test_redaction_matrix.py::test_what_a_command_says_is_clean_where_nothing_follows",
@@ -217,31 +217,31 @@ REDACTION = (
     ),
     Defence(
         "errors for the client are scrubbed",
-        "server/answering.py",
-        "    value = log.scrub_for_client(error.to_dict())\n",
+        "protocol/call_pipeline.py",
+        "    value = logs.scrub_for_client(error.to_dict())\n",
         "    value = error.to_dict()\n",
         (_MATRIX,),
         (32,),
     ),
     Defence(
         "protocol errors are scrubbed",
-        "server/dispatch.py",
-        "    told = log.scrub_for_client(error.to_dict())\n",
+        "protocol/sdk_adapter.py",
+        "    told = logs.scrub_for_client(error.to_dict())\n",
         "    told = error.to_dict()\n",
         (_MATRIX,),
         (32,),
     ),
     Defence(
         "progress messages are scrubbed",
-        "server/calls.py",
-        "log.scrub_for_client(message)",
+        "protocol/consent.py",
+        "logs.scrub_for_client(message)",
         "message",
         (_MATRIX,),
         (32,),
     ),
     Defence(
         "headers in other libraries' messages",
-        "log/foreign.py",
+        "logs/third_party.py",
         '    return found[0] if shown else "[withheld]"\n',
         "    return found[0]\n",
         (
@@ -252,20 +252,22 @@ REDACTION = (
     ),
     Defence(
         "an unexpected error tells the client nothing of itself",
-        "server/answering.py",
+        "protocol/call_pipeline.py",
         "            return failure(record.failed(unexpected(error, while_doing=tool.name)))\n",
         "            return failure(record.failed(NotariumError(str(error))))\n",
-        ("unit/server/test_dispatch.py::test_unexpected_exception_is_told_by_its_trace_id_alone",),
+        (
+            "unit/protocol/test_sdk_adapter.py::test_unexpected_exception_is_told_by_its_trace_id_alone",
+        ),
         (32,),
     ),
     Defence(
         "invalid arguments are not repeated",
-        "server/answering.py",
+        "protocol/call_pipeline.py",
         '"problem": at["msg"]}\n        for at in error.errors(include_url=False, include_input=False, include_context=False)\n'
         "    ]\n    named",
         "\"problem\": at['msg'] + str(at['input'])}\n        for at in error.errors()\n    ]\n    named",
         (
-            "unit/server/test_dispatch.py::test_invalid_arguments_are_named_and_their_values_are_not_repeated",
+            "unit/protocol/test_sdk_adapter.py::test_invalid_arguments_are_named_and_their_values_are_not_repeated",
         ),
         (32,),
     ),

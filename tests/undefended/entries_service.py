@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from undefended.defence import Defence
 
-_SESSION = "unit/backends/test_http_session.py"
-_RULES = "unit/backends/test_http_rules.py"
+_SESSION = "unit/stores/test_http_session.py"
+_RULES = "unit/stores/test_http_rules.py"
 _SWEEPS = "unit/sync/test_news_and_sweeps.py"
 
 SERVICE = (
     Defence(
         "only the hosts that were set",
-        "backends/http.py",
+        "stores/http.py",
         "        if origin_of(request.url) not in self._origins:\n",
         "        if False:\n",
         (f"{_SESSION}::test_only_configured_hosts_are_contacted",),
@@ -19,7 +19,7 @@ SERVICE = (
     ),
     Defence(
         "no redirect is followed",
-        "backends/http.py",
+        "stores/http.py",
         "            follow_redirects=False,\n",
         "            follow_redirects=True,\n",
         (f"{_SESSION}::test_redirect_is_not_followed",),
@@ -27,7 +27,7 @@ SERVICE = (
     ),
     Defence(
         "plain http to this machine only",
-        "backends/origins.py",
+        "stores/allowed_hosts.py",
         '    if origin[0] == "http" and not is_loopback(origin[1]):\n',
         "    if False:\n",
         (f"{_RULES}::test_other_addresses_are_refused_without_being_quoted",),
@@ -35,7 +35,7 @@ SERVICE = (
     ),
     Defence(
         "no proxy of the environment",
-        "backends/http.py",
+        "stores/http.py",
         "            trust_env=False,\n",
         "            trust_env=True,\n",
         (
@@ -46,7 +46,7 @@ SERVICE = (
     ),
     Defence(
         "no certificates of the environment",
-        "keys/hardening.py",
+        "sandbox/process_hardening.py",
         "    wipe_environment(*CERTIFICATES)\n",
         "",
         (
@@ -56,7 +56,7 @@ SERVICE = (
     ),
     Defence(
         "certificates are checked",
-        "backends/http.py",
+        "stores/http.py",
         "        context = truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)\n",
         "        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)\n"
         "        context.check_hostname = False\n        context.verify_mode = ssl.CERT_NONE\n",
@@ -68,7 +68,7 @@ SERVICE = (
     ),
     Defence(
         "size of an answer",
-        "backends/http.py",
+        "stores/http.py",
         "        if size > largest:\n",
         "        if False:\n",
         (
@@ -78,28 +78,28 @@ SERVICE = (
     ),
     Defence(
         "deadline of an answer",
-        "backends/http.py",
+        "stores/http.py",
         "            async with asyncio.timeout(max(seconds, 0)):\n",
         "            async with asyncio.timeout(max(seconds, 0) + 20):\n",
         (f"{_SESSION}::test_dripping_answer_ends_at_the_deadline",),
     ),
     Defence(
         "no cookie is kept",
-        "backends/http.py",
+        "stores/http.py",
         "            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),\n",
         "",
         (f"{_SESSION}::test_cookies_are_not_kept",),
     ),
     Defence(
         "depth of JSON",
-        "backends/answers.py",
+        "stores/json_answers.py",
         "    if deepest is not None and deeper_than(value, deepest):\n",
         "    if False:\n",
         (f"{_RULES}::test_what_is_not_bounded_json_is_a_protocol_error_that_quotes_nothing",),
     ),
     Defence(
         "a header is never quoted",
-        "backends/http.py",
+        "stores/http.py",
         '            raise BackendProtocolError("the note service and we do not speak alike") from None\n',
         '            raise BackendProtocolError(f"{request.headers}") from None\n',
         (f"{_SESSION}::test_secret_in_a_header_is_never_quoted",),
@@ -107,17 +107,17 @@ SERVICE = (
     ),
     Defence(
         "what was stored is compared with what was sent",
-        "sync/conflict.py",
+        "sync/conflict_copy.py",
         "    if stored == sent:\n        return Echo.AS_SENT\n    if not survived",
         "    if True:\n        return Echo.AS_SENT\n    if not survived",
         (
-            "unit/sync/test_conflict.py::test_an_answer_is_judged_by_what_is_left_of_our_change",
+            "unit/sync/test_conflict_copy.py::test_an_answer_is_judged_by_what_is_left_of_our_change",
             "unit/sync/test_writer_saves.py::test_a_line_of_ours_is_kept_where_nobody_can_tell_what_was_before",
         ),
     ),
     Defence(
         "what a store rewrites is not sent again",
-        "sync/delivery.py",
+        "sync/push.py",
         "        if answer.alone and not known:\n",
         "        if False:\n",
         (

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from undefended.defence import Defence
 
-_PRELUDE = "unit/server/test_prelude.py"
-_DIRECT = "unit/server/test_direct.py"
+_PRELUDE = "unit/protocol/test_early_replies.py"
+_DIRECT = "unit/protocol/test_direct_calls.py"
 _DIRECT_ANSWERS = "interaction/test_direct_answers.py"
-_FRONT = "unit/server/test_front.py"
+_FRONT = "unit/protocol/test_static_replies.py"
 _PROMPTS = "cli/test_cli_prompts.py"
 
 START = (
@@ -23,28 +23,28 @@ START = (
     ),
     Defence(
         "prelude: a .env may hold a policy",
-        "server/prelude.py",
+        "protocol/early_replies.py",
         ' or os.path.lexists(".env"):\n',
         ":\n",
         (f"{_PRELUDE}::test_policy_and_settings_in_files_are_left_to_the_configuration",),
     ),
     Defence(
         "prelude: a policy file",
-        "server/prelude.py",
+        "protocol/early_replies.py",
         '        and not os.path.lexists(folder + "/" + _POLICY)\n',
         "",
         (f"{_PRELUDE}::test_policy_and_settings_in_files_are_left_to_the_configuration",),
     ),
     Defence(
         "prelude: variables that narrow the tools",
-        "server/prelude.py",
+        "protocol/early_replies.py",
         "any(name.startswith(_ODD) for name in environ)",
         "False",
         (f"{_PRELUDE}::test_whatever_may_narrow_the_tools_is_left_to_the_configuration",),
     ),
     Defence(
         "prelude: encryption switched off",
-        "server/prelude.py",
+        "protocol/early_replies.py",
         "    if _MODE in environ or ",
         "    if ",
         (
@@ -53,7 +53,7 @@ START = (
     ),
     Defence(
         "prelude: an account is named",
-        "server/prelude.py",
+        "protocol/early_replies.py",
         '        bool(environ.get(_REQUIRED, "").strip())\n',
         "        True\n",
         (
@@ -62,7 +62,7 @@ START = (
     ),
     Defence(
         "prelude: a folder written in another way",
-        "server/prelude.py",
+        "protocol/early_replies.py",
         "        and folder == os.path.normpath(folder.strip())\n",
         "",
         (
@@ -71,35 +71,35 @@ START = (
     ),
     Defence(
         "prelude: a folder relative to the working folder",
-        "server/prelude.py",
+        "protocol/early_replies.py",
         '        and folder.startswith("/")\n',
         "",
         (f"{_PRELUDE}::test_whatever_may_narrow_the_tools_is_left_to_the_configuration",),
     ),
     Defence(
         "prelude: folders that others can read or change",
-        "server/prelude.py",
+        "protocol/early_replies.py",
         "        and _private(folder)\n",
         "",
         (f"{_PRELUDE}::test_folders_that_others_can_read_or_change_are_left_to_the_checks",),
     ),
     Defence(
         "prelude: a file with a second name",
-        "server/glance.py",
+        "protocol/path_check.py",
         "(stat.S_ISREG(found.st_mode) and found.st_nlink == 1)",
         "stat.S_ISREG(found.st_mode)",
         (f"{_PRELUDE}::test_folders_that_others_can_read_or_change_are_left_to_the_checks",),
     ),
     Defence(
         "prelude: one driver",
-        "server/prelude.py",
+        "protocol/early_replies.py",
         "            return len(named) == 1\n",
         "            return True\n",
         (f"{_PRELUDE}::test_a_driver_that_is_not_there_once_is_left_to_the_checks",),
     ),
     Defence(
         "a direct reading can be called off",
-        "server/direct.py",
+        "protocol/direct_calls.py",
         "                scope.cancel()\n",
         "                pass\n",
         (
@@ -109,70 +109,74 @@ START = (
     ),
     Defence(
         "direct readings: how many",
-        "server/backlog.py",
+        "protocol/backlog.py",
         "self._requests += size + CALL_BYTES",
         "self._requests += size",
         (f"{_DIRECT}::test_the_backlog_is_full_while_too_much_is_in_hand",),
     ),
     Defence(
         "direct readings: who waits at the end is told, and it is on record",
-        "server/serving.py",
+        "protocol/event_loop.py",
         "        direct.break_off()\n",
         "",
         (_DIRECT_ANSWERS + "::test_who_still_waits_when_time_is_up_is_told_and_it_is_on_record",),
     ),
     Defence(
         "direct readings: long answers are whole at the end",
-        "server/transport.py",
+        "protocol/transport.py",
         "            await self._beside()\n",
         "",
         (_DIRECT_ANSWERS + "::test_long_answers_are_whole_though_the_client_has_closed_its_end",),
     ),
     Defence(
         "direct readings: none is begun behind a signal",
-        "server/engine.py",
+        "protocol/sdk_server.py",
         "                if not transport.stopping:\n",
         "                if True:\n",
         ("interaction/test_direct_answers.py::test_nothing_is_begun_behind_a_signal",),
     ),
     Defence(
         "the front takes nothing that the library refuses: nesting",
-        "server/plain.py",
+        "protocol/plain_messages.py",
         ' or line.count(b"{") + line.count(b"[") > _MOST_OPENED',
         "",
-        ("unit/server/test_front.py::test_handshake_that_the_engine_would_refuse_is_left_to_it",),
+        (
+            "unit/protocol/test_static_replies.py::test_handshake_that_the_engine_would_refuse_is_left_to_it",
+        ),
     ),
     Defence(
         "the front takes nothing that the library refuses: half a character",
-        "server/plain.py",
+        "protocol/plain_messages.py",
         "            json.dumps(message, ensure_ascii=False).encode()  # fails at half a character\n",
         "            pass\n",
-        ("unit/server/test_front.py::test_handshake_that_the_engine_would_refuse_is_left_to_it",),
+        (
+            "unit/protocol/test_static_replies.py::test_handshake_that_the_engine_would_refuse_is_left_to_it",
+        ),
     ),
     Defence(
         "a signal ends a prompt also when it comes just before the wait",
-        "cli/hearing.py",
+        "cli/prompt_signals.py",
         "            signal.pthread_kill(waits, signal.SIGALRM)\n",
         "            pass\n",
         (_PROMPTS + "::test_a_signal_that_interrupts_no_wait_ends_the_command_all_the_same",),
     ),
     Defence(
         "direct readings: how many bytes",
-        "server/backlog.py",
+        "protocol/backlog.py",
         "self._requests += size + CALL_BYTES",
         "self._requests += CALL_BYTES",
         (f"{_DIRECT}::test_the_backlog_is_full_while_too_much_is_in_hand",),
     ),
     Defence(
         "answers that nobody reads: no more requests are read",
-        "server/backlog.py",
+        "protocol/backlog.py",
         "self._requests > MOST_REQUESTS or not self.has_room",
         "self._requests > MOST_REQUESTS",
         (f"{_DIRECT}::test_the_backlog_is_full_while_replies_are_not_taken",),
     ),
     Defence(
         "answers that nobody reads: no more are made",
-        "server/answering.py",
+        "protocol/call_pipeline.py",
         "        await self._backlog.room()\n",
         "",
         (
@@ -181,7 +185,7 @@ START = (
     ),
     Defence(
         "bytecode is made before the right to write it is given up",
-        "server/bytecode.py",
+        "protocol/bytecode_cache.py",
         "        import_module(name)\n",
         "        pass\n",
         (

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from mcp_notarium.aside import run_aside
+from mcp_notarium.threads import run_aside
 
 
 def never(_result):

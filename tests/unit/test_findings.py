@@ -2,11 +2,11 @@
 
 import pytest
 
-from mcp_notarium.cache.salvage import Salvaged
-from mcp_notarium.cli import findings, repair
-from mcp_notarium.crypto import kdf, keyslots
-from mcp_notarium.crypto.datakey import DataKey
+from mcp_notarium.cli import doctor_folder, repair
+from mcp_notarium.crypto import kdf, key_slots
+from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.secret import Secret
+from mcp_notarium.storage.salvage import Salvaged
 from support.account import BOUNDS, PASSPHRASE, USERNAME
 
 MADE = 1_700_000_000
@@ -15,7 +15,7 @@ DAY = 86_400
 
 @pytest.mark.parametrize(("days", "state"), [(0, "ok"), (364, "ok"), (365, "warn"), (4000, "warn")])
 def test_an_old_key_is_worth_a_reminder(days, state):
-    found = keyslots.build(
+    found = key_slots.build(
         data_key=DataKey.generate(),
         passphrase=Secret(PASSPHRASE),
         parameters=kdf.CHEAPEST,
@@ -23,7 +23,7 @@ def test_an_old_key_is_worth_a_reminder(days, state):
         now=MADE,
         bounds=BOUNDS,
     )
-    seen = findings.slot_finding(found, now=MADE + days * DAY + 1.5)
+    seen = doctor_folder.slot_finding(found, now=MADE + days * DAY + 1.5)
     assert seen.state == state
     assert f"last changed {days} days ago" in seen.seen
     assert ("mcp-notarium rotate-key" in seen.hint) is (state == "warn")

@@ -11,8 +11,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from mcp_notarium.crypto import kdf, keyslots, recovery, rotation
-from mcp_notarium.crypto.keyslots import KeyFile, SlotType
+from mcp_notarium.crypto import kdf, key_slots, recovery_codes, rotation_steps
+from mcp_notarium.crypto.key_slots import KeyFile, SlotType
 from mcp_notarium.secret import Secret
 from support.account import OTHER, PASSPHRASE, USERNAME
 from support.keyfiles import DATA_KEY, NOW, RAW_KEY, b64, counting, forged, with_sum
@@ -20,11 +20,11 @@ from support.keyfiles import DATA_KEY, NOW, RAW_KEY, b64, counting, forged, with
 FOLDER = Path(__file__).parent / "keyfiles"
 UMLAUTS = "f\u00fcnf leise M\u00f6wen am Kai"
 WORDS = Secret(PASSPHRASE)
-PAPER = recovery.write(bytes(range(100, 120)))
+PAPER = recovery_codes.write(bytes(range(100, 120)))
 
 
 def build(passphrase: Secret = WORDS, parameters: kdf.Parameters | None = None) -> KeyFile:
-    return keyslots.build(
+    return key_slots.build(
         data_key=DATA_KEY,
         passphrase=passphrase,
         parameters=parameters or kdf.Argon2id(),
@@ -37,7 +37,7 @@ def build(passphrase: Secret = WORDS, parameters: kdf.Parameters | None = None) 
 def good() -> dict[str, tuple[str, str, bytes]]:
     """Name -> what is expected, the key, the file: those that open."""
     argon = build()
-    rotated = rotation.rewrap(
+    rotated = rotation_steps.rewrap(
         argon,
         old=WORDS,
         new=Secret(OTHER),
@@ -45,11 +45,11 @@ def good() -> dict[str, tuple[str, str, bytes]]:
         now=NOW + 86_400,
         random_bytes=counting("rotated"),
     )
-    two = keyslots.add_slot(
+    two = key_slots.add_slot(
         argon, DATA_KEY, RAW_KEY, parameters=kdf.Argon2id(), random_bytes=counting("second")
     )
     raw = build(RAW_KEY)
-    by_keychain = keyslots.add_slot(
+    by_keychain = key_slots.add_slot(
         argon,
         DATA_KEY,
         RAW_KEY,
@@ -58,7 +58,7 @@ def good() -> dict[str, tuple[str, str, bytes]]:
         label="Secret Service",
         random_bytes=counting("keychain"),
     )
-    on_paper = keyslots.add_slot(
+    on_paper = key_slots.add_slot(
         argon,
         DATA_KEY,
         PAPER,
@@ -85,14 +85,14 @@ def good() -> dict[str, tuple[str, str, bytes]]:
         ),
     }
     return {
-        name: ("opens", key, keyslots.serialise(keyfile)) for name, (key, keyfile) in files.items()
+        name: ("opens", key, key_slots.serialise(keyfile)) for name, (key, keyfile) in files.items()
     }
 
 
 def refused() -> dict[str, tuple[str, str, bytes]]:
     """Name -> what is expected, the key, the file: those that must not open."""
-    raw = keyslots.serialise(build(RAW_KEY))
-    argon = keyslots.serialise(build())
+    raw = key_slots.serialise(build(RAW_KEY))
+    argon = key_slots.serialise(build())
     key = RAW_KEY.reveal_text()
 
     def slot(**changes: object) -> Callable[[dict], object]:
@@ -112,7 +112,7 @@ def refused() -> dict[str, tuple[str, str, bytes]]:
     return {
         "wrong_key": ("wrong key", "raw:" + "00" * 32, raw),
         "wrong_kind_of_key": ("wrong key", PASSPHRASE, raw),
-        "wrong_recovery_key": ("wrong key", recovery.write(bytes(20)).reveal_text(), argon),
+        "wrong_recovery_key": ("wrong key", recovery_codes.write(bytes(20)).reveal_text(), argon),
         "wrong_slot_type": ("wrong key", key, forged(raw, slot(type="keyring"))),
         "wrong_slot_salt": ("wrong key", key, forged(raw, slot(salt=b64(bytes(16))))),
         "wrong_slot_id": ("wrong key", key, forged(raw, slot(id=2))),

@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.hazmat.primitives.kdf.pbkdf2 import PBKDF2HMAC
 
-from mcp_notarium.crypto import keyslots
-from mcp_notarium.crypto.failures import KeyFileDamaged, KeyFileNewer, WrongKey
+from mcp_notarium.crypto import key_slots
+from mcp_notarium.crypto.errors import KeyFileDamaged, KeyFileNewer, WrongKey
 from mcp_notarium.secret import Secret
 
 HERE = Path(__file__).parent
@@ -38,11 +38,11 @@ def opening(expected):
 @pytest.mark.parametrize("path", opening("opens"), ids=lambda path: path.stem)
 def test_a_golden_key_file_opens_and_belongs_to_its_owner(path):
     head, raw = read(path)
-    keyfile = keyslots.parse(raw)
-    data_key = keyslots.unlock(keyfile, Secret(head["key"]))
+    keyfile = key_slots.parse(raw)
+    data_key = key_slots.unlock(keyfile, Secret(head["key"]))
     assert data_key.secret().reveal().hex() == head["data_key"]
-    assert keyslots.owned_by(keyfile, data_key, head["username"])
-    assert keyslots.serialise(keyfile) == raw
+    assert key_slots.owned_by(keyfile, data_key, head["username"])
+    assert key_slots.serialise(keyfile) == raw
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_a_golden_key_file_opens_and_belongs_to_its_owner(path):
 def test_a_bad_key_file_is_refused_as_it_should_be(path):
     head, raw = read(path)
     with pytest.raises(REFUSALS[head["expect"]]):
-        keyslots.unlock(keyslots.parse(raw), Secret(head["key"]))
+        key_slots.unlock(key_slots.parse(raw), Secret(head["key"]))
 
 
 def test_the_generator_still_makes_the_same_bytes():

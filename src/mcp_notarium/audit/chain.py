@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from mcp_notarium.audit.record import Entry, Record, record_of
-from mcp_notarium.crypto import canonical
-from mcp_notarium.notes.clean import replace_surrogates
+from mcp_notarium.crypto import canonical_json
+from mcp_notarium.domain.text_normalization import replace_surrogates
 from mcp_notarium.secret import Secret
 
 GENESIS: Final = "0" * 64
@@ -90,7 +90,7 @@ class AuditKeys:
         if self.digests is None:
             return ""
         try:
-            said = canonical.encode([name, _whole(arguments)])
+            said = canonical_json.encode([name, _whole(arguments)])
         except (TypeError, ValueError, RecursionError):
             said = repr((name, type(arguments).__name__)).encode()
         return hmac.new(self.digests.reveal(), said, hashlib.sha256).hexdigest()

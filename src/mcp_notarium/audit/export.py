@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from mcp_notarium.audit.chain import Head
 from mcp_notarium.audit.record import Record
-from mcp_notarium.audit.verify import Fault, Kind
-from mcp_notarium.crypto import canonical
+from mcp_notarium.audit.verification import Fault, Kind
+from mcp_notarium.crypto import canonical_json
 
 _FORM: Final = "mcp-notarium-audit-export"
 _HEAD: Final = re.compile(r"(\d{1,15}):([0-9a-f]{64})")
@@ -69,7 +69,7 @@ def lines(records: Iterable[Record], *, now_ms: int, end: Head) -> Iterator[byte
     """
     digest, head, count = hashlib.sha256(), Head(), 0
     for record in records:
-        line = canonical.encode(shown(record)) + b"\n"
+        line = canonical_json.encode(shown(record)) + b"\n"
         digest.update(line)
         head, count = Head(record.number, record.mac), count + 1
         yield line
@@ -81,7 +81,7 @@ def lines(records: Iterable[Record], *, now_ms: int, end: Head) -> Iterator[byte
         "head": str(head if count else end),
         "sha256": digest.hexdigest(),
     }
-    yield canonical.encode(closing) + b"\n"
+    yield canonical_json.encode(closing) + b"\n"
 
 
 def faults_in(exported: Iterable[bytes]) -> tuple[Head, list[Fault]]:

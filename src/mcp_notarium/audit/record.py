@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
-from mcp_notarium.crypto import canonical
-from mcp_notarium.notes.clean import replace_surrogates
+from mcp_notarium.crypto import canonical_json
+from mcp_notarium.domain.text_normalization import replace_surrogates
 
 MOST_NOTES: Final = 200
 _LONGEST_ID: Final = 256
@@ -95,7 +95,7 @@ class Record:
 
     def covered(self, *, number: int | None = None) -> bytes:
         """The bytes that the MAC covers beside the previous MAC, as if it had this ``number``."""
-        return canonical.encode(
+        return canonical_json.encode(
             [
                 *(self.number if number is None else number, self.at_ms, self.client, self.act),
                 *(self.digest, self.notes, self.decision, self.outcome, self.bytes_out),
@@ -115,12 +115,12 @@ def record_of(entry: Entry, *, number: int, previous: str) -> Record:
         client=shown_client(entry.client),
         act=entry.act,
         digest=entry.digest,
-        notes=canonical.encode(kept).decode(),
+        notes=canonical_json.encode(kept).decode(),
         decision=entry.decision.value,
         outcome=entry.outcome,
         bytes_out=entry.bytes_out,
         refers=entry.refers,
-        facts=canonical.encode(facts).decode(),
+        facts=canonical_json.encode(facts).decode(),
         previous=previous,
     )
 

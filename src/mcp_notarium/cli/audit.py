@@ -19,21 +19,21 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from mcp_notarium.account import opener
+from mcp_notarium.account.audit_anchor import Anchor, AnchorUnusable, audit_keys
+from mcp_notarium.account.key_audit import CLIENT
 from mcp_notarium.audit import export
 from mcp_notarium.audit.chain import Head
 from mcp_notarium.audit.record import Entry, Record
-from mcp_notarium.audit.verify import Fault, Kind, Verified
-from mcp_notarium.cache.trail import Trail
-from mcp_notarium.cli import audit_signing, settings
+from mcp_notarium.audit.verification import Fault, Kind, Verified
+from mcp_notarium.cli import command_setup, export_signatures
 from mcp_notarium.cli.terminal import ask_yes, talk
 from mcp_notarium.config import Config
 from mcp_notarium.errors import ConfigError, InvalidRequest, LockedError, Verdict
-from mcp_notarium.keys import opening
-from mcp_notarium.keys.acts import CLIENT
-from mcp_notarium.keys.anchor import Anchor, AnchorUnusable, audit_keys
-from mcp_notarium.keys.files import create_private
-from mcp_notarium.keys.folder import AccountFolder
-from mcp_notarium.redaction.escaping import one_line
+from mcp_notarium.files.account_folder import AccountFolder
+from mcp_notarium.files.private_files import create_private
+from mcp_notarium.logs.escaping import one_line
+from mcp_notarium.storage.audit_log import Trail
 
 BROKEN_EXIT = 3
 _ANCHORS = {Kind.ANCHOR, Kind.TAIL_CUT, Kind.FOREIGN}
@@ -113,7 +113,7 @@ def opened(config: Config, *, read_only: bool = False) -> Iterator[Opened]:
             "there is no cache yet, so nothing is on record",
             resolution_hint="Start the server once (`mcp-notarium serve`); it makes one.",
         )
-    with closing(opening.open_cache(config, guarded=True, read_only=read_only)) as cache:
+    with closing(opener.open_cache(config, guarded=True, read_only=read_only)) as cache:
         keys = audit_keys(cache.data_key)
         trail = Trail(cache.database, keys, clock=time.time, days=config.audit_days)
         yield Opened(trail, cache.anchor, cache.database)
@@ -121,7 +121,7 @@ def opened(config: Config, *, read_only: bool = False) -> Iterator[Opened]:
 
 def _verify(args: argparse.Namespace) -> int:
     expected = None if args.expect is None else _head(args.expect)
-    with opened(settings.prepare(args), read_only=True) as chain:
+    with opened(command_setup.prepare(args), read_only=True) as chain:
         found = chain.verified(expected)
     sys.stdout.write((json.dumps(_facts(found), indent=2) if args.json else _text(found)) + "\n")
     return 0 if found.whole else BROKEN_EXIT
@@ -129,7 +129,7 @@ def _verify(args: argparse.Namespace) -> int:
 
 def _accept(args: argparse.Namespace) -> int:
     """A new anchor at the chain's end, and a record that says what was wrong with the old one."""
-    with opened(settings.prepare(args)) as chain:
+    with opened(command_setup.prepare(args)) as chain:
         before = chain.verified(None)
         at_anchor = [fault for fault in before.faults if fault.kind in _ANCHORS]
         if not at_anchor:
@@ -182,7 +182,7 @@ def _text(found: Verified) -> str:
 def _tail(args: argparse.Namespace) -> int:
     if args.n < 1:
         raise InvalidRequest("-n wants a number above 0", resolution_hint="Say how many to show.")
-    with opened(settings.prepare(args), read_only=True) as chain:
+    with opened(command_setup.prepare(args), read_only=True) as chain:
         table = chain.trail.table
         records = list(table.records(first=max(1, table.head().count - args.n + 1)))
     for record in records:
@@ -211,9 +211,9 @@ def _export(args: argparse.Namespace) -> int:
         raise InvalidRequest(
             "--sign goes with --out", resolution_hint="The signature is a file beside the export."
         )
-    key = None if args.sign is None else audit_signing.private_key(args.sign)
+    key = None if args.sign is None else export_signatures.private_key(args.sign)
     since = None if args.since is None else _day(args.since)
-    with opened(settings.prepare(args)) as chain:
+    with opened(command_setup.prepare(args)) as chain:
         now = time.time()
         entry = Entry(at=now, act="cli.audit.export", client=CLIENT)
         chain.trail.open(entry)
@@ -229,7 +229,7 @@ def _export(args: argparse.Namespace) -> int:
         content = b"".join(lines)
     _write_new(args.out, content)
     if key is not None:
-        _write_new(_signature_of(args.out), audit_signing.signature(key, content))
+        _write_new(_signature_of(args.out), export_signatures.signature(key, content))
     if first > last:
         talk(f"No record is of that day or later: {args.out} only names the end of the chain.")
     else:
@@ -248,7 +248,7 @@ def _verify_export(args: argparse.Namespace) -> int:
     head, faults = export.faults_in(exported)
     lines = [f"{fault.kind.value} at record {fault.number}: {fault.words}" for fault in faults]
     if args.public is not None:
-        signed = audit_signing.is_signed(
+        signed = export_signatures.is_signed(
             content, args.signature or _signature_of(args.file), args.public
         )
         lines.append("The signature fits." if signed else "The signature does NOT fit.")

@@ -7,15 +7,15 @@ import math
 import os
 import time
 
+from mcp_notarium.account import key_rotation, slot_management
+from mcp_notarium.account.key_changes import Given
 from mcp_notarium.cli.terminal import ask_yes, talk
 from mcp_notarium.config import Config
-from mcp_notarium.crypto import calibration, kdf, userkey
-from mcp_notarium.crypto.failures import WrongKey
-from mcp_notarium.crypto.layout import work_of
+from mcp_notarium.crypto import kdf, kdf_calibration, user_key
+from mcp_notarium.crypto.errors import WrongKey
+from mcp_notarium.crypto.key_file_codec import work_of
 from mcp_notarium.errors import InvalidRequest
-from mcp_notarium.keys import rotate, slots
-from mcp_notarium.keys.changing import Given
-from mcp_notarium.keys.unlock import find_passphrase
+from mcp_notarium.keys.key_sources import find_passphrase
 from mcp_notarium.secret import Secret
 
 _SECONDS = 1.0
@@ -47,7 +47,7 @@ def run(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
     Raises ``InvalidRequest`` where the key is random, or stretched by PBKDF2.
     """
     found = asked or getattr(find_passphrase(config, config.owner_hash), "passphrase", None)
-    if found is None or userkey.read(found).kind != "passphrase":
+    if found is None or user_key.read(found).kind != "passphrase":
         raise InvalidRequest(
             "only a passphrase is stretched; a random key needs none",
             resolution_hint="Nothing is to be done. With --ask-key another slot's passphrase can "
@@ -64,7 +64,7 @@ def run(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
         )
     limit = _memory_limit()
     talk(f"Measuring, with up to {_shown(limit)} of memory and about {args.seconds:g} s a time ...")
-    best = calibration.propose(
+    best = kdf_calibration.propose(
         seconds_of, target=args.seconds, most_memory_kib=limit, beside=beside
     )
     chosen = best.parameters
@@ -80,7 +80,7 @@ def run(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
     if not (args.yes or ask_yes("Stretch the passphrase so from now on?")):
         talk("Nothing is changed.")
         return 1
-    done = rotate.rotate_passphrase(
+    done = key_rotation.rotate_passphrase(
         config, new=found, parameters=chosen, allow_weak=True, given=Given(old=asked)
     )
     talk(f"Done; the passphrase is the same (key file number {done.sequence}).")
@@ -94,7 +94,7 @@ def _present(
 
     Raises ``WrongKey`` if it opens nothing.
     """
-    listed = slots.listing(config, key)
+    listed = slot_management.listing(config, key)
     for slot in listed.keyfile.slots:
         if slot.id == listed.opened_by and not isinstance(slot.kdf, kdf.HkdfSha256):
             return slot.kdf, work_of(one for one in listed.keyfile.slots if one != slot)

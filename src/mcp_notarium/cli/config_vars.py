@@ -11,10 +11,10 @@ import json
 import sys
 from dataclasses import asdict
 
-from mcp_notarium import config, log
+from mcp_notarium import config, logs
 from mcp_notarium.config import Setting
-from mcp_notarium.keys import hardening
-from mcp_notarium.redaction.escaping import one_line
+from mcp_notarium.logs.escaping import one_line
+from mcp_notarium.sandbox import process_hardening
 
 HEADINGS = ("NAME", "VALUE", "FROM", "PURPOSE")
 _WIDEST_VALUE = 40
@@ -23,14 +23,14 @@ _WIDEST_ORIGIN = 34
 
 def run(args: argparse.Namespace) -> int:
     """Print the table (or JSON) to stdout and the warnings to stderr; exit code 0."""
-    hardening.harden_process()
-    log.protect(*config.secrets_here())  # one may stand in a wrong variable, too
+    process_hardening.harden_process()
+    logs.protect(*config.secrets_here())  # one may stand in a wrong variable, too
     inspected = config.inspect_here(env_file=args.env_file)
     shown = _as_json(inspected.settings) + "\n" if args.json else table(inspected.settings)
-    sys.stdout.write(log.scrub_for_client(shown))
+    sys.stdout.write(logs.scrub_for_client(shown))
     problem = inspected.source_problem
     for note in [*([problem.message] if problem else []), *inspected.warnings]:
-        sys.stderr.write(f"note: {log.scrub_for_client(one_line(note))}\n")
+        sys.stderr.write(f"note: {logs.scrub_for_client(one_line(note))}\n")
     return 0
 
 

@@ -17,19 +17,19 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from mcp_notarium import __version__
+from mcp_notarium.account import audit_anchor, damage_marker, opener
 from mcp_notarium.app import App, open_app
-from mcp_notarium.cache import driver
-from mcp_notarium.cache.database import Database
-from mcp_notarium.cli import rights, sbom, settings, status
-from mcp_notarium.cli.findings import BAD, NOT_CHECKED, OK, WARN, Finding, outside
+from mcp_notarium.cli import command_setup, doctor_permissions, sbom, status
+from mcp_notarium.cli.doctor_folder import BAD, NOT_CHECKED, OK, WARN, Finding, outside
 from mcp_notarium.config import Config
-from mcp_notarium.crypto import userkey
+from mcp_notarium.crypto import user_key
 from mcp_notarium.errors import CacheError, ConfigError, LockedError, NotariumError
-from mcp_notarium.keys import anchor, damage, opening
-from mcp_notarium.keys.folder import AccountFolder
-from mcp_notarium.keys.holders import holders
+from mcp_notarium.files.account_folder import AccountFolder
+from mcp_notarium.files.lock_holders import holders
+from mcp_notarium.keys.key_sources import find_passphrase
 from mcp_notarium.keys.keychain import system_keychain
-from mcp_notarium.keys.unlock import find_passphrase
+from mcp_notarium.storage import driver
+from mcp_notarium.storage.database import Database
 from mcp_notarium.sync.status import notice_of_differences
 
 
@@ -54,14 +54,14 @@ def run(args: argparse.Namespace) -> int:
     if args.sbom:
         return sbom.run()
     try:
-        loaded = settings.load(args)
+        loaded = command_setup.load(args)
     except ConfigError as error:
         found = [Finding("configuration", BAD, error.user_message, error.resolution_hint or "")]
         return _printed(found, 1, as_json=args.json)
     config = loaded.config
     found = [Finding("configuration", OK, f"account folder {config.account_dir}")]
     found += [_libraries(), _keychain(config)]
-    found += [rights.policy(loaded.policy), rights.sandbox(config.sandbox)]
+    found += [doctor_permissions.policy(loaded.policy), doctor_permissions.sandbox(config.sandbox)]
     cache, code = _cache(config, args)
     refused = any(one.name == "sandbox" and one.state == BAD for one in found)
     return _printed(found + cache, code or int(refused), as_json=args.json)
@@ -80,14 +80,14 @@ def _cache(config: Config, args: argparse.Namespace) -> tuple[list[Finding], int
             facts = status.unusable(error)
         inside += _passphrase(config)
     if any(one.name == "pages" and one.state == BAD for one in inside):
-        facts = status.refused(opening.damaged(config))
+        facts = status.refused(opener.damaged(config))
     return [_verdict(facts), *inside], facts["exit_code"]
 
 
 def _passphrase(config: Config) -> list[Finding]:
     """Whether the key that opens the cache can be guessed."""
     key = find_passphrase(config, config.owner_hash) if config.db_encryption else None
-    reason = userkey.weakness(key.passphrase) if key is not None else None
+    reason = user_key.weakness(key.passphrase) if key is not None else None
     if key is None or reason is None:
         return []
     hint = "`mcp-notarium rotate-key` puts a better one in its place."
@@ -130,7 +130,13 @@ def _verdict(facts: dict[str, Any]) -> Finding:
 
 async def _inside(config: Config, *, deep: bool, offline: bool) -> list[Finding]:
     async with open_app(config, syncing=False, read_only=True) as app:
-        found = [_sync(app), _writes(app), *_differences(app), rights.on_record(app), _chain(app)]
+        found = [
+            _sync(app),
+            _writes(app),
+            *_differences(app),
+            doctor_permissions.on_record(app),
+            _chain(app),
+        ]
         if not offline:
             found.append(await _service(app))
     return [_pages(config, app.cache.database, deep=deep), *found]
@@ -144,7 +150,7 @@ def _pages(config: Config, database: Database, *, deep: bool) -> Finding:
         return Finding("pages", NOT_CHECKED, seen)
     wrong, compared = status.examined(config, database)
     if wrong:
-        damage.mark(folder)
+        damage_marker.mark(folder)
         return Finding("pages", BAD, f"{len(wrong)} faults, first: {wrong[0]}")
     agree = "search index and tables agree" if compared else f"every index{status.WITHOUT_SEARCH}"
     return Finding("pages", OK, f"every page is authentic, {agree}")
@@ -181,15 +187,15 @@ def _differences(app: App) -> list[Finding]:
 
 def _chain(app: App) -> Finding:
     """Whether the end of the audit chain is there, as every start asks; ``audit verify`` asks more."""
-    odd = anchor.about_the_chain(app.notices)
+    odd = audit_anchor.about_the_chain(app.notices)
     if odd is None:
         seen = "nothing was seen against its end; `mcp-notarium audit verify` looks at all of it"
         return Finding("audit chain", OK, seen)
     hint = (
-        f"{anchor.LOOK} If you know why (you put back an older copy of the folder, say), "
+        f"{audit_anchor.LOOK} If you know why (you put back an older copy of the folder, say), "
         "`mcp-notarium audit accept` puts that on record."
     )
-    return Finding("audit chain", WARN, odd.removesuffix(anchor.LOOK).rstrip(), hint)
+    return Finding("audit chain", WARN, odd.removesuffix(audit_anchor.LOOK).rstrip(), hint)
 
 
 async def _service(app: App) -> Finding:

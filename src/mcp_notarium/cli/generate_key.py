@@ -7,14 +7,15 @@ import os
 import sys
 from pathlib import Path
 
-from mcp_notarium.cli import settings
+from mcp_notarium.cli import command_setup
 from mcp_notarium.cli.terminal import talk
 from mcp_notarium.config import Config
-from mcp_notarium.config.paths import shown
-from mcp_notarium.crypto import userkey
+from mcp_notarium.crypto import user_key
 from mcp_notarium.errors import InvalidRequest
-from mcp_notarium.keys import hardening, keychain
-from mcp_notarium.keys.files import sync_folder
+from mcp_notarium.files.display_paths import shown
+from mcp_notarium.files.private_files import sync_folder
+from mcp_notarium.keys import keychain
+from mcp_notarium.sandbox import process_hardening
 
 _NEW = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_CLOEXEC", 0)
 
@@ -39,11 +40,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write one key to a new file, keep it in the keychain if none is there yet, or print it."""
     if args.keychain:
-        return _keep(settings.prepare(args))
-    hardening.harden_process()
+        return _keep(command_setup.prepare(args))
+    process_hardening.harden_process()
     if args.file is not None:
         return _write(args.file.expanduser().absolute())
-    sys.stdout.write(userkey.generate().reveal_text() + "\n")
+    sys.stdout.write(user_key.generate().reveal_text() + "\n")
     sys.stdout.flush()
     talk(
         "Set this as DB_ENCRYPTION_KEY and keep a copy in a safe place: "
@@ -54,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _write(path: Path) -> int:
     """Never over a file that is there: it may hold the only key that opens a cache."""
-    content = userkey.generate().reveal_text().encode() + b"\n"
+    content = user_key.generate().reveal_text().encode() + b"\n"
     made = False
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -92,7 +93,7 @@ def _keep(config: Config) -> int:
             "the keychain already has a key for this account; nothing was changed",
             resolution_hint="To replace it, run `mcp-notarium rotate-key --keychain`.",
         )
-    system.set(keychain.KEY, config.owner_hash, userkey.generate())
+    system.set(keychain.KEY, config.owner_hash, user_key.generate())
     talk(
         "The key is in the system's keychain; leave DB_ENCRYPTION_KEY unset. If the keychain is "
         "lost, so is the cache (your notes stay at the note service)."

@@ -13,8 +13,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from mcp_notarium.keys.files import read_private
-from mcp_notarium.keys.folder import AccountFolder
+from mcp_notarium.files.account_folder import AccountFolder
+from mcp_notarium.files.private_files import read_private
 
 _INTERRUPTED = 128
 """A shell's exit code for a signal is this and its number."""

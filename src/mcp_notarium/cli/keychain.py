@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 
-from mcp_notarium.cli import settings
+from mcp_notarium.account import keychain_slot
+from mcp_notarium.account.key_changes import Given
+from mcp_notarium.cli import command_setup
 from mcp_notarium.cli.terminal import ask_secret, talk
 from mcp_notarium.errors import InvalidRequest
-from mcp_notarium.keys import keychain_slot
-from mcp_notarium.keys.changing import Given
 from mcp_notarium.keys.keychain import system_keychain
 
 
@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Do it; exit code 0 when it is done and proven."""
-    config = settings.prepare(args)
+    config = command_setup.prepare(args)
     if not config.keychain:
         raise InvalidRequest(
             "the keychain is switched off",

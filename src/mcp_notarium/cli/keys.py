@@ -15,18 +15,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from mcp_notarium.cli import calibrate, new_key, settings
+from mcp_notarium.account import key_file_backup, key_rotation, slot_management
+from mcp_notarium.account.key_changes import Changed, Given
+from mcp_notarium.account.slot_management import Listing
+from mcp_notarium.cli import calibrate, command_setup, new_key
 from mcp_notarium.cli.terminal import ask_line, ask_secret, say_unless_copied, show_once, talk
 from mcp_notarium.config import Config
-from mcp_notarium.crypto import kdf, recovery
-from mcp_notarium.crypto.failures import MalformedKey, WrongKey
-from mcp_notarium.crypto.keyslots import Slot, SlotState, SlotType
+from mcp_notarium.crypto import kdf, recovery_codes
+from mcp_notarium.crypto.errors import MalformedKey, WrongKey
+from mcp_notarium.crypto.key_slots import Slot, SlotState, SlotType
 from mcp_notarium.errors import InvalidRequest, LockedError, Verdict
-from mcp_notarium.keys import backup, rotate, slots
-from mcp_notarium.keys.changing import Changed, Given
-from mcp_notarium.keys.folder import AccountFolder
-from mcp_notarium.keys.slots import Listing
-from mcp_notarium.keys.unlock import find_passphrase
+from mcp_notarium.files.account_folder import AccountFolder
+from mcp_notarium.keys.key_sources import find_passphrase
 from mcp_notarium.secret import Secret
 
 _TRIES = 3
@@ -36,10 +36,10 @@ _DOUBTFUL = (
     "`mcp-notarium keys restore` puts the copy in its place."
 )
 _STATES: dict[str, Callable[..., Changed]] = {
-    "disable": slots.disable,
-    "enable": slots.enable,
-    "remove": slots.remove,
-    "mark-compromised": slots.mark_compromised,
+    "disable": slot_management.disable,
+    "enable": slot_management.enable,
+    "remove": slot_management.remove,
+    "mark-compromised": slot_management.mark_compromised,
 }
 
 
@@ -80,13 +80,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Do what ``args.action`` says."""
-    config = settings.prepare(args)
+    config = command_setup.prepare(args)
     asked = ask_secret("Key: ") if args.ask_key else None
     return _ACTIONS.get(args.action, _change_state)(config, asked, args)
 
 
 def _list(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
-    found = slots.listing(config, _key_at_hand(config, asked))
+    found = slot_management.listing(config, _key_at_hand(config, asked))
     text = json.dumps(_facts(found), indent=2) if args.json else table(found)
     sys.stdout.write(text + "\n")
     if found.doubtful:
@@ -176,13 +176,15 @@ def cost(parameters: kdf.Parameters) -> str:
 
 
 def _add(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
-    slots.demand_label(args.label)
-    came = rotate.way_in(config, given=Given(old=asked))  # before anybody types a new key twice
-    slots.demand_room(came.keyfile)
+    slot_management.demand_label(args.label)
+    came = key_rotation.way_in(
+        config, given=Given(old=asked)
+    )  # before anybody types a new key twice
+    slot_management.demand_room(came.keyfile)
     new = new_key.read(args)
     given = Given(old=asked, at=new.at)
     with new.in_change("the key is added"):
-        done = slots.add(
+        done = slot_management.add(
             config, new.secret, label=args.label, allow_weak=args.allow_weak, given=given
         )
     made = done.after.slots[-1]
@@ -208,15 +210,15 @@ def _recovery(config: Config, asked: Secret | None, args: argparse.Namespace) ->
 
 def make_recovery(config: Config, asked: Secret | None) -> int:
     """Show a new recovery key, have a part of it typed back, and put it in force."""
-    slots.demand_room(rotate.way_in(config, given=Given(old=asked)).keyfile)
-    made = recovery.generate()
+    slot_management.demand_room(key_rotation.way_in(config, given=Given(old=asked)).keyfile)
+    made = recovery_codes.generate()
     show_once(
         "Your recovery key. Write it on paper and keep it where you keep your passport; it is not "
         "shown again and opens this cache like any other key:",
         made,
     )
     _demand_typed_back(made)
-    done = slots.add(config, made, label="on paper", given=Given(old=asked))
+    done = slot_management.add(config, made, label="on paper", given=Given(old=asked))
     talk(
         f"It is in force, in slot {done.after.slots[-1].id}. Try it: mcp-notarium keys recovery test"
     )
@@ -225,7 +227,7 @@ def make_recovery(config: Config, asked: Secret | None) -> int:
 
 
 def _demand_typed_back(made: Secret) -> None:
-    groups = recovery.groups(made)
+    groups = recovery_codes.groups(made)
     number = secrets.randbelow(len(groups))
     for _ in range(_TRIES):
         if ask_line(f"Type group {number + 1} of {len(groups)}: ").upper() == groups[number]:
@@ -239,7 +241,7 @@ def _demand_typed_back(made: Secret) -> None:
 def _test_recovery(config: Config) -> int:
     typed = ask_secret("Recovery key: ").reveal_text()
     try:
-        slot = slots.recovery_slot(config, typed)
+        slot = slot_management.recovery_slot(config, typed)
     except MalformedKey as error:
         raise InvalidRequest(
             error.reason,
@@ -258,12 +260,12 @@ def _test_recovery(config: Config) -> int:
 
 def _back_up(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
     try:
-        copied = backup.back_up(config, args.path)
+        copied = key_file_backup.back_up(config, args.path)
     except LockedError as error:
         if error.verdict is not Verdict.ROLLBACK_SEEN:
             raise
         # Only a key tells whether the copy is really newer.
-        copied = backup.back_up(config, args.path, key=_key_at_hand(config, asked))
+        copied = key_file_backup.back_up(config, args.path, key=_key_at_hand(config, asked))
     talk(f"The key file (number {copied.sequence}) is copied to {args.path}.")
     talk("note: it opens with every key that opens the cache today, also after you change them.")
     return 0
@@ -272,7 +274,7 @@ def _back_up(config: Config, asked: Secret | None, args: argparse.Namespace) -> 
 def _restore(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
     key = _key_at_hand(config, asked) or ask_secret("Key: ")
     beside = AccountFolder(config.account_dir).key_copy
-    done = backup.restore(config, args.path or beside, key)
+    done = key_file_backup.restore(config, args.path or beside, key)
     talk(f"Key file number {done.keyfile.sequence} is in force again; it opens the database.")
     say_unless_copied(done.copied)
     if done.quarantine is not None:

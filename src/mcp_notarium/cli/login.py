@@ -11,14 +11,14 @@ from contextlib import suppress
 from dataclasses import replace
 
 from mcp_notarium.app import App, open_app
-from mcp_notarium.backends.simplenote.auth import Authenticator
-from mcp_notarium.backends.simplenote.urls import Urls
-from mcp_notarium.cli import interruption, new_key, settings
-from mcp_notarium.cli.recorded import recorded
+from mcp_notarium.cli import command_setup, interruption, new_key
+from mcp_notarium.cli.audited_command import recorded
 from mcp_notarium.cli.terminal import ask_secret, demand_terminal, input_ended, read_line, talk
 from mcp_notarium.config import Config
 from mcp_notarium.errors import ConfigError, LockedError, NotariumError, OtherAccount
 from mcp_notarium.secret import Secret
+from mcp_notarium.stores.simplenote.login import Authenticator
+from mcp_notarium.stores.simplenote.urls import Urls
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     """Log in; exit code 0 when the token works and is kept."""
     if not args.code_stdin:
         demand_terminal()  # before a code is sent that nobody could type in
-    config = replace(settings.prepare(args), allow_weak=args.allow_weak)
+    config = replace(command_setup.prepare(args), allow_weak=args.allow_weak)
     return asyncio.run(_log_in(config, args))
 
 

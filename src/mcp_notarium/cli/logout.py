@@ -6,14 +6,14 @@ import argparse
 import asyncio
 
 from mcp_notarium.app import open_app
-from mcp_notarium.cli import settings
-from mcp_notarium.cli.recorded import recorded
+from mcp_notarium.cli import command_setup
+from mcp_notarium.cli.audited_command import recorded
 from mcp_notarium.cli.terminal import talk
 from mcp_notarium.config import Config
 from mcp_notarium.errors import LockedError
+from mcp_notarium.files.access_errors import reached
+from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.keys import keychain
-from mcp_notarium.keys.folder import AccountFolder
-from mcp_notarium.keys.reaching import reached
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Remove the token from the keychain and from the cache; exit code 23 if only from the latter."""
-    config = settings.prepare(args)
+    config = command_setup.prepare(args)
     if _is_made(AccountFolder(config.account_dir)):
         asyncio.run(_forget(config))
         talk("The stored login is forgotten. The cache and its notes stay where they are.")

@@ -16,11 +16,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
-from mcp_notarium import __version__, log
-from mcp_notarium.cli import interruption, streams
+from mcp_notarium import __version__, logs
+from mcp_notarium.cli import interruption, standard_streams
 from mcp_notarium.errors import NotariumError
-from mcp_notarium.redaction.escaping import several_lines
-from mcp_notarium.redaction.traces import describe
+from mcp_notarium.logs.escaping import several_lines
+from mcp_notarium.logs.exception_summary import describe
 
 USAGE_EXIT = 2
 BROKEN_PIPE_EXIT = 141
@@ -61,7 +61,7 @@ VERBS = {
 def run(arguments: Sequence[str]) -> int:
     """Carry out a command line; returns the exit code, never raises an error of ours."""
     try:
-        with interruption.stoppable(), streams.working():
+        with interruption.stoppable(), standard_streams.working():
             code = _dispatch(list(arguments))
     except SystemExit as leaving:  # argparse: --help is 0, a wrong command line is 2
         code = leaving.code if isinstance(leaving.code, int) else USAGE_EXIT
@@ -84,7 +84,7 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         from mcp_notarium import config  # noqa: PLC0415 - only where something is wrong
 
-        log.protect(*config.secrets_here())
+        logs.protect(*config.secrets_here())
         self.print_usage(sys.stderr)
         _say(f"{self.prog}: error: {message}")
         raise SystemExit(USAGE_EXIT)
@@ -172,7 +172,7 @@ def _show_unexpected(error: Exception) -> int:
 
 
 def _say(text: str) -> None:
-    line = several_lines(log.scrub(text)) + "\n"
+    line = several_lines(logs.scrub(text)) + "\n"
     with suppress(OSError, ValueError):
         encoding = sys.stderr.encoding or "utf-8"
         sys.stderr.write(line.encode(encoding, "backslashreplace").decode(encoding))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-from mcp_notarium.cli import new_key, settings
+from mcp_notarium.account import key_rotation, plaintext_migration
+from mcp_notarium.cli import command_setup, new_key
 from mcp_notarium.cli.terminal import Progress, say_unless_copied, talk
 from mcp_notarium.errors import InvalidRequest
-from mcp_notarium.keys import encrypting, erasing, rotate, unlock
+from mcp_notarium.files import erasure
+from mcp_notarium.keys import key_sources
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,16 +22,18 @@ def run(args: argparse.Namespace) -> int:
 
     Raises ``Unfinished`` if the encrypted cache is in force and plain files are left.
     """
-    config = settings.prepare(args)
-    found = unlock.find_passphrase(config, config.owner_hash)
+    config = command_setup.prepare(args)
+    found = key_sources.find_passphrase(config, config.owner_hash)
     if found is None:
         raise InvalidRequest(
             "there is no key to encrypt with",
             resolution_hint="Run `mcp-notarium generate-key --file PATH` and set "
             "DB_ENCRYPTION_KEY_FILE=PATH.",
         )
-    rotate.demand_strong(found.passphrase, allow_weak=args.allow_weak)
-    done = encrypting.encrypt_plain(config, found.passphrase, told=Progress("rows encrypted"))
+    key_rotation.demand_strong(found.passphrase, allow_weak=args.allow_weak)
+    done = plaintext_migration.encrypt_plain(
+        config, found.passphrase, told=Progress("rows encrypted")
+    )
     talk(f"The cache is encrypted and compared: {done.notes:,} notes.")
     say_unless_copied(done.state.copied)
     done.state.demand_finished(
@@ -37,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
         hint="Nothing is lost. Run `mcp-notarium migrate-plaintext` again when the disk lets them be "
         "erased; until then they can be read.",
     )
-    talk(f"The unencrypted files were overwritten and removed. {erasing.SURVIVES}")
+    talk(f"The unencrypted files were overwritten and removed. {erasure.SURVIVES}")
     if not config.db_encryption:
         talk("Now take DB_ENCRYPTION=off out of the clients' configurations.")
     return 0

@@ -17,11 +17,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mcp_notarium.account.key_rotation import demand_strong
 from mcp_notarium.cli.terminal import ask_secret, talk
-from mcp_notarium.crypto import userkey
-from mcp_notarium.crypto.rotation import Step
+from mcp_notarium.crypto import user_key
+from mcp_notarium.crypto.rotation_steps import Step
 from mcp_notarium.errors import ConfigError, InvalidRequest
-from mcp_notarium.keys.rotate import demand_strong
 from mcp_notarium.secret import Secret
 
 _MOST = 64 * 1024
@@ -128,7 +128,7 @@ def read(args: argparse.Namespace) -> NewKey:
     if args.generate:
         if sys.stdout.closed:
             raise _unprintable("standard output is closed")
-        return NewKey(userkey.generate(), made=True)
+        return NewKey(user_key.generate(), made=True)
     if args.new_key_file is not None:
         return NewKey(_from_file(args.new_key_file))
     if args.new_key_stdin:

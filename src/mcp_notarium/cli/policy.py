@@ -12,16 +12,16 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from mcp_notarium.cache.startup import Open
-from mcp_notarium.cache.store import Cache
-from mcp_notarium.cli import settings
+from mcp_notarium.account import inspection, opener
+from mcp_notarium.account.startup_table import Open
+from mcp_notarium.cli import command_setup
 from mcp_notarium.config import Config
-from mcp_notarium.config.paths import shown
-from mcp_notarium.config.policies import READ_ONLY_VARIABLE, FoundPolicy, read
+from mcp_notarium.config.policy_file import READ_ONLY_VARIABLE, FoundPolicy, read
+from mcp_notarium.domain.policy import TOOLS, Policy
 from mcp_notarium.errors import ConfigError
-from mcp_notarium.keys import looking, opening
-from mcp_notarium.policy.model import TOOLS, Policy
-from mcp_notarium.redaction.escaping import one_line
+from mcp_notarium.files.display_paths import shown
+from mcp_notarium.logs.escaping import one_line
+from mcp_notarium.storage.cache import Cache
 from mcp_notarium.sync.status import read_status
 
 _DEFAULT = "default"
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     if args.action == "check" and args.file is not None:
         return _check(args)
     try:
-        loaded = settings.load(args)
+        loaded = command_setup.load(args)
     except ConfigError as error:
         if args.action != "check":
             raise
@@ -148,11 +148,11 @@ def _of_note(config: Config, note_id: str) -> dict[str, Any]:
     rules = config.policy.visibility
     facts: dict[str, Any] = {"note": note_id, "state": "unknown", "rule": None}
     facts["visible"] = None
-    if not isinstance(looking.verdict(config), Open):
+    if not isinstance(inspection.verdict(config), Open):
         return (
             facts | _by_id(config, note_id) | {"remark": "There is no cache that could be asked."}
         )
-    opened = opening.open_cache(config, guarded=True, read_only=True)
+    opened = opener.open_cache(config, guarded=True, read_only=True)
     try:
         cache = Cache(opened.database, rules)
         if not cache.notes.gate.in_force:

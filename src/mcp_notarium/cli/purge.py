@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-from mcp_notarium.cli import settings
+from mcp_notarium.account import purge
+from mcp_notarium.cli import command_setup
 from mcp_notarium.cli.terminal import ask_line, talk
 from mcp_notarium.config import Config
 from mcp_notarium.errors import InvalidRequest
-from mcp_notarium.keys import erasing, shredding
+from mcp_notarium.files import erasure
 from mcp_notarium.keys.keychain import system_keychain
 
 
@@ -24,15 +25,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Destroy after asking; exit code 0 when nothing is left, 23 if the keychain could not be asked."""
-    config = settings.prepare(args)
+    config = command_setup.prepare(args)
     if not args.yes:
         _demand_consent(config)
-    done = shredding.shred(config, system_keychain() if config.keychain else None)
+    done = purge.shred(config, system_keychain() if config.keychain else None)
     talk(
         f"{done.files} files are erased"
         + (", and the keychain's entries." if done.keychain else ".")
     )
-    talk(f"Copies of the key file elsewhere still open copies of the database. {erasing.SURVIVES}")
+    talk(f"Copies of the key file elsewhere still open copies of the database. {erasure.SURVIVES}")
     if done.unasked is not None:
         raise done.unasked
     if done.absent:
@@ -45,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
 def _demand_consent(config: Config) -> None:
     talk(f"Everything in {config.account_dir} will be destroyed, the quarantine too.")
     talk("Your notes stay at the note service; the next start loads them again.")
-    if shredding.may_hold_unsent_text(config):
+    if purge.may_hold_unsent_text(config):
         talk("WARNING: there may be text inside that the note service has not confirmed.")
     if ask_line(f"Type the account's name ({config.username}) to go on: ") != config.username:
         raise InvalidRequest("nothing was destroyed", resolution_hint="The names differ.")

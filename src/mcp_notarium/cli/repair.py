@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-from mcp_notarium.cache.salvage import Salvaged
-from mcp_notarium.cli import settings
+from mcp_notarium.account import repair
+from mcp_notarium.account.key_changes import Given
+from mcp_notarium.cli import command_setup
 from mcp_notarium.cli.terminal import Progress, ask_secret, say_unless_copied, talk
-from mcp_notarium.keys import keychain, repairing
-from mcp_notarium.keys.changing import Given
+from mcp_notarium.keys import keychain
+from mcp_notarium.storage.salvage import Salvaged
 
 
 def missing(found: Salvaged) -> str:
@@ -38,12 +39,12 @@ def run(args: argparse.Namespace) -> int:
 
     Raises ``Unfinished`` if the new one is in force and the old files are not set aside.
     """
-    config = settings.prepare(args)
+    config = command_setup.prepare(args)
     given = Given(
         old=ask_secret("Key: ") if args.ask_key else None,
         system=keychain.system_keychain() if config.keychain else None,
     )
-    done = repairing.repair(config, told=Progress("places looked at"), given=given)
+    done = repair.repair(config, told=Progress("places looked at"), given=given)
     if done is None:
         talk("There is nothing to repair: every page is authentic, and the index fits the notes.")
         return 0

@@ -12,13 +12,14 @@ import asyncio
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
+from mcp_notarium.account import key_rotation, opener, purge
 from mcp_notarium.app import App, open_app
-from mcp_notarium.cli import interruption, new_key, settings
-from mcp_notarium.cli.recorded import recorded
+from mcp_notarium.cli import command_setup, interruption, new_key
+from mcp_notarium.cli.audited_command import recorded
 from mcp_notarium.cli.terminal import ask_yes, talk
 from mcp_notarium.config import Config
 from mcp_notarium.errors import LockedError, LoginRequired, NotariumError, OtherAccount
-from mcp_notarium.keys import opening, rotate, shredding, unlock
+from mcp_notarium.keys import key_sources
 
 _LONGEST_SYNC = 3600.0
 _GLANCE = 0.5
@@ -40,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Reset after asking; exit code 0 when the first load is complete."""
-    config = replace(settings.prepare(args), allow_weak=args.allow_weak)
+    config = replace(command_setup.prepare(args), allow_weak=args.allow_weak)
     return asyncio.run(_reset(config, yes=args.yes))
 
 
@@ -68,9 +69,9 @@ async def _reset(config: Config, *, yes: bool) -> int:
         yes=yes,
     ):
         return 1
-    unsent = shredding.may_hold_unsent_text(config)
+    unsent = purge.may_hold_unsent_text(config)
     interruption.done(_SET_ASIDE)
-    moved = opening.set_aside(config)
+    moved = opener.set_aside(config)
     talk(f"The old files are in {moved}." if moved else "There was nothing to set aside.")
     if moved and unsent:
         talk("WARNING: text that the note service has not confirmed may be inside. Keep them.")
@@ -79,9 +80,9 @@ async def _reset(config: Config, *, yes: bool) -> int:
 
 def _demand_strong(config: Config) -> None:
     """Raises ``WeakPassphrase`` if a new cache would be made with a key that can be guessed."""
-    key = unlock.find_passphrase(config, config.owner_hash)
+    key = key_sources.find_passphrase(config, config.owner_hash)
     if key is not None:
-        rotate.demand_strong(key.passphrase, allow_weak=config.allow_weak)
+        key_rotation.demand_strong(key.passphrase, allow_weak=config.allow_weak)
 
 
 def _sentence(error: NotariumError) -> str:

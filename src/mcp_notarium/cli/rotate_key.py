@@ -11,7 +11,10 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from mcp_notarium.cli import keys, new_key, settings
+from mcp_notarium.account import key_rotation, keychain_slot, reencryption
+from mcp_notarium.account.key_changes import Given
+from mcp_notarium.account.key_rotation import WayIn
+from mcp_notarium.cli import command_setup, keys, new_key
 from mcp_notarium.cli.new_key import NewKey
 from mcp_notarium.cli.terminal import (
     Progress,
@@ -23,15 +26,13 @@ from mcp_notarium.cli.terminal import (
     talk,
 )
 from mcp_notarium.config import Config
-from mcp_notarium.crypto import kdf, userkey
-from mcp_notarium.crypto.failures import SlotsRefused
-from mcp_notarium.crypto.keyslots import Slot, SlotType
-from mcp_notarium.crypto.rotation import SlotUnclear
+from mcp_notarium.crypto import kdf, user_key
+from mcp_notarium.crypto.errors import SlotsRefused
+from mcp_notarium.crypto.key_slots import Slot, SlotType
+from mcp_notarium.crypto.rotation_steps import SlotUnclear
 from mcp_notarium.crypto.slot_changes import described
 from mcp_notarium.errors import InvalidRequest
-from mcp_notarium.keys import client_files, keychain, keychain_slot, reencrypt, rotate
-from mcp_notarium.keys.changing import Given
-from mcp_notarium.keys.rotate import WayIn
+from mcp_notarium.keys import client_configs, keychain
 from mcp_notarium.secret import Secret
 
 _ALL = "all"
@@ -73,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Rotate; exit code 0 when the new key is in place and the old one opens nothing here."""
-    config = settings.prepare(args)
+    config = command_setup.prepare(args)
     _demand_sense(config, args)
     given = Given(
         old=ask_secret("Old key: ") if args.ask_old else None,
@@ -81,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
     )
     if args.reencrypt:
         return _reencrypt(config, given, args)
-    came = rotate.way_in(config, given=given)
+    came = key_rotation.way_in(config, given=given)
     if args.keychain:
         return _into_keychain(config, came, given, args)
     return _rewrap(config, came, given, args)
@@ -117,10 +118,10 @@ def _rewrap(config: Config, came: WayIn, given: Given, args: argparse.Namespace)
         _say_what_will_be(came, gone)
     new = _new_passphrase(came, args)
     with new.in_change():
-        done = rotate.rotate_passphrase(
+        done = key_rotation.rotate_passphrase(
             config,
             new=new.secret,
-            parameters=rotate.stretching(config, args.kdf),
+            parameters=key_rotation.stretching(config, args.kdf),
             allow_weak=args.allow_weak or args.keep_key,
             wanted=None if args.keep_key else [slot.id for slot in gone],
             came=came,
@@ -134,7 +135,7 @@ def _rewrap(config: Config, came: WayIn, given: Given, args: argparse.Namespace)
         talk("note: another process is busy with the database; it was not opened as a proof.")
     _say_what_opens(done.others)
     for notice in done.notices:
-        if not (args.keep_key and notice == rotate.NEEDED_BY_CLIENTS):
+        if not (args.keep_key and notice == key_rotation.NEEDED_BY_CLIENTS):
             talk(f"note: {notice}")
     if not args.keep_key:
         _say_where_the_old_one_is(config, came, done.gone)
@@ -143,14 +144,14 @@ def _rewrap(config: Config, came: WayIn, given: Given, args: argparse.Namespace)
 
 def _new_passphrase(came: WayIn, args: argparse.Namespace) -> NewKey:
     new = NewKey(came.key.passphrase) if args.keep_key else new_key.read(args)
-    if args.kdf and userkey.read(new.secret).kind != "passphrase":
+    if args.kdf and user_key.read(new.secret).kind != "passphrase":
         raise InvalidRequest(
             "only a passphrase is stretched; a random key needs none",
             resolution_hint="Leave out --kdf, or give a passphrase. Nothing is changed.",
         )
     if not (args.keep_key or new.made):
-        rotate.demand_new(new.secret, allow_weak=args.allow_weak)
-        rotate.demand_unused(came, new.secret)
+        key_rotation.demand_new(new.secret, allow_weak=args.allow_weak)
+        key_rotation.demand_unused(came, new.secret)
     return new
 
 
@@ -202,8 +203,8 @@ def _into_keychain(config: Config, came: WayIn, given: Given, args: argparse.Nam
     )
     talk(f"The key of this cache is changed (key file number {after.sequence}).")
     talk(f"The new one is in {system.name} and nowhere else; leave DB_ENCRYPTION_KEY unset.")
-    _say_what_opens(rotate.still_opening(came.keyfile, after))
-    talk(f"note: {rotate.OLD_COPIES}")
+    _say_what_opens(key_rotation.still_opening(came.keyfile, after))
+    talk(f"note: {key_rotation.OLD_COPIES}")
     if not came.by_keychain:
         _say_where_the_old_one_is(config, came, gone, then="take it out there")
     for notice in keys.advice(after.slots):
@@ -222,22 +223,22 @@ def _with_another(config: Config, came: WayIn, gone: Sequence[Slot], given: Give
         if not ask_yes("Make a recovery key first, for your paper files?"):
             raise
         keys.make_recovery(config, given.old)
-        return rotate.way_in(config, given=given)
+        return key_rotation.way_in(config, given=given)
     return came
 
 
 def _reencrypt(config: Config, given: Given, args: argparse.Namespace) -> int:
     replacing = new_key.is_given(args)
-    came, dropped = reencrypt.left_behind(config, replacing=replacing, given=given)
+    came, dropped = reencryption.left_behind(config, replacing=replacing, given=given)
     if dropped and not args.drop_other_keys:
         _demand_let_go(dropped)
     new = _new_passphrase(came, args) if replacing else None
     doing = new or NewKey(came.key.passphrase)
     with doing.in_change("the cache is written anew"):
-        done = reencrypt.reencrypt(
+        done = reencryption.reencrypt(
             config,
             new=new.secret if new else None,
-            parameters=rotate.stretching(config, args.kdf),
+            parameters=key_rotation.stretching(config, args.kdf),
             allow_weak=args.allow_weak,
             drop_others=True,
             told=Progress("rows written anew"),
@@ -255,7 +256,7 @@ def _reencrypt(config: Config, given: Given, args: argparse.Namespace) -> int:
     talk("note: backups of the old database still open with old copies of the key file.")
     if done.slot is not None:
         _say_stretching(config, (*done.gone, *done.dropped), done.slot)
-        talk(f"note: {rotate.NEEDED_BY_CLIENTS}")
+        talk(f"note: {key_rotation.NEEDED_BY_CLIENTS}")
         _say_where_the_old_one_is(config, came, done.gone)
     done.state.demand_finished(
         "the new cache is in force, but the old database could not be removed",
@@ -282,7 +283,7 @@ def _say_what_old_copies_open(set_aside: Sequence[Path]) -> None:
 def _demand_let_go(dropped: tuple[Slot, ...]) -> None:
     """Name what does not follow, and let nobody lose it who has not said so."""
     if not can_ask():
-        raise reencrypt.would_drop(dropped)
+        raise reencryption.would_drop(dropped)
     talk("With a new data key these open nothing any more, for their keys are not at hand:")
     for slot in dropped:
         talk(f"  {described(slot)}")
@@ -319,7 +320,7 @@ def _say_where_the_old_one_is(
         origin = config.db_key_origin if old == config.db_key else ""
         if origin:
             talk(f"note: the old key came from {origin}; {then}.")
-        for place in client_files.holding(old):
+        for place in client_configs.holding(old):
             talk(f"note: the old key still stands in {place.path} ({place.program}).")
     elif gone:
         talk("note: the key that gave way was not typed, so nobody could look where it stands.")

@@ -21,17 +21,17 @@ from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
 
-from mcp_notarium.cache import driver
 from mcp_notarium.cli.cyclonedx import Component, bill, native, package
+from mcp_notarium.storage import driver
 
 PROGRAM = "mcp-notarium"
 
 _MAPS = Path("/proc/self/maps")
 _SERVED_WITH = (
-    "mcp_notarium.server.engine",
-    "mcp_notarium.server.run",
+    "mcp_notarium.protocol.sdk_server",
+    "mcp_notarium.protocol.server",
     "mcp_notarium.app",
-    "mcp_notarium.backends.simplenote",
+    "mcp_notarium.stores.simplenote",
     "cryptography.hazmat.bindings._rust",
     "argon2.low_level",
 )

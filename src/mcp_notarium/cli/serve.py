@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from mcp_notarium.server.run import serve
+from mcp_notarium.protocol.server import serve
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

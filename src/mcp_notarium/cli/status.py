@@ -20,21 +20,27 @@ from datetime import UTC, datetime
 from typing import Any
 
 from mcp_notarium import __version__
+from mcp_notarium.account import (
+    damage_marker,
+    inspection,
+    migration_rehearsal,
+    opener,
+    slot_management,
+    startup_decisions,
+)
+from mcp_notarium.account.file_facts import has_log
+from mcp_notarium.account.startup_table import Create, Decision, Locked, Migrate, Open, Rebuild
 from mcp_notarium.app import App, open_app
-from mcp_notarium.cache import decisions
-from mcp_notarium.cache.database import Database
-from mcp_notarium.cache.startup import Create, Decision, Locked, Migrate, Open, Rebuild
-from mcp_notarium.cli import settings
+from mcp_notarium.cli import command_setup
 from mcp_notarium.config import Config
-from mcp_notarium.crypto.keyslots import Slot, SlotState
+from mcp_notarium.crypto.key_slots import Slot, SlotState
+from mcp_notarium.domain.pending_write import WriteState
 from mcp_notarium.errors import CacheBusy, CacheError, CacheFull, LockedError, Verdict
-from mcp_notarium.keys import damage, looking, opening, rehearsing, slots
-from mcp_notarium.keys.facts import has_log
-from mcp_notarium.keys.files import disk_errors
-from mcp_notarium.keys.folder import AccountFolder, find_obstacle
-from mcp_notarium.keys.holders import holders
-from mcp_notarium.keys.locks import Presence
-from mcp_notarium.notes.pending import WriteState
+from mcp_notarium.files.account_folder import AccountFolder, find_obstacle
+from mcp_notarium.files.lock_holders import holders
+from mcp_notarium.files.locks import Presence
+from mcp_notarium.files.private_files import disk_errors
+from mcp_notarium.storage.database import Database
 
 IN_ORDER = "in order"
 WITHOUT_SEARCH = (
@@ -45,7 +51,7 @@ _OTHER_RULES = (
 )
 _ROOM = 64 * 1024
 """Bytes that SQLite needs beside a database to open it, and some more."""
-_AGAIN = f"Try again. If it stays like this: {decisions.BEGIN_ANEW}"
+_AGAIN = f"Try again. If it stays like this: {startup_decisions.BEGIN_ANEW}"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the state; the exit code says it too."""
-    config = settings.prepare(args)
+    config = command_setup.prepare(args)
     facts = collect(config, deep=args.deep)
     sys.stdout.write((json.dumps(facts, indent=2) if args.json else text(facts)) + "\n")
     return int(facts["exit_code"])
@@ -77,9 +83,9 @@ def collect(config: Config, *, deep: bool = False) -> dict[str, Any]:
         "backend": config.backend,
     }
     try:
-        decision = looking.verdict(config)  # which says why a rebuild was not to be
+        decision = inspection.verdict(config)  # which says why a rebuild was not to be
         if isinstance(decision, Rebuild) and decision.verdict is not None:
-            decision = looking.verdict(cautious)
+            decision = inspection.verdict(cautious)
         return facts | _by_decision(cautious, decision, deep=deep)
     except LockedError as error:
         return facts | refused(error)
@@ -98,7 +104,7 @@ def _by_decision(config: Config, decision: Decision, *, deep: bool) -> dict[str,
                 return _refused(Verdict.UNSAFE_PATH, obstacle.reason, obstacle.command)
             return _in_order("not made yet")
         case Migrate(version, program):
-            rehearsing.rehearse(config)
+            migration_rehearsal.rehearse(config)
             return _in_order(f"schema {version}; the next start migrates it to {program}")
         case Rebuild(_, reason):
             return _in_order(f"the next start sets it aside and loads a new one: {reason}")
@@ -152,7 +158,7 @@ def _key_facts(config: Config) -> dict[str, Any]:
     """What opens the cache, and since when."""
     if not config.db_encryption:
         return {}
-    keyfile = slots.listing(config, None).keyfile
+    keyfile = slot_management.listing(config, None).keyfile
     active = [slot for slot in keyfile.slots if slot.state is not SlotState.DISABLED]
     return {
         "keys": ", ".join(_opening(slot) for slot in active),
@@ -173,8 +179,8 @@ async def _inside(config: Config, *, deep: bool) -> dict[str, Any]:
         return facts
     wrong, compared = examined(config, app.cache.database)
     if wrong:
-        damage.mark(AccountFolder(config.account_dir))
-        raise opening.damaged(config)
+        damage_marker.mark(AccountFolder(config.account_dir))
+        raise opener.damaged(config)
     return facts | {"checked": f"every page, every index{'' if compared else WITHOUT_SEARCH}"}
 
 

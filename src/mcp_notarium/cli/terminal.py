@@ -13,9 +13,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from mcp_notarium.cli.hearing import hearing
+from mcp_notarium.cli.prompt_signals import hearing
 from mcp_notarium.errors import ConfigError, InvalidRequest
-from mcp_notarium.keys.keyfile import NOT_COPIED
+from mcp_notarium.keys.key_file import NOT_COPIED
 from mcp_notarium.secret import Secret
 
 _WIDTH = 96

@@ -4,7 +4,7 @@ The only room that reads ``os.environ``. It logs nothing and creates nothing: wh
 usable comes back as warnings, what was not raises ``ConfigError`` with what to do about it.
 """
 
-from mcp_notarium.config.loading import (
+from mcp_notarium.config.loader import (
     Loaded,
     Setting,
     inspect,
@@ -13,7 +13,7 @@ from mcp_notarium.config.loading import (
     load_here,
     secrets_here,
 )
-from mcp_notarium.config.values import Config, Sandbox
+from mcp_notarium.config.settings import Config, Sandbox
 from mcp_notarium.config.variables import secret_names
 
 __all__ = [

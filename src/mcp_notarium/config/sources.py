@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from mcp_notarium.config.files import Opened, read_found, read_named
-from mcp_notarium.config.paths import shown
+from mcp_notarium.config.text_files import Opened, read_found, read_named
 from mcp_notarium.config.variables import BY_NAME, FILE_NAMES, Trust
 from mcp_notarium.errors import ConfigError
+from mcp_notarium.files.display_paths import shown
 
 _OWN_PREFIXES = ("NOTARIUM_", "SIMPLENOTE_", "SIMPERIUM_", "DB_ENCRYPTION")
 

@@ -1,7 +1,7 @@
 """The table of variables: what can be configured, with which default, bounds and trust.
 
 Names are a contract with every MCP client configuration out there: add, do not rename.
-``docs/configuration.md`` is made from this table (``config/document.py``).
+``docs/configuration.md`` is made from this table (``config/reference_page.py``).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from mcp_notarium.crypto.failures import KdfOutOfMemory, KeyFileDamaged
+from mcp_notarium.crypto.errors import KdfOutOfMemory, KeyFileDamaged
 from mcp_notarium.secret import Secret
 
 KEY_SIZE = 32

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mcp_notarium.crypto import keyslots
-from mcp_notarium.crypto.datakey import DataKey
-from mcp_notarium.crypto.failures import SlotsRefused
-from mcp_notarium.crypto.layout import KeyFile, Slot, SlotState
+from mcp_notarium.crypto import key_slots
+from mcp_notarium.crypto.data_key import DataKey
+from mcp_notarium.crypto.errors import SlotsRefused
+from mcp_notarium.crypto.key_file_codec import KeyFile, Slot, SlotState
 
 
 def slot_of(keyfile: KeyFile, slot_id: int) -> Slot:
@@ -54,7 +54,7 @@ def remove(keyfile: KeyFile, data_key: DataKey, slot_id: int) -> KeyFile:
     """The slot is gone. Copies of the key file made before still have it."""
     gone = slot_of(keyfile, slot_id)
     kept = tuple(slot for slot in keyfile.slots if slot.id != gone.id)
-    return keyslots.replace_slots(keyfile, data_key, slots=kept)
+    return key_slots.replace_slots(keyfile, data_key, slots=kept)
 
 
 def _in_state(keyfile: KeyFile, data_key: DataKey, slot_id: int, state: SlotState) -> KeyFile:
@@ -64,4 +64,4 @@ def _in_state(keyfile: KeyFile, data_key: DataKey, slot_id: int, state: SlotStat
     after = tuple(
         replace(slot, state=state) if slot.id == slot_id else slot for slot in keyfile.slots
     )
-    return keyslots.replace_slots(keyfile, data_key, slots=after)
+    return key_slots.replace_slots(keyfile, data_key, slots=after)

@@ -16,7 +16,7 @@ from typing import Protocol, TypeVar
 
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.keys import session_bus
-from mcp_notarium.keys.asking import Asker, Unanswered
+from mcp_notarium.keys.keychain_calls import Asker, Unanswered
 from mcp_notarium.secret import Secret
 
 _Answer = TypeVar("_Answer")

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from mcp_notarium.cache.rows import Prepared
+from mcp_notarium.storage.note_rows import Prepared
 from mcp_notarium.sync.planner import Remote
 
 if TYPE_CHECKING:
-    from mcp_notarium.sync.ledger import Ledger
+    from mcp_notarium.sync.progress import Ledger
 
 Bookmark = Callable[["Ledger"], None]
 """Writes down how far the cache is, in the ledger of the connection that stores."""

@@ -13,19 +13,19 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 
-from mcp_notarium.backends.base import Backend, ListingPage
-from mcp_notarium.cache.store import Cache
-from mcp_notarium.cache.sync_state import Metrics
+from mcp_notarium.domain.note import Revision
+from mcp_notarium.domain.pending_write import WriteState
 from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheError, CacheFull
-from mcp_notarium.notes.note import Revision
-from mcp_notarium.notes.pending import WriteState
-from mcp_notarium.sync.calm import Calm
+from mcp_notarium.storage.cache import Cache
+from mcp_notarium.storage.sync_state import Metrics
+from mcp_notarium.stores.contract import Backend, ListingPage
 from mcp_notarium.sync.cycle import Effect, Event, State
 from mcp_notarium.sync.engine import Engine, Log
+from mcp_notarium.sync.idle_polling import Calm
 from mcp_notarium.sync.leader import Leader
-from mcp_notarium.sync.ledger import Ledger
 from mcp_notarium.sync.listing import FIRST_PAGE
-from mcp_notarium.sync.memory import trim
+from mcp_notarium.sync.memory_release import trim
+from mcp_notarium.sync.progress import Ledger
 from mcp_notarium.sync.status import SyncStatus, read_status
 from mcp_notarium.sync.writer import Writer
 

@@ -10,8 +10,6 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import suppress
 from typing import Protocol
 
-from mcp_notarium.backends.base import Backend
-from mcp_notarium.cache.store import Cache
 from mcp_notarium.errors import (
     BackendProtocolError,
     BackendUnavailable,
@@ -19,22 +17,16 @@ from mcp_notarium.errors import (
     CacheError,
     NotariumError,
 )
+from mcp_notarium.storage.cache import Cache
+from mcp_notarium.stores.contract import Backend
 from mcp_notarium.sync.batch import Batch
-from mcp_notarium.sync.cycle import (
-    RESTING,
-    Effect,
-    Event,
-    State,
-    event_of,
-    receive,
-    retry_after_of,
-)
-from mcp_notarium.sync.errands import Errands
-from mcp_notarium.sync.intake import Intake, Tally
-from mcp_notarium.sync.ledger import Ledger
-from mcp_notarium.sync.pace import Pace
-from mcp_notarium.sync.sources import Batches, Sources
-from mcp_notarium.sync.storing import Superseded
+from mcp_notarium.sync.batch_apply import Intake, Tally
+from mcp_notarium.sync.batch_commit import Superseded
+from mcp_notarium.sync.batch_sources import Batches, Sources
+from mcp_notarium.sync.cycle import RESTING, Effect, Event, State, event_of, receive, retry_after_of
+from mcp_notarium.sync.cycle_backoff import Pace
+from mcp_notarium.sync.progress import Ledger
+from mcp_notarium.sync.retry_schedule import Errands
 from mcp_notarium.sync.writer import Writer
 
 

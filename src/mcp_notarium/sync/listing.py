@@ -11,12 +11,12 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
 
-from mcp_notarium.aside import run_aside
-from mcp_notarium.backends.base import Backend, ListingPage
-from mcp_notarium.cache.batch import A_LOAD, BATCH
-from mcp_notarium.cache.rows import UNPREPARED, Prepared, prepare
+from mcp_notarium.domain.note import Revision
 from mcp_notarium.errors import BackendProtocolError, BackendRejected, CursorLost, NoteNotFound
-from mcp_notarium.notes.note import Revision
+from mcp_notarium.storage.note_changes import A_LOAD, BATCH
+from mcp_notarium.storage.note_rows import UNPREPARED, Prepared, prepare
+from mcp_notarium.stores.contract import Backend, ListingPage
+from mcp_notarium.threads import run_aside
 
 FIRST_PAGE = 100
 """Small, so that the newest notes can be read after one short request."""

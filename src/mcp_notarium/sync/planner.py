@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import assert_never
 
-from mcp_notarium.backends.base import Entry
+from mcp_notarium.domain.note import Content, Revision, Tombstone
+from mcp_notarium.domain.pending_write import PendingWrite, WriteState
 from mcp_notarium.errors import RemoteVanished
-from mcp_notarium.notes.note import Content, Revision, Tombstone
-from mcp_notarium.notes.pending import PendingWrite, WriteState
+from mcp_notarium.stores.contract import Entry
 
 BRAKE_COUNT = 10
 """So many active notes may disappear at once without a question: a person's evening of tidying."""

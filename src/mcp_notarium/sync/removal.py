@@ -5,6 +5,8 @@ Trashing is an ordinary change (``saving``); this is what comes after it.
 
 from __future__ import annotations
 
+from mcp_notarium.domain.note import Note, Tombstone
+from mcp_notarium.domain.pending_write import PendingWrite, WriteKind
 from mcp_notarium.errors import (
     BackendRejected,
     InvalidRequest,
@@ -12,10 +14,8 @@ from mcp_notarium.errors import (
     NoteNotFound,
     VersionConflict,
 )
-from mcp_notarium.notes.note import Note, Tombstone
-from mcp_notarium.notes.pending import PendingWrite, WriteKind
-from mcp_notarium.sync.delivery import NOT_STORED
-from mcp_notarium.sync.desk import Desk, nothing_removed
+from mcp_notarium.sync.push import NOT_STORED
+from mcp_notarium.sync.write_context import Desk, nothing_removed
 
 
 class Removal:

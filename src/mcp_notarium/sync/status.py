@@ -6,8 +6,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from mcp_notarium.cache.store import Cache
-from mcp_notarium.cache.sync_state import Metrics, SyncState
+from mcp_notarium.storage.cache import Cache
+from mcp_notarium.storage.sync_state import Metrics, SyncState
 from mcp_notarium.sync.cycle import WORKING, State
 
 

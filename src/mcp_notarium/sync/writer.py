@@ -15,8 +15,9 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any
 
-from mcp_notarium.backends.base import Backend
-from mcp_notarium.cache.store import Cache
+from mcp_notarium.domain.note import Content, Note
+from mcp_notarium.domain.pending_write import PendingWrite
+from mcp_notarium.domain.text_normalization import replace_surrogates
 from mcp_notarium.errors import (
     BackendTimeout,
     BackendUnavailable,
@@ -25,18 +26,17 @@ from mcp_notarium.errors import (
     NotariumError,
     RateLimited,
 )
-from mcp_notarium.notes.clean import replace_surrogates
-from mcp_notarium.notes.note import Content, Note
-from mcp_notarium.notes.pending import PendingWrite
-from mcp_notarium.sync.delivery import Delivery, Taken
-from mcp_notarium.sync.desk import Desk
-from mcp_notarium.sync.illness import GRACE, Ill, demand_service
-from mcp_notarium.sync.intents import Hook, Intents
-from mcp_notarium.sync.owner import owner_gone
+from mcp_notarium.storage.cache import Cache
+from mcp_notarium.stores.contract import Backend
+from mcp_notarium.sync.journal import Hook, Intents
+from mcp_notarium.sync.journal_replay import Replay
+from mcp_notarium.sync.note_backoff import GRACE, Ill, demand_service
+from mcp_notarium.sync.note_locks import Turn, Turns
+from mcp_notarium.sync.process_owner import owner_gone
+from mcp_notarium.sync.push import Delivery, Taken
 from mcp_notarium.sync.removal import Removal
-from mcp_notarium.sync.replay import Replay
-from mcp_notarium.sync.saving import Saved, Saving
-from mcp_notarium.sync.turns import Turn, Turns
+from mcp_notarium.sync.save import Saved, Saving
+from mcp_notarium.sync.write_context import Desk
 
 __all__ = ["Replayed", "Saved", "Writer"]
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from mcp_notarium.domain.note import Note
+from mcp_notarium.domain.policy import Field, Policy
 from mcp_notarium.errors import VersionConflict
-from mcp_notarium.notes.note import Note
-from mcp_notarium.policy.model import Field, Policy
-from mcp_notarium.tools.context import CallContext
-from mcp_notarium.tools.hidden import shown_tags, without_text
-from mcp_notarium.tools.lookup import find_note, versions_of
-from mcp_notarium.tools.portion import ANSWER_BYTES, Portion, json_bytes, portion
+from mcp_notarium.tools.call_context import CallContext
+from mcp_notarium.tools.hidden_fields import shown_tags, without_text
+from mcp_notarium.tools.note_lookup import find_note, versions_of
+from mcp_notarium.tools.paging import ANSWER_BYTES, Portion, json_bytes, portion
 from mcp_notarium.tools.schemas import GetRequest, NoteAnswer
 
 if TYPE_CHECKING:

@@ -9,18 +9,18 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING
 
-from mcp_notarium.policy.model import Field, Policy
-from mcp_notarium.query import parser
-from mcp_notarium.query.sql import words_of
-from mcp_notarium.tools.context import CallContext
-from mcp_notarium.tools.freshness import sync_of, wait_for_notes
-from mcp_notarium.tools.hidden import check_query, shown_tags
+from mcp_notarium.domain.policy import Field, Policy
+from mcp_notarium.search import parser
+from mcp_notarium.search.sql_builder import words_of
+from mcp_notarium.tools.call_context import CallContext
+from mcp_notarium.tools.hidden_fields import check_query, shown_tags
 from mcp_notarium.tools.schemas import ListAnswer, ListItem, ListRequest
+from mcp_notarium.tools.sync_status import sync_of, wait_for_notes
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
-    from mcp_notarium.cache.search import Summary
-    from mcp_notarium.query.model import Query
+    from mcp_notarium.search.query import Query
+    from mcp_notarium.storage.note_search import Summary
 
 DEFAULT_LIMIT = 20
 MOST_LOOKED_UP = 8

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from mcp_notarium.domain.note import Note
 from mcp_notarium.errors import InvalidRequest, VersionConflict
-from mcp_notarium.notes.note import Note
-from mcp_notarium.tools.context import CallContext, require_consent
-from mcp_notarium.tools.hidden import name_of
-from mcp_notarium.tools.lookup import find_at_version
+from mcp_notarium.tools.call_context import CallContext, require_consent
+from mcp_notarium.tools.hidden_fields import name_of
+from mcp_notarium.tools.note_lookup import find_at_version
 from mcp_notarium.tools.schemas import ManageAnswer, ManageRequest, StatsAnswer
 from mcp_notarium.tools.stats import stats
 

@@ -9,18 +9,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mcp_notarium.domain.note import Content, Note
+from mcp_notarium.domain.patch import Operation, apply_patch
+from mcp_notarium.domain.policy import Policy, demand
 from mcp_notarium.errors import InvalidRequest, VersionConflict
-from mcp_notarium.notes.note import Content, Note
-from mcp_notarium.notes.patch import Operation, apply_patch
-from mcp_notarium.policy.model import Policy, demand
-from mcp_notarium.redaction.escaping import one_line
-from mcp_notarium.tools.context import CallContext, require_consent
+from mcp_notarium.logs.escaping import one_line
+from mcp_notarium.tools.call_context import CallContext, require_consent
 from mcp_notarium.tools.get import fields_of, text_fields
-from mcp_notarium.tools.hidden import check_change, name_of
-from mcp_notarium.tools.lookup import find_at_version, versions_of
-from mcp_notarium.tools.loss import drops_most
+from mcp_notarium.tools.hidden_fields import check_change, name_of
+from mcp_notarium.tools.note_lookup import find_at_version, versions_of
+from mcp_notarium.tools.overwrite_check import drops_most
 from mcp_notarium.tools.schemas import SavedAnswer, SaveRequest
-from mcp_notarium.tools.tags import checked_tags, new_addresses
+from mcp_notarium.tools.tag_rules import checked_tags, new_addresses
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App

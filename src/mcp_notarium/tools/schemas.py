@@ -13,8 +13,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool
 from pydantic_core import PydanticCustomError
 
-from mcp_notarium.query.parser import day_start
-from mcp_notarium.tools.flat import QUIET
+from mcp_notarium.search.parser import day_start
+from mcp_notarium.tools.json_schemas import QUIET
 
 LONGEST_ID = 1024
 

@@ -6,9 +6,9 @@ import platform
 from typing import TYPE_CHECKING
 
 from mcp_notarium import __version__
-from mcp_notarium.cache import driver
-from mcp_notarium.notes.pending import WriteState
-from mcp_notarium.tools.memory import rss_bytes
+from mcp_notarium.domain.pending_write import WriteState
+from mcp_notarium.storage import driver
+from mcp_notarium.tools.memory_usage import rss_bytes
 from mcp_notarium.tools.schemas import StatsAnswer
 
 if TYPE_CHECKING:

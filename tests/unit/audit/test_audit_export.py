@@ -8,7 +8,7 @@ import pytest
 from mcp_notarium.audit import export
 from mcp_notarium.audit.chain import Head, Seal, appended
 from mcp_notarium.audit.record import Act, Entry
-from mcp_notarium.audit.verify import Check, Kind
+from mcp_notarium.audit.verification import Check, Kind
 from mcp_notarium.cli import audit
 from mcp_notarium.secret import Secret
 

@@ -4,8 +4,8 @@ import platformdirs
 import pytest
 
 from mcp_notarium import config
-from mcp_notarium.config import loading
-from mcp_notarium.config.document import markdown
+from mcp_notarium.config import loader
+from mcp_notarium.config.reference_page import markdown
 from mcp_notarium.config.variables import FILE_NAMES, VARIABLES, Kind
 from mcp_notarium.errors import ConfigError, SettingsMissing
 from mcp_notarium.secret import Secret
@@ -341,7 +341,7 @@ def test_the_default_data_folder_is_the_one_platformdirs_gives(monkeypatch, xdg)
     monkeypatch.setenv("XDG_DATA_HOME", xdg)
     environ = {"XDG_DATA_HOME": xdg}
     expected = platformdirs.user_data_path("mcp-notarium", appauthor=False)
-    assert loading.default_data_dir(environ) == expected
+    assert loader.default_data_dir(environ) == expected
 
 
 def test_a_data_folder_that_cannot_be_found_is_a_problem_with_a_way_out(tmp_path):
@@ -352,7 +352,9 @@ def test_a_data_folder_that_cannot_be_found_is_a_problem_with_a_way_out(tmp_path
 
 def test_the_page_of_variables_is_the_one_made_from_the_table():
     page = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
-    assert page == markdown(), "run: python -m mcp_notarium.config.document > docs/configuration.md"
+    assert page == markdown(), (
+        "run: python -m mcp_notarium.config.reference_page > docs/configuration.md"
+    )
 
 
 def test_every_variable_has_a_purpose_and_number_bounds_hold_its_default():

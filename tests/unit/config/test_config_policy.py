@@ -6,8 +6,8 @@ import stat
 import pytest
 
 from mcp_notarium.config import load
+from mcp_notarium.domain.policy import PERMISSIVE, Mode
 from mcp_notarium.errors import ConfigError
-from mcp_notarium.policy.model import PERMISSIVE, Mode
 
 needs_posix = pytest.mark.skipif(os.name != "posix", reason="modes and links of POSIX")
 BASE = {"SIMPLENOTE_USERNAME": "someone@example.com"}

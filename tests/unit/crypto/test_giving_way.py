@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.crypto import kdf, rotation, slot_changes
-from mcp_notarium.crypto.failures import SlotsRefused
-from mcp_notarium.crypto.keyslots import Slot, SlotState, SlotType
-from mcp_notarium.crypto.rotation import SlotUnclear
-from mcp_notarium.redaction.redactor import Redactor
+from mcp_notarium.crypto import kdf, rotation_steps, slot_changes
+from mcp_notarium.crypto.errors import SlotsRefused
+from mcp_notarium.crypto.key_slots import Slot, SlotState, SlotType
+from mcp_notarium.crypto.rotation_steps import SlotUnclear
+from mcp_notarium.logs.redactor import Redactor
 from support.keyfiles import cheap
 
 PASSPHRASE, RAW = SlotType.PASSPHRASE, SlotType.RAW
@@ -28,7 +28,7 @@ def keyfile(*types):
 
 def gone(types, came, **options):
     found = keyfile(*types)
-    return [one.id for one in rotation.giving_way(found, found.slots[came - 1], **options)]
+    return [one.id for one in rotation_steps.giving_way(found, found.slots[came - 1], **options)]
 
 
 @pytest.mark.parametrize(

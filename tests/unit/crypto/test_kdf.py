@@ -5,7 +5,7 @@ from cryptography.hazmat.primitives.kdf.argon2 import Argon2id as SecondArgon2id
 from cryptography.hazmat.primitives.kdf.pbkdf2 import PBKDF2HMAC
 
 from mcp_notarium.crypto import kdf
-from mcp_notarium.crypto.failures import KdfOutOfMemory, KeyFileDamaged
+from mcp_notarium.crypto.errors import KdfOutOfMemory, KeyFileDamaged
 from mcp_notarium.errors import Verdict
 from mcp_notarium.secret import Secret
 

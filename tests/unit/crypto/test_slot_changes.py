@@ -4,21 +4,28 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.crypto import kdf, keyslots, recovery, rotation, slot_changes, userkey
-from mcp_notarium.crypto.datakey import DataKey
-from mcp_notarium.crypto.failures import SlotsRefused, WrongKey
-from mcp_notarium.crypto.keyslots import SlotState, SlotType
+from mcp_notarium.crypto import (
+    kdf,
+    key_slots,
+    recovery_codes,
+    rotation_steps,
+    slot_changes,
+    user_key,
+)
+from mcp_notarium.crypto.data_key import DataKey
+from mcp_notarium.crypto.errors import SlotsRefused, WrongKey
+from mcp_notarium.crypto.key_slots import SlotState, SlotType
 from mcp_notarium.secret import Secret
 
 PASSPHRASE = Secret("violet kettle under seven maps")
-RAW = userkey.generate()
-PAPER = recovery.generate()
+RAW = user_key.generate()
+PAPER = recovery_codes.generate()
 DATA_KEY = DataKey(Secret(bytes(range(32))))
 BOUNDS = kdf.TEST_BOUNDS
 
 
 def made():
-    keyfile = keyslots.build(
+    keyfile = key_slots.build(
         data_key=DATA_KEY,
         passphrase=PASSPHRASE,
         parameters=kdf.CHEAPEST,
@@ -27,7 +34,7 @@ def made():
         bounds=BOUNDS,
     )
     for key, type_ in ((RAW, SlotType.KEYRING), (PAPER, None)):
-        keyfile = keyslots.add_slot(
+        keyfile = key_slots.add_slot(
             keyfile, DATA_KEY, key, parameters=kdf.CHEAPEST, type_=type_, bounds=BOUNDS
         )
     return keyfile
@@ -35,7 +42,7 @@ def made():
 
 def opens(keyfile, key):
     try:
-        return keyslots.unlock(keyfile, key, bounds=BOUNDS) == DATA_KEY
+        return key_slots.unlock(keyfile, key, bounds=BOUNDS) == DATA_KEY
     except WrongKey:
         return False
 
@@ -45,12 +52,12 @@ def test_each_kind_of_key_opens_its_own_slot():
     types = [slot.type for slot in keyfile.slots]
     assert types == [SlotType.PASSPHRASE, SlotType.KEYRING, SlotType.RECOVERY]
     for number, key in enumerate((PASSPHRASE, RAW, PAPER), 1):
-        assert keyslots.open_slot(keyfile, key, bounds=BOUNDS).slot.id == number
+        assert key_slots.open_slot(keyfile, key, bounds=BOUNDS).slot.id == number
 
 
 def test_a_key_file_with_every_kind_of_slot_is_read_back():
     keyfile = made()
-    assert keyslots.parse(keyslots.serialise(keyfile), bounds=BOUNDS) == keyfile
+    assert key_slots.parse(key_slots.serialise(keyfile), bounds=BOUNDS) == keyfile
 
 
 def test_only_a_passphrase_is_stretched():
@@ -60,7 +67,7 @@ def test_only_a_passphrase_is_stretched():
 
 def test_a_passphrase_makes_no_slot_of_the_keychain():
     with pytest.raises(ValueError, match="no keyring slot"):
-        keyslots.new_slot(
+        key_slots.new_slot(
             made(), DATA_KEY, PASSPHRASE, parameters=kdf.CHEAPEST, type_=SlotType.KEYRING
         )
 
@@ -123,14 +130,14 @@ def test_a_slot_that_is_not_there_is_named_with_those_that_are():
 @pytest.mark.parametrize(
     ("new", "type_"),
     [
-        (userkey.generate(), SlotType.RAW),
+        (user_key.generate(), SlotType.RAW),
         (Secret("a new passphrase of words"), SlotType.PASSPHRASE),
     ],
 )
 def test_a_rotation_by_the_keychains_key_leaves_the_keychains_slot_as_it_is(new, type_):
     before = made()
     keyring = next(slot for slot in before.slots if slot.type is SlotType.KEYRING)
-    after = rotation.rewrap(
+    after = rotation_steps.rewrap(
         before, old=RAW, new=new, parameters=kdf.CHEAPEST, now=1_763_683_300, bounds=BOUNDS
     )
     assert keyring in after.slots

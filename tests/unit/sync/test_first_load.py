@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.backends.base import Entry, ListingPage
-from mcp_notarium.cache import notes
-from mcp_notarium.cache.rows import UNPREPARED, prepare, rows_of
-from mcp_notarium.cache.store import Cache
 from mcp_notarium.errors import BackendProtocolError
+from mcp_notarium.storage import note_table
+from mcp_notarium.storage.cache import Cache
+from mcp_notarium.storage.note_rows import UNPREPARED, prepare, rows_of
+from mcp_notarium.stores.contract import Entry, ListingPage
 from mcp_notarium.sync import listing
 from mcp_notarium.sync.cycle import State
 from mcp_notarium.sync.listing import ReadyPage
@@ -142,7 +142,7 @@ def test_rows_are_made_beside_the_event_loop_and_stored_as_they_are(client, stor
         taken.append(rows_of(revision, prepared) is made.get(revision.id))
         return rows_of(revision, prepared)
 
-    monkeypatch.setattr(notes, "rows_of", spying)
+    monkeypatch.setattr(note_table, "rows_of", spying)
     asyncio.run(client.sync())
     assert threads
     assert threading.main_thread() not in threads

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from mcp_notarium.errors import OutcomeUnknown
-from mcp_notarium.sync import asking, writer
+from mcp_notarium.sync import note_fetch, writer
 from mcp_notarium.sync.cycle import State
 from support.memory_backend import Fault
 from support.sync_rig import until
@@ -118,7 +118,7 @@ class Held:
     """A client whose requests for one note are answered when somebody says so."""
 
     def __init__(self, client, note_id, monkeypatch):
-        monkeypatch.setattr(asking, "GRACE", 0.02)
+        monkeypatch.setattr(note_fetch, "GRACE", 0.02)
         monkeypatch.setattr(writer, "GRACE", 0.02)
         self.open = asyncio.Event()
         self.asked = 0
@@ -171,8 +171,8 @@ def test_a_late_answer_that_news_have_overtaken_is_not_used(loaded, store, monke
 
 def test_many_late_notes_leave_room_for_others(loaded, store, monkeypatch):
     async def scenario():
-        monkeypatch.setattr(asking, "GRACE", 0.02)
-        ill = [f"ill{number}" for number in range(asking.FETCHES + 1)]
+        monkeypatch.setattr(note_fetch, "GRACE", 0.02)
+        ill = [f"ill{number}" for number in range(note_fetch.FETCHES + 1)]
         for note_id in ill:
             store.put(note_id, "ill\n")
         changed_elsewhere(loaded, store, "n0")
@@ -181,7 +181,7 @@ def test_many_late_notes_leave_room_for_others(loaded, store, monkeypatch):
         assert set(doubts(loaded)) == set(ill)
         assert loaded.note("n0").text == store.text("n0")
         waiting = asyncio.all_tasks() - {asyncio.current_task()}
-        assert len(waiting) == asking.MOST_LATE
+        assert len(waiting) == note_fetch.MOST_LATE
         await loaded.driver._engine.close()
         assert not asyncio.all_tasks() - {asyncio.current_task()}
 

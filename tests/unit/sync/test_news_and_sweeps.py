@@ -5,10 +5,10 @@ import json
 
 import pytest
 
-from mcp_notarium.backends.base import Capabilities, ChangePage, Entry
 from mcp_notarium.errors import OutcomeUnknown
+from mcp_notarium.stores.contract import Capabilities, ChangePage, Entry
 from mcp_notarium.sync.cycle import State
-from mcp_notarium.sync.ledger import SWEEP_PERIOD, SWEEP_PERIOD_BLIND
+from mcp_notarium.sync.progress import SWEEP_PERIOD, SWEEP_PERIOD_BLIND
 from support.memory_backend import Fault
 
 POLLED = Capabilities(delta_listing=True, idempotent_push=True, trash_before_delete=True)

@@ -5,7 +5,7 @@ import socket
 import subprocess
 import sys
 
-from mcp_notarium.sync.owner import owner_gone, owner_name
+from mcp_notarium.sync.process_owner import owner_gone, owner_name
 
 
 def test_this_process_is_not_gone_and_each_name_is_used_once():

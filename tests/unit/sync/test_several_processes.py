@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import BackendUnavailable, OutcomeUnknown
-from mcp_notarium.notes.note import Content
 from mcp_notarium.sync.cycle import State
 from support.memory_backend import Fault
 from support.sync_rig import LEASE, in_step, running, until

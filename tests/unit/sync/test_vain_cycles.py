@@ -5,9 +5,9 @@ import itertools
 
 import pytest
 
-from mcp_notarium.backends.base import ChangePage, Entry
+from mcp_notarium.domain.note import Tombstone
 from mcp_notarium.errors import BackendProtocolError, BackendUnavailable, CursorLost
-from mcp_notarium.notes.note import Tombstone
+from mcp_notarium.stores.contract import ChangePage, Entry
 from support.sync_rig import in_step, running, until
 
 NOTES = 3

@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from mcp_notarium.backends.withdrawal import demand_wanted
+from mcp_notarium.domain.note import Content
+from mcp_notarium.domain.pending_write import WriteState
 from mcp_notarium.errors import (
     BackendRejected,
     BackendUnavailable,
@@ -14,10 +15,9 @@ from mcp_notarium.errors import (
     OutcomeUnknown,
     RateLimited,
 )
-from mcp_notarium.notes.note import Content
-from mcp_notarium.notes.pending import WriteState
-from mcp_notarium.sync.conflict import MARK
-from mcp_notarium.sync.desk import nothing_saved
+from mcp_notarium.stores.withdrawal import demand_wanted
+from mcp_notarium.sync.conflict_copy import MARK
+from mcp_notarium.sync.write_context import nothing_saved
 from support.memory_backend import Fault
 from support.sync_rig import Crash, until
 

@@ -4,13 +4,8 @@ import asyncio
 
 import pytest
 
-from mcp_notarium.backends.base import Capabilities
-from mcp_notarium.errors import (
-    BackendUnavailable,
-    InvalidRequest,
-    OutcomeUnknown,
-    VersionConflict,
-)
+from mcp_notarium.errors import BackendUnavailable, InvalidRequest, OutcomeUnknown, VersionConflict
+from mcp_notarium.stores.contract import Capabilities
 from support.memory_backend import Fault
 
 UNGUARDED = Capabilities(change_feed=True, trash_before_delete=False)

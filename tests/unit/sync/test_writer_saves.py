@@ -5,15 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.backends.base import Acknowledgement, Answer, Capabilities
-from mcp_notarium.errors import (
-    BackendProtocolError,
-    BackendRejected,
-    NoteNotFound,
-    VersionConflict,
-)
-from mcp_notarium.notes.note import Content
-from mcp_notarium.sync.conflict import MARK
+from mcp_notarium.domain.note import Content
+from mcp_notarium.errors import BackendProtocolError, BackendRejected, NoteNotFound, VersionConflict
+from mcp_notarium.stores.contract import Acknowledgement, Answer, Capabilities
+from mcp_notarium.sync.conflict_copy import MARK
 from support.memory_backend import Fault
 
 STRICT = Capabilities(

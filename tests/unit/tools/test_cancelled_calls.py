@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from mcp_notarium.tools.catalogue import by_name
+from mcp_notarium.tools.catalog import by_name
 from support.long import LONG
 from support.tooling import Caller, Desk
 

@@ -3,7 +3,7 @@
 import pytest
 
 from mcp_notarium.errors import ConfirmationRequired
-from mcp_notarium.tools.context import Way, refusal, require_consent, way_of_consent
+from mcp_notarium.tools.call_context import Way, refusal, require_consent, way_of_consent
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,7 @@
 
 import pytest
 
-from mcp_notarium.errors import (
-    BackendUnavailable,
-    InvalidRequest,
-    NoteNotFound,
-    VersionConflict,
-)
+from mcp_notarium.errors import BackendUnavailable, InvalidRequest, NoteNotFound, VersionConflict
 from mcp_notarium.tools import get
 from mcp_notarium.tools.schemas import GetRequest
 from support.memory_backend import Fault

@@ -6,10 +6,10 @@ import anyio
 import pytest
 
 from mcp_notarium.errors import QueryError
-from mcp_notarium.sync.ledger import Ledger
+from mcp_notarium.sync.progress import Ledger
 from mcp_notarium.tools import list as list_
-from mcp_notarium.tools.freshness import note_on
 from mcp_notarium.tools.schemas import ListRequest
+from mcp_notarium.tools.sync_status import note_on
 from support.memory_backend import Fault
 from support.tooling import NOW, Desk
 

@@ -3,7 +3,6 @@
 import pytest
 
 from mcp_notarium import __version__
-from mcp_notarium.backends.base import Acknowledgement, Answer
 from mcp_notarium.errors import (
     BackendUnavailable,
     ConfirmationRequired,
@@ -11,6 +10,7 @@ from mcp_notarium.errors import (
     NoteNotFound,
     VersionConflict,
 )
+from mcp_notarium.stores.contract import Acknowledgement, Answer
 from mcp_notarium.tools import manage
 from mcp_notarium.tools.schemas import ManageRequest
 from support.memory_backend import Fault

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mcp_notarium.domain.policy import Field, Limits, Policy
+from mcp_notarium.domain.visibility import Visibility
 from mcp_notarium.errors import (
     CacheBusy,
     ConfirmationRequired,
@@ -17,8 +19,6 @@ from mcp_notarium.errors import (
     StillLoading,
     VersionConflict,
 )
-from mcp_notarium.policy.model import Field, Limits, Policy
-from mcp_notarium.policy.visibility import Visibility
 from mcp_notarium.tools import get, manage, save, stats
 from mcp_notarium.tools import list as list_
 from mcp_notarium.tools.schemas import GetRequest, ListRequest, ManageRequest, SaveRequest
@@ -302,7 +302,7 @@ def test_merged_tags_that_would_hide_a_note_are_a_conflict(desks):
 
 
 def test_nothing_is_listed_before_everything_is_here(desks, monkeypatch):
-    monkeypatch.setattr("mcp_notarium.tools.freshness.FIRST_PAGE_SECONDS", 0.5)
+    monkeypatch.setattr("mcp_notarium.tools.sync_status.FIRST_PAGE_SECONDS", 0.5)
     desk = desks(Policy(visibility=NO_PRIVATE), a=("text",), b=("text", "private"))
     with pytest.raises(StillLoading):
         listed(desk)

@@ -15,8 +15,8 @@ from mcp_notarium.errors import (
     VersionConflict,
 )
 from mcp_notarium.tools import save
-from mcp_notarium.tools.loss import SMALL
-from mcp_notarium.tools.naming import named
+from mcp_notarium.tools.overwrite_check import SMALL
+from mcp_notarium.tools.prompts import named
 from mcp_notarium.tools.schemas import SaveRequest
 from mcp_notarium.tools.stats import stats
 from support.memory_backend import Fault

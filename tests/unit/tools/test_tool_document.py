@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from mcp_notarium.tools.document import document
+from mcp_notarium.tools.reference_page import document
 
 PAGE = Path(__file__).parents[3] / "docs" / "tools.md"
 

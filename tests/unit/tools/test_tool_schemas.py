@@ -6,7 +6,7 @@ import re
 import pytest
 from pydantic import ValidationError
 
-from mcp_notarium.tools.catalogue import INSTRUCTIONS, TOOLS, wire_form
+from mcp_notarium.tools.catalog import INSTRUCTIONS, TOOLS, wire_form
 from mcp_notarium.tools.schemas import GetRequest, ListRequest, ManageRequest, SaveRequest
 
 LISTED = [wire_form(tool) for tool in TOOLS]

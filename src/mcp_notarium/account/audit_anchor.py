@@ -1,0 +1,198 @@
+"""``audit_anchor.json``: where the audit chain ended, kept outside the database.
+
+A chain cannot say of itself that its tail was cut; this file can. Servers write it at a clean stop, and a
+re-encryption at its end, under the database's write lock, and only if the chain goes on from what it says: an anchor that does not fit
+is evidence and stays. It has a MAC under a subkey of the data key, and a number of records instead of a
+time. Whoever puts back database *and* anchor of the same day is not seen: note heads elsewhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from mcp_notarium.audit.chain import AuditKeys, Head
+from mcp_notarium.crypto import canonical_json
+from mcp_notarium.crypto.data_key import DataKey
+from mcp_notarium.crypto.errors import KeyFileDamaged
+from mcp_notarium.errors import CacheError, NotariumError
+from mcp_notarium.files.account_folder import AccountFolder
+from mcp_notarium.files.private_files import read_private, replace_private
+from mcp_notarium.secret import Secret
+from mcp_notarium.storage.audit_table import ANCHORED, AuditTable
+from mcp_notarium.storage.connection import Database
+
+_FORM = "mcp-notarium-audit-anchor"
+_MOST = 1024
+_MAC = re.compile(r"[0-9a-f]{64}")
+
+
+class AnchorUnusable(NotariumError):
+    """The anchor is missing, damaged or not ours; the message says which."""
+
+    default_hint = (
+        "If you know why (you put back an older copy of the folder, say), run `mcp-notarium audit accept`: "
+        "it puts on record that you do, and makes a new anchor."
+    )
+
+
+def audit_keys(data_key: DataKey | None) -> AuditKeys:
+    """The keys of the chain that belongs to a data key; None is the plain mode."""
+    if data_key is None:
+        return AuditKeys()
+    return AuditKeys(
+        chain=data_key.subkey("audit"),
+        digests=data_key.subkey("audit-digests"),
+        anchor=data_key.subkey("audit-anchor"),
+    )
+
+
+def about_the_chain(notices: Iterable[str]) -> str | None:
+    """Which of a start's notices is that of :meth:`Anchor.notice`, if any."""
+    return next((one for one in notices if one.endswith(LOOK)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """The anchor of one generation ('' is the plain database)."""
+
+    folder: AccountFolder
+    generation: str
+    key: Secret | None
+
+    def read(self, database: Database) -> Head | None:
+        """The head it knows; None if this chain has not been anchored yet.
+
+        Raises ``AnchorUnusable`` if there should be one that can be believed.
+        """
+        due = _is_due(database)
+        try:
+            raw = read_private(self.folder.audit_anchor, most=_MOST)
+            said = None if raw is None else canonical_json.decode(raw)
+        except (OSError, KeyFileDamaged):
+            raise AnchorUnusable("the anchor cannot be read") from None
+        if said is None:
+            if due:
+                raise AnchorUnusable("the anchor is missing, and there was one")
+            return None
+        if said.get("generation") != self.generation and not due:
+            return None  # of the database before this one; a crash came between switch and anchor
+        head = _head(said)
+        if head is None or raw != self._content(head):
+            raise AnchorUnusable("the anchor was changed, or belongs to another cache")
+        return head
+
+    def write(self, table: AuditTable, database: Database) -> bool:
+        """Remember the chain's end; False if that could not be, or must not be. Never raises."""
+        try:
+            now = _flushed(table, database)
+            with database.transaction():
+                before = self.read(database)
+                if before == now or not _goes_on(table, before, now):
+                    return before == now
+                self._replace(now, database)
+        except (CacheError, AnchorUnusable, OSError):
+            return False
+        return True
+
+    def accept(self, table: AuditTable, database: Database) -> Head:
+        """Take the chain's end for right, whatever the anchor said. Put that on record before.
+
+        Raises ``CacheError`` and ``OSError``.
+        """
+        now = _flushed(table, database)
+        with database.transaction():
+            self._replace(now, database)
+        return now
+
+    def _replace(self, now: Head, database: Database) -> None:
+        replace_private(self.folder.audit_anchor, self._content(now), check=self._check(now))
+        database.run(_MARK, (ANCHORED, str(now.count)))
+
+    def notice(self, table: AuditTable, database: Database) -> str | None:
+        """What a person should know at a start: the end of the chain is not there; else None.
+
+        Looks at the end only. Raises ``CacheError``.
+        """
+        try:
+            before = self.read(database)
+        except AnchorUnusable as error:
+            return f"Of the audit chain {error.message}. {LOOK}"
+        now = table.head()  # after the anchor: another server may be writing both
+        if before is None or _goes_on(table, before, now):
+            return None
+        if before.count > now.count:
+            gone = before.count - now.count
+            return (
+                f"The audit chain ends {gone:,} records before its anchor: an older copy of the "
+                f"database was put back, or its newest writes are lost. {LOOK}"
+            )
+        return f"The audit chain is not the one that its anchor knows. {LOOK}"
+
+    def _content(self, head: Head) -> bytes:
+        fields: dict[str, Any] = {
+            "format": _FORM,
+            "version": 1,
+            "generation": self.generation,
+            "count": head.count,
+            "head": head.mac,
+        }
+        covered = canonical_json.encode(fields)
+        if self.key is None:
+            mac = hashlib.sha256(covered).hexdigest()
+        else:
+            mac = hmac.new(self.key.reveal(), covered, hashlib.sha256).hexdigest()
+        return canonical_json.encode(fields | {"mac": mac})
+
+    def _check(self, head: Head) -> Any:
+        def check(written: bytes) -> None:
+            if written != self._content(head):
+                raise OSError("the file reads back differently")
+
+        return check
+
+
+def _flushed(table: AuditTable, database: Database) -> Head:
+    """The chain's end, on the disk with everything before it: records of reads were not flushed.
+
+    An anchor that is on the disk before what it names would after a power cut look like a cut tail.
+    """
+    with database.transaction(durable=True):
+        head = table.head()
+        mark = str(head.count) if _is_due(database) else f"-{head.count}"
+        database.run(_MARK, (ANCHORED, mark))  # something to flush, even if nothing else is new
+    return head
+
+
+def _head(said: dict[str, Any]) -> Head | None:
+    count, mac = said.get("count"), said.get("head")
+    if type(count) is not int or count < 0 or not isinstance(mac, str) or not _MAC.fullmatch(mac):
+        return None
+    return Head(count, mac)
+
+
+def _goes_on(table: AuditTable, before: Head | None, now: Head) -> bool:
+    """Whether the chain, which ends at ``now`` or behind it, has what the anchor names, or pruned it."""
+    if before is None or before.count == 0:
+        return now.count > 0
+    if before.count > now.count:
+        return False
+    found = next(table.records(first=before.count, last=before.count), None)
+    if found is None:
+        return next(table.records(), None) is not None
+    return found.mac == before.mac
+
+
+def _is_due(database: Database) -> bool:
+    """Whether an anchor was written; before the first one the mark is a negative number."""
+    row = database.row("SELECT value FROM sync_metadata WHERE key = ?", (ANCHORED,))
+    return row is not None and not str(row[0]).startswith("-")
+
+
+LOOK = "Run `mcp-notarium audit verify`."
+"""What to do; every notice of an anchor ends with it, and no other notice does."""
+_MARK = "INSERT OR REPLACE INTO sync_metadata(key, value) VALUES (?, ?)"

@@ -1,0 +1,203 @@
+"""Copies of the key file for a safe place, and the way back.
+
+A copy opens with every key that opened the cache when it was made, also with keys that were changed
+since; whoever has it, such a key and the database can read the notes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from mcp_notarium.account import startup_decisions
+from mcp_notarium.account.inspection import OpeningSettings
+from mcp_notarium.account.key_audit import record_restored
+from mcp_notarium.account.slot_management import behind, listing
+from mcp_notarium.crypto import canonical_json, key_slots
+from mcp_notarium.crypto.data_key import DataKey
+from mcp_notarium.crypto.errors import KeyFileDamaged
+from mcp_notarium.crypto.kdf import PRODUCTION, Bounds
+from mcp_notarium.crypto.key_slots import KeyFile
+from mcp_notarium.errors import CacheDamaged, ConfigError, LockedError, Verdict
+from mcp_notarium.files import os_errors, quarantine
+from mcp_notarium.files.account_folder import AccountFolder, trusted
+from mcp_notarium.files.locks import Presence, key_lock
+from mcp_notarium.files.private_files import (
+    At,
+    create_private,
+    disk_errors,
+    nowhere,
+    read_private,
+    replace_private,
+)
+from mcp_notarium.keys import key_file
+from mcp_notarium.secret import Secret
+from mcp_notarium.storage import database
+
+__all__ = ["Restored", "back_up", "restore"]
+
+
+def back_up(
+    settings: OpeningSettings,
+    to: Path,
+    *,
+    key: Secret | None = None,
+    bounds: Bounds = PRODUCTION,
+    at: At = nowhere,
+) -> KeyFile:
+    """Write the key file to ``to``, a new file of mode 0600, flushed; gives what was written.
+
+    ``key`` is needed only where the copy beside it says that it is newer: then it tells whether that
+    is true. Raises ``ConfigError`` if something is there already or it cannot be written, and
+    ``LockedError`` if there is no key file that could be copied; nothing new is left then.
+    """
+    listed = listing(settings, key, bounds=bounds)
+    if listed.doubtful:
+        raise behind()
+    found = listed.keyfile
+    try:
+        create_private(to, key_slots.serialise(found), at=at)
+    except OSError as error:
+        raise ConfigError(
+            f"the copy cannot be written: {os_errors.reason(error)}",
+            resolution_hint="Give the path of a new file, in a folder you can write to and on a disk "
+            "that has room.",
+        ) from error
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What was put back. ``quarantine``: where the key file that was there has gone, if any.
+
+    ``copied``: its copy was written; else the next start does that.
+    """
+
+    keyfile: KeyFile
+    quarantine: Path | None
+    copied: bool
+
+
+def restore(
+    settings: OpeningSettings,
+    copy: Path,
+    key: Secret,
+    *,
+    bounds: Bounds = PRODUCTION,
+    clock: Callable[[], float] = time.time,
+    at: At = nowhere,
+) -> Restored:
+    """Put a copy of the key file back, proven to open the database that lies there with ``key``.
+
+    A copy of another cache is refused, and one that is older than what the database has been opened
+    with: a key that was changed must not come back by the back door. Raises ``LockedError`` and
+    ``ConfigError`` with the key file as it was.
+    """
+    wanted = _read(copy, bounds)
+    data_key = key_slots.unlock(wanted, key, bounds=bounds)
+    folder = trusted(settings.account_dir)
+    if not folder.database(wanted.generation).exists():
+        raise LockedError(
+            Verdict.DATABASE_MISSING,
+            "the database this copy belongs to is not here",
+            resolution_hint=f"Put `{folder.database(wanted.generation).name}` back first, or take "
+            "another copy.",
+        )
+
+    def opens(read_back: KeyFile) -> None:
+        if key_slots.unlock(read_back, key, bounds=bounds) != data_key:
+            raise KeyFileDamaged("what was written does not open")
+
+    with disk_errors("the key file cannot be put back"), key_lock(folder):
+        _demand_newest(folder, wanted, data_key, bounds)
+        _demand_fit(folder, wanted, data_key)
+        aside = _keep(folder, now=clock())
+        at("kept")
+        copied = key_file.store(folder, wanted, check=opens, bounds=bounds, at=at)
+        record_restored(folder, wanted, data_key, at=clock())
+    return Restored(wanted, aside, copied)
+
+
+def _demand_newest(
+    folder: AccountFolder, wanted: KeyFile, data_key: DataKey, bounds: Bounds
+) -> None:
+    """No newer key file of the same data key lies there."""
+    there = key_file.load(folder, bounds=bounds)
+    for found in (there.main.keyfile, there.copy.keyfile):
+        newer = found is not None and found.sequence > wanted.sequence
+        if found is not None and newer and key_slots.vouched_for(found, data_key):
+            raise _older(wanted, found.sequence, "that lies there")
+
+
+def _older(wanted: KeyFile, newest: int, which: str) -> LockedError:
+    return LockedError(
+        Verdict.ROLLBACK_SEEN,
+        f"this copy is older (number {wanted.sequence}) than the key file {which} (number {newest})",
+        resolution_hint="Take a newer copy: keys that were changed or removed since this one "
+        "was made would open the notes again.",
+    )
+
+
+def _demand_fit(folder: AccountFolder, wanted: KeyFile, data_key: DataKey) -> None:
+    """The database opens with this key file and has not been opened with a newer one."""
+    presence = Presence(folder)
+    try:
+        presence.share()
+        path = folder.database(wanted.generation)
+        with closing(database.connect(path, data_key.database_key(wanted.database_salt))) as opened:
+            seen: dict[str, str] = dict(opened.rows(_TIES))
+    except CacheDamaged as error:
+        raise CacheDamaged(
+            "the database does not open with this copy: it is damaged, or of another cache",
+            resolution_hint=startup_decisions.BEGIN_ANEW,
+        ) from error
+    finally:
+        presence.release()
+    if seen.get("vault_id") != wanted.vault_id:
+        raise LockedError(
+            Verdict.ROLLBACK_SEEN,
+            "the database says that it belongs to another key file",
+            resolution_hint="Take a copy that was made of this cache.",
+        )
+    if int(seen.get("key_sequence", "0")) > wanted.sequence:
+        raise _older(wanted, int(seen["key_sequence"]), "the database was last opened with")
+
+
+def _keep(folder: AccountFolder, *, now: float) -> Path | None:
+    """Copy what is there into the quarantine; the originals stay until they are replaced."""
+    found = {
+        path.name: content
+        for path in (folder.key_file, folder.key_copy)
+        if (content := read_private(path, most=canonical_json.LARGEST)) is not None
+    }
+    if not found:
+        return None
+    target = quarantine.new_folder(folder, now)
+    for name, content in found.items():
+        replace_private(target / name, content, check=lambda _written: None)
+    return target
+
+
+def _read(copy: Path, bounds: Bounds) -> KeyFile:
+    try:
+        with copy.open("rb") as file:
+            raw = file.read(canonical_json.LARGEST + 1)
+    except OSError as error:
+        raise ConfigError(
+            f"the copy cannot be read: {error.strerror}",
+            resolution_hint="Give the path of a file made by `mcp-notarium keys backup`.",
+        ) from error
+    try:
+        return key_slots.parse(raw, bounds=bounds)
+    except KeyFileDamaged as error:
+        raise ConfigError(
+            f"the copy is damaged or no key file: {error.reason}",
+            resolution_hint="Take another file made by `mcp-notarium keys backup`. Nothing was "
+            "changed.",
+        ) from error
+
+
+_TIES = "SELECT key, value FROM sync_metadata WHERE key IN ('vault_id', 'key_sequence')"

@@ -1,0 +1,197 @@
+"""Changes the key of a cache: a slot for the new key takes the place of the old key's slot.
+
+Whoever comes in by the recovery key or the keychain keeps that, and the new key takes the place of
+the passphrase or raw key that is lost. It does not make a new data key: who has copied the key file
+and knew the old key can still open that copy, and with it the database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mcp_notarium.account.inspection import Observer, OpeningSettings, never
+from mcp_notarium.account.key_changes import Given, change, nothing_there, openable
+from mcp_notarium.crypto import kdf, key_slots, rotation_steps, user_key
+from mcp_notarium.crypto.data_key import DataKey
+from mcp_notarium.crypto.errors import SlotsRefused, WeakPassphrase, WrongKey
+from mcp_notarium.crypto.kdf import Parameters
+from mcp_notarium.crypto.kdf_policy import Stretching
+from mcp_notarium.crypto.key_slots import KeyFile, Slot, SlotState
+from mcp_notarium.crypto.slot_changes import described
+from mcp_notarium.files.account_folder import trusted
+from mcp_notarium.files.private_files import disk_errors
+from mcp_notarium.keys.key_file import NOT_COPIED
+from mcp_notarium.keys.key_sources import KEYCHAIN, Found
+from mcp_notarium.secret import Secret
+
+NEEDED_BY_CLIENTS = (
+    "Every client configuration that holds the old key needs the new one before its next start."
+)
+OLD_COPIES = (
+    "Old copies of the key file (backups) still open with the old key, and they open the database."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class WayIn:
+    """The key of now, proven: which slot of the key file it opens. ``key`` knows where it came from."""
+
+    keyfile: KeyFile
+    key: Found
+    slot: Slot
+
+    @property
+    def by_keychain(self) -> bool:
+        """Whether the keychain gave the key; it may be in a slot of type raw all the same."""
+        return self.key.origin == KEYCHAIN
+
+    def giving_way(self, wanted: Sequence[int] | None = None) -> tuple[Slot, ...]:
+        """What a new key takes the place of. Raises as ``rotation.giving_way`` does."""
+        return rotation_steps.giving_way(
+            self.keyfile, self.slot, kept=self.by_keychain, wanted=wanted
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Rotated:
+    """What was done. ``proven``: the database was opened with what was written.
+
+    ``slot`` is the new one, ``gone`` what it took the place of; ``others`` are the slots that opened
+    before and still do.
+    """
+
+    sequence: int
+    rotated: int | None
+    proven: bool
+    slot: Slot
+    gone: tuple[Slot, ...]
+    others: tuple[Slot, ...]
+    notices: tuple[str, ...]
+
+
+def way_in(settings: OpeningSettings, *, given: Given | None = None) -> WayIn:
+    """Prove the key of now (of the settings, or ``given.old``) before anybody is asked for a new one.
+
+    Raises ``LockedError`` (start-up's verdicts) and changes nothing.
+    """
+    given = given or Given()
+    if not trusted(settings.account_dir).path.is_dir():
+        raise nothing_there()
+    key = None if given.old is None else Found(given.old, "the key given")
+    observer = Observer(settings, bounds=given.bounds, system=given.system, key=key)
+    with disk_errors("the key file cannot be read"):
+        keyfile, _, found = openable(observer.look(now=given.clock(), opens=never))
+    slot = key_slots.open_slot(keyfile, found.passphrase, bounds=given.bounds).slot
+    return WayIn(keyfile, found, slot)
+
+
+def rotate_passphrase(
+    settings: OpeningSettings,
+    *,
+    new: Secret,
+    parameters: Parameters | Stretching | None = None,
+    allow_weak: bool = False,
+    wanted: Sequence[int] | None = None,
+    keychain: str = "",
+    came: WayIn | None = None,
+    given: Given | None = None,
+) -> Rotated:
+    """Let ``new`` open the cache instead of the old key.
+
+    ``new`` is a passphrase or a raw key; ``parameters`` stretch it (None: :func:`stretching`).
+    ``wanted`` are the slots that give way, if not those of ``rotation.giving_way``; ``keychain`` is
+    the name of the keychain that alone has ``new``; ``came`` what :func:`way_in` has found already.
+    Raises ``WeakPassphrase``, ``MalformedKey``, ``SlotsRefused`` and ``LockedError`` (start-up's
+    verdicts, or BUSY) with nothing changed.
+    """
+    given = given or Given()
+    demand_new(new, allow_weak=allow_weak)
+    now, came = int(given.clock()), came or way_in(settings, given=given)
+    # The same key in another stretching replaces itself, wherever it is kept.
+    kept = came.by_keychain and new != came.key.passphrase
+    gone = rotation_steps.giving_way(came.keyfile, came.slot, kept=kept, wanted=wanted)
+
+    def rewrapped(before: KeyFile, _data_key: DataKey, key: Secret) -> KeyFile:
+        return rotation_steps.rewrap(
+            before,
+            old=key,
+            new=new,
+            parameters=parameters or stretching(settings),
+            now=now,
+            kept=kept,
+            wanted=[slot.id for slot in gone],
+            keychain=keychain,
+            bounds=given.bounds,
+        )
+
+    if came.slot in gone:
+        done = change(settings, rewrapped, instead=new, given=given)
+    else:
+        done = change(settings, rewrapped, also_opens=(new,), given=given)
+    ids = {slot.id for slot in done.before.slots}
+    return Rotated(
+        sequence=done.after.sequence,
+        rotated=done.after.rotated,
+        proven=done.proven,
+        slot=next(slot for slot in done.after.slots if slot.id not in ids),
+        gone=gone,
+        others=still_opening(done.before, done.after),
+        notices=_notices(gone, copied=done.copied),
+    )
+
+
+def _notices(gone: Sequence[Slot], *, copied: bool) -> tuple[str, ...]:
+    told = (NEEDED_BY_CLIENTS, OLD_COPIES) if gone else ()
+    return told if copied else (*told, NOT_COPIED)
+
+
+def stretching(settings: OpeningSettings, algorithm: str | None = None) -> Stretching:
+    """How a new passphrase is stretched: by ``algorithm``, else what the settings say."""
+    return Stretching(
+        argon2id=kdf.Argon2id(),
+        pbkdf2=kdf.Pbkdf2Sha512(settings.kdf_iterations),
+        wanted=algorithm or settings.kdf,
+        chosen=algorithm is not None or settings.kdf_chosen,
+    )
+
+
+def still_opening(before: KeyFile, after: KeyFile) -> tuple[Slot, ...]:
+    """The slots that opened before a change and open after it."""
+    known = {slot.id for slot in before.slots}
+    return tuple(
+        slot for slot in after.slots if slot.id in known and slot.state is not SlotState.DISABLED
+    )
+
+
+def demand_unused(came: WayIn, new: Secret, *, given: Given | None = None) -> None:
+    """Raises ``SlotsRefused`` for a key that opens the cache already: nothing would be changed by it."""
+    try:
+        slot = key_slots.open_slot(came.keyfile, new, bounds=(given or Given()).bounds).slot
+    except WrongKey:
+        return
+    raise SlotsRefused(
+        f"this key opens the cache already ({described(slot)}); nothing is changed",
+        resolution_hint="Give another one. With `--kdf` and `--keep-key` only the stretching changes.",
+    )
+
+
+def demand_strong(new: Secret, *, allow_weak: bool) -> None:
+    """Raises ``WeakPassphrase`` for a new passphrase that could be guessed, ``MalformedKey``."""
+    reason = user_key.weakness(new)
+    if reason and not allow_weak:
+        raise WeakPassphrase(reason)
+
+
+def demand_new(new: Secret, *, allow_weak: bool) -> None:
+    """Raises as :func:`demand_strong`, and ``SlotsRefused`` for a recovery key.
+
+    What lies on paper must not become the key that stands in configurations.
+    """
+    demand_strong(new, allow_weak=allow_weak)
+    if user_key.read(new).kind == "recovery":
+        raise SlotsRefused(
+            "a recovery key cannot be the new key",
+            resolution_hint="Choose a passphrase, or take a key of `mcp-notarium generate-key`; "
+            "`mcp-notarium keys recovery create` makes recovery keys.",
+        )

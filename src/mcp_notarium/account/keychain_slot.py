@@ -1,0 +1,206 @@
+"""The keychain as one way into the cache: a random key that nobody has to know, in a slot of its own.
+
+It protects a stolen disk or backup, not against programs of the same user. It is never the only way
+in: a keychain that is reset, or reinstalled, must not be the end of a cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from mcp_notarium.account import key_rotation, slot_management
+from mcp_notarium.account.inspection import OpeningSettings
+from mcp_notarium.account.key_changes import Changed, Given
+from mcp_notarium.crypto import user_key
+from mcp_notarium.crypto.errors import SlotsRefused, WrongKey
+from mcp_notarium.crypto.key_slots import KeyFile, Slot, SlotState, SlotType
+from mcp_notarium.errors import LockedError
+from mcp_notarium.keys import keychain
+from mcp_notarium.keys.keychain import Keychain
+from mcp_notarium.secret import Secret
+
+
+@dataclass(frozen=True, slots=True)
+class Enabled:
+    """The slot that was made. ``backend``: the keychain's name."""
+
+    changed: Changed
+    slot_id: int
+    backend: str
+
+
+def enable(settings: OpeningSettings, system: Keychain, *, given: Given | None = None) -> Enabled:
+    """Let the keychain open the cache, beside the key that opens it now.
+
+    The key of the settings (or ``given.old``) must open it. A random key in the keychain that opens
+    nothing is taken: it is what a run that was cut short has left. Raises ``SlotsRefused`` if the
+    keychain holds another key for this account, ``LockedError`` (KEYCHAIN_UNUSABLE, start-up's
+    verdicts); the keychain is left as it was then.
+    """
+    given = replace(given or Given(), system=system)
+    kept = system.get(keychain.KEY, settings.owner_hash)
+    demand_free(settings, system, given=given)
+    backend = system.name
+    secret = kept or user_key.generate()
+    system.set(keychain.KEY, settings.owner_hash, secret)
+    try:
+        _demand_kept(system, settings.owner_hash, secret)
+        changed = slot_management.add(
+            settings, secret, label=backend, type_=SlotType.KEYRING, given=given
+        )
+    except BaseException:
+        if kept is None:
+            _forget_unless_it_counts(settings, system, secret, given)
+        raise
+    return Enabled(changed, changed.after.slots[-1].id, backend)
+
+
+def disable(
+    settings: OpeningSettings, system: Keychain, *, given: Given | None = None
+) -> Changed | None:
+    """Take the keychain's slot away, then its entry; None if the entry opened nothing.
+
+    Raises ``SlotsRefused`` if there is no entry, or if it is the key that was used to come in.
+    """
+    given = replace(given or Given(), system=system)
+    secret = system.get(keychain.KEY, settings.owner_hash)
+    if secret is None:
+        raise SlotsRefused(
+            "the keychain holds no key for this account", resolution_hint="Nothing is to be done."
+        )
+    slot_id = slot_management.listing(settings, secret, bounds=given.bounds).opened_by
+    changed = None if slot_id is None else slot_management.remove(settings, slot_id, given=given)
+    system.delete(keychain.KEY, settings.owner_hash)
+    return changed
+
+
+def rotate_into(
+    settings: OpeningSettings,
+    system: Keychain,
+    *,
+    from_keychain: bool,
+    wanted: Sequence[int] | None = None,
+    given: Given | None = None,
+) -> KeyFile:
+    """Replace the key that opens the cache now by a random one that only the keychain holds.
+
+    ``from_keychain``: the keychain holds the key of now, too; ``wanted`` as for
+    ``rotate.rotate_passphrase``. At every moment the keychain's entry opens the cache, or the key of
+    now that stands elsewhere does. Returns the new key file. Raises as :func:`enable` does, and
+    ``SlotsRefused`` if the keychain would be the only way in.
+    """
+    given = replace(given or Given(), system=system)
+    owner = settings.owner_hash
+    kept = system.get(keychain.KEY, owner)
+    if kept is not None and from_keychain:
+        return _exchange(settings, system, kept, user_key.generate(), given)
+    demand_free(settings, system, given=given)
+    secret = kept or user_key.generate()
+    backend, came = system.name, key_rotation.way_in(settings, given=given)
+    demand_another(came.keyfile, without=came.giving_way(wanted))
+    system.set(keychain.KEY, owner, secret)
+    try:
+        _demand_kept(system, owner, secret)
+        key_rotation.rotate_passphrase(
+            settings, new=secret, wanted=wanted, keychain=backend, came=came, given=given
+        )
+    except BaseException:
+        if kept is None:
+            _forget_unless_it_counts(settings, system, secret, given)
+        raise
+    return slot_management.listing(settings, None, bounds=given.bounds).keyfile
+
+
+def demand_free(settings: OpeningSettings, system: Keychain, *, given: Given | None = None) -> None:
+    """Raises ``SlotsRefused`` if the keychain holds a key for this account that may be in use."""
+    kept = system.get(keychain.KEY, settings.owner_hash)
+    if kept is not None and not _left_over(settings, kept, given or Given()):
+        raise _taken()
+
+
+def demand_another(keyfile: KeyFile, *, without: Sequence[Slot]) -> None:
+    """Raises ``SlotsRefused`` unless an active slot that needs no keychain is left beside these."""
+    left = (one for one in keyfile.slots if one not in without)
+    if not any(s.state is SlotState.ACTIVE and s.type is not SlotType.KEYRING for s in left):
+        raise SlotsRefused(
+            "the keychain's key would be the only one that opens the cache",
+            resolution_hint="`mcp-notarium keys recovery create` makes a key on paper; then try "
+            "again. `mcp-notarium keychain enable` lets the keychain open the cache beside your "
+            "key.",
+        )
+
+
+def _exchange(
+    settings: OpeningSettings, system: Keychain, kept: Secret, secret: Secret, given: Given
+) -> KeyFile:
+    """Both keys open until the keychain has the new one: its entry is the only place of either."""
+    found = slot_management.listing(settings, kept, bounds=given.bounds)
+    old = next((slot for slot in found.keyfile.slots if slot.id == found.opened_by), None)
+    if old is None:
+        raise WrongKey
+    demand_another(found.keyfile, without=[old])
+    added = slot_management.add(
+        settings, secret, label=system.name, type_=SlotType.KEYRING, given=given
+    )
+    system.set(keychain.KEY, settings.owner_hash, secret)
+    try:
+        _demand_kept(system, settings.owner_hash, secret)
+    except SlotsRefused:
+        system.set(keychain.KEY, settings.owner_hash, kept)
+        slot_management.remove(settings, added.after.slots[-1].id, given=replace(given, old=kept))
+        raise
+    for slot_id in (old.id, *_forgotten(found.keyfile, old)):
+        after = slot_management.remove(settings, slot_id, given=replace(given, old=secret)).after
+    return after
+
+
+def _forgotten(found: KeyFile, old: Slot) -> list[int]:
+    """Slots of this keychain beside its own: a run that was cut short made them, nobody has the key."""
+    return [
+        slot.id
+        for slot in found.slots
+        if slot.type is SlotType.KEYRING and slot.label == old.label and slot.id != old.id
+    ]
+
+
+def _left_over(settings: OpeningSettings, kept: Secret, given: Given) -> bool:
+    """Whether it is a random key that opens no slot, and that no slot out of use can be meant by."""
+    found = slot_management.listing(settings, kept, bounds=given.bounds)
+    return (
+        user_key.read(kept).kind == "raw"
+        and found.opened_by is None
+        and not any(
+            slot.type is SlotType.KEYRING and slot.state is SlotState.DISABLED
+            for slot in found.keyfile.slots
+        )
+    )
+
+
+def _forget_unless_it_counts(
+    settings: OpeningSettings, system: Keychain, secret: Secret, given: Given
+) -> None:
+    """Take the entry out after a failure, but not if that came behind the commit point.
+
+    Then the keychain is the only place of a key that opens the cache, and so it is if nobody knows.
+    """
+    with suppress(LockedError):
+        if slot_management.listing(settings, secret, bounds=given.bounds).opened_by is None:
+            system.delete(keychain.KEY, settings.owner_hash)
+
+
+def _taken() -> SlotsRefused:
+    return SlotsRefused(
+        "the keychain holds a key for this account already",
+        resolution_hint="`mcp-notarium keychain disable` takes it out; then try again.",
+    )
+
+
+def _demand_kept(system: Keychain, owner: str, secret: Secret) -> None:
+    """Some keychains take a secret and give back nothing, or another one."""
+    if system.read_back(keychain.KEY, owner) != secret:
+        raise SlotsRefused(
+            "the keychain did not keep what it was given",
+            resolution_hint="Use DB_ENCRYPTION_KEY or DB_ENCRYPTION_KEY_FILE instead.",
+        )

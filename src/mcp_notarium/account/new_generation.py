@@ -1,0 +1,279 @@
+"""Writes a whole cache anew into a new encrypted generation, beside the old one, and compares.
+
+Until its prepared key file is committed the new generation does not count, and what a crash leaves
+of it is recognised by that file. Call everything here under the key lock and alone in the folder.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Collection
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from mcp_notarium.account.audit_anchor import Anchor, AnchorUnusable, audit_keys
+from mcp_notarium.crypto.data_key import DataKey
+from mcp_notarium.crypto.key_slots import KeyFile
+from mcp_notarium.errors import (
+    CacheDamaged,
+    CacheError,
+    CacheFull,
+    LockedError,
+    NotariumError,
+    Unfinished,
+)
+from mcp_notarium.files import os_errors, quarantine
+from mcp_notarium.files.account_folder import AccountFolder
+from mcp_notarium.files.lock_holders import named
+from mcp_notarium.files.locks import Presence, busy
+from mcp_notarium.files.private_files import At, sync_folder, temporary_pattern
+from mcp_notarium.keys import key_file
+from mcp_notarium.storage import database, table_copy
+from mcp_notarium.storage.audit_table import ANCHORED, AuditTable, carry_over
+from mcp_notarium.storage.database import Database, companions
+from mcp_notarium.storage.table_copy import Told
+
+RETIRES = "retires"
+"""Row of ``sync_metadata``: the generation that this database has taken the place of for good."""
+TIES = frozenset({"vault_id", "generation", "key_sequence", RETIRES, ANCHORED})
+"""What ties a database to its key file and its anchor; everything else in it is copied."""
+_ROOM = 1.5
+"""Free space that is asked for, in sizes of the old database: the new one and its log ..."""
+_ROOM_FOR_LOG = 8 << 20
+"""... which is emptied at 4 MiB, but no earlier than at the end of a transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Carry:
+    """How the audit chain comes over: the old data key (None: plain) and generation, when, why.
+
+    ``rescuing``: the old database is damaged, and what can be read is taken.
+    """
+
+    data_key: DataKey | None
+    generation: str
+    at: float
+    why: str
+    rescuing: bool = False
+
+    def over(
+        self, folder: AccountFolder, old: Database, target: Database, data_key: DataKey
+    ) -> None:
+        """Seal the old chain anew. What is wrong with it, or with its anchor, stays on record."""
+        keys = audit_keys(self.data_key)
+        anchored, wrong = None, []
+        try:
+            anchored = Anchor(folder, self.generation, keys.anchor).read(old)
+        except AnchorUnusable as error:
+            wrong.append(error.message)
+        except CacheError:
+            if not self.rescuing:
+                raise
+        carry_over(
+            AuditTable(old, keys.seal),
+            AuditTable(target, audit_keys(data_key).seal),
+            at=self.at,
+            why=self.why,
+            anchored=anchored,
+            wrong=wrong,
+            rescuing=self.rescuing,
+        )
+
+
+class Step(StrEnum):
+    """The steps, in order; each is also a place to crash at."""
+
+    ALONE = "alone"
+    PREPARE = "prepare"
+    CREATE = "create"
+    COPY = "copy"
+    VERIFY = "verify"
+    RETIRE = "retire"
+    REMOVE = "remove"
+    ANCHOR = "anchor"
+
+
+def be_alone(presence: Presence, folder: AccountFolder) -> None:
+    """Raises ``LockedError`` (BUSY), naming who has the cache open, while anybody has."""
+    try:
+        presence.exclude()
+    except LockedError:
+        raise busy(
+            f"other MCP Notarium servers have this cache open{named(folder.server_lock)}"
+        ) from None
+
+
+def set_leftovers_aside(folder: AccountFolder, counts: KeyFile | None, *, now: float) -> None:
+    """Move files of encrypted databases that ``counts`` does not name, and a prepared key file."""
+    known = companions(folder.database(counts.generation)) if counts is not None else ()
+    strays = [path for path in folder.encrypted_files() if path not in known]
+    quarantine.set_aside(folder, [*strays, folder.prepared_key_file], now=now)
+
+
+def finish_retiring(folder: AccountFolder, opened: Database, counts: KeyFile) -> None:
+    """Remove the generation that the one in force replaced for good, if a crash has left it.
+
+    What ``opened`` says of it was written before its key file counted, and it was compared by then.
+    """
+    row = opened.row("SELECT value FROM sync_metadata WHERE key = ?", (RETIRES,))
+    if row is not None and row[0] != counts.generation:
+        for file in companions(folder.database(row[0])):
+            file.unlink(missing_ok=True)
+        sync_folder(folder.path)
+
+
+def demand_room(folder: AccountFolder, old: Database) -> None:
+    """Raises ``CacheFull`` if the new database may not find room beside the old one."""
+    needed = int(old.size_bytes() * _ROOM) + _ROOM_FOR_LOG
+    free = shutil.disk_usage(folder.path).free
+    if free < needed:
+        raise CacheFull(
+            f"writing the cache anew needs {needed:,} bytes, and {free:,} are free",
+            details={"needed": needed, "free": free},
+        )
+
+
+def write(
+    folder: AccountFolder,
+    old: Database,
+    made: KeyFile,
+    data_key: DataKey,
+    *,
+    told: Told,
+    at: At,
+    carry: Carry,
+    retires: str = "",
+) -> int:
+    """Prepare the key file, make the database, copy, compare; the number of notes.
+
+    ``carry`` takes the audit chain over; ``retires`` is the generation that is to go once this one
+    counts, whoever is killed in between.
+
+    Nothing counts yet afterwards; nothing is left if it raises.
+    """
+    path = folder.database(made.generation)
+    key = data_key.database_key(made.database_salt)
+    ties = {
+        "vault_id": made.vault_id,
+        "generation": made.generation,
+        "key_sequence": str(made.sequence),
+    }
+    ties |= {RETIRES: retires} if retires else {}
+    try:
+        key_file.prepare(folder, made)
+        at(Step.PREPARE)
+        with closing(database.create(path, key, meta=ties)) as target:
+            at(Step.CREATE)
+            target.set_checkpointer(True)  # or the log would grow to the size of all that is copied
+            table_copy.copy_into(old, target, keep=TIES, told=told)
+            carry.over(folder, old, target, data_key)
+            target.checkpoint()
+        at(Step.COPY)
+        with closing(database.connect(path, key)) as target:
+            compare(old, target)
+            notes = target.number("SELECT count(*) FROM notes")
+        at(Step.VERIFY)
+    except BaseException:
+        take_back(folder, made)
+        raise
+    return notes
+
+
+def take_back(folder: AccountFolder, made: KeyFile) -> None:
+    """Remove what was made and does not count; the original is untouched."""
+    for file in (*companions(folder.database(made.generation)), folder.prepared_key_file):
+        file.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True, slots=True)
+class InForce:
+    """A generation that counts. ``copied``: the key file's copy was written; else the next start does it.
+
+    ``left``: why something of what it replaced is still in its place; empty: nothing is.
+    """
+
+    copied: bool
+    left: str = ""
+
+    def demand_finished(self, what: str, *, hint: str) -> None:
+        """Raises ``Unfinished`` if something is left; ``what`` begins the sentence."""
+        if self.left:
+            raise Unfinished(f"{what} ({self.left})", resolution_hint=hint)
+
+
+def switch(
+    folder: AccountFolder,
+    made: KeyFile,
+    *,
+    replaced: Collection[Path],
+    clear: Callable[[], None],
+    at: At,
+) -> InForce:
+    """Let the new generation count, then ``clear`` away the files that it has ``replaced``.
+
+    Raises ``OSError`` if it does not count; nothing of it is left then. Once it counts nothing is
+    raised for the disk's sake.
+    """
+    try:
+        key_file.commit(folder)
+    except OSError:
+        take_back(folder, made)
+        raise
+    return cleared(lambda: key_file.make_lasting(folder, made, at=at), replaced, clear)
+
+
+def cleared(
+    lasting: Callable[[], bool], replaced: Collection[Path], clear: Callable[[], None]
+) -> InForce:
+    """See that what counts is on the disk for good, then ``clear``; never the latter without the former.
+
+    ``lasting`` tells whether the key file's copy was written, too.
+    """
+    copied, why = False, ""
+    try:
+        copied = lasting()
+        clear()
+    except OSError as error:
+        why = os_errors.failure(error)
+    except NotariumError as error:
+        why = error.message
+    return InForce(copied, why if any(os.path.lexists(path) for path in replaced) else "")
+
+
+def anchor_end(folder: AccountFolder, made: KeyFile, data_key: DataKey) -> None:
+    """Anchor the chain of the generation that counts by now, and has the folder to itself. Never raises.
+
+    The anchor that lay there was of the generation before. Where it cannot be written, a server's next
+    clean stop does it.
+    """
+    key, keys = data_key.database_key(made.database_salt), audit_keys(data_key)
+    with suppress(CacheError, LockedError, OSError):
+        for stray in folder.path.glob(temporary_pattern(folder.audit_anchor.name)):
+            stray.unlink()  # of a process that was killed while it wrote one
+        with closing(database.connect(folder.database(made.generation), key)) as opened:
+            anchor = Anchor(folder, made.generation, keys.anchor)
+            anchor.write(AuditTable(opened, keys.seal), opened)
+            opened.set_checkpointer(True)
+            opened.checkpoint()
+
+
+def compare(old: Database, new: Database) -> None:
+    """Raises ``CacheDamaged`` unless the new database is sound and has the same rows."""
+    demand_sound(new)
+    if not same(old, new):
+        raise CacheDamaged("what was written differs from the original")
+
+
+def demand_sound(new: Database) -> None:
+    """Raises ``CacheDamaged`` unless every page is authentic and the index fits the notes."""
+    wrong = new.check(deep=True)
+    if wrong:
+        raise CacheDamaged(f"what was written is not sound: {wrong[0]}")
+
+
+def same(one: Database, other: Database) -> bool:
+    """Whether both hold the same rows, what ties them to their key files left out."""
+    return len({table_copy.content_digest(each, without=TIES) for each in (one, other)}) == 1

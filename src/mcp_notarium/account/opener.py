@@ -1,0 +1,402 @@
+"""Opens the cache of one account: look, decide by the table, do what was decided.
+
+The decision is ``account/startup_table``'s alone. A cache that is in order is opened without any exclusive
+lock; everything that changes files is decided a second time under the key lock, because clients
+like to start a server twice. Whoever has the database open holds the folder's presence lock, so
+that nobody moves the file under it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+from mcp_notarium.account import (
+    creation,
+    damage_marker,
+    schema_migration,
+    startup_decisions,
+    startup_table,
+)
+from mcp_notarium.account.audit_anchor import Anchor, audit_keys
+from mcp_notarium.account.creation import Made
+from mcp_notarium.account.inspection import Observer, OpeningSettings, Scene, Unlock
+from mcp_notarium.account.opened_cache import OpenedCache
+from mcp_notarium.account.pending_marker import Certificate
+from mcp_notarium.account.startup_facts import OnUnreadable
+from mcp_notarium.account.startup_table import Create, Decision, Locked, Migrate, Open, Rebuild
+from mcp_notarium.crypto import key_slots
+from mcp_notarium.crypto.kdf import PRODUCTION, Bounds, Parameters
+from mcp_notarium.crypto.key_slots import KeyFile
+from mcp_notarium.errors import (
+    CacheBusy,
+    CacheDamaged,
+    CacheFull,
+    InvalidRequest,
+    LockedError,
+    Verdict,
+)
+from mcp_notarium.files import location_warnings, quarantine
+from mcp_notarium.files.access_errors import reached
+from mcp_notarium.files.account_folder import AccountFolder, find_problem, prepare, trusted
+from mcp_notarium.files.locks import Presence, busy, key_lock
+from mcp_notarium.files.private_files import At, disk_errors, nowhere
+from mcp_notarium.keys import key_file
+from mcp_notarium.keys.key_sources import Found
+from mcp_notarium.keys.keychain import Keychain
+from mcp_notarium.storage.database import Database, companions
+
+__all__ = [
+    "OpenedCache",
+    "OpeningSettings",
+    "damaged",
+    "open_cache",
+    "set_aside",
+]
+
+_Value = TypeVar("_Value")
+
+_UNUSABLE = "the cache folder cannot be used"
+
+
+def open_cache(
+    settings: OpeningSettings,
+    *,
+    kdf: Parameters | None = None,
+    bounds: Bounds = PRODUCTION,
+    refetchable: bool = True,
+    guarded: bool = False,
+    whole: bool = False,
+    read_only: bool = False,
+    system: Keychain | None = None,
+    unlock: Unlock = key_slots.unlock,
+    clock: Callable[[], float] = time.time,
+    at: At = nowhere,
+) -> OpenedCache:
+    """Open or make the account's cache. Raises ``LockedError`` or ``CacheFull``; deletes nothing.
+
+    ``kdf`` stands in for the settings' parameters of a new slot. ``refetchable`` False: the cache
+    is the only place the notes are kept and is never rebuilt. ``guarded``: everything that records
+    an intent calls ``certificate.withdraw`` first, so the promise may stand while the cache is
+    open; otherwise it is withdrawn now. ``whole``: every page is looked at, as it is where damage was
+    met before. Damage that is found so, or met later, marks the folder for the next start.
+    ``read_only``: for looking; no other file of the folder is changed, and where a start would have to
+    do something first that is refused. ``unlock`` stands in for ``keyslots.unlock``.
+    """
+    observer = Observer(
+        settings,
+        bounds=bounds,
+        refetchable=refetchable,
+        system=system,
+        whole=whole,
+        read_only=read_only,
+        unlock=unlock,
+    )
+    opener = _Opener(
+        settings=settings,
+        observer=observer,
+        parameters=kdf or creation.parameters(settings),
+        bounds=bounds,
+        guarded=guarded,
+        clock=clock,
+        at=at,
+    )
+    with reached(AccountFolder(settings.account_dir)):
+        try:
+            if read_only:
+                return opener.as_it_is(read_only=True) or opener.seen_again()
+            return opener.as_it_is() or opener.under_lock()
+        except CacheDamaged as error:
+            damage_marker.mark(AccountFolder(settings.account_dir))
+            raise damaged(settings) from error
+        except LockedError as error:
+            if whole and error.verdict is Verdict.DATABASE_DAMAGED:
+                damage_marker.mark(
+                    AccountFolder(settings.account_dir)
+                )  # a start would not look so far
+            raise
+
+
+def damaged(settings: OpeningSettings) -> LockedError:
+    """The refusal where a cache that was open, or nearly so, turns out to be damaged."""
+    return refusal(
+        startup_decisions.met(
+            plain=not settings.db_encryption, on_unreadable=OnUnreadable(settings.on_unreadable)
+        )
+    )
+
+
+def set_aside(settings: OpeningSettings, *, clock: Callable[[], float] = time.time) -> Path | None:
+    """Move the account's cache and key file to the quarantine, readable or not.
+
+    Returns the folder they went to, None if there was nothing. Raises ``LockedError`` (UNSAFE_PATH,
+    or BUSY while anybody has the cache open) with nothing moved, and ``Unfinished``.
+    """
+    folder = trusted(settings.account_dir)
+    if not folder.path.is_dir():
+        return None
+    with disk_errors(_UNUSABLE), key_lock(folder):
+        presence = Presence(folder)
+        try:
+            presence.exclude()
+            return quarantine.set_everything_aside(folder, now=clock())
+        finally:
+            presence.release()
+
+
+@dataclass(frozen=True, slots=True)
+class _Opener:
+    """One call of :func:`open_cache`: what it was given, and its steps."""
+
+    settings: OpeningSettings
+    observer: Observer
+    parameters: Parameters
+    bounds: Bounds
+    guarded: bool
+    clock: Callable[[], float]
+    at: At
+
+    def as_it_is(self, *, read_only: bool = False, at_rest: bool = False) -> OpenedCache | None:
+        """Open a cache that is in order; None if something has to be done first.
+
+        ``read_only``: what a crash has left half done stays for the next start. ``at_rest``: nobody is
+        changing what lies there.
+        """
+        if damage_marker.is_marked(AccountFolder(self.settings.account_dir)) and not read_only:
+            return None  # every page is to be looked at, once, and the mark to be taken away
+        presence = self._presence()
+        scene: Scene | None = None
+        try:
+            scene = self.observer.look(now=self.clock())
+            decision = startup_table.decide(scene.seen)
+            # Without a presence: the folder was made by somebody else since we looked for it.
+            rests = isinstance(decision, Open) and (read_only or not decision.settle)
+            if isinstance(decision, Open) and rests and presence is not None:
+                return self._finished(scene, presence, decision.notices)
+        except BaseException:
+            _let_go(scene, presence)
+            raise
+        _let_go(scene, presence)
+        if isinstance(decision, Locked) and (at_rest or not self._may_be_in_motion()):
+            raise refusal(decision)
+        return None
+
+    def seen_again(self) -> OpenedCache:
+        """Look once more, while nobody changes what lies there."""
+        folder = trusted(self.settings.account_dir)
+        with key_lock(folder) if os.access(folder.path, os.W_OK) else nullcontext():
+            opened = self.as_it_is(read_only=True, at_rest=True)
+        if opened is None:
+            raise InvalidRequest(
+                "a start of the server has to bring this cache in order first",
+                resolution_hint="Start the server once (`mcp-notarium serve`), then try again.",
+            )
+        return opened
+
+    def _may_be_in_motion(self) -> bool:
+        """Whether what was seen may have been half of somebody's change.
+
+        A look reads one file after the other, and whoever changes them holds the key lock; so
+        nothing that lies in the folder is refused on a look that was not under the lock.
+        """
+        folder = AccountFolder(self.settings.account_dir)
+        return folder.path.is_dir() and find_problem(folder) is None
+
+    def under_lock(self) -> OpenedCache:
+        """Decide again, alone, and do it."""
+        folder = trusted(self.settings.account_dir)
+        prepare(folder)
+        with key_lock(folder):
+            presence = Presence(folder)
+            scene: Scene | None = None
+            try:
+                presence.share()
+                scene = self.observer.look(now=self.clock())
+                opened = self._done(scene, presence, startup_table.decide(scene.seen))
+            except BaseException:
+                _let_go(scene, presence)
+                raise
+            if not opened.database.closed:
+                damage_marker.forget(folder)
+            return opened
+
+    def _done(self, scene: Scene, presence: Presence, decision: Decision) -> OpenedCache:
+        match decision:
+            case Open(notices):
+                return self._finished(scene, presence, (*notices, *self._rest(scene)))
+            case Create(notices):
+                return self._made(scene, presence, notices)
+            case Migrate():
+                return self._migrated(scene, presence, decision)
+            case Rebuild(_, reason):
+                return self._rebuilt(scene, presence, reason)
+            case Locked():
+                raise refusal(decision)
+
+    def _presence(self) -> Presence | None:
+        """Announce ourselves, if there is a folder that may be trusted."""
+        folder = AccountFolder(self.settings.account_dir)
+        if not folder.path.is_dir() or find_problem(folder) is not None:
+            return None
+        return Presence(trusted(self.settings.account_dir)).share()
+
+    def _rest(self, scene: Scene) -> tuple[str, ...]:
+        """Finish what a crash left half done; a disk that does not let us is no reason to refuse."""
+        if scene.files is None or scene.seen.plain:
+            return ()
+        try:
+            key_file.bring_to_rest(scene.folder, scene.files, now=self.clock())
+            self._set_half_done_aside(scene)
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            return (f"The key file and its copy could not be brought in line ({reason}).",)
+        return ()
+
+    def _set_half_done_aside(self, scene: Scene) -> None:
+        """Move a prepared key file that never counted, and the empty database made for it."""
+        half_done = [scene.folder.prepared_key_file]
+        unfinished = scene.files.prepared.keyfile if scene.files is not None else None
+        counts = scene.keyfile.generation if scene.keyfile is not None else None
+        if unfinished is not None and unfinished.generation != counts:
+            half_done = [*companions(scene.folder.database(unfinished.generation)), *half_done]
+        quarantine.set_aside(scene.folder, half_done, now=self.clock())
+
+    def _finished(
+        self, scene: Scene, presence: Presence | None, notices: tuple[str, ...]
+    ) -> OpenedCache:
+        made = Made(_present(scene.database), scene.keyfile, scene.data_key)
+        if made.keyfile is not None:
+            raise_sequence(made.database, made.keyfile)
+        return self._opened(scene, made, presence, notices, created=False)
+
+    def _made(
+        self, scene: Scene, presence: Presence, notices: tuple[str, ...], *, instead: bool = False
+    ) -> OpenedCache:
+        folder, now = scene.folder, self.clock()
+        if scene.files is not None:
+            key_file.remove_strays(scene.files)
+        if scene.seen.plain:
+            if instead:
+                quarantine.set_aside(folder, quarantine.everything(folder), now=now)
+            made = creation.make_plain(folder, self.settings, now=now, at=self.at)
+        else:
+            # The only prepared key file there may be is the one that is made now.
+            self._set_half_done_aside(scene)
+            made = creation.make_encrypted(
+                folder,
+                self.settings,
+                _present(scene.key).passphrase,
+                parameters=self.parameters,
+                now=now,
+                bounds=self.bounds,
+                make_room=self._room(folder, now) if instead else _no_room,
+                at=self.at,
+            )
+        return self._opened(scene, made, presence, notices, created=True)
+
+    def _room(self, folder: AccountFolder, now: float) -> Callable[[KeyFile], None]:
+        def make_room(made: KeyFile) -> None:
+            kept = {*companions(folder.database(made.generation)), folder.prepared_key_file}
+            quarantine.set_aside(folder, quarantine.everything(folder, but=kept), now=now)
+
+        return make_room
+
+    def _rebuilt(self, scene: Scene, presence: Presence, reason: str) -> OpenedCache:
+        scene.close()
+        presence.exclude()
+        notice = f"A new cache was made, the old files are in `quarantine/`: {reason.rstrip('.')}."
+        opened = self._made(scene, presence, (notice,), instead=True)
+        presence.share()
+        return replace(opened, rebuilt=True)
+
+    def _migrated(self, scene: Scene, presence: Presence, decision: Migrate) -> OpenedCache:
+        path = _present(scene.database).path
+        scene.close()
+        presence.exclude()
+        unrested = self._rest(scene)
+        schema_migration.migrate(
+            scene.folder, path, scene.data_key, scene.keyfile, now=self.clock()
+        )
+        presence.share()
+        again = self.observer.look(now=self.clock())
+        after = startup_table.decide(again.seen)
+        if not isinstance(after, Open):
+            again.close()
+            raise refusal(after) if isinstance(after, Locked) else busy("the cache is changing")
+        said = f"The database was brought from schema {decision.version} to {decision.program}."
+        return self._finished(again, presence, (said, *decision.notices, *unrested))
+
+    def _opened(
+        self,
+        scene: Scene,
+        made: Made,
+        presence: Presence | None,
+        notices: tuple[str, ...],
+        *,
+        created: bool,
+    ) -> OpenedCache:
+        folder = scene.folder
+        generation = made.keyfile.generation if made.keyfile is not None else ""
+        certificate = Certificate(folder, generation)
+        if not self.guarded:
+            certificate.withdraw()
+        elif not certificate.stands():
+            certificate.renew(made.database)
+        made.database.when_damaged(lambda: damage_marker.mark(folder))
+        return OpenedCache(
+            database=made.database,
+            data_key=made.data_key,
+            generation=generation,
+            created=created,
+            notices=(*notices, *_key_notice(scene.key), *location_warnings.warnings(folder.path)),
+            certificate=certificate,
+            presence=_present(presence),
+            anchor=Anchor(folder, generation, audit_keys(made.data_key).anchor),
+        )
+
+
+def refusal(locked: Locked) -> LockedError:
+    """The decision as an error."""
+    return LockedError(
+        locked.verdict, locked.message, resolution_hint=locked.hint, agent_hint=locked.one
+    )
+
+
+def raise_sequence(database: Database, keyfile: KeyFile) -> None:
+    """Remember the newest key file seen, so that an older one put back is noticed."""
+    with suppress(CacheBusy, CacheFull), database.transaction(durable=True):
+        database.run(
+            "UPDATE sync_metadata SET value = ? "
+            "WHERE key = 'key_sequence' AND CAST(value AS INTEGER) < ?",
+            (str(keyfile.sequence), keyfile.sequence),
+        )
+
+
+def _key_notice(key: Found | None) -> tuple[str, ...]:
+    """Also for whoever does not see the log: a ``.env`` may lower its level, too."""
+    if key is None or not key.lay_there:
+        return ()
+    return (f"The key of the cache is taken from {key.origin}, which lies in the working folder.",)
+
+
+def _let_go(scene: Scene | None, presence: Presence | None) -> None:
+    if scene is not None:
+        scene.close()
+    if presence is not None:
+        presence.release()
+
+
+def _no_room(_made: KeyFile) -> None:
+    """Nothing is in the way of a first cache."""
+
+
+def _present(value: _Value | None) -> _Value:
+    """What the decision has made sure of."""
+    if value is None:
+        raise AssertionError("decided without having seen it")
+    return value

@@ -1,0 +1,236 @@
+"""Turns the cache of the plain mode into an encrypted one and erases the plain bytes.
+
+The plain database counts until the encrypted one is complete, compared and committed; only then is
+it given a name that never counts, overwritten and removed. A run that was cut short is gone on with
+by the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from io import FileIO
+from pathlib import Path
+
+from mcp_notarium.account import creation, new_generation
+from mcp_notarium.account.inspection import OpeningSettings
+from mcp_notarium.account.key_changes import Given
+from mcp_notarium.account.new_generation import InForce, Step
+from mcp_notarium.account.slot_management import behind
+from mcp_notarium.crypto import key_slots
+from mcp_notarium.crypto.data_key import DataKey
+from mcp_notarium.crypto.kdf import Parameters
+from mcp_notarium.crypto.key_slots import KeyFile
+from mcp_notarium.errors import InvalidRequest, LockedError, Verdict
+from mcp_notarium.files import erasure
+from mcp_notarium.files.account_folder import AccountFolder, trusted
+from mcp_notarium.files.locks import Presence, key_lock
+from mcp_notarium.files.private_files import At, disk_errors, sync_folder
+from mcp_notarium.keys import key_file
+from mcp_notarium.keys.key_file import KeyFiles
+from mcp_notarium.secret import Secret
+from mcp_notarium.storage import database, schema
+from mcp_notarium.storage.database import Database, companions
+from mcp_notarium.storage.table_copy import Told
+
+_UNUSABLE = "the cache cannot be encrypted"
+
+
+@dataclass(frozen=True, slots=True)
+class Encrypted:
+    """What is in force. ``notes``: how many there are in the encrypted cache.
+
+    ``state`` says whether the unencrypted files are gone.
+    """
+
+    generation: str
+    notes: int
+    state: InForce
+
+
+def encrypt_plain(
+    settings: OpeningSettings,
+    key: Secret,
+    *,
+    parameters: Parameters | None = None,
+    told: Told = lambda _done, _of: None,
+    given: Given | None = None,
+) -> Encrypted:
+    """Make an encrypted cache that ``key`` opens out of the plain one, then erase the plain one.
+
+    Raises ``InvalidRequest`` if there is no plain cache, ``CacheFull``, ``CacheDamaged``, and
+    ``LockedError`` (OTHER_OWNER, SCHEMA_NEWER, MIGRATION_FAILED, WRONG_KEY, MODE_MISMATCH, BUSY),
+    with the plain cache as it was. Once the encrypted one counts, what fails is in its ``state``.
+    """
+    given = given or Given()
+    folder = trusted(settings.account_dir)
+    if not folder.plain_database.is_file() and not folder.plain_remains.is_file():
+        raise InvalidRequest(
+            "there is no unencrypted cache here",
+            resolution_hint="Nothing is to be done; `mcp-notarium status` tells what there is.",
+        )
+    with disk_errors(_UNUSABLE), key_lock(folder, timeout=given.timeout):
+        presence = Presence(folder)
+        try:
+            new_generation.be_alone(presence, folder)
+            given.at(Step.ALONE)
+            cost = parameters or creation.parameters(settings)
+            work = _Work(settings, folder, key, cost, told, given)
+            if not folder.plain_database.is_file():
+                return work.encrypted_before()
+            with _plain(folder, settings) as plain, _log(folder) as log:
+                return work.encrypted(plain, log)
+        finally:
+            presence.release()
+
+
+def _log(folder: AccountFolder) -> AbstractContextManager[FileIO | None]:
+    """The open log of the plain database: its bytes can be erased when its name is gone."""
+    log = companions(folder.plain_database)[1]
+    return FileIO(log, "r+") if log.exists() else nullcontext()
+
+
+def _plain_files(folder: AccountFolder) -> tuple[Path, ...]:
+    """Where notes stand in clear."""
+    return (*companions(folder.plain_database), folder.plain_remains)
+
+
+def _erase_plain(folder: AccountFolder, plain: Database | None, log: FileIO | None, at: At) -> None:
+    """Erase the plain database, under a name by which a half-erased one is not taken for a cache.
+
+    Its log is not touched before: half of one would be played back into it after a crash.
+    """
+    if plain is not None:
+        plain.close()  # which removes the log
+    erasure.erase(folder.plain_remains)  # of an earlier run
+    if folder.plain_database.exists():
+        folder.plain_database.rename(folder.plain_remains)
+        sync_folder(folder.path)
+    at(Step.RETIRE)
+    if log is not None:
+        erasure.overwrite(log)
+        log.close()
+    for file in _plain_files(folder):
+        erasure.erase(file)
+    folder.certificate.unlink(missing_ok=True)
+    at(Step.REMOVE)
+
+
+@contextmanager
+def _plain(folder: AccountFolder, settings: OpeningSettings) -> Iterator[Database]:
+    """The plain database, if it is this account's and of this release."""
+    with closing(database.connect(folder.plain_database, None)) as plain:
+        state = schema.state(plain)
+        if not state.ours or state.newer_than() or state.older_than():
+            raise LockedError(
+                Verdict.SCHEMA_NEWER if state.newer_than() else Verdict.MIGRATION_FAILED,
+                f"the unencrypted cache has schema {state.version}, this release has "
+                f"{schema.SCHEMA_VERSION}",
+                resolution_hint="Start a server once with DB_ENCRYPTION=off and this release, then "
+                "try again.",
+            )
+        owner = plain.row("SELECT value FROM sync_metadata WHERE key = 'owner_identity_hash'")
+        if owner != (settings.owner_hash,):
+            raise LockedError(
+                Verdict.OTHER_OWNER,
+                "the unencrypted cache belongs to another account",
+                resolution_hint="Check SIMPLENOTE_USERNAME.",
+            )
+        # So that the main file is the whole of it; the log is not cut: its bytes are to be erased.
+        plain.run("PRAGMA wal_checkpoint(FULL)")
+        yield plain
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    settings: OpeningSettings
+    folder: AccountFolder
+    key: Secret
+    parameters: Parameters
+    told: Told
+    given: Given
+
+    def encrypted(self, plain: Database, log: FileIO | None) -> Encrypted:
+        """The encrypted cache beside the plain one: made now, or by a run that was cut short."""
+        given, folder = self.given, self.folder
+        files = key_file.load(folder, bounds=given.bounds)
+        counts = files.valid
+        if counts is not None and folder.database(counts.generation).exists():
+            return self._gone_on_with(files, counts, plain, log)
+        new_generation.set_leftovers_aside(folder, counts, now=given.clock())
+        new_generation.demand_room(folder, plain)
+        data_key = DataKey.generate()
+        made = key_slots.build(
+            data_key=data_key,
+            passphrase=self.key,
+            parameters=self.parameters,
+            username=self.settings.username,
+            now=int(given.clock()),
+            bounds=given.bounds,
+        )
+        carry = new_generation.Carry(None, "", given.clock(), "encrypted")
+        notes = new_generation.write(
+            folder, plain, made, data_key, told=self.told, at=given.at, carry=carry
+        )
+        clear = partial(_erase_plain, folder, plain, log, given.at)
+        state = new_generation.switch(
+            folder, made, replaced=_plain_files(folder), clear=clear, at=given.at
+        )
+        return Encrypted(made.generation, notes, state)
+
+    def encrypted_before(self) -> Encrypted:
+        """The encrypted cache of a run that was cut short while it erased the plain one."""
+        files = key_file.load(self.folder, bounds=self.given.bounds)
+        counts = files.valid
+        if counts is None or not self.folder.database(counts.generation).exists():
+            raise LockedError(
+                Verdict.DATABASE_MISSING,
+                "the encrypted cache that has taken the place of the unencrypted one is not here",
+                resolution_hint="Put it back, or run `mcp-notarium reset-cache`, which sets "
+                "everything aside and loads a new one.",
+            )
+        return self._gone_on_with(files, counts, None, None)
+
+    def _gone_on_with(
+        self, files: KeyFiles, counts: KeyFile, plain: Database | None, log: FileIO | None
+    ) -> Encrypted:
+        """Only the erasing is left to be done."""
+        folder, given = self.folder, self.given
+        data_key = key_slots.unlock(counts, self.key, bounds=given.bounds)
+        ahead = files.copy_ahead
+        if ahead is not None and key_slots.vouched_for(ahead, data_key):
+            raise behind()
+        notes = _compared(folder, plain, counts, data_key)
+
+        def at_rest() -> bool:
+            key_file.bring_to_rest(folder, files, now=given.clock())
+            sync_folder(folder.path)
+            return True
+
+        def clear() -> None:
+            new_generation.set_leftovers_aside(folder, counts, now=given.clock())
+            _erase_plain(folder, plain, log, given.at)
+
+        state = new_generation.cleared(at_rest, _plain_files(folder), clear)
+        return Encrypted(counts.generation, notes, state)
+
+
+def _compared(
+    folder: AccountFolder, plain: Database | None, counts: KeyFile, data_key: DataKey
+) -> int:
+    """How many notes are in an encrypted cache that counts already; it must be the same.
+
+    ``plain`` None: an earlier run has compared them.
+    """
+    key = data_key.database_key(counts.database_salt)
+    with closing(database.connect(folder.database(counts.generation), key)) as made:
+        if plain is not None and not new_generation.same(plain, made):
+            raise LockedError(
+                Verdict.MODE_MISMATCH,
+                "an encrypted cache with other content lies beside the unencrypted one",
+                resolution_hint="Look which of the two you want; `mcp-notarium reset-cache` sets "
+                "both aside and loads a new one.",
+            )
+        return made.number("SELECT count(*) FROM notes")

@@ -1,0 +1,267 @@
+"""Saves what can be saved of a damaged database into a new generation. The key must be right.
+
+Only a copy of the old files is opened, because opening a damaged file may change it; the old files
+themselves go to the quarantine, byte for byte, with their key file.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from mcp_notarium.account import damage_marker, new_generation, startup_decisions, startup_table
+from mcp_notarium.account.inspection import Observer, OpeningSettings, Scene, never
+from mcp_notarium.account.key_changes import Given, nothing_there
+from mcp_notarium.account.new_generation import InForce, Step
+from mcp_notarium.account.opener import refusal
+from mcp_notarium.account.startup_facts import OnUnreadable
+from mcp_notarium.account.startup_table import Locked
+from mcp_notarium.crypto import key_slots
+from mcp_notarium.crypto.data_key import DataKey
+from mcp_notarium.crypto.key_slots import KeyFile
+from mcp_notarium.errors import (
+    CacheDamaged,
+    CacheError,
+    CacheFull,
+    InvalidRequest,
+    LockedError,
+    Verdict,
+)
+from mcp_notarium.files import quarantine
+from mcp_notarium.files.account_folder import AccountFolder, trusted
+from mcp_notarium.files.locks import Presence, key_lock
+from mcp_notarium.files.private_files import disk_errors, replace_private, sync_folder
+from mcp_notarium.keys import key_file
+from mcp_notarium.keys.key_sources import Found
+from mcp_notarium.storage import database, salvage
+from mcp_notarium.storage.database import companions
+from mcp_notarium.storage.page_check import PAGE_SIZE
+from mcp_notarium.storage.retention_clock import WATCHED
+from mcp_notarium.storage.salvage import Salvaged
+from mcp_notarium.storage.sync_state import SyncState
+from mcp_notarium.storage.table_copy import Told
+
+_UNUSABLE = "the cache cannot be repaired"
+_ROOM = 2.4
+"""Free space that is asked for, in sizes of the old database: its copy and the new one."""
+_MOST_CUT = 16
+"""A file that was cut to less than this part of it gives nothing."""
+_NOT_TAKEN = new_generation.TIES | {"owner_identity_hash", WATCHED}
+"""Of the chain the end may be lost: marks of what stood there would meet the records that come next."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """What was saved and is in force, and where the old files go; ``state`` says whether all have."""
+
+    salvaged: Salvaged
+    quarantine: Path
+    state: InForce
+
+
+def repair(
+    settings: OpeningSettings,
+    *,
+    told: Told = lambda _done, _of: None,
+    given: Given | None = None,
+) -> Repaired | None:
+    """Make a new generation of everything that can still be read; None if nothing is wrong.
+
+    Every key that opened the old one opens the new one: data key and slots are the same. The
+    place in the service's changes is forgotten, so that the next sync compares every note and fetches
+    what is missing. Raises ``InvalidRequest`` if the cache is not encrypted,
+    ``CacheDamaged`` if nothing can be read, ``CacheFull`` and ``LockedError``, with the old files as
+    they were. Once the new generation counts, what fails is in its ``state``.
+    """
+    if not settings.db_encryption:
+        raise _only_encrypted()
+    given = given or Given()
+    folder = trusted(settings.account_dir)
+    if not folder.path.is_dir():
+        raise nothing_there()
+    with disk_errors(_UNUSABLE), key_lock(folder, timeout=given.timeout):
+        presence = Presence(folder)
+        try:
+            new_generation.be_alone(presence, folder)
+            given.at(Step.ALONE)
+            quarantine.remove_work(folder)
+            return _Work(settings, folder, told, given).done()
+        finally:
+            presence.release()
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    settings: OpeningSettings
+    folder: AccountFolder
+    told: Told
+    given: Given
+
+    def done(self) -> Repaired | None:
+        """Everything between the locks."""
+        given, folder = self.given, self.folder
+        key = None if given.old is None else Found(given.old, "the key given")
+        observer = Observer(self.settings, bounds=given.bounds, system=given.system, key=key)
+        scene = observer.look(now=given.clock(), opens=never)
+        _demand_repairable(scene)
+        if scene.keyfile is None or scene.data_key is None or scene.key is None:
+            raise nothing_there()
+        work = self._copied(scene.keyfile)
+        try:
+            damaged = _is_damaged(work, scene.keyfile, scene.data_key)
+            pages = work.stat().st_size // PAGE_SIZE
+            _lengthen(work)
+            _demand_newest(work, scene.keyfile, scene.data_key)
+            if scene.files is not None:
+                key_file.bring_to_rest(folder, scene.files, now=given.clock())
+            new_generation.set_leftovers_aside(folder, scene.keyfile, now=given.clock())
+            if not damaged:
+                return None
+            made = key_slots.next_generation(scene.keyfile, scene.data_key)
+            found = self._salvaged(work, scene.keyfile, made, scene.data_key, pages=pages)
+            return self._switched(scene.keyfile, made, found)
+        finally:
+            with suppress(OSError):  # a copy; what stays of it goes with the next repair
+                quarantine.remove_work(folder)
+
+    def _switched(self, old: KeyFile, made: KeyFile, found: Salvaged) -> Repaired:
+        """Let the new generation count and set the old one aside, with the key file that opens it."""
+        try:
+            aside = quarantine.new_folder(self.folder, self.given.clock())
+            content = key_slots.serialise(old)
+            replace_private(aside / self.folder.key_file.name, content, check=lambda _written: None)
+        except BaseException:
+            new_generation.take_back(self.folder, made)
+            raise
+
+        replaced = companions(self.folder.database(old.generation))
+
+        def clear() -> None:
+            damage_marker.forget(self.folder)
+            for file in replaced:
+                if file.exists():
+                    file.rename(aside / file.name)
+            self.folder.certificate.unlink(missing_ok=True)
+            sync_folder(aside)
+            sync_folder(self.folder.path)
+            self.given.at(Step.REMOVE)
+
+        state = new_generation.switch(
+            self.folder, made, replaced=replaced, clear=clear, at=self.given.at
+        )
+        return Repaired(found, aside, state)
+
+    def _copied(self, old: KeyFile) -> Path:
+        """A copy of the old files to work on."""
+        path = self.folder.database(old.generation)
+        size = sum(file.stat().st_size for file in companions(path) if file.exists())
+        free = shutil.disk_usage(self.folder.path).free
+        if free < size * _ROOM:
+            raise CacheFull(
+                f"a repair needs {int(size * _ROOM):,} bytes, and {free:,} are free",
+                details={"needed": int(size * _ROOM), "free": free},
+            )
+        target = quarantine.new_work_folder(self.folder)
+        for file in companions(path)[:2]:  # the third is made anew
+            if file.exists():
+                shutil.copyfile(file, target / file.name)
+                (target / file.name).chmod(0o600)
+        return target / path.name
+
+    def _salvaged(
+        self,
+        kept: Path,
+        old: KeyFile,
+        made: KeyFile,
+        data_key: DataKey,
+        *,
+        pages: int,
+    ) -> Salvaged:
+        """The new database with all that could be read; nothing is left of it if this raises."""
+        path = self.folder.database(made.generation)
+        meta = {
+            "owner_identity_hash": self.settings.owner_hash,
+            "vault_id": made.vault_id,
+            "generation": made.generation,
+            "key_sequence": str(made.sequence),
+        }
+        try:
+            key_file.prepare(self.folder, made)
+            self.given.at(Step.PREPARE)
+            key = data_key.database_key(made.database_salt)
+            with closing(database.create(path, key, meta=meta)) as target:
+                self.given.at(Step.CREATE)
+                found = self._read(lambda: _opened(kept, old, data_key), target, pages=pages)
+                carry = new_generation.Carry(
+                    data_key, old.generation, self.given.clock(), "repaired", rescuing=True
+                )
+                with closing(_opened(kept, old, data_key)) as damaged:
+                    carry.over(self.folder, damaged, target, data_key)
+                SyncState(target).set_cursor(None)
+                self.given.at(Step.COPY)
+                new_generation.demand_sound(target)
+            self.given.at(Step.VERIFY)
+        except BaseException:
+            new_generation.take_back(self.folder, made)
+            raise
+        return found
+
+    def _read(self, opens: salvage.Open, target: database.Database, *, pages: int) -> Salvaged:
+        try:
+            return salvage.salvage(opens, target, pages=pages, without=_NOT_TAKEN, told=self.told)
+        except CacheDamaged as error:
+            raise CacheDamaged(
+                "nothing can be saved: the pages that say where everything is are damaged",
+                resolution_hint=startup_decisions.BEGIN_ANEW,
+            ) from error
+
+
+def _demand_newest(kept: Path, found: KeyFile, data_key: DataKey) -> None:
+    """Raises ``LockedError`` if the copy says that it was opened with a newer key file."""
+    try:
+        with closing(_opened(kept, found, data_key)) as opened:
+            row = opened.row("SELECT value FROM sync_metadata WHERE key = 'key_sequence'")
+    except CacheError:
+        return
+    if row is not None and int(row[0]) > found.sequence:
+        raise LockedError(
+            Verdict.ROLLBACK_SEEN,
+            startup_decisions.KEY_FILE_BEHIND,
+            resolution_hint=startup_decisions.NEWEST_BACK,
+        )
+
+
+def _only_encrypted() -> InvalidRequest:
+    return InvalidRequest(
+        "`repair` works on encrypted caches, and DB_ENCRYPTION is off",
+        resolution_hint="Run `mcp-notarium reset-cache`: it sets a damaged cache aside, deletes "
+        "nothing, and loads every note anew from the note service.",
+    )
+
+
+def _demand_repairable(scene: Scene) -> None:
+    """Raises start-up's refusal unless the key is right and a database lies there."""
+    seen = replace(scene.seen, on_unreadable=OnUnreadable.REFUSE)
+    decision = startup_table.decide(seen)
+    if isinstance(decision, Locked) and decision.verdict is not Verdict.DATABASE_DAMAGED:
+        raise refusal(decision)
+
+
+def _opened(path: Path, found: KeyFile, data_key: DataKey) -> database.Database:
+    return database.connect(path, data_key.database_key(found.database_salt))
+
+
+def _lengthen(copy: Path) -> None:
+    """SQLite opens no file that is shorter than its first page says; holes cost no space."""
+    os.truncate(copy, copy.stat().st_size * _MOST_CUT)
+
+
+def _is_damaged(kept: Path, found: KeyFile, data_key: DataKey) -> bool:
+    try:
+        with closing(_opened(kept, found, data_key)) as opened:
+            return bool(opened.check(deep=True))
+    except CacheError:
+        return True

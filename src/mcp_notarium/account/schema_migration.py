@@ -1,0 +1,88 @@
+"""Brings a database to the program's schema, after a copy of it was made and checked.
+
+Nobody else has the file open meanwhile. The copy stays in the quarantine folder like everything
+that was set aside.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+from mcp_notarium.account import file_facts
+from mcp_notarium.crypto.data_key import DataKey
+from mcp_notarium.crypto.key_slots import KeyFile
+from mcp_notarium.errors import CacheError, LockedError, Verdict
+from mcp_notarium.files import quarantine
+from mcp_notarium.files.account_folder import AccountFolder
+from mcp_notarium.files.private_files import sync_folder
+from mcp_notarium.storage import database, page_check, schema
+
+_CHUNK = 1 << 20
+
+
+def migrate(
+    folder: AccountFolder,
+    path: Path,
+    data_key: DataKey | None,
+    keyfile: KeyFile | None,
+    *,
+    now: float,
+) -> Path:
+    """Copy, check, migrate; returns the copy. Raises ``LockedError`` (MIGRATION_FAILED).
+
+    The database was closed by its last user, which has moved the log into it.
+    """
+    if file_facts.has_log(path):
+        raise failed("a write-ahead log is left beside it")
+    key = None
+    if data_key is not None and keyfile is not None:
+        key = data_key.database_key(keyfile.database_salt)
+    try:
+        copy = _copied(path, quarantine.new_folder(folder, now) / path.name)
+        _check(path, copy, data_key, keyfile)
+        opened = database.connect(path, key)
+        try:
+            schema.migrate(opened)
+        finally:
+            opened.close()
+    except CacheError as error:
+        raise failed(error.message) from error
+    return copy
+
+
+def _copied(path: Path, copy: Path) -> Path:
+    descriptor = os.open(copy, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    with path.open("rb") as source, os.fdopen(descriptor, "wb") as target:
+        while chunk := source.read(_CHUNK):
+            target.write(chunk)
+        target.flush()
+        os.fsync(target.fileno())
+    sync_folder(copy.parent)
+    return copy
+
+
+def _check(path: Path, copy: Path, data_key: DataKey | None, keyfile: KeyFile | None) -> None:
+    if _digest(path) != _digest(copy):
+        raise failed("the copy differs from the original")
+    if data_key is None or keyfile is None:
+        return
+    found = page_check.sample(copy, data_key.page_mac_key(), keyfile.database_salt, every=True)
+    if found.bad:
+        raise failed("the database has damaged pages")
+
+
+def _digest(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").digest()
+
+
+def failed(reason: str) -> LockedError:
+    """The refusal of a cache that cannot be migrated."""
+    return LockedError(
+        Verdict.MIGRATION_FAILED,
+        f"the database could not be brought to this release's schema: {reason}",
+        resolution_hint="Nothing was lost. Go back to the release you had before, or run "
+        "`mcp-notarium reset-cache` to set the cache aside and fill a new one.",
+    )

@@ -1,0 +1,270 @@
+"""What start-up can decide, and the form in which the table's rows say it. Pure.
+
+A refusal has a verdict, a sentence and the exact way out. Some refusals turn into ``Rebuild`` where
+the settings ask for it and nothing can be lost; which, is said row by row in ``startup``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from mcp_notarium.account.startup_facts import Mode, Observations, OnUnreadable, Sample
+from mcp_notarium.errors import ASK_DOCTOR, Verdict
+
+_NAMED_PAGES = 8
+
+MAKE_KEY = (
+    "Run `mcp-notarium generate-key --file PATH` and set DB_ENCRYPTION_KEY_FILE=PATH in the client's "
+    "configuration (keep a copy in a safe place). DB_ENCRYPTION=off keeps the notes unencrypted instead."
+)
+STRONGER_KEY = (
+    "Run `mcp-notarium generate-key --file PATH` and set DB_ENCRYPTION_KEY_FILE=PATH in the client's "
+    "configuration instead. A passphrase has at least 15 characters that nobody would guess: four or "
+    "five random words do."
+)
+GIVE_KEY = (
+    "Give the key this cache was made with, as DB_ENCRYPTION_KEY or in the file named by "
+    "DB_ENCRYPTION_KEY_FILE. If it is lost, `mcp-notarium rotate-key --ask-old` asks for the recovery "
+    "key, or any other key of the cache, and puts a new one in its place. If all are lost, "
+    "`mcp-notarium reset-cache` sets the old cache aside and fills a new one, under the key that is "
+    "configured then, from the note service."
+)
+ANOTHER_KEY = (
+    "{keychain_too}" + GIVE_KEY + " If the key was changed and this is the new one, an old "
+    "`notarium_keys.json` may have been put back: `mcp-notarium keys restore FILE`."
+)
+_KEYCHAIN_TOO = (
+    "A keychain has a key of this cache, too: remove {source} from the client's configuration, and it "
+    "is asked. Otherwise: "
+)
+TYPE_AGAIN = (
+    "If it is the recovery key, compare it with the paper and give it again: nine groups of four, with "
+    "or without hyphens, large or small letters. "
+)
+UNLOCK_KEYCHAIN = (
+    "Unlock the keychain and start again, or give the key in DB_ENCRYPTION_KEY or "
+    "DB_ENCRYPTION_KEY_FILE of the client's server entry."
+)
+KEYCHAIN_AGAIN = (
+    "Start the client in the session where that keychain runs, or set `keyring` back to it. Or give "
+    "another key of the cache in DB_ENCRYPTION_KEY or DB_ENCRYPTION_KEY_FILE; "
+    "`mcp-notarium keychain enable` then puts a new one into the keychain of today."
+)
+REINSTALL = (
+    "Reinstall: `pip uninstall sqlcipher3 sqlcipher3-binary`, then `pip install mcp-notarium`; "
+    "`mcp-notarium doctor` shows what is loaded."
+)
+RESTORE = (
+    "Put a copy of the key file back: `mcp-notarium keys restore PATH`, with what `mcp-notarium keys "
+    "backup` or a backup of the folder has kept of `notarium_keys.json`. Without any copy, "
+    "`mcp-notarium reset-cache` sets the old cache aside and fills a new one from the note service."
+)
+COPY_BACK = (
+    "An old `notarium_keys.json` was put back, perhaps with a key that was exchanged for a reason. "
+    "Run `mcp-notarium keys restore`: it puts the newer copy that lies beside it in its place, and "
+    "keeps the old one in `quarantine/`."
+)
+KEY_FILE_BEHIND = "the key file is older than the one this database was last opened with"
+NEWEST_BACK = (
+    "An old copy of `notarium_keys.json` was put back, perhaps with a key that was exchanged for a "
+    "reason. Put the newest one back with `mcp-notarium keys restore FILE`, or run "
+    "`mcp-notarium reset-cache`, which sets the cache aside and loads all anew."
+)
+BEGIN_ANEW = (
+    "Restore the folder from a backup, or run `mcp-notarium reset-cache`: it sets the old cache "
+    "aside and fills a new one from the note service."
+)
+REPAIR = (
+    "Run `mcp-notarium repair`: it saves what can be read into a new cache, and the next sync fetches "
+    "the rest. Or run `mcp-notarium reset-cache`, which sets the old cache aside and loads all anew."
+)
+UPDATE = (
+    "Update MCP Notarium: `pip install --upgrade mcp-notarium`. Or run `mcp-notarium reset-cache`: it "
+    "sets the cache aside and fills one of this release from the note service."
+)
+OTHER_ACCOUNT = (
+    "Check SIMPLENOTE_USERNAME. If the folder was copied here by mistake, move it out of the data "
+    "folder; `mcp-notarium doctor` names it."
+)
+WAIT = "Wait a few seconds and try again; close other MCP clients if it stays like this."
+UNREADABLE = "the database is damaged: it cannot be read, and that is not the key's fault"
+_REBUILD_OFFER = (
+    " Or start once with DB_ON_UNREADABLE=rebuild: the old files move to `quarantine/`, nothing "
+    "is deleted."
+)
+ONE_MORE_TRY = (
+    "Try again in a few seconds; if it stays like this, ask the user to close the other MCP clients "
+    "that use this account."
+)
+_GIVE_KEY_ONE = (
+    "Ask the user to set DB_ENCRYPTION_KEY to the key of this cache and to restart the client; "
+    "`mcp-notarium doctor` helps if it is lost."
+)
+_ONE: Mapping[str, str] = MappingProxyType(
+    {
+        MAKE_KEY: "Ask the user to set DB_ENCRYPTION_KEY in the client's configuration to what "
+        "`mcp-notarium generate-key` prints and to restart the client.",
+        GIVE_KEY: _GIVE_KEY_ONE,
+        ANOTHER_KEY: _GIVE_KEY_ONE,
+        TYPE_AGAIN + GIVE_KEY: _GIVE_KEY_ONE,
+        UNLOCK_KEYCHAIN: "Ask the user to unlock the keychain, if it is locked, and to restart the "
+        "client; `mcp-notarium doctor` names other ways.",
+        KEYCHAIN_AGAIN: "Ask the user to start the client in the session where that keychain runs; "
+        "`mcp-notarium doctor` names other ways.",
+        RESTORE: "Ask the user to put a copy of the key file back: `mcp-notarium keys restore PATH`; "
+        "`mcp-notarium doctor` helps where there is none.",
+        COPY_BACK: "Ask the user to run `mcp-notarium keys restore`, which puts the newer copy back.",
+        NEWEST_BACK: "Ask the user to put the newest `notarium_keys.json` back: `mcp-notarium keys "
+        "restore FILE`.",
+        REPAIR: "Ask the user to run `mcp-notarium repair` in a terminal and to restart the client.",
+        UPDATE: "Ask the user to update MCP Notarium: `pip install --upgrade mcp-notarium`.",
+        OTHER_ACCOUNT: "Ask the user to check SIMPLENOTE_USERNAME in the client's configuration; "
+        "`mcp-notarium doctor` says more.",
+        WAIT: ONE_MORE_TRY,
+    }
+)
+"""What an agent is told instead of a hint: one way, with which everything stays where it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Serve the cache. ``settle``: the key file and its copy are to be brought to rest first."""
+
+    notices: tuple[str, ...] = ()
+    settle: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Nothing is there: make a new cache."""
+
+    notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Migrate:
+    """An older schema: make a verified copy, then migrate."""
+
+    version: int
+    program: int
+    notices: tuple[str, ...] = ()
+    settle: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuild:
+    """Move everything to quarantine and make a new generation.
+
+    ``verdict`` is what would be refused otherwise; None: a first start was cut short.
+    """
+
+    verdict: Verdict | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Locked:
+    """Refuse; nothing was and nothing will be changed. ``one``: the way out for an agent."""
+
+    verdict: Verdict
+    message: str
+    hint: str
+    one: str = ASK_DOCTOR
+
+
+Decision = Open | Create | Migrate | Rebuild | Locked
+Condition = Callable[[Observations], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One case: its name, what is decided, and when; ``mode`` None: in both modes."""
+
+    name: str
+    gives: Callable[[Observations], Decision]
+    when: Condition
+    mode: Mode | None = None
+
+    def applies(self, seen: Observations) -> bool:
+        """Whether this row's case is what is seen."""
+        return self.mode in {None, seen.mode} and self.when(seen)
+
+
+def refuse(name: str, verdict: Verdict, message: str, hint: str, when: Condition) -> Row:
+    """A row that refuses, whatever the settings say."""
+
+    def locked(seen: Observations) -> Decision:
+        return Locked(verdict, _filled(message, seen), _filled(hint, seen), _one(hint))
+
+    return Row(name, locked, when)
+
+
+def unreadable(name: str, verdict: Verdict, message: str, hint: str, when: Condition) -> Row:
+    """A row that refuses, or rebuilds where that is asked for and loses nothing."""
+
+    def locked_or_rebuilt(seen: Observations) -> Decision:
+        said, way_out = _filled(message, seen), _filled(hint, seen)
+        obstacle = _obstacle(seen)
+        if seen.on_unreadable is not OnUnreadable.REBUILD:
+            return Locked(verdict, said, way_out + ("" if obstacle else _REBUILD_OFFER), _one(hint))
+        if obstacle:
+            refused = f" DB_ON_UNREADABLE=rebuild was not followed: {obstacle}."
+            return Locked(verdict, said, way_out + refused, _one(hint))
+        return Rebuild(verdict, said)
+
+    return Row(name, locked_or_rebuilt, when)
+
+
+def met(*, plain: bool, on_unreadable: OnUnreadable) -> Locked:
+    """The refusal where a cache that was open turns out to be damaged."""
+    way_out = (BEGIN_ANEW if plain else REPAIR) + " Then restart the client."
+    if on_unreadable is OnUnreadable.REBUILD:
+        way_out = (
+            "Restart the client: DB_ON_UNREADABLE=rebuild then sets the old cache aside and makes a "
+            f"new one, if no unfinished write can be inside. Otherwise: {way_out}"
+        )
+    return Locked(
+        Verdict.DATABASE_DAMAGED, UNREADABLE, way_out, _one(BEGIN_ANEW if plain else REPAIR)
+    )
+
+
+def _one(hint: str) -> str:
+    return _ONE.get(hint, ASK_DOCTOR)
+
+
+def _obstacle(seen: Observations) -> str | None:
+    """Why a rebuild could lose something, or would go on for ever."""
+    if not seen.refetchable:
+        return "this cache is the only place the notes are kept"
+    if not seen.no_pending:
+        return "a change that never reached the note service may be inside"
+    if seen.rebuilt_recently:
+        return "it was rebuilt within the last 24 hours (do two clients use different keys?)"
+    if seen.weakness:
+        return f"the key given is too weak for a new cache ({seen.weakness})"
+    return None
+
+
+def _filled(template: str, seen: Observations) -> str:
+    source = seen.source or "the key source"
+    return template.format(
+        reason=seen.reason,
+        slip=seen.slip,
+        weakness=seen.weakness,
+        source=source,
+        key=source if source in {"the key given", "the key source"} else f"the key in {source}",
+        keychain_too=_KEYCHAIN_TOO.format(source=source) if seen.keychain_slot else "",
+        keychain=seen.keychain,
+        asked=f" ({seen.keychain})" if seen.keychain else "",
+        version=seen.newer_version,
+        pages=_pages(seen.sample),
+        since=f" It was last changed on {seen.rotated}." if seen.rotated else "",
+    )
+
+
+def _pages(sample: Sample | None) -> str:
+    pages = sample.bad_pages if sample else ()
+    named = ", ".join(str(page) for page in pages[:_NAMED_PAGES])
+    return f" (page {named})" if named else ""

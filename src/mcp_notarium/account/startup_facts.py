@@ -1,0 +1,201 @@
+"""What start-up sees before it decides: frozen values, each with a "not looked at" default. Pure.
+
+``account/opener.py`` fills them in, ``startup.py`` decides on them. Nothing here looks at anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Mode(StrEnum):
+    """What the settings ask for."""
+
+    ENCRYPTED = "encrypted"
+    PLAIN = "plain"
+
+
+class OnUnreadable(StrEnum):
+    """DB_ON_UNREADABLE: what may be done about a cache that cannot be read."""
+
+    REFUSE = "refuse"
+    REBUILD = "rebuild"
+
+
+class KeySource(StrEnum):
+    """Whether the first key source that is present gives a key."""
+
+    ABSENT = "absent"
+    FOUND = "found"
+    MALFORMED = "malformed"
+    KEYCHAIN_UNUSABLE = "keychain_unusable"
+
+
+class FileState(StrEnum):
+    """How a key file (or its copy) reads without a key."""
+
+    MISSING = "missing"
+    OK = "ok"
+    DAMAGED = "damaged"
+    NEWER = "newer"
+
+
+class Unwrap(StrEnum):
+    """What the key does to the key file. ``FORGED``: a slot opens and the MAC does not fit."""
+
+    NOT_TRIED = "not_tried"
+    OPENED = "opened"
+    WRONG_KEY = "wrong_key"
+    FORGED = "forged"
+
+
+class Opening(StrEnum):
+    """What happened when the database was opened with a key that is proven right."""
+
+    NOT_TRIED = "not_tried"
+    OPENED = "opened"
+    DAMAGED = "damaged"
+    BUSY = "busy"
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """The SQLCipher driver. ``temp_store`` 2 and 3 keep temporary tables in memory."""
+
+    present: bool = True
+    doubled: bool = False
+    cipher_version: tuple[int, ...] = (4, 12, 0)
+    fts5: bool = True
+    temp_store: int = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why a path is unsafe, and the exact command that mends it."""
+
+    reason: str
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Which files exist.
+
+    ``current``: the database of the generation the key file names. ``strangers``: encrypted
+    databases that neither the key file nor a prepared one names. ``prepared``: a whole key file
+    that was never switched on. ``plain_unfinished``: a plain database that was never finished.
+    ``plain_remains``: one that has an encrypted one in its place and was not erased to its end.
+    ``wal``: a write-ahead log that is not empty lies beside the database in question.
+    """
+
+    current: bool = False
+    strangers: int = 0
+    prepared: bool = False
+    plain: bool = False
+    plain_unfinished: bool = False
+    plain_remains: bool = False
+    wal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Some pages of the database file, read from outside; ``size`` in bytes."""
+
+    size: int
+    salt_ok: bool = True
+    good: int = 0
+    bad: int = 0
+    bad_pages: tuple[int, ...] = ()
+    plaintext_magic: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What key file and database must agree on; a plain database has only the owner's hash."""
+
+    owner_hash: str
+    vault_id: str = ""
+    generation: str = ""
+    sequence: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaSeen:
+    """The database's schema version against the program's."""
+
+    version: int
+    program: int
+    ours: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Observations:
+    """Everything start-up decides on.
+
+    ``no_pending`` is True only where it is certain that no unfinished write is inside;
+    ``refetchable``: every note can come from the note service again; ``source``: the name of the
+    key source; ``copy_ahead``: the key vouches for a copy that is newer than the key file; ``reason``: why key source or keychain failed; ``weakness``: why the key given
+    makes no new cache; ``keychain``: why the keychain has no key, '' if it was not asked;
+    ``keychain_slot``: the keychain of some active slot could open it, if it were asked; ``rotated``: the day of the last change of
+    the key, if known; ``slip``: what is wrong with a key that was meant as a recovery key.
+    """
+
+    mode: Mode
+    driver: Driver = field(default_factory=Driver)
+    path_problem: Problem | None = None
+    key: KeySource = KeySource.ABSENT
+    source: str = ""
+    reason: str = ""
+    weakness: str | None = None
+    slip: str = ""
+    keychain: str = ""
+    keychain_slot: bool = False
+    main: FileState = FileState.MISSING
+    copy: FileState = FileState.MISSING
+    strays: bool = False
+    copy_stale: bool = False
+    copy_ahead: bool = False
+    newer_version: int | None = None
+    rotated: str | None = None
+    cipher_floor: int = 0
+    schema_floor: int = 0
+    unwrap: Unwrap = Unwrap.NOT_TRIED
+    owner_matches: bool = False
+    files: Files = field(default_factory=Files)
+    sample: Sample | None = None
+    opening: Opening = Opening.NOT_TRIED
+    expected: Identity | None = None
+    found: Identity | None = None
+    schema: SchemaSeen | None = None
+    no_pending: bool = False
+    refetchable: bool = True
+    on_unreadable: OnUnreadable = OnUnreadable.REFUSE
+    rebuilt_recently: bool = False
+
+    @property
+    def plain(self) -> bool:
+        """Whether the plain mode is asked for."""
+        return self.mode is Mode.PLAIN
+
+    @property
+    def key_file_usable(self) -> bool:
+        """Whether the key file or its copy reads well."""
+        return self.main is FileState.OK or self.recovered
+
+    @property
+    def recovered(self) -> bool:
+        """Whether only the copy of the key file reads well."""
+        broken = self.main in {FileState.MISSING, FileState.DAMAGED}
+        return broken and self.copy is FileState.OK
+
+    @property
+    def no_key_file(self) -> bool:
+        """Whether neither the key file nor its copy is there."""
+        return self.main is FileState.MISSING and self.copy is FileState.MISSING
+
+    @property
+    def anything_encrypted(self) -> bool:
+        """Whether any trace of an encrypted cache lies in the folder."""
+        files = self.files
+        return not self.no_key_file or files.current or files.strangers > 0 or files.prepared

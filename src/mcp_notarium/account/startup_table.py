@@ -1,0 +1,212 @@
+"""The start-up table: from what is seen to exactly one decision. Pure; nothing here touches a file.
+
+The rows stand in the order in which they are asked; the first that applies decides. A key is
+judged by the key file alone, a database only with a key that is proven right. Nothing that exists
+is ever deleted, and only ``Rebuild`` moves it: where every note can come from the note service
+again, no unfinished write can be inside, and DB_ON_UNREADABLE=rebuild asks for it; or where a
+first start was cut short and nothing was ever stored.
+"""
+
+from __future__ import annotations
+
+from mcp_notarium.account.startup_decisions import (
+    BEGIN_ANEW,
+    KEY_FILE_BEHIND,
+    NEWEST_BACK,
+    OTHER_ACCOUNT,
+    REPAIR,
+    UNREADABLE,
+    UPDATE,
+    WAIT,
+    Create,
+    Decision,
+    Locked,
+    Migrate,
+    Open,
+    Rebuild,
+    Row,
+    refuse,
+    unreadable,
+)
+from mcp_notarium.account.startup_facts import Observations, Opening, Unwrap
+from mcp_notarium.account.startup_table_files import OUTSIDE, PLAIN_WARNING, stops
+from mcp_notarium.errors import Verdict
+
+__all__ = [
+    "TABLE",
+    "Create",
+    "Decision",
+    "Locked",
+    "Migrate",
+    "Observations",
+    "Open",
+    "Rebuild",
+    "decide",
+    "row_for",
+    "stops",
+]
+
+
+def decide(seen: Observations) -> Decision:
+    """The decision of the first row that applies; the last one always does."""
+    return row_for(seen).gives(seen)
+
+
+def row_for(seen: Observations) -> Row:
+    """The row that decides, for tests and for ``doctor``."""
+    return next(row for row in TABLE if row.applies(seen))
+
+
+def _open(seen: Observations) -> Decision:
+    return Open(notices=_notices(seen), settle=_settle(seen))
+
+
+def _migrate(seen: Observations) -> Decision:
+    version, program = (seen.schema.version, seen.schema.program) if seen.schema else (0, 0)
+    return Migrate(version, program, notices=_notices(seen), settle=_settle(seen))
+
+
+def _settle(seen: Observations) -> bool:
+    half_done = seen.copy_stale or seen.strays or seen.files.prepared
+    return not seen.plain and (seen.recovered or half_done)
+
+
+def _notices(seen: Observations) -> tuple[str, ...]:
+    if seen.plain:
+        return (PLAIN_WARNING,)
+    found = []
+    if seen.recovered:
+        found.append(
+            f"The key file was {seen.main.value}; its copy `notarium_keys.json.bak` is good and "
+            "takes its place."
+        )
+    if seen.sample is not None and not seen.sample.salt_ok:
+        found.append(
+            "The first 16 bytes of the database file are damaged; the key file knows them, "
+            "nothing is lost."
+        )
+    return tuple(found)
+
+
+def _right_outside(seen: Observations) -> bool:
+    """Whether the right key and the right file are there."""
+    if seen.plain:
+        return seen.files.plain
+    return seen.unwrap is Unwrap.OPENED and seen.owner_matches and seen.files.current
+
+
+def _all_right(seen: Observations) -> bool:
+    """Whether the database is open and is the one that key file and owner mean."""
+    return (
+        _right_outside(seen)
+        and seen.opening is Opening.OPENED
+        and seen.schema is not None
+        and _same_cache(seen)
+        and _same_owner(seen)
+        and not _rolled_back(seen)
+    )
+
+
+def _same_cache(seen: Observations) -> bool:
+    expected, found = seen.expected, seen.found
+    if expected is None or found is None:
+        return False
+    return (found.vault_id, found.generation) == (expected.vault_id, expected.generation)
+
+
+def _same_owner(seen: Observations) -> bool:
+    expected, found = seen.expected, seen.found
+    return expected is not None and found is not None and found.owner_hash == expected.owner_hash
+
+
+def _rolled_back(seen: Observations) -> bool:
+    expected, found = seen.expected, seen.found
+    return expected is not None and found is not None and found.sequence > expected.sequence
+
+
+_INSIDE = (
+    refuse(
+        "another process holds the database",
+        Verdict.BUSY,
+        "another process holds the cache",
+        WAIT,
+        lambda o: o.opening is Opening.BUSY,
+    ),
+    unreadable(
+        "the plain database cannot be read",
+        Verdict.DATABASE_DAMAGED,
+        UNREADABLE,
+        BEGIN_ANEW,
+        lambda o: o.plain and o.opening is Opening.DAMAGED,
+    ),
+    unreadable(
+        "the database cannot be read",
+        Verdict.DATABASE_DAMAGED,
+        UNREADABLE,
+        REPAIR,
+        lambda o: o.opening is Opening.DAMAGED,
+    ),
+    refuse(
+        "the database is not ours",
+        Verdict.OTHER_OWNER,
+        "the database was not made by MCP Notarium",
+        BEGIN_ANEW,
+        lambda o: o.schema is not None and not o.schema.ours,
+    ),
+    refuse(
+        "the schema is newer",
+        Verdict.SCHEMA_NEWER,
+        "the database was written by a later release",
+        UPDATE,
+        lambda o: o.schema is not None and o.schema.version > o.schema.program,
+    ),
+    unreadable(
+        "the database belongs to another key file",
+        Verdict.DATABASE_DAMAGED,
+        "the database is not the one the key file names",
+        BEGIN_ANEW,
+        lambda o: o.found is not None and not _same_cache(o),
+    ),
+    refuse(
+        "the database is somebody else's",
+        Verdict.OTHER_OWNER,
+        "the cache in this folder belongs to another account",
+        OTHER_ACCOUNT,
+        lambda o: o.found is not None and not _same_owner(o),
+    ),
+    refuse(
+        "the key file is older than the database has seen",
+        Verdict.ROLLBACK_SEEN,
+        KEY_FILE_BEHIND,
+        NEWEST_BACK,
+        _rolled_back,
+    ),
+    refuse(
+        "the schema is older than the key file allows",
+        Verdict.ROLLBACK_SEEN,
+        "the database is older than the key file allows",
+        BEGIN_ANEW,
+        lambda o: o.schema is not None and o.schema.version < o.schema_floor,
+    ),
+    Row(
+        "the schema is older",
+        _migrate,
+        lambda o: _all_right(o) and o.schema is not None and o.schema.version < o.schema.program,
+    ),
+    Row("everything is right", _open, _all_right),
+    Row(
+        "nothing that is seen from outside is wrong",
+        _open,
+        lambda o: _right_outside(o) and o.opening is Opening.NOT_TRIED and o.sample is not None,
+    ),
+    refuse(
+        "what was seen does not fit together",
+        Verdict.DATABASE_DAMAGED,
+        "the state of the cache folder makes no sense",
+        BEGIN_ANEW,
+        lambda _seen: True,
+    ),
+)
+
+
+TABLE: tuple[Row, ...] = (*OUTSIDE, *_INSIDE)

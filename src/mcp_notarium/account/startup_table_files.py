@@ -1,0 +1,355 @@
+"""The rows of the start-up table that need no open database. Pure.
+
+Asked in this order: driver, paths, mode, key source, key file, the database file from outside.
+``startup`` holds the rest of the table and says what its decisions promise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mcp_notarium.account.startup_decisions import (
+    ANOTHER_KEY,
+    BEGIN_ANEW,
+    COPY_BACK,
+    GIVE_KEY,
+    KEYCHAIN_AGAIN,
+    MAKE_KEY,
+    OTHER_ACCOUNT,
+    REINSTALL,
+    REPAIR,
+    RESTORE,
+    STRONGER_KEY,
+    TYPE_AGAIN,
+    UNLOCK_KEYCHAIN,
+    UPDATE,
+    Create,
+    Decision,
+    Locked,
+    Rebuild,
+    Row,
+    refuse,
+    unreadable,
+)
+from mcp_notarium.account.startup_facts import FileState, KeySource, Mode, Observations, Unwrap
+from mcp_notarium.errors import Verdict
+
+PAGE_SIZE = 4096
+OLDEST_CIPHER = (4, 12)
+_SAFE_TEMP_STORES = (2, 3)
+_UNFINISHED = "an earlier first start was cut short before anything was stored"
+PLAIN_WARNING = (
+    "The cache is NOT encrypted (DB_ENCRYPTION=off): everybody who can read the disk can read the "
+    "notes."
+)
+
+
+def _create(seen: Observations) -> Decision:
+    return Create((PLAIN_WARNING,) if seen.plain else ())
+
+
+def _begin_again(_seen: Observations) -> Decision:
+    return Rebuild(None, _UNFINISHED)
+
+
+def _unsafe(seen: Observations) -> Decision:
+    problem = seen.path_problem
+    reason, command = (problem.reason, problem.command) if problem else ("", "")
+    return Locked(Verdict.UNSAFE_PATH, reason, command)
+
+
+def _torn(seen: Observations) -> bool:
+    sample = seen.sample
+    return sample is not None and (sample.bad > 0 or sample.size % PAGE_SIZE != 0)
+
+
+def _empty(seen: Observations) -> bool:
+    return seen.sample is not None and seen.sample.size == 0
+
+
+_DRIVER = (
+    refuse(
+        "the driver is missing",
+        Verdict.CRYPTO_UNSUITABLE,
+        "the SQLCipher driver cannot be loaded",
+        REINSTALL,
+        lambda o: not o.driver.present,
+    ),
+    refuse(
+        "two drivers are installed over each other",
+        Verdict.CRYPTO_UNSUITABLE,
+        "two SQLCipher drivers are installed over each other",
+        REINSTALL,
+        lambda o: o.driver.doubled,
+    ),
+    refuse(
+        "the driver is plain SQLite",
+        Verdict.CRYPTO_UNSUITABLE,
+        "the driver is plain SQLite, not SQLCipher",
+        REINSTALL,
+        lambda o: not o.driver.cipher_version,
+    ),
+    refuse(
+        "SQLCipher is too old",
+        Verdict.CRYPTO_UNSUITABLE,
+        "this SQLCipher is too old",
+        REINSTALL,
+        lambda o: o.driver.cipher_version < OLDEST_CIPHER,
+    ),
+    refuse(
+        "the driver has no full-text search",
+        Verdict.CRYPTO_UNSUITABLE,
+        "the driver was built without full-text search",
+        REINSTALL,
+        lambda o: not o.driver.fts5,
+    ),
+    refuse(
+        "the driver writes temporary files in clear",
+        Verdict.CRYPTO_UNSUITABLE,
+        "the driver would write notes to temporary files in clear",
+        REINSTALL,
+        lambda o: o.driver.temp_store not in _SAFE_TEMP_STORES,
+    ),
+)
+
+_FOLDER = (
+    Row("a path is unsafe", _unsafe, lambda o: o.path_problem is not None),
+    refuse(
+        "plain mode beside an encrypted cache",
+        Verdict.MODE_MISMATCH,
+        "DB_ENCRYPTION is off, and the cache in this folder is encrypted",
+        "Remove DB_ENCRYPTION=off and give the key in DB_ENCRYPTION_KEY. (If `mcp-notarium "
+        "migrate-plaintext` was cut short, run it again.) Or run `mcp-notarium reset-cache`, which "
+        "sets the encrypted cache aside.",
+        lambda o: o.plain and o.anything_encrypted,
+    ),
+    refuse(
+        "a plain cache was not erased to its end",
+        Verdict.MODE_MISMATCH,
+        "an earlier `migrate-plaintext` was cut short while it erased the unencrypted cache",
+        "Run `mcp-notarium migrate-plaintext` again; it goes on where it was.",
+        lambda o: not o.plain and o.files.plain_remains,
+    ),
+    refuse(
+        "encrypted mode beside a plain cache",
+        Verdict.MODE_MISMATCH,
+        "the cache in this folder is not encrypted, and an encrypted one is asked for",
+        "Run `mcp-notarium migrate-plaintext`: it encrypts the cache and erases the unencrypted one. "
+        "Or keep the unencrypted one with DB_ENCRYPTION=off. If it is damaged, `mcp-notarium "
+        "reset-cache` sets it aside and makes an encrypted one.",
+        lambda o: not o.plain and (o.files.plain or o.files.plain_unfinished),
+    ),
+)
+
+_PLAIN = (
+    Row(
+        "a first plain start was cut short",
+        _begin_again,
+        lambda o: o.files.plain_unfinished and not o.files.plain,
+    ),
+    Row("no plain cache yet", _create, lambda o: not o.files.plain),
+    unreadable(
+        "the plain database is empty",
+        Verdict.DATABASE_MISSING,
+        "the database file is empty",
+        BEGIN_ANEW,
+        _empty,
+    ),
+    unreadable(
+        "the plain database is no database",
+        Verdict.DATABASE_DAMAGED,
+        "the database file is no database",
+        BEGIN_ANEW,
+        lambda o: o.sample is not None and not o.sample.plaintext_magic,
+    ),
+)
+
+_KEY = (
+    refuse(
+        "the keychain cannot be used",
+        Verdict.KEYCHAIN_UNUSABLE,
+        "the key is to come from the system's keychain, which cannot be used: {reason}",
+        UNLOCK_KEYCHAIN,
+        lambda o: o.key is KeySource.KEYCHAIN_UNUSABLE,
+    ),
+    refuse(
+        "no usable key for an existing cache",
+        Verdict.KEY_MISSING,
+        "{source} is no usable key: {reason}",
+        GIVE_KEY,
+        lambda o: o.key is KeySource.MALFORMED and o.anything_encrypted,
+    ),
+    refuse(
+        "the key source holds no usable key",
+        Verdict.KEY_MISSING,
+        "{source} is set, and it holds no usable key: {reason}",
+        MAKE_KEY,
+        lambda o: o.key is KeySource.MALFORMED,
+    ),
+    refuse(
+        "the keychain that opens the cache is not this one",
+        Verdict.KEYCHAIN_UNUSABLE,
+        "a keychain holds a key of this cache, and it is not to be found here: {keychain}",
+        KEYCHAIN_AGAIN,
+        lambda o: o.key is KeySource.ABSENT and o.keychain_slot and bool(o.keychain),
+    ),
+    refuse(
+        "no key for an existing cache",
+        Verdict.KEY_MISSING,
+        "the cache is encrypted, and no key is given{asked}",
+        GIVE_KEY,
+        lambda o: o.key is KeySource.ABSENT and o.anything_encrypted,
+    ),
+    refuse(
+        "no key at all",
+        Verdict.KEY_MISSING,
+        "no key is given for the encrypted cache",
+        MAKE_KEY,
+        lambda o: o.key is KeySource.ABSENT,
+    ),
+)
+
+_KEY_FILE = (
+    refuse(
+        "the key file is of a later release",
+        Verdict.SCHEMA_NEWER,
+        "the key file has format version {version}, which this release does not know",
+        UPDATE,
+        lambda o: o.main is not FileState.OK and FileState.NEWER in {o.main, o.copy},
+    ),
+    refuse(
+        "the key of a new cache is weak",
+        Verdict.KEY_MISSING,
+        "{key} is too weak for a new cache: {weakness}",
+        STRONGER_KEY,
+        lambda o: bool(o.weakness) and o.no_key_file and not o.files.strangers,
+    ),
+    Row(
+        "a first start was cut short",
+        _begin_again,
+        lambda o: o.no_key_file and o.files.prepared and not o.files.strangers,
+    ),
+    Row("no cache yet", _create, lambda o: not o.anything_encrypted),
+    unreadable(
+        "the key file is gone",
+        Verdict.KEY_FILE_DAMAGED,
+        "the key file is missing beside an encrypted database; without it no key opens it",
+        RESTORE,
+        lambda o: o.no_key_file,
+    ),
+    unreadable(
+        "the key file and its copy are damaged",
+        Verdict.KEY_FILE_DAMAGED,
+        "the key file is damaged, and there is no good copy beside it",
+        RESTORE,
+        lambda o: not o.key_file_usable,
+    ),
+    unreadable(
+        "the key file was tampered with",
+        Verdict.KEY_FILE_DAMAGED,
+        "the key is right, and the key file was changed by somebody who does not have it",
+        RESTORE,
+        lambda o: o.unwrap is Unwrap.FORGED,
+    ),
+    refuse(
+        "the key file is older than its copy",
+        Verdict.ROLLBACK_SEEN,
+        "the key file is older than its copy `notarium_keys.json.bak`",
+        COPY_BACK,
+        lambda o: o.copy_ahead,
+    ),
+    unreadable(
+        "the key is wrong and meant as a recovery key",
+        Verdict.WRONG_KEY,
+        "{source} opens nothing, and as a recovery key it is not whole: {slip}",
+        TYPE_AGAIN + GIVE_KEY,
+        lambda o: o.unwrap is Unwrap.WRONG_KEY and bool(o.slip),
+    ),
+    unreadable(
+        "the key is wrong",
+        Verdict.WRONG_KEY,
+        "{key} is wrong: the key file is whole and does not open with it.{since}",
+        ANOTHER_KEY,
+        lambda o: o.unwrap is Unwrap.WRONG_KEY,
+    ),
+    refuse(
+        "the key file is somebody else's",
+        Verdict.OTHER_OWNER,
+        "the cache in this folder belongs to another account",
+        OTHER_ACCOUNT,
+        lambda o: o.unwrap is Unwrap.OPENED and not o.owner_matches,
+    ),
+    refuse(
+        "the key file asks for a later SQLCipher",
+        Verdict.CRYPTO_UNSUITABLE,
+        "the cache was made with a later SQLCipher",
+        REINSTALL,
+        lambda o: o.driver.cipher_version[:1] < (o.cipher_floor,),
+    ),
+)
+
+_DATABASE = (
+    unreadable(
+        "the database is gone",
+        Verdict.DATABASE_MISSING,
+        "the database that the key file names is missing",
+        BEGIN_ANEW,
+        lambda o: not o.files.current,
+    ),
+    unreadable(
+        "the database is empty",
+        Verdict.DATABASE_MISSING,
+        "the database file is empty",
+        BEGIN_ANEW,
+        _empty,
+    ),
+    refuse(
+        "a plain database in an encrypted one's place",
+        Verdict.MODE_MISMATCH,
+        "an unencrypted database lies where the encrypted one should be",
+        BEGIN_ANEW,
+        # The magic bytes are not authenticated: an authentic page says more.
+        lambda o: o.sample is not None and o.sample.plaintext_magic and not o.sample.good,
+    ),
+    unreadable(
+        "no page of the database is authentic",
+        Verdict.DATABASE_DAMAGED,
+        "the key is right, and no page of the database was written with it: the file is destroyed "
+        "or belongs to another cache",
+        BEGIN_ANEW,
+        lambda o: o.sample is not None and not o.sample.good,
+    ),
+    unreadable(
+        "the first page is damaged",
+        Verdict.DATABASE_DAMAGED,
+        "the key is right, and the first page of the database is damaged: without it nothing in the "
+        "file can be found",
+        BEGIN_ANEW,
+        lambda o: o.sample is not None and 1 in o.sample.bad_pages and not o.files.wal,
+    ),
+    unreadable(
+        "some pages are damaged",
+        Verdict.DATABASE_DAMAGED,
+        "the key is right, and the database is damaged{pages}",
+        REPAIR,
+        # With a log beside it, a half-written page is what a crash leaves and what opening mends.
+        lambda o: _torn(o) and not o.files.wal,
+    ),
+)
+
+
+def _only(mode: Mode, rows: tuple[Row, ...]) -> tuple[Row, ...]:
+    return tuple(replace(row, mode=mode) for row in rows)
+
+
+OUTSIDE: tuple[Row, ...] = (
+    *_DRIVER,
+    *_FOLDER,
+    *_only(Mode.PLAIN, _PLAIN),
+    *_only(Mode.ENCRYPTED, _KEY + _KEY_FILE + _DATABASE),
+)
+
+
+def stops(seen: Observations) -> bool:
+    """Whether driver or paths already decide, so that nothing more is to be looked at."""
+    return any(row.applies(seen) for row in (*_DRIVER, _FOLDER[0]))

@@ -1,0 +1,125 @@
+"""Turns the picked texts into a :class:`Config`, once they are all known to be good."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+from mcp_notarium.config import policy_file
+from mcp_notarium.config.policy_file import FoundPolicy
+from mcp_notarium.config.settings import Config, Destructive, Kdf, OnUnreadable, Sandbox
+from mcp_notarium.config.source_selection import DEFAULT, NOT_SET, Pick
+from mcp_notarium.errors import ConfigError, SettingsMissing
+from mcp_notarium.secret import Secret
+
+_SIMPLENOTE = "simplenote"
+_KEY = "DB_ENCRYPTION_KEY"
+
+
+def complete(picks: dict[str, Pick], *, data_dir: Callable[[], Path]) -> None:
+    """Fill in what depends on other variables or on the platform."""
+    if picks["NOTARIUM_BACKEND"].text != _SIMPLENOTE:
+        picks["SIMPLENOTE_USERNAME"] = _owner_elsewhere(picks)
+    folder = picks["NOTARIUM_DATA_DIR"]
+    if folder.text is None and folder.problem is None:
+        picks["NOTARIUM_DATA_DIR"] = _default_folder(folder, data_dir)
+    if picks[_KEY].found_in:
+        picks[_KEY] = _warned_of(picks[_KEY])
+
+
+def missing_key(picks: Mapping[str, Pick]) -> SettingsMissing | None:
+    """The key, where only a keychain may still have it; asked where other settings are missing, too."""
+    key = picks[_KEY]
+    if picks["DB_ENCRYPTION"].text == "off" or key.origin != NOT_SET or key.problem:
+        return None
+    elsewhere = "" if picks["NOTARIUM_KEYCHAIN"].text == "off" else "Unless the keychain has it: "
+    return SettingsMissing(
+        f"{_KEY} is not set",
+        missing=(_KEY,),
+        resolution_hint=f"{elsewhere}Set {_KEY} to the key of the cache; for a first one, "
+        "`mcp-notarium generate-key` prints a new one.",
+    )
+
+
+def policy(picks: Mapping[str, Pick]) -> FoundPolicy:
+    """The policy; every pick is free of problems. Raises ``ConfigError``."""
+    named = picks[policy_file.FILE_VARIABLE].text
+    return policy_file.find(
+        named=Path(named) if named else None,
+        data_dir=Path(picks["NOTARIUM_DATA_DIR"].text or ""),
+        read_only=picks[policy_file.READ_ONLY_VARIABLE].text == "on",
+    )
+
+
+def config(picks: Mapping[str, Pick], found: FoundPolicy) -> Config:
+    """The configuration; every pick is free of problems, or lacks a required value, which is '' then."""
+    text = {name: pick.text or "" for name, pick in picks.items()}
+    secret = {name: Secret(value) if value else None for name, value in text.items()}
+    return Config(
+        username=text["SIMPLENOTE_USERNAME"],
+        data_dir=Path(text["NOTARIUM_DATA_DIR"]),
+        password=secret["SIMPLENOTE_PASSWORD"],
+        token=secret["SIMPLENOTE_TOKEN"],
+        db_key=secret["DB_ENCRYPTION_KEY"],
+        db_key_origin=_origin(picks[_KEY]),
+        db_key_yields=bool(picks[_KEY].found_in),
+        db_encryption=text["DB_ENCRYPTION"] == "on",
+        kdf=cast("Kdf", text["DB_ENCRYPTION_KDF"]),
+        kdf_chosen=picks["DB_ENCRYPTION_KDF"].origin != DEFAULT,
+        kdf_iterations=int(text["DB_ENCRYPTION_KDF_ITERATIONS"]),
+        on_unreadable=cast("OnUnreadable", text["DB_ON_UNREADABLE"]),
+        memory_security=text["DB_CIPHER_MEMORY_SECURITY"] == "on",
+        sync_interval=float(text["SYNC_INTERVAL_SECONDS"]),
+        api_timeout=float(text["API_TIMEOUT_SECONDS"]),
+        log_level=text["LOG_LEVEL"],
+        log_file=Path(text["LOG_FILE_PATH"]) if text["LOG_FILE_PATH"] else None,
+        backend=text["NOTARIUM_BACKEND"],
+        tools=text["NOTARIUM_TOOLS"],
+        destructive=cast("Destructive", text["NOTARIUM_DESTRUCTIVE"]),
+        sandbox=cast("Sandbox", text["NOTARIUM_SANDBOX"]),
+        audit_days=int(text["NOTARIUM_AUDIT_DAYS"]),
+        policy=found.policy,
+        keychain=text["NOTARIUM_KEYCHAIN"] == "on",
+        request_source=text["SIMPLENOTE_REQUEST_SOURCE"],
+        api_url=text["SIMPERIUM_API_URL"],
+        auth_url=text["SIMPERIUM_AUTH_URL"],
+        app_url=text["SIMPLENOTE_APP_URL"],
+        api_key=Secret(text["SIMPERIUM_API_KEY"]),
+    )
+
+
+def _origin(key: Pick) -> str:
+    return f"{key.set_by} of {key.found_in}" if key.found_in else key.set_by
+
+
+def _warned_of(key: Pick) -> Pick:
+    """Whoever filled the working folder may have chosen the key, and may know it."""
+    warning = (
+        f"{_KEY} comes from {key.found_in}, which lies in the working folder; it is used unless the "
+        f"keychain has a key. Set {_KEY} in the environment of the client's server entry instead."
+    )
+    return replace(key, warnings=(*key.warnings, warning))
+
+
+def _owner_elsewhere(picks: Mapping[str, Pick]) -> Pick:
+    """Other stores need no account: their cache belongs to the store's own name."""
+    username = picks["SIMPLENOTE_USERNAME"]
+    if username.origin != NOT_SET:
+        return username
+    return Pick(picks["NOTARIUM_BACKEND"].text, DEFAULT, warnings=username.warnings)
+
+
+def _default_folder(pick: Pick, data_dir: Callable[[], Path]) -> Pick:
+    try:
+        folder = data_dir()
+    except RuntimeError:  # no home folder to be found
+        folder = Path()
+    if folder.is_absolute():
+        return replace(pick, text=str(folder), origin=DEFAULT)
+    problem = ConfigError(
+        "the folder for application data cannot be found",
+        resolution_hint="Set NOTARIUM_DATA_DIR to a full path.",
+    )
+    return replace(pick, problem=problem)

@@ -1,0 +1,220 @@
+"""Picks one variable from the ranked sources: the best that sets it and may set it.
+
+Reads secret files on the way. Never raises: what is wrong with the variable stands in the pick.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mcp_notarium.config.sources import Source
+from mcp_notarium.config.text_files import Opened, read_named
+from mcp_notarium.config.value_parser import read
+from mcp_notarium.config.variables import Kind, Trust, Variable
+from mcp_notarium.errors import ConfigError, SettingsMissing
+from mcp_notarium.files.display_paths import shown
+
+DEFAULT = "default"
+NOT_SET = "not set"
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """What became of one variable. ``text`` is canonical, None where there is none.
+
+    ``set_by`` is the variable that really held it: its own name or the one with ``_FILE``.
+    ``found_in`` is the file it stands in if that is a ``.env`` nobody named.
+    """
+
+    text: str | None
+    origin: str
+    set_by: str = ""
+    found_in: str = ""
+    warnings: tuple[str, ...] = ()
+    problem: ConfigError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    text: str
+    source: Source
+    set_by: str
+
+
+def pick(
+    variable: Variable, sources: Sequence[Source], *, cwd: Path, environ: Mapping[str, str]
+) -> Pick:
+    """The variable from the first source that may set it, read as its kind says."""
+    warnings: list[str] = []
+    found: _Found | None = None
+    try:
+        found = _find(variable, sources, warnings)
+        if found is None:
+            return _default(variable, warnings)
+        text = _content(variable, found, warnings, cwd=cwd, environ=environ)
+        text = _read(variable, text, warnings, cwd=cwd)
+    except ConfigError as problem:
+        return _rejected(variable, found, problem, warnings)
+    origin = found.source.label
+    if found.set_by != variable.name:
+        origin = f"{found.set_by} ({origin})"
+    found_in = found.source.place if found.source.level is Trust.WORKING_FOLDER else ""
+    return Pick(text, origin, found.set_by, found_in, warnings=tuple(warnings))
+
+
+def pick_file(variable: Variable, sources: Sequence[Source]) -> Pick:
+    """The variable that names a file with the value, as it may be shown. Reads nothing."""
+    level = min(variable.trust, Trust.ENV_FILE)
+    for source in sources:
+        text = source.get(variable.file_name) if source.level <= level else None
+        if text is not None:
+            told = text.strip() if _is_full(text) else f"set ({len(text)} characters)"
+            return Pick(told, source.label, variable.file_name)
+    return Pick(None, NOT_SET)
+
+
+def _rejected(
+    variable: Variable, found: _Found | None, problem: ConfigError, warnings: list[str]
+) -> Pick:
+    """A value that cannot be used; one in a ``.env`` nobody named stops nothing."""
+    if found is None:
+        return Pick(None, NOT_SET, warnings=tuple(warnings), problem=problem)
+    message = f"{problem.message} (from {found.source.place})"
+    if found.source.level is Trust.WORKING_FOLDER:
+        return _default(variable, [*warnings, f"{message}; it is ignored."])
+    told = ConfigError(message, resolution_hint=problem.resolution_hint)
+    return Pick(None, found.source.label, warnings=tuple(warnings), problem=told)
+
+
+def _default(variable: Variable, warnings: list[str]) -> Pick:
+    problem = None
+    if variable.required:
+        problem = SettingsMissing(
+            f"{variable.name} is not set",
+            missing=(variable.name,),
+            resolution_hint=f"Set {variable.name} in the environment of the MCP client's server "
+            f"entry. {variable.purpose}",
+        )
+    text = variable.default or None
+    return Pick(text, DEFAULT if text else NOT_SET, warnings=tuple(warnings), problem=problem)
+
+
+def _find(variable: Variable, sources: Sequence[Source], warnings: list[str]) -> _Found | None:
+    better: list[Source] = []
+    for source in sources:
+        value = _permitted(variable, variable.name, variable.trust, source, warnings)
+        if value and variable.bound_to and _is_stray(variable, source, better):
+            warnings.append(
+                f"{variable.name} in {source.label} is ignored: {variable.bound_to} is set "
+                "elsewhere. Set both in the same place."
+            )
+            value = None
+        file = None
+        if variable.has_file:
+            level = min(variable.trust, Trust.ENV_FILE)
+            file = _permitted(variable, variable.file_name, level, source, warnings)
+        if value and file:
+            _settle(variable, warnings)
+        if value:
+            return _Found(value, source, variable.name)
+        if file:
+            return _Found(file, source, variable.file_name)
+        better.append(source)
+    return None
+
+
+def _permitted(
+    variable: Variable, name: str, trust: Trust, source: Source, warnings: list[str]
+) -> str | None:
+    text = source.get(name)
+    if text is None or source.level <= trust:
+        return text
+    where = "the real environment" if trust is Trust.ENVIRONMENT else "the environment"
+    hint = f"Set {name} in {where} of the MCP client's server entry."
+    if source.level is Trust.WORKING_FOLDER:
+        warnings.append(f"{name} in {source.label} is ignored, it may not be set there. {hint}")
+        return None
+    raise ConfigError(f"{variable.name} may not be set in {source.label}", resolution_hint=hint)
+
+
+def _is_stray(variable: Variable, source: Source, better: Sequence[Source]) -> bool:
+    return source.level is Trust.WORKING_FOLDER and any(
+        other.get(variable.bound_to) for other in better
+    )
+
+
+def _settle(variable: Variable, warnings: list[str]) -> None:
+    if not variable.value_beats_file:
+        raise ConfigError(
+            f"{variable.name} and {variable.file_name} are both set",
+            resolution_hint=f"Remove {variable.name} to use the file, "
+            f"or {variable.file_name} to use the value.",
+        )
+    warnings.append(f"{variable.file_name} is not used, because {variable.name} is set too.")
+
+
+def _content(
+    variable: Variable,
+    found: _Found,
+    warnings: list[str],
+    *,
+    cwd: Path,
+    environ: Mapping[str, str],
+) -> str:
+    if found.set_by == variable.name:
+        return found.text
+    path = cwd / _expanded(found.text.strip(), name=found.set_by)
+    name = shown(path) if _is_full(found.text) else f"a relative path, below {shown(cwd)}"
+    opened = read_named(path, called=found.set_by, name=name)
+    if _is_exposed(opened, path, environ):
+        warnings.append(
+            f"the file named by {found.set_by} can be read by others or is not yours; chmod 600 it."
+        )
+    text = opened.text.removesuffix("\n").removesuffix("\r")
+    if not text:
+        raise ConfigError(
+            f"the file named by {found.set_by} is empty",
+            resolution_hint=f"Write the value into it, or remove {found.set_by}.",
+        )
+    return text
+
+
+def _is_full(text: str) -> bool:
+    """Whether it looks like a path that may be shown; else it may be the secret, put here by mistake."""
+    return text.strip().startswith("~") or Path(text.strip()).is_absolute()
+
+
+def _is_exposed(opened: Opened, path: Path, environ: Mapping[str, str]) -> bool:
+    folders = ["/run/secrets", "/var/run/secrets", environ.get("CREDENTIALS_DIRECTORY", "")]
+    # What mounts secrets there also guards the folder; its modes follow its own rules.
+    if any(folder and path.is_relative_to(folder) for folder in folders):
+        return False
+    return opened.readable_by_others or opened.foreign
+
+
+def _read(variable: Variable, text: str, warnings: list[str], *, cwd: Path) -> str:
+    result = read(variable, text)
+    if result.warning:
+        warnings.append(result.warning)
+    if variable.kind is not Kind.PATH or not result.text:
+        return result.text
+    path = _expanded(result.text, name=variable.name)
+    if not path.is_absolute():
+        path = cwd / path
+        warnings.append(
+            f"{variable.name} is relative to the working folder, which clients choose as they "
+            f"like; write {path} instead."
+        )
+    return str(path)
+
+
+def _expanded(text: str, *, name: str) -> Path:
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as error:
+        raise ConfigError(
+            f"{name} begins with '~' and there is no such home folder",
+            resolution_hint=f"Write {name} as a full path.",
+        ) from error

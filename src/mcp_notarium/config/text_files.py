@@ -1,0 +1,158 @@
+"""Reads small text files of configuration: secret files, ``--env-file`` and a ``.env``.
+
+Only regular files of at most 64 KiB, opened once and judged by what was opened. Follows links for
+the files a person named, never for a ``.env`` that merely lies there. Writes nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from mcp_notarium.errors import ConfigError
+from mcp_notarium.files.display_paths import shown
+
+MAXIMUM_BYTES = 64 * 1024
+
+_OTHERS_READ = stat.S_IRGRP | stat.S_IROTH
+_COPY = "Put a copy of your own in its place, or name a file by `--env-file`."
+_NAME_IT = "Name a file by `--env-file` instead."
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A file's text and what ``fstat`` said of it."""
+
+    text: str
+    status: os.stat_result
+
+    @property
+    def readable_by_others(self) -> bool:
+        """Whether group or others may read it (never said on Windows, where modes mean nothing)."""
+        return sys.platform != "win32" and bool(self.status.st_mode & _OTHERS_READ)
+
+    @property
+    def foreign(self) -> bool:
+        """Whether it belongs to neither us nor root."""
+        return not _is_ours(self.status, or_root=True)
+
+
+def read_named(path: Path, *, called: str, name: str) -> Opened:
+    """The file a person named by ``called`` (a variable or an option).
+
+    Raises ``ConfigError`` if it cannot be read; ``name`` is how the message calls it.
+    """
+    try:
+        return _read(path, flags=0)
+    except FileNotFoundError as error:
+        raise ConfigError(
+            f"the file named by {called} does not exist: {name}",
+            resolution_hint=f"Check the path in {called}, and put the file there.",
+        ) from error
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"the file named by {called} cannot be read: {name}: {_reason(error)}",
+            resolution_hint=f"Point {called} to a readable text file of at most "
+            f"{MAXIMUM_BYTES // 1024} KiB, or remove it.",
+        ) from error
+
+
+def read_found(path: Path) -> Opened:
+    """A file that was found, not named: it and its folder must be ours, not writable by others.
+
+    Raises ``FileNotFoundError``, or ``ConfigError`` saying in a few words why it is not trusted and
+    what would make it so.
+    """
+    in_folder = _folder_problem(path.parent)
+    try:
+        opened = _read(path, flags=getattr(os, "O_NOFOLLOW", 0))
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError) as error:
+        raise _link_or(path, _reason(error)) from error
+    if problem := _file_problem(path, opened.status) or in_folder:
+        raise problem
+    return opened
+
+
+def read_guarded(path: Path) -> Opened:
+    """A file that no link may lead to; raises ``OSError`` or ``ValueError``. Modes are not looked at."""
+    return _read(path, flags=getattr(os, "O_NOFOLLOW", 0))
+
+
+def _link_or(path: Path, reason: str) -> ConfigError:
+    # Systems differ in what they call the refusal to follow a link.
+    if path.is_symlink():
+        return ConfigError("it is a symbolic link, which is not followed", resolution_hint=_COPY)
+    return ConfigError(reason)
+
+
+def _file_problem(path: Path, status: os.stat_result) -> ConfigError | None:
+    if not _is_ours(status, or_root=False):
+        return ConfigError("it belongs to another user", resolution_hint=_COPY)
+    if _writable_by_others(status):
+        return _writable("others may write to it", path)
+    return None
+
+
+def _read(path: Path, *, flags: int) -> Opened:
+    # O_NONBLOCK: a pipe in place of the file must not hang the start.
+    flags |= os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+    descriptor = os.open(path, flags)
+    with os.fdopen(descriptor, "rb") as stream:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError("it is not a regular file")
+        content = stream.read(MAXIMUM_BYTES + 1)
+    if len(content) > MAXIMUM_BYTES:
+        raise ValueError("it is too large")
+    return Opened(_decoded(content), status)
+
+
+def _decoded(content: bytes) -> str:
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        raise ValueError("it is not UTF-8 text")
+    return text
+
+
+def _folder_problem(folder: Path) -> ConfigError | None:
+    try:
+        status = folder.stat()
+    except OSError:
+        return ConfigError("its folder cannot be examined", resolution_hint=_NAME_IT)
+    if not _is_ours(status, or_root=True):
+        return ConfigError("its folder belongs to another user", resolution_hint=_NAME_IT)
+    if _writable_by_others(status):
+        return _writable("others may write to its folder", folder)
+    return None
+
+
+def _writable(reason: str, path: Path) -> ConfigError:
+    return ConfigError(
+        reason, resolution_hint=f"Run `chmod go-w {shown(path)}`, or name a file by `--env-file`."
+    )
+
+
+def _is_ours(status: os.stat_result, *, or_root: bool) -> bool:
+    if sys.platform == "win32":
+        return True
+    return status.st_uid == os.geteuid() or (or_root and status.st_uid == 0)
+
+
+def _writable_by_others(status: os.stat_result) -> bool:
+    return sys.platform != "win32" and bool(status.st_mode & _OTHERS_WRITE)
+
+
+def _reason(error: Exception) -> str:
+    # Only our own words or the system's: the text of a decoding error quotes the file.
+    if isinstance(error, OSError):
+        return error.strerror or type(error).__name__
+    return str(error)

@@ -1,0 +1,58 @@
+"""Canonical JSON: one byte form per value, and a reader that trusts nothing.
+
+Sorted keys, no spaces, ASCII, integers only. Reading refuses duplicate keys, fractions, NaN, huge
+numbers, deep nesting and more than ``LARGEST`` bytes. Whether bytes *are* canonical is for the
+caller to ask, by encoding again.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NoReturn
+
+from mcp_notarium.crypto.errors import KeyFileDamaged
+
+LARGEST = 65_536
+_DIGITS = 16
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
+
+def encode(value: Any) -> bytes:
+    """The one byte form of a JSON value without fractions."""
+    return _ENCODER.encode(value).encode("ascii")
+
+
+def decode(raw: bytes) -> dict[str, Any]:
+    """The JSON object in these bytes. Raises ``KeyFileDamaged``, whatever the bytes are."""
+    if len(raw) > LARGEST:
+        raise KeyFileDamaged("it is larger than 64 KiB")
+    try:
+        value = json.loads(
+            raw.decode("ascii"),
+            object_pairs_hook=_unique,
+            parse_int=_integer,
+            parse_float=_refuse,
+            parse_constant=_refuse,
+        )
+    except (ValueError, RecursionError):
+        raise KeyFileDamaged("it is not the JSON that was written") from None
+    if not isinstance(value, dict):
+        raise KeyFileDamaged("it is not a JSON object")
+    return value
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name stands twice")
+    return found
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > _DIGITS:
+        raise ValueError("a number is too long")
+    return int(digits)
+
+
+def _refuse(_text: str) -> NoReturn:
+    raise ValueError("only whole numbers are written")

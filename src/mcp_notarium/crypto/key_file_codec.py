@@ -1,0 +1,295 @@
+"""The key file as a frozen value, and its bytes. ``docs/format.md`` says what every byte means.
+
+Reading checks everything that can be checked without a key: size, form, checksum, version, names,
+types, ranges, canonical bytes. Whether a key opens it is ``keyslots``' business.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from mcp_notarium.crypto import canonical_json, kdf
+from mcp_notarium.crypto.envelope import NONCE_SIZE, TAG_SIZE
+from mcp_notarium.crypto.errors import KeyFileDamaged, KeyFileNewer
+
+FORMAT = "mcp-notarium-keys"
+VERSION = 1
+PAGE_SIZE = 4096
+MAC_SIZE = 32
+MOST_SLOTS = 8
+_GENERATION_DIGITS = 16
+_LARGEST_NUMBER = 2**53 - 1
+_LATEST = 253_402_300_799  # the end of the year 9999, where calendars of programs end
+_Word = TypeVar("_Word", bound=StrEnum)
+_LABEL = re.compile(r"[\x20-\x7e]{0,64}")
+
+
+class SlotType(StrEnum):
+    """Where the secret that opens a slot comes from."""
+
+    PASSPHRASE = "passphrase"  # noqa: S105 - a word of the format, not a password
+    RAW = "raw"
+    KEYRING = "keyring"
+    RECOVERY = "recovery"
+
+
+class SlotState(StrEnum):
+    """``ACTIVE`` opens; ``COMPROMISED`` opens and should go; ``DISABLED`` never opens."""
+
+    ACTIVE = "active"
+    DISABLED = "disabled"
+    COMPROMISED = "compromised"
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """The data key, wrapped once. ``salt`` 16, ``nonce`` 12, ``wrapped`` 48 bytes."""
+
+    id: int
+    type: SlotType
+    state: SlotState
+    label: str
+    kdf: kdf.Parameters
+    salt: bytes
+    nonce: bytes
+    wrapped: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFile:
+    """One key file. Times are epoch seconds; ``mac`` is empty until it is sealed."""
+
+    vault_id: str
+    generation: str
+    database_salt: bytes
+    owner_tag: bytes
+    sequence: int
+    created: int
+    rotated: int | None
+    slots: tuple[Slot, ...]
+    page_size: int = PAGE_SIZE
+    cipher_floor: int = 4
+    schema_floor: int = 1
+    mac: bytes = b""
+
+    def signed_bytes(self) -> bytes:
+        """What the MAC is made over: everything but ``mac`` and ``sum``."""
+        return canonical_json.encode(_body(self))
+
+
+def is_label(text: str) -> bool:
+    """Whether a slot can be called so: at most 64 printable ASCII characters."""
+    return _LABEL.fullmatch(text) is not None
+
+
+def work_of(slots: Iterable[Slot]) -> list[kdf.Parameters]:
+    """What one key may cost: all slots are tried but those that are disabled."""
+    return [slot.kdf for slot in slots if slot.state is not SlotState.DISABLED]
+
+
+def slot_aad(*, vault_id: str, slot: Slot) -> bytes:
+    """What a wrapped key is bound to, so that it opens nowhere else and at no other cost."""
+    place = {
+        "id": slot.id,
+        "kdf": _kdf_fields(slot.kdf),
+        "salt": _b64(slot.salt),
+        "type": slot.type.value,
+    }
+    return canonical_json.encode(
+        {"format": FORMAT, "slot": place, "vault": vault_id, "version": VERSION}
+    )
+
+
+def serialise(keyfile: KeyFile) -> bytes:
+    """The bytes of a sealed key file."""
+    body = _body(keyfile) | {"mac": _b64(keyfile.mac)}
+    return canonical_json.encode(body | {"sum": _checksum(body)})
+
+
+def parse(raw: bytes, *, bounds: kdf.Bounds = kdf.PRODUCTION) -> KeyFile:
+    """Read bytes from disk. Raises ``KeyFileDamaged`` or ``KeyFileNewer`` and nothing else.
+
+    The checksum is looked at before the version: a flipped bit is damage, not another release.
+    """
+    found = canonical_json.decode(raw)
+    written = found.pop("sum", None)
+    if found.get("format") != FORMAT or written != _checksum(found):
+        raise KeyFileDamaged("its checksum does not fit")
+    version = found.get("version")
+    if type(version) is not int or version < VERSION:
+        raise KeyFileDamaged("it has no format version")
+    if version > VERSION:
+        raise KeyFileNewer(version)
+    keyfile = _keyfile(found, bounds)
+    if serialise(keyfile) != raw:
+        raise KeyFileDamaged("it is not in canonical form")
+    return keyfile
+
+
+def _checksum(body: dict[str, Any]) -> str:
+    return hashlib.sha256(canonical_json.encode(body)).hexdigest()
+
+
+def _body(keyfile: KeyFile) -> dict[str, Any]:
+    return {
+        "cipher_floor": keyfile.cipher_floor,
+        "created": keyfile.created,
+        "database_salt": _b64(keyfile.database_salt),
+        "format": FORMAT,
+        "generation": keyfile.generation,
+        "owner_tag": _b64(keyfile.owner_tag),
+        "page_size": keyfile.page_size,
+        "rotated": keyfile.rotated,
+        "schema_floor": keyfile.schema_floor,
+        "sequence": keyfile.sequence,
+        "slots": [_slot_fields(slot) for slot in keyfile.slots],
+        "vault": keyfile.vault_id,
+        "version": VERSION,
+    }
+
+
+def _slot_fields(slot: Slot) -> dict[str, Any]:
+    return {
+        "id": slot.id,
+        "kdf": _kdf_fields(slot.kdf),
+        "label": slot.label,
+        "nonce": _b64(slot.nonce),
+        "salt": _b64(slot.salt),
+        "state": slot.state.value,
+        "type": slot.type.value,
+        "wrapped": _b64(slot.wrapped),
+    }
+
+
+def _kdf_fields(parameters: kdf.Parameters) -> dict[str, Any]:
+    match parameters:
+        case kdf.Argon2id(memory_kib, time_cost, lanes):
+            cost = {"lanes": lanes, "memory_kib": memory_kib, "time_cost": time_cost}
+            return {"algorithm": "argon2id"} | cost
+        case kdf.Pbkdf2Sha512(iterations):
+            return {"algorithm": "pbkdf2-sha512", "iterations": iterations}
+        case kdf.HkdfSha256():
+            return {"algorithm": "hkdf-sha256"}
+
+
+_TOP = frozenset(
+    {"cipher_floor", "created", "database_salt", "format", "generation", "mac", "owner_tag",
+     "page_size", "rotated", "schema_floor", "sequence", "slots", "vault", "version"}
+)  # fmt: skip
+_SLOT = frozenset({"id", "kdf", "label", "nonce", "salt", "state", "type", "wrapped"})
+
+
+def _keyfile(found: dict[str, Any], bounds: kdf.Bounds) -> KeyFile:
+    _exactly(found, _TOP)
+    if found["page_size"] != PAGE_SIZE:
+        raise KeyFileDamaged("it names a page size that is not used")
+    rotated = found["rotated"]
+    return KeyFile(
+        vault_id=_hex(found["vault"], 32),
+        generation=_hex(found["generation"], _GENERATION_DIGITS),
+        database_salt=_bytes(found["database_salt"], kdf.SALT_SIZE),
+        owner_tag=_bytes(found["owner_tag"], MAC_SIZE),
+        sequence=_number(found["sequence"], least=1),
+        created=_number(found["created"], most=_LATEST),
+        rotated=None if rotated is None else _number(rotated, most=_LATEST),
+        slots=_slots(found["slots"], bounds),
+        cipher_floor=_number(found["cipher_floor"]),
+        schema_floor=_number(found["schema_floor"]),
+        mac=_bytes(found["mac"], MAC_SIZE),
+    )
+
+
+def _slots(found: Any, bounds: kdf.Bounds) -> tuple[Slot, ...]:
+    if not isinstance(found, list) or not 1 <= len(found) <= MOST_SLOTS:
+        raise KeyFileDamaged("it has no slots, or too many")
+    slots = tuple(_slot(one, bounds) for one in found)
+    ids = [slot.id for slot in slots]
+    if ids != sorted(set(ids)):
+        raise KeyFileDamaged("its slots are not in order")
+    if reason := bounds.refuses_together(work_of(slots)):
+        raise KeyFileDamaged(reason)
+    return slots
+
+
+def _slot(found: Any, bounds: kdf.Bounds) -> Slot:
+    if not isinstance(found, dict):
+        raise KeyFileDamaged("a slot is not an object")
+    _exactly(found, _SLOT)
+    if not isinstance(found["label"], str) or not is_label(found["label"]):
+        raise KeyFileDamaged("a slot has an unreadable label")
+    type_ = _one_of(SlotType, found["type"])
+    return Slot(
+        id=_number(found["id"], least=1),
+        type=type_,
+        state=_one_of(SlotState, found["state"]),
+        label=found["label"],
+        kdf=_parameters(found["kdf"], type_, bounds),
+        salt=_bytes(found["salt"], kdf.SALT_SIZE),
+        nonce=_bytes(found["nonce"], NONCE_SIZE),
+        wrapped=_bytes(found["wrapped"], kdf.KEY_SIZE + TAG_SIZE),
+    )
+
+
+def _parameters(found: Any, type_: SlotType, bounds: kdf.Bounds) -> kdf.Parameters:
+    """The parameters of a slot: the right kind for its type, and within bounds."""
+    parameters: kdf.Parameters
+    match found:
+        case {"algorithm": "argon2id", "lanes": lanes, "memory_kib": memory, "time_cost": time}:
+            parameters = kdf.Argon2id(_number(memory), _number(time), _number(lanes))
+        case {"algorithm": "pbkdf2-sha512", "iterations": iterations}:
+            parameters = kdf.Pbkdf2Sha512(_number(iterations))
+        case {"algorithm": "hkdf-sha256"}:
+            parameters = kdf.HkdfSha256()
+        case _:
+            raise KeyFileDamaged("a slot names an unknown key derivation")
+    # A passphrase without stretching would be a giveaway, a stretched random key a waste.
+    if (type_ is SlotType.PASSPHRASE) == isinstance(parameters, kdf.HkdfSha256):
+        raise KeyFileDamaged("a slot's key derivation does not fit its type")
+    if reason := bounds.refuses(parameters):
+        raise KeyFileDamaged(reason)
+    return parameters
+
+
+def _exactly(found: dict[str, Any], names: frozenset[str]) -> None:
+    if found.keys() != names:
+        raise KeyFileDamaged("a field is missing or too many")
+
+
+def _number(value: Any, *, least: int = 0, most: int = _LARGEST_NUMBER) -> int:
+    if type(value) is not int or not least <= value <= most:
+        raise KeyFileDamaged("a number is out of range")
+    return value
+
+
+def _hex(value: Any, digits: int) -> str:
+    if not isinstance(value, str) or not re.fullmatch(rf"[0-9a-f]{{{digits}}}", value):
+        raise KeyFileDamaged("an identifier is malformed")
+    return value
+
+
+def _one_of(words: type[_Word], value: Any) -> _Word:
+    try:
+        return words(value)
+    except ValueError:
+        raise KeyFileDamaged("a word is unknown") from None
+
+
+def _bytes(value: Any, size: int) -> bytes:
+    try:
+        found = base64.b64decode(value, validate=True)
+    except (binascii.Error, TypeError, ValueError):
+        raise KeyFileDamaged("a binary field is malformed") from None
+    if len(found) != size:
+        raise KeyFileDamaged("a binary field has the wrong length")
+    return found
+
+
+def _b64(value: bytes) -> str:
+    return base64.b64encode(value).decode("ascii")

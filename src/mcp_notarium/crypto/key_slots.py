@@ -1,0 +1,304 @@
+"""Slots of the key file: make them, open them, exchange them. The file's bytes are in ``layout``.
+
+A key is tested by unwrapping a slot, never by trying the database. What comes out is proven twice:
+by the slot's own tag and by the MAC over the whole file, made with a key derived from it.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from dataclasses import dataclass, replace
+
+from mcp_notarium.crypto import envelope, kdf, user_key
+from mcp_notarium.crypto.data_key import DataKey
+from mcp_notarium.crypto.errors import KeyFileDamaged, SlotsRefused, WrongKey
+from mcp_notarium.crypto.kdf import RandomBytes
+from mcp_notarium.crypto.key_file_codec import (
+    MOST_SLOTS,
+    KeyFile,
+    Slot,
+    SlotState,
+    SlotType,
+    parse,
+    serialise,
+    slot_aad,
+    work_of,
+)
+from mcp_notarium.crypto.owner_hash import normalise_username
+from mcp_notarium.secret import Secret
+
+__all__ = [
+    "KeyFile",
+    "Opened",
+    "Slot",
+    "SlotState",
+    "SlotType",
+    "add_slot",
+    "build",
+    "new_slot",
+    "open_slot",
+    "owned_by",
+    "parse",
+    "renewed",
+    "replace_slots",
+    "rewrapped",
+    "serialise",
+    "unlock",
+]
+
+
+_OPENED_BY: dict[user_key.Kind, tuple[SlotType, ...]] = {
+    "passphrase": (SlotType.PASSPHRASE,),
+    "raw": (SlotType.RAW, SlotType.KEYRING),
+    "recovery": (SlotType.RECOVERY,),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A data key and the slot it came out of."""
+
+    data_key: DataKey
+    slot: Slot
+
+
+def build(
+    *,
+    data_key: DataKey,
+    passphrase: Secret,
+    parameters: kdf.Parameters,
+    username: str,
+    now: int,
+    bounds: kdf.Bounds = kdf.PRODUCTION,
+    random_bytes: RandomBytes = secrets.token_bytes,
+) -> KeyFile:
+    """A new key file with one slot, sequence 1 and fresh random identifiers, sealed.
+
+    ``parameters`` are for a passphrase; a raw key always gets a raw slot. Raises ``MalformedKey``.
+    """
+    empty = KeyFile(
+        vault_id=random_bytes(16).hex(),
+        generation=random_bytes(8).hex(),
+        database_salt=random_bytes(kdf.SALT_SIZE),
+        owner_tag=_owner_tag(data_key, username),
+        sequence=1,
+        created=now,
+        rotated=None,
+        slots=(),
+    )
+    slot = new_slot(
+        empty,
+        data_key,
+        passphrase,
+        parameters=parameters,
+        label="",
+        bounds=bounds,
+        random_bytes=random_bytes,
+    )
+    return _sealed(replace(empty, slots=(slot,)), data_key)
+
+
+def unlock(keyfile: KeyFile, passphrase: Secret, *, bounds: kdf.Bounds = kdf.PRODUCTION) -> DataKey:
+    """The data key. Raises ``WrongKey``, ``MalformedKey``, ``KeyFileDamaged`` (forged)."""
+    return open_slot(keyfile, passphrase, bounds=bounds).data_key
+
+
+def open_slot(
+    keyfile: KeyFile, passphrase: Secret, *, bounds: kdf.Bounds = kdf.PRODUCTION
+) -> Opened:
+    """Like :func:`unlock`, and which slot it was. A disabled slot is not even tried."""
+    key = user_key.read(passphrase)
+    for slot in keyfile.slots:
+        if slot.type not in _OPENED_BY[key.kind] or slot.state is SlotState.DISABLED:
+            continue
+        wrapping_key = kdf.derive(key.material, salt=slot.salt, parameters=slot.kdf, bounds=bounds)
+        aad = slot_aad(vault_id=keyfile.vault_id, slot=slot)
+        inner = envelope.unwrap(wrapping_key, slot.wrapped, nonce=slot.nonce, aad=aad)
+        if inner is not None:
+            return Opened(_verified(keyfile, DataKey(inner)), slot)
+    raise WrongKey
+
+
+def vouched_for(keyfile: KeyFile, data_key: DataKey) -> bool:
+    """Whether somebody who had this data key wrote the key file as it is."""
+    return hmac.compare_digest(keyfile.mac, _mac(keyfile, data_key))
+
+
+def owned_by(keyfile: KeyFile, data_key: DataKey, username: str) -> bool:
+    """Whether the key file was made for this user name."""
+    return hmac.compare_digest(keyfile.owner_tag, _owner_tag(data_key, username))
+
+
+def add_slot(
+    keyfile: KeyFile,
+    data_key: DataKey,
+    passphrase: Secret,
+    *,
+    parameters: kdf.Parameters,
+    type_: SlotType | None = None,
+    label: str = "",
+    bounds: kdf.Bounds = kdf.PRODUCTION,
+    random_bytes: RandomBytes = secrets.token_bytes,
+) -> KeyFile:
+    """The same key file with one more slot, as :func:`new_slot` makes it, next sequence, sealed."""
+    slot = new_slot(
+        keyfile,
+        data_key,
+        passphrase,
+        parameters=parameters,
+        type_=type_,
+        label=label,
+        bounds=bounds,
+        random_bytes=random_bytes,
+    )
+    return replace_slots(keyfile, data_key, slots=(*keyfile.slots, slot), bounds=bounds)
+
+
+def replace_slots(
+    keyfile: KeyFile,
+    data_key: DataKey,
+    *,
+    slots: tuple[Slot, ...],
+    rotated: int | None = None,
+    bounds: kdf.Bounds = kdf.PRODUCTION,
+) -> KeyFile:
+    """The same key file with these slots, next sequence, sealed.
+
+    Raises ``SlotsRefused`` if there would be too many, or they would cost more work together than
+    is read again, or there is no active slot that opens without the OS keychain: a keychain that is
+    reset must never be the end of the notes.
+    """
+    if len(slots) > MOST_SLOTS:
+        raise SlotsRefused(f"a key file has at most {MOST_SLOTS} slots")
+    if bounds.refuses_together(work_of(slots)):
+        raise SlotsRefused(
+            "stretching a passphrase for every slot of the key file would take too long",
+            resolution_hint="Take a random key (`mcp-notarium generate-key`) for one more slot, "
+            "disable or remove a slot with a passphrase, or make them cheaper with `mcp-notarium "
+            "keys calibrate --seconds`; nothing was changed.",
+        )
+    if not any(s.state is SlotState.ACTIVE and s.type is not SlotType.KEYRING for s in slots):
+        raise SlotsRefused("an active slot that needs no keychain must remain")
+    changed = replace(
+        keyfile,
+        slots=slots,
+        sequence=keyfile.sequence + 1,
+        rotated=keyfile.rotated if rotated is None else rotated,
+    )
+    return _sealed(changed, data_key)
+
+
+def next_generation(
+    keyfile: KeyFile, data_key: DataKey, *, random_bytes: RandomBytes = secrets.token_bytes
+) -> KeyFile:
+    """The same slots for another database file under the same data key, next sequence, sealed."""
+    changed = replace(
+        keyfile,
+        generation=random_bytes(8).hex(),
+        database_salt=random_bytes(kdf.SALT_SIZE),
+        sequence=keyfile.sequence + 1,
+    )
+    return _sealed(changed, data_key)
+
+
+def new_slot(
+    keyfile: KeyFile,
+    data_key: DataKey,
+    passphrase: Secret,
+    *,
+    parameters: kdf.Parameters,
+    type_: SlotType | None = None,
+    label: str = "",
+    bounds: kdf.Bounds = kdf.PRODUCTION,
+    random_bytes: RandomBytes = secrets.token_bytes,
+) -> Slot:
+    """A slot for this key file that opens with ``passphrase`` (of any kind), under the next id.
+
+    ``type_`` KEYRING marks a raw key that only the keychain holds; None: as the key's kind says.
+    ``parameters`` are for a passphrase only.
+    """
+    key = user_key.read(passphrase)
+    chosen = type_ or _OPENED_BY[key.kind][0]
+    if chosen not in _OPENED_BY[key.kind]:
+        raise ValueError(f"a {key.kind} key makes no {chosen} slot")
+    slot = Slot(
+        id=max((slot.id for slot in keyfile.slots), default=0) + 1,
+        type=chosen,
+        state=SlotState.ACTIVE,
+        label=label,
+        kdf=parameters if chosen is SlotType.PASSPHRASE else kdf.HkdfSha256(),
+        salt=random_bytes(kdf.SALT_SIZE),
+        nonce=random_bytes(envelope.NONCE_SIZE),
+        wrapped=b"",
+    )
+    return _wrapped(keyfile, data_key, slot, key.material, bounds)
+
+
+def rewrapped(
+    keyfile: KeyFile,
+    data_key: DataKey,
+    slot: Slot,
+    secret: Secret,
+    *,
+    bounds: kdf.Bounds = kdf.PRODUCTION,
+    random_bytes: RandomBytes = secrets.token_bytes,
+) -> Slot:
+    """The same slot for the data key of another key file: its number, state, label and cost stay.
+
+    ``secret`` is what opens it; raises ``MalformedKey``.
+    """
+    salt, nonce = random_bytes(kdf.SALT_SIZE), random_bytes(envelope.NONCE_SIZE)
+    fresh = replace(slot, salt=salt, nonce=nonce, wrapped=b"")
+    return _wrapped(keyfile, data_key, fresh, user_key.read(secret).material, bounds)
+
+
+def renewed(
+    keyfile: KeyFile,
+    data_key: DataKey,
+    *,
+    username: str,
+    random_bytes: RandomBytes = secrets.token_bytes,
+) -> KeyFile:
+    """The key file of the same cache for a new data key, a new vault and generation, not sealed.
+
+    It still has the old slots, which open nothing: ``replace_slots`` puts others in and seals it
+    with sequence 1.
+    """
+    return replace(
+        keyfile,
+        vault_id=random_bytes(16).hex(),
+        generation=random_bytes(8).hex(),
+        database_salt=random_bytes(kdf.SALT_SIZE),
+        owner_tag=_owner_tag(data_key, username),
+        sequence=0,
+        mac=b"",
+    )
+
+
+def _wrapped(
+    keyfile: KeyFile, data_key: DataKey, slot: Slot, material: Secret, bounds: kdf.Bounds
+) -> Slot:
+    wrapping_key = kdf.derive(material, salt=slot.salt, parameters=slot.kdf, bounds=bounds)
+    aad = slot_aad(vault_id=keyfile.vault_id, slot=slot)
+    wrapped = envelope.wrap(wrapping_key, data_key.secret(), nonce=slot.nonce, aad=aad)
+    return replace(slot, wrapped=wrapped)
+
+
+def _owner_tag(data_key: DataKey, username: str) -> bytes:
+    name = normalise_username(username).encode()
+    return hmac.digest(data_key.subkey("owner").reveal(), name, "sha256")
+
+
+def _mac(keyfile: KeyFile, data_key: DataKey) -> bytes:
+    return hmac.digest(data_key.subkey("key-file-mac").reveal(), keyfile.signed_bytes(), "sha256")
+
+
+def _sealed(keyfile: KeyFile, data_key: DataKey) -> KeyFile:
+    return replace(keyfile, mac=_mac(keyfile, data_key))
+
+
+def _verified(keyfile: KeyFile, data_key: DataKey) -> DataKey:
+    if not vouched_for(keyfile, data_key):
+        raise KeyFileDamaged("it was changed by somebody who does not have the key")
+    return data_key

@@ -1,0 +1,116 @@
+"""Recovery keys: 160 random bits in the form a person can write on paper. Pure.
+
+Nine groups of four letters, Crockford's base 32 (no I, L, O, U): eight groups of key and one of
+checksum, so that a slip of the pen is told from a wrong key. Spaces for hyphens or nothing at all,
+small letters, and the look-alikes I, L (one) and O (zero) are read as what they were meant to be.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+
+from mcp_notarium.crypto.errors import MalformedKey
+from mcp_notarium.crypto.kdf import RandomBytes
+from mcp_notarium.secret import Secret
+
+SIZE = 20
+"""Bytes of a recovery key."""
+GROUPS = 9
+
+_ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_GROUP = 4
+_LETTERS = 32
+_CHECK_LETTERS = 4
+_LABEL = b"mcp-notarium/v1/recovery-check"
+_FORM = re.compile(r"(?:[0-9A-Z]{4}[-\s]+){8}[0-9A-Z]{4}")
+_BETWEEN = re.compile(r"[-\s]+")
+_MEANT = str.maketrans("ILO", "110")
+_FEWEST, _MOST = 20, 48
+_ODD_GROUPS = 2
+
+
+def generate(random_bytes: RandomBytes = secrets.token_bytes) -> Secret:
+    """A new recovery key as it is shown: nine groups of four letters and digits, with hyphens."""
+    return write(random_bytes(SIZE))
+
+
+def write(material: bytes) -> Secret:
+    """The 20 bytes as nine groups."""
+    text = _letters(material) + _check(material)
+    return Secret("-".join(text[at : at + 4] for at in range(0, len(text), 4)))
+
+
+def looks_like(text: str) -> bool:
+    """Whether this is never taken for a passphrase.
+
+    Nine groups of four are a recovery key even with a slip in them. However else it is divided, only
+    a checksum that fits tells it from 36 letters that somebody has chosen as a passphrase.
+    """
+    if _FORM.fullmatch(text.strip().upper()):
+        return True
+    try:
+        read(text)
+    except MalformedKey:
+        return False
+    return True
+
+
+def slip(text: str) -> str:
+    """What is wrong with it, if it was probably meant as a recovery key; '' if it was not.
+
+    For a key that has opened nothing as a passphrase: too short, too long, or mistyped.
+    """
+    upper = text.strip().upper()
+    parts = _BETWEEN.split(upper)
+    plain = "".join(parts)
+    letters = plain.isascii() and plain.isalnum() and any(one.isdigit() for one in plain)
+    if not letters or not _FEWEST <= len(plain) <= _MOST:
+        return ""
+    odd = sum(len(part) != _GROUP for part in parts)
+    in_groups = len(parts) * _GROUP >= _FEWEST and odd <= _ODD_GROUPS
+    if not in_groups and len(plain) != _LETTERS + _CHECK_LETTERS:
+        return ""
+    try:
+        read(text)
+    except MalformedKey as error:
+        return error.reason
+    return ""
+
+
+def read(text: str) -> Secret:
+    """The 20 bytes of what somebody typed. Raises ``MalformedKey`` for a slip; never echoes it."""
+    plain = _BETWEEN.sub("", text.strip().upper()).translate(_MEANT)
+    letters, check = plain[:_LETTERS], plain[_LETTERS:]
+    if len(plain) != _LETTERS + _CHECK_LETTERS or set(plain) - set(_ALPHABET):
+        raise MalformedKey("a recovery key has nine groups of four letters and digits")
+    material = _bytes(letters)
+    if check != _check(material):
+        raise MalformedKey("the recovery key has a slip in it: its last group does not fit")
+    return Secret(material)
+
+
+def groups(shown: Secret) -> list[str]:
+    """The groups of a key as shown, for typing one of them back."""
+    return shown.reveal_text().split("-")
+
+
+def _letters(material: bytes) -> str:
+    number = int.from_bytes(material, "big")
+    count = len(material) * 8 // 5
+    return "".join(_ALPHABET[number >> 5 * place & 31] for place in reversed(range(count)))
+
+
+def _bytes(letters: str) -> bytes:
+    number = 0
+    for letter in letters:
+        number = number << 5 | _ALPHABET.index(letter)
+    return number.to_bytes(SIZE, "big")
+
+
+def _check(material: bytes) -> str:
+    # 20 of its bits: four letters.
+    digest = hashlib.sha256(_LABEL + material).digest()
+    number = int.from_bytes(digest[:3], "big") >> 4
+    return "".join(_ALPHABET[number >> 5 * place & 31] for place in reversed(range(_CHECK_LETTERS)))

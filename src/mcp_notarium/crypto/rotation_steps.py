@@ -1,0 +1,188 @@
+"""Changing the passphrase as a table of steps, and what a half-done change needs to be at rest.
+
+Only the wrapping changes: the data key and the database stay as they are. ``account/key_rotation.py`` takes
+the steps; start-up and the next rotation take what :func:`settle` says. Nothing here does anything.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from mcp_notarium.crypto import kdf, key_slots, slot_changes
+from mcp_notarium.crypto.errors import SlotsRefused
+from mcp_notarium.crypto.kdf import RandomBytes
+from mcp_notarium.crypto.kdf_policy import Stretching
+from mcp_notarium.crypto.key_slots import KeyFile, Slot, SlotState, SlotType
+from mcp_notarium.crypto.slot_changes import described
+from mcp_notarium.secret import Secret
+
+TYPED = (SlotType.PASSPHRASE, SlotType.RAW)
+"""Slots whose secret a person keeps and gives to clients; the others are ways back in."""
+
+
+class Step(StrEnum):
+    """The steps of a change of passphrase, in order; each is also a place to crash at."""
+
+    LOCK = "lock"
+    UNWRAP = "unwrap"
+    BUILD = "build"
+    WRITE = "write"
+    SYNC = "sync"
+    VERIFY = "verify"
+    SWITCH = "switch"
+    SYNC_FOLDER = "sync_folder"
+    WRITE_COPY = "write_copy"
+    SYNC_COPY = "sync_copy"
+    VERIFY_COPY = "verify_copy"
+    SWITCH_COPY = "switch_copy"
+    SYNC_FOLDER_COPY = "sync_folder_copy"
+    PROVE = "prove"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One step: what it does, and which passphrase opens the cache after a crash behind it."""
+
+    step: Step
+    sentence: str
+    opens: str
+
+
+REWRAP = (
+    Row(Step.LOCK, "take the key lock; a second rotation is refused", "old"),
+    Row(Step.UNWRAP, "read the key file and unwrap the data key with the old passphrase", "old"),
+    Row(Step.BUILD, "wrap it with the new passphrase, sequence + 1", "old"),
+    Row(Step.WRITE, "write the new key file under a temporary name", "old"),
+    Row(Step.SYNC, "flush it to the disk", "old"),
+    Row(Step.VERIFY, "read it back and unwrap it with the new passphrase", "old"),
+    Row(Step.SWITCH, "rename it over the key file: the commit point", "new"),
+    Row(Step.SYNC_FOLDER, "flush the folder", "new"),
+    Row(Step.WRITE_COPY, "write the same under another temporary name", "new"),
+    Row(Step.SYNC_COPY, "flush it to the disk", "new"),
+    Row(Step.VERIFY_COPY, "read it back and compare", "new"),
+    Row(Step.SWITCH_COPY, "rename it over the copy; the old passphrase is gone", "new"),
+    Row(Step.SYNC_FOLDER_COPY, "flush the folder", "new"),
+    Row(Step.PROVE, "open the database with what was just written", "new"),
+)
+
+
+class SlotUnclear(SlotsRefused):
+    """Several keys could be the one that a new key takes the place of."""
+
+    def __init__(self, candidates: Sequence[Slot]) -> None:
+        named = "; ".join(described(slot) for slot in candidates)
+        super().__init__(
+            f"it is not clear which key the new one takes the place of: {named}",
+            resolution_hint="Say so by --slot (several times for several), or come in by the key "
+            "that is to go (--ask-old).",
+        )
+        self.candidates = tuple(candidates)
+
+
+def giving_way(
+    keyfile: KeyFile, slot: Slot, *, kept: bool = False, wanted: Sequence[int] | None = None
+) -> tuple[Slot, ...]:
+    """The slots that a new key takes the place of, where ``slot`` is the one that was opened.
+
+    A key that a person types for clients replaces itself. The recovery key and the keychain's
+    (``kept``: the opened one is of the keychain, whatever its type) stay, and what is replaced is
+    the passphrase or raw key beside them; nothing if there is none. ``wanted`` says which instead.
+    Raises ``SlotUnclear`` if there are several, ``SlotsRefused`` if one of ``wanted`` cannot be.
+    """
+    if wanted is not None:
+        chosen = tuple(slot_changes.slot_of(keyfile, number) for number in dict.fromkeys(wanted))
+        for one in chosen:
+            if one.type not in TYPED or (kept and one.id == slot.id):
+                raise _stays(one)
+        return chosen
+    if slot.type in TYPED and not kept:
+        return (slot,)
+    beside = tuple(
+        one
+        for one in keyfile.slots
+        if one.type in TYPED and one.state is not SlotState.DISABLED and one.id != slot.id
+    )
+    if len(beside) > 1:
+        raise SlotUnclear(beside)
+    return beside
+
+
+def rewrap(
+    keyfile: KeyFile,
+    *,
+    old: Secret,
+    new: Secret,
+    parameters: kdf.Parameters | Stretching,
+    now: int,
+    kept: bool = False,
+    wanted: Sequence[int] | None = None,
+    keychain: str = "",
+    bounds: kdf.Bounds = kdf.PRODUCTION,
+    random_bytes: RandomBytes = secrets.token_bytes,
+) -> KeyFile:
+    """The key file in which ``new`` stands for the slots of :func:`giving_way`; the others stay.
+
+    ``now`` becomes the day of the last change of key, unless ``new`` is ``old`` in another stretching;
+    ``keychain`` is the name of the keychain that alone has ``new``, if one has. Raises ``WrongKey``
+    if ``old`` opens nothing, ``MalformedKey``, and as :func:`giving_way`.
+    """
+    opened = key_slots.open_slot(keyfile, old, bounds=bounds)
+    gone = giving_way(keyfile, opened.slot, kept=kept, wanted=wanted)
+    if isinstance(parameters, Stretching):
+        parameters = parameters.in_place_of(slot.kdf for slot in gone)
+    slot = key_slots.new_slot(
+        keyfile,
+        opened.data_key,
+        new,
+        parameters=parameters,
+        type_=SlotType.KEYRING if keychain else None,
+        label=keychain or (gone[0].label if gone else ""),
+        bounds=bounds,
+        random_bytes=random_bytes,
+    )
+    slots = (*(one for one in keyfile.slots if one not in gone), slot)
+    rotated = None if new == old else now  # the same key in another stretching is no new one
+    return key_slots.replace_slots(
+        keyfile, opened.data_key, slots=slots, rotated=rotated, bounds=bounds
+    )
+
+
+def _stays(slot: Slot) -> SlotsRefused:
+    hint = {
+        SlotType.RECOVERY: "`mcp-notarium keys recovery create` makes another one; then "
+        "`mcp-notarium keys remove` takes this one away.",
+    }.get(slot.type, "`mcp-notarium rotate-key --keychain` gives the keychain another key.")
+    return SlotsRefused(
+        f"{described(slot)} does not give way to a key that is typed", resolution_hint=hint
+    )
+
+
+class Settle(StrEnum):
+    """What brings a folder to rest after a crash."""
+
+    RESTORE_MAIN = "restore_main"
+    """Write the key file again from its copy."""
+    REFRESH_COPY = "refresh_copy"
+    """Write the copy again from the key file: it is missing, damaged or of another sequence."""
+    REMOVE_STRAYS = "remove_strays"
+    """Remove temporary files of a change that never reached its commit point."""
+
+
+def settle(*, main: KeyFile | None, copy: KeyFile | None, strays: bool) -> tuple[Settle, ...]:
+    """What to do, given what can be read (None: missing or damaged). Nothing if neither can.
+
+    The key file always wins over its copy: the rename of the key file is the commit point.
+    """
+    if main is None and copy is None:
+        return ()
+    found = []
+    if main is None:
+        found.append(Settle.RESTORE_MAIN)
+    elif copy != main:
+        found.append(Settle.REFRESH_COPY)
+    if strays:
+        found.append(Settle.REMOVE_STRAYS)
+    return tuple(found)

@@ -1,0 +1,114 @@
+"""What a person or the keychain gives as the key, and the rule for *new* passphrases.
+
+A passphrase, ``raw:`` and 64 hex digits, or a recovery key (``recovery`` has its form). An existing
+one is never judged: it opens or it does not.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from dataclasses import dataclass
+from typing import Literal
+
+from mcp_notarium.crypto import recovery_codes
+from mcp_notarium.crypto.errors import MalformedKey
+from mcp_notarium.crypto.kdf import KEY_SIZE, RandomBytes, normalise_passphrase
+from mcp_notarium.secret import Secret
+
+Kind = Literal["passphrase", "raw", "recovery"]
+
+RAW_PREFIX = "raw:"
+SHORTEST_NEW = 15
+_LONGEST = 4096
+_LEFT_OVER = 5
+_RUN = 4
+
+_ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm", "1234567890", "qwertzuiop", "azertyuiop")
+_WORDS = (
+    "passphrase", "password", "passwort", "simplenote", "notarium", "letmein", "welcome",
+    "changeme", "administrator", "admin", "iloveyou", "default", "example", "secret", "encryption",
+    "database", "monkey", "dragon", "master", "login", "test", "pass", "word", "your", "here", "key",
+    "my", "the",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class UserKey:
+    """A key as given, read once: ``material`` is the NFC passphrase or the random bytes."""
+
+    kind: Kind
+    material: Secret
+
+
+def read(given: Secret) -> UserKey:
+    """Tell the kinds apart. Raises ``MalformedKey``; never echoes what was given."""
+    try:
+        text = given.reveal_text()
+    except UnicodeDecodeError:
+        raise MalformedKey("it is not UTF-8 text") from None
+    if text.startswith(RAW_PREFIX):
+        return UserKey("raw", _raw(text.removeprefix(RAW_PREFIX)))
+    if recovery_codes.looks_like(text):
+        return UserKey("recovery", recovery_codes.read(text))
+    if not text.strip():
+        raise MalformedKey("it is empty")
+    if len(text) > _LONGEST:
+        raise MalformedKey(f"it is longer than {_LONGEST} characters")
+    return UserKey("passphrase", normalise_passphrase(given))
+
+
+def generate(random_bytes: RandomBytes = secrets.token_bytes) -> Secret:
+    """A new raw key in the form that DB_ENCRYPTION_KEY takes: ``raw:`` and 64 hex digits."""
+    return Secret(RAW_PREFIX + random_bytes(KEY_SIZE).hex())
+
+
+def weakness(given: Secret) -> str | None:
+    """Why a new key should not be taken, or None. Random keys are never weak.
+
+    Raises ``MalformedKey`` like :func:`read`.
+    """
+    key = read(given)
+    if key.kind != "passphrase":
+        return None
+    text = key.material.reveal_text()
+    if len(text) < SHORTEST_NEW:
+        return f"it has fewer than {SHORTEST_NEW} characters"
+    folded = text.casefold()
+    if _repeats("".join(folded.split())):
+        return "it repeats itself"
+    if len(set(_without_patterns(folded))) < _LEFT_OVER:
+        return "it is made of well-known words and sequences"
+    return None
+
+
+def _raw(digits: str) -> Secret:
+    if not re.fullmatch(r"[0-9A-Fa-f]{64}", digits):
+        raise MalformedKey("after `raw:` there must be exactly 64 hexadecimal digits")
+    return Secret(bytes.fromhex(digits))
+
+
+def _repeats(text: str) -> bool:
+    """Whether it is one piece over and over; the last one may be cut short."""
+    return any(text.startswith(text[size:]) for size in range(1, len(text) // 2 + 1))
+
+
+def _without_patterns(text: str) -> str:
+    """What is left of a passphrase when everything guessable is taken out."""
+    for word in _WORDS:
+        text = text.replace(word, "")
+    kept: list[str] = []
+    start = 0
+    for end in range(1, len(text) + 1):
+        if end == len(text) or not _follows(text[end - 1], text[end]):
+            run = text[start:end]
+            kept.append(run if len(run) < _RUN else "")
+            start = end
+    return "".join(kept)
+
+
+def _follows(one: str, other: str) -> bool:
+    if abs(ord(one) - ord(other)) <= 1:
+        return True
+    pair = one + other
+    return any(pair in row or pair in row[::-1] for row in _ROWS)

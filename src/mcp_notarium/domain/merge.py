@@ -1,0 +1,295 @@
+r"""Merge two changes of one note that were made from the same base. Loses no line either side added.
+
+Lines are compared by what they say; their ends (``\n``, ``\r\n``, none at the end of the text) are
+merged beside them, so that a change of line ends never clashes with a change of words. The rules:
+
+* A change on one side only is taken; the same change on both sides is taken once.
+* Changes that touch but do not overlap are both taken.
+* Lines added at the same place by both are both kept, theirs first. What both added there in the
+  same way, at the beginning, at the end or where the two meet, is taken once.
+* Lines deleted by one side or by both are gone. Blocks changed line for line are merged line by line.
+* Everything else that overlaps (one side deletes or rewrites what the other edits) is ``Overlap``.
+
+Very large texts of few different lines may be compared coarsely (see ``matching``): then more is
+``Overlap``, never less text. Nothing here raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from mcp_notarium.domain.diff import Change, changes
+from mcp_notarium.domain.lines import LF, content_of, end_of, ended, newline_of, split_lines
+from mcp_notarium.domain.merge_blocks import Line, both_added, overlap, says
+from mcp_notarium.domain.note import Content
+from mcp_notarium.domain.text_normalization import tag_key
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """Both changes in one text."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """The two changes concern the same lines; a person or the agent has to decide."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """A text as two rows of equal length: what the lines say, and how they end."""
+
+    says: list[str]
+    ends: list[str]
+
+    @classmethod
+    def of(cls, text: str) -> _Lines:
+        lines = split_lines(text)
+        if "\r\n" not in text:
+            # Most notes; a megabyte of them takes a third of the time.
+            ends = [LF] * text.count(LF)
+            return cls(text.split(LF)[: len(lines)], ends + [""] * (len(lines) - len(ends)))
+        return cls([content_of(line) for line in lines], [end_of(line) for line in lines])
+
+    def pairs(self, start: int, stop: int) -> list[Line]:
+        return list(zip(self.says[start:stop], self.ends[start:stop], strict=True))
+
+
+@dataclass(slots=True)
+class _Cluster:
+    """Changes of both sides that overlap, over the base lines ``low`` .. ``high``."""
+
+    low: int
+    high: int
+    mine: list[Change] = field(default_factory=list)
+    theirs: list[Change] = field(default_factory=list)
+
+    def touches(self, change: Change) -> bool:
+        both_add = change.adds_only and self.low == self.high == change.low
+        return change.low < self.high or both_add
+
+    def add(self, change: Change, *, mine: bool) -> None:
+        (self.mine if mine else self.theirs).append(change)
+        self.high = max(self.high, change.high)
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A cluster and what both sides have in its place."""
+
+    cluster: _Cluster
+    mine: list[Line]
+    theirs: list[Line]
+
+
+def merge(base: str, mine: str, theirs: str) -> Merged | Overlap:
+    """The text with both changes, or ``Overlap``. Equal sides, or one unchanged, always merge."""
+    if mine in (base, theirs):
+        return Merged(theirs)
+    if theirs == base:
+        return Merged(mine)
+    lines = _Merge(_Lines.of(base), _Lines.of(mine), _Lines.of(theirs)).run()
+    if lines is None:
+        return Overlap()
+    final_end = _final_end(base, mine, theirs)
+    return Merged(_joined(lines, newline=newline_of(theirs or mine), final_end=final_end))
+
+
+class _Merge:
+    """One run over three texts; ``run`` gives the merged lines or None for an overlap."""
+
+    def __init__(self, base: _Lines, mine: _Lines, theirs: _Lines) -> None:
+        self.base, self.mine, self.theirs = base, mine, theirs
+
+    def run(self) -> list[Line] | None:
+        merged: list[Line] = []
+        mine_at = theirs_at = at = 0
+        for block in _blocks(self.base.says, self.mine.says, self.theirs.says):
+            kept = block[0].low - at
+            merged += self._kept(at, mine_at, theirs_at, kept)
+            lines = self._block(block, mine_at + kept, theirs_at + kept)
+            if lines is None:
+                return None
+            merged += lines
+            mine_at += kept + sum(_length(cluster, cluster.mine) for cluster in block)
+            theirs_at += kept + sum(_length(cluster, cluster.theirs) for cluster in block)
+            at = block[-1].high
+        return merged + self._kept(at, mine_at, theirs_at, len(self.base.says) - at)
+
+    def _block(self, block: list[_Cluster], mine_at: int, theirs_at: int) -> list[Line] | None:
+        """Clusters that touch. Seen as a whole they may be one edit that both sides made."""
+        pieces: list[_Piece] = []
+        for cluster in block:
+            mine = self.mine.pairs(mine_at, mine_at + _length(cluster, cluster.mine))
+            theirs = self.theirs.pairs(theirs_at, theirs_at + _length(cluster, cluster.theirs))
+            pieces.append(_Piece(cluster, mine, theirs))
+            mine_at, theirs_at = mine_at + len(mine), theirs_at + len(theirs)
+        theirs = [line for piece in pieces for line in piece.theirs]
+        if says(theirs) == [text for piece in pieces for text, _ in piece.mine]:
+            return theirs
+        return self._in_turn(pieces)
+
+    def _in_turn(self, pieces: list[_Piece]) -> list[Line] | None:
+        merged: list[Line] = []
+        before: tuple[_Cluster, list[Line]] | None = None
+        for piece in pieces:
+            lines = self._resolve(piece)
+            if lines is None:
+                return None
+            shared = _shared_border(before, piece.cluster, lines) if before else 0
+            merged += lines[shared:]
+            before = None if shared else (piece.cluster, lines)
+        return merged
+
+    def _kept(self, at: int, mine_at: int, theirs_at: int, count: int) -> list[Line]:
+        """Lines that neither side changed, with the line end that either side gave them."""
+        return [
+            (text, _merged_end(base, mine, theirs))
+            for text, base, mine, theirs in zip(
+                self.base.says[at : at + count],
+                self.base.ends[at : at + count],
+                self.mine.ends[mine_at : mine_at + count],
+                self.theirs.ends[theirs_at : theirs_at + count],
+                strict=True,
+            )
+        ]
+
+    def _resolve(self, piece: _Piece) -> list[Line] | None:
+        cluster, mine, theirs = piece.cluster, piece.mine, piece.theirs
+        if not cluster.mine or says(mine) == says(theirs):
+            return theirs
+        if not cluster.theirs:
+            return mine
+        parts = cluster.mine + cluster.theirs
+        if all(part.deletes_only for part in parts):
+            return []
+        if all(part.adds_only for part in parts):
+            return both_added(theirs, mine)
+        if all(part.even for part in parts):
+            return _line_by_line(self.base.says[cluster.low : cluster.high], mine, theirs)
+        return None
+
+
+def _clusters(mine: list[Change], theirs: list[Change]) -> Iterator[_Cluster]:
+    """Changes of both sides in order, those that overlap together."""
+    marked = [(change.low, change.high, True, change) for change in mine]
+    marked += [(change.low, change.high, False, change) for change in theirs]
+    cluster: _Cluster | None = None
+    for low, high, is_mine, change in sorted(marked, key=lambda mark: mark[:3]):
+        if cluster is None or not cluster.touches(change):
+            if cluster is not None:
+                yield cluster
+            cluster = _Cluster(low, high)
+        cluster.add(change, mine=is_mine)
+    if cluster is not None:
+        yield cluster
+
+
+def _blocks(
+    base: Sequence[str], mine: Sequence[str], theirs: Sequence[str]
+) -> Iterator[list[_Cluster]]:
+    """The clusters of both sides' changes, those that touch together."""
+    block: list[_Cluster] = []
+    for cluster in _clusters(changes(base, mine), changes(base, theirs)):
+        if block and cluster.low > block[-1].high:
+            yield block
+            block = []
+        block.append(cluster)
+    if block:
+        yield block
+
+
+def _length(cluster: _Cluster, parts: list[Change]) -> int:
+    """How many lines the side has where the base has those of the cluster."""
+    grown = sum(part.stop - part.start - part.high + part.low for part in parts)
+    return cluster.high - cluster.low + grown
+
+
+def _line_by_line(
+    base: Sequence[str], mine: Sequence[Line], theirs: Sequence[Line]
+) -> list[Line] | None:
+    merged: list[Line] = []
+    for old, my_line, their_line in zip(base, mine, theirs, strict=True):
+        if my_line[0] in (old, their_line[0]):
+            merged.append(their_line)
+        elif their_line[0] == old:
+            merged.append(my_line)
+        else:
+            return None
+    return merged
+
+
+def _shared_border(
+    before: tuple[_Cluster, list[Line]],
+    cluster: _Cluster,
+    block: list[Line],
+) -> int:
+    """How many lines end one side's block and begin the other's, where one of them only adds."""
+    other, lines = before
+    sides_differ = bool(other.mine) != bool(cluster.mine)
+    one_sided = not (other.mine and other.theirs) and not (cluster.mine and cluster.theirs)
+    adds = other.low == other.high or cluster.low == cluster.high
+    if not (sides_differ and one_sided and adds):
+        return 0
+    return overlap(says(lines), says(block))[0]
+
+
+def _merged_end(base: str, mine: str, theirs: str) -> str:
+    return mine if mine and mine != base else theirs or mine or base
+
+
+def _final_end(base: str, mine: str, theirs: str) -> bool:
+    """Whether the merged text ends with a line end: the side that changed this decides."""
+    before = base.endswith(LF)
+    changed = mine != "" and mine.endswith(LF) != before
+    decided_by = mine if changed or not theirs else theirs
+    return decided_by.endswith(LF)
+
+
+def _joined(lines: list[Line], *, newline: str, final_end: bool) -> str:
+    """The text of the lines; no two of them run together, no empty last line is lost."""
+    if not lines:
+        return ""
+    parts = [text + end if end else ended(text, newline) for text, end in lines]
+    last = lines[-1][0]
+    if not final_end and last:
+        parts[-1] = last
+    return "".join(parts)
+
+
+def merge_tags(base: Sequence[str], mine: Sequence[str], theirs: Sequence[str]) -> tuple[str, ...]:
+    """The tags after both changes; tags are the same if only case or composition differs.
+
+    Keeps the order and spelling of theirs, takes away what mine removed, appends what mine added.
+    Where only one side changed anything (order and spelling included), that side is the answer.
+    """
+    if list(theirs) == list(base):
+        return tuple(mine)
+    had, have = {tag_key(tag) for tag in base}, {tag_key(tag) for tag in mine}
+    kept = [tag for tag in theirs if tag_key(tag) in have or tag_key(tag) not in had]
+    present = {tag_key(tag) for tag in kept} | had
+    for tag in mine:
+        if tag_key(tag) not in present:
+            kept.append(tag)
+            present.add(tag_key(tag))
+    return tuple(kept)
+
+
+def merge_content(base: Content, mine: Content, theirs: Content) -> Content | None:
+    """Text, tags and trash merged each for itself; None if the texts overlap.
+
+    Trash: the side that changed it wins. So a note they moved to the trash while mine edited it
+    keeps the edit and stays in the trash, from where it can be restored; it comes out only if
+    mine itself restored it.
+    """
+    text = merge(base.text, mine.text, theirs.text)
+    if isinstance(text, Overlap):
+        return None
+    return Content(
+        text=text.text,
+        tags=merge_tags(base.tags, mine.tags, theirs.tags),
+        trash=mine.trash if mine.trash != base.trash else theirs.trash,
+    )

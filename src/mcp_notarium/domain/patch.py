@@ -1,0 +1,136 @@
+r"""Apply a line patch to a text. All line numbers are those of the text given, the first is 1.
+
+The order of work is: deletions from high to low, then modifications, then additions from low to
+high; as every number refers to the given text, the order of the operations in the list matters
+only for several additions at one line. The edges:
+
+* An addition at line n stands before line n; n = total + 1 appends. Several additions at one line
+  keep their given order. At a line that is deleted or modified they stand before its place.
+* A value may hold several lines. One line end at the very end of it is only its end: ``x`` and
+  ``x\n`` are the same one line, ``""`` is one empty line. Addition and modification need a value;
+  that of a deletion is ignored.
+* New lines get the note's own line end (the more frequent one, ``\n`` in doubt), whatever ends
+  stand in the value. A modified line keeps the end it had. Lines not named stay byte for byte.
+* If the text did not end with a line end, neither does the result, and the other way round. The
+  one exception is a result whose last line is empty: without its end it would not be a line.
+* Deleting every line gives the empty text.
+
+Not done here: comparing versions; the caller makes sure the text is the one the numbers mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal, assert_never
+
+from mcp_notarium.domain.lines import LF, content_of, end_of, ended, newline_of, split_lines
+from mcp_notarium.errors import PatchError
+
+Kind = Literal["addition", "modification", "deletion"]
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One step of a patch. ``value`` is needed for all kinds but a deletion."""
+
+    kind: Kind
+    line: int
+    value: str | None = None
+
+
+@dataclass(slots=True)
+class _Plan:
+    """What happens at each line; built whole before anything is changed."""
+
+    total: int
+    added: dict[int, list[str]] = field(default_factory=dict)
+    replaced: dict[int, list[str]] = field(default_factory=dict)
+
+
+def apply_patch(text: str, operations: Sequence[Operation]) -> str:
+    """The text after the operations, by the rules above.
+
+    Raises ``PatchError`` for an empty list, a line outside the note (naming how many lines it
+    has), a missing value, and two operations that cannot both hold at one line.
+    """
+    if not operations:
+        raise PatchError(
+            "The patch has no operations.",
+            resolution_hint="Give at least one addition, modification or deletion.",
+        )
+    lines = split_lines(text)
+    plan = _Plan(total=len(lines))
+    for operation in operations:
+        _enter(plan, operation)
+    patched = _patched(lines, plan, newline=newline_of(text))
+    return _joined(patched, final_end=text.endswith(LF))
+
+
+def _enter(plan: _Plan, operation: Operation) -> None:
+    match operation.kind:
+        case "addition":
+            _check_line(operation, last=plan.total + 1, total=plan.total)
+            plan.added.setdefault(operation.line, []).extend(_contents(operation))
+        case "modification":
+            _enter_replacement(plan, operation, _contents(operation))
+        case "deletion":
+            _enter_replacement(plan, operation, [])
+        case _:
+            assert_never(operation.kind)
+
+
+def _enter_replacement(plan: _Plan, operation: Operation, contents: list[str]) -> None:
+    _check_line(operation, last=plan.total, total=plan.total)
+    if operation.line in plan.replaced:
+        raise PatchError(
+            f"Line {operation.line} is modified or deleted twice.",
+            details={"line_number": operation.line},
+            resolution_hint="Name each line in at most one modification or deletion.",
+        )
+    plan.replaced[operation.line] = contents
+
+
+def _check_line(operation: Operation, *, last: int, total: int) -> None:
+    if not 1 <= operation.line <= last:
+        raise PatchError(
+            f"The {operation.kind} at line {operation.line} is outside the note, "
+            f"which has {total} lines.",
+            details={"line_number": operation.line, "total_lines": total},
+            resolution_hint=f"Line numbers are those of the note as it is now, 1 to {total}; "
+            f"an addition at line {total + 1} appends."
+            if total
+            else "The note is empty; an addition at line 1 is its first line.",
+        )
+
+
+def _contents(operation: Operation) -> list[str]:
+    """The lines of the value without their ends; at least one."""
+    if operation.value is None:
+        raise PatchError(
+            f"The {operation.kind} at line {operation.line} has no value.",
+            details={"line_number": operation.line},
+            resolution_hint="Give the new line or lines as `value`; an empty line is an empty one.",
+        )
+    return [content_of(line) for line in split_lines(operation.value)] or [""]
+
+
+def _patched(lines: list[str], plan: _Plan, *, newline: str) -> list[str]:
+    """The new lines; those that were the text's last may still be without an end."""
+    patched: list[str] = []
+    for number, line in enumerate(lines, start=1):
+        patched += [ended(content, newline) for content in plan.added.get(number, ())]
+        if (contents := plan.replaced.get(number)) is None:
+            patched.append(line)
+        else:
+            patched += [ended(content, end_of(line) or newline) for content in contents]
+    appended = plan.added.get(plan.total + 1, ())
+    if appended and patched and not end_of(patched[-1]):
+        patched[-1] = ended(patched[-1], newline)
+    return patched + [ended(content, newline) for content in appended]
+
+
+def _joined(lines: list[str], *, final_end: bool) -> str:
+    if lines and not final_end:
+        lines[-1] = content_of(lines[-1]) or lines[-1]
+    return "".join(lines)

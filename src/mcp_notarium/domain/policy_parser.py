@@ -1,0 +1,228 @@
+"""A policy file's text (TOML) read strictly. Pure: text in, ``Policy`` out.
+
+Raises ``ConfigError`` that names the line and the key and says what to write instead. Nothing that
+is not understood is passed over: a rule that does not hold because of a slip of the pen would show
+what it was to hide.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from mcp_notarium.domain.policy import TOOLS, Field, Limits, Mode, Policy
+from mcp_notarium.domain.visibility import Visibility
+from mcp_notarium.errors import ConfigError
+
+_T = TypeVar("_T")
+
+LONGEST_TAG = 256
+LONGEST_ID = 1024
+MOST_ENTRIES = 10_000
+LARGEST = 10**12
+SMALLEST_ANSWER = 1_000
+"""Bytes; less would not hold an error."""
+
+_CHECK = "Then run `mcp-notarium policy check`."
+_LIMITS = {
+    "notes_per_call": 1,
+    "bytes_per_call": SMALLEST_ANSWER,
+    "bytes_per_session": SMALLEST_ANSWER,
+    "writes_per_session": 0,
+    "writes_per_hour": 0,
+}
+"""Each limit and the smallest number it takes."""
+_TABLES = {
+    "tools": TOOLS,
+    "notes": (
+        *("hidden_tags", "hidden_ids", "allowed_tags", "allowed_ids"),
+        *("untagged", "hidden_fields"),
+    ),
+    "limits": tuple(_LIMITS),
+}
+_TOP = ("mode", *_TABLES)
+_AT_LINE = re.compile(r"\(at line (\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyText:
+    """A policy and where its file says so: full keys like ``notes.hidden_tags`` to line numbers."""
+
+    policy: Policy
+    lines: Mapping[str, int]
+
+
+def parse(text: str) -> PolicyText:
+    """The policy that ``text`` says. Raises ``ConfigError``."""
+    try:
+        found = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise _not_toml(str(error)) from None
+    if not found:
+        raise ConfigError(
+            "the policy file says nothing",
+            resolution_hint="Perhaps it was cut short: put it back. If nothing is to be limited, "
+            'remove it, or write mode = "full".',
+        )
+    return _Reader(found, _lines(text)).read()
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """One file's values, and the lines they stand in."""
+
+    found: Mapping[str, Any]
+    lines: Mapping[str, int]
+
+    def read(self) -> PolicyText:
+        self._demand_known("", self.found, _TOP)
+        tables = {name: self._table(name) for name in _TABLES}
+        policy = Policy(
+            mode=self._choice("mode", self.found, Mode, default=Mode.FULL),
+            switched_off=self._switched_off(tables["tools"]),
+            visibility=self._visibility(tables["notes"]),
+            hidden_fields=self._hidden_fields(tables["notes"]),
+            limits=Limits(
+                **{name: self._number(name, tables["limits"]) for name in tables["limits"]}
+            ),
+        )
+        if not policy.tools:
+            raise self._wrong("tools", "no tool is left on", "Leave at least one on.")
+        given = [*(["mode"] if "mode" in self.found else [])]
+        given += [f"{name}.{key}" for name, table in tables.items() for key in table]
+        return PolicyText(policy, {key: self.lines.get(key, 0) for key in given})
+
+    def _table(self, name: str) -> Mapping[str, Any]:
+        table = self.found.get(name, {})
+        if not isinstance(table, dict):
+            raise self._wrong(name, "it must be a table", f"Write [{name}] on a line of its own.")
+        self._demand_known(f"{name}.", table, _TABLES[name])
+        return table
+
+    def _demand_known(self, prefix: str, table: Mapping[str, Any], known: tuple[str, ...]) -> None:
+        for key in table:
+            if key not in known:
+                what = "there is no such tool" if prefix == "tools." else "there is no such key"
+                raise self._wrong(f"{prefix}{key}", what, f"Known here: {', '.join(known)}.")
+
+    def _switched_off(self, table: Mapping[str, Any]) -> frozenset[str]:
+        for name, on in table.items():
+            if not isinstance(on, bool):
+                raise self._wrong(f"tools.{name}", "it must be true or false", "Write it bare.")
+        return frozenset(name for name, on in table.items() if not on)
+
+    def _visibility(self, table: Mapping[str, Any]) -> Visibility:
+        allowed_tags = self._names("allowed_tags", table, LONGEST_TAG, may_be_empty=False)
+        untagged = self._untagged(table, needed=allowed_tags is not None)
+        return Visibility(
+            hidden_tags=self._names("hidden_tags", table, LONGEST_TAG) or (),
+            hidden_ids=self._names("hidden_ids", table, LONGEST_ID) or (),
+            allowed_tags=allowed_tags,
+            allowed_ids=self._names("allowed_ids", table, LONGEST_ID, may_be_empty=False),
+            untagged=untagged,
+        )
+
+    def _untagged(self, table: Mapping[str, Any], *, needed: bool) -> bool:
+        say = 'Write untagged = "show" or untagged = "hide".'
+        if "untagged" not in table:
+            if needed:
+                problem = "with it, `untagged` must say what becomes of notes without any tag"
+                raise self._wrong("notes.allowed_tags", problem, say)
+            return True
+        if table["untagged"] not in ("show", "hide"):
+            raise self._wrong("notes.untagged", "it must be show or hide", say)
+        if needed or table["untagged"] == "hide" or "allowed_ids" not in table:
+            return bool(table["untagged"] == "show")
+        raise self._wrong(
+            "notes.untagged",
+            "with allowed_ids alone, notes without tags are judged by their id",
+            "Remove it, or add allowed_tags.",
+        )
+
+    def _hidden_fields(self, table: Mapping[str, Any]) -> frozenset[Field]:
+        names = self._names("hidden_fields", table, LONGEST_TAG) or ()
+        for name in names:
+            if name not in set(Field):
+                hint = f"Known: {', '.join(Field)}."
+                raise self._wrong("notes.hidden_fields", f'there is no field "{name}"', hint)
+        return frozenset(map(Field, names))
+
+    def _names(
+        self, key: str, table: Mapping[str, Any], longest: int, *, may_be_empty: bool = True
+    ) -> tuple[str, ...] | None:
+        if key not in table:
+            return None
+        names, full = table[key], f"notes.{key}"
+        write = f'Write {key} = ["one", "two"].'
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise self._wrong(full, "it must be a list of texts", write)
+        if not names and not may_be_empty:
+            raise self._wrong(full, "an empty list would show no note", f"{write} Or remove it.")
+        if len(names) > MOST_ENTRIES:
+            raise self._wrong(full, f"more than {MOST_ENTRIES} entries", "Use a tag instead.")
+        if not all(0 < len(name.strip()) <= longest for name in names):
+            raise self._wrong(full, f"an entry is empty or has more than {longest} letters", write)
+        return tuple(name.strip() if longest == LONGEST_TAG else name for name in names)
+
+    def _number(self, key: str, table: Mapping[str, Any]) -> int:
+        number, least = table[key], _LIMITS[key]
+        sound = isinstance(number, int) and not isinstance(number, bool)
+        if not sound or not least <= number <= LARGEST:
+            problem = f"it must be a whole number of at least {least}"
+            raise self._wrong(f"limits.{key}", problem, "Remove the line for no limit.")
+        return int(number)
+
+    def _choice(
+        self, key: str, table: Mapping[str, Any], kind: Callable[[Any], _T], *, default: _T
+    ) -> _T:
+        if key not in table:
+            return default
+        try:
+            return kind(table[key])
+        except ValueError:
+            hint = f"Write {key} = one of {', '.join(repr(str(one)) for one in Mode)}."
+            raise self._wrong(key, "there is no such mode", hint) from None
+
+    def _wrong(self, key: str, problem: str, hint: str) -> ConfigError:
+        line = self.lines.get(key) or self.lines.get(key.partition(".")[0])
+        where = f"line {line}, " if line else ""
+        return ConfigError(
+            f"the policy file is wrong ({where}`{key}`): {problem}",
+            resolution_hint=f"{hint} {_CHECK}",
+            details={"key": key} | ({"line": line} if line else {}),
+        )
+
+
+def _not_toml(said: str) -> ConfigError:
+    """What the TOML reader says may quote the file; only the line is taken from it."""
+    at = _AT_LINE.search(said)
+    where = f"line {at[1]}" if at else "at its end"
+    return ConfigError(
+        f"the policy file is not TOML ({where})",
+        resolution_hint="Put texts in quotation marks, lists in square brackets, and every key on "
+        f"a line of its own. {_CHECK}",
+        details={"line": int(at[1])} if at else {},
+    )
+
+
+_TABLE_LINE = re.compile(r"\s*\[\s*[\"']?([A-Za-z0-9_-]+)[\"']?\s*\]")
+_KEY_LINE = re.compile(
+    r"\s*[\"']?([A-Za-z0-9_-]+)[\"']?(?:\s*\.\s*[\"']?([A-Za-z0-9_-]+)[\"']?)?\s*="
+)
+
+
+def _lines(text: str) -> dict[str, int]:
+    """Where each key stands, as far as that can be told line by line; for messages only."""
+    found: dict[str, int] = {}
+    table = ""
+    for number, line in enumerate(text.split("\n"), 1):
+        if opening := _TABLE_LINE.match(line):
+            table = opening[1]
+            found.setdefault(table, number)
+        elif key := _KEY_LINE.match(line):
+            dotted = f"{key[1]}.{key[2]}" if key[2] else key[1]
+            found.setdefault(f"{table}.{dotted}" if table else dotted, number)
+    return found

@@ -1,0 +1,108 @@
+"""Which notes an agent may see, judged from a note's id and tags. Pure.
+
+Rules of this file: denying wins over allowing; a note without tags is never allowed by accident,
+only by ``untagged``; tags that are not understood may be any; two spellings of a tag are one tag, as everywhere (``tag_key``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+
+from mcp_notarium.domain.text_normalization import tag_key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visibility:
+    """The rules. The default hides nothing.
+
+    ``allowed_tags`` and ``allowed_ids`` None: no such rule; if there is one of them, a note must
+    meet one of them. ``untagged``: whether notes without tags are seen (those of ``allowed_ids``
+    always are).
+    """
+
+    hidden_tags: tuple[str, ...] = ()
+    hidden_ids: tuple[str, ...] = ()
+    allowed_tags: tuple[str, ...] | None = None
+    allowed_ids: tuple[str, ...] | None = None
+    untagged: bool = True
+    _hidden: frozenset[str] = field(init=False, repr=False, compare=False)
+    _allowed: frozenset[str] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hidden", keys_of(self.hidden_tags))
+        object.__setattr__(self, "_allowed", keys_of(self.allowed_tags or ()))
+
+    @property
+    def hides(self) -> bool:
+        """Whether there is any rule at all."""
+        narrowed = self.allowed_tags is not None or self.allowed_ids is not None
+        return bool(self._hidden or self.hidden_ids or narrowed or not self.untagged)
+
+    @property
+    def judges_tags(self) -> bool:
+        """Whether any rule names tags; then a note whose tags are not understood is hidden."""
+        return bool(self._hidden) or self.allowed_tags is not None
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 (hex) over what the rules mean, however they are written; '' if nothing hides."""
+        if not self.hides:
+            return ""
+        meaning = {
+            "hidden_tags": sorted(self._hidden),
+            "hidden_ids": sorted(set(self.hidden_ids)),
+            "allowed_tags": None if self.allowed_tags is None else sorted(self._allowed),
+            "allowed_ids": None if self.allowed_ids is None else sorted(set(self.allowed_ids)),
+            "untagged": self.untagged,
+        }
+        if self.judges_tags:
+            meaning["unclear_tags"] = False  # caches from before showed such notes
+        text = json.dumps(meaning, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+    def sees(self, note_id: str, tags: Sequence[str], *, clear: bool = True) -> bool:
+        """Whether an agent may know of the note."""
+        return self.hidden_by(note_id, tags, clear=clear) is None
+
+    def hidden_by(self, note_id: str, tags: Sequence[str], *, clear: bool = True) -> str | None:
+        """The rule that hides the note, in the words of the policy file; None if it is seen.
+
+        ``clear`` False: it has tags beside these, or instead of them, that are not understood.
+        """
+        if note_id in self.hidden_ids:
+            return "hidden_ids"
+        keys = {tag_key(tag.strip()): tag for tag in tags}
+        keys.pop("", None)
+        if hiding := self._hidden & keys.keys():
+            return f'hidden_tags "{keys[min(hiding)]}"'
+        if not clear and self.judges_tags:
+            rule = "hidden_tags" if self._hidden else "allowed_tags"
+            return f"{rule} (its tags cannot be read)"
+        return self._not_allowed(note_id, keys.keys())
+
+    def _not_allowed(self, note_id: str, keys: AbstractSet[str]) -> str | None:
+        if self.allowed_ids is not None and note_id in self.allowed_ids:
+            return None
+        if not keys:
+            alone = self.allowed_ids is not None and self.allowed_tags is None
+            return "allowed_ids" if alone else None if self.untagged else "untagged"
+        if self.allowed_tags is None:
+            return None if self.allowed_ids is None else "allowed_ids"
+        return None if self._allowed & keys else "allowed_tags"
+
+    def protecting(self, tags: Sequence[str]) -> tuple[str, ...]:
+        """Those of the tags that hide the note they are on."""
+        return tuple(tag for tag in tags if tag_key(tag.strip()) in self._hidden)
+
+
+def keys_of(tags: Sequence[str]) -> frozenset[str]:
+    """What tells tags apart."""
+    return frozenset(tag_key(tag.strip()) for tag in tags)
+
+
+EVERYTHING = Visibility()
+"""Nothing is hidden."""

@@ -1,0 +1,252 @@
+"""The account folder: the names in it, and whether it may be trusted.
+
+Nobody but the user may read it, nobody but the user (or root) may rename anything above it (a group
+of the user alone counts as the user, see ``config.private_group``), and no symbolic link leads out of it.
+This module changes nothing except by :func:`prepare`, and for a moment by :func:`find_obstacle`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from mcp_notarium.account.startup_facts import Problem
+from mcp_notarium.errors import LockedError, Verdict
+from mcp_notarium.files import os_errors
+from mcp_notarium.files.display_paths import shown
+from mcp_notarium.files.os_errors import ELSEWHERE, moved
+from mcp_notarium.files.private_groups import writable_by_us_alone
+
+_DATABASE = re.compile(r"notarium_cache\.([0-9a-f]{16})\.sqlite\.encrypted")
+_Judge = Callable[[Path, os.stat_result], Problem | None]
+_OURS = re.compile(
+    r"\.?(notarium_|nothing_pending|damage_met|audit_anchor)|(keys|server|sync|policy)\.lock$"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AccountFolder:
+    """The files of one account by name; ``path`` need not exist."""
+
+    path: Path
+
+    @property
+    def key_file(self) -> Path:
+        """The key file."""
+        return self.path / "notarium_keys.json"
+
+    @property
+    def key_copy(self) -> Path:
+        """The copy of the key file."""
+        return self.path / "notarium_keys.json.bak"
+
+    @property
+    def prepared_key_file(self) -> Path:
+        """A key file that becomes valid when its database is complete."""
+        return self.path / "notarium_keys.json.new"
+
+    @property
+    def plain_database(self) -> Path:
+        """The database of the plain mode."""
+        return self.path / "notarium_cache.sqlite"
+
+    @property
+    def unfinished_plain_database(self) -> Path:
+        """The same while it is being made."""
+        return self.path / "notarium_cache.sqlite.new"
+
+    @property
+    def plain_remains(self) -> Path:
+        """A plain database in whose place there is an encrypted one: it only is to be erased."""
+        return self.path / "notarium_cache.sqlite.erasing"
+
+    @property
+    def certificate(self) -> Path:
+        """Says that no unfinished write is inside, see ``certificate.py``."""
+        return self.path / "nothing_pending.json"
+
+    @property
+    def damage_mark(self) -> Path:
+        """Says that the database turned out to be damaged while it was open, see ``damage.py``."""
+        return self.path / "damage_met.json"
+
+    @property
+    def audit_anchor(self) -> Path:
+        """Where the audit chain ended, see ``anchor.py``."""
+        return self.path / "audit_anchor.json"
+
+    @property
+    def keys_lock(self) -> Path:
+        """Held by whoever changes key files or creates, migrates or moves a cache."""
+        return self.path / "keys.lock"
+
+    @property
+    def server_lock(self) -> Path:
+        """Held shared by everybody who has the database open."""
+        return self.path / "server.lock"
+
+    @property
+    def policy_lock(self) -> Path:
+        """Held by whoever brings the cache under other rules, see ``ruled.py``."""
+        return self.path / "policy.lock"
+
+    @property
+    def quarantine(self) -> Path:
+        """Where files go that are set aside."""
+        return self.path / "quarantine"
+
+    def database(self, generation: str) -> Path:
+        """The encrypted database of one generation; no other WAL can ever meet it."""
+        return self.path / f"notarium_cache.{generation}.sqlite.encrypted"
+
+    def encrypted_files(self) -> tuple[Path, ...]:
+        """Every file of any generation, also where its database itself does not exist."""
+        return tuple(sorted(self.path.glob("notarium_cache.*.sqlite.encrypted*")))
+
+    def generations(self) -> tuple[str, ...]:
+        """The generations whose database files exist."""
+        if not self.path.is_dir():
+            return ()
+        found = (_DATABASE.fullmatch(entry.name) for entry in self.path.iterdir())
+        return tuple(sorted(match[1] for match in found if match))
+
+
+def prepare(folder: AccountFolder) -> None:
+    """Make the folder and what is missing above it, 0700 each. Existing ones stay as they are."""
+    missing = [folder.path, *folder.path.parents]
+    for path in reversed([one for one in missing if not one.exists()]):
+        path.mkdir(mode=0o700, exist_ok=True)
+
+
+def trusted(account_dir: Path) -> AccountFolder:
+    """The folder by its real path. Raises ``LockedError`` (UNSAFE_PATH) with the command to run."""
+    problem = find_problem(AccountFolder(account_dir))
+    if problem is not None:
+        raise LockedError(Verdict.UNSAFE_PATH, problem.reason, resolution_hint=problem.command)
+    return AccountFolder(Path(os.path.realpath(account_dir)))
+
+
+def find_problem(folder: AccountFolder) -> Problem | None:
+    """Why the folder may not be trusted, or None. Looks at every parent and every file of ours."""
+    try:
+        if os.name != "posix":
+            # Windows: the profile folder's access list keeps others out; only links are looked for.
+            return next(filter(None, map(_link, (folder.path.parent, folder.path))), None)
+        return next(_problems(folder), None)
+    except OSError as error:
+        return Problem(
+            f"the cache folder cannot be looked at ({os_errors.reason(error)})",
+            os_errors.advice(error),
+        )
+
+
+def find_obstacle(folder: AccountFolder) -> Problem | None:
+    """Why nothing can be made in the folder, or where it is to be, or None.
+
+    Found out by making an empty folder and removing it again: whether the system lets us is known
+    to the system alone.
+    """
+    place = folder.path.absolute()
+    try:
+        place = next(one for one in (place, *place.parents) if one.is_dir())
+        Path(tempfile.mkdtemp(prefix=".mcp-notarium-", dir=place)).rmdir()
+    except OSError as error:
+        return Problem(
+            f"the cache folder cannot be made or changed ({os_errors.reason(error)})",
+            os_errors.advice(error, place=place),
+        )
+    return None
+
+
+def _problems(folder: AccountFolder) -> Iterator[Problem]:
+    path = folder.path.absolute()
+    for parent in reversed(path.parents):
+        yield from _existing(parent, _of_parent)
+    yield from _existing(path, _of_folder)
+    yield from _existing(folder.quarantine, _of_folder)
+    if path.is_dir():
+        for entry in sorted(path.iterdir()):
+            if _OURS.match(entry.name):
+                yield from _existing(entry, _of_file)
+
+
+def _existing(path: Path, judge: _Judge) -> Iterator[Problem]:
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return
+    problem = judge(path, found)
+    if problem is not None:
+        yield problem
+
+
+def _of_parent(path: Path, found: os.stat_result) -> Problem | None:
+    """A folder above: nobody but root and the user may put something else in its place."""
+    if stat.S_ISLNK(found.st_mode):
+        return None if _system_link(path, found) else _link(path)
+    if not stat.S_ISDIR(found.st_mode):
+        return Problem(
+            f"`{path.name}`, above the cache, is not a folder",
+            f"Set NOTARIUM_DATA_DIR to a folder, or move the file away: {moved(path)}.",
+        )
+    if found.st_uid not in {0, os.geteuid()}:
+        return Problem(
+            "a folder above the cache belongs to another user",
+            f"It is {shown(path)}. {ELSEWHERE}",
+        )
+    changeable = found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX
+    if changeable and not writable_by_us_alone(path, found):
+        return Problem(
+            "a folder above the cache can be changed by others",
+            f"Run `chmod go-w {shown(path)}`. Or: {ELSEWHERE}",
+        )
+    return None
+
+
+def _of_folder(path: Path, found: os.stat_result) -> Problem | None:
+    """The account folder or the quarantine: a folder, and the user's alone."""
+    if stat.S_ISLNK(found.st_mode):
+        return _link(path)
+    if not stat.S_ISDIR(found.st_mode):
+        return Problem("the cache folder is not a folder", f"Move it away: {moved(path)}.")
+    return _of_others(path, found, what="the cache folder", mode="700")
+
+
+def _of_file(path: Path, found: os.stat_result) -> Problem | None:
+    """A file of ours: a plain one with one name, and the user's alone."""
+    if stat.S_ISLNK(found.st_mode):
+        return _link(path)
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
+        return Problem(
+            f"`{path.name}` is not a plain file with one name", f"Move it away: {moved(path)}."
+        )
+    return _of_others(path, found, what=f"`{path.name}`", mode="600")
+
+
+def _of_others(path: Path, found: os.stat_result, *, what: str, mode: str) -> Problem | None:
+    if found.st_uid != os.geteuid():
+        command = f"sudo chown {os.geteuid()} {shown(path)}"
+        return Problem(f"{what} belongs to another user", f"Run `{command}`.")
+    if found.st_mode & 0o077:
+        command = f"chmod {mode} {shown(path)}"
+        return Problem(f"{what} can be read or changed by others", f"Run `{command}`.")
+    return None
+
+
+def _link(path: Path) -> Problem | None:
+    if not path.is_symlink():
+        return None
+    return Problem(
+        f"`{path.name}` is a symbolic link",
+        f"Set NOTARIUM_DATA_DIR to the real folder, or move the link away: {moved(path)}.",
+    )
+
+
+def _system_link(path: Path, found: os.stat_result) -> bool:
+    """Links that the system itself made, such as /tmp and /var on macOS."""
+    return found.st_uid == 0 and (os.geteuid() != 0 or path.parent == Path("/"))

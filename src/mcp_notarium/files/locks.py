@@ -1,0 +1,113 @@
+"""Two locks of an account folder, dropped by the operating system when a process dies.
+
+``key_lock``: one process at a time changes key files or creates, migrates or moves a cache.
+``Presence``: everybody who has the database open holds it shared, so that nobody moves the file
+under them.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from mcp_notarium.account import startup_decisions
+from mcp_notarium.errors import LockedError, Verdict
+from mcp_notarium.files.account_folder import AccountFolder
+from mcp_notarium.files.lock_holders import named
+
+KEY_LOCK_SECONDS = 5.0
+"""Whoever waits answers nobody meanwhile, and may ask again: better refused than stuck."""
+SHARE_SECONDS = 5.0
+EXCLUDE_SECONDS = 2.0  # a server stays for hours
+_POLL = 0.02
+
+
+@contextmanager
+def key_lock(folder: AccountFolder, *, timeout: float = KEY_LOCK_SECONDS) -> Iterator[None]:
+    """Hold the key lock. Raises ``LockedError`` (BUSY), naming who holds it, after ``timeout`` s."""
+    import filelock  # noqa: PLC0415 - start-up time, and most starts take no key lock
+
+    lock = filelock.FileLock(folder.keys_lock, mode=0o600)
+    try:
+        lock.acquire(timeout=timeout, poll_interval=_POLL)
+    except filelock.Timeout:
+        raise busy(
+            "another process is changing the keys or the cache of this account"
+            + named(folder.keys_lock)
+        ) from None
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # the system lets go at the process's end; what was done counts
+            lock.release()
+
+
+def busy(message: str) -> LockedError:
+    """The refusal of somebody who came second."""
+    return LockedError(
+        Verdict.BUSY,
+        message,
+        resolution_hint="Close the MCP clients that use this account, wait a few seconds and try "
+        "again.",
+        agent_hint=startup_decisions.ONE_MORE_TRY,
+    )
+
+
+class Presence:
+    """Holds ``server.lock``, shared or exclusive, until :meth:`release` or the process's end.
+
+    On Windows it holds nothing: there an open database cannot be renamed in the first place.
+    """
+
+    def __init__(self, folder: AccountFolder) -> None:
+        self._descriptor: int | None = None
+        if sys.platform != "win32":
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            try:
+                self._descriptor = os.open(folder.server_lock, flags, 0o600)
+            except OSError as error:
+                if error.errno != errno.EROFS:
+                    raise
+                # Nobody moves anything on a disk that can only be read.
+
+    def share(self, *, timeout: float = SHARE_SECONDS) -> Presence:
+        """Be one of many. Raises ``LockedError`` (BUSY) while somebody is alone, and lets go then."""
+        try:
+            self._take(exclusive=False, timeout=timeout)
+        except BaseException:
+            self.release()
+            raise
+        return self
+
+    def exclude(self, *, timeout: float = EXCLUDE_SECONDS) -> Presence:
+        """Be alone. Raises ``LockedError`` (BUSY) while anybody else is there."""
+        self._take(exclusive=True, timeout=timeout)
+        return self
+
+    def release(self) -> None:
+        """Let go. Idempotent."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            with suppress(OSError):  # as above
+                os.close(descriptor)
+
+    def _take(self, *, exclusive: bool, timeout: float) -> None:
+        if sys.platform == "win32" or self._descriptor is None:
+            return
+        import fcntl  # noqa: PLC0415 - POSIX only
+
+        kind = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
+        deadline = time.monotonic() + timeout
+        while True:
+            try:
+                fcntl.flock(self._descriptor, kind | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    raise busy("other MCP Notarium servers have this cache open") from None
+                time.sleep(_POLL)
+            else:
+                return

@@ -1,0 +1,163 @@
+"""Private files: read without following links, written so that a crash leaves old or new.
+
+Every file is made 0600 under a name nobody can guess, flushed, read back and only then renamed.
+This module knows no file's meaning.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import secrets
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from mcp_notarium.errors import CacheFull, LockedError, Verdict
+from mcp_notarium.files import os_errors
+
+At = Callable[[str], None]
+"""Called with the name of each step once it is done; tests crash in it."""
+
+_TRIES = 3
+_FLAGS = ("O_NOFOLLOW", "O_CLOEXEC", "O_NONBLOCK", "O_BINARY")
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+def nowhere(_step: str) -> None:
+    """The ``At`` of production: no step is a place to crash at."""
+
+
+def read_private(path: Path, *, most: int) -> bytes | None:
+    """At most ``most`` + 1 bytes of a regular file, None if it is missing.
+
+    Raises ``OSError`` for a symbolic link, a folder or anything else that is not a regular file.
+    """
+    flags = os.O_RDONLY | sum(getattr(os, name, 0) for name in _FLAGS)
+    try:
+        descriptor = os.open(path, flags)
+    except FileNotFoundError:
+        return None
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file")
+        return file.read(most + 1)
+
+
+def replace_private(
+    path: Path, content: bytes, *, check: Callable[[bytes], None], at: At = nowhere
+) -> None:
+    """Put ``content`` at ``path`` as a whole or not at all; flushed when it returns.
+
+    ``check`` gets what was read back from the disk before the switch and raises if it is not
+    good. Steps told to ``at``: write, sync, verify, switch, sync_folder.
+    """
+    temporary = _written(path, content, at)
+    try:
+        check(read_private(temporary, most=len(content)) or b"")
+        at("verify")
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    at("switch")
+    sync_folder(path.parent)
+    at("sync_folder")
+
+
+def create_private(path: Path, content: bytes, *, at: At = nowhere) -> None:
+    """Put a new file at ``path``, whole and flushed, or nothing; whoever is killed leaves no part of it there.
+
+    What a killed call has left under its temporary name goes with the next one. Raises ``OSError``,
+    ``FileExistsError`` if something is there already.
+    """
+    if os.path.lexists(path):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+    ours = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{12}}\.tmp")
+    with suppress(OSError):  # a folder that cannot be listed can still be written to
+        for stray in filter(lambda one: ours.fullmatch(one.name), path.parent.iterdir()):
+            stray.unlink(missing_ok=True)
+    behind: list[str] = []
+
+    def told(step: str) -> None:
+        behind.append(step)
+        at(step)
+
+    def check(written: bytes) -> None:
+        if written != content:
+            raise OSError(errno.EIO, "it reads back differently from the disk")
+
+    try:
+        replace_private(path, content, check=check, at=told)
+    except BaseException:
+        if "switch" in behind:  # what may be lost with its name is not there
+            path.unlink(missing_ok=True)
+        raise
+
+
+def sync_folder(folder: Path) -> None:
+    """Flush the names in a folder. Windows cannot; there renames are journalled."""
+    if os.name != "posix":
+        return
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def temporary_pattern(name: str) -> str:
+    """The glob of the temporary files made for a file of this name."""
+    return f".{name}.*.tmp"
+
+
+@contextmanager
+def disk_errors(what: str) -> Iterator[None]:
+    """Turn ``OSError`` into ``CacheFull`` or a refusal; ``what`` ends the sentence."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FULL:
+            raise CacheFull(f"the disk is full: {what}") from None
+        raise LockedError(
+            Verdict.UNSAFE_PATH,
+            f"{what} ({os_errors.reason(error)})",
+            resolution_hint=os_errors.advice(error),
+        ) from None
+
+
+def _written(path: Path, content: bytes, at: At) -> Path:
+    descriptor, temporary = _created(path)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            at("write")
+            _flush(file.fileno())
+            at("sync")
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    return temporary
+
+
+def _created(path: Path) -> tuple[int, Path]:
+    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | sum(getattr(os, name, 0) for name in _FLAGS)
+    for _ in range(_TRIES):
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
+        with suppress(FileExistsError):
+            return os.open(temporary, flags, 0o600), temporary
+    raise FileExistsError(errno.EEXIST, "no free temporary name")
+
+
+def _flush(descriptor: int) -> None:
+    if sys.platform == "darwin":
+        import fcntl  # noqa: PLC0415 - POSIX only
+
+        # fsync does not reach the platter on macOS.
+        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+    else:
+        os.fsync(descriptor)

@@ -1,0 +1,229 @@
+"""The key file on disk: read with its copy, written so that a crash leaves the old or the new one.
+
+What the bytes mean is ``crypto/key_file_codec``'s business, what to do about a bad one ``account/startup_table``'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from mcp_notarium.account.startup_facts import FileState
+from mcp_notarium.crypto import canonical_json, kdf, key_slots
+from mcp_notarium.crypto.errors import KeyFileDamaged, KeyFileNewer
+from mcp_notarium.crypto.key_slots import KeyFile
+from mcp_notarium.crypto.rotation_steps import Settle, settle
+from mcp_notarium.files import quarantine
+from mcp_notarium.files.account_folder import AccountFolder
+from mcp_notarium.files.private_files import (
+    At,
+    nowhere,
+    read_private,
+    replace_private,
+    sync_folder,
+    temporary_pattern,
+)
+
+NOT_COPIED = (
+    "The disk did not take the copy of the key file (`notarium_keys.json.bak`). What was done counts "
+    "all the same; the next start of a server writes the copy, and until then it is the old one."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One file: how it reads, and its content if it reads well."""
+
+    state: FileState
+    keyfile: KeyFile | None = None
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFiles:
+    """The key file, its copy, a prepared one, and temporary files left by a crash."""
+
+    main: Side
+    copy: Side
+    prepared: Side
+    strays: tuple[Path, ...] = ()
+
+    @property
+    def valid(self) -> KeyFile | None:
+        """What counts: the key file, or its copy where the key file is missing or damaged."""
+        if self.main.state in {FileState.MISSING, FileState.DAMAGED}:
+            return self.copy.keyfile
+        return self.main.keyfile
+
+    @property
+    def copy_stale(self) -> bool:
+        """Whether the copy has to be written again."""
+        newer = self.copy.state is FileState.NEWER
+        return (
+            self.main.keyfile is not None and self.main.keyfile != self.copy.keyfile and not newer
+        )
+
+    @property
+    def copy_ahead(self) -> KeyFile | None:
+        """The copy where it says that it is newer than the key file.
+
+        No crash leaves that: the copy is written last. Somebody put an old key file back. It proves
+        nothing before a key has opened the one or the other.
+        """
+        main, copy = self.main.keyfile, self.copy.keyfile
+        if main is None or copy is None or copy.vault_id != main.vault_id:
+            return None
+        return copy if copy.sequence > main.sequence else None
+
+    @property
+    def newer_version(self) -> int | None:
+        """The format version of a file that a later release wrote."""
+        return self.main.version or self.copy.version
+
+
+def load(folder: AccountFolder, *, bounds: kdf.Bounds = kdf.PRODUCTION) -> KeyFiles:
+    """Read all of them; raises ``OSError`` only for what is no readable plain file."""
+    # The copy first: whoever changes both meanwhile then leaves us an older copy, never a newer one.
+    copy = _side(folder.key_copy, bounds)
+    return KeyFiles(
+        main=_side(folder.key_file, bounds),
+        copy=copy,
+        prepared=_side(folder.prepared_key_file, bounds),
+        strays=_strays(folder),
+    )
+
+
+def prepare(folder: AccountFolder, keyfile: KeyFile, *, at: At = nowhere) -> None:
+    """Write a key file that does not count yet."""
+    replace_private(
+        folder.prepared_key_file, key_slots.serialise(keyfile), check=_same(keyfile), at=at
+    )
+
+
+def commit(folder: AccountFolder) -> None:
+    """Let the prepared key file count: the commit point. Raises ``OSError`` if it does not."""
+    folder.prepared_key_file.replace(folder.key_file)
+
+
+def make_lasting(folder: AccountFolder, keyfile: KeyFile, *, at: At = nowhere) -> bool:
+    """Flush the name of a key file that counts by now, then write the copy; see ``store``.
+
+    Raises ``OSError`` if a power cut may still bring back what counted before.
+    """
+    sync_folder(folder.path)
+    at("switch")
+    return _copied(folder, keyfile, at)
+
+
+def store(
+    folder: AccountFolder,
+    keyfile: KeyFile,
+    *,
+    check: Callable[[KeyFile], None],
+    bounds: kdf.Bounds = kdf.PRODUCTION,
+    at: At = nowhere,
+) -> bool:
+    """Put a key file in place of the old one, then its copy.
+
+    ``check`` gets what was read back from the disk before the switch; if it raises, the old key
+    file still counts and nothing new is left. False: the new one counts, and the disk took no flush
+    of its name, or not the copy; the next start writes it.
+    """
+
+    def checked(raw: bytes) -> None:
+        check(key_slots.parse(raw, bounds=bounds))
+
+    behind: list[str] = []
+
+    def told(step: str) -> None:
+        at(step)
+        behind.append(step)
+
+    try:
+        replace_private(folder.key_file, key_slots.serialise(keyfile), check=checked, at=told)
+    except OSError:
+        if "switch" not in behind:
+            raise
+        return False
+    return _copied(folder, keyfile, at)
+
+
+def store_copy(folder: AccountFolder, keyfile: KeyFile, *, at: At = nowhere) -> None:
+    """Write the copy; after that no older slot lies in the folder."""
+    replace_private(
+        folder.key_copy,
+        key_slots.serialise(keyfile),
+        check=_same(keyfile),
+        at=lambda step: at(f"{step}_copy"),
+    )
+
+
+def bring_to_rest(folder: AccountFolder, files: KeyFiles, *, now: float) -> None:
+    """Finish what a crash left half done. Call it under the key lock, with the key proven."""
+    valid = files.valid
+    if valid is None:
+        return
+    copy = files.copy.keyfile
+    for step in settle(main=files.main.keyfile, copy=copy, strays=bool(files.strays)):
+        match step:
+            case Settle.RESTORE_MAIN:
+                if files.main.state is FileState.DAMAGED:
+                    quarantine.set_aside(folder, [folder.key_file], now=now)
+                content = key_slots.serialise(valid)
+                replace_private(folder.key_file, content, check=_same(valid))
+            case Settle.REFRESH_COPY:
+                if files.copy_ahead is not None:
+                    quarantine.set_aside(folder, [folder.key_copy], now=now)
+                store_copy(folder, valid)
+            case Settle.REMOVE_STRAYS:
+                remove_strays(files)
+
+
+def remove_strays(files: KeyFiles) -> None:
+    """Remove temporary key files. Only under the key lock: otherwise they may be in use."""
+    for stray in files.strays:
+        stray.unlink(missing_ok=True)
+
+
+def _copied(folder: AccountFolder, keyfile: KeyFile, at: At) -> bool:
+    # Whoever is told of a failure here would go on with the old key, and that opens nothing now.
+    try:
+        store_copy(folder, keyfile, at=at)
+    except (OSError, KeyFileDamaged):
+        return False
+    return True
+
+
+def _side(path: Path, bounds: kdf.Bounds) -> Side:
+    raw = read_private(path, most=canonical_json.LARGEST)
+    if raw is None:
+        return Side(FileState.MISSING)
+    try:
+        return Side(FileState.OK, key_slots.parse(raw, bounds=bounds))
+    except KeyFileNewer as newer:
+        return Side(FileState.NEWER, version=newer.version)
+    except KeyFileDamaged:
+        return Side(FileState.DAMAGED)
+
+
+def _same(keyfile: KeyFile) -> Callable[[bytes], None]:
+    def check(written: bytes) -> None:
+        if written != key_slots.serialise(keyfile):
+            raise KeyFileDamaged("it reads back differently from the disk")
+
+    return check
+
+
+def _strays(folder: AccountFolder) -> tuple[Path, ...]:
+    if not folder.path.is_dir():
+        return ()
+    names = (folder.key_file, folder.key_copy, folder.prepared_key_file, folder.certificate)
+    return tuple(
+        sorted(
+            path
+            for name in {name.name for name in names}
+            for place in ("", "quarantine/*/")
+            for path in folder.path.glob(place + temporary_pattern(name))
+        )
+    )

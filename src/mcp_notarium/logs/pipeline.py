@@ -1,0 +1,193 @@
+"""The chain every event passes: allow-list, redaction, rendering, the last filter, the sinks.
+
+Our own events go through structlog into the stdlib's loggers, so that other libraries' records,
+which start there, end in the same handlers and meet the same filter. Whatever raises on the way
+drops the event and writes ``[dropped]`` in its place.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import structlog
+from structlog.stdlib import ProcessorFormatter
+from structlog.typing import Processor as StructlogProcessor
+
+from mcp_notarium.logs.levels import DEBUG, ERROR, NAMES, TRACE, WARNING
+from mcp_notarium.logs.processors import Event, Renderer, rendered_without_secrets, shown_facts
+from mcp_notarium.logs.state import DROPPED, STATE, Sink, current_redactor
+from mcp_notarium.logs.third_party import own_words
+
+OWN = "mcp_notarium"
+NOISY = ("httpx", "httpcore", "mcp", "asyncio", "keyring", "filelock", "hpack", "dotenv")
+"""Libraries we load: heard from WARNING on, and in full only at debug and trace."""
+
+_attached: list[tuple[logging.Logger, logging.Handler]] = []
+_stamp = structlog.processors.TimeStamper(fmt="iso", utc=True)
+_as_json: Renderer = structlog.processors.JSONRenderer()  # type: ignore[assignment]  # str, for str
+
+
+class _Bound(structlog.BoundLoggerBase):
+    """structlog's own logger with a level that is a number, so that TRACE is one of them."""
+
+    def emit(self, level: int, event: str, facts: dict[str, object]) -> None:
+        positional, keywords = self._process_event(NAMES[level], event, facts)
+        self._logger.log(level, *positional, **keywords)
+
+
+class LineHandler(logging.Handler):
+    """Formats a record through the redacting chain and writes it as one line."""
+
+    def __init__(self, sink: Sink) -> None:
+        super().__init__()
+        self._write = sink.write
+        render = _as_json if sink.as_json else for_people
+        self.setFormatter(
+            ProcessorFormatter(
+                foreign_pre_chain=[own_words, _place_and_time, shown_facts(current_redactor)],
+                processors=[
+                    ProcessorFormatter.remove_processors_meta,
+                    rendered_without_secrets(render, current_redactor),
+                ],
+                pass_foreign_args=True,
+                use_get_message=False,
+            )
+        )
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write the record; what cannot be made safe is dropped, what cannot be written is lost."""
+        try:
+            line = self.format(record)
+        except Exception:  # noqa: BLE001 - fails closed, whatever a value's methods raised
+            line = dropped()
+        with suppress(OSError, ValueError):
+            self._write(line + "\n")
+
+
+def emit(name: str, level: int, event: str, facts: dict[str, object]) -> None:
+    """One event of our own. Never raises."""
+    try:
+        start()
+        _bound(name).emit(level, event, facts)
+    except Exception:  # noqa: BLE001 - fails closed, and logging never breaks the caller
+        drop()
+
+
+def start() -> None:
+    """Attach the handlers for the current sinks, once; without a configuration only to our own."""
+    with STATE.lock:
+        if _attached:
+            return
+        target = logging.getLogger() if STATE.configured else logging.getLogger(OWN)
+        logging.getLogger(OWN).setLevel(TRACE)
+        for sink in _sinks():
+            handler = LineHandler(sink)
+            target.addHandler(handler)
+            _attached.append((target, handler))
+    if STATE.configured:
+        _listen_to_libraries()
+
+
+def stop() -> bool:
+    """Detach what :func:`start` attached; whether there was anything."""
+    with STATE.lock:
+        found = bool(_attached)
+        for target, handler in _attached:
+            target.removeHandler(handler)
+        _attached.clear()
+    structlog.reset_defaults()
+    return found
+
+
+def drop() -> None:
+    """Say in every sink that an event was dropped, and nothing else about it."""
+    for sink in _sinks():
+        with suppress(OSError, ValueError):
+            sink.write(dropped() + "\n")
+
+
+def dropped() -> str:
+    """The line that stands for a dropped event; it needs no redactor."""
+    return json.dumps({"level": NAMES[ERROR], "event": DROPPED})
+
+
+def for_people(_logger: Any, _method: str, event: Event) -> str:
+    """A line for a terminal: time, level, source, event, facts."""
+    facts = dict(event)
+    time = str(facts.pop("timestamp", ""))[11:19]
+    level = str(facts.pop("level", "")).upper()
+    head = f"{time} {level:<8} {facts.pop('logger', '')}: {facts.pop('event', '')}"
+    return " ".join([head, *(f"{name}={_short(value)}" for name, value in facts.items())])
+
+
+def _short(value: object) -> str:
+    if isinstance(value, str) and value and not any(char in value for char in ' ="'):
+        return value
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _listen_to_libraries() -> None:
+    logging.raiseExceptions = False
+    logging.addLevelName(TRACE, "TRACE")
+    level = DEBUG if STATE.level <= DEBUG else max(STATE.level, WARNING)
+    for name in (None, *NOISY):
+        logging.getLogger(name).setLevel(level)
+    # For a library that uses structlog itself: its default would print to stdout.
+    structlog.configure(
+        processors=[
+            _library_event,
+            shown_facts(current_redactor),
+            ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+    )
+
+
+def _place_and_time(logger: Any, method: str, event: Event) -> Event:
+    return _in_order(_stamp(logger, method, event))
+
+
+def _in_order(event: Any) -> Event:
+    first = {name: event.pop(name) for name in ("timestamp", "level", "logger", "event")}
+    return first | dict(event)
+
+
+def _library_event(logger: Any, method: str, event: Event) -> Event:
+    words = f"[withheld: {len(str(event.get('event')))} characters]"
+    told = {"level": method, "logger": getattr(logger, "name", "structlog"), "message": words}
+    return _place_and_time(logger, method, told | {"event": "library.message"})
+
+
+def _own_event(name: str) -> Callable[[Any, str, Event], Event]:
+    def process(logger: Any, method: str, event: Event) -> Event:
+        event["logger"] = name
+        event["level"] = method
+        if (error := event.pop("exc", None)) is not None:
+            event["exception"] = error
+        return _place_and_time(logger, method, event)
+
+    return process
+
+
+def _bound(name: str) -> _Bound:
+    processors: list[StructlogProcessor] = [
+        _own_event(name),
+        shown_facts(current_redactor),
+        ProcessorFormatter.wrap_for_formatter,
+    ]
+    return _Bound(logging.getLogger(f"{OWN}.{name}"), processors, {})
+
+
+def _sinks() -> tuple[Sink, ...]:
+    return STATE.sinks or (Sink(_to_stderr, as_json=not sys.stderr.isatty()),)
+
+
+def _to_stderr(line: str) -> None:
+    sys.stderr.write(line)
+    sys.stderr.flush()

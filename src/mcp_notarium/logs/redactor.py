@@ -1,0 +1,147 @@
+"""The redactor: live secrets in, text and values without them out.
+
+A frozen value; :meth:`Redactor.with_secret` gives a new one. It can only blot out what it is
+shown: a secret shorter than ``spelling.MINIMUM_LENGTH`` is protected by its name alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from mcp_notarium.logs import allow_list, secret_encodings, secret_patterns
+from mcp_notarium.logs.exception_summary import describe
+from mcp_notarium.logs.secret_patterns import BLOT
+from mcp_notarium.secret import Secret
+
+ID_LENGTH = 12
+"""Identifiers are cut to this many characters: enough to find a note, no long run left to hide in."""
+
+MAXIMUM_DEPTH = 6
+MAXIMUM_ITEMS = 50
+MAXIMUM_TEXT = 2000
+_LOOKED_AT = 8 * MAXIMUM_TEXT
+_LARGEST_NUMBER = 10**18
+
+
+@dataclass(frozen=True, slots=True)
+class Redactor:
+    """Blots ``secrets`` (raw bytes) and everything that looks like one out of text and values.
+
+    ``email_key`` makes the pseudonyms of e-mail addresses; 16 random bytes per process will do.
+    """
+
+    email_key: bytes
+    secrets: frozenset[bytes] = frozenset()
+    _known: re.Pattern[str] | None = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Longest first: of two secrets one of which starts with the other, both go whole.
+        ordered = sorted(self.secrets, key=lambda secret: (-len(secret), secret))
+        joined = "|".join(filter(None, map(secret_encodings.pattern, ordered)))
+        known = re.compile(joined, re.IGNORECASE) if joined else None
+        object.__setattr__(self, "_known", known)
+
+    def __repr__(self) -> str:
+        return f"Redactor({len(self.secrets)} secrets)"
+
+    def with_secret(self, *secrets: Secret) -> Redactor:
+        """A redactor that knows these secrets too; itself if it knew them all."""
+        known = self.secrets | {secret.reveal() for secret in secrets if secret}
+        return self if known == self.secrets else Redactor(self.email_key, known)
+
+    def text(self, text: str) -> str:
+        """Loose text (an error message, a line on stderr) without secrets."""
+        return secret_patterns.blot_pairs(self.rendered(text))
+
+    def rendered(self, line: str) -> str:
+        """A finished line without secrets; a JSON line stays JSON."""
+        return secret_patterns.blot_shapes(self.without_known(line), email_key=self.email_key)
+
+    def without_known(self, text: str) -> str:
+        """``text`` without the secrets themselves; addresses and long numbers stay."""
+        return text if self._known is None else self._known.sub(BLOT, text)
+
+    def facts(self, facts: Mapping[str, object]) -> dict[str, Any]:
+        """An event's facts as plain JSON values, by the allow-list of ``names``."""
+        return {name: self.value(name, value) for name, value in facts.items()}
+
+    def value(self, name: str, value: object, *, depth: int = 0) -> Any:
+        """One fact as it may be shown under ``name``; of unknown objects only the type."""
+        if value is None or isinstance(value, bool):
+            return value
+        if allow_list.is_secret(name) or isinstance(value, Secret):
+            return BLOT
+        return "[too deep]" if depth > MAXIMUM_DEPTH else self._plain(name, value, depth=depth)
+
+    def _plain(self, name: str, value: object, *, depth: int) -> Any:
+        if isinstance(value, Enum):
+            return self.value(name, value.value, depth=depth + 1)
+        if isinstance(value, (int, float)):
+            return self._number(value)
+        if isinstance(value, str):
+            return self._words(name, value)
+        return self._object(name, value, depth=depth)
+
+    def _number(self, number: float) -> Any:
+        if not -_LARGEST_NUMBER < number < _LARGEST_NUMBER:  # also NaN and the infinities
+            return BLOT
+        return number if self.rendered(str(number)) == str(number) else BLOT
+
+    def _words(self, name: str, text: str) -> str:
+        if not allow_list.carries_text(name):
+            return f"[withheld: {len(text)} characters]"
+        if allow_list.is_id(name) and self._known_free(text) and len(text) > ID_LENGTH:
+            text = text[:ID_LENGTH] + "…"
+        # The cut comes after the blotting: half a secret would not be recognised.
+        clean = self.text(text[:_LOOKED_AT])
+        return clean if len(clean) <= MAXIMUM_TEXT else clean[:MAXIMUM_TEXT] + "…"
+
+    def _known_free(self, text: str) -> bool:
+        return self._known is None or self._known.search(text) is None
+
+    def _object(self, name: str, value: object, *, depth: int) -> Any:
+        if isinstance(value, BaseException):
+            return self._described(describe(value))
+        if isinstance(value, (bytes, bytearray, memoryview)):
+            return f"[bytes: {len(value)}]"
+        if isinstance(value, Mapping):
+            return self._mapping(value, depth=depth + 1)
+        if isinstance(value, (list, tuple, set, frozenset)):
+            return self._items(name, value, depth=depth + 1)
+        if isinstance(value, type):
+            return value.__qualname__
+        path = getattr(type(value), "__fspath__", None)
+        return self._words(name, str(value)) if path else f"[{type(value).__qualname__}]"
+
+    def _items(self, name: str, items: Iterable[object], *, depth: int) -> list[Any]:
+        shown: list[Any] = []
+        for item in items:
+            if len(shown) == MAXIMUM_ITEMS:
+                return [*shown, "[more]"]
+            shown.append(self.value(name, item, depth=depth))
+        return shown
+
+    def _mapping(self, mapping: Mapping[Any, object], *, depth: int) -> dict[str, Any]:
+        # The names inside a mapping are not written in our source: they may be tags or titles.
+        known = {
+            key: value
+            for key, value in mapping.items()
+            if isinstance(key, str) and (allow_list.carries_text(key) or allow_list.is_secret(key))
+        }
+        shown = {key: self.value(key, value, depth=depth) for key, value in known.items()}
+        hidden = len(mapping) - len(known)
+        return shown | ({"[other names]": hidden} if hidden else {})
+
+    def _described(self, described: dict[str, Any]) -> dict[str, Any]:
+        return {key: self._trace_part(part) for key, part in described.items()}
+
+    def _trace_part(self, part: object) -> Any:
+        if isinstance(part, str):
+            return self.text(part[:_LOOKED_AT])[:MAXIMUM_TEXT]
+        if isinstance(part, list):
+            return [self._trace_part(item) for item in part]
+        return self._described(part) if isinstance(part, dict) else part

@@ -1,0 +1,281 @@
+"""Puts every tool call on record: who asked for what, what was decided, what came of it.
+
+A call that may change something is recorded on the disk before its handler is called, that somebody agreed
+to it before anything is done, and its outcome afterwards; where the first two cannot be written, nothing is done. Reads have one record,
+stored within half a second. Nothing of what was asked or answered is in a record: arguments are a keyed
+digest, notes their ids, and a name or id that is not one of ours is left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from pydantic import BaseModel
+
+from mcp_notarium.audit.record import OK, OPEN, UNKNOWN, Act, Decision, Entry
+from mcp_notarium.errors import NotariumError, NotRecorded, OutcomeUnknown
+from mcp_notarium.protocol.app_holder import House
+from mcp_notarium.storage.audit_log import Trail
+from mcp_notarium.tools.call_context import CallContext
+from mcp_notarium.tools.catalog import Tool
+
+SECONDS: Final = 0.5
+"""How long a record of a read may be in memory only."""
+_AGAIN: Final = 2.0
+_MOST_EARLY: Final = 1000
+_FORBIDDEN: Final = 403
+_READING_ACTIONS: Final = frozenset({"get_stats"})
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A call as it came: name and version of the client ('' if it did not say), tool, arguments."""
+
+    client: str
+    tool: str
+    arguments: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the caller gets: JSON text of ``size`` bytes, and the same as value unless it is an error."""
+
+    text: str
+    size: int
+    value: dict[str, Any] | None = None
+
+    @property
+    def is_error(self) -> bool:
+        """The text is an error the agent can act on."""
+        return self.value is None
+
+
+class PassOn(Exception):
+    """Ends a call without an answer of ours: the protocol has a form of its own for it."""
+
+
+class RecordedCall(CallContext, Protocol):
+    """A call that knows what was decided about it."""
+
+    @property
+    def decision(self) -> Decision:
+        """What the person said, or that nobody was asked."""
+
+
+class Witnessed:
+    """The call as its handler sees it; that somebody agreed is on record before the handler knows."""
+
+    def __init__(self, call: RecordedCall, agreed: Callable[[], None]) -> None:
+        self._call = call
+        self._agreed = agreed
+
+    @property
+    def client(self) -> str:
+        """See ``CallContext``."""
+        return self._call.client
+
+    async def confirm(self, message: str) -> bool:
+        """See ``CallContext``. Raises ``NotRecorded`` as well: then nothing may be done."""
+        agreed = await self._call.confirm(message)
+        if agreed:
+            self._agreed()
+        return agreed
+
+    async def progress(self, done: float, total: float | None, message: str) -> None:
+        """See ``CallContext``."""
+        await self._call.progress(done, total, message)
+
+
+class Recorder:
+    """Records the calls of one connection."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+        self._early: deque[Entry] = deque()
+        self._lost = 0
+        self._timer: asyncio.TimerHandle | None = None
+        house.when_open(self._hand_over)
+
+    @contextmanager
+    def recording(self, asked: Asked, tool: Tool | None) -> Iterator[Recording]:
+        """One call, recorded when it is left, however that is."""
+        call = Recording(self, asked, tool)
+        try:
+            yield call
+        except BaseException as error:
+            call.broken_off(error)
+            raise
+        finally:
+            call.leave()
+
+    def trail(self) -> Trail | None:
+        """The audit chain, None while the cache is not open."""
+        app = self._house.opened
+        return None if app is None else app.audit
+
+    def keep(self, entry: Entry) -> None:
+        """Store it soon; as soon as the cache is open, if it is not."""
+        trail = self.trail()
+        if trail is None:
+            self._early.append(entry)
+            if len(self._early) > _MOST_EARLY:
+                self._early.popleft()
+                self._lost += 1
+            return
+        trail.note(entry)
+        self.wake(SECONDS)
+
+    def _hand_over(self) -> None:
+        """The cache is open: what was asked before belongs into it, and how much could not be kept."""
+        trail = self.trail()
+        if trail is None or not self._early:
+            return
+        if self._lost:
+            trail.note(Entry(at=trail.now(), act=Act.GAP, facts={"not_recorded": self._lost}))
+            self._lost = 0
+        while self._early:
+            trail.note(self._early.popleft())
+        self.wake(SECONDS)
+
+    def wake(self, seconds: float) -> None:
+        """See to it that what waits is stored."""
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._flush)
+
+    def _flush(self) -> None:
+        self._timer = None
+        trail = self.trail()
+        if trail is None:
+            return  # whoever closed the cache has stored what waited
+        if not trail.flush():
+            self.wake(_AGAIN)
+        trail.tidy()
+
+
+class Recording:
+    """One call on its way into the chain."""
+
+    def __init__(self, recorder: Recorder, asked: Asked, tool: Tool | None) -> None:
+        self._recorder = recorder
+        self._asked = asked
+        self._act: str = Act.UNKNOWN_TOOL if tool is None else f"tool.{tool.name}"
+        self._reads = tool is None or tool.annotations.read_only
+        self._opened = 0
+        self._agreed = False
+        self._trail: Trail | None = None
+        self._call: RecordedCall | None = None
+        self._decision = Decision.REFUSED  # until it is known that it can be asked for
+        self._outcome = "unknown_tool" if tool is None else "arguments"
+        self._notes: tuple[str, ...] = ()
+        self._bytes = 0
+        self._digest: str | None = None
+
+    def begin(self, trail: Trail, request: BaseModel, call: RecordedCall) -> CallContext:
+        """Before the handler, which is given this. Raises ``NotRecorded``: then it must not be called."""
+        self._trail, self._call = trail, call
+        self._decision, self._outcome = Decision.ALLOWED, UNKNOWN
+        action = getattr(request, "action", None)
+        if isinstance(action, str):
+            self._act += f".{action}"
+            self._reads = self._reads or action in _READING_ACTIONS
+        if self._reads:
+            return call
+        try:
+            self._opened = trail.open(self._entry(trail, outcome=OPEN))
+        except NotRecorded:
+            self._decision = Decision.REFUSED
+            raise
+        return Witnessed(call, lambda: self._agree(trail))
+
+    def _agree(self, trail: Trail) -> None:
+        """Whoever is killed from here on has left behind that somebody agreed."""
+        if not self._agreed:
+            trail.open(self._entry(trail, outcome=OPEN))
+            self._agreed = True
+
+    def answered(self, answer: Answer) -> Answer:
+        """What the caller gets."""
+        self._bytes = answer.size
+        self._notes = notes_in(answer.value)
+        if not answer.is_error:
+            self._outcome = OK
+        return answer
+
+    def failed(self, error: NotariumError) -> NotariumError:
+        """Why it did not come to that."""
+        self._outcome = (
+            UNKNOWN
+            if isinstance(error, OutcomeUnknown)
+            else error.subcategory or error.category.lower()
+        )
+        if error.http_status_code == _FORBIDDEN and self._decision is Decision.ALLOWED:
+            self._decision = Decision.REFUSED
+        return error
+
+    def broken_off(self, error: BaseException) -> None:
+        """The caller has gone, is asked something, or has asked for what there is not."""
+        if isinstance(error, asyncio.CancelledError):
+            self._outcome = UNKNOWN if self._opened else "cancelled"
+        elif self._decided() is Decision.ASKED:
+            self._outcome = Decision.ASKED
+
+    def leave(self) -> None:
+        """The record, or the second one. Never raises."""
+        trail = self._trail or self._recorder.trail()
+        entry = self._entry(trail, outcome=self._outcome)
+        if self._opened and trail is not None:
+            trail.close(entry)
+            if trail.waiting:
+                self._recorder.wake(SECONDS)
+        else:
+            self._recorder.keep(entry)
+
+    def _entry(self, trail: Trail | None, *, outcome: str) -> Entry:
+        notes, asked = self._notes, self._asked.arguments.get("id")
+        if not notes and isinstance(asked, str) and trail is not None and trail.known(asked):
+            notes = (asked,)
+        return Entry(
+            at=trail.now() if trail is not None else time.time(),
+            act=self._act,
+            client=self._asked.client,
+            digest=self._digest_by(trail) if trail is not None else "",
+            notes=tuple(map(trail.named, notes)) if trail is not None else (),
+            decision=self._decided(),
+            outcome=outcome,
+            bytes_out=self._bytes,
+            refers=self._opened,
+        )
+
+    def _digest_by(self, trail: Trail) -> str:
+        """Once a call: a note may have a megabyte."""
+        if self._digest is None:
+            self._digest = trail.digest(self._asked.tool, self._asked.arguments)
+        return self._digest
+
+    def _decided(self) -> Decision:
+        """What the person said goes before what the tool made of it."""
+        if self._call is not None and self._call.decision is not Decision.ALLOWED:
+            return self._call.decision
+        return self._decision
+
+
+def notes_in(value: dict[str, Any] | None) -> tuple[str, ...]:
+    """The ids of the notes that an answer is about or shows, each once."""
+    found: list[str] = []
+    for part in _rows(value or {}):
+        ids = (part.get(name) for name in ("id", "uuid", "conflict_copy_id"))
+        found += (each for each in ids if isinstance(each, str))
+    return tuple(dict.fromkeys(found))
+
+
+def _rows(value: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield value
+    for part in value.values():
+        if isinstance(part, list):
+            yield from (row for row in part if isinstance(row, dict))

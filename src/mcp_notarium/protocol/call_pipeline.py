@@ -1,0 +1,180 @@
+"""Calls of tools, whatever protocol they came by: validate, open the house, ask the policy, run, record.
+
+Imports nothing of the protocol library, so that notes can be read while that is still being loaded.
+What the agent can act on is an answer with the error as JSON text and no value, because widespread clients
+check a value against the output schema and then hide the error. The text of an unexpected exception
+never leaves the process.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pydantic import BaseModel, ValidationError
+
+from mcp_notarium import logs
+from mcp_notarium.domain.policy import TOOLS, demand
+from mcp_notarium.domain.text_normalization import has_lone_surrogate, replace_surrogates
+from mcp_notarium.errors import ConfirmationRequired, InvalidRequest, NotariumError, PolicyChanged
+from mcp_notarium.protocol.app_holder import House
+from mcp_notarium.protocol.backlog import Backlog
+from mcp_notarium.protocol.call_audit import (
+    Answer,
+    Asked,
+    PassOn,
+    RecordedCall,
+    Recorder,
+    Recording,
+)
+from mcp_notarium.protocol.unexpected_errors import unexpected
+from mcp_notarium.tools.catalog import Tool, by_name
+from mcp_notarium.tools.schemas import FromNotes
+from mcp_notarium.tools.untrusted_text import marked, reported
+
+if TYPE_CHECKING:
+    from mcp_notarium.app import App
+
+SHOWN = 64
+"""Characters of a name that was sent, at most, which an error repeats."""
+
+
+class UnknownTool(PassOn):
+    """There is no such tool; ``known`` are those that there are."""
+
+    def __init__(self, known: list[str]) -> None:
+        super().__init__()
+        self.known = known
+
+
+class MakeCall(Protocol):
+    """Makes the call as its handler sees it, once it is known what it may do."""
+
+    def __call__(self, *, setting: str, confirmed: bool) -> RecordedCall:
+        """``setting`` is NOTARIUM_DESTRUCTIVE; ``confirmed``: the argument ``confirm`` says yes."""
+
+
+class Answering:
+    """Answers the calls of one connection."""
+
+    def __init__(
+        self, house: House, offered: Collection[str] = TOOLS, *, backlog: Backlog | None = None
+    ) -> None:
+        self.house = house
+        self._backlog = backlog or Backlog()
+        self._tools = {name: tool for name, tool in by_name().items() if name in offered}
+        self.recorder = Recorder(house)
+
+    async def answer(self, asked: Asked, make: MakeCall) -> Answer:
+        """The answer to one call. Raises ``PassOn`` only: an unknown tool, or what ``make`` brings in."""
+        tool = self._tools.get(asked.tool)
+        with self.recorder.recording(asked, tool) as record:
+            if tool is None:
+                raise UnknownTool(sorted(self._tools))
+            return record.answered(await self._answer(tool, asked, make, record))
+
+    async def _answer(self, tool: Tool, asked: Asked, make: MakeCall, record: Recording) -> Answer:
+        try:
+            return await self._run(tool, asked, make, record)
+        except PassOn:
+            raise
+        except PolicyChanged as error:
+            self.house.condemn(error)
+            return failure(record.failed(error))
+        except NotariumError as error:
+            answer = failure(record.failed(self.house.answer(error)))
+            if isinstance(error, ConfirmationRequired) and self.house.opened is not None:
+                self.house.opened.allowance.note(answer.size)  # it names a note
+            return answer
+        except Exception as error:  # noqa: BLE001 - the last line before the wire
+            return failure(record.failed(unexpected(error, while_doing=tool.name)))
+
+    async def _run(self, tool: Tool, asked: Asked, make: MakeCall, record: Recording) -> Answer:
+        app = await self.house.app()  # first, so that whatever comes of the call is on record
+        await self._backlog.room()
+        request = _request(tool, asked.arguments)
+        app.cache.notes.gate.demand()
+        demand(app.policy.may(tool.name, getattr(request, "action", None)))
+        call = make(
+            setting=app.config.destructive,
+            confirmed=getattr(request, "confirm", None) is True,
+        )
+        witnessed = record.begin(app.audit, request, call)
+        made = await tool.handle(app, request, witnessed)
+        if tool.annotations.read_only and not self._backlog.has_room:
+            await self._backlog.room()  # it has waited for the network
+        answer = success(made)
+        _count(app, tool, answer)
+        return answer
+
+
+def _count(app: App, tool: Tool, answer: Answer) -> None:
+    """Take the answer from what may be read. One that tells of a change is never taken back."""
+    if tool.annotations.read_only:
+        app.allowance.give(answer.size)
+    else:
+        app.allowance.note(answer.size)
+
+
+def _request(tool: Tool, arguments: dict[str, Any]) -> BaseModel:
+    halved = [name for name, value in arguments.items() if has_lone_surrogate([name, value])]
+    if halved:
+        raise _half_a_character(halved)
+    try:
+        return tool.request.model_validate(arguments)
+    except ValidationError as error:
+        raise _invalid(tool, error) from None
+
+
+def _half_a_character(names: list[str]) -> InvalidRequest:
+    """Half a surrogate pair is no text; storing something else instead would change a note."""
+    named = ", ".join(f"`{replace_surrogates(name)[:SHOWN]}`" for name in names[:5])
+    return InvalidRequest(
+        f"{named} holds half a character (a lone surrogate).",
+        subcategory="arguments",
+        resolution_hint="Send the whole character, as it is or as both halves; nothing was done.",
+    )
+
+
+def _invalid(tool: Tool, error: ValidationError) -> InvalidRequest:
+    """Which arguments are wrong and why, without repeating what was sent."""
+    problems = [
+        {"field": ".".join(str(part) for part in at["loc"])[:SHOWN], "problem": at["msg"]}
+        for at in error.errors(include_url=False, include_input=False, include_context=False)
+    ]
+    named = "; ".join(f"{problem['field']}: {problem['problem']}" for problem in problems[:5])
+    return InvalidRequest(
+        f"`{tool.name}` cannot take these arguments: {named}",
+        subcategory="arguments",
+        details={"problems": problems[:20]},
+        resolution_hint=f"`{tool.name}` takes: {', '.join(tool.request.model_fields)}.",
+    )
+
+
+def success(answer: BaseModel) -> Answer:
+    """The same facts as JSON value and as JSON text: some clients show only one of them."""
+    value = answer.model_dump(exclude_none=True)
+    if isinstance(answer, FromNotes):
+        value = marked(reported(value))
+    text = _json(value)
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        text = replace_surrogates(text)
+        value = json.loads(text)
+        size = len(text.encode())
+    return Answer(text, size, value)
+
+
+def failure(error: NotariumError) -> Answer:
+    """An error the agent sees and can act on. A question nobody has answered names a note."""
+    value = logs.scrub_for_client(error.to_dict())
+    if isinstance(error, ConfirmationRequired):
+        value = marked(value)
+    text = replace_surrogates(_json(value))
+    return Answer(text, len(text.encode()))
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,193 @@
+"""One call of a tool as its handler sees it: who asks, and how to ask the person back.
+
+Consent works in both eras of the protocol: where the server may send requests it asks at once; where
+it may not, the call ends with a question and comes again with the answer, which counts only for the
+same tool, arguments and question, and once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import secrets
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+import anyio
+import mcp_types as types
+from mcp.server.context import ServerRequestContext
+from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
+
+from mcp_notarium import logs
+from mcp_notarium.audit.record import Decision
+from mcp_notarium.protocol.call_audit import PassOn
+from mcp_notarium.tools.call_context import (
+    Way,
+    refusal,
+    refused_with_error,
+    unanswered,
+    way_of_consent,
+)
+
+ASKING_SECONDS: Final = 55.0
+OPEN_SECONDS: Final = 600.0
+"""How long a question stays open whose answer comes with another call."""
+MOST_OPEN: Final = 64
+
+_QUESTION: Final = "confirm"
+_FORM: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {"confirm": {"type": "boolean", "title": "Yes, do it"}},
+    "required": ["confirm"],
+}
+
+
+class Questions:
+    """Open questions. What ties an answer to its question is worth one call, and not for ever.
+
+    ``clock`` gives seconds of a clock that only goes forward.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._open: dict[str, tuple[bytes, float]] = {}
+
+    def ask(self, meaning: bytes) -> str:
+        """A new state for a question about ``meaning``."""
+        while len(self._open) >= MOST_OPEN:
+            del self._open[next(iter(self._open))]
+        state = secrets.token_hex(16)
+        self._open[state] = (meaning, self._clock() + OPEN_SECONDS)
+        return state
+
+    def spend(self, state: str, meaning: bytes) -> bool:
+        """Whether this is the state of such a question. It is not again."""
+        asked = self._open.get(state)
+        if asked is None or not hmac.compare_digest(asked[0], meaning):
+            return False
+        del self._open[state]
+        return self._clock() < asked[1]
+
+
+_QUESTIONS = Questions()
+
+
+class NeedsAnswer(PassOn):
+    """The call ends here and comes again with the person's answer."""
+
+    def __init__(self, result: types.InputRequiredResult) -> None:
+        super().__init__()
+        self.result = result
+
+
+class Call:
+    """A ``CallContext`` over the protocol library's request context."""
+
+    def __init__(
+        self,
+        context: ServerRequestContext[Any, Any],
+        params: types.CallToolRequestParams,
+        *,
+        setting: str,
+        confirmed: bool,
+    ) -> None:
+        self._context = context
+        self._params = params
+        self._setting = setting
+        self._confirmed = confirmed
+        self.decision = Decision.ALLOWED
+
+    @property
+    def client(self) -> str:
+        """Name of the client program, '' if it did not say."""
+        known = self._context.session.client_params
+        return known.client_info.name if known is not None else ""
+
+    async def progress(self, done: float, total: float | None, message: str) -> None:
+        """Pass on how far the call is, if the client asked for that."""
+        await self._context.session.report_progress(done, total, logs.scrub_for_client(message))
+
+    async def confirm(self, message: str) -> bool:
+        """Did the person agree? Raises ``ConfirmationRequired`` if nobody can say."""
+        self.decision = Decision.REFUSED  # unless somebody answers
+        match way_of_consent(self._setting, can_elicit=self._can_elicit()):
+            case Way.ASK:
+                return await self._ask(message)
+            case Way.ARGUMENT:
+                return self._by_argument(message)
+        raise refusal(self._setting, message)
+
+    def _can_elicit(self) -> bool:
+        capabilities = self._context.session.client_capabilities
+        asking = capabilities.elicitation if capabilities is not None else None
+        return asking is not None and (asking.form is not None or asking.url is None)
+
+    async def _ask(self, message: str) -> bool:
+        if self._context.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            return self._answered(message)
+        try:
+            with anyio.fail_after(ASKING_SECONDS):
+                answer = await self._context.session.elicit_form(
+                    message, _FORM, related_request_id=self._context.request_id
+                )
+        except TimeoutError:
+            self.decision = Decision.TIMED_OUT
+            raise unanswered(message) from None
+        except MCPError as error:
+            if error.error.code == types.METHOD_NOT_FOUND:
+                return self._without_dialogue(message)
+            raise refused_with_error(message) from None
+        except ValidationError:  # what cannot be read is no agreement
+            raise refused_with_error(message) from None
+        return self._decided(answer)
+
+    def _decided(self, answer: types.ElicitResult) -> bool:
+        agreed = _agrees(answer)
+        self.decision = Decision.CONFIRMED if agreed else Decision.DECLINED
+        return agreed
+
+    def _without_dialogue(self, message: str) -> bool:
+        """The client said it can ask and then could not: it counts as one that cannot."""
+        if way_of_consent(self._setting, can_elicit=False) is Way.ARGUMENT:
+            return self._by_argument(message)
+        raise refusal(self._setting, message)
+
+    def _by_argument(self, message: str) -> bool:
+        """Whoever made the call says that the person agreed; on record it is not the person's word."""
+        if not self._confirmed:
+            raise refusal(self._setting, message)
+        self.decision = Decision.BY_ARGUMENT
+        return True
+
+    def _answered(self, message: str) -> bool:
+        """The answer that came with this call, or the question as its result."""
+        asked = _meaning(self._params, message)
+        answer = (self._params.input_responses or {}).get(_QUESTION)
+        if answer is not None and _QUESTIONS.spend(self._params.request_state or "", asked):
+            if isinstance(answer, types.ElicitResult):
+                return self._decided(answer)
+            self.decision = Decision.DECLINED
+            return False
+        question = types.ElicitRequest(
+            params=types.ElicitRequestFormParams(message=message, requested_schema=_FORM)
+        )
+        self.decision = Decision.ASKED
+        raise NeedsAnswer(
+            types.InputRequiredResult(
+                input_requests={_QUESTION: question}, request_state=_QUESTIONS.ask(asked)
+            )
+        )
+
+
+def _meaning(params: types.CallToolRequestParams, message: str) -> bytes:
+    """What a question is about: tool, arguments and wording."""
+    asked = json.dumps([params.name, params.arguments, message], sort_keys=True)
+    return hashlib.sha256(asked.encode("utf-8", "replace")).digest()
+
+
+def _agrees(answer: types.ElicitResult) -> bool:
+    return answer.action == "accept" and (answer.content or {}).get("confirm") is True

@@ -1,0 +1,202 @@
+"""What the server keeps of its rights: its own folder, its own program, the note service.
+
+Only on Linux, by Landlock and a filter of system calls (seccomp); elsewhere nothing of the kind can be
+had without privileges. Everything that is imported, looked up or read later has to lie in one of these
+places, so they are wide enough for a Python of any origin and for a name service that changes while the
+server runs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from mcp_notarium.errors import ConfigError
+from mcp_notarium.files.account_folder import AccountFolder, prepare
+from mcp_notarium.sandbox import landlock, seccomp
+
+if TYPE_CHECKING:
+    from mcp_notarium.config import Config, Sandbox
+
+HTTPS, DOMAIN = 443, 53
+_FILTERED = "seccomp: programs, listening, protocols, modes of files"
+_NO_LANDLOCK, _NO_SECCOMP = "not confined by Landlock", "not confined by seccomp"
+_SYSTEM = (
+    "/usr/lib",
+    "/usr/lib32",
+    "/usr/lib64",
+    "/usr/local/lib",
+    "/usr/local/share/ca-certificates",
+    "/usr/share/ca-certificates",
+    "/usr/share/locale",
+    "/usr/share/zoneinfo",
+    "/lib",
+    "/lib64",
+    # Not single files of it: they are replaced by others of the same name when the network changes.
+    "/etc",
+    "/run/systemd/resolve",
+    "/run/NetworkManager",
+    "/run/resolvconf",
+    "/run/current-system",
+    "/nix/store",
+    "/gnu/store",
+    "/proc/self",
+    "/dev/urandom",
+    "/dev/null",
+    "/sys/devices/system/cpu",
+)
+
+
+class Confinement:
+    """The restriction of one process. ``how``: a few words on what took effect.
+
+    ``opens`` False: it will open no account, so the data folder is neither made nor kept. Raises
+    ``ConfigError`` where it is required and the system has nothing of the kind.
+    """
+
+    def __init__(self, config: Config, wanted: Sandbox, *, opens: bool = True) -> None:
+        self._config = config
+        self._wanted = wanted
+        self._opens = opens
+        self.how = "off"
+        if wanted == "require":
+            _demand(landlock.version())
+
+    def enter(self) -> None:
+        """Restrict this thread and all that it starts from now on.
+
+        Raises ``ConfigError`` where that is required and fails.
+        """
+        if self._wanted == "off":
+            return
+        self.how = f"{self._landlocked()}; {self._filtered()}"
+
+    def _landlocked(self) -> str:
+        try:
+            if self._opens:
+                prepare(AccountFolder(self._config.account_dir))  # only what exists can be kept
+            done = landlock.restrict(allowed(self._config, opens=self._opens))
+            if self._opens:
+                # Some libraries want a temporary file while they are imported.
+                tempfile.tempdir = str(self._config.account_dir)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            if self._wanted == "require":
+                raise _not_confined(reason) from error
+            return f"{_NO_LANDLOCK}: {reason}"
+        return _said(done)
+
+    def _filtered(self) -> str:
+        try:
+            seccomp.restrict()
+        except OSError as error:
+            reason = error.strerror or str(error)
+            if self._wanted == "require" and seccomp.architecture() is not None:
+                raise _not_confined(reason) from error
+            return f"{_NO_SECCOMP}: {reason}"
+        return _FILTERED
+
+    def give_up_everything(self) -> None:
+        """The same for a thread that needs nothing but what it has open. Never raises."""
+        if self._wanted != "off":
+            _load_what_ends_a_thread()
+            with suppress(OSError):
+                landlock.restrict(landlock.Allowed())
+            with suppress(OSError):
+                seccomp.restrict()
+
+
+def _load_what_ends_a_thread() -> None:
+    """The C library looks for this one when a thread is ended, and aborts the process without it.
+
+    Python ends a thread that is at work when the process ends.
+    """
+    with suppress(OSError):  # a C library that has no need of it
+        ctypes.CDLL("libgcc_s.so.1")
+
+
+def foreseen(wanted: Sandbox) -> str | None:
+    """What a server would be confined to here, in the words of its log; None: nothing, and no wish to.
+
+    Confines nobody. Raises ``ConfigError`` where it is required and cannot be had.
+    """
+    known = landlock.version()
+    if wanted == "require":
+        _demand(known)
+    if wanted == "off":
+        return None
+    by_landlock = (
+        _said(landlock.effect_of(known)) if known else f"{_NO_LANDLOCK}: {landlock.NONE_HERE}"
+    )
+    missing = seccomp.lacking()
+    return f"{by_landlock}; {f'{_NO_SECCOMP}: {missing}' if missing else _FILTERED}"
+
+
+def _said(done: landlock.Restricted) -> str:
+    parts = ("files", "network" if done.network else "", "signals" if done.signals else "")
+    return f"Landlock {done.version}: {', '.join(filter(None, parts))}"
+
+
+def allowed(config: Config, *, opens: bool = True) -> landlock.Allowed:
+    """The places and ports that are needed, for this configuration and this Python."""
+    home = Path(os.environ.get("XDG_CONFIG_HOME") or _real(Path.home) / ".config")
+    read = {*_program(), *map(Path, _SYSTEM), home / "python_keyring"}
+    keep = [Path("/dev/null"), *([config.data_dir] if opens else [])]
+    if config.log_file is not None:
+        keep.append(config.log_file)
+    return landlock.Allowed(
+        read=tuple(sorted(read)), keep=tuple(keep), ports=tuple(sorted(_ports(config)))
+    )
+
+
+def _program() -> set[Path]:
+    """Where this Python and this package are read from; never the working folder, nor a home folder.
+
+    ``sys.path`` begins with the working folder where the module was started by ``-m``.
+    """
+    here, home = _real(Path.cwd), _real(Path.home)
+    named = {Path(place) for place in (sys.prefix, sys.base_prefix, sys.exec_prefix, *sys.path)}
+    named = {place for place in named if place.is_absolute()}
+    places = named | {Path(os.path.realpath(place)) for place in named}
+    package = Path(os.path.realpath(__file__)).parent.parent
+    return {package} | {
+        place for place in places if place != here and not home.is_relative_to(place)
+    }
+
+
+def _real(look: Callable[[], Path]) -> Path:
+    """The folder by its real path; the root, which is never allowed, where there is none."""
+    try:
+        return Path(os.path.realpath(look()))
+    except (OSError, RuntimeError):
+        return Path(os.path.sep)
+
+
+def _ports(config: Config) -> set[int]:
+    named = (urlsplit(url).port for url in (config.api_url, config.auth_url, config.app_url))
+    return {HTTPS, DOMAIN} | {port for port in named if port is not None}
+
+
+def _demand(version: int) -> None:
+    """Files, network and, where the numbers of the system calls are known, these too."""
+    if not version:
+        raise _not_confined(landlock.NONE_HERE)
+    if version < landlock.FIRST_WITH_NETWORK:
+        raise _not_confined("this kernel's Landlock knows no rules for the network")
+    if seccomp.architecture() is not None and (missing := seccomp.lacking()):
+        raise _not_confined(missing)
+
+
+def _not_confined(reason: str) -> ConfigError:
+    return ConfigError(
+        f"the sandbox is required, and the process cannot be confined: {reason}",
+        resolution_hint="Use a Linux kernel with Landlock (6.7 or newer for the network rules) and "
+        "seccomp filters, or set NOTARIUM_SANDBOX=auto.",
+    )

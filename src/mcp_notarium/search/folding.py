@@ -1,0 +1,245 @@
+"""Make letters comparable for search, beyond what the index's own tokenizer does. Pure text work.
+
+The index tokenizer (FTS5 ``unicode61 remove_diacritics 1``) folds case and takes one accent off
+Latin letters. It does not see that ``ł`` is an ``l`` or ``ß`` is ``ss``, drops only one of two
+accents, leaves Greek and Cyrillic accents, and takes a whole sentence in a script without spaces
+for one word. ``fold`` closes the first gap, ``grams`` the second; ``supplement`` is the text that
+is indexed beside a note so that both are found, each in its place between the others.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from functools import cache
+from itertools import pairwise
+
+from mcp_notarium.domain.text_normalization import tag_key
+
+__all__ = [
+    "CONTEXT",
+    "SENTINEL",
+    "fold",
+    "gram_runs",
+    "grams",
+    "is_run",
+    "is_searchable",
+    "pieces",
+    "supplement",
+    "tag_key",
+    "tokenizer_folds",
+    "tokens",
+    "without_grams",
+    "words_only",
+]
+
+SENTINEL = "0000000"
+"""A token no query asks for; keeps phrases from reaching over what is left out."""
+CONTEXT = 12
+"""Tokens of plain text kept on both sides of a line in the supplement. A phrase of one more always
+stands whole in one column."""
+
+_LETTERS = {
+    "æ": "ae",
+    "œ": "oe",
+    "þ": "th",
+    "ð": "d",
+    "\u0131": "i",
+    "ĸ": "k",
+    "ŋ": "n",
+    "ə": "e",
+}
+# Cyrillic short i, short u and yi: letters of their own, which only look accented.
+_WHOLE = frozenset("\u0439\u045e\u0457")
+_STROKED = re.compile(r"LATIN SMALL LETTER ([A-Z]) WITH ")
+
+# Accents, vowel points and invisible characters that stand inside a word without changing it.
+_MARKS = re.compile(
+    "[\u00ad\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7"
+    "\u0610-\u061a\u0640\u064b-\u065f\u0670\u06d6-\u06dc\u06df-\u06e4\u06e7\u06e8\u06ea-\u06ed"
+    "\u1ab0-\u1aff\u1dc0-\u1dff\u200b-\u200f\u2060\u20d0-\u20ff\ufe00-\ufe0f\ufe20-\ufe2f\ufeff]"
+)
+
+# Scripts written without spaces (Thai, Lao, Myanmar, Hangul, Khmer, Tai, kana, Han), and pictures.
+_SCRIPT = (
+    "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u1950-\u19ff\u1a20-\u1aaf"
+    "\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3030-\u303d\u3041-\u30ff\u3105-\u31ff\u3200-\u4dbf"
+    "\u4e00-\u9fff\ua960-\ua97f\ua9e0-\ua9ff\uaa60-\uaadf\uac00-\ud7ff\uf900-\ufaff\uff66-\uffdc"
+    "\U00016fe0-\U00018fff\U0001aff0-\U0001b2ff\U00020000-\U0003ffff"
+)
+_PICTURE = "\u2300-\u23ff\u2600-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff"
+_GRAM = _SCRIPT + _PICTURE
+_SEPARATORS = re.compile(r"[\W_]+")
+
+# Characters the tokenizer treats as ``fold`` does (tested against it, one by one).
+_PLAIN = (
+    "\\x00-\u00a9\u00ab\u00ac\u00ae-\u00b1\u00b4-\u00b8\u00bb\u00bf-\u00c5\u00c7-\u00cf\u00d1-\u00d7"
+    "\u00d9-\u00dd\u00e0-\u00e5\u00e7-\u00ef\u00f1-\u00f7\u00f9-\u00fd\u00ff-\u010f\u0112-\u0125"
+    "\u0128-\u0130\u0134-\u0137\u0139-\u013e\u0143-\u0148\u014c-\u0151\u0154-\u0165\u0168-\u017f"
+    "\u0218-\u021b\u0391-\u03a1\u03a3-\u03a9\u03b1-\u03c9\u0402\u0404-\u040b\u040e-\u044f\u0452"
+    "\u0454-\u045b\u045e-\u0475\u05d0-\u05ea\u0621\u0627-\u063f\u0641-\u064a\u0660-\u0669"
+    "\u2010-\u2029\u2030-\u203b\u203d-\u2046\u20a0-\u20a7\u20a9-\u20b9\u2190-\u21ff\u2200-\u22ff"
+    "\u2500-\u25ff\u3001-\u3003\u3008-\u3011\u3014-\u301b\ufffd"
+)
+_NOT_PLAIN = re.compile(f"[^{_PLAIN}]")
+
+
+# Compiled when they are needed: together that takes 20 ms.
+
+
+@cache
+def _gram_run() -> re.Pattern[str]:
+    return re.compile(f"[{_SCRIPT}]+|[{_PICTURE}]+")
+
+
+@cache
+def _piece() -> re.Pattern[str]:
+    return re.compile(f"[{_SCRIPT}]+|[{_PICTURE}]+|[^\\W_{_GRAM}]+")
+
+
+@cache
+def _not_plain_nor_gram() -> re.Pattern[str]:
+    return re.compile(f"[^{_PLAIN}{_GRAM}]")
+
+
+class _FoldTable(dict[int, str]):
+    """What each character becomes; filled as characters are met."""
+
+    def __missing__(self, code: int) -> str:
+        folded = self[code] = _folded(chr(code))
+        return folded
+
+
+def _folded(character: str) -> str:
+    lower = character.casefold()
+    if lower in _WHOLE:
+        return lower
+    bare = _MARKS.sub("", unicodedata.normalize("NFKD", lower)).casefold()
+    return unicodedata.normalize("NFC", "".join(map(_unstroked, bare)))
+
+
+def _unstroked(letter: str) -> str:
+    if letter in _LETTERS:
+        return _LETTERS[letter]
+    found = _STROKED.match(unicodedata.name(letter, ""))
+    return found[1].lower() if found else letter
+
+
+_TABLE = _FoldTable()
+
+
+def fold(text: str) -> str:
+    """The text in lower case, without accents, strokes, ligatures and invisible characters.
+
+    Folding twice changes nothing more. Lines and separators stay where they are.
+    """
+    if text.isascii():
+        return text.lower()
+    return unicodedata.normalize("NFKC", text).translate(_TABLE)
+
+
+def gram_runs(folded: str) -> list[str]:
+    """The stretches of a folded text that are indexed by grams instead of words."""
+    return _gram_run().findall(folded)
+
+
+def without_grams(text: str) -> str:
+    """The text with a space in place of every stretch that is indexed by grams."""
+    return _gram_run().sub(" ", text)
+
+
+def grams(run: str) -> list[str]:
+    """The index tokens of one run: every pair of neighbours, and the last character alone.
+
+    A token has 7 decimal digits per character, so it is one token of the index and the pairs
+    beginning with a character can be found by its 7 digits as a prefix.
+    """
+    digits = [f"{ord(character):07d}" for character in run]
+    return [one + other for one, other in pairwise(digits)] + digits[-1:]
+
+
+def pieces(folded: str) -> list[str]:
+    """The words and runs of a folded text, in its order."""
+    return _piece().findall(folded)
+
+
+def is_run(piece: str) -> bool:
+    """Whether a piece is a run, indexed by grams."""
+    return bool(_gram_run().match(piece))
+
+
+def tokens(folded: str) -> list[str]:
+    """What the supplement holds of a folded text: its words, and the grams of its runs."""
+    found: list[str] = []
+    for piece in pieces(folded):
+        found += grams(piece) if is_run(piece) else [piece]
+    return found
+
+
+def words_only(text: str) -> str:
+    """The folded words of a text, one space between them, without what grams index."""
+    return _SEPARATORS.sub(" ", without_grams(fold(text))).strip()
+
+
+def tokenizer_folds(text: str) -> bool:
+    """Whether the tokenizer makes of these words (grams apart) what ``fold`` makes of them."""
+    return not _not_plain_nor_gram().search(text)
+
+
+def is_searchable(text: str) -> bool:
+    """Whether the index can find anything of this text: a letter, a digit or a gram."""
+    return any(map(str.isalnum, text)) or bool(gram_runs(fold(text)))
+
+
+def supplement(text: str) -> str:
+    """What to index beside this note's text; empty for most notes in most languages.
+
+    Lines whose letters fold differently from the tokenizer's way, or that hold a run, stand in it
+    with all their tokens in the order of the note, and ``CONTEXT`` tokens before and after them, so
+    that a phrase that begins on one line and ends on the next stands whole in it. ``SENTINEL``
+    stands where something is left out.
+    """
+    if text.isascii() or not _NOT_PLAIN.search(text):
+        return ""
+    lines = text.split("\n")
+    special = [number for number, line in enumerate(lines) if _differs(line)]
+    if not special:
+        return ""
+    found = _last_tokens(lines[: special[0]])
+    for number, following in pairwise([*special, len(lines)]):
+        found += tokens(fold(lines[number]))
+        between = lines[number + 1 : following]
+        after = _first_tokens(between, 2 * CONTEXT + 1)
+        if len(after) > 2 * CONTEXT or following == len(lines):
+            found += after[:CONTEXT]
+            if following < len(lines):
+                found += [SENTINEL, *_last_tokens(between)]
+        else:
+            found += after
+    return " ".join(found)
+
+
+def _differs(line: str) -> bool:
+    """Whether words of this line are in the index otherwise than a query would spell them."""
+    if line.isascii() or not _NOT_PLAIN.search(line):
+        return False
+    return not tokenizer_folds(line) or bool(_gram_run().search(fold(line)))
+
+
+def _first_tokens(lines: Sequence[str], most: int) -> list[str]:
+    found: list[str] = []
+    for line in lines:
+        if len(found) >= most:
+            break
+        found += tokens(fold(line))
+    return found[:most]
+
+
+def _last_tokens(lines: Sequence[str]) -> list[str]:
+    found: list[str] = []
+    for line in reversed(lines):
+        if len(found) >= CONTEXT:
+            break
+        found = tokens(fold(line)) + found
+    return found[-CONTEXT:]

@@ -1,0 +1,192 @@
+"""Write a condition as one FTS5 expression; the only place that quotes text for FTS5.
+
+Everything a person typed ends up between double quotes, where FTS5 sees only tokens. What cannot
+be said in one expression (nothing but exclusions, signs without letters, tags) is left to ``sql``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from mcp_notarium.search.folding import (
+    CONTEXT,
+    fold,
+    gram_runs,
+    grams,
+    is_run,
+    pieces,
+    tokenizer_folds,
+    tokens,
+    words_only,
+)
+from mcp_notarium.search.query import And, Condition, Not, Or, Phrase, Tagged, Word
+from mcp_notarium.search.stemming import completions, spelling
+
+Expansions = Mapping[str, Sequence[str]]
+"""For words as typed: the index terms to search in their place."""
+
+_BOTH = "{text supplement}"
+_TEXT = "{text}"
+_SUPPLEMENT = "{supplement}"
+_GRAM_LENGTHS = (7, 14)
+_LONGEST_PART = CONTEXT + 1
+
+
+def match_of(condition: Condition, expansions: Expansions) -> str | None:
+    """The condition as one FTS5 expression, or None if it cannot be said in one."""
+    match condition:
+        case Word(text, prefix):
+            terms = () if prefix else expansions.get(text, ())
+            return _expanded(terms) if terms else _leaf(text, prefix=prefix)
+        case Phrase(text):
+            return _leaf(text, prefix=False)
+        case Or(conditions):
+            parts = [match_of(item, expansions) for item in conditions]
+            return _joined(" OR ", [part for part in parts if part]) if all(parts) else None
+        case And(conditions):
+            ranked, rest = split(conditions, expansions)
+            return None if rest else ranked
+        case Not() | Tagged():
+            return None
+
+
+def split(
+    conditions: Sequence[Condition], expansions: Expansions
+) -> tuple[str | None, list[Condition]]:
+    """All conditions together as (one FTS5 expression, what it could not take in).
+
+    Exclusions go into the expression if there is anything to exclude from.
+    """
+    wanted, unwanted, rest = [], [], []
+    for condition in conditions:
+        if part := match_of(condition, expansions):
+            wanted.append(part)
+        elif isinstance(condition, Not) and (part := match_of(condition.condition, expansions)):
+            unwanted.append((part, condition))
+        else:
+            rest.append(condition)
+    if not wanted:
+        return None, [*(condition for _, condition in unwanted), *rest]
+    expression = _joined(" AND ", wanted)
+    if unwanted:
+        excluded = _joined(" OR ", [part for part, _ in unwanted])
+        expression = f"({expression} NOT {excluded})"
+    return expression, rest
+
+
+def plain_words(condition: Condition) -> Iterator[str]:
+    """The words asked for that are one word to the index, as typed; not those excluded."""
+    match condition:
+        case Word(text, prefix=False) if words_only(text).isalnum() and not gram_runs(fold(text)):
+            yield text
+        case And(conditions) | Or(conditions):
+            for item in conditions:
+                yield from plain_words(item)
+
+
+def _leaf(text: str, *, prefix: bool) -> str | None:
+    """A word or phrase: words where they stand in a row, a run of grams wherever it stands."""
+    found = pieces(fold(text))
+    if not any(map(is_run, found)):
+        return _words(text, prefix=prefix)
+    if len(found) == 1:
+        return _gram_phrase(found[0])
+    return _mixed(found, prefix=prefix)
+
+
+def _words(text: str, *, prefix: bool) -> str | None:
+    folded = words_only(text)
+    if not folded:
+        return None
+    words = folded.split(" ")
+    expression = _in_a_row(words, _endings(words, prefix=prefix), columns=_BOTH)
+    if tokenizer_folds(text):
+        return expression
+    typed = _quoted(text.strip()) + ("*" if prefix else "")
+    return f"({expression} OR {_columns(words, prefix=prefix)} : {typed})"
+
+
+def _mixed(found: Sequence[str], *, prefix: bool) -> str:
+    """Words and runs in a row. The first run may begin, the last one end, within a longer one."""
+    *_, last = found
+    before = tokens(" ".join(found[:-1]))
+    if not is_run(last):
+        words = [*before, last]
+        return _in_a_row(words, _endings(words, prefix=prefix), columns=_SUPPLEMENT)
+    *pairs, alone = grams(last)
+    row = [*before, *(pairs or [alone])]
+    return _in_a_row(row, [(row, not pairs)], columns=_SUPPLEMENT)
+
+
+_Ending = tuple[Sequence[str], bool]
+"""Tokens in a row; whether the last one is only the beginning of one."""
+
+
+def _endings(words: Sequence[str], *, prefix: bool) -> list[_Ending]:
+    """The ways to spell words whose last one may be a prefix."""
+    if not prefix:
+        return [(words, False)]
+    *before, last = words
+    # Spelled so that the stemmer leaves it whole.
+    return [
+        ([*before, spelling(last)], True),
+        *(([*before, word], False) for word in completions(last)),
+    ]
+
+
+def _in_a_row(words: Sequence[str], endings: Sequence[_Ending], *, columns: str) -> str:
+    """Tokens that stand one after the other in one column.
+
+    The supplement holds plain text only near what is not plain, so a long row is asked for in
+    parts that overlap, each of which stands whole in one of the columns.
+    """
+    first, rest = 0, len(words)
+    parts = []
+    while rest - first > _LONGEST_PART:
+        part = words[first : first + _LONGEST_PART]
+        parts.append(f"{_columns(part, within=columns)} : {_quoted(' '.join(part))}")
+        first += _LONGEST_PART // 2
+    for_last = [
+        _quoted(" ".join(ending[first:])) + ("*" if open_ended else "")
+        for ending, open_ended in endings
+    ]
+    where = _columns(words[first:], prefix=any(opens for _, opens in endings), within=columns)
+    spelled = " OR ".join(for_last)
+    parts.append(f"{where} : ({spelled})" if len(for_last) > 1 else f"{where} : {spelled}")
+    return _joined(" AND ", parts)
+
+
+def _columns(words: Sequence[str], *, prefix: bool = False, within: str = _BOTH) -> str:
+    """Where to look: a number that looks like a gram must not meet one."""
+    if within == _SUPPLEMENT:
+        return _SUPPLEMENT if any(map(_is_gram_like, words)) else _BOTH
+    last = len(words) - 1
+    gram_like = all(
+        _is_gram_like(word) or (prefix and index == last and word.isdigit() and word[0] == "0")
+        for index, word in enumerate(words)
+    )
+    return _TEXT if gram_like else _BOTH
+
+
+def _is_gram_like(word: str) -> bool:
+    return word.isdigit() and word.startswith("0") and len(word) in _GRAM_LENGTHS
+
+
+def _gram_phrase(run: str) -> str:
+    *pairs, last = grams(run)
+    phrase = _quoted(" ".join(pairs)) if pairs else _quoted(last) + "*"
+    return f"{_SUPPLEMENT} : {phrase}"
+
+
+def _expanded(terms: Sequence[str]) -> str:
+    phrases = [_quoted(spelling(term)) for term in terms]
+    return f"{_BOTH} : ({' OR '.join(phrases)})"
+
+
+def _quoted(text: str) -> str:
+    # FTS5 reads its expression up to the first NUL.
+    return '"' + text.replace("\0", " ").replace('"', '""') + '"'
+
+
+def _joined(operator: str, parts: Sequence[str]) -> str:
+    return f"({operator.join(parts)})" if len(parts) > 1 else parts[0]

@@ -1,0 +1,299 @@
+"""Turn what was typed into a Query. Whatever is typed either parses or raises ``QueryError``.
+
+::
+
+    words              all of them, in any order, also inflected
+    "a phrase"         these words next to each other
+    -word  -"phrase"   not with it
+    a OR b             one of them; binds closer than the space: ``x a OR b`` is x and (a or b)
+    prefix*            words beginning so
+    tag:x  -tag:x      with, without a tag; tag:"two words"; also in ``tag:x OR tag:y``
+    before:2024-05-31  last changed on that day (UTC) or earlier
+    after:2024-05-01   last changed on that day (UTC) or later
+    trash:yes|no|any   only trashed notes, only others (default), all
+
+Everything else, AND and NOT and brackets included, is words. A filter that is written wrongly is
+an error, because as words it would quietly find something else; in quotes it is words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
+from typing import NoReturn
+
+from mcp_notarium.domain.text_normalization import replace_surrogates
+from mcp_notarium.errors import QueryError
+from mcp_notarium.search.folding import is_searchable
+from mcp_notarium.search.query import (
+    And,
+    Condition,
+    Not,
+    Or,
+    Phrase,
+    Query,
+    SortBy,
+    SortOrder,
+    Tagged,
+    Trash,
+    Word,
+)
+
+MAX_CHARACTERS = 4096
+MAX_TERMS = 64
+
+_DAY = 86_400
+_EPOCH = date(1970, 1, 1).toordinal()
+_DATE = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})")
+_ITEM = re.compile(
+    r"""(?P<minus>-)?
+        (?:(?P<key>tag|before|after|trash):)?
+        (?:"(?P<quoted>[^"]*)"\*?|(?P<bare>\S+))""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_UNFINISHED = re.compile(r"-?(tag|before|after|trash):", re.IGNORECASE)
+_CURLY_QUOTES = str.maketrans("“”„‟", '""""')
+_TRASH: dict[str, Trash] = {
+    "no": "active",
+    "0": "active",
+    "false": "active",
+    "active": "active",
+    "yes": "trashed",
+    "1": "trashed",
+    "true": "trashed",
+    "trashed": "trashed",
+    "any": "any",
+    "2": "any",
+    "all": "any",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Filter:
+    """A date or trash filter: it holds for the whole query."""
+
+    key: str
+    value: str
+
+
+class _OrSign:
+    """The word OR in capitals, outside quotes."""
+
+
+_Item = Condition | _Filter | _OrSign
+
+
+@dataclass(slots=True)
+class _Draft:
+    """The query while it is read."""
+
+    query: Query
+    conditions: list[Condition] = field(default_factory=list)
+
+
+def parse(
+    text: str | None,
+    *,
+    tags: Sequence[str] = (),
+    trash: Trash | int | None = None,
+    before: str | None = None,
+    after: str | None = None,
+    sort_by: SortBy | None = None,
+    sort_order: SortOrder | None = None,
+) -> Query:
+    """The query of this text and these arguments together.
+
+    Tags add up, of several dates the narrowest counts, ``trash:`` in the text wins over ``trash``
+    (0 or "active", 1 or "trashed", 2 or "any"). ``before`` and ``after`` are days, YYYY-MM-DD.
+    Raises ``QueryError`` and nothing else.
+    """
+    typed = replace_surrogates(text or "").translate(_CURLY_QUOTES)
+    if len(typed) > MAX_CHARACTERS:
+        _refuse(f"The query is longer than {MAX_CHARACTERS} characters.", "Search for less text.")
+    draft = _Draft(_from_arguments(tags=tags, sort_by=sort_by, sort_order=sort_order))
+    for key, value in (("before", before), ("after", after), ("trash", trash)):
+        if value is not None:
+            _apply(draft, _Filter(key, str(value)))
+    items = list(_items(typed))
+    if len(items) + len(tags) > MAX_TERMS:
+        _refuse(f"The query has more than {MAX_TERMS} terms.", "Leave out the less telling ones.")
+    for group in _groups(items):
+        _take(draft, group)
+    return replace(draft.query, terms=_together(draft.conditions))
+
+
+def _from_arguments(
+    *, tags: Sequence[str], sort_by: SortBy | None, sort_order: SortOrder | None
+) -> Query:
+    if sort_by not in {None, "modified_at", "created_at"} or sort_order not in {
+        None,
+        "ASC",
+        "DESC",
+    }:
+        _refuse(
+            "This sort is not known.",
+            "Sort by modified_at or created_at, ASC or DESC.",
+        )
+    return Query(
+        tags=tuple(replace_surrogates(tag) for tag in tags),
+        sort_by=sort_by or "modified_at",
+        sort_order=sort_order or "DESC",
+    )
+
+
+def _items(typed: str) -> Iterator[_Item]:
+    position = 0
+    while position < len(typed):
+        found = _ITEM.match(typed, position)
+        if found is None:
+            position += 1
+            continue
+        position = found.end()
+        item = _item(found)
+        if item is not None:
+            yield item
+
+
+def _item(found: re.Match[str]) -> _Item | None:
+    """One item of the text; None for empty quotes."""
+    minus, key = found["minus"] is not None, (found["key"] or "").lower()
+    quoted, bare = found["quoted"], found["bare"]
+    if not key and bare and (unfinished := _UNFINISHED.fullmatch(bare)):
+        _refuse_filter(unfinished[1].lower())
+    if key:
+        return _filter(key, (bare if quoted is None else quoted).strip(), minus=minus)
+    if quoted is not None:
+        return _signed(Phrase(quoted), minus=minus) if quoted.strip() else None
+    if bare == "OR" and not minus:
+        return _OrSign()
+    if minus and (bare.startswith("-") or not is_searchable(bare)):
+        return Word("-" + bare)
+    return _signed(_word(bare), minus=minus)
+
+
+def _word(bare: str) -> Word:
+    stem = bare.rstrip("*")
+    return Word(stem, prefix=True) if stem != bare and is_searchable(stem) else Word(bare)
+
+
+def _signed(condition: Condition, *, minus: bool) -> Condition:
+    return Not(condition) if minus else condition
+
+
+def _filter(key: str, value: str, *, minus: bool) -> _Item:
+    if not value:
+        _refuse_filter(key)
+    if key == "tag":
+        return _signed(Tagged(value), minus=minus)
+    if minus:
+        _refuse(
+            f"`{key}:` cannot be excluded with a minus.",
+            "Write before:, after: or trash:no|yes|any for what should be found.",
+        )
+    return _Filter(key, value)
+
+
+def _groups(items: Sequence[_Item]) -> Iterator[list[_Item]]:
+    """Items joined by OR together. An OR with nothing on one side is a word."""
+    group: list[_Item] = []
+    joining = False
+    for index, item in enumerate(items):
+        if isinstance(item, _OrSign) and group and not joining and index + 1 < len(items):
+            joining = True
+            continue
+        if group and not joining:
+            yield group
+            group = []
+        group.append(Word("OR") if isinstance(item, _OrSign) else item)
+        joining = False
+    if group:
+        yield group
+
+
+def _take(draft: _Draft, group: list[_Item]) -> None:
+    if len(group) == 1:
+        _take_one(draft, group[0])
+        return
+    alternatives = [item for item in group if not isinstance(item, _Filter | _OrSign)]
+    if len(alternatives) < len(group):
+        _refuse(
+            "OR works between words, phrases and tags, not with before:, after: or trash:.",
+            "Search twice, or leave the OR out.",
+        )
+    draft.conditions.append(Or(tuple(alternatives)))
+
+
+def _take_one(draft: _Draft, item: _Item) -> None:
+    query = draft.query
+    match item:
+        case Tagged(tag):
+            draft.query = replace(query, tags=(*query.tags, tag))
+        case Not(Tagged(tag)):
+            draft.query = replace(query, excluded_tags=(*query.excluded_tags, tag))
+        case _Filter():
+            _apply(draft, item)
+        case Word() | Phrase() | Not() | And() | Or():
+            draft.conditions.append(item)
+        case _OrSign():
+            draft.conditions.append(Word("OR"))
+
+
+def _apply(draft: _Draft, item: _Filter) -> None:
+    query = draft.query
+    match item.key:
+        case "before":
+            limit = _day_start(item) + _DAY
+            nearest = limit if query.before is None else min(limit, query.before)
+            draft.query = replace(query, before=nearest)
+        case "after":
+            start = _day_start(item)
+            latest = start if query.after is None else max(start, query.after)
+            draft.query = replace(query, after=latest)
+        case _:
+            if (trash := _TRASH.get(item.value.lower())) is None:
+                _refuse_filter("trash")
+            draft.query = replace(query, trash=trash)
+
+
+def _day_start(item: _Filter) -> int:
+    start = day_start(item.value)
+    if start is None:
+        _refuse_filter(item.key)
+    return start
+
+
+def day_start(day: str) -> int | None:
+    """Epoch seconds of the beginning of a day (YYYY-MM-DD) in UTC; None if there is no such day."""
+    found = _DATE.fullmatch(day)
+    try:
+        known = date(*map(int, found.groups())) if found else None
+    except ValueError:
+        return None
+    return None if known is None else (known.toordinal() - _EPOCH) * _DAY
+
+
+def _together(conditions: list[Condition]) -> Condition | None:
+    if len(conditions) > 1:
+        return And(tuple(conditions))
+    return conditions[0] if conditions else None
+
+
+_USAGE = {
+    "tag": 'Write tag:name, or tag:"two words".',
+    "before": "Write before:YYYY-MM-DD with a day of the calendar, such as before:2024-05-31.",
+    "after": "Write after:YYYY-MM-DD with a day of the calendar, such as after:2024-05-31.",
+    "trash": "Write trash:no, trash:yes or trash:any.",
+}
+
+
+def _refuse_filter(key: str) -> NoReturn:
+    _refuse(
+        f"The filter `{key}:` is not written as it should be.",
+        f'{_USAGE[key]} To search for the text itself, put it in quotes: "{key}:".',
+    )
+
+
+def _refuse(message: str, hint: str) -> NoReturn:
+    raise QueryError(message, resolution_hint=hint)

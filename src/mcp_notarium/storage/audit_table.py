@@ -1,0 +1,215 @@
+"""``AuditTable``: the audit chain of one cache, stored. Appends, reads, prunes, carries over.
+
+The head is always read inside the write transaction that appends to it, so two servers can never
+make two records that follow the same one. What a record says is ``audit/``'s business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
+
+from mcp_notarium.audit.chain import Head, Seal, appended, resealed
+from mcp_notarium.audit.record import Act, Entry, Facts, Record
+from mcp_notarium.audit.verification import Check, Verified
+from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheError
+from mcp_notarium.storage.connection import Database, Row
+
+ANCHORED = "audit_anchored"
+"""Row of ``sync_metadata``: an anchor was written for this chain, so one must be there."""
+
+_LOWEST = -(1 << 63)
+"""Below every number that a row can have; our own begin with 1."""
+_SLICE = 500
+_MOST_PRUNED = 20_000
+"""Records that go in one transaction: others wait for it."""
+
+
+class AuditTable:
+    """The chain in one database, under one key."""
+
+    def __init__(self, database: Database, seal: Seal) -> None:
+        self._db = database
+        self.seal = seal
+
+    def head(self) -> Head:
+        """The end of the chain; the beginning of all chains if it is empty."""
+        row = self._db.row("SELECT number, mac FROM audit ORDER BY number DESC LIMIT 1")
+        return Head() if row is None else Head(*row)
+
+    def append(self, entries: Iterable[Entry], *, durable: bool) -> Head:
+        """Add records in the caller's transaction, or in one of their own; the new head.
+
+        Raises ``CacheError`` with nothing added.
+        """
+        with self._db.joined(durable=durable):
+            head = self.head()
+            records = []
+            for entry in entries:
+                record, head = appended(entry, head, self.seal)
+                records.append(_row(record))
+            self._db.run_many(_INSERT, records)
+        return head
+
+    def begin(self, at: float, *, facts: Facts) -> None:
+        """Start a chain if there is none yet, saying why."""
+        with self._db.joined(durable=True):
+            if self.head().count == 0:
+                self.append([Entry(at=at, act=Act.BEGUN, facts=facts)], durable=True)
+
+    def records(self, *, first: int = 1, last: int | None = None) -> Iterator[Record]:
+        """Records in the order of their numbers, read some hundred at a time."""
+        rows = self._slice(first - 1, last)
+        while rows:
+            yield from map(_record, rows)
+            rows = self._slice(rows[-1][0], last)
+
+    def _slice(self, before: int, last: int | None) -> Sequence[Row]:
+        """The next rows behind number ``before``, whatever somebody has put there."""
+        try:
+            return self._db.rows(_SLICE_BEHIND, (before, last, _SLICE))
+        except (CacheDamaged, CacheBusy):
+            raise
+        except CacheError:  # bytes that are no text
+            return [*map(_legible, self._db.rows(_BYTES_BEHIND, (before, last, _SLICE)))]
+
+    def first(self) -> int:
+        """The number of the oldest record there is; 1 on an empty chain."""
+        return self._db.number("SELECT min(number) FROM audit") or 1
+
+    def first_since(self, at: float) -> int:
+        """The number of the first record not older than ``at`` (epoch seconds)."""
+        found = self._db.number("SELECT min(number) FROM audit WHERE at_ms >= ?", (int(at * 1000),))
+        return found or self.head().count + 1
+
+    def verify(self, *, anchored: Head | None, expected: Head | None = None) -> Verified:
+        """Look at the whole chain. Servers may go on meanwhile.
+
+        What looks wrong is looked at again in one snapshot: another process may have pruned while we
+        read.
+        """
+        found = self._verified(Check(self.seal, anchored, expected))
+        if found.whole or self._db.in_transaction:
+            return found
+        with self._db.snapshot():
+            return self._verified(Check(self.seal, anchored, expected))
+
+    def _verified(self, check: Check) -> Verified:
+        for record in self.records(first=_LOWEST + 1):
+            check.feed(record)
+        return check.verdict()
+
+    def prune(self, last: int, *, at: float) -> int:
+        """Take away the records up to number ``last``, leaving one that says so; how many went.
+
+        The newest record stays. The record of it and the removal are one transaction.
+        """
+        if self._db.row("SELECT 1 FROM audit WHERE number <= ? LIMIT 1", (last,)) is None:
+            return 0
+        with self._db.transaction(durable=True):
+            end = self._db.row(_LAST_PRUNABLE, (last, _MOST_PRUNED))
+            if end is None:
+                return 0
+            facts = {"upto": end[0], "head": end[1]}
+            self.append([Entry(at=at, act=Act.PRUNED, facts=facts)], durable=True)
+            return self._db.run("DELETE FROM audit WHERE number <= ?", (end[0],))
+
+    def take(self, records: Iterable[Record]) -> None:
+        """Store records that are sealed already, behind the last one."""
+        with self._db.joined(durable=True):
+            self._db.run_many(_INSERT, [_row(record) for record in records])
+
+
+def carry_over(
+    source: AuditTable,
+    target: AuditTable,
+    *,
+    at: float,
+    why: str,
+    anchored: Head | None,
+    wrong: Iterable[str] = (),
+    rescuing: bool = False,
+) -> None:
+    """Copy the whole chain under the target's key and end it with a record that links the two.
+
+    The old chain is verified on the way (with ``anchored``, its anchor), and what is wrong with it, or
+    stands in ``wrong``, goes into that record: sealing it anew must not make it good. ``target`` is
+    empty and new. ``rescuing``: the source is damaged; what can be read of it is taken.
+    """
+    check, faults = Check(source.seal, anchored), [*wrong]
+    records = _readable(source, faults) if rescuing else source.records()
+    for batch in _resealed(records, check, target.seal):
+        target.take(batch)
+    found = check.verdict()
+    faults += [f"{fault.kind.value} at {fault.number}" for fault in found.faults[:10]]
+    if found.head.count == 0 and not faults:
+        target.begin(at, facts={"why": why})
+        return
+    facts = {
+        "why": why,
+        "old_count": found.head.count,
+        "old_head": found.head.mac,
+        "old_keyed": source.seal.keyed,
+        "faults": faults,
+    }
+    target.append([Entry(at=at, act=Act.CARRIED, facts=facts)], durable=True)
+
+
+def _readable(source: AuditTable, faults: list[str]) -> Iterator[Record]:
+    """The records up to the first page that cannot be read; that there was one is a fault."""
+    try:
+        yield from source.records()
+    except CacheError:
+        faults.append("not all of it could be read")
+
+
+def _resealed(records: Iterable[Record], check: Check, seal: Seal) -> Iterator[list[Record]]:
+    """The records under another key, some hundred at a time; ``check`` sees them as they were."""
+    batch: list[Record] = []
+    previous: str | None = None
+    for record in records:
+        check.feed(record)
+        # After a pruning the first one follows what went.
+        batch.append(resealed(record, record.previous if previous is None else previous, seal))
+        previous = batch[-1].mac
+        if len(batch) == _SLICE:
+            yield batch
+            batch = []
+    yield batch
+
+
+def _record(row: Row) -> Record:
+    return Record(**dict(zip(_NAMES, row, strict=True)))
+
+
+def _legible(row: Row) -> Row:
+    """A row of bytes as one of texts; what is no text shows its bytes, and fits no MAC."""
+    return tuple(
+        part.decode("utf-8", "backslashreplace") if isinstance(part, bytes) else part
+        for part in row
+    )
+
+
+_COLUMNS = (
+    "number, at_ms, client, act, digest, notes, decision, outcome, bytes_out, refers, facts, "
+    "previous, mac"
+)
+_NAMES = tuple(_COLUMNS.split(", "))
+_row = attrgetter(*_NAMES)
+"""A record as a row; ``dataclasses.astuple`` would copy every field, which took a third of the time."""
+_INSERT = f"INSERT INTO audit({_COLUMNS}) VALUES ({', '.join('?' * 13)})"  # noqa: S608 - constants only
+_BEHIND = "FROM audit WHERE number > ?1 AND (?2 IS NULL OR number <= ?2) ORDER BY number LIMIT ?3"
+_SLICE_BEHIND = f"SELECT {_COLUMNS} {_BEHIND}"
+_AS_BYTES = (
+    "number, at_ms, CAST(client AS BLOB), CAST(act AS BLOB), CAST(digest AS BLOB), "
+    "CAST(notes AS BLOB), CAST(decision AS BLOB), CAST(outcome AS BLOB), bytes_out, refers, "
+    "CAST(facts AS BLOB), CAST(previous AS BLOB), CAST(mac AS BLOB)"
+)
+_BYTES_BEHIND = f"SELECT {_AS_BYTES} {_BEHIND}"
+_LAST_PRUNABLE = """
+SELECT number, mac FROM audit
+WHERE number <= ?1
+  AND number < (SELECT max(number) FROM audit)
+  AND number < (SELECT min(number) FROM audit) + ?2
+ORDER BY number DESC LIMIT 1
+"""

@@ -1,0 +1,131 @@
+"""``Allowance``: how much this session may still read and write under the policy's limits.
+
+A session is one process. Writes of the last hour are counted in the cache, for all processes that
+share it. What is not permitted raises ``NotPermitted``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+from mcp_notarium.domain.policy import Limits
+from mcp_notarium.errors import CacheError, NotariumError, NotPermitted, OutcomeUnknown
+from mcp_notarium.storage.cache import Cache
+
+HOUR = 3600.0
+_WRITES = "policy.writes"
+_CHANGEABLE = "The user has set this in MCP Notarium's policy file and can change it there."
+
+
+class Allowance:
+    """The limits of one session over one cache; ``clock`` gives epoch seconds."""
+
+    def __init__(self, limits: Limits, cache: Cache, *, clock: Callable[[], float]) -> None:
+        self._limits = limits
+        self._cache = cache
+        self._clock = clock
+        self._read = 0
+        self._written = 0
+
+    def rows(self, wanted: int) -> int:
+        """How many notes one listing may show."""
+        return min(wanted, self._limits.notes_per_call or wanted)
+
+    @property
+    def room(self) -> int | None:
+        """Bytes that the next answer may have; None: any number."""
+        bounds = [self._limits.bytes_per_call]
+        if self._limits.bytes_per_session is not None:
+            bounds.append(max(0, self._limits.bytes_per_session - self._read))
+        return min((bound for bound in bounds if bound is not None), default=None)
+
+    def give(self, size: int) -> None:
+        """Count an answer of ``size`` bytes that was read for; refused if there is no room for it."""
+        largest, whole = self._limits.bytes_per_call, self._limits.bytes_per_session
+        if largest is not None and size > largest:
+            raise NotPermitted(
+                f"The answer has {size} bytes; {largest} may be read at a time.",
+                details={"bytes": size, "most": largest},
+                resolution_hint="Ask for less: a smaller `limit`, fewer `preview_lines`, or lines of "
+                f"a note by `range_line_start` and `range_line_count`. {_CHANGEABLE}",
+            )
+        if whole is not None and self._read + size > whole:
+            raise NotPermitted(
+                f"No more than {whole} bytes may be read in one session.",
+                details={"most": whole, "left": max(0, whole - self._read)},
+                resolution_hint="Tell the user that the limit of this session is reached; it ends "
+                f"when the client is restarted. {_CHANGEABLE}",
+            )
+        self._read += size
+
+    def note(self, size: int) -> None:
+        """Count an answer that cannot be refused any more, because something was written."""
+        self._read += size
+
+    def demand_write(self) -> None:
+        """Raises if not one more write is permitted now; counts nothing."""
+        most = self._limits.writes_per_session
+        if most is not None and self._written >= most:
+            raise NotPermitted(
+                f"No more than {most} changes may be made in one session.",
+                details={"most": most},
+                resolution_hint="Tell the user what is left to be done; the limit ends when the "
+                f"client is restarted. {_CHANGEABLE}",
+            )
+        if self._limits.writes_per_hour is not None:
+            self._demand_hour(self._limits.writes_per_hour, self._last_hour())
+
+    @contextmanager
+    def write(self) -> Iterator[None]:
+        """Count what is written inside; a write that was not made is not counted."""
+        at = self._take()
+        try:
+            yield
+        except OutcomeUnknown:
+            raise
+        except NotariumError:
+            self._give_back(at)
+            raise
+
+    def _take(self) -> float:
+        at = self._clock()
+        self.demand_write()
+        if self._limits.writes_per_hour is not None:
+            with self._cache.transaction():
+                times = self._last_hour()
+                self._demand_hour(self._limits.writes_per_hour, times)
+                self._store([*times, at])
+        self._written += 1
+        return at
+
+    def _give_back(self, at: float) -> None:
+        self._written -= 1
+        if self._limits.writes_per_hour is None:
+            return
+        # What kept the write from being made is what is to be told.
+        with suppress(CacheError), self._cache.transaction():
+            times = self._last_hour()
+            if at in times:
+                times.remove(at)
+            self._store(times)
+
+    def _last_hour(self) -> list[float]:
+        """When the writes of the last hour began. A clock that was set back does not block for long."""
+        now = self._clock()
+        times: list[float] = json.loads(self._cache.sync_state.get(_WRITES) or "[]")
+        return [time for time in times if abs(now - time) < HOUR]
+
+    def _store(self, times: list[float]) -> None:
+        self._cache.sync_state.set(_WRITES, json.dumps(times) if times else None)
+
+    def _demand_hour(self, most: int, times: list[float]) -> None:
+        if len(times) < most:
+            return
+        wait = max(1, round(min(times) + HOUR - self._clock())) if times else None
+        raise NotPermitted(
+            f"No more than {most} changes may be made in an hour.",
+            details={"most": most} | ({} if wait is None else {"retry_after_seconds": wait}),
+            resolution_hint=f"Tell the user what is left to be done, or go on later. {_CHANGEABLE}",
+        )

@@ -1,0 +1,206 @@
+"""Schema 1: notes with their search index, what the note service acknowledged, intents, metadata.
+
+Shapes that matter:
+
+* In ``notes`` the small columns come first and ``text`` last: a listing reads the first bytes of a
+  row and never its overflow pages. ``head`` is the first line, for the same reason.
+* ``pk`` is explicit because the search index refers to it; an implicit rowid may change when the
+  database is copied.
+* ``note_base.raw`` is the service's whole object *without* the note's text where the text can be
+  put back exactly (``storage/raw_codec.py``): storing each text twice would double the file.
+* Triggers keep ``notes_fts`` in step unless ``search_index.deferred`` is set, which only
+  ``storage/fts_maintenance.py`` does, inside one transaction. ``changes`` grows when words come into the
+  index, and ``index_changes`` tells for the last of them which note it was, so that a copy of the
+  vocabulary can be kept up without reading the whole index again.
+* ``note_counts`` holds the totals every listing needs; triggers keep it.
+"""
+
+from __future__ import annotations
+
+NAME = "notes, search index, bases, pending writes, metadata"
+
+_NOTES = """
+CREATE TABLE notes (
+  pk             INTEGER PRIMARY KEY,
+  id             TEXT NOT NULL UNIQUE CHECK (id <> ''),
+  local_version  INTEGER NOT NULL DEFAULT 1 CHECK (local_version >= 1),
+  server_version INTEGER,
+  created_at     INTEGER NOT NULL,
+  modified_at    INTEGER NOT NULL,
+  trash          INTEGER NOT NULL DEFAULT 0 CHECK (trash IN (0, 1)),
+  sync_deleted   INTEGER NOT NULL DEFAULT 0 CHECK (sync_deleted IN (0, 1)),
+  pinned         INTEGER NOT NULL DEFAULT 0 CHECK (pinned IN (0, 1)),
+  markdown       INTEGER NOT NULL DEFAULT 0 CHECK (markdown IN (0, 1)),
+  total_lines    INTEGER NOT NULL DEFAULT 0 CHECK (total_lines >= 0),
+  content_digest TEXT NOT NULL,
+  tags           TEXT NOT NULL DEFAULT '[]',
+  head           TEXT NOT NULL DEFAULT '',
+  supplement     TEXT NOT NULL DEFAULT '',
+  text           TEXT NOT NULL
+) STRICT
+"""
+
+_INDEXES = (
+    "CREATE INDEX notes_listing ON notes(trash, modified_at DESC, pk)",
+    "CREATE INDEX notes_created ON notes(trash, created_at DESC, pk)",
+    "CREATE INDEX notes_meta ON notes(pk, trash, modified_at, created_at)",
+)
+
+_SEARCH = (
+    """
+    CREATE VIRTUAL TABLE notes_fts USING fts5(
+      text, tags, supplement,
+      content='notes', content_rowid='pk',
+      tokenize='porter unicode61 remove_diacritics 1'
+    )
+    """,
+    # Without it the terms of a deleted note stay readable in the index to whoever has the key.
+    "INSERT INTO notes_fts(notes_fts, rank) VALUES ('secure-delete', 1)",
+    """
+    CREATE TABLE search_index (
+      one      INTEGER PRIMARY KEY CHECK (one = 1),
+      deferred INTEGER NOT NULL DEFAULT 0 CHECK (deferred IN (0, 1)),
+      changes  INTEGER NOT NULL DEFAULT 0,
+      owed     INTEGER NOT NULL DEFAULT 0 CHECK (owed IN (0, 1, 2))
+    ) STRICT
+    """,
+    "INSERT INTO search_index(one) VALUES (1)",
+    """
+    CREATE TABLE index_changes (
+      change INTEGER PRIMARY KEY,
+      pk     INTEGER NOT NULL
+    ) STRICT
+    """,
+    """
+    CREATE TRIGGER notes_indexed AFTER INSERT ON notes
+    WHEN (SELECT deferred FROM search_index) = 0
+    BEGIN
+      INSERT INTO notes_fts(rowid, text, tags, supplement)
+      VALUES (new.pk, new.text, new.tags, new.supplement);
+      UPDATE search_index SET changes = changes + 1;
+      INSERT INTO index_changes(change, pk) SELECT changes, new.pk FROM search_index;
+    END
+    """,
+    """
+    CREATE TRIGGER notes_unindexed AFTER DELETE ON notes
+    WHEN (SELECT deferred FROM search_index) = 0
+    BEGIN
+      INSERT INTO notes_fts(notes_fts, rowid, text, tags, supplement)
+      VALUES ('delete', old.pk, old.text, old.tags, old.supplement);
+    END
+    """,
+    """
+    CREATE TRIGGER notes_reindexed AFTER UPDATE OF pk, text, tags, supplement ON notes
+    WHEN (SELECT deferred FROM search_index) = 0
+     AND (old.pk IS NOT new.pk OR old.text IS NOT new.text
+          OR old.tags IS NOT new.tags OR old.supplement IS NOT new.supplement)
+    BEGIN
+      INSERT INTO notes_fts(notes_fts, rowid, text, tags, supplement)
+      VALUES ('delete', old.pk, old.text, old.tags, old.supplement);
+      INSERT INTO notes_fts(rowid, text, tags, supplement)
+      VALUES (new.pk, new.text, new.tags, new.supplement);
+      UPDATE search_index SET changes = changes + 1;
+      INSERT INTO index_changes(change, pk) SELECT changes, new.pk FROM search_index;
+    END
+    """,
+    """
+    CREATE TRIGGER index_changes_bounded AFTER INSERT ON index_changes BEGIN
+      DELETE FROM index_changes WHERE change <= new.change - 256;
+    END
+    """,
+)
+
+_COUNTS = (
+    """
+    CREATE TABLE note_counts (
+      one     INTEGER PRIMARY KEY CHECK (one = 1),
+      active  INTEGER NOT NULL DEFAULT 0 CHECK (active >= 0),
+      trashed INTEGER NOT NULL DEFAULT 0 CHECK (trashed >= 0)
+    ) STRICT
+    """,
+    "INSERT INTO note_counts(one) VALUES (1)",
+    """
+    CREATE TRIGGER notes_counted AFTER INSERT ON notes BEGIN
+      UPDATE note_counts SET active = active + (new.trash = 0), trashed = trashed + new.trash;
+    END
+    """,
+    """
+    CREATE TRIGGER notes_uncounted AFTER DELETE ON notes BEGIN
+      UPDATE note_counts SET active = active - (old.trash = 0), trashed = trashed - old.trash;
+    END
+    """,
+    """
+    CREATE TRIGGER notes_recounted AFTER UPDATE OF trash ON notes WHEN old.trash <> new.trash
+    BEGIN
+      UPDATE note_counts SET active = active + old.trash - new.trash,
+                             trashed = trashed + new.trash - old.trash;
+    END
+    """,
+)
+
+_TAGS = (
+    """
+    CREATE TABLE note_tags (
+      pk  INTEGER NOT NULL REFERENCES notes(pk) ON DELETE CASCADE,
+      tag TEXT NOT NULL,
+      key TEXT NOT NULL,
+      PRIMARY KEY (pk, tag)
+    ) STRICT, WITHOUT ROWID
+    """,
+    "CREATE INDEX note_tags_key ON note_tags(key, pk)",
+)
+
+_BASE = """
+CREATE TABLE note_base (
+  pk           INTEGER PRIMARY KEY REFERENCES notes(pk) ON DELETE CASCADE,
+  etag         TEXT NOT NULL,
+  created_at   REAL NOT NULL,
+  modified_at  REAL NOT NULL,
+  text_at      INTEGER,
+  text_escaped INTEGER NOT NULL DEFAULT 0 CHECK (text_escaped IN (0, 1)),
+  raw          TEXT NOT NULL
+) STRICT
+"""
+
+_PENDING = (
+    """
+    CREATE TABLE pending_writes (
+      write_id    TEXT PRIMARY KEY,
+      note_id     TEXT NOT NULL,
+      kind        TEXT NOT NULL CHECK (kind IN ('create', 'update', 'delete')),
+      base_etag   TEXT,
+      text        TEXT NOT NULL,
+      tags        TEXT NOT NULL,
+      trash       INTEGER NOT NULL CHECK (trash IN (0, 1)),
+      body        TEXT NOT NULL,
+      created_at  REAL NOT NULL,
+      owner       TEXT NOT NULL,
+      lease_until REAL NOT NULL,
+      state       TEXT NOT NULL DEFAULT 'in_flight' CHECK (state IN ('in_flight', 'rejected')),
+      reason      TEXT NOT NULL DEFAULT ''
+    ) STRICT
+    """,
+    "CREATE INDEX pending_of_note ON pending_writes(note_id, created_at)",
+)
+
+_METADATA = (
+    """
+    CREATE TABLE schema_migrations (
+      version    INTEGER PRIMARY KEY,
+      name       TEXT NOT NULL,
+      applied_at INTEGER NOT NULL
+    ) STRICT
+    """,
+    "CREATE TABLE sync_metadata (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID",
+)
+
+STATEMENTS = (
+    *_METADATA,
+    _NOTES,
+    *_INDEXES,
+    *_SEARCH,
+    *_COUNTS,
+    *_TAGS,
+    _BASE,
+    *_PENDING,
+)

@@ -1,0 +1,92 @@
+"""A revision as the values of its rows in ``notes``, ``note_base`` and ``note_tags``. Pure."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from mcp_notarium.domain.lines import total_lines
+from mcp_notarium.domain.note import Revision
+from mcp_notarium.domain.preview import preview
+from mcp_notarium.domain.text_normalization import tag_key
+from mcp_notarium.search.folding import supplement
+from mcp_notarium.storage.raw_codec import without_text
+
+Value = str | int | float | None
+
+_AS_JSON = json.JSONEncoder(ensure_ascii=False).encode
+_LATEST = 253_402_300_799  # the end of the year 9999: what a calendar date can still show
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The rows of one revision, without what only the table knows.
+
+    ``note``: the columns of ``notes`` without key and version, ``base``: those of ``note_base``
+    without the key, ``tags``: tag and key of each; all in the order of the statements there.
+    """
+
+    revision: Revision
+    note: tuple[Value, ...]
+    base: tuple[Value, ...]
+    tags: tuple[tuple[str, str], ...]
+
+
+Prepared = Mapping[str, Rows]
+"""Note id to rows that were made beforehand."""
+UNPREPARED: Prepared = {}
+
+
+def prepare(revisions: Iterable[Revision]) -> Prepared:
+    """The rows of these, made where it holds nobody up; some 40 microseconds each."""
+    return {revision.id: rows_of(revision) for revision in revisions}
+
+
+def rows_of(revision: Revision, prepared: Prepared = UNPREPARED) -> Rows:
+    """The rows of a revision: the prepared ones where they were made of this very object."""
+    rows = prepared.get(revision.id)
+    if rows is not None and rows.revision is revision:
+        return rows
+    tags = tuple((tag, tag_key(tag)) for tag in revision.content.tags)
+    return Rows(revision, _note(revision), _base(revision), tags)
+
+
+def _note(revision: Revision) -> tuple[Value, ...]:
+    content = revision.content
+    return (
+        revision.id,
+        revision.server_version,
+        _seconds(revision.created_at),
+        _seconds(revision.modified_at),
+        int(content.trash),
+        int(revision.pinned),
+        int(revision.markdown),
+        total_lines(content.text),
+        content.digest(),
+        _AS_JSON(content.tags),
+        preview(content.text),
+        supplement(content.text),
+        content.text,
+    )
+
+
+def _base(revision: Revision) -> tuple[Value, ...]:
+    stored = without_text(revision.raw, revision.content.text)
+    return (
+        revision.etag,
+        _number(revision.created_at),
+        _number(revision.modified_at),
+        stored.text_at,
+        int(stored.escaped),
+        stored.rest,
+    )
+
+
+def _number(value: float) -> float:
+    return 0.0 if math.isnan(value) else float(value)
+
+
+def _seconds(value: float) -> int:
+    return math.floor(min(max(_number(value), -_LATEST), _LATEST))

@@ -1,0 +1,286 @@
+"""``NoteTable``: the acknowledged notes, stored and read one by one.
+
+``notes`` holds only what the note service acknowledged and an agent may see (``withholding.py``);
+what a person wants and the service has not confirmed stands in ``pending_writes``. Searching is in
+``search.py``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from mcp_notarium.domain.note import Content, Note, Revision, Tombstone
+from mcp_notarium.domain.visibility import EVERYTHING, Visibility
+from mcp_notarium.storage.connection import Database
+from mcp_notarium.storage.fts_maintenance import FEW, IndexUpkeep
+from mcp_notarium.storage.note_changes import Applied, Change, Known, Plan, batches
+from mcp_notarium.storage.note_rows import UNPREPARED, Prepared, Rows, rows_of
+from mcp_notarium.storage.raw_codec import StoredRaw, with_text
+from mcp_notarium.storage.visibility_gate import Withheld, Withholding
+
+__all__ = ["Applied", "Counts", "NoteTable", "TagCount"]
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many notes there are."""
+
+    active: int
+    trashed: int
+
+    @property
+    def total(self) -> int:
+        """All notes, the trash included."""
+        return self.active + self.trashed
+
+
+@dataclass(frozen=True, slots=True)
+class TagCount:
+    """A tag in one of its spellings, and how many notes outside the trash carry it."""
+
+    tag: str
+    notes: int
+
+
+class NoteTable:
+    """The notes of one cache. Writing methods must run inside ``Database.transaction``."""
+
+    def __init__(self, database: Database, rules: Visibility = EVERYTHING) -> None:
+        self._db = database
+        self._index = IndexUpkeep(database)
+        self.gate = Withholding(database, rules)
+        self.written = 0
+        """Grows with every change of notes through this table."""
+
+    def get(self, note_id: str) -> Note | None:
+        """The note as it is here, or None."""
+        row = self._db.row(_GET, (note_id,))
+        if row is None:
+            return None
+        return Note(
+            id=row[0],
+            local_version=row[1],
+            server_version=row[2],
+            created_at=row[3],
+            modified_at=row[4],
+            trash=bool(row[5]),
+            pinned=bool(row[6]),
+            markdown=bool(row[7]),
+            tags=tuple(json.loads(row[8])),
+            text=row[9],
+        )
+
+    def base(self, note_id: str) -> Revision | None:
+        """The revision the note service acknowledged last, its raw object whole; or None."""
+        row = self._db.row(_BASE, (note_id,))
+        if row is None:
+            return None
+        text = row[7]
+        return Revision(
+            id=row[0],
+            etag=row[8],
+            server_version=row[1],
+            content=Content(text=text, tags=tuple(json.loads(row[6])), trash=bool(row[2])),
+            pinned=bool(row[3]),
+            markdown=bool(row[4]),
+            created_at=row[9],
+            modified_at=row[10],
+            raw=with_text(StoredRaw(row[13], row[11], escaped=bool(row[12])), text),
+        )
+
+    def etag(self, note_id: str) -> str | None:
+        """The etag of the acknowledged revision, or None."""
+        row = self._db.row(_ETAG, (note_id,))
+        return None if row is None else row[0]
+
+    def etags(self, ids: Sequence[str] | None = None) -> dict[str, str]:
+        """Id to etag of these notes, as far as they are here; None: of every note.
+
+        About 150 bytes each, no text is read.
+        """
+        if ids is None:
+            return dict(self._db.rows(_ETAGS))
+        return dict(self._db.rows(_ETAGS_OF, (json.dumps(list(ids)),)))
+
+    def last_seen(self, note_id: str) -> str | None:
+        """The etag of the last revision that came, also of a withheld note. For sync only."""
+        withheld = self.gate.of([note_id])
+        return withheld[note_id].etag if withheld else self.etag(note_id)
+
+    def counts(self) -> Counts:
+        """Kept totals; costs the same at any size."""
+        row = self._db.row("SELECT active, trashed FROM note_counts")
+        return Counts(*row) if row else Counts(0, 0)
+
+    def tags(self, limit: int = 100) -> list[TagCount]:
+        """The most used tags of notes outside the trash, most used first, then by name."""
+        return [TagCount(*row) for row in self._db.rows(_TAGS, (limit,))]
+
+    def apply(self, changes: Iterable[Change], *, prepared: Prepared = UNPREPARED) -> Applied:
+        """Store revisions and remove what has a tombstone, in the order given.
+
+        A revision whose etag is already here changes nothing; one that the rules hide is removed.
+        Rows that were ``prepared`` of these very revisions are not made again. Raises ``PolicyChanged``
+        if the cache is under other rules by now, and ``RuntimeError`` outside a transaction: what is
+        stored and the cursor that covers it belong together.
+        """
+        self._demand_transaction()
+        self.gate.demand()
+        done = Applied()
+        for batch in batches(changes):
+            done += self._apply_batch(batch, prepared)
+        return done
+
+    def withhold(self, notes: Mapping[str, Withheld]) -> None:
+        """Remove these notes and note down that they are withheld; inside a transaction."""
+        self._demand_transaction()
+        self.gate.note_down(notes.items())
+        for batch in batches(map(Tombstone, notes)):
+            self._carry_out(batch)
+        self._index.forget_words()
+
+    def clear(self) -> None:
+        """Remove every note. Version numbers given before are not given again for other text."""
+        self._demand_transaction()
+        self.gate.demand()
+        self.written += 1
+        self.gate.clear()
+        self._db.run(_RAISE_FLOOR)
+        with self._index.deferred(written=()):
+            self._index.empty()
+            self._db.run("DELETE FROM note_tags")
+            self._db.run("DELETE FROM note_base")
+            self._db.run("DELETE FROM notes")
+
+    def tidy(self) -> bool:
+        """One slice of idle work on the search index; see :meth:`IndexUpkeep.tidy`.
+
+        Call it outside a transaction, again and again while it returns True, with pauses.
+        """
+        return self._index.tidy()
+
+    def _demand_transaction(self) -> None:
+        if not self._db.in_transaction:
+            msg = "notes are written inside a transaction"
+            raise RuntimeError(msg)
+
+    def _apply_batch(self, batch: dict[str, Change], prepared: Prepared) -> Applied:
+        admitted = self.gate.admit(batch)
+        done = self._carry_out(admitted, prepared)
+        if done.removed and admitted != batch:
+            self._index.forget_words()
+        return done
+
+    def _carry_out(self, batch: Mapping[str, Change], prepared: Prepared = UNPREPARED) -> Applied:
+        self.written += 1
+        known = self._known(batch)
+        plan = Plan(first_pk=self._db.number("SELECT max(pk) FROM notes") + 1)
+        for id_, change in batch.items():
+            plan.take(change, known.get(id_))
+        changed = [(old, rows_of(revision, prepared)) for old, revision in plan.changed]
+        new = [(pk, rows_of(revision, prepared)) for pk, revision in plan.new]
+        if len(plan.replaced) <= FEW:
+            self._remove(plan.gone)
+            self._update(changed)
+            with self._index.deferred(written=plan.new_pks):
+                self._insert(new)
+        else:
+            with self._index.deferred(replaced=plan.replaced, written=plan.written):
+                self._remove(plan.gone)
+                self._update(changed)
+                self._insert(new)
+        return plan.outcome(len(batch))
+
+    def _known(self, ids: Iterable[str]) -> dict[str, Known]:
+        rows = self._db.rows(_KNOWN, (json.dumps(list(ids)),))
+        return {row[0]: Known(*row[1:]) for row in rows}
+
+    def _remove(self, pks: list[int]) -> None:
+        self._db.run_many("DELETE FROM notes WHERE pk = ?", [(pk,) for pk in pks])
+
+    def _insert(self, new: list[tuple[int, Rows]]) -> None:
+        if not new:
+            return
+        floor = self._db.number(_FLOOR)
+        self._db.insert_many(
+            _INSERT,
+            [(pk, max(one.revision.server_version or 1, floor), *one.note) for pk, one in new],
+        )
+        self._store_parts(new)
+
+    def _update(self, changed: list[tuple[Known, Rows]]) -> None:
+        self._db.run_many(
+            _UPDATE,
+            (
+                (max(old.local_version + 1, one.revision.server_version or 0), *one.note, old.pk)
+                for old, one in changed
+            ),
+        )
+        placed = [(old.pk, one) for old, one in changed]
+        self._db.run_many("DELETE FROM note_tags WHERE pk = ?", [(pk,) for pk, _ in placed])
+        self._store_parts(placed)
+
+    def _store_parts(self, placed: list[tuple[int, Rows]]) -> None:
+        self._db.insert_many(_PUT_BASE, [(pk, *one.base) for pk, one in placed])
+        self._db.insert_many(_PUT_TAG, [(pk, *tag) for pk, one in placed for tag in one.tags])
+
+
+_GET = """
+SELECT id, local_version, server_version, created_at, modified_at, trash, pinned, markdown, tags,
+       text
+FROM notes WHERE id = ?
+"""
+_BASE = """
+SELECT n.id, n.server_version, n.trash, n.pinned, n.markdown, NULL, n.tags, n.text,
+       b.etag, b.created_at, b.modified_at, b.text_at, b.text_escaped, b.raw
+FROM notes n JOIN note_base b ON b.pk = n.pk WHERE n.id = ?
+"""
+_ETAG = "SELECT b.etag FROM notes n JOIN note_base b ON b.pk = n.pk WHERE n.id = ?"
+_ETAGS = "SELECT n.id, b.etag FROM notes n JOIN note_base b ON b.pk = n.pk"
+_ETAGS_OF = """
+SELECT n.id, b.etag
+FROM json_each(?) AS wanted
+CROSS JOIN notes n ON n.id = wanted.value
+CROSS JOIN note_base b ON b.pk = n.pk
+"""
+_KNOWN = """
+SELECT n.id, n.pk, n.local_version, b.etag
+FROM json_each(?) AS wanted
+CROSS JOIN notes n ON n.id = wanted.value
+CROSS JOIN note_base b ON b.pk = n.pk
+"""
+_FLOOR = "SELECT CAST(value AS INTEGER) FROM sync_metadata WHERE key = 'local_version_floor'"
+# Numbers that are simply the service's own come back as they were; only ours must not restart.
+_RAISE_FLOOR = """
+INSERT INTO sync_metadata(key, value)
+SELECT 'local_version_floor', CAST(max(local_version) + 1 AS TEXT) FROM notes
+WHERE local_version > coalesce(server_version, 0) HAVING count(*) > 0
+ON CONFLICT (key) DO UPDATE SET
+  value = CAST(max(CAST(value AS INTEGER), CAST(excluded.value AS INTEGER)) AS TEXT)
+"""
+_INSERT = """
+INSERT INTO notes(pk, local_version, id, server_version, created_at, modified_at, trash, pinned,
+                  markdown, total_lines, content_digest, tags, head, supplement, text)
+VALUES {rows}
+"""
+_UPDATE = """
+UPDATE notes SET local_version = ?, id = ?, server_version = ?, created_at = ?, modified_at = ?,
+                 trash = ?, pinned = ?, markdown = ?, total_lines = ?, content_digest = ?,
+                 tags = ?, head = ?, supplement = ?, text = ?
+WHERE pk = ?
+"""
+_PUT_BASE = """
+INSERT INTO note_base(pk, etag, created_at, modified_at, text_at, text_escaped, raw)
+VALUES {rows}
+ON CONFLICT (pk) DO UPDATE SET
+  etag = excluded.etag, created_at = excluded.created_at, modified_at = excluded.modified_at,
+  text_at = excluded.text_at, text_escaped = excluded.text_escaped, raw = excluded.raw
+"""
+_PUT_TAG = "INSERT OR IGNORE INTO note_tags(pk, tag, key) VALUES {rows}"
+_TAGS = """
+SELECT t.tag, count(DISTINCT t.pk) AS uses
+FROM note_tags t CROSS JOIN notes n INDEXED BY notes_meta ON n.pk = t.pk AND n.trash = 0
+GROUP BY t.key ORDER BY uses DESC, t.key LIMIT ?
+"""

@@ -1,0 +1,135 @@
+"""``PendingWrites``: intents recorded before they are sent and dropped when answered.
+
+It decides nothing about them; planner and writer do. ``add`` and ``reject`` reach the disk before
+they return, because after a power cut they are the only trace of what somebody wrote.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+
+from mcp_notarium.domain.note import Content
+from mcp_notarium.domain.pending_write import PendingWrite, WriteKind, WriteState
+from mcp_notarium.storage.connection import Database, Row
+
+
+class PendingWrites:
+    """The intents of one cache, oldest first.
+
+    Methods join the caller's transaction. ``add`` and ``reject`` raise ``RuntimeError`` inside one
+    that is not durable.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    def add(self, write: PendingWrite) -> None:
+        """Record an intent. Raises ``CacheError`` if its write_id is already there."""
+        content = write.content
+        with self._db.joined(durable=True):
+            self._db.run(
+                _ADD,
+                (
+                    *(write.write_id, write.note_id, str(write.kind), write.base_etag),
+                    *(content.text, json.dumps(content.tags), int(content.trash), write.body),
+                    *(write.created_at, write.owner, write.lease_until),
+                    *(str(write.state), write.reason, int(write.copied)),
+                ),
+            )
+
+    def drop(self, write_id: str) -> None:
+        """Forget an intent that has been answered; nothing happens if it is gone already."""
+        self._db.run("DELETE FROM pending_writes WHERE write_id = ?", (write_id,))
+
+    def get(self, write_id: str) -> PendingWrite | None:
+        """One intent, or None."""
+        row = self._db.row(f"{_SELECT} WHERE write_id = ?", (write_id,))
+        return None if row is None else _write(row)
+
+    def for_note(self, note_id: str) -> list[PendingWrite]:
+        """The intents of one note, the rejected ones included."""
+        rows = self._db.rows(f"{_SELECT} WHERE note_id = ? {_OLDEST_FIRST}", (note_id,))
+        return [_write(row) for row in rows]
+
+    def all(self) -> list[PendingWrite]:
+        """Every intent, the rejected ones included."""
+        return [_write(row) for row in self._db.rows(f"{_SELECT} {_OLDEST_FIRST}")]
+
+    def count(self) -> int:
+        """How many intents there are; reads no text."""
+        return self._db.number("SELECT count(*) FROM pending_writes")
+
+    def any_in_flight(self) -> bool:
+        """Whether there is an intent without an answer; reads no text."""
+        return self._db.row(_ANY_IN_FLIGHT) is not None
+
+    def reject(self, write_id: str, reason: str) -> None:
+        """Mark an intent as refused for good; it stays, because it is somebody's text."""
+        with self._db.joined(durable=True):
+            self._db.run(
+                "UPDATE pending_writes SET state = 'rejected', reason = ? WHERE write_id = ?",
+                (reason, write_id),
+            )
+
+    def claim(
+        self,
+        write_id: str,
+        *,
+        owner: str,
+        now: float,
+        lease_until: float,
+        latest: float = math.inf,
+        gone_owner: str | None = None,
+    ) -> bool:
+        """Take an intent over to finish it; True if it is ours until ``lease_until``.
+
+        Succeeds when its lease has run out at ``now`` (epoch seconds) or ends after ``latest``, which
+        no lease does that was given by the same clock; when it is ours already, or when it belongs to
+        ``gone_owner``, a process known to have ended. Of several processes that try at once exactly
+        one succeeds.
+        """
+        taken = self._db.run(
+            _CLAIM, (owner, lease_until, write_id, now, latest, owner, gone_owner or owner)
+        )
+        return taken == 1
+
+    def renew(self, write_id: str, *, owner: str, lease_until: float) -> bool:
+        """Prolong our lease; False if the intent is gone or somebody else's by now."""
+        renewed = self._db.run(
+            "UPDATE pending_writes SET lease_until = ? WHERE write_id = ? AND owner = ?",
+            (lease_until, write_id, owner),
+        )
+        return renewed == 1
+
+
+def _write(row: Row) -> PendingWrite:
+    return PendingWrite(
+        write_id=row[0],
+        note_id=row[1],
+        kind=WriteKind(row[2]),
+        base_etag=row[3],
+        content=Content(text=row[4], tags=tuple(json.loads(row[5])), trash=bool(row[6])),
+        body=row[7],
+        created_at=row[8],
+        owner=row[9],
+        lease_until=row[10],
+        state=WriteState(row[11]),
+        reason=row[12],
+        copied=bool(row[13]),
+    )
+
+
+_COLUMNS = (
+    "write_id, note_id, kind, base_etag, text, tags, trash, body, created_at, owner, lease_until, "
+    "state, reason, copied"
+)
+_SELECT = f"SELECT {_COLUMNS} FROM pending_writes"  # noqa: S608 - constants only
+_OLDEST_FIRST = "ORDER BY created_at, write_id"
+_ADD = f"INSERT INTO pending_writes({_COLUMNS}) VALUES ({', '.join('?' * 14)})"  # noqa: S608 - constants only
+_ANY_IN_FLIGHT = "SELECT 1 FROM pending_writes WHERE state = 'in_flight' LIMIT 1"
+_CLAIM = """
+UPDATE pending_writes SET owner = ?, lease_until = ?
+WHERE write_id = ? AND state = 'in_flight'
+  AND (lease_until <= ? OR lease_until > ? OR owner = ? OR owner = ?)
+"""

@@ -1,0 +1,50 @@
+"""Brings a cache that was filled under other rules under those of now.
+
+Whoever calls it has the cache to himself. What is hidden from now on is removed at once, in the
+transaction that records the rules; what is no longer hidden is not here and has to be fetched, so
+the cursor goes, and the next cycle compares everything.
+"""
+
+from __future__ import annotations
+
+import json
+
+from mcp_notarium.storage.cache import Cache
+from mcp_notarium.storage.sync_state import Progress
+from mcp_notarium.storage.visibility_gate import RULES_KEY, Withheld
+
+
+def settle(cache: Cache) -> int:
+    """Put the cache under its rules; returns how many notes were removed. 0 too if they hold."""
+    with cache.transaction(durable=True):
+        if cache.notes.gate.in_force:
+            return 0
+        hidden = _now_hidden(cache)
+        cache.notes.gate.clear()
+        cache.notes.withhold(hidden)
+        cache.sync_state.set_cursor(None)
+        if not cache.sync_state.progress().complete:
+            # Pages that were read already held notes that may be shown now.
+            cache.sync_state.set_progress(Progress())
+        cache.sync_state.set(RULES_KEY, cache.notes.gate.rules.digest or None)
+    while cache.notes.tidy():  # terms of what was removed go now, not when there is time
+        pass
+    cache.database.checkpoint()
+    return len(hidden)
+
+
+def _now_hidden(cache: Cache) -> dict[str, Withheld]:
+    rules = cache.notes.gate.rules
+    hidden = {}
+    for note_id, tags, etag, version in cache.database.rows(_JUDGED):
+        rule = rules.hidden_by(note_id, json.loads(tags))
+        if rule is None and rules.judges_tags and (base := cache.notes.base(note_id)) is not None:
+            rule = cache.notes.gate.hides(base)
+        if rule is not None:
+            hidden[note_id] = Withheld(etag, version, rule)
+    return hidden
+
+
+_JUDGED = """
+SELECT n.id, n.tags, b.etag, n.server_version FROM notes n JOIN note_base b ON b.pk = n.pk
+"""

@@ -1,0 +1,195 @@
+"""Reads what is still authentic out of a damaged cache, note by note, into a new and empty one.
+
+A page whose MAC does not fit makes a connection useless, so every failure costs a new one; ranges of
+notes are halved until the unreadable ones are found. A note is taken over only with the service's
+own object behind it: one half alone could not be synchronised.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+
+from mcp_notarium.domain.text_normalization import tag_key
+from mcp_notarium.errors import CacheError
+from mcp_notarium.storage.connection import Database, Row
+from mcp_notarium.storage.table_copy import TABLES, Table, Told
+
+Open = Callable[[], Database]
+"""Opens the damaged database, again and again; each result is closed here."""
+
+_SLICE = 256
+_PROBES = 16
+"""A slice of which none of so many keys can be read is given up: the service has its notes, too."""
+_ROWS_OF_A_PAGE = 40
+_GAP = 4096
+"""Behind the last readable note so many keys are looked at, where nothing says how far to look."""
+_NOTES, _BASE = (next(t for t in TABLES if t.name == name) for name in ("notes", "note_base"))
+_TAGS_AT = _NOTES.all_columns.index("tags")
+_BASE_AT = len(_NOTES.all_columns)
+
+
+@dataclass(slots=True)
+class Salvaged:
+    """What came over. ``lost``: keys (pk) at which a note stood, or may have stood, unreadable.
+
+    ``expected``: how many notes the database said it had; None if that cannot be read either.
+    ``open_end``: more may have stood behind the last that could be read; nothing tells how many.
+    ``complete`` names the small tables of which every row was read.
+    """
+
+    notes: int = 0
+    expected: int | None = None
+    open_end: bool = False
+    lost: list[int] = field(default_factory=list)
+    complete: set[str] = field(default_factory=set)
+
+
+def salvage(
+    opens: Open,
+    target: Database,
+    *,
+    pages: int,
+    without: frozenset[str],
+    told: Told = lambda _done, _of: None,
+) -> Salvaged:
+    """Copy every readable note, unfinished write and setting but those ``without``.
+
+    ``target`` is new and empty; ``pages`` the pages that the damaged file really has. Raises
+    ``CacheError`` if not even the tables can be found.
+    """
+    _demand_tables(opens)
+    found = Salvaged(expected=_expected(opens))
+    target.run("UPDATE search_index SET deferred = 1")
+    _take_notes(opens, target, found, pages=pages, told=told)
+    for name in ("pending_writes", "sync_metadata"):
+        if _take_small(opens, target, name, without):
+            found.complete.add(name)
+    with target.transaction(durable=True):
+        target.run("INSERT INTO notes_fts(notes_fts) VALUES ('rebuild')")
+        target.run(
+            "UPDATE search_index SET deferred = 0, changes = (SELECT count(*) FROM notes) + 1"
+        )
+    return found
+
+
+def _take_notes(opens: Open, target: Database, found: Salvaged, *, pages: int, told: Told) -> None:
+    last = _last_key(opens)
+    found.open_end = last is None
+    bound = pages * _ROWS_OF_A_PAGE if last is None else last
+    seen = 0  # the end of the last slice of which anything could be read
+    for start in range(0, bound, _SLICE):
+        end = min(start + _SLICE, bound)
+        lost = len(found.lost)
+        with target.transaction():
+            for rows in _readable_of_slice(opens, start, end, found.lost):
+                _store(target, rows)
+                found.notes += len(rows)
+        if len(found.lost) - lost < end - start:
+            seen = end
+        elif found.open_end and end - seen > _GAP + max((found.expected or 0) - found.notes, 0):
+            break
+        told(end, bound if last is not None else max(found.expected or 0, end))
+    if found.open_end:  # what was looked for behind the end need never have been there
+        found.lost = [key for key in found.lost if key <= seen]
+
+
+def _readable_of_slice(opens: Open, start: int, end: int, lost: list[int]) -> Iterator[list[Row]]:
+    rows = _asked(opens, _PAIRS, (start, end))
+    if rows is not None:
+        yield rows
+    elif _hopeless(opens, start, end):
+        lost.extend(range(start + 1, end + 1))
+    else:
+        middle = (start + end) // 2
+        yield from _readable(opens, start, middle, lost)
+        yield from _readable(opens, middle, end, lost)
+
+
+def _hopeless(opens: Open, start: int, end: int) -> bool:
+    """Whether none of some keys spread over the slice can be looked up."""
+    step = max((end - start) // _PROBES, 1)
+    keys = range(start + 1, end + 1, step)
+    return all(_asked(opens, _PAIRS, (key - 1, key)) is None for key in keys)
+
+
+def _readable(opens: Open, start: int, end: int, lost: list[int]) -> Iterator[list[Row]]:
+    """The rows with ``start < pk <= end``; what cannot be read is noted in ``lost``."""
+    rows = _asked(opens, _PAIRS, (start, end))
+    if rows is not None:
+        yield rows
+    elif end - start == 1:
+        lost.append(end)
+    else:
+        middle = (start + end) // 2
+        yield from _readable(opens, start, middle, lost)
+        yield from _readable(opens, middle, end, lost)
+
+
+def _asked(opens: Open, sql: str, parameters: tuple[object, ...] = ()) -> list[Row] | None:
+    """The answer, or None if it cannot be read."""
+    try:
+        with closing(opens()) as damaged:
+            return damaged.rows(sql, parameters)
+    except CacheError:
+        return None
+
+
+def _demand_tables(opens: Open) -> None:
+    """Raises the ``CacheError`` of a database without tables."""
+    with closing(opens()) as damaged:
+        damaged.rows("SELECT name FROM sqlite_master")
+
+
+def _expected(opens: Open) -> int | None:
+    rows = _asked(opens, "SELECT active + trashed FROM note_counts")
+    return rows[0][0] if rows else None
+
+
+def _last_key(opens: Open) -> int | None:
+    """The highest key a note has, from any table with one row for each; None: no end is readable."""
+    answers = [_asked(opens, question) for question in _LAST_KEYS]
+    return max((rows[0][0] or 0 for rows in answers if rows), default=None)
+
+
+def _store(target: Database, rows: list[Row]) -> None:
+    target.run_many(_insertion(_NOTES), [row[:_BASE_AT] for row in rows])
+    target.run_many(_insertion(_BASE), [row[_BASE_AT:] for row in rows])
+    target.run_many(
+        "INSERT OR IGNORE INTO note_tags(pk, tag, key) VALUES (?, ?, ?)",
+        [(row[0], tag, tag_key(tag)) for row in rows for tag in json.loads(row[_TAGS_AT])],
+    )
+
+
+def _take_small(opens: Open, target: Database, name: str, without: frozenset[str]) -> bool:
+    """A table with few rows: all at once, or what can be had one by one. True if all came over."""
+    table = next(table for table in TABLES if table.name == name)
+    columns, key = ", ".join(table.all_columns), table.key[0]
+    rows = _asked(opens, f"SELECT {columns} FROM {name}")  # noqa: S608 - names of our own
+    whole = rows is not None
+    if rows is None:
+        keys = _asked(opens, f"SELECT {key} FROM {name}") or []  # noqa: S608 - the same
+        one = f"SELECT {columns} FROM {name} WHERE {key} = ?"  # noqa: S608 - the same
+        rows = [row for (known,) in keys for row in _asked(opens, one, (known,)) or []]
+    with target.transaction():
+        target.run_many(_insertion(table), [row for row in rows if row[0] not in without])
+    return whole
+
+
+def _insertion(table: Table) -> str:
+    values = ", ".join("?" * len(table.all_columns))
+    return f"INSERT OR REPLACE INTO {table.name}({', '.join(table.all_columns)}) VALUES ({values})"  # noqa: S608 - names of our own
+
+
+_LAST_KEYS = (
+    "SELECT max(pk) FROM notes",
+    "SELECT max(pk) FROM note_base",
+    "SELECT max(id) FROM notes_fts_docsize",
+)
+_PAIRS = (
+    f"SELECT {', '.join(f'n.{name}' for name in _NOTES.all_columns)}, "  # noqa: S608 - names of our own
+    f"{', '.join(f'b.{name}' for name in _BASE.all_columns)} "
+    "FROM notes n NOT INDEXED JOIN note_base b ON b.pk = n.pk WHERE n.pk > ? AND n.pk <= ?"
+)

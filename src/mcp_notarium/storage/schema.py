@@ -1,0 +1,134 @@
+"""The tables of the cache as numbered migrations, and how a database gets from one to the next.
+
+Each migration runs in one transaction together with its record and ``user_version``; a crash
+leaves the version before or the version after. Migrations only add or rewrite, they never drop
+what somebody wrote. Copying the file before a migration is the caller's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from mcp_notarium.storage.connection import Database
+from mcp_notarium.storage.migrations import version_1, version_2, version_3, version_4, version_5
+
+APPLICATION_ID = 0x4E4F5441  # "NOTA"
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One step of the schema: what leads to ``version``, statements first."""
+
+    version: int
+    name: str
+    statements: tuple[str, ...] = ()
+    rewrite: Callable[[Database], None] | None = None
+
+
+MIGRATIONS = (
+    Migration(1, version_1.NAME, version_1.STATEMENTS),
+    Migration(2, version_2.NAME, rewrite=version_2.rewrite),
+    Migration(3, version_3.NAME, version_3.STATEMENTS),
+    Migration(4, version_4.NAME, version_4.STATEMENTS),
+    Migration(5, version_5.NAME, version_5.STATEMENTS),
+)
+SCHEMA_VERSION = MIGRATIONS[-1].version
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaState:
+    """What a database says about its schema."""
+
+    version: int
+    application_id: int
+    tables: int
+
+    @property
+    def ours(self) -> bool:
+        """Whether this is a cache of this program (of any version)."""
+        return self.version > 0 and self.application_id == APPLICATION_ID
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing was ever written to it."""
+        return self.version == 0 and self.tables == 0
+
+    def newer_than(self, known: int = SCHEMA_VERSION) -> bool:
+        """Whether a later release of the program made it."""
+        return self.version > known
+
+    def older_than(self, known: int = SCHEMA_VERSION) -> bool:
+        """Whether :func:`migrate` has work to do."""
+        return self.ours and self.version < known
+
+
+def state(database: Database) -> SchemaState:
+    """Read version, application id and the number of tables."""
+    tables = database.row("SELECT count(*) FROM sqlite_master")
+    return SchemaState(
+        version=database.user_version(),
+        application_id=database.number("PRAGMA application_id"),
+        tables=tables[0] if tables else 0,
+    )
+
+
+def establish(
+    database: Database,
+    *,
+    meta: Mapping[str, str],
+    migrations: Sequence[Migration] = MIGRATIONS,
+) -> None:
+    """Give an empty database all tables and its first metadata, in one transaction."""
+    with database.schema_change(), database.transaction(durable=True):
+        database.run(f"PRAGMA application_id = {APPLICATION_ID}")
+        for step in migrations:
+            _take(database, step)
+        database.run_many(
+            "INSERT INTO sync_metadata(key, value) VALUES (?, ?)", sorted(meta.items())
+        )
+
+
+def migrate(database: Database, migrations: Sequence[Migration] = MIGRATIONS) -> tuple[int, ...]:
+    """Take every step the database has not taken; returns their versions (empty: up to date).
+
+    Raises ``CacheError`` with the database unchanged by the step that failed. The caller has
+    checked :class:`SchemaState`: a foreign or newer database is refused there.
+    """
+    taken = []
+    for step in migrations:
+        with database.schema_change(), database.transaction(durable=True):
+            # Asked inside the write lock: two processes may be migrating at once.
+            if step.version > database.user_version():
+                _take(database, step)
+                taken.append(step.version)
+    return tuple(taken)
+
+
+def rehearse(database: Database, migrations: Sequence[Migration] = MIGRATIONS) -> None:
+    """Take the steps that :func:`migrate` would take, in one transaction that is undone.
+
+    Raises ``CacheError`` where ``migrate`` would. The database is unchanged in any case.
+    """
+    with suppress(_Undone), database.schema_change(), database.transaction():
+        for step in migrations:
+            if step.version > database.user_version():
+                _take(database, step)
+        raise _Undone
+
+
+class _Undone(Exception):
+    """Leaves a transaction without committing it."""
+
+
+def _take(database: Database, step: Migration) -> None:
+    for statement in step.statements:
+        database.run(statement)
+    if step.rewrite is not None:
+        step.rewrite(database)
+    database.run(
+        "INSERT INTO schema_migrations(version, name, applied_at) VALUES (?, ?, unixepoch())",
+        (step.version, step.name),
+    )
+    database.run(f"PRAGMA user_version = {int(step.version)}")

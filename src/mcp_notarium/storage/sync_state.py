@@ -1,0 +1,166 @@
+"""``SyncState``: our place in the store's stream of changes, and how the last cycles went.
+
+Rows of ``sync_metadata``. The cursor moves only in the transaction that stores what it covers;
+that is the caller's business, every setter joins the transaction that is open.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+
+from mcp_notarium.errors import CacheError
+from mcp_notarium.secret import Secret
+from mcp_notarium.storage.connection import Database
+
+_CURSOR = "backend_cursor"
+_PROGRESS = "first_sync"
+_METRICS = "sync_metrics"
+_NEVER = "never"
+_DIFFERENCES = "stored_differently"
+_AT_REST = "idle"
+_LOGIN_CHANGES = "login_changes"
+_LOGIN_TOKEN = "login_token"  # noqa: S105 - the name of a row, not a token
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far the first load is. ``anchor_cursor`` is the cursor of its first page.
+
+    ``mark`` is where the next page starts, ``total`` what the store says it has (None: unknown).
+    """
+
+    anchor_cursor: str | None = None
+    mark: str | None = None
+    loaded: int = 0
+    total: int | None = None
+    complete: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """The last cycles: times in epoch seconds, ``error_count`` counts failures in a row."""
+
+    last_sync_at: float | None = None
+    duration_ms: int | None = None
+    status: str = _NEVER
+    error_count: int = 0
+    last_error: str | None = None
+
+    def after(self, *, at: float, duration_ms: int, status: str, error: str | None) -> Metrics:
+        """The same with one more cycle, as :meth:`SyncState.record_cycle` takes it."""
+        return Metrics(
+            last_sync_at=at if error is None else self.last_sync_at,
+            duration_ms=duration_ms,
+            status=status,
+            error_count=0 if error is None else self.error_count + 1,
+            last_error=error,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Differences:
+    """So many writes the store holds differently from what was sent; the last at epoch seconds."""
+
+    count: int = 0
+    last_at: float = 0.0
+
+
+class SyncState:
+    """What sync must remember between two starts of the program."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    def get(self, key: str) -> str | None:
+        """The value of a key, or None."""
+        row = self._db.row("SELECT value FROM sync_metadata WHERE key = ?", (key,))
+        return None if row is None else row[0]
+
+    def set(self, key: str, value: str | None) -> None:
+        """Store a value; None removes the key. What is learnt where the cache is only read is not kept."""
+        if self._db.read_only:
+            return
+        if value is None:
+            self._db.run("DELETE FROM sync_metadata WHERE key = ?", (key,))
+        else:
+            self._db.run(_PUT, (key, value))
+
+    def cursor(self) -> str | None:
+        """Our place in the store's stream of changes; None before the first complete load."""
+        return self.get(_CURSOR)
+
+    def set_cursor(self, cursor: str | None) -> None:
+        """Move the cursor, in the transaction that stores what it covers."""
+        self.set(_CURSOR, cursor)
+
+    def progress(self) -> Progress:
+        """How far the first load is; a fresh ``Progress`` if none was begun."""
+        value = self.get(_PROGRESS)
+        return Progress() if value is None else Progress(**json.loads(value))
+
+    def set_progress(self, progress: Progress | None) -> None:
+        """Remember how far the first load is; None forgets it (a reset)."""
+        self.set(_PROGRESS, None if progress is None else json.dumps(asdict(progress)))
+
+    def metrics(self) -> Metrics:
+        """How the last cycles went."""
+        value = self.get(_METRICS)
+        return Metrics() if value is None else Metrics(**json.loads(value))
+
+    def record_load(self, *, at: float) -> None:
+        """Note that everything is here as of ``at`` (epoch seconds); its cycle may still go on."""
+        before = self.metrics()
+        status = _AT_REST if before.status == _NEVER else before.status
+        self.set(_METRICS, json.dumps(asdict(replace(before, last_sync_at=at, status=status))))
+
+    def differences(self) -> Differences:
+        """How often the store has changed by itself what it was given."""
+        value = self.get(_DIFFERENCES)
+        return Differences() if value is None else Differences(**json.loads(value))
+
+    def record_difference(self, *, at: float) -> None:
+        """Count one write more that the store holds differently."""
+        after = Differences(self.differences().count + 1, at)
+        self.set(_DIFFERENCES, json.dumps(asdict(after)))
+
+    def record_cycle(
+        self, *, at: float, duration_ms: int, status: str, error: str | None = None
+    ) -> Metrics:
+        """Note the end of a cycle at ``at`` (epoch seconds); ``error`` None means it went well.
+
+        A failed cycle leaves ``last_sync_at`` at the last good one.
+        """
+        after = self.metrics().after(at=at, duration_ms=duration_ms, status=status, error=error)
+        self.set(_METRICS, json.dumps(asdict(after)))
+        return after
+
+    @property
+    def keeps_login(self) -> bool:
+        """Whether a login token may be stored here: only in an encrypted cache, if it may be changed."""
+        return self._db.encrypted and not self._db.read_only
+
+    def login_token(self) -> Secret | None:
+        """The stored login token, or None."""
+        value = self.get(_LOGIN_TOKEN) if self._db.encrypted else None
+        return None if value is None else Secret(value)
+
+    def set_login_token(self, token: Secret | None) -> None:
+        """Store or (None) forget the login token. Raises ``CacheError`` in a plain cache."""
+        if token is not None and not self.keeps_login:
+            raise CacheError(
+                "a login is not stored in an unencrypted cache",
+                resolution_hint="Turn encryption on, or give SIMPLENOTE_TOKEN in the environment.",
+            )
+        self.set(_LOGIN_TOKEN, None if token is None else token.reveal_text())
+        self.set(_LOGIN_CHANGES, str(self.login_changes() + 1))
+
+    def login_changes(self) -> int:
+        """A number that grows whenever a login is stored or forgotten, wherever it is kept."""
+        return int(self.get(_LOGIN_CHANGES) or 0)
+
+
+_PUT = """
+INSERT INTO sync_metadata(key, value) VALUES (?, ?)
+ON CONFLICT (key) DO UPDATE SET value = excluded.value
+"""

@@ -1,0 +1,114 @@
+"""``Withholding``: the one gate before the note table. What a policy hides does not get in.
+
+A hidden note leaves no row in ``notes``, its base, its tags or the search index; every answer made
+from those is therefore the answer of an account without it. ``withheld`` holds what sync needs, and
+nothing that a tool reads looks there. The cache remembers by which rules it was filled
+(``RULES_KEY``); whoever holds others stores nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from mcp_notarium.domain.note import Revision, Tombstone, clear_tags
+from mcp_notarium.domain.visibility import Visibility
+from mcp_notarium.errors import PolicyChanged
+from mcp_notarium.storage.connection import Database
+from mcp_notarium.storage.note_changes import Change
+
+RULES_KEY = "policy.visibility"
+"""The row of ``sync_metadata`` with the digest of the rules; none: nothing is hidden."""
+
+
+@dataclass(frozen=True, slots=True)
+class Withheld:
+    """What is known of a hidden note: which revision of it was seen last, and the rule."""
+
+    etag: str
+    server_version: int | None
+    rule: str
+
+
+class Withholding:
+    """The gate of one cache under one set of rules."""
+
+    def __init__(self, database: Database, rules: Visibility) -> None:
+        self._db = database
+        self.rules = rules
+
+    @property
+    def in_force(self) -> bool:
+        """Whether the cache was filled under these rules."""
+        row = self._db.row("SELECT value FROM sync_metadata WHERE key = ?", (RULES_KEY,))
+        return (row[0] if row else "") == self.rules.digest
+
+    def demand(self) -> None:
+        """Raises ``PolicyChanged`` if the cache is filled under other rules by now."""
+        if not self.in_force:
+            raise PolicyChanged(
+                "the rules of what agents may see were changed while this server ran"
+            )
+
+    def admit(self, batch: Mapping[str, Change]) -> dict[str, Change]:
+        """The changes with every hidden note as one that is gone; inside a transaction.
+
+        Notes down what is withheld, and forgets what no longer is.
+        """
+        if not self.rules.hides:
+            return dict(batch)
+        hidden = {
+            change.id: (change, rule)
+            for change in batch.values()
+            if isinstance(change, Revision) and (rule := self.hides(change)) is not None
+        }
+        self._forget([note_id for note_id in batch if note_id not in hidden])
+        self.note_down(
+            (note_id, Withheld(revision.etag, revision.server_version, rule))
+            for note_id, (revision, rule) in hidden.items()
+        )
+        return {
+            note_id: Tombstone(note_id) if note_id in hidden else change
+            for note_id, change in batch.items()
+        }
+
+    def hides(self, revision: Revision) -> str | None:
+        """The rule that hides this revision of a note; None if it is seen."""
+        rules = self.rules
+        clear = not rules.judges_tags or clear_tags(revision.raw)
+        return rules.hidden_by(revision.id, revision.content.tags, clear=clear)
+
+    def note_down(self, notes: Iterable[tuple[str, Withheld]]) -> None:
+        """Remember that these are withheld."""
+        self._db.run_many(
+            _PUT, [(id_, one.etag, one.server_version, one.rule) for id_, one in notes]
+        )
+
+    def of(self, ids: Sequence[str] | None = None) -> dict[str, Withheld]:
+        """The withheld ones among these notes; None: all of them. For sync, never for a tool."""
+        if not self.rules.hides:
+            return {}
+        rows = self._db.rows(_ALL) if ids is None else self._db.rows(_OF, (json.dumps(list(ids)),))
+        return {row[0]: Withheld(*row[1:]) for row in rows}
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        self._db.run("DELETE FROM withheld")
+
+    def _forget(self, ids: Sequence[str]) -> None:
+        if ids:
+            self._db.run(_FORGET, (json.dumps(list(ids)),))
+
+
+_ALL = "SELECT id, etag, server_version, rule FROM withheld"
+_OF = """
+SELECT w.id, w.etag, w.server_version, w.rule
+FROM json_each(?) AS wanted CROSS JOIN withheld w ON w.id = wanted.value
+"""
+_FORGET = "DELETE FROM withheld WHERE id IN (SELECT value FROM json_each(?))"
+_PUT = """
+INSERT INTO withheld(id, etag, server_version, rule) VALUES (?, ?, ?, ?)
+ON CONFLICT (id) DO UPDATE SET
+  etag = excluded.etag, server_version = excluded.server_version, rule = excluded.rule
+"""

@@ -1,0 +1,175 @@
+"""Getting a token from Simplenote: by password, or by a code sent by e-mail.
+
+One request each and no second try: a wrong password or code sent again locks the account for a
+while. The service's refusals become a ``LoginRequired`` that says in the user's words what is
+wrong; its own texts are compared with a fixed list and never quoted. It keeps no token; see
+``tokens``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Self
+
+from mcp_notarium.errors import (
+    BackendProtocolError,
+    InvalidRequest,
+    LoginRequired,
+    NotariumError,
+    RateLimited,
+)
+from mcp_notarium.secret import Secret
+from mcp_notarium.stores.http import HttpSession, Reply, Request
+from mcp_notarium.stores.json_answers import parse_json
+from mcp_notarium.stores.simplenote.urls import Urls
+
+_LARGEST = 64 * 1024
+_HEADER_VALUE = re.compile(rb"[\x21-\x7e]{1,4096}")
+_CODE = re.compile(r"[0-9A-Z]{1,32}")
+_BY_CODE = "Run `mcp-notarium login` in a terminal: it sends you a code by e-mail instead."
+
+_WRONG_KEY = LoginRequired(
+    "Simplenote does not accept the app key that a login by password needs.",
+    resolution_hint=_BY_CODE,
+)
+_WRONG_PASSWORD = LoginRequired(
+    "Simplenote does not accept this username and password.",
+    resolution_hint="Correct SIMPLENOTE_USERNAME and SIMPLENOTE_PASSWORD. Or: " + _BY_CODE,
+)
+_COMPROMISED = LoginRequired(
+    "Simplenote refuses this password because it stands in a list of stolen passwords.",
+    resolution_hint="Set a new password in Simplenote, then put it into the configuration.",
+)
+_UNVERIFIED = LoginRequired(
+    "Simplenote wants the e-mail address of this account to be verified first.",
+    resolution_hint="Open the verification link that Simplenote sent, then try again.",
+)
+_WRONG_CODE = LoginRequired(
+    "Simplenote does not accept this code.",
+    resolution_hint="Run `mcp-notarium login` again and enter the code of the newest e-mail.",
+)
+_OLD_CODE = LoginRequired(
+    "This code has expired or was never asked for.",
+    resolution_hint="Run `mcp-notarium login` again; a code is good for a few minutes only.",
+)
+_NO_CODE = LoginRequired(
+    "Simplenote does not send a code to this address.",
+    resolution_hint="Check SIMPLENOTE_USERNAME; it is the e-mail address of the account.",
+)
+
+
+class Authenticator:
+    """The login desk of one configuration; ``api_key`` (may be empty) is for passwords only."""
+
+    def __init__(self, *, session: HttpSession, urls: Urls, api_key: Secret) -> None:
+        self._session = session
+        self._urls = urls
+        self._api_key = api_key
+
+    @classmethod
+    def opened(cls, *, urls: Urls, api_key: Secret, timeout: float) -> Self:
+        """One with connections of its own; ``timeout`` in seconds. Close it after use."""
+        return cls(
+            session=HttpSession(bases=urls.all(), timeout=timeout), urls=urls, api_key=api_key
+        )
+
+    async def by_password(self, username: str, password: Secret) -> Secret:
+        """A token. Raises ``LoginRequired``, ``RateLimited`` or what any request raises."""
+        if not usable_in_header(self._api_key):
+            raise _again(_WRONG_KEY)
+        body = {"username": normal_username(username), "password": password.reveal_text()}
+        headers = {"x-simperium-api-key": self._api_key.reveal_text()}
+        reply = await self._post(self._urls.authorize(), body, headers)
+        if not reply.ok:
+            raise _password_refusal(reply)
+        return _token(reply, "access_token")
+
+    async def request_code(self, username: str, *, request_source: str) -> None:
+        """Have a code sent by e-mail; ``request_source`` is the name we give ourselves.
+
+        Raises ``LoginRequired``, ``RateLimited`` or what any request raises.
+        """
+        body = {"username": normal_username(username), "request_source": request_source}
+        reply = await self._post(self._urls.account("request-login"), body, {})
+        if not reply.ok:
+            raise _again(_NO_CODE)
+
+    async def complete_code(self, username: str, code: str) -> Secret:
+        """Turn the code from the e-mail into a token; sent once, in upper case.
+
+        Raises ``InvalidRequest`` for what cannot be a code, and what ``request_code`` raises.
+        """
+        typed = "".join(code.split()).upper()
+        if _CODE.fullmatch(typed) is None:
+            raise InvalidRequest(
+                "a login code is made of letters and digits",
+                resolution_hint=_WRONG_CODE.resolution_hint,
+            )
+        body = {"username": normal_username(username), "auth_code": typed}
+        reply = await self._post(self._urls.account("complete-login"), body, {})
+        if not reply.ok:
+            raise _again(_OLD_CODE if _error_word(reply) == "request-not-found" else _WRONG_CODE)
+        return _token(reply, "sync_token")
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        await self._session.close()
+
+    async def _post(self, url: str, body: dict[str, str], headers: dict[str, str]) -> Reply:
+        request = Request(
+            "POST",
+            url,
+            headers={"content-type": "application/json"} | headers,
+            body=json.dumps(body).encode(),
+            tries=1,
+            largest=_LARGEST,
+        )
+        return await self._session.send(request)
+
+
+def normal_username(username: str) -> str:
+    """The form in which Simplenote knows an address."""
+    return username.strip().lower()
+
+
+def usable_in_header(secret: Secret) -> bool:
+    """Whether a token or key has only characters that a header can carry."""
+    return _HEADER_VALUE.fullmatch(secret.reveal()) is not None
+
+
+def _password_refusal(reply: Reply) -> NotariumError:
+    said = reply.body[:200].decode("ascii", "replace").strip().lower()
+    if "rate limited" in said:
+        return RateLimited("Simplenote asks to wait before the next login")
+    if said in ("missing api key", "invalid app credentials"):
+        return _again(_WRONG_KEY)
+    if said == "compromised password":
+        return _again(_COMPROMISED)
+    if said == "verification required":
+        return _again(_UNVERIFIED)
+    if reply.status in (401, 403):
+        return _again(_WRONG_PASSWORD)
+    return BackendProtocolError(f"Simplenote answered a login with status {reply.status}")
+
+
+def _again(refusal: LoginRequired) -> LoginRequired:
+    """A fresh error of the same words: one that is raised twice would gather tracebacks."""
+    return LoginRequired(refusal.message, resolution_hint=refusal.resolution_hint)
+
+
+def _error_word(reply: Reply) -> str:
+    try:
+        answer = parse_json(reply.body)
+    except BackendProtocolError:
+        return ""
+    word = answer.get("error") if isinstance(answer, dict) else None
+    return word if isinstance(word, str) else ""
+
+
+def _token(reply: Reply, key: str) -> Secret:
+    answer: Any = parse_json(reply.body)
+    token = answer.get(key) if isinstance(answer, dict) else None
+    if not isinstance(token, str) or not token.isascii() or not usable_in_header(Secret(token)):
+        raise BackendProtocolError("Simplenote answered a login without a token")
+    return Secret(token)

@@ -1,0 +1,134 @@
+"""Whether a token is of the account whose notes the cache holds.
+
+The data host answers any token with that token's notes and names no account. So a token that
+Simplenote did not give us for the configured user name itself is tried, before its first use, on
+notes that the cache has: ids are random, and under another account they do not exist. The outcome
+is remembered with the cache; asking again costs nothing until the token changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from mcp_notarium.errors import BackendProtocolError, OtherAccount
+from mcp_notarium.secret import Secret
+from mcp_notarium.stores.http import HttpSession, Reply, Request
+from mcp_notarium.stores.json_answers import parse_json
+from mcp_notarium.stores.simplenote import note_codec
+from mcp_notarium.stores.simplenote.urls import NOTES, Urls
+
+_REFUSED = frozenset({401, 403})
+_UNKNOWN = frozenset({400, 404})
+_SAME_SECOND = 1.0
+"""Other programs write the date of creation back as a whole number."""
+
+Witness = tuple[str, float]
+"""A note the cache holds: its id, and when it was created (epoch seconds)."""
+
+
+class AccountRecord(Protocol):
+    """What the cache remembers of the account it was filled from. Never a token itself."""
+
+    def recognises(self, token: Secret) -> bool:
+        """Whether this is the token it was last told to remember."""
+
+    def remember(self, token: Secret, *, on_trust: bool) -> None:
+        """The notes are this token's; ``on_trust``: nobody could prove that."""
+
+    @property
+    def proven(self) -> bool:
+        """Whether a token was remembered, and not on trust."""
+
+    @property
+    def on_trust(self) -> bool:
+        """Whether a token was remembered, on trust."""
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether a write is still to be finished."""
+
+    def witnesses(self) -> Sequence[Witness]:
+        """A few notes that are not shared and not in the trash, if there are any such."""
+
+
+class Belonging:
+    """Judges tokens for one cache. Asks with the token in question, and reads single notes only."""
+
+    def __init__(self, *, session: HttpSession, urls: Urls, record: AccountRecord) -> None:
+        self._session = session
+        self._urls = urls
+        self._record = record
+
+    def recognises(self, token: Secret) -> bool:
+        """Whether it was judged before; asks nobody."""
+        return self._record.recognises(token)
+
+    async def holds(self, token: Secret, *, from_service: bool) -> bool:
+        """Whether the token may be used; False if the service refuses it.
+
+        ``from_service``: Simplenote gave it to us for this user name. Raises ``OtherAccount``
+        if it is of another account than the cache's notes, and what a request raises.
+        """
+        record = self._record
+        if from_service and (not record.on_trust or record.recognises(token)):
+            record.remember(token, on_trust=False)
+            return True
+        if record.recognises(token):
+            return True
+        witnesses = record.witnesses()
+        if witnesses:
+            known = await self._known(token, witnesses)
+            if known is None:
+                return False
+            if not known:
+                raise _other("SIMPLENOTE_TOKEN" if not from_service else "the login")
+        elif not from_service and (record.proven or record.unfinished):
+            raise _unprovable()
+        trusted = record.on_trust if witnesses else True
+        record.remember(token, on_trust=trusted and not from_service)
+        return True
+
+    async def _known(self, token: Secret, witnesses: Sequence[Witness]) -> bool | None:
+        """Whether at least half of the notes exist under this token; None if it is refused.
+
+        Not all of them: some may have been removed elsewhere since.
+        """
+        found = missed = 0
+        for witness in witnesses:
+            reply = await self._asked(token, witness[0])
+            if reply.status in _REFUSED:
+                return None
+            if _is(reply, witness):
+                found += 1
+            else:
+                missed += 1
+            if 2 * max(found, missed) > len(witnesses):
+                break
+        return found >= missed
+
+    async def _asked(self, token: Secret, note_id: str) -> Reply:
+        url = self._urls.item(NOTES, note_id, version=None, query={})
+        headers = {"x-simperium-token": token.reveal_text()}
+        return await self._session.send(Request("GET", url, headers=headers))
+
+
+def _is(reply: Reply, witness: Witness) -> bool:
+    """Whether this is the note. An id alone is no proof: the notes that greet new users share it."""
+    if reply.status in _UNKNOWN:
+        return False
+    if not reply.ok:
+        raise BackendProtocolError(f"Simplenote answered with status {reply.status}")
+    fields = note_codec.fields_from(parse_json(reply.body, deepest=None))
+    created = note_codec.revision_from(witness[0], fields, version=None).created_at
+    return "creationDate" not in fields or abs(created - witness[1]) < _SAME_SECOND
+
+
+def _other(named: str) -> OtherAccount:
+    return OtherAccount(f"{named} is of another account than the notes in this cache")
+
+
+def _unprovable() -> OtherAccount:
+    return OtherAccount(
+        "SIMPLENOTE_TOKEN cannot be proven to be of this account: no note is here to try it on"
+    )

@@ -1,0 +1,174 @@
+"""Writing one note to Simplenote: push and guarded delete, and what each answer means.
+
+While an earlier try of a write may have arrived, a refusal proves nothing and becomes
+``OutcomeUnknown``. It merges nothing and retries nothing itself.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from mcp_notarium.domain.note import Revision
+from mcp_notarium.domain.pending_write import PendingWrite
+from mcp_notarium.errors import (
+    BackendError,
+    BackendProtocolError,
+    BackendRejected,
+    DateRefused,
+    LoginRequired,
+    NotariumError,
+    NoteNotFound,
+    OutcomeUnknown,
+    VersionConflict,
+)
+from mcp_notarium.stores.contract import Acknowledgement, Answer
+from mcp_notarium.stores.http import Reply, Request
+from mcp_notarium.stores.json_answers import parse_json
+from mcp_notarium.stores.simplenote import note_codec
+from mcp_notarium.stores.simplenote.reads import NoteReads, version_in
+from mcp_notarium.stores.simplenote.session import Account
+from mcp_notarium.stores.simplenote.urls import NOTES, Urls, possible_id
+
+_NOT_FOUND = 404
+_BAD_VERSION = 405
+_REPEATED = 409
+_EMPTY_CHANGE = 412
+_TOO_LARGE = 413
+_INVALID_DIFF = 440
+_REJECTED = frozenset({400, _TOO_LARGE, 417, _INVALID_DIFF})
+_BASE_UNKNOWN = frozenset({_NOT_FOUND, _BAD_VERSION})
+_DATES = frozenset({"modificationDate", "creationDate"})
+_NOT_DELETED = frozenset({_NOT_FOUND, _BAD_VERSION, _REPEATED, _EMPTY_CHANGE})
+
+
+class NoteWrites:
+    """The writing half of a backend, stamped with ``client_id``."""
+
+    def __init__(self, *, account: Account, urls: Urls, client_id: str, reads: NoteReads) -> None:
+        self._account = account
+        self._urls = urls
+        self._client_id = client_id
+        self._reads = reads
+
+    async def push(self, write: PendingWrite) -> Acknowledgement:
+        """See ``Backend.push``."""
+        if not possible_id(write.note_id):
+            raise BackendRejected("Simplenote takes no note of this id")
+        base = None if write.base_etag is None else note_codec.version_of(write.base_etag)
+        if write.base_etag is not None and base is None:
+            await self._conflict(write.note_id)
+        request = self._push_request(write, base)
+        reply = await self._account.send(request)
+        if reply.status == _INVALID_DIFF:
+            # The service sometimes trips over its own diff; the same whole object may pass.
+            reply = await self._account.send(request)
+        if reply.ok:
+            return await self._stored(write.note_id, reply, next_version=(base or 0) + 1)
+        if reply.status in (_REPEATED, _EMPTY_CHANGE):
+            head = await self._head(write.note_id)
+            if reply.status == _REPEATED:
+                alone = head.server_version == (base or 0) + 1
+                return Acknowledgement(head, Answer.REPEATED, alone=alone)
+            return Acknowledgement(head, Answer.UNCHANGED, alone=head.server_version == base)
+        if reply.status in _BASE_UNKNOWN and base is not None and not reply.in_doubt:
+            await self._conflict(write.note_id)
+        raise _refusal(reply)
+
+    async def delete(self, note_id: str, *, etag: str, write_id: str) -> None:
+        """See ``Backend.delete``. A note that is not in the trash gives ``BackendRejected``."""
+        if not possible_id(note_id):
+            return  # the service cannot have it
+        version = note_codec.version_of(etag)
+        if version is None:
+            await self._accept_absence(note_id, etag)
+            return
+        query = {"clientid": self._client_id, "ccid": write_id}
+        url = self._urls.item(NOTES, note_id, version=version, query=query)
+        reply = await self._account.send(Request("DELETE", url, write=True, withdrawable=True))
+        if reply.status in _NOT_DELETED:
+            await self._accept_absence(note_id, etag)
+        elif not reply.ok:
+            raise _refusal(reply)
+        elif reply.body.strip():
+            # The service says nothing here; a page with words comes from somebody in between.
+            await self._accept_absence(note_id, etag)
+
+    def _push_request(self, write: PendingWrite, base: int | None) -> Request:
+        query = {"clientid": self._client_id, "ccid": write.write_id, "response": "1"}
+        return Request(
+            "POST",
+            self._urls.item(NOTES, write.note_id, version=base, query=query),
+            headers={"content-type": "application/json"},
+            body=write.body.encode(),
+            write=True,
+            withdrawable=True,
+        )
+
+    async def _stored(self, note_id: str, reply: Reply, *, next_version: int) -> Acknowledgement:
+        """What the answer to a stored write says the note is now; if it says nothing, ask."""
+        version = version_in(reply)
+        try:
+            fields = note_codec.fields_from(parse_json(reply.body))
+        except BackendProtocolError:
+            version = None
+        if version is None:
+            head = await self._head(note_id)
+            alone = head.server_version == next_version
+            return Acknowledgement(head, Answer.STORED, alone=alone)
+        revision = note_codec.revision_from(note_id, fields, version=version)
+        # Every write stored makes the next number.
+        before = note_codec.etag_of(version - 1) if version > 1 else None
+        return Acknowledgement(revision, Answer.STORED, before, alone=version == next_version)
+
+    async def _head(self, note_id: str) -> Revision:
+        """The newest revision after a write was answered; without it all is in doubt."""
+        try:
+            return await self._reads.get(note_id)
+        except (BackendError, LoginRequired) as error:
+            raise OutcomeUnknown("the write was answered, and then the note was not") from error
+
+    async def _conflict(self, note_id: str) -> NoReturn:
+        """Raise ``VersionConflict``, or ``NoteNotFound`` if the note is gone."""
+        await self._reads.get(note_id)
+        raise _moved_on(note_id)
+
+    async def _accept_absence(self, note_id: str, etag: str) -> None:
+        """A delete was not carried out: fine if the note is gone, else say why not."""
+        try:
+            head = await self._head(note_id)
+        except NoteNotFound:
+            return
+        if head.etag == etag:
+            raise BackendProtocolError("Simplenote deletes neither this note nor says why")
+        raise _moved_on(note_id)
+
+
+def _moved_on(note_id: str) -> VersionConflict:
+    return VersionConflict("the note has another revision at Simplenote", details={"id": note_id})
+
+
+def _refusal(reply: Reply) -> NotariumError:
+    """What a refused write means."""
+    if reply.in_doubt:
+        return OutcomeUnknown("the write was sent and no answer came back")
+    if reply.status == _TOO_LARGE:
+        return BackendRejected(
+            "Simplenote refuses the note: it is too large",
+            subcategory="too_large",
+            http_status_code=_TOO_LARGE,
+        )
+    if reply.status in _REJECTED and _refused_field(reply) in _DATES:
+        return DateRefused("Simplenote refuses the date of the change")
+    if reply.status in _REJECTED:
+        return BackendRejected("Simplenote refuses the note in this form")
+    return BackendProtocolError(f"Simplenote answered a write with status {reply.status}")
+
+
+def _refused_field(reply: Reply) -> str | None:
+    """The field that the service names as the reason, where it names one."""
+    try:
+        answer = parse_json(reply.body)
+    except BackendProtocolError:
+        return None
+    named = answer.get("field") if isinstance(answer, dict) else None
+    return named if isinstance(named, str) else None

@@ -1,0 +1,148 @@
+"""What to do when a person's text cannot be merged: keep it as a note of its own. Pure.
+
+It makes the content and the id of a conflict copy, and tells whether every line is still there after
+the store merged an edit, what to do if not, and what a store that merged nothing has changed. It writes
+nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from dataclasses import dataclass
+from enum import Enum
+
+from mcp_notarium.domain.diff import changes
+from mcp_notarium.domain.lines import split_lines
+from mcp_notarium.domain.merge import merge_content, merge_tags
+from mcp_notarium.domain.note import Content
+
+MARK = "(conflict copy) "
+"""Stands before the first line of a copy; the rest of the text is untouched."""
+MOST_LINES = 3
+"""Lines that are told by their number where a store has changed a text."""
+
+
+def copy_id(write_id: str) -> str:
+    """The id of the copy of one write: 32 hex digits, the same in every process and every retry."""
+    return _derive("note", write_id)
+
+
+def copy_write_id(write_id: str) -> str:
+    """The idempotency key under which that copy is created."""
+    return _derive("write", write_id)
+
+
+def _derive(purpose: str, write_id: str) -> str:
+    label = f"mcp-notarium/conflict-copy/{purpose}/{write_id}"
+    return hashlib.sha256(label.encode()).hexdigest()[:32]
+
+
+def copy_content(content: Content, *, shares_by_tag: bool) -> Content:
+    """The text of a write that found no place, marked as a copy.
+
+    Tags go along, except e-mail addresses where such a tag shares the note: nobody agreed to share
+    the copy.
+    """
+    text = content.text if content.text.startswith(MARK) else MARK + content.text
+    tags = (tag for tag in content.tags if not (shares_by_tag and "@" in tag))
+    return Content(text=text, tags=tuple(tags), trash=content.trash)
+
+
+def inserted_lines(base: str, mine: str) -> Counter[str]:
+    """The lines ``mine`` has more often than ``base``, without their terminators or blank ones."""
+    return _counted(mine) - _counted(base)
+
+
+def survived(*, base: str, mine: str, stored: str) -> bool:
+    """Whether every line inserted between ``base`` and ``mine`` is in ``stored``.
+
+    A line that was mixed with somebody else's words does not count as there.
+    """
+    return inserted_lines(base, mine) <= _counted(stored)
+
+
+def _counted(text: str) -> Counter[str]:
+    lines = (line.rstrip("\r\n") for line in split_lines(text))
+    return Counter(line for line in lines if line.strip())
+
+
+class Echo(Enum):
+    """What the store made of a write."""
+
+    AS_SENT = "as sent"
+    MERGED = "merged"
+    """Somebody else's change is in it too, and every line of ours."""
+    TAGS_LOST = "tags lost"
+    """Every line of ours is there, but not every tag, or not the trash flag."""
+    TEXT_LOST = "text lost"
+
+
+def judge_echo(*, base: Content, sent: Content, stored: Content) -> Echo:
+    """Compare what the store holds after a write with what was sent over ``base``."""
+    if stored == sent:
+        return Echo.AS_SENT
+    if not survived(base=base.text, mine=sent.text, stored=stored.text):
+        return Echo.TEXT_LOST
+    if with_lost_tags(base=base, sent=sent, stored=stored) != stored:
+        return Echo.TAGS_LOST
+    return Echo.MERGED
+
+
+@dataclass(frozen=True, slots=True)
+class Mending:
+    """What the note should be instead of what the store made of it.
+
+    ``copies``: our text is not in that, and needs a note of its own.
+    """
+
+    content: Content
+    copies: bool
+
+
+def mend(*, base: Content, sent: Content, theirs: Content, stored: Content) -> Mending | None:
+    """The way out where the store merged our write into ``theirs`` and lost something on the way.
+
+    A store that merges by letters can spoil any line near the edits, ours, theirs, or one that
+    nobody touched. None if every line and tag is there that a merge by lines would keep.
+    """
+    merged = merge_content(base, sent, theirs)
+    if merged is None:
+        common = _counted(sent.text) & _counted(theirs.text)
+        both = inserted_lines(base.text, sent.text) | inserted_lines(base.text, theirs.text)
+        whole = (common | both) <= _counted(stored.text)
+        return None if whole else Mending(theirs, copies=True)
+    whole = _counted(merged.text) <= _counted(stored.text)
+    if whole and set(merged.tags) <= set(stored.tags) and merged.trash == stored.trash:
+        return None
+    return Mending(merged, copies=False)
+
+
+def with_lost_tags(*, base: Content, sent: Content, stored: Content) -> Content:
+    """What the store holds, with our change of tags and trash made again on top of it."""
+    return Content(
+        text=stored.text,
+        tags=merge_tags(base.tags, sent.tags, stored.tags),
+        trash=sent.trash if sent.trash != base.trash else stored.trash,
+    )
+
+
+def differences(*, sent: Content, stored: Content) -> str:
+    """Where the store holds something else than was sent, by lines of what was sent; "" if nowhere."""
+    lines = [
+        line
+        for change in changes(split_lines(sent.text), split_lines(stored.text))
+        for line in range(change.low + 1, max(change.high, change.low + 1) + 1)
+    ]
+    told = [_lines(lines)] if lines else []
+    told += ["tags"] if sent.tags != stored.tags else []
+    told += ["trash"] if sent.trash != stored.trash else []
+    return ", ".join(told)
+
+
+def _lines(numbers: list[int]) -> str:
+    named = ", ".join(map(str, numbers[:MOST_LINES]))
+    more = len(numbers) - MOST_LINES
+    return (
+        ("lines " if numbers[1:] else "line ") + named + (f" and {more} more" if more > 0 else "")
+    )

@@ -1,0 +1,210 @@
+"""What the engine remembers between cycles, in the cache's metadata: places, doubts, requests.
+
+Every ``mark_*`` method runs inside the transaction that stores what it stands for. Other processes
+read the same rows, so that any of them can tell how far the leader is and ask it for a cycle.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+
+from mcp_notarium.errors import CacheError
+from mcp_notarium.storage.cache import Cache
+from mcp_notarium.storage.sync_state import Metrics, Progress
+
+SWEEP_PERIOD = 24 * 3600.0
+"""Seconds between complete listings where the change feed reports removals."""
+SWEEP_PERIOD_BLIND = 3600.0
+"""The same where nothing reports removals."""
+
+_EPOCH = "sync.epoch"
+_DOUBTS = "sync.doubts"
+_SWEPT_AT = "sync.swept_at"
+_UNSEEN_REMOVALS = "sync.unseen_removals"
+_LOAD_BEGAN_EMPTY = "sync.load_began_empty"
+_LEFT_OUT = "sync.left_out"
+_ASKED = "sync.asked"
+_ANSWERED = "sync.answered"
+_ANSWERED_WELL = "sync.answered_well"
+
+
+class Ledger:
+    """The engine's own rows of ``sync_metadata``."""
+
+    def __init__(self, cache: Cache, *, clock: Callable[[], float]) -> None:
+        self._cache = cache
+        self._state = cache.sync_state
+        self._clock = clock
+        self._tried = 0
+        self._unstored: tuple[Metrics, Metrics] | None = None
+
+    def over(self, cache: Cache) -> Ledger:
+        """The same through another connection."""
+        return Ledger(cache, clock=self._clock)
+
+    @property
+    def epoch(self) -> int:
+        """Which filling of the cache this is; it grows when the cache is emptied."""
+        return self._number(_EPOCH)
+
+    @property
+    def loaded(self) -> bool:
+        """Whether the first load is complete."""
+        return self._state.progress().complete
+
+    @property
+    def cursor(self) -> str | None:
+        """The place in the store's stream of changes up to which everything is here."""
+        return self._state.cursor()
+
+    def mark_cursor(self, cursor: str, *, left_out: int = 0) -> None:
+        """Everything up to ``cursor`` is here; ``left_out``: as in :meth:`mark_polled`."""
+        self._state.set_cursor(cursor)
+        self._more_left_out(left_out)
+
+    def mark_loading(self, *, anchor: str, mark: str, total: int | None) -> None:
+        """The first load has come as far as ``mark``."""
+        self._state.set_progress(
+            Progress(
+                anchor_cursor=anchor,
+                mark=mark,
+                loaded=self._cache.notes.counts().total,
+                total=total,
+                complete=False,
+            )
+        )
+
+    def mark_loaded(self, *, anchor: str, total: int | None) -> None:
+        """Every page of the first load is here.
+
+        The cursor is the *first* page's: notes changed meanwhile moved in front of it unseen.
+        """
+        loaded = self._cache.notes.counts().total
+        self._state.set_progress(
+            Progress(anchor_cursor=anchor, mark=None, loaded=loaded, total=total, complete=True)
+        )
+        self._state.set_cursor(anchor)
+        self._state.record_load(at=self._clock())
+        if self._state.get(_LOAD_BEGAN_EMPTY):
+            # What began on an empty cache holds nothing that this listing did not list.
+            self._state.set(_SWEPT_AT, repr(self._clock()))
+
+    def mark_load_began(self, *, empty: bool) -> None:
+        """The first page of a first load is here; ``empty``: nothing was before it."""
+        self._state.set(_LOAD_BEGAN_EMPTY, "1" if empty else "")
+
+    def mark_polled(self, cursor: str, *, feed_missed: bool, left_out: int = 0) -> None:
+        """A listing brought everything up to ``cursor`` but removals; a feed is now past them.
+
+        ``left_out`` entries of it have no usable id; they may be among those known already.
+        """
+        self._state.set_cursor(cursor)
+        self._more_left_out(left_out)
+        if feed_missed:
+            self._state.set(_UNSEEN_REMOVALS, "1")
+
+    def mark_swept(self, cursor: str | None, *, left_out: int = 0) -> None:
+        """A complete listing was compared; ``cursor`` replaces one that was lost."""
+        self.mark_left_out(left_out)
+        if cursor is not None:
+            self._state.set_cursor(cursor)
+        self._state.set(_SWEPT_AT, repr(self._clock()))
+        self._state.set(_UNSEEN_REMOVALS, "")
+
+    @property
+    def left_out(self) -> int:
+        """How many notes of the account cannot be asked for, as far as it has been listed."""
+        return self._number(_LEFT_OUT)
+
+    def mark_left_out(self, count: int) -> None:
+        """A listing of everything has left out so many notes so far."""
+        if count != self.left_out:
+            self._state.set(_LEFT_OUT, str(count))
+
+    def _more_left_out(self, count: int) -> None:
+        self.mark_left_out(max(count, self.left_out))
+
+    def mark_emptied(self) -> None:
+        """Every note was removed on purpose: what is on its way for them is void."""
+        self._state.set(_EPOCH, str(self.epoch + 1))
+        self._state.set_cursor(None)
+        self._state.set_progress(
+            Progress(anchor_cursor=None, mark=None, loaded=0, total=None, complete=False)
+        )
+        for key in (_SWEPT_AT, _UNSEEN_REMOVALS, _DOUBTS, _LOAD_BEGAN_EMPTY, _LEFT_OUT):
+            self._state.set(key, "")
+
+    def sweep_due(self, *, feed: bool) -> bool:
+        """Whether everything must be compared again; ``feed``: removals are reported meanwhile."""
+        if not self.loaded:
+            return False
+        if feed and self._state.get(_UNSEEN_REMOVALS):
+            return True
+        age = self._clock() - float(self._state.get(_SWEPT_AT) or 0)
+        return age < 0 or age >= (SWEEP_PERIOD if feed else SWEEP_PERIOD_BLIND)
+
+    def doubts(self) -> tuple[str, ...]:
+        """Notes the store said something about that could not be decided yet."""
+        return tuple(json.loads(self._state.get(_DOUBTS) or "[]"))
+
+    def mark_doubts(self, note_ids: Iterable[str]) -> None:
+        """Exactly these notes are in doubt."""
+        self._state.set(_DOUBTS, json.dumps(list(note_ids)))
+
+    def metrics(self) -> Metrics:
+        """How the last cycles went, here or in whichever process has recorded one since."""
+        stored = self._state.metrics()
+        if self._unstored is not None and self._unstored[0] == stored:
+            return self._unstored[1]
+        return stored
+
+    def record_cycle(
+        self, *, serving: int, duration_ms: int, status: str, error: str | None
+    ) -> None:
+        """Note how a cycle ended that began after request ``serving``; ``error`` None: it went well.
+
+        Raises ``CacheError`` if it cannot be stored; this process remembers it all the same.
+        """
+        self._tried = max(serving, self._tried)
+        at = self._clock()
+        try:
+            with self._cache.transaction():
+                self._state.record_cycle(at=at, duration_ms=duration_ms, status=status, error=error)
+                self._answer(serving, well=error is None)
+        except CacheError:
+            after = self.metrics().after(at=at, duration_ms=duration_ms, status=status, error=error)
+            self._unstored = (self._state.metrics(), after)
+            raise
+
+    def ask(self) -> int:
+        """Ask whoever leads for a cycle; the number to look for in :meth:`answer`."""
+        with self._cache.transaction():
+            number = self._number(_ASKED) + 1
+            self._state.set(_ASKED, str(number))
+        return number
+
+    @property
+    def asked(self) -> int:
+        """The newest request."""
+        return self._number(_ASKED)
+
+    @property
+    def open_request(self) -> bool:
+        """Whether somebody waits for a cycle that has not been tried yet."""
+        return self._number(_ASKED) > max(self._tried, self._number(_ANSWERED))
+
+    def answered(self, number: int) -> bool | None:
+        """Whether a cycle after request ``number`` went well; None while there is none."""
+        if self._number(_ANSWERED_WELL) >= number:
+            return True
+        return False if self._number(_ANSWERED) >= number else None
+
+    def _answer(self, number: int, *, well: bool) -> None:
+        if number > self._number(_ANSWERED):
+            self._state.set(_ANSWERED, str(number))
+        if well and number > self._number(_ANSWERED_WELL):
+            self._state.set(_ANSWERED_WELL, str(number))
+
+    def _number(self, key: str) -> int:
+        return int(self._state.get(key) or 0)

@@ -1,0 +1,93 @@
+"""Finding one note by its id: in the cache, and during the first sync at the note service itself.
+
+Never by anything else: an id that is not known is an error, not a search.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mcp_notarium.domain.note import Note, Revision
+from mcp_notarium.errors import (
+    BackendTimeout,
+    BackendUnavailable,
+    InvalidRequest,
+    NotariumError,
+    NoteNotFound,
+    VersionConflict,
+)
+from mcp_notarium.tools.sync_status import still_loading
+
+if TYPE_CHECKING:
+    from mcp_notarium.app import App
+
+_ID_SHOWN = 80
+
+
+async def find_note(app: App, note_id: str) -> Note:
+    """The note with this id. Raises ``NoteNotFound``, or what the note service answers.
+
+    Where rules hide notes, ``StillLoading`` is all that is told of one that cannot be shown before all
+    are here: the service may refuse a hidden one in words of its own.
+    """
+    note = app.cache.notes.get(note_id)
+    if note is None and not app.driver.status().complete:
+        note = await _fetch(app, note_id)
+        if note is None and app.policy.visibility.hides and not app.driver.status().complete:
+            raise still_loading(app, "whether there is one with this id is told when all are here.")
+    if note is None:
+        raise NoteNotFound("There is no note with this id.", details={"id": note_id[:_ID_SHOWN]})
+    return note
+
+
+async def _fetch(app: App, note_id: str) -> Note | None:
+    """Bring a note the first sync has not reached yet into the cache."""
+    revision = await _asked(app, note_id)
+    if revision is None:
+        return None
+    if app.cache.notes.get(note_id) is None:  # the sync may have stored a newer one meanwhile
+        with app.cache.database.transaction():
+            app.cache.notes.apply([revision])
+    return app.cache.notes.get(note_id)
+
+
+async def _asked(app: App, note_id: str) -> Revision | None:
+    """What the note service says; None for what is told in the same words as a hidden note."""
+    try:
+        return await app.backend.get(note_id)
+    except NoteNotFound:
+        return None
+    except NotariumError as error:
+        if app.policy.visibility.hides:
+            return None
+        if isinstance(error, BackendUnavailable | BackendTimeout):
+            error.resolution_hint = (
+                "The first sync has not brought this note yet. Read notes that `list` shows, or try "
+                "again when the note service can be reached."
+            )
+        raise
+
+
+async def find_at_version(app: App, note_id: str, version: int | None) -> Note:
+    """The note a change is meant for. Raises ``VersionConflict`` if it is at another version."""
+    if version is None:
+        raise InvalidRequest(
+            "`local_version` is required with `id`.",
+            resolution_hint="Call `get` with this id and use the `local_version` it returns.",
+        )
+    note = await find_note(app, note_id)
+    if note.local_version != version:
+        raise VersionConflict(
+            f"The note is at local_version {note.local_version}, not {version}.",
+            details=versions_of(note),
+        )
+    return note
+
+
+def versions_of(note: Note) -> dict[str, str | int | None]:
+    """What an error tells about a note's versions."""
+    return {
+        "id": note.id,
+        "current_local_version": note.local_version,
+        "current_server_version": note.server_version,
+    }

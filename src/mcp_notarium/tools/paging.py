@@ -1,0 +1,97 @@
+"""How much of a text fits into one answer, and where the next part begins. Pure.
+
+Sizes are those of the text as JSON in UTF-8, because that is what travels.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from mcp_notarium.domain.lines import LineRange, cut, split_lines, total_lines
+
+UNASKED_BYTES = 60_000
+"""Largest text given when no range was asked for: about 16,000 tokens."""
+
+ANSWER_BYTES = 1_000_000
+"""Largest text given at all. It travels twice and escaped; some clients break off at 10 MB."""
+
+CUT_LINE = "One line is larger than an answer may be; only its beginning is given."
+
+
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """A run of whole lines of a note. ``next_start`` is None at the end of the note."""
+
+    text: str
+    total: int
+    start: int
+    count: int
+    next_start: int | None
+    whole: bool
+    note: str | None = None
+
+
+def portion(
+    text: str, *, start: int | None, count: int | None, most: int = ANSWER_BYTES
+) -> Portion:
+    """The lines asked for, as far as they fit (all of them where nothing was asked).
+
+    ``most`` bytes at any rate, less than a line if need be. Raises ``InvalidRequest`` if ``start`` lies beyond the last line.
+    """
+    asked = start is not None or count is not None
+    total = total_lines(text)
+    if not asked and json_bytes(text) <= min(UNASKED_BYTES, most):
+        return Portion(text, total, 1, total, None, whole=True)
+    if total == 0 and (start or 1) == 1:
+        return Portion("", 0, 1, 0, None, whole=True)
+    usual = ANSWER_BYTES if asked else UNASKED_BYTES
+    return _fit(text, LineRange(start or 1, count or 0), min(usual, most), most)
+
+
+def _fit(text: str, lines: LineRange, limit: int, most: int) -> Portion:
+    """The first lines of the range that fit into ``limit`` bytes; a single one up to ``most``."""
+    part = cut(text, lines)
+    kept, note = part.text, None
+    count = part.count
+    if json_bytes(kept) > limit:
+        pieces = _leading(split_lines(kept), limit)
+        count = max(1, len(pieces))
+        kept = "".join(pieces)
+        if not pieces:
+            kept, note = _one_line(split_lines(part.text)[0], most)
+    end = part.start + count - 1
+    return Portion(
+        text=kept,
+        total=part.total,
+        start=part.start,
+        count=count,
+        next_start=end + 1 if end < part.total else None,
+        whole=note is None and count == part.total,
+        note=note,
+    )
+
+
+def _leading(pieces: list[str], limit: int) -> list[str]:
+    """As many leading pieces as fit into ``limit`` bytes."""
+    used = 0
+    for index, piece in enumerate(pieces):
+        used += json_bytes(piece)
+        if used > limit:
+            return pieces[:index]
+    return pieces
+
+
+def _one_line(line: str, most: int) -> tuple[str, str | None]:
+    """A line too long for the usual portion: whole where an answer can hold it, else cut."""
+    if json_bytes(line) <= most:
+        return line, None
+    short = line[: max(0, most)]
+    while short and json_bytes(short) > most:
+        short = short[: max(0, len(short) * most // json_bytes(short) - 1)]
+    return short, CUT_LINE
+
+
+def json_bytes(text: str) -> int:
+    """Size of ``text`` as a JSON string in UTF-8."""
+    return len(json.dumps(text, ensure_ascii=False).encode("utf-8", "replace"))

@@ -1,0 +1,141 @@
+"""How complete and how fresh the cache is, in the words of the answers.
+
+Says nothing while everything is plainly in order: an agent reads every byte.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from mcp_notarium.errors import StillLoading
+from mcp_notarium.tools.call_context import CallContext
+from mcp_notarium.tools.schemas import Sync
+
+if TYPE_CHECKING:
+    from mcp_notarium.app import App
+    from mcp_notarium.sync.status import SyncStatus
+
+FIRST_PAGE_SECONDS = 8.0
+"""How long the first ``list`` on an empty cache waits; clients give up after 30 to 60 seconds."""
+
+_STUCK = ("needs_auth", "halted")
+_LOOK_SECONDS = 0.25
+
+
+async def wait_for_notes(app: App, call: CallContext) -> None:
+    """Give the first sync a moment to bring what can be shown.
+
+    Where rules hide notes, nothing is listed before all are here: the first hundred less some would
+    tell how many of them are hidden. Raises ``StillLoading`` then.
+    """
+    if not app.policy.visibility.hides:
+        await wait_for_first_page(app, call)
+    elif not app.driver.status().complete:
+        await _wait_for_all(app, call)
+
+
+async def _wait_for_all(app: App, call: CallContext) -> None:
+    await call.progress(0, None, "Loading the notes")
+    for _ in range(round(FIRST_PAGE_SECONDS / _LOOK_SECONDS)):
+        status = app.driver.status()
+        if status.complete:
+            return
+        if status.failure or status.state in _STUCK:
+            break
+        await asyncio.sleep(_LOOK_SECONDS)
+    status = app.driver.status()
+    if status.needs_login or status.state == "halted" or not status.complete:
+        raise still_loading(app, "they are listed when all are here.")
+
+
+def still_loading(app: App, until: str) -> StillLoading:
+    """The error for what cannot be told before all notes are here; ``until`` says what then is."""
+    status = app.driver.status()
+    if status.needs_login or status.state == "halted":
+        return StillLoading(note_on(status, now=app.clock()) or "The notes are not here.")
+    return StillLoading(f"The notes are being loaded; {until}")
+
+
+async def wait_for_first_page(app: App, call: CallContext) -> None:
+    """On a cache that has never held anything, give the first sync a moment to bring page one.
+
+    Does not wait for a sync that has failed already or that only a person can help.
+    """
+    if app.cache.notes.counts().total or not _worth_waiting(app.driver.status()):
+        return
+    await call.progress(0, None, "Loading the newest notes")
+    for _ in range(round(FIRST_PAGE_SECONDS / _LOOK_SECONDS)):
+        if await app.driver.wait_first_page(_LOOK_SECONDS):
+            return
+        if not _worth_waiting(app.driver.status()):
+            return
+
+
+def _worth_waiting(status: SyncStatus) -> bool:
+    nothing_yet = not status.complete and not status.loaded
+    return nothing_yet and not status.failure and status.state not in _STUCK
+
+
+def sync_of(app: App) -> Sync | None:
+    """What an agent should know about the cache before it trusts an answer; None if nothing."""
+    status = app.driver.status()
+    note = note_on(status, now=app.clock())
+    if note is None:
+        return None
+    return Sync(
+        state=str(status.state),
+        loaded=None if status.complete else status.loaded,
+        total=None if status.complete else status.total,
+        complete=status.complete,
+        note=note,
+    )
+
+
+def note_on(status: SyncStatus, *, now: float) -> str | None:
+    """One or two sentences on what is missing or old, None if nothing is."""
+    as_of = _as_of(status, now=now)
+    if status.needs_login:
+        return f"No login is accepted; the user must run `mcp-notarium login`. {as_of}"
+    if status.state == "halted":
+        return f"{_halted(status)} {as_of}"
+    if not status.complete:
+        return _loading(status)
+    if status.failure:
+        return f"The last sync failed: {status.failure}. {as_of}"
+    return None
+
+
+def _halted(status: SyncStatus) -> str:
+    if status.last_error is None:
+        return "Sync has stopped; `mcp-notarium doctor` tells the user why."
+    return (
+        f"Sync has stopped: {status.last_error}. If that is right, the user must run "
+        "`mcp-notarium reset-cache`; if not, nothing is lost here."
+    )
+
+
+def _loading(status: SyncStatus) -> str:
+    of = ""
+    if status.total is not None:
+        of = f" of {status.total}"
+    elif status.at_least is not None:
+        of = f" of at least {status.at_least}"
+    trouble = " It was interrupted and will be tried again." if status.failure else ""
+    return f"The first sync has loaded {status.loaded}{of} notes, newest first.{trouble}"
+
+
+def _as_of(status: SyncStatus, *, now: float) -> str:
+    if status.last_sync_at is None:
+        return "Nothing has been synced yet."
+    at = datetime.fromtimestamp(status.last_sync_at, UTC)
+    return f"Notes are as of {at:%Y-%m-%d %H:%M} UTC, {_age(now - status.last_sync_at)} ago."
+
+
+def _age(seconds: float) -> str:
+    """In the largest unit of which there are at least two."""
+    for size, unit in ((86_400, "days"), (3_600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds // size:.0f} {unit}"
+    return f"{max(0.0, seconds):.0f} s"

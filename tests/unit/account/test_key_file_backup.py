@@ -1,0 +1,202 @@
+"""Copies of the key file: made privately, put back only where they fit."""
+
+import shutil
+import stat
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+
+from mcp_notarium.account import key_file_backup, key_rotation, slot_management
+from mcp_notarium.account.key_changes import Given
+from mcp_notarium.crypto import kdf, key_slots
+from mcp_notarium.crypto.errors import WrongKey
+from mcp_notarium.errors import CacheDamaged, ConfigError, LockedError, Verdict
+from mcp_notarium.secret import Secret
+from support.account import (
+    BOUNDS,
+    OTHER,
+    PASSPHRASE,
+    account,
+    fingerprint,
+    folder_of,
+    made,
+    open_cheaply,
+)
+from support.small_disk import SmallDisk
+
+KEY = Secret(PASSPHRASE)
+GIVEN = Given(bounds=BOUNDS)
+
+
+def copied(config, path):
+    key_file_backup.back_up(config, path, bounds=BOUNDS)
+    return path
+
+
+def restore(config, path, key=KEY, **options):
+    return key_file_backup.restore(config, path, key, bounds=BOUNDS, **options)
+
+
+def refused(config, error, path, key=KEY):
+    before = fingerprint(config.account_dir)
+    with pytest.raises(error) as caught:
+        restore(config, path, key)
+    assert fingerprint(config.account_dir) == before
+    return caught.value
+
+
+def test_a_copy_is_the_key_file_to_the_byte_and_private(tmp_path):
+    config = made(tmp_path)
+    copy = copied(config, tmp_path / "copy")
+    assert copy.read_bytes() == folder_of(config).key_file.read_bytes()
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o600
+
+
+def test_a_copy_is_never_written_over_something(tmp_path):
+    config = made(tmp_path)
+    (tmp_path / "copy").write_text("precious")
+    with pytest.raises(ConfigError):
+        copied(config, tmp_path / "copy")
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ConfigError):
+        copied(config, tmp_path / "link")
+    assert (tmp_path / "copy").read_text() == "precious"
+    assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.parametrize("damage", ["gone", "cut", "copy gone too"])
+def test_a_lost_or_damaged_key_file_is_put_back(tmp_path, damage):
+    config = made(tmp_path)
+    copy, folder = copied(config, tmp_path / "copy"), folder_of(config)
+    if damage == "cut":
+        folder.key_file.write_bytes(folder.key_file.read_bytes()[:100])
+        folder.key_copy.write_bytes(b"")
+    else:
+        folder.key_file.unlink()
+    if damage == "copy gone too":
+        folder.key_copy.unlink()
+    done = restore(config, copy)
+    open_cheaply(config).close()
+    assert folder.key_file.read_bytes() == folder.key_copy.read_bytes() == copy.read_bytes()
+    assert (done.quarantine is None) is (damage == "copy gone too")
+
+
+def test_what_was_there_is_kept(tmp_path):
+    config = made(tmp_path)
+    copy, folder = copied(config, tmp_path / "copy"), folder_of(config)
+    folder.key_file.write_bytes(b"damaged")
+    done = restore(config, copy)
+    assert (done.quarantine / folder.key_file.name).read_bytes() == b"damaged"
+
+
+def test_a_key_that_was_changed_does_not_come_back_by_the_back_door(tmp_path):
+    config = made(tmp_path)
+    copy = copied(config, tmp_path / "copy")
+    key_rotation.rotate_passphrase(config, new=Secret(OTHER), parameters=kdf.CHEAPEST, given=GIVEN)
+    error = refused(config, LockedError, copy)
+    assert error.verdict is Verdict.ROLLBACK_SEEN
+    assert "number 1" in error.user_message
+    assert "number 2" in error.user_message
+
+
+def test_a_newer_copy_than_the_key_file_is_taken(tmp_path):
+    config = made(tmp_path)
+    folder = folder_of(config)
+    old = folder.key_file.read_bytes()
+    slot_management.add(config, Secret(OTHER), parameters=kdf.CHEAPEST, given=GIVEN)
+    copy = copied(config, tmp_path / "copy")
+    folder.key_file.write_bytes(old)
+    folder.key_copy.write_bytes(old)
+    restore(config, copy)
+    open_cheaply(replace(config, db_key=Secret(OTHER))).close()
+
+
+def test_a_copy_of_another_cache_is_refused(tmp_path):
+    config = made(tmp_path)
+    other = made(tmp_path / "other")
+    error = refused(config, LockedError, copied(other, tmp_path / "copy"))
+    assert error.verdict is Verdict.DATABASE_MISSING
+
+
+def test_a_copy_that_names_our_database_and_is_of_another_cache_is_refused(tmp_path):
+    config, other = made(tmp_path), made(tmp_path / "other")
+    copy = copied(other, tmp_path / "copy")
+    foreign = key_slots.parse(copy.read_bytes(), bounds=BOUNDS)
+    ours = key_slots.parse(folder_of(config).key_file.read_bytes(), bounds=BOUNDS)
+    shutil.copy(
+        folder_of(config).database(ours.generation), folder_of(config).database(foreign.generation)
+    )
+    refused(config, CacheDamaged, copy)
+
+
+def test_the_wrong_key_and_a_damaged_copy_are_told_apart(tmp_path):
+    config = made(tmp_path)
+    copy = copied(config, tmp_path / "copy")
+    refused(config, WrongKey, copy, Secret(OTHER))
+    copy.write_bytes(copy.read_bytes()[:-1])
+    assert "copy is damaged" in refused(config, ConfigError, copy).message
+    refused(config, ConfigError, tmp_path / "nowhere")
+
+
+def test_a_copy_that_the_disk_does_not_take_is_written_by_the_next_start(tmp_path):
+    config = made(tmp_path)
+    copy = copied(config, tmp_path / "copy")
+
+    def fail(name):
+        if name == "write_copy":
+            folder_of(config).key_copy.write_bytes(b"damaged")
+            raise OSError(28, "No space left on device")
+
+    assert not restore(config, copy, at=fail).copied
+    open_cheaply(config).close()
+    folder = folder_of(config)
+    assert folder.key_copy.read_bytes() == folder.key_file.read_bytes()
+
+
+@pytest.mark.parametrize("step", ["kept", "write", "verify", "switch"])
+def test_a_disk_that_fills_up_leaves_a_cache_that_opens(tmp_path, step):
+    config = made(tmp_path)
+    copy = copied(config, tmp_path / "copy")
+
+    def fail(name):
+        if name == step:
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(Exception, match="disk"):
+        restore(config, copy, at=fail)
+    open_cheaply(config).close()
+
+
+def test_where_there_is_no_key_file_nothing_is_copied(tmp_path):
+    with pytest.raises(LockedError):
+        copied(account(tmp_path), tmp_path / "copy")
+    assert not (tmp_path / "copy").exists()
+
+
+def test_a_disk_that_is_full_leaves_no_empty_copy(tmp_path):
+    config = made(tmp_path)
+    disk = SmallDisk(tmp_path / "disk", "64k")
+    if not disk.mounted:
+        pytest.skip("only root may mount a disk")
+    try:
+        with suppress(OSError), (disk.folder / "filler").open("wb", buffering=0) as filler:
+            while filler.write(bytes(4096)):
+                pass
+        with pytest.raises(ConfigError) as error:
+            copied(config, disk.folder / "copy")
+        assert "no space left" in error.value.message
+        assert [path.name for path in disk.folder.iterdir()] == ["filler"]
+    finally:
+        disk.unmount()
+
+
+def test_where_neither_key_file_nor_database_is_whole_the_way_out_is_named(tmp_path):
+    config = made(tmp_path)
+    copy, folder = copied(config, tmp_path / "copy"), folder_of(config)
+    (generation,) = folder.generations()
+    folder.key_file.unlink()
+    folder.key_copy.unlink()
+    folder.database(generation).write_bytes(bytes(8192))
+    error = refused(config, CacheDamaged, copy)
+    assert "mcp-notarium reset-cache" in error.resolution_hint

@@ -1,0 +1,56 @@
+"""A cache that is brought under new rules at a start remembers what else was done at that start."""
+
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+
+from mcp_notarium.account import opener
+from mcp_notarium.account.policy_change import open_ruled
+from mcp_notarium.domain.policy import Policy
+from mcp_notarium.domain.visibility import Visibility
+from mcp_notarium.secret import Secret
+from mcp_notarium.storage.cache import Cache
+from support.account import account, folder_of
+
+RULES = Policy(visibility=Visibility(hidden_tags=("private",)))
+
+
+@pytest.fixture(name="config", params=[Policy(), RULES], ids=["no rules", "rules"])
+def _config(tmp_path, request):
+    key = Secret("raw:" + "5a" * 32)
+    return account(tmp_path, db_key=key, on_unreadable="rebuild", policy=request.param)
+
+
+@pytest.fixture(name="old")
+def _old(config):
+    """A cache that was made long ago, when there were no rules."""
+    opener.open_cache(replace(config, policy=Policy()), clock=lambda: 1_700_000_000.0).close()
+    return config
+
+
+def test_a_new_cache_is_new(config):
+    with closing(open_ruled(config)) as opened:
+        assert opened.created
+        assert not opened.rebuilt
+        assert Cache(opened.database, config.policy.visibility).notes.gate.in_force
+
+
+def test_a_rebuilt_cache_is_rebuilt_and_says_so(old):
+    (generation,) = folder_of(old).generations()
+    folder_of(old).database(generation).write_bytes(b"rubbish" * 4096)
+    with closing(open_ruled(old)) as opened:
+        assert opened.rebuilt
+        assert any("quarantine" in notice for notice in opened.notices)
+
+
+def test_a_key_file_that_was_taken_from_its_copy_is_told_of(old):
+    folder_of(old).key_file.unlink()
+    with closing(open_ruled(old)) as opened:
+        assert len(opened.notices) == 1
+        assert not opened.created
+
+
+def test_a_cache_in_order_has_nothing_to_say(old):
+    with closing(open_ruled(old)) as opened:
+        assert (opened.created, opened.rebuilt, opened.notices) == (False, False, ())

@@ -1,0 +1,305 @@
+import shutil
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from mcp_notarium.account import damage_marker, opener
+from mcp_notarium.domain.note import Content
+from mcp_notarium.domain.pending_write import PendingWrite, WriteKind
+from mcp_notarium.errors import CacheDamaged, LockedError, Verdict
+from mcp_notarium.files import quarantine
+from mcp_notarium.secret import Secret
+from mcp_notarium.storage.database import companions
+from mcp_notarium.storage.pending_writes import PendingWrites
+from support import account_child
+from support.account import (
+    OTHER,
+    account,
+    fingerprint,
+    folder_of,
+    made,
+    open_cheaply,
+)
+
+NOW = 1_763_683_200.0
+LATER = NOW + 10 * 86_400
+
+
+def at(moment):
+    return {"clock": lambda: moment}
+
+
+def old_cache(tmp_path, **changes):
+    """A cache made ten days before everything else in a test, closed cleanly."""
+    config = account(tmp_path, **changes)
+    open_cheaply(config, **at(NOW)).close()
+    return replace(config, on_unreadable="rebuild")
+
+
+def database_of(config):
+    (generation,) = folder_of(config).generations()
+    return folder_of(config).database(generation)
+
+
+def spoil_key_files(config):
+    folder_of(config).key_file.write_bytes(b"x")
+    folder_of(config).key_copy.write_bytes(b"x")
+
+
+def remove_key_files(config):
+    folder_of(config).key_file.unlink()
+    folder_of(config).key_copy.unlink()
+
+
+REASONS = {
+    "wrong key": lambda config: replace(config, db_key=Secret(OTHER)),
+    "key files damaged": spoil_key_files,
+    "key files gone": remove_key_files,
+    "database gone": lambda config: database_of(config).unlink(),
+    "database emptied": lambda config: database_of(config).write_bytes(b""),
+    "database damaged": lambda config: database_of(config).write_bytes(b"rubbish" * 4096),
+}
+
+
+def happen(reason, config):
+    changed = REASONS[reason](config)
+    return changed if isinstance(changed, type(config)) else config
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_what_cannot_be_read_is_moved_byte_for_byte_and_made_anew(tmp_path, reason):
+    config = happen(reason, old_cache(tmp_path))
+    before = fingerprint(config.account_dir)
+    with closing(open_cheaply(config, **at(LATER))) as opened:
+        assert opened.created
+        assert "quarantine" in opened.notices[0]
+        (quarantined,) = folder_of(config).quarantine.iterdir()
+        assert fingerprint(quarantined) == before
+        assert folder_of(config).generations() == (opened.generation,)
+    with closing(open_cheaply(config, **at(LATER))) as again:
+        assert not again.created
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_without_the_setting_nothing_moves(tmp_path, reason):
+    config = happen(reason, replace(old_cache(tmp_path), on_unreadable="refuse"))
+    before = fingerprint(config.account_dir)
+    with pytest.raises(LockedError) as refused:
+        open_cheaply(config, **at(LATER))
+    assert "DB_ON_UNREADABLE=rebuild" in refused.value.resolution_hint
+    assert fingerprint(config.account_dir) == before
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_after_a_hard_stop_nothing_is_rebuilt_because_a_write_may_be_inside(tmp_path, reason):
+    config = old_cache(tmp_path)
+    folder_of(config).certificate.unlink()
+    config = happen(reason, config)
+    before = fingerprint(config.account_dir)
+    with pytest.raises(LockedError) as refused:
+        open_cheaply(config, **at(LATER))
+    assert "was not followed" in refused.value.resolution_hint
+    assert fingerprint(config.account_dir) == before
+
+
+def test_an_unfinished_write_inside_is_never_set_aside(tmp_path):
+    config = account(tmp_path)
+    with closing(open_cheaply(config, **at(NOW))) as opened:
+        PendingWrites(opened.database).add(
+            PendingWrite(
+                write_id="w",
+                note_id="n",
+                kind=WriteKind.CREATE,
+                base_etag=None,
+                content=Content("unsaved text"),
+                body="{}",
+                created_at=NOW,
+                owner="me",
+                lease_until=NOW,
+            )
+        )
+    wrong = replace(config, on_unreadable="rebuild", db_key=Secret(OTHER))
+    with pytest.raises(LockedError) as refused:
+        open_cheaply(wrong, **at(LATER))
+    assert refused.value.verdict is Verdict.WRONG_KEY
+    with closing(open_cheaply(config)) as again:
+        assert PendingWrites(again.database).count() == 1
+
+
+def test_a_database_without_a_promise_of_its_own_is_not_moved_along(tmp_path):
+    config = happen("wrong key", old_cache(tmp_path))
+    folder_of(config).database("0" * 16).touch(mode=0o600)
+    before = fingerprint(config.account_dir)
+    with pytest.raises(LockedError) as refused:
+        open_cheaply(config, **at(LATER))
+    assert "was not followed" in refused.value.resolution_hint
+    assert fingerprint(config.account_dir) == before
+
+
+def test_a_damaged_prepared_key_file_is_kept_too(tmp_path):
+    config = happen("wrong key", old_cache(tmp_path))
+    folder_of(config).prepared_key_file.touch(mode=0o600)
+    folder_of(config).prepared_key_file.write_bytes(b"rubbish")
+    open_cheaply(config, **at(LATER)).close()
+    (kept,) = folder_of(config).quarantine.rglob("notarium_keys.json.new")
+    assert kept.read_bytes() == b"rubbish"
+
+
+def test_a_store_that_is_the_only_source_is_never_rebuilt(tmp_path):
+    config = happen("database damaged", old_cache(tmp_path))
+    with pytest.raises(LockedError) as refused:
+        open_cheaply(config, refetchable=False, **at(LATER))
+    assert "only place" in refused.value.resolution_hint
+
+
+def test_two_clients_with_different_keys_do_not_rebuild_each_other_for_ever(tmp_path):
+    mine = old_cache(tmp_path)
+    theirs = replace(mine, db_key=Secret(OTHER))
+    open_cheaply(theirs, **at(LATER)).close()
+    with pytest.raises(LockedError) as refused:
+        open_cheaply(mine, **at(LATER + 3600))
+    assert "24 hours" in refused.value.resolution_hint
+    with closing(open_cheaply(mine, **at(LATER + 90_000))) as opened:
+        assert opened.created
+
+
+def test_nothing_is_moved_under_a_running_server(tmp_path):
+    config = old_cache(tmp_path)
+    running = account_child.start(tmp_path)
+    try:
+        # Its promise is withdrawn while it runs; even with one nothing may move.
+        folder_of(config).certificate.touch(mode=0o600)
+        generation = database_of(config).name.split(".")[1]
+        folder_of(config).certificate.write_bytes(
+            b'{"format":"mcp-notarium-nothing-pending","generation":"%s","version":1}'
+            % generation.encode()
+        )
+        before = fingerprint(config.account_dir)
+        with pytest.raises(LockedError) as refused:
+            open_cheaply(replace(config, db_key=Secret(OTHER)), **at(LATER))
+        assert refused.value.verdict is Verdict.BUSY
+        assert fingerprint(config.account_dir) == before
+    finally:
+        running.communicate("end\n", timeout=30)
+
+
+@pytest.mark.parametrize("content", [b"", b"rubbish" * 4096])
+def test_a_plain_cache_is_rebuilt_by_the_same_rule(tmp_path, content):
+    config = old_cache(tmp_path, db_encryption=False)
+    folder_of(config).plain_database.write_bytes(content)
+    with closing(open_cheaply(config, **at(LATER))) as opened:
+        assert opened.created
+    (kept,) = folder_of(config).quarantine.rglob("notarium_cache.sqlite")
+    assert kept.read_bytes() == content
+
+
+def test_setting_aside_moves_everything_and_the_next_start_begins_anew(tmp_path):
+    config = made(tmp_path)
+    before = fingerprint(config.account_dir)
+    target = opener.set_aside(config, clock=lambda: NOW)
+    assert fingerprint(target) == before
+    with closing(open_cheaply(config)) as opened:
+        assert opened.created
+
+
+def test_setting_aside_needs_no_key_and_nothing_readable(tmp_path):
+    config = made(tmp_path)
+    spoil_key_files(config)
+    assert opener.set_aside(replace(config, db_key=None)) is not None
+    assert opener.set_aside(config) is None
+
+
+def test_setting_aside_is_refused_under_a_running_server(tmp_path):
+    config = account(tmp_path)
+    with closing(open_cheaply(config)), pytest.raises(LockedError) as refused:
+        opener.set_aside(config)
+    assert refused.value.verdict is Verdict.BUSY
+
+
+def test_there_is_nothing_to_set_aside_where_there_is_no_folder(tmp_path):
+    config = account(tmp_path)
+    assert opener.set_aside(config) is None
+    assert not config.data_dir.exists()
+
+
+def test_a_restored_folder_opens_after_it_was_set_aside(tmp_path):
+    config = made(tmp_path)
+    target = opener.set_aside(config)
+    for file in target.iterdir():
+        shutil.move(file, config.account_dir / file.name)
+    with closing(open_cheaply(config)) as opened:
+        assert not opened.created
+
+
+def overwrite(path, page):
+    whole = bytearray(path.read_bytes())
+    whole[(page - 1) * 4096 : page * 4096] = b"\xa5" * 4096
+    path.write_bytes(whole)
+
+
+def test_a_start_looks_at_every_page_only_where_damage_was_met(tmp_path):
+    config = made(tmp_path)
+    overwrite(database_of(config), 7)
+    open_cheaply(config).close()
+    damage_marker.mark(folder_of(config))
+    for _ in range(2):
+        with pytest.raises(LockedError) as refused:
+            open_cheaply(config)
+        assert refused.value.verdict is Verdict.DATABASE_DAMAGED
+        assert "page 7" in refused.value.message
+
+
+def test_damage_that_is_met_marks_the_folder_and_a_rebuild_takes_the_mark_along(tmp_path):
+    config = old_cache(tmp_path)
+    overwrite(database_of(config), 4)
+    with closing(open_cheaply(config, guarded=True)) as opened, pytest.raises(CacheDamaged):
+        opened.database.rows("SELECT * FROM notes")
+    assert damage_marker.is_marked(folder_of(config))
+    with closing(open_cheaply(config, **at(LATER))) as again:
+        assert again.created
+    assert not damage_marker.is_marked(folder_of(config))
+    assert list(folder_of(config).quarantine.rglob("damage_met.json"))
+
+
+def test_a_whole_look_that_finds_damage_marks_it_for_the_next_start(tmp_path):
+    config = made(tmp_path)
+    overwrite(database_of(config), 7)
+    with pytest.raises(LockedError):
+        open_cheaply(config, whole=True)
+    with pytest.raises(LockedError):
+        open_cheaply(config)
+
+
+def test_a_log_mends_a_page_for_the_whole_look_too(tmp_path):
+    config = made(tmp_path)
+    with closing(open_cheaply(config)) as opened:
+        path = opened.database.path
+        # A page that stands in the log as a whole, and half written in the file.
+        opened.database.run("INSERT INTO sync_metadata VALUES ('k', 'v')")
+        copies = {file.name: file.read_bytes() for file in companions(path)[:2] if file.exists()}
+    for name, content in copies.items():
+        file = path.with_name(name)
+        file.touch(mode=0o600)
+        file.write_bytes(content)
+    overwrite(path, 3)
+    damage_marker.mark(folder_of(config))
+    with closing(open_cheaply(config, whole=True)) as again:
+        assert again.database.row("SELECT value FROM sync_metadata WHERE key = 'k'") == ("v",)
+    assert not damage_marker.is_marked(folder_of(config))
+
+
+def test_a_mark_that_means_nothing_goes_with_the_start(tmp_path):
+    config = made(tmp_path)
+    folder_of(config).damage_mark.touch(mode=0o600)
+    open_cheaply(config).close()
+    assert not damage_marker.is_marked(folder_of(config))
+
+
+def test_a_folder_in_the_quarantine_with_the_name_of_no_day_is_none_of_ours(tmp_path):
+    config = old_cache(tmp_path)
+    folder = folder_of(config)
+    for name in ("20261399T000000Z", "20260101T000000Z", "notes"):
+        (folder.quarantine / name).mkdir(parents=True)
+    assert quarantine.last_use(folder) == datetime(2026, 1, 1, tzinfo=UTC).timestamp()

@@ -1,0 +1,417 @@
+"""A cache written anew under a new data key: the same notes, other bytes, no old way in."""
+
+import shutil
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+
+from mcp_notarium.account import (
+    key_file_backup,
+    key_rotation,
+    keychain_slot,
+    opener,
+    reencryption,
+    slot_management,
+)
+from mcp_notarium.account.key_changes import Given
+from mcp_notarium.cli import doctor_folder
+from mcp_notarium.crypto import kdf, key_slots, recovery_codes, user_key
+from mcp_notarium.crypto.errors import SlotsRefused, WeakPassphrase
+from mcp_notarium.crypto.kdf_policy import Stretching
+from mcp_notarium.crypto.key_slots import SlotState
+from mcp_notarium.domain.note import Content, Revision, Tombstone
+from mcp_notarium.errors import CacheDamaged, CacheFull, LockedError, NotariumError, Verdict
+from mcp_notarium.keys import keychain
+from mcp_notarium.secret import Secret
+from mcp_notarium.storage import table_copy
+from mcp_notarium.storage.note_table import NoteTable
+from mcp_notarium.storage.page_check import PAGE_SIZE, sample
+from support import account_child, keychains
+from support.account import (
+    BOUNDS,
+    OTHER,
+    PASSPHRASE,
+    account,
+    fingerprint,
+    folder_of,
+    made,
+    open_cheaply,
+)
+
+GIVEN = Given(bounds=BOUNDS)
+NEW = Secret(OTHER)
+OLD = Secret("two slow trains cross the valley")
+
+
+def revision(number):
+    return Revision(
+        id=f"n{number}",
+        etag="1",
+        server_version=1,
+        content=Content(text=f"note number {number}\n", tags=("x",), trash=False),
+        pinned=False,
+        markdown=False,
+        created_at=1.0,
+        modified_at=2.0,
+        raw="{}",
+    )
+
+
+def filled(folder):
+    """An account with notes, some of them removed again."""
+    config = made(folder)
+    with closing(open_cheaply(config)) as opened, opened.database.transaction():
+        notes = NoteTable(opened.database)
+        notes.apply(revision(number) for number in range(60))
+        notes.apply(Tombstone(f"n{number}") for number in range(0, 60, 3))
+    return config
+
+
+def anew(config, **options):
+    given = options.pop("given", GIVEN)
+    return reencryption.reencrypt(config, parameters=kdf.CHEAPEST, given=given, **options)
+
+
+def texts(config, **options):
+    with closing(open_cheaply(config, **options)) as opened:
+        return dict(opened.database.rows("SELECT id, text FROM notes ORDER BY pk"))
+
+
+def refused(config, error, **options):
+    before, notes = fingerprint(config.account_dir), texts(config)
+    with pytest.raises(error) as caught:
+        anew(config, **options)
+    after = fingerprint(config.account_dir)
+    assert {name: after.get(name) for name in before} == before
+    more = {name.removesuffix("-wal").removesuffix("-shm") for name in after}
+    assert {name for name in more - before.keys() if "notarium_" in name} == set(), "not tidied up"
+    assert texts(config) == notes
+    return caught.value
+
+
+def test_the_notes_are_there_under_another_key_and_generation(tmp_path):
+    config = filled(tmp_path)
+    before, notes = keyfile_of(config), texts(config)
+    done = anew(config)
+    after = keyfile_of(config)
+    assert texts(config) == notes
+    assert done.notes == len(notes) == 40
+    assert (done.dropped, done.keychain) == ((), False)
+    assert after.generation == done.generation != before.generation
+    assert after.vault_id != before.vault_id
+    with pytest.raises(NotariumError):
+        key_slots.unlock(replace(after, slots=before.slots), Secret(PASSPHRASE), bounds=BOUNDS)
+
+
+def test_the_data_key_of_an_old_copy_fits_no_page_of_the_new_database(tmp_path):
+    config = filled(tmp_path)
+    before = keyfile_of(config)
+    anew(config)
+    after = keyfile_of(config)
+    database = folder_of(config).database(after.generation)
+    old, new = (key_slots.unlock(one, Secret(PASSPHRASE), bounds=BOUNDS) for one in (before, after))
+    pages = range(1, database.stat().st_size // PAGE_SIZE + 1)
+    for key, bad in ((old, tuple(pages)), (new, ())):
+        for salt in (before.database_salt, after.database_salt):
+            found = sample(database, key.page_mac_key(), salt, every=True)
+            assert found.bad_pages == bad
+
+
+def keyfile_of(config):
+    return key_slots.parse(folder_of(config).key_file.read_bytes(), bounds=BOUNDS)
+
+
+def test_nothing_of_the_old_generation_lies_in_the_folder(tmp_path):
+    config = filled(tmp_path)
+    old = keyfile_of(config).generation
+    anew(config)
+    names = [path.name for path in config.account_dir.rglob("*")]
+    assert not [name for name in names if old in name or name.endswith((".tmp", ".new"))]
+    assert folder_of(config).key_copy.read_bytes() == folder_of(config).key_file.read_bytes()
+
+
+def test_an_old_copy_of_the_key_file_opens_nothing_any_more(tmp_path):
+    config = filled(tmp_path)
+    copy = tmp_path / "copy"
+    key_file_backup.back_up(config, copy, bounds=BOUNDS)
+    anew(config)
+    with pytest.raises(LockedError) as error:
+        key_file_backup.restore(config, copy, Secret(PASSPHRASE), bounds=BOUNDS)
+    assert error.value.verdict is Verdict.DATABASE_MISSING
+
+
+def test_a_new_key_may_be_given_at_once(tmp_path):
+    config = filled(tmp_path)
+    notes = texts(config)
+    anew(config, new=NEW)
+    assert texts(replace(config, db_key=NEW)) == notes
+    with pytest.raises(LockedError) as error:
+        texts(config)
+    assert error.value.verdict is Verdict.WRONG_KEY
+
+
+def test_a_weak_new_key_is_refused(tmp_path):
+    refused(filled(tmp_path), WeakPassphrase, new=Secret("secret"))
+
+
+def test_the_wrong_key_changes_nothing(tmp_path):
+    error = refused(filled(tmp_path), LockedError, given=replace(GIVEN, old=NEW))
+    assert error.verdict is Verdict.WRONG_KEY
+
+
+def test_keys_that_are_not_at_hand_are_named_before_they_are_dropped(tmp_path):
+    config, paper = filled(tmp_path), recovery_codes.generate()
+    slot_management.add(config, paper, given=GIVEN)
+    error = refused(config, SlotsRefused)
+    assert "slot 2 (recovery)" in error.user_message
+    done = anew(config, drop_others=True)
+    assert [slot.id for slot in done.dropped] == [2]
+    assert len(keyfile_of(config).slots) == 1
+
+
+def test_the_slot_of_the_keychain_follows(tmp_path):
+    config, system = filled(tmp_path), keychains.working()
+    given = replace(GIVEN, system=system)
+    keychain_slot.enable(config, system, given=GIVEN)
+    notes = texts(config)
+    done = anew(config, given=given)
+    assert (done.keychain, done.dropped) == (True, ())
+    by_keychain = replace(config, db_key=None, db_key_origin="", keychain=True)
+    assert texts(by_keychain, system=system) == notes
+    with pytest.raises(SlotsRefused, match="only one"):
+        anew(by_keychain, drop_others=True, given=given)
+
+
+def described(config):
+    return [(slot.id, slot.type, slot.state, slot.label) for slot in keyfile_of(config).slots]
+
+
+def test_what_is_known_of_a_slot_is_kept(tmp_path):
+    config, system = filled(tmp_path), keychains.working()
+    given = replace(GIVEN, system=system, clock=lambda: 1_700_000_000.0)
+    change = {"parameters": kdf.Pbkdf2Sha512(7), "given": given}
+    key_rotation.rotate_passphrase(config, new=OLD, **change)
+    by_old = replace(config, db_key=OLD)
+    key_rotation.rotate_passphrase(by_old, new=Secret(PASSPHRASE), **change)
+    keychain_slot.enable(config, system, given=given)
+    slot_management.mark_compromised(config, 4, given=given)
+    before = keyfile_of(config)
+    done = anew(config, given=replace(given, clock=lambda: 1_800_000_000.0))
+    after = keyfile_of(config)
+    for name in ("id", "type", "state", "label", "kdf"):
+        assert [getattr(one, name) for one in after.slots] == [
+            getattr(one, name) for one in before.slots
+        ]
+    assert after.slots[1].state is SlotState.COMPROMISED
+    assert (after.created, after.rotated) == (before.created, 1_700_000_000)
+    assert [slot.id for slot in done.carried] == [3, 4]
+    assert (done.gone, done.slot, done.dropped) == ((), None, ())
+
+
+def test_a_new_key_has_the_label_of_the_old_one_and_the_day_of_today(tmp_path):
+    config = filled(tmp_path)
+    slot_management.add(config, OLD, label="the laptop", parameters=kdf.CHEAPEST, given=GIVEN)
+    given = replace(GIVEN, old=OLD, clock=lambda: 1_800_000_000.0)
+    done = anew(config, new=NEW, drop_others=True, given=given)
+    assert described(config) == [(3, "passphrase", "active", "the laptop")]
+    assert keyfile_of(config).rotated == 1_800_000_000
+    assert ([slot.id for slot in done.gone], done.slot.id) == ([2], 3)
+
+
+def test_a_slot_that_is_disabled_is_named_too_before_it_is_dropped(tmp_path):
+    config = filled(tmp_path)
+    slot_management.add(config, OLD, label="spare", parameters=kdf.CHEAPEST, given=GIVEN)
+    slot_management.disable(config, 2, given=GIVEN)
+    error = refused(config, SlotsRefused)
+    assert 'slot 2 ("spare", passphrase, disabled)' in error.message
+    assert [slot.id for slot in anew(config, drop_others=True).dropped] == [2]
+
+
+def test_a_key_that_others_know_is_not_the_key_of_the_new_cache(tmp_path):
+    config = filled(tmp_path)
+    slot_management.add(config, OLD, parameters=kdf.CHEAPEST, given=GIVEN)
+    slot_management.mark_compromised(config, 1, given=GIVEN)
+    error = refused(config, SlotsRefused, drop_others=True)
+    assert "slot 1 (passphrase, compromised)" in error.message
+    anew(config, new=NEW, drop_others=True)
+    assert described(config) == [(3, "passphrase", "active", "")]
+
+
+def test_the_recovery_key_that_was_used_follows_and_is_not_the_only_one(tmp_path):
+    config, paper = filled(tmp_path), recovery_codes.generate()
+    slot_management.add(config, paper, label="on paper", given=GIVEN)
+    given = replace(GIVEN, old=paper)
+    assert "only one" in refused(config, SlotsRefused, drop_others=True, given=given).message
+    done = anew(config, new=NEW, drop_others=True, given=given)
+    assert described(config) == [
+        (2, "recovery", "active", "on paper"),
+        (3, "passphrase", "active", ""),
+    ]
+    assert [slot.id for slot in done.dropped] == [1]
+    for key in (paper, NEW):
+        assert texts(replace(config, db_key=key))
+
+
+def test_the_keychain_keeps_its_own_key_beside_a_new_one(tmp_path):
+    config, system = filled(tmp_path), keychains.working()
+    given = replace(GIVEN, system=system)
+    keychain_slot.enable(config, system, given=GIVEN)
+    kept = system.read_back(keychain.KEY, config.owner_hash)
+    alone = replace(config, db_key=None, db_key_origin="", keychain=True)
+    anew(alone, new=NEW, drop_others=True, given=given)
+    assert [one[1] for one in described(config)] == ["keyring", "passphrase"]
+    assert system.read_back(keychain.KEY, config.owner_hash) == kept
+    assert texts(alone, system=system) == texts(replace(config, db_key=NEW))
+
+
+def test_a_key_of_the_keychain_that_opens_nothing_is_in_nobodys_way(tmp_path):
+    config, system = filled(tmp_path), keychains.working()
+    keychain_slot.enable(config, system, given=GIVEN)
+    system.set(keychain.KEY, config.owner_hash, user_key.generate())
+    given = replace(GIVEN, system=system)
+    assert [slot.id for slot in anew(config, drop_others=True, given=given).dropped] == [2]
+
+
+def test_what_would_not_follow_is_known_before_anything_begins(tmp_path):
+    config, paper = filled(tmp_path), recovery_codes.generate()
+    slot_management.add(config, paper, given=GIVEN)
+    before = fingerprint(config.account_dir)
+    came, dropped = reencryption.left_behind(config, replacing=False, given=GIVEN)
+    assert (came.slot.id, [slot.id for slot in dropped]) == (1, [2])
+    given = replace(GIVEN, old=paper)
+    came, dropped = reencryption.left_behind(config, replacing=True, given=given)
+    assert (came.slot.id, [slot.id for slot in dropped]) == (2, [1])
+    assert fingerprint(config.account_dir) == before
+
+
+def test_while_a_server_runs_it_is_refused_and_the_server_is_named(tmp_path):
+    config = filled(tmp_path)
+    child = account_child.start(tmp_path)
+    try:
+        error = refused(config, LockedError)
+        assert error.verdict is Verdict.BUSY
+        assert f"process {child.pid}" in error.user_message
+    finally:
+        child.communicate("end\n", timeout=30)
+    anew(config)
+
+
+def test_too_little_room_is_seen_before_anything_is_written(tmp_path, monkeypatch):
+    config = filled(tmp_path)
+    usage = shutil.disk_usage(tmp_path)._replace(free=10_000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: usage)
+    error = refused(config, CacheFull)
+    assert error.details["free"] == 10_000
+
+
+@pytest.mark.parametrize("step", ["prepare", "create", "copy", "verify"])
+def test_a_disk_that_fills_up_leaves_the_old_cache_and_nothing_else(tmp_path, step):
+    config = filled(tmp_path)
+
+    def fail(name):
+        if name == step:
+            raise OSError(28, "No space left on device")
+
+    refused(config, CacheFull, given=replace(GIVEN, at=fail))
+    assert len(folder_of(config).generations()) == 1
+    assert not folder_of(config).prepared_key_file.exists()
+
+
+def test_a_copy_that_differs_never_counts(tmp_path, monkeypatch):
+    config = filled(tmp_path)
+    real = table_copy.copy_into
+
+    def lossy(source, target, **options):
+        real(source, target, **options)
+        with target.transaction():
+            target.run("DELETE FROM notes WHERE pk = 2")
+
+    monkeypatch.setattr(table_copy, "copy_into", lossy)
+    error = refused(config, CacheDamaged)
+    assert "differs" in error.message
+    assert len(folder_of(config).generations()) == 1
+
+
+def test_a_copy_whose_index_is_wrong_never_counts(tmp_path, monkeypatch):
+    config = filled(tmp_path)
+    real = table_copy.copy_into
+
+    def lossy(source, target, **options):
+        real(source, target, **options)
+        with target.transaction():
+            target.run("INSERT INTO notes_fts(notes_fts) VALUES ('delete-all')")
+
+    monkeypatch.setattr(table_copy, "copy_into", lossy)
+    assert "not sound" in refused(config, CacheDamaged).message
+
+
+def test_databases_that_no_key_file_names_are_set_aside(tmp_path):
+    config = filled(tmp_path)
+    folder = folder_of(config)
+    stranger = folder.database("0" * 16)
+    stranger.write_bytes(b"somebody's")
+    stranger.chmod(0o600)
+    anew(config)
+    assert not stranger.exists()
+    assert [path.read_bytes() for path in folder.quarantine.rglob("*0000*")] == [b"somebody's"]
+
+
+@pytest.mark.parametrize("suffix", ["-wal", "-shm", "-journal"])
+def test_what_lies_beside_a_database_that_never_came_about_is_set_aside_too(tmp_path, suffix):
+    config = filled(tmp_path)
+    folder = folder_of(config)
+    stray = folder.path / (folder.database("0" * 16).name + suffix)
+    stray.touch(mode=0o600)
+    anew(config)
+    assert not stray.exists()
+    assert [path.name for path in folder.quarantine.rglob("*0000*")] == [stray.name]
+
+
+def test_databases_in_the_quarantine_are_named(tmp_path):
+    config = filled(tmp_path)
+    assert anew(config).set_aside == ()
+    opener.set_aside(config)
+    open_cheaply(config).close()
+    (place,) = anew(config).set_aside
+    assert place.parent == folder_of(config).quarantine
+    (seen,) = [one for one in doctor_folder.outside(config) if one.name == "quarantine"]
+    assert f"encrypted databases in {place.name}" in seen.seen
+    assert "may still open" in seen.hint
+
+
+@pytest.mark.parametrize("by", ["recovery", "keychain", "passphrase"])
+def test_the_cost_and_label_of_a_passphrase_that_is_dropped_are_not_lost(tmp_path, by):
+    config, system, paper = filled(tmp_path), keychains.working(), recovery_codes.generate()
+    dear = replace(kdf.CHEAPEST, memory_kib=kdf.CHEAPEST.memory_kib * 2, time_cost=2)
+    slot_management.add(config, OLD, label="mine", parameters=dear, given=GIVEN)
+    by_old = replace(GIVEN, old=OLD)
+    slot_management.remove(config, 1, given=by_old)
+    slot_management.add(config, paper, label="on paper", given=by_old)
+    if by == "keychain":
+        keychain_slot.enable(config, system, given=by_old)
+    came = {"recovery": replace(GIVEN, old=paper), "passphrase": by_old}
+    given = came.get(by, replace(GIVEN, system=system))
+    done = reencryption.reencrypt(
+        replace(config, db_key=None, db_key_origin="", keychain=True)
+        if by == "keychain"
+        else config,
+        new=NEW,
+        parameters=Stretching(kdf.CHEAPEST, kdf.Pbkdf2Sha512(1), "argon2id", chosen=False),
+        drop_others=True,
+        given=given,
+    )
+    assert done.slot is not None
+    assert (done.slot.kdf, done.slot.label) == (dear, "mine")
+
+
+def test_progress_is_told(tmp_path):
+    told = []
+    anew(filled(tmp_path), told=lambda done, total: told.append((done, total)))
+    assert told[-1][0] == told[-1][1] > 40
+
+
+def test_where_there_is_no_cache_nothing_is_made(tmp_path):
+    with pytest.raises(LockedError):
+        anew(account(tmp_path))
+    assert not folder_of(account(tmp_path)).path.exists()

@@ -1,0 +1,310 @@
+"""Slots of a real cache: every change proven, nobody locked out, running servers undisturbed."""
+
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+
+from mcp_notarium.account import slot_management
+from mcp_notarium.account.key_changes import Given
+from mcp_notarium.crypto import kdf, key_slots, recovery_codes, user_key
+from mcp_notarium.crypto.errors import MalformedKey, SlotsRefused, WeakPassphrase, WrongKey
+from mcp_notarium.crypto.key_file_codec import MOST_SLOTS
+from mcp_notarium.crypto.key_slots import SlotState, SlotType
+from mcp_notarium.crypto.rotation_steps import REWRAP
+from mcp_notarium.errors import LockedError, Verdict
+from mcp_notarium.secret import Secret
+from support.account import (
+    BOUNDS,
+    OTHER,
+    PASSPHRASE,
+    account,
+    fingerprint,
+    folder_of,
+    made,
+    open_cheaply,
+)
+
+NEW = Secret(OTHER)
+GIVEN = Given(bounds=BOUNDS)
+COPYING = [
+    row for row in REWRAP if row.step.endswith("_copy") or row.step == "sync_folder"
+]  # behind the commit point
+
+
+def add(config, key=NEW, **options):
+    return slot_management.add(
+        config, key, **({"parameters": kdf.CHEAPEST, "given": GIVEN} | options)
+    )
+
+
+def opens(config, key):
+    try:
+        open_cheaply(replace(config, db_key=key)).close()
+    except LockedError as error:
+        if error.verdict is not Verdict.WRONG_KEY:
+            raise
+        return False
+    return True
+
+
+def test_room_is_demanded_before_anybody_types(tmp_path):
+    config = made(tmp_path)
+    for number in range(2, MOST_SLOTS + 1):
+        slot_management.demand_room(slot_management.listing(config, None, bounds=BOUNDS).keyfile)
+        add(config, Secret(f"{OTHER} {number}"))
+    with pytest.raises(SlotsRefused, match="all are in use"):
+        slot_management.demand_room(slot_management.listing(config, None, bounds=BOUNDS).keyfile)
+
+
+def states(config):
+    found = slot_management.listing(config, None, bounds=BOUNDS).keyfile
+    return {slot.id: (slot.type.value, slot.state.value) for slot in found.slots}
+
+
+def refused(config, error, action):
+    before = fingerprint(config.account_dir)
+    with pytest.raises(error) as caught:
+        action()
+    assert fingerprint(config.account_dir) == before
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    "key", [NEW, user_key.generate(), recovery_codes.generate()], ids=["words", "raw", "paper"]
+)
+def test_an_added_key_opens_and_so_does_the_one_before(tmp_path, key):
+    config = made(tmp_path)
+    done = add(config, key, label="spare")
+    assert done.proven
+    assert opens(config, key)
+    assert opens(config, Secret(PASSPHRASE))
+    assert done.after.slots[-1].label == "spare"
+    folder = folder_of(config)
+    assert folder.key_copy.read_bytes() == folder.key_file.read_bytes()
+
+
+def test_a_server_that_is_running_notices_nothing(tmp_path):
+    config = made(tmp_path)
+    with closing(open_cheaply(config)) as opened:
+        add(config)
+        slot_management.remove(config, 1, given=replace(GIVEN, old=NEW))
+        opened.database.run("INSERT INTO sync_metadata(key, value) VALUES ('mark', 'written')")
+    with closing(open_cheaply(replace(config, db_key=NEW))) as again:
+        assert again.database.row("SELECT value FROM sync_metadata WHERE key = 'mark'")
+
+
+def test_the_listing_says_which_slot_the_key_opens(tmp_path):
+    config = made(tmp_path)
+    add(config)
+    assert slot_management.listing(config, Secret(PASSPHRASE), bounds=BOUNDS).opened_by == 1
+    assert slot_management.listing(config, NEW, bounds=BOUNDS).opened_by == 2
+    assert (
+        slot_management.listing(config, Secret("some other words"), bounds=BOUNDS).opened_by is None
+    )
+    assert slot_management.listing(config, None, bounds=BOUNDS).opened_by is None
+
+
+def test_without_a_cache_there_is_nothing_to_list(tmp_path):
+    with pytest.raises(LockedError) as error:
+        slot_management.listing(account(tmp_path), None, bounds=BOUNDS)
+    assert error.value.verdict is Verdict.DATABASE_MISSING
+
+
+def test_a_forged_key_file_is_not_listed_as_if_it_were_true(tmp_path):
+    config = made(tmp_path)
+    add(config)
+    folder = folder_of(config)
+    keyfile = key_slots.parse(folder.key_file.read_bytes(), bounds=BOUNDS)
+    forged = replace(keyfile, slots=(keyfile.slots[0],))
+    folder.key_file.write_bytes(key_slots.serialise(forged))
+    with pytest.raises(LockedError) as error:
+        slot_management.listing(config, Secret(PASSPHRASE), bounds=BOUNDS)
+    assert error.value.verdict is Verdict.KEY_FILE_DAMAGED
+
+
+def test_a_key_that_opens_already_is_not_added_again(tmp_path):
+    config = made(tmp_path)
+    error = refused(config, SlotsRefused, lambda: add(config, Secret(PASSPHRASE)))
+    assert "already" in error.user_message
+
+
+def test_a_weak_passphrase_is_added_on_demand_only(tmp_path):
+    config = made(tmp_path)
+    refused(config, WeakPassphrase, lambda: add(config, Secret("secret")))
+    add(config, Secret("secret"), allow_weak=True)
+    assert opens(config, Secret("secret"))
+
+
+def test_there_are_at_most_eight_slots(tmp_path):
+    config = made(tmp_path)
+    for _ in range(7):
+        add(config, user_key.generate())
+    error = refused(config, SlotsRefused, lambda: add(config, user_key.generate()))
+    assert "at most 8" in error.user_message
+
+
+@pytest.mark.parametrize("how", [slot_management.disable, slot_management.remove])
+def test_a_slot_taken_away_opens_nothing_and_the_others_do(tmp_path, how):
+    config = made(tmp_path)
+    add(config)
+    how(config, 2, given=GIVEN)
+    assert not opens(config, NEW)
+    assert opens(config, Secret(PASSPHRASE))
+
+
+@pytest.mark.parametrize("how", [slot_management.disable, slot_management.remove])
+def test_nobody_can_take_away_the_slot_he_came_in_by(tmp_path, how):
+    config = made(tmp_path)
+    add(config)
+    error = refused(config, SlotsRefused, lambda: how(config, 1, given=GIVEN))
+    assert "--ask-key" in error.resolution_hint
+    how(config, 1, given=replace(GIVEN, old=NEW))
+    assert not opens(config, Secret(PASSPHRASE))
+
+
+@pytest.mark.parametrize("how", [slot_management.disable, slot_management.remove])
+def test_the_last_slot_stays(tmp_path, how):
+    config = made(tmp_path)
+    refused(config, SlotsRefused, lambda: how(config, 1, given=GIVEN))
+
+
+def test_a_disabled_slot_is_enabled_again(tmp_path):
+    config = made(tmp_path)
+    add(config)
+    slot_management.disable(config, 2, given=GIVEN)
+    assert states(config)[2] == ("passphrase", "disabled")
+    slot_management.enable(config, 2, given=GIVEN)
+    assert opens(config, NEW)
+
+
+def test_a_compromised_slot_is_remembered(tmp_path):
+    config = made(tmp_path)
+    add(config)
+    slot_management.mark_compromised(config, 2, given=GIVEN)
+    assert states(config)[2] == ("passphrase", SlotState.COMPROMISED.value)
+    assert opens(config, NEW)
+
+
+@pytest.mark.parametrize("key", ["not the key at all", OTHER])
+def test_with_a_wrong_key_nothing_is_changed(tmp_path, key):
+    config = made(tmp_path)
+    given = replace(GIVEN, old=Secret(key))
+    error = refused(config, LockedError, lambda: add(config, user_key.generate(), given=given))
+    assert error.verdict is Verdict.WRONG_KEY
+
+
+@pytest.mark.parametrize("row", COPYING, ids=lambda row: row.step)
+def test_a_change_whose_copy_cannot_be_written_is_no_failure(tmp_path, row):
+    config = made(tmp_path)
+
+    def fail(step):
+        if step == row.step:
+            raise OSError(28, "No space left on device")
+
+    assert not add(config, given=replace(GIVEN, at=fail)).copied
+    assert opens(config, Secret(PASSPHRASE))
+    assert opens(config, NEW)
+    assert not list(config.account_dir.glob(".*.tmp"))
+
+
+@pytest.mark.parametrize(
+    "row", [one for one in REWRAP if one not in COPYING], ids=lambda row: row.step
+)
+def test_a_change_that_fails_at_any_step_leaves_a_cache_that_opens(tmp_path, row):
+    config = made(tmp_path)
+
+    def fail(step):
+        if step == row.step:
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(Exception, match="disk"):
+        add(config, given=replace(GIVEN, at=fail))
+    assert opens(config, Secret(PASSPHRASE))
+    assert opens(config, NEW) is (row.opens == "new")
+    assert not list(config.account_dir.glob(".*.tmp"))
+
+
+def test_a_recovery_key_is_proven_by_opening(tmp_path):
+    config, paper = made(tmp_path), recovery_codes.generate()
+    add(config, paper, label="on paper")
+    typed = paper.reveal_text().lower().replace("-", " ")
+    slot = slot_management.recovery_slot(config, typed, bounds=BOUNDS)
+    assert (slot.id, slot.type) == (2, SlotType.RECOVERY)
+    with pytest.raises(WrongKey):
+        slot_management.recovery_slot(
+            config, recovery_codes.generate().reveal_text(), bounds=BOUNDS
+        )
+    with pytest.raises(MalformedKey):
+        slot_management.recovery_slot(
+            config, typed[:-1] + ("y" if typed[-1] == "z" else "z"), bounds=BOUNDS
+        )
+    slot_management.disable(config, 2, given=GIVEN)
+    with pytest.raises(WrongKey):
+        slot_management.recovery_slot(config, typed, bounds=BOUNDS)
+
+
+def test_who_has_lost_the_passphrase_gets_in_with_the_recovery_key_and_sets_a_new_one(tmp_path):
+    config, paper = made(tmp_path), recovery_codes.generate()
+    add(config, paper)
+    back_in = replace(GIVEN, old=paper)
+    add(config, NEW, given=back_in)
+    slot_management.remove(config, 1, given=back_in)
+    assert opens(config, NEW)
+    assert opens(config, paper)
+    assert not opens(config, Secret(PASSPHRASE))
+
+
+@pytest.mark.parametrize("lost", ["both gone", "both damaged", "one gone, one damaged"])
+@pytest.mark.parametrize("on_unreadable", ["refuse", "rebuild"])
+def test_a_lost_key_file_is_named_as_such_with_the_way_back(tmp_path, lost, on_unreadable):
+    config = made(tmp_path, on_unreadable=on_unreadable)
+    folder = folder_of(config)
+    for path in (folder.key_file, folder.key_copy):
+        path.write_bytes(path.read_bytes()[:100])
+    if lost != "both damaged":
+        folder.key_file.unlink()
+    if lost == "both gone":
+        folder.key_copy.unlink()
+    for action in (
+        lambda: slot_management.listing(config, None, bounds=BOUNDS),
+        lambda: add(config),
+    ):
+        error = refused(config, LockedError, action)
+        assert error.verdict is Verdict.KEY_FILE_DAMAGED
+        assert "mcp-notarium keys restore" in error.resolution_hint
+
+
+def test_an_unencrypted_cache_has_no_slots(tmp_path):
+    config = made(tmp_path, db_encryption=False)
+    error = refused(
+        config, LockedError, lambda: slot_management.listing(config, None, bounds=BOUNDS)
+    )
+    assert error.verdict is Verdict.MODE_MISMATCH
+
+
+@pytest.mark.parametrize(
+    ("state", "then"),
+    [
+        (None, kdf.Argon2id(memory_kib=65_536, time_cost=4, lanes=4)),
+        (slot_management.disable, kdf.Argon2id()),
+    ],
+)
+def test_one_more_passphrase_is_as_dear_as_the_dearest_that_opens(tmp_path, state, then):
+    bounds = replace(BOUNDS, argon2_ceiling=kdf.PRODUCTION.argon2_ceiling)
+    config, given = made(tmp_path), Given(bounds=bounds)
+    dear = kdf.Argon2id(memory_kib=16, time_cost=4, lanes=1)
+    add(config, Secret("two slow trains cross the valley"), parameters=dear, given=given)
+    if state is not None:
+        state(config, 2, given=given)
+    done = slot_management.add(config, NEW, given=given)
+    assert done.after.slots[-1].kdf == then
+
+
+@pytest.mark.parametrize("label", ["b\u00fcro", "x" * 65, "two\nlines"])
+def test_what_cannot_be_a_label_is_refused_as_that_and_no_damage(tmp_path, label):
+    config = made(tmp_path)
+    before = fingerprint(config.account_dir)
+    with pytest.raises(SlotsRefused, match="label"):
+        add(config, label=label)
+    assert fingerprint(config.account_dir) == before

@@ -1,0 +1,489 @@
+import itertools
+import re
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mcp_notarium.account import startup_decisions, startup_table
+from mcp_notarium.account.opener import refusal
+from mcp_notarium.account.startup_facts import (
+    Driver,
+    Files,
+    FileState,
+    Identity,
+    KeySource,
+    Mode,
+    Observations,
+    OnUnreadable,
+    Opening,
+    Problem,
+    Sample,
+    SchemaSeen,
+    Unwrap,
+)
+from mcp_notarium.account.startup_table import (
+    Create,
+    Locked,
+    Migrate,
+    Open,
+    Rebuild,
+    decide,
+    row_for,
+)
+from mcp_notarium.cli import main
+from mcp_notarium.errors import ASK_DOCTOR, MOST_TOLD, LockedError, Verdict
+
+ME = Identity(owner_hash="me", vault_id="v", generation="g", sequence=3)
+GOOD_SAMPLE = Sample(size=40_960, good=5)
+GOOD = Observations(
+    mode=Mode.ENCRYPTED,
+    key=KeySource.FOUND,
+    source="DB_ENCRYPTION_KEY",
+    main=FileState.OK,
+    copy=FileState.OK,
+    cipher_floor=4,
+    schema_floor=1,
+    unwrap=Unwrap.OPENED,
+    owner_matches=True,
+    files=Files(current=True),
+    sample=GOOD_SAMPLE,
+    opening=Opening.OPENED,
+    expected=ME,
+    found=ME,
+    schema=SchemaSeen(version=1, program=1),
+    no_pending=True,
+)
+PLAIN = replace(
+    GOOD,
+    mode=Mode.PLAIN,
+    key=KeySource.ABSENT,
+    main=FileState.MISSING,
+    copy=FileState.MISSING,
+    cipher_floor=0,
+    schema_floor=0,
+    unwrap=Unwrap.NOT_TRIED,
+    owner_matches=False,
+    files=Files(plain=True),
+    sample=Sample(size=40_960, plaintext_magic=True),
+    expected=Identity("me"),
+    found=Identity("me"),
+)
+NOTHING = Observations(mode=Mode.ENCRYPTED, key=KeySource.FOUND, source="DB_ENCRYPTION_KEY")
+NO_KEY_FILE = {
+    "main": FileState.MISSING,
+    "copy": FileState.MISSING,
+    "unwrap": Unwrap.NOT_TRIED,
+    "sample": None,
+    "opening": Opening.NOT_TRIED,
+    "found": None,
+    "schema": None,
+}
+UNOPENED = {"opening": Opening.NOT_TRIED, "found": None, "schema": None}
+
+CASES = [
+    # row, what is seen, what is decided, words of the way out
+    ("the driver is missing", replace(GOOD, driver=Driver(present=False)), 21, "pip"),
+    ("two drivers are installed over each other", replace(GOOD, driver=Driver(doubled=True)), 21, "pip"),
+    ("the driver is plain SQLite", replace(GOOD, driver=Driver(cipher_version=())), 21, "pip"),
+    ("SQLCipher is too old", replace(GOOD, driver=Driver(cipher_version=(4, 11, 9))), 21, "pip"),
+    ("the driver has no full-text search", replace(PLAIN, driver=Driver(fts5=False)), 21, "pip"),
+    ("the driver writes temporary files in clear", replace(GOOD, driver=Driver(temp_store=1)), 21, "pip"),
+    ("a path is unsafe", replace(GOOD, path_problem=Problem("it is open", "Run `chmod 700 x`.")), 20, "chmod 700"),
+    ("plain mode beside an encrypted cache", replace(PLAIN, files=Files(plain=True, strangers=1)), 22, "DB_ENCRYPTION_KEY"),
+    ("plain mode beside an encrypted cache", replace(PLAIN, main=FileState.DAMAGED), 22, "reset-cache"),
+    ("encrypted mode beside a plain cache", replace(NOTHING, files=Files(plain=True)), 22, "DB_ENCRYPTION=off"),
+    ("encrypted mode beside a plain cache", replace(GOOD, files=Files(current=True, plain_unfinished=True)), 22, "migrate-plaintext"),
+    ("a plain cache was not erased to its end", replace(GOOD, files=Files(current=True, plain_remains=True)), 22, "migrate-plaintext"),
+    ("a first plain start was cut short", replace(PLAIN, files=Files(plain_unfinished=True), sample=None, **UNOPENED), Rebuild, None),
+    ("no plain cache yet", replace(PLAIN, files=Files(), sample=None, **UNOPENED), Create, None),
+    ("the plain database is empty", replace(PLAIN, sample=Sample(size=0), **UNOPENED), 14, "reset-cache"),
+    ("the plain database is no database", replace(PLAIN, sample=Sample(size=99), **UNOPENED), 13, "reset-cache"),
+    ("the keychain cannot be used", replace(GOOD, key=KeySource.KEYCHAIN_UNUSABLE, reason="locked"), 23, "DB_ENCRYPTION_KEY"),
+    ("no usable key for an existing cache", replace(GOOD, key=KeySource.MALFORMED), 10, "the key this cache was made with"),
+    ("the key source holds no usable key", replace(NOTHING, key=KeySource.MALFORMED, reason="too odd"), 10, "generate-key"),
+    ("the keychain that opens the cache is not this one", replace(GOOD, key=KeySource.ABSENT, unwrap=Unwrap.NOT_TRIED, keychain="no keychain runs", keychain_slot=True), 23, "keychain enable"),
+    ("no key for an existing cache", replace(GOOD, key=KeySource.ABSENT, unwrap=Unwrap.NOT_TRIED), 10, "DB_ENCRYPTION_KEY"),
+    ("no key for an existing cache", replace(GOOD, key=KeySource.ABSENT, unwrap=Unwrap.NOT_TRIED, keychain_slot=True), 10, "DB_ENCRYPTION_KEY"),
+    ("no key for an existing cache", replace(GOOD, key=KeySource.ABSENT, unwrap=Unwrap.NOT_TRIED, keychain="no keychain runs"), 10, "DB_ENCRYPTION_KEY"),
+    ("no key for an existing cache", replace(NOTHING, key=KeySource.ABSENT, files=Files(prepared=True)), 10, "reset-cache"),
+    ("no key at all", replace(NOTHING, key=KeySource.ABSENT), 10, "generate-key"),
+    ("the key file is of a later release", replace(GOOD, main=FileState.NEWER, newer_version=9), 16, "pip install --upgrade"),
+    ("the key file is of a later release", replace(GOOD, main=FileState.MISSING, copy=FileState.NEWER, newer_version=9), 16, "pip"),
+    ("the key of a new cache is weak", replace(NOTHING, weakness="it is short"), 10, "generate-key"),
+    ("a first start was cut short", replace(NOTHING, files=Files(prepared=True)), Rebuild, None),
+    ("no cache yet", NOTHING, Create, None),
+    ("the key file is gone", replace(GOOD, **NO_KEY_FILE, files=Files(strangers=1)), 12, "keys restore"),
+    ("the key file is gone", replace(GOOD, **NO_KEY_FILE, files=Files(strangers=1, prepared=True)), 12, "reset-cache"),
+    ("the key file and its copy are damaged", replace(GOOD, main=FileState.DAMAGED, copy=FileState.DAMAGED), 12, "keys restore"),
+    ("the key file and its copy are damaged", replace(GOOD, main=FileState.DAMAGED, copy=FileState.MISSING), 12, "keys restore"),
+    ("the key file and its copy are damaged", replace(GOOD, main=FileState.MISSING, copy=FileState.DAMAGED), 12, "keys restore"),
+    ("the key file was tampered with", replace(GOOD, unwrap=Unwrap.FORGED), 12, "backup"),
+    ("the key file is older than its copy", replace(GOOD, copy_ahead=True), 19, "keys restore`"),
+    ("the key file is older than its copy", replace(GOOD, copy_ahead=True, unwrap=Unwrap.WRONG_KEY), 19, "keys restore`"),
+    ("the key is wrong and meant as a recovery key", replace(GOOD, unwrap=Unwrap.WRONG_KEY, slip="too short"), 11, "nine groups of four"),
+    ("the key is wrong", replace(GOOD, unwrap=Unwrap.WRONG_KEY, rotated="2025-11-20"), 11, "DB_ENCRYPTION_KEY"),
+    ("the key file is somebody else's", replace(GOOD, owner_matches=False), 15, "SIMPLENOTE_USERNAME"),
+    ("the key file asks for a later SQLCipher", replace(GOOD, cipher_floor=5), 21, "pip"),
+    ("the database is gone", replace(GOOD, files=Files(), sample=None, **UNOPENED), 14, "backup"),
+    ("the database is gone", replace(GOOD, files=Files(strangers=1), sample=None, **UNOPENED), 14, "backup"),
+    ("the database is empty", replace(GOOD, sample=Sample(size=0, salt_ok=False), **UNOPENED), 14, "backup"),
+    ("a plain database in an encrypted one's place", replace(GOOD, sample=Sample(size=8192, bad=2, plaintext_magic=True), **UNOPENED), 22, "reset-cache"),
+    ("no page of the database is authentic", replace(GOOD, sample=Sample(size=8192, bad=2), **UNOPENED), 13, "reset-cache"),
+    ("no page of the database is authentic", replace(GOOD, sample=Sample(size=100), **UNOPENED), 13, "reset-cache"),
+    ("some pages are damaged", replace(GOOD, sample=Sample(size=8192, good=1, bad=1, bad_pages=(2,)), **UNOPENED), 13, "repair"),
+    ("the first page is damaged", replace(GOOD, sample=Sample(size=8192, good=1, bad=1, bad_pages=(1,)), **UNOPENED), 13, "reset-cache"),
+    ("some pages are damaged", replace(GOOD, sample=Sample(size=8191, good=1), **UNOPENED), 13, "reset-cache"),
+    ("another process holds the database", replace(GOOD, opening=Opening.BUSY, found=None, schema=None), 18, "Wait"),
+    ("the database cannot be read", replace(GOOD, opening=Opening.DAMAGED, found=None, schema=None), 13, "repair"),
+    ("the plain database cannot be read", replace(PLAIN, opening=Opening.DAMAGED, found=None, schema=None), 13, "reset-cache"),
+    ("the database is not ours", replace(PLAIN, schema=SchemaSeen(0, 1, ours=False), found=None), 15, "reset-cache"),
+    ("the schema is newer", replace(GOOD, schema=SchemaSeen(2, 1)), 16, "pip install --upgrade"),
+    ("the database belongs to another key file", replace(GOOD, found=replace(ME, vault_id="w")), 13, "reset-cache"),
+    ("the database belongs to another key file", replace(GOOD, found=replace(ME, generation="h")), 13, "reset-cache"),
+    ("the database is somebody else's", replace(GOOD, found=replace(ME, owner_hash="you")), 15, "SIMPLENOTE_USERNAME"),
+    ("the database is somebody else's", replace(PLAIN, found=Identity("you")), 15, "SIMPLENOTE_USERNAME"),
+    ("the key file is older than the database has seen", replace(GOOD, found=replace(ME, sequence=4)), 19, "keys restore FILE"),
+    ("the schema is older than the key file allows", replace(GOOD, schema=SchemaSeen(1, 3), schema_floor=2), 19, "backup"),
+    ("the schema is older", replace(GOOD, schema=SchemaSeen(1, 2)), Migrate, None),
+    ("the schema is older", replace(PLAIN, schema=SchemaSeen(1, 2)), Migrate, None),
+    ("everything is right", GOOD, Open, None),
+    ("everything is right", replace(GOOD, found=replace(ME, sequence=2)), Open, None),
+    ("everything is right", PLAIN, Open, None),
+    ("nothing that is seen from outside is wrong", replace(GOOD, **UNOPENED), Open, None),
+    ("nothing that is seen from outside is wrong", replace(PLAIN, **UNOPENED), Open, None),
+    ("what was seen does not fit together", replace(GOOD, unwrap=Unwrap.NOT_TRIED), 13, "reset-cache"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("row", "seen", "outcome", "way_out"), CASES)
+def test_every_row_decides_its_case(row, seen, outcome, way_out):
+    decision = decide(seen)
+    assert row_for(seen).name == row
+    if isinstance(outcome, int):
+        assert isinstance(decision, Locked)
+        assert decision.verdict == Verdict(outcome)
+        assert way_out in decision.hint
+    else:
+        assert isinstance(decision, outcome)
+
+
+def test_no_row_is_untested():
+    assert {row.name for row in startup_table.TABLE} == {name for name, *_ in CASES}
+
+
+def test_no_two_rows_have_one_name():
+    assert len({row.name for row in startup_table.TABLE}) == len(startup_table.TABLE)
+
+
+COMMANDS = set(main.VERBS)
+
+
+@pytest.mark.parametrize(("row", "seen", "outcome", "way_out"), CASES)
+def test_sentences_are_whole_and_name_only_commands_that_exist(row, seen, outcome, way_out):
+    decision = decide(seen)
+    if isinstance(decision, Locked):
+        assert decision.message
+        assert decision.hint.endswith(".")
+        assert "{" not in decision.message + decision.hint
+        assert set(re.findall(r"`mcp-notarium ([a-z-]+)", decision.hint)) <= COMMANDS
+
+
+RISKY = re.compile(
+    r"reset-cache|rebuild|aside|anew|delet|remov|eras|purge|quarantine|\bmv\b", re.IGNORECASE
+)
+VARIANTS = [
+    {},
+    {"no_pending": False},
+    {"source": "DB_ENCRYPTION_KEY_FILE of ~/work/repository/.env", "rotated": "2025-11-20"},
+    {"keychain_slot": True, "keychain": "Secret Service knows no key for this account"},
+    {"on_unreadable": OnUnreadable.REBUILD, "rebuilt_recently": True},
+]
+
+
+@pytest.mark.parametrize(("row", "seen", "outcome", "way_out"), CASES)
+def test_an_agent_is_told_one_way_out_that_leaves_everything_where_it_is(
+    row, seen, outcome, way_out
+):
+    """In a few words; the others stand in the hint, which ``doctor`` prints."""
+    for variant in VARIANTS:
+        decision = decide(replace(seen, **variant))
+        if not isinstance(decision, Locked):
+            continue
+        told = refusal(decision).to_dict()
+        assert told["message"] == decision.message
+        assert len(told["message"]) + len(told["resolution_hint"]) < MOST_TOLD
+        assert told["resolution_hint"] == decision.one
+        assert decision.one.startswith(("Ask the user to ", "Try again in a few seconds"))
+        assert decision.one.endswith(".")
+        assert not RISKY.search(decision.one)
+        commands = set(re.findall(r"`mcp-notarium ([a-z-]+)", decision.one))
+        assert commands <= set(re.findall(r"`mcp-notarium ([a-z-]+)", decision.hint)) | {"doctor"}
+        if isinstance(outcome, int):
+            assert refusal(decision).resolution_hint == decision.hint
+
+
+def test_what_was_met_while_it_was_open_is_told_in_the_same_way():
+    for plain, setting in itertools.product((True, False), OnUnreadable):
+        told = refusal(startup_decisions.met(plain=plain, on_unreadable=setting)).to_dict()
+        assert len(told["message"]) + len(told["resolution_hint"]) < MOST_TOLD
+        assert not RISKY.search(told["resolution_hint"])
+
+
+@pytest.mark.parametrize("verdict", Verdict)
+def test_a_refusal_that_quotes_its_surroundings_at_length_is_cut_for_an_agent(verdict):
+    error = LockedError(verdict, "held by " + "process 1; " * 90, resolution_hint="Close them.")
+    told = error.to_dict()
+    assert len(told["message"]) + len(told["resolution_hint"]) == MOST_TOLD - 1
+    assert told["message"].endswith("…")
+    assert told["resolution_hint"] == ASK_DOCTOR
+    assert error.resolution_hint == "Close them."
+
+
+def test_the_sentence_says_where_the_wrong_key_came_from_and_when_it_was_changed():
+    decision = decide(replace(GOOD, unwrap=Unwrap.WRONG_KEY, rotated="2025-11-20"))
+    assert "DB_ENCRYPTION_KEY" in decision.message
+    assert "2025-11-20" in decision.message
+    assert "changed on" not in decide(replace(GOOD, unwrap=Unwrap.WRONG_KEY)).message
+
+
+def test_damaged_pages_are_named_and_not_all_of_a_thousand():
+    pages = tuple(range(2, 1000))
+    seen = replace(GOOD, sample=Sample(size=8192, good=1, bad=998, bad_pages=pages), **UNOPENED)
+    assert "page 2, 3, 4" in decide(seen).message
+    assert len(decide(seen).message) < 200
+
+
+def test_pages_torn_by_a_crash_are_left_to_the_log():
+    torn = Sample(size=8192, good=1, bad=1, bad_pages=(2,))
+    seen = replace(GOOD, sample=torn, files=Files(current=True, wal=True))
+    assert isinstance(decide(seen), Open)
+
+
+def test_an_encrypted_file_made_to_look_plain_is_opened():
+    looks_plain = Sample(size=40_960, salt_ok=False, good=5, plaintext_magic=True)
+    decision = decide(replace(GOOD, sample=looks_plain))
+    assert isinstance(decision, Open)
+    assert "16 bytes" in decision.notices[0]
+
+
+@pytest.mark.parametrize("main", [FileState.MISSING, FileState.DAMAGED])
+def test_a_good_copy_takes_the_place_of_a_lost_key_file_with_a_notice(main):
+    decision = decide(replace(GOOD, main=main))
+    assert isinstance(decision, Open)
+    assert decision.settle
+    assert "notarium_keys.json.bak" in decision.notices[0]
+
+
+@pytest.mark.parametrize(
+    "left",
+    [{"copy_stale": True}, {"strays": True}, {"files": Files(current=True, prepared=True)}],
+)
+def test_what_a_crash_left_is_brought_to_rest(left):
+    assert decide(replace(GOOD, **left)) == Open(settle=True)
+
+
+def test_who_gives_a_wrong_key_learns_every_way_out():
+    wrong = replace(GOOD, unwrap=Unwrap.WRONG_KEY, source="DB_ENCRYPTION_KEY")
+    assert "rotate-key --ask-old" in decide(wrong).hint
+    assert "keys restore FILE" in decide(wrong).hint
+    assert "keychain" not in decide(wrong).hint
+    told = decide(replace(wrong, keychain_slot=True)).hint
+    assert "remove DB_ENCRYPTION_KEY from the client's configuration" in told
+    missing = replace(GOOD, key=KeySource.ABSENT, unwrap=Unwrap.NOT_TRIED)
+    assert "rotate-key --ask-old" in decide(missing).hint
+
+
+@pytest.mark.parametrize(
+    ("source", "called"),
+    [("the key given", "the key given"), ("DB_ENCRYPTION_KEY", "the key in DB_ENCRYPTION_KEY")],
+)
+def test_a_wrong_key_is_called_by_where_it_came_from(source, called):
+    wrong = decide(replace(GOOD, unwrap=Unwrap.WRONG_KEY, source=source))
+    assert wrong.message.startswith(f"{called} is wrong: ")
+
+
+def test_plain_mode_warns_at_each_start():
+    for seen in (PLAIN, replace(PLAIN, files=Files()), replace(PLAIN, schema=SchemaSeen(1, 2))):
+        assert "NOT encrypted" in decide(seen).notices[0]
+
+
+@pytest.mark.parametrize("seen", [NOTHING, replace(NOTHING, files=Files(prepared=True))])
+def test_a_weak_passphrase_makes_no_cache(seen):
+    refused = decide(replace(seen, weakness="it has fewer than 15 characters"))
+    assert refused.verdict is Verdict.KEY_MISSING
+    assert "fewer than 15 characters" in refused.message
+    assert "generate-key" in refused.hint
+
+
+def test_a_weak_passphrase_opens_the_cache_it_was_made_with():
+    assert decide(replace(GOOD, weakness="it has fewer than 15 characters")) == Open()
+
+
+REBUILDABLE = [
+    "the plain database is empty",
+    "the plain database is no database",
+    "the key file is gone",
+    "the key file and its copy are damaged",
+    "the key file was tampered with",
+    "the key is wrong and meant as a recovery key",
+    "the key is wrong",
+    "the database is gone",
+    "the database is empty",
+    "no page of the database is authentic",
+    "the first page is damaged",
+    "some pages are damaged",
+    "the database cannot be read",
+    "the plain database cannot be read",
+    "the database belongs to another key file",
+]
+
+
+@pytest.mark.parametrize(("row", "seen", "outcome", "way_out"), CASES)
+def test_rebuilding_is_a_way_out_of_exactly_the_unreadable_cases(row, seen, outcome, way_out):
+    decision = decide(replace(seen, on_unreadable=OnUnreadable.REBUILD))
+    if row in REBUILDABLE:
+        assert isinstance(decision, Rebuild)
+        assert decision.verdict == outcome
+    else:
+        assert decision == decide(seen)
+
+
+@pytest.mark.parametrize(
+    ("obstacle", "said"),
+    [
+        ({"no_pending": False}, "never reached the note service"),
+        ({"refetchable": False}, "only place"),
+        ({"rebuilt_recently": True}, "24 hours"),
+        ({"weakness": "it repeats itself"}, "too weak for a new cache (it repeats itself)"),
+    ],
+)
+@pytest.mark.parametrize("row", REBUILDABLE)
+def test_nothing_is_rebuilt_where_something_could_be_lost(row, obstacle, said):
+    seen = next(seen for name, seen, *_ in CASES if name == row)
+    seen = replace(seen, on_unreadable=OnUnreadable.REBUILD, **obstacle)
+    decision = decide(seen)
+    assert isinstance(decision, Locked)
+    assert said in decision.hint
+
+
+def test_the_rebuild_is_offered_only_where_it_would_be_done():
+    wrong = replace(GOOD, unwrap=Unwrap.WRONG_KEY)
+    assert "DB_ON_UNREADABLE=rebuild" in decide(wrong).hint
+    assert "DB_ON_UNREADABLE=rebuild" not in decide(replace(wrong, no_pending=False)).hint
+
+
+def test_looking_stops_at_driver_and_paths():
+    assert startup_table.stops(replace(NOTHING, driver=Driver(present=False)))
+    assert startup_table.stops(replace(NOTHING, path_problem=Problem("a", "b")))
+    assert not startup_table.stops(NOTHING)
+
+
+YES_NO = (False, True)
+IDENTITIES = [
+    None,
+    *(Identity(*part) for part in itertools.product(("me", "you"), ("", "v"), ("", "g"), (2, 3))),
+]
+VALUES = {
+    "mode": list(Mode),
+    "driver": [
+        *[Driver()] * 6,
+        Driver(present=False),
+        Driver(doubled=True),
+        Driver(cipher_version=()),
+        Driver(cipher_version=(5, 0)),
+        Driver(fts5=False),
+        Driver(temp_store=0),
+    ],
+    "path_problem": [None, None, None, Problem("open", "Run `chmod`.")],
+    "keychain": ["", "no keychain runs"],
+    "keychain_slot": YES_NO,
+    "key": [*KeySource, KeySource.FOUND, KeySource.FOUND],
+    "main": list(FileState),
+    "copy": list(FileState),
+    "strays": YES_NO,
+    "copy_stale": YES_NO,
+    "cipher_floor": [0, 4, 5],
+    "schema_floor": [0, 1, 2],
+    "unwrap": [*Unwrap, Unwrap.OPENED, Unwrap.OPENED],
+    "owner_matches": YES_NO,
+    "files": [
+        Files(*part) for part in itertools.product(YES_NO, (0, 1), YES_NO, YES_NO, YES_NO, YES_NO)
+    ],
+    "sample": [
+        None,
+        *(
+            Sample(size, salt_ok=salt, good=good, bad=bad, plaintext_magic=magic)
+            for size, salt, good, bad, magic in itertools.product(
+                (0, 1, 8192), YES_NO, (0, 1), (0, 1), YES_NO
+            )
+        ),
+    ],
+    "opening": list(Opening),
+    "expected": IDENTITIES,
+    "found": IDENTITIES,
+    "schema": [None, *(SchemaSeen(v, 2, ours=o) for v in range(4) for o in YES_NO)],
+    "no_pending": YES_NO,
+    "refetchable": YES_NO,
+    "on_unreadable": list(OnUnreadable),
+    "rebuilt_recently": YES_NO,
+}
+anything = st.fixed_dictionaries(
+    {name: st.sampled_from(values) for name, values in VALUES.items()}
+).map(lambda chosen: Observations(**chosen))
+
+
+def near(base):
+    """Everything that differs from ``base`` in at most two places."""
+    for one, other in itertools.combinations(VALUES, 2):
+        for values in itertools.product(VALUES[one], VALUES[other]):
+            yield replace(base, **dict(zip((one, other), values, strict=True)))
+
+
+def promise_of_the_table(seen):
+    decision = decide(seen)
+    match decision:
+        case Create():
+            # Nothing of ours exists, so nothing can be touched.
+            assert not seen.anything_encrypted
+            assert not seen.files.plain
+            assert not seen.files.plain_unfinished
+        case Rebuild(None):
+            assert not seen.files.strangers
+            assert not seen.files.plain
+            assert seen.no_key_file
+        case Rebuild():
+            assert seen.on_unreadable is OnUnreadable.REBUILD
+            assert seen.no_pending
+            assert seen.refetchable
+            assert not seen.rebuilt_recently
+        case Open() | Migrate():
+            assert seen.plain or (seen.unwrap is Unwrap.OPENED and seen.owner_matches)
+            assert seen.opening in {Opening.OPENED, Opening.NOT_TRIED}
+            if seen.opening is Opening.OPENED:
+                assert seen.found.owner_hash == seen.expected.owner_hash
+                assert seen.found.vault_id == seen.expected.vault_id
+                assert seen.found.generation == seen.expected.generation
+                assert seen.found.sequence <= seen.expected.sequence
+                assert seen.schema.version <= seen.schema.program
+        case Locked(verdict, message, hint):
+            assert verdict in Verdict
+            assert message
+            assert hint
+    if seen.on_unreadable is OnUnreadable.REFUSE:
+        assert not isinstance(decision, Rebuild) or decision.verdict is None
+    if not seen.plain and seen.unwrap is Unwrap.WRONG_KEY and seen.main is FileState.OK:
+        assert isinstance(decision, Locked | Rebuild)
+
+
+@settings(max_examples=300, deadline=None)
+@given(anything)
+def test_every_combination_gives_one_decision_and_only_a_safe_rebuild_moves_files(seen):
+    promise_of_the_table(seen)
+
+
+@pytest.mark.parametrize("base", [GOOD, PLAIN, NOTHING])
+def test_the_same_holds_for_everything_two_changes_away(base):
+    for seen in near(base):
+        promise_of_the_table(seen)

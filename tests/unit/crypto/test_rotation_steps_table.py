@@ -1,0 +1,107 @@
+import itertools
+
+import pytest
+
+from mcp_notarium.crypto import kdf, key_slots, rotation_steps
+from mcp_notarium.crypto.errors import WrongKey
+from mcp_notarium.crypto.rotation_steps import REWRAP, Settle, Step
+from mcp_notarium.secret import Secret
+from support.account import OTHER, PASSPHRASE
+from support.keyfiles import DATA_KEY, NOW, RAW_KEY, cheap
+
+
+def rewrap(keyfile, *, old=PASSPHRASE, new=OTHER):
+    return rotation_steps.rewrap(
+        keyfile,
+        old=Secret(old) if isinstance(old, str) else old,
+        new=Secret(new) if isinstance(new, str) else new,
+        parameters=kdf.CHEAPEST,
+        now=NOW + 5,
+        bounds=kdf.TEST_BOUNDS,
+    )
+
+
+def opens(keyfile, passphrase):
+    try:
+        key_slots.unlock(keyfile, passphrase, bounds=kdf.TEST_BOUNDS)
+    except WrongKey:
+        return False
+    return True
+
+
+def test_after_a_rewrap_only_the_new_passphrase_opens_the_same_data_key():
+    after = rewrap(cheap())
+    assert not opens(after, Secret(PASSPHRASE))
+    assert key_slots.unlock(after, Secret(OTHER), bounds=kdf.TEST_BOUNDS) == DATA_KEY
+
+
+def test_a_rewrap_changes_slot_sequence_and_time_and_nothing_else():
+    before, after = cheap(), rewrap(cheap())
+    assert (after.sequence, after.rotated) == (2, NOW + 5)
+    for name in ("vault_id", "generation", "database_salt", "owner_tag", "created", "page_size"):
+        assert getattr(after, name) == getattr(before, name)
+    assert [slot.id for slot in after.slots] == [2]
+
+
+def test_other_slots_stay_as_they_are():
+    both = key_slots.add_slot(
+        cheap(), DATA_KEY, RAW_KEY, parameters=kdf.CHEAPEST, bounds=kdf.TEST_BOUNDS
+    )
+    after = rewrap(both)
+    assert both.slots[1] in after.slots
+    assert opens(after, RAW_KEY)
+
+
+def test_a_full_key_file_can_be_rewrapped():
+    full = cheap()
+    for number in range(7):
+        full = key_slots.add_slot(
+            full,
+            DATA_KEY,
+            Secret(f"passphrase number {number}"),
+            parameters=kdf.CHEAPEST,
+            bounds=kdf.TEST_BOUNDS,
+        )
+    assert opens(rewrap(full), Secret(OTHER))
+
+
+def test_a_passphrase_can_give_way_to_a_raw_key_and_back():
+    raw = rewrap(cheap(), new=RAW_KEY)
+    assert opens(raw, RAW_KEY)
+    assert opens(rewrap(raw, old=RAW_KEY, new=PASSPHRASE), Secret(PASSPHRASE))
+
+
+def test_a_wrong_old_passphrase_changes_nothing():
+    with pytest.raises(WrongKey):
+        rewrap(cheap(), old="not the passphrase")
+
+
+def test_the_table_names_every_step_once_in_order_and_switches_once():
+    assert [row.step for row in REWRAP] == list(Step)
+    changes = [row.opens for row, next_ in itertools.pairwise(REWRAP) if row.opens != next_.opens]
+    assert changes == ["old"]
+    assert next(row.step for row in REWRAP if row.opens == "new") is Step.SWITCH
+    assert all(row.sentence for row in REWRAP)
+
+
+OLD = cheap()
+NEW = rewrap(OLD)
+
+
+@pytest.mark.parametrize(
+    ("main", "copy", "strays", "steps"),
+    [
+        (NEW, NEW, False, ()),
+        (NEW, NEW, True, (Settle.REMOVE_STRAYS,)),
+        (NEW, OLD, False, (Settle.REFRESH_COPY,)),
+        (OLD, NEW, False, (Settle.REFRESH_COPY,)),
+        (NEW, None, False, (Settle.REFRESH_COPY,)),
+        (NEW, OLD, True, (Settle.REFRESH_COPY, Settle.REMOVE_STRAYS)),
+        (None, OLD, False, (Settle.RESTORE_MAIN,)),
+        (None, OLD, True, (Settle.RESTORE_MAIN, Settle.REMOVE_STRAYS)),
+        (None, None, True, ()),
+        (None, None, False, ()),
+    ],
+)
+def test_a_half_done_change_is_brought_to_rest(main, copy, strays, steps):
+    assert rotation_steps.settle(main=main, copy=copy, strays=strays) == steps

@@ -1,0 +1,80 @@
+"""What may be used and written under a policy."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_notarium.domain.note import Content
+from mcp_notarium.domain.policy import PERMISSIVE, TOOLS, Field, Mode, Policy
+from mcp_notarium.domain.visibility import Visibility
+from mcp_notarium.tools import catalog
+
+ACTIONS = ("trash", "untrash", "delete_permanently", "get_stats", "reset_cache")
+tags = st.lists(st.sampled_from(["work", "Work", "private", "PRIVATE", "x"]), max_size=3).map(tuple)
+
+
+def test_tools_a_policy_knows_are_those_of_the_catalogue():
+    assert tuple(tool.name for tool in catalog.TOOLS) == TOOLS
+
+
+@pytest.mark.parametrize(
+    ("mode", "permitted"),
+    [
+        (Mode.FULL, {"save", *ACTIONS}),
+        (Mode.WRITE, {"save", "trash", "untrash", "get_stats"}),
+        (Mode.READ_ONLY, {"get_stats"}),
+    ],
+)
+def test_a_mode_permits_these_changes_and_all_reading(mode, permitted):
+    policy = Policy(mode=mode)
+    found = {action for action in ACTIONS if policy.may("manage", action) is None}
+    found |= {"save"} if policy.may("save") is None else set()
+    assert found == permitted
+    assert policy.may("list") is None
+    assert policy.may("get") is None
+
+
+def test_tools_that_are_off_or_could_never_be_used_do_not_exist():
+    assert PERMISSIVE.tools == TOOLS
+    assert Policy(switched_off=frozenset({"manage"})).tools == ("list", "get", "save")
+    assert PERMISSIVE.read_only().tools == ("list", "get", "manage")
+    assert Policy(switched_off=frozenset({"get"})).may("get") is not None
+
+
+@given(
+    st.builds(
+        Visibility,
+        hidden_tags=st.just(("private",)),
+        allowed_tags=st.none() | st.just(("work",)),
+        untagged=st.booleans(),
+    ),
+    tags,
+    tags,
+)
+def test_what_may_be_written_is_what_stays_visible(rules, before, after):
+    policy = Policy(visibility=rules)
+    refusal = policy.may_write("1", Content("", before), Content("", after))
+    assert (refusal is None) == rules.sees("1", after)
+
+
+def test_refusals_say_which_tags_are_wanted_and_who_can_change_that():
+    narrow = Policy(visibility=Visibility(allowed_tags=("work", "home"), untagged=False))
+    refusal = narrow.may_write("1", None, Content(""))
+    assert '"work", "home"' in refusal.hint
+    assert "policy file" in refusal.hint
+    protecting = Policy(visibility=Visibility(hidden_tags=("private",)))
+    assert '"Private"' in protecting.may_write("1", None, Content("", ("Private",))).message
+
+
+def test_new_notes_are_refused_where_only_certain_ones_are_open():
+    policy = Policy(visibility=Visibility(allowed_ids=("1",)))
+    assert policy.may_write("new", None, Content("", ("any",))) is not None
+    assert policy.may_write("1", Content(""), Content("", ("any",))) is None
+
+
+def test_hidden_parts_can_be_neither_changed_nor_looked_for():
+    policy = Policy(hidden_fields=frozenset({Field.TEXT}))
+    assert policy.may_give(Field.TEXT) is not None
+    assert policy.may_filter(Field.TEXT) is not None
+    assert policy.may_give(Field.TAGS) is None
+    assert policy.may_filter(Field.TAGS) is None

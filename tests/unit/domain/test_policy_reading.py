@@ -1,0 +1,114 @@
+"""The policy file: read strictly, and every mistake named with its line."""
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from mcp_notarium.domain.policy import Field, Limits, Mode, Policy
+from mcp_notarium.domain.policy_parser import parse
+from mcp_notarium.domain.visibility import Visibility
+from mcp_notarium.errors import ConfigError
+
+WHOLE = """\
+mode = "write"            # a comment
+
+[tools]
+manage = false
+list = true
+
+[notes]
+hidden_tags = ["private", " finance "]
+hidden_ids = ["one"]
+allowed_tags = ["work"]
+allowed_ids = ["two"]
+untagged = "hide"
+hidden_fields = ["tags"]
+
+[limits]
+notes_per_call = 20
+bytes_per_call = 60_000
+bytes_per_session = 1000000
+writes_per_session = 0
+writes_per_hour = 5
+"""
+
+
+def test_everything_a_file_can_say():
+    read = parse(WHOLE)
+    assert read.policy == Policy(
+        mode=Mode.WRITE,
+        switched_off=frozenset({"manage"}),
+        visibility=Visibility(
+            hidden_tags=("private", "finance"),
+            hidden_ids=("one",),
+            allowed_tags=("work",),
+            allowed_ids=("two",),
+            untagged=False,
+        ),
+        hidden_fields=frozenset({Field.TAGS}),
+        limits=Limits(
+            notes_per_call=20,
+            bytes_per_call=60_000,
+            bytes_per_session=1_000_000,
+            writes_per_session=0,
+            writes_per_hour=5,
+        ),
+    )
+    assert read.lines["mode"] == 1
+    assert read.lines["tools.manage"] == 4
+    assert read.lines["notes.hidden_tags"] == 8
+    assert read.lines["limits.writes_per_hour"] == 20
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "says nothing"),
+        ("# only a comment\n", "says nothing"),
+        ("mode = write", "not TOML (line 1"),
+        ('mode = "full"\nmode = "full"\n[notes]', "not TOML (line 2"),
+        ('mode = "rw"', "line 1, `mode`"),
+        ("mode = 7", "line 1, `mode`"),
+        ('\nmoed = "full"', "line 2, `moed`"),
+        ("notes = 7", "line 1, `notes`"),
+        ("[note]\nx = 1", "line 1, `note`"),
+        ('[notes]\n\nhiden_tags = ["a"]', "line 3, `notes.hiden_tags`"),
+        ('[notes]\nhidden_tags = "private"', "line 2, `notes.hidden_tags`"),
+        ("[notes]\nhidden_tags = [1]", "line 2, `notes.hidden_tags`"),
+        ('[notes]\nhidden_tags = [""]', "line 2, `notes.hidden_tags`"),
+        ('[notes]\nhidden_tags = ["  "]', "line 2, `notes.hidden_tags`"),
+        ('[notes]\nallowed_tags = []\nuntagged = "hide"', "line 2, `notes.allowed_tags`"),
+        ('[notes]\nallowed_tags = ["a"]', "`untagged` must say"),
+        ("[notes]\nallowed_ids = []", "line 2, `notes.allowed_ids`"),
+        ('[notes]\nallowed_ids = ["a"]\nuntagged = "show"', "line 3, `notes.untagged`"),
+        ("[notes]\nuntagged = true", "line 2, `notes.untagged`"),
+        ('[notes]\nhidden_fields = ["body"]', "line 2, `notes.hidden_fields`"),
+        ("[tools]\nsearch = false", "line 2, `tools.search`"),
+        ('[tools]\nget = "off"', "line 2, `tools.get`"),
+        ("[tools]\nlist=false\nget=false\nsave=false\nmanage=false", "no tool is left"),
+        ("[limits]\nnotes_per_call = 0", "line 2, `limits.notes_per_call`"),
+        ("[limits]\nbytes_per_call = 10", "line 2, `limits.bytes_per_call`"),
+        ("[limits]\nwrites_per_hour = -1", "line 2, `limits.writes_per_hour`"),
+        ("[limits]\nwrites_per_hour = true", "line 2, `limits.writes_per_hour`"),
+        ("[limits]\nwrites_per_hour = 1.5", "line 2, `limits.writes_per_hour`"),
+        ("limits.writes_per_hour = -1", "line 1, `limits.writes_per_hour`"),
+        ("[[limits]]\nwrites_per_hour = 1", "`limits`"),
+    ],
+)
+def test_every_mistake_is_an_error_that_names_its_place_and_the_way_out(text, said):
+    with pytest.raises(ConfigError) as refused:
+        parse(text)
+    assert said in refused.value.message
+    assert refused.value.resolution_hint
+
+
+@given(st.text(max_size=200) | st.lists(st.sampled_from(WHOLE.split("\n"))).map("\n".join))
+@example("a = " + "[" * 5000)
+@example("x = 'secret-word")
+def test_any_text_is_a_policy_or_a_config_error(text):
+    said = ""
+    try:
+        parse(text)
+    except ConfigError as error:
+        said = error.message
+    assert "secret-word" not in said

@@ -1,0 +1,71 @@
+"""Which notes are seen: denying wins, nothing is seen by accident."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_notarium.domain.visibility import EVERYTHING, Visibility
+
+tags = st.lists(st.sampled_from(["a", "A", "b", " b", "ü", "U\u0308", "x"]), max_size=4)
+ids = st.sampled_from(["1", "2", "3"])
+some_ids = st.lists(ids, max_size=2).map(tuple)
+rules = st.builds(
+    Visibility,
+    hidden_tags=tags.map(tuple),
+    hidden_ids=some_ids,
+    allowed_tags=st.none() | tags.map(tuple),
+    allowed_ids=st.none() | some_ids,
+    untagged=st.booleans(),
+)
+
+
+@pytest.mark.parametrize(
+    ("rules", "note_id", "tags", "rule"),
+    [
+        (EVERYTHING, "1", (), None),
+        (Visibility(hidden_tags=("private",)), "1", ("work", "Private"), 'hidden_tags "Private"'),
+        (Visibility(hidden_tags=("private",)), "1", (" private ",), 'hidden_tags " private "'),
+        (Visibility(hidden_tags=("private",)), "1", ("privates",), None),
+        (Visibility(hidden_ids=("1",), allowed_ids=("1",)), "1", (), "hidden_ids"),
+        (Visibility(hidden_tags=("p",), allowed_ids=("1",)), "1", ("p",), 'hidden_tags "p"'),
+        (Visibility(hidden_tags=("p",), allowed_tags=("w",)), "1", ("w", "p"), 'hidden_tags "p"'),
+        (Visibility(allowed_tags=("w",)), "1", ("W",), None),
+        (Visibility(allowed_tags=("w",)), "1", ("x",), "allowed_tags"),
+        (Visibility(allowed_tags=("w",), untagged=True), "1", (), None),
+        (Visibility(allowed_tags=("w",), untagged=False), "1", (), "untagged"),
+        (Visibility(untagged=False), "1", (" ",), "untagged"),
+        (Visibility(untagged=False), "1", ("x",), None),
+        (Visibility(allowed_ids=("1",)), "1", (), None),
+        (Visibility(allowed_ids=("1",)), "2", (), "allowed_ids"),
+        (Visibility(allowed_ids=("1",)), "2", ("x",), "allowed_ids"),
+        (Visibility(allowed_ids=("1",), allowed_tags=("w",)), "1", ("x",), None),
+        (Visibility(allowed_ids=("1",), allowed_tags=("w",), untagged=False), "1", (), None),
+    ],
+)
+def test_a_note_is_judged_by_its_id_and_tags(rules, note_id, tags, rule):
+    assert rules.hidden_by(note_id, tags) == rule
+    assert rules.sees(note_id, tags) == (rule is None)
+
+
+@given(rules, ids, tags)
+def test_rules_that_hide_nothing_say_so_and_others_have_a_digest(rules, note_id, tags):
+    assert rules.hides == bool(rules.digest)
+    if not rules.hides:
+        assert rules.sees(note_id, tags)
+
+
+@given(rules, rules, ids, tags)
+def test_equal_digests_mean_equal_judgements(one, other, note_id, tags):
+    if one.digest == other.digest:
+        assert one.sees(note_id, tags) == other.sees(note_id, tags)
+
+
+@given(rules, ids, tags)
+def test_a_protecting_tag_hides_whatever_else_is_said(rules, note_id, tags):
+    if rules.protecting(tags):
+        assert not rules.sees(note_id, tags)
+
+
+def test_order_and_spelling_do_not_change_the_digest():
+    one = Visibility(hidden_tags=("a", "B"), hidden_ids=("1", "2"))
+    assert one.digest == Visibility(hidden_tags=("b", "A ", "a"), hidden_ids=("2", "1")).digest

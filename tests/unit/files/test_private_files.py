@@ -1,0 +1,125 @@
+import errno
+import os
+import stat
+
+import pytest
+
+from mcp_notarium.errors import CacheFull, LockedError, Verdict
+from mcp_notarium.files import private_files
+
+
+def keep(_content):
+    """Accept whatever was read back."""
+
+
+def test_content_is_put_in_place_whole_and_private(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+    private_files.replace_private(path, b"new", check=keep)
+    assert path.read_bytes() == b"new"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert [one.name for one in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_check_that_fails_leaves_the_old_file_and_nothing_else(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+
+    def refuse(content):
+        assert content == b"new"
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        private_files.replace_private(path, b"new", check=refuse)
+    assert path.read_bytes() == b"old"
+    assert [one.name for one in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("step", ["write", "sync", "verify"])
+def test_a_failure_before_the_switch_leaves_the_old_file_and_nothing_else(tmp_path, step):
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+
+    def fail(name):
+        if name == step:
+            raise OSError(errno.ENOSPC, "full")
+
+    with pytest.raises(OSError, match="full"):
+        private_files.replace_private(path, b"new", check=keep, at=fail)
+    assert path.read_bytes() == b"old"
+    assert [one.name for one in tmp_path.iterdir()] == ["file"]
+
+
+def test_steps_are_told_in_order(tmp_path):
+    steps = []
+    private_files.replace_private(tmp_path / "file", b"x", check=keep, at=steps.append)
+    assert steps == ["write", "sync", "verify", "switch", "sync_folder"]
+
+
+def test_the_file_is_flushed_before_the_switch_and_the_folder_after(tmp_path, monkeypatch):
+    events = []
+    real = os.fsync
+    monkeypatch.setattr(
+        os,
+        "fsync",
+        lambda fd: (
+            events.append("folder" if stat.S_ISDIR(os.fstat(fd).st_mode) else "file"),
+            real(fd),
+        ),
+    )
+    private_files.replace_private(tmp_path / "file", b"x", check=keep, at=events.append)
+    assert events == ["write", "file", "sync", "verify", "switch", "folder", "sync_folder"]
+
+
+def test_reading_stops_after_the_limit(tmp_path):
+    (tmp_path / "file").write_bytes(b"x" * 100)
+    assert private_files.read_private(tmp_path / "file", most=10) == b"x" * 11
+
+
+def test_a_missing_file_is_none(tmp_path):
+    assert private_files.read_private(tmp_path / "file", most=10) is None
+
+
+def test_links_folders_and_pipes_are_not_read(tmp_path):
+    (tmp_path / "real").write_bytes(b"x")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("link", "folder", "pipe"):
+        with pytest.raises(OSError):
+            private_files.read_private(tmp_path / name, most=10)
+
+
+@pytest.mark.parametrize(
+    ("number", "meaning"),
+    [(errno.ENOSPC, CacheFull), (errno.EDQUOT, CacheFull), (errno.EROFS, LockedError)],
+)
+def test_errors_of_the_disk_become_our_own_and_name_no_path(number, meaning):
+    with pytest.raises(meaning) as said, private_files.disk_errors("it cannot be done"):
+        raise OSError(number, os.strerror(number), "/somebody/somewhere")
+    assert "somewhere" not in said.value.message
+    if isinstance(said.value, LockedError):
+        assert said.value.verdict is Verdict.UNSAFE_PATH
+
+
+@pytest.mark.parametrize("step", ["write", "sync", "verify", "switch", "sync_folder"])
+def test_a_new_file_that_fails_at_any_step_is_not_there(tmp_path, step):
+    def fail(name):
+        if name == step:
+            raise OSError(errno.ENOSPC, "full")
+
+    with pytest.raises(OSError, match="full"):
+        private_files.create_private(tmp_path / "file", b"new", at=fail)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_new_file_takes_away_what_a_killed_run_has_left_of_it_and_nothing_else(tmp_path):
+    left, others = tmp_path / ".file.0123456789ab.tmp", tmp_path / ".file2.0123456789ab.tmp"
+    left.touch()
+    others.touch()
+    private_files.create_private(tmp_path / "file", b"new")
+    assert (tmp_path / "file").read_bytes() == b"new"
+    assert {one.name for one in tmp_path.iterdir()} == {"file", others.name}
+    with pytest.raises(FileExistsError):
+        private_files.create_private(tmp_path / "file", b"newer")
+    assert (tmp_path / "file").read_bytes() == b"new"

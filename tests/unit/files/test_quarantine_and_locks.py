@@ -1,0 +1,174 @@
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from mcp_notarium.errors import LockedError, Verdict
+from mcp_notarium.files import account_folder, quarantine
+from mcp_notarium.files.locks import Presence, key_lock
+from support.account import account, folder_of
+
+NOW = 1_763_683_200.0
+
+
+@pytest.fixture
+def mine(tmp_path):
+    made = folder_of(account(tmp_path))
+    account_folder.prepare(made)
+    return made
+
+
+def test_files_move_as_they_are_into_a_folder_named_after_the_time(mine):
+    mine.key_file.write_bytes(b"keys")
+    target = quarantine.set_aside(mine, [mine.key_file, mine.key_copy], now=NOW)
+    assert target == mine.quarantine / "20251121T000000Z"
+    assert (target / "notarium_keys.json").read_bytes() == b"keys"
+    assert not mine.key_file.exists()
+    for path in (target, mine.quarantine):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o700
+
+
+def test_nothing_to_move_makes_no_folder(mine):
+    assert quarantine.set_aside(mine, [mine.key_file], now=NOW) is None
+    assert not mine.quarantine.exists()
+
+
+def test_two_moves_in_one_second_never_meet(mine):
+    for content in (b"one", b"two"):
+        mine.key_file.write_bytes(content)
+        quarantine.set_aside(mine, [mine.key_file], now=NOW)
+    kept = {path.read_bytes() for path in mine.quarantine.rglob("notarium_keys.json")}
+    assert kept == {b"one", b"two"}
+
+
+def test_everything_is_ordered_so_that_what_explains_comes_last(mine):
+    names = [
+        "notarium_cache.0123456789abcdef.sqlite.encrypted",
+        "notarium_cache.0123456789abcdef.sqlite.encrypted-wal",
+        "notarium_keys.json.bak",
+        "notarium_keys.json",
+        "nothing_pending.json",
+    ]
+    for name in names:
+        (mine.path / name).touch()
+    found = [path.name for path in quarantine.everything(mine) if path.exists()]
+    assert found == names
+    assert mine.key_file not in quarantine.everything(mine, but=[mine.key_file])
+
+
+def test_the_last_use_is_read_from_the_names(mine):
+    assert quarantine.last_use(mine) is None
+    for now in (NOW, NOW + 60):
+        mine.key_file.touch()
+        quarantine.set_aside(mine, [mine.key_file], now=now)
+    (mine.quarantine / "something else").mkdir()
+    assert quarantine.last_use(mine) == NOW + 60
+
+
+def test_a_second_holder_of_the_key_lock_is_refused_as_busy(mine):
+    with key_lock(mine), pytest.raises(LockedError) as refused, key_lock(mine, timeout=0.05):
+        pass
+    assert refused.value.verdict is Verdict.BUSY
+
+
+def test_the_key_lock_is_free_again_after_use_and_private(mine):
+    with key_lock(mine):
+        assert stat.S_IMODE(mine.keys_lock.stat().st_mode) == 0o600
+    with key_lock(mine, timeout=0.05):
+        pass
+
+
+def test_a_killed_holder_frees_both_locks(mine):
+    code = (
+        "import sys, pathlib\n"
+        "from mcp_notarium.files.account_folder import AccountFolder\n"
+        "from mcp_notarium.files.locks import Presence, key_lock\n"
+        "folder = AccountFolder(pathlib.Path(sys.argv[1]))\n"
+        "with key_lock(folder):\n"
+        "    held = Presence(folder).exclude()\n"
+        "    print('held', flush=True)\n"
+        "    sys.stdin.readline()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(mine.path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout.readline() == "held\n"
+        with pytest.raises(LockedError), key_lock(mine, timeout=0.05):
+            pass
+        with pytest.raises(LockedError):
+            Presence(mine).share(timeout=0.05)
+        process.kill()
+    with key_lock(mine, timeout=5):
+        Presence(mine).exclude(timeout=5).release()
+
+
+def test_many_may_be_present_and_nobody_is_alone_then(mine):
+    one, two, alone = (Presence(mine) for _ in range(3))
+    one.share(timeout=0)
+    two.share(timeout=0)
+    with pytest.raises(LockedError) as refused:
+        alone.exclude(timeout=0.05)
+    assert refused.value.verdict is Verdict.BUSY
+    one.release()
+    two.release()
+    alone.exclude(timeout=0).release()
+    alone.release()
+
+
+def test_who_is_alone_may_let_others_in_again(mine):
+    one, other = Presence(mine), Presence(mine)
+    one.exclude(timeout=0)
+    with pytest.raises(LockedError):
+        other.share(timeout=0)
+    one.share(timeout=0)
+    other.share(timeout=0)
+    one.release()
+    other.release()
+
+
+def test_waiting_ends_when_the_place_becomes_free(mine):
+    holder, waiter = Presence(mine).exclude(timeout=0), Presence(mine)
+    timer = threading.Timer(0.1, holder.release)
+    timer.start()
+    waiter.share(timeout=10)
+    waiter.release()
+    timer.join()
+
+
+@pytest.fixture
+def flushed(monkeypatch):
+    found = []
+    monkeypatch.setattr(quarantine, "sync_folder", found.append)
+    return found
+
+
+def test_every_folder_on_the_way_is_certain_before_anything_is_moved_there(mine, flushed):
+    target = quarantine.new_folder(mine, NOW)
+    assert flushed == [mine.path, mine.quarantine]
+    assert target == mine.quarantine / "20251121T000000Z"
+
+
+def test_both_folders_are_flushed_when_a_file_has_moved_from_one_to_the_other(mine, flushed):
+    mine.key_file.write_bytes(b"damaged")
+    target = quarantine.set_aside(mine, [mine.key_file, mine.key_copy], now=NOW)
+    assert [path.name for path in target.iterdir()] == [mine.key_file.name]
+    assert flushed[-2:] == [target, mine.path]
+    assert quarantine.set_aside(mine, [mine.key_file], now=NOW) is None
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="holds nothing there")
+def test_who_is_refused_a_place_in_the_folder_keeps_no_file_open(mine):
+    alone = Presence(mine).exclude()
+    try:
+        before = len(list(Path("/dev/fd").iterdir()))
+        with pytest.raises(LockedError):
+            Presence(mine).share(timeout=0)
+        assert len(list(Path("/dev/fd").iterdir())) == before
+    finally:
+        alone.release()

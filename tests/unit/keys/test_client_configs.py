@@ -1,0 +1,88 @@
+"""Configuration files of MCP clients that hold a key: found, never quoted, never written."""
+
+import json
+import os
+import sys
+
+import pytest
+
+from mcp_notarium.keys import client_configs
+from mcp_notarium.secret import Secret
+
+KEY = 'nine "hungry" lamps by the rïver'
+
+
+def write(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def held(tmp_path, key=KEY):
+    found = client_configs.holding(Secret(key), home=tmp_path / "home", here=tmp_path / "here")
+    return [(place.program, place.path) for place in found]
+
+
+def test_nothing_is_found_where_nothing_is(tmp_path):
+    assert held(tmp_path) == []
+
+
+@pytest.mark.parametrize(("program", "name"), client_configs.IN_HOME)
+def test_every_known_file_of_the_home_folder_is_looked_at(tmp_path, program, name):
+    config = {"mcpServers": {"notes": {"env": {"DB_ENCRYPTION_KEY": KEY}}}}
+    path = write(tmp_path / "home" / name, json.dumps(config))
+    assert held(tmp_path) == [(program, path)]
+
+
+@pytest.mark.parametrize(("program", "name"), client_configs.IN_PROJECT)
+def test_every_known_file_of_the_working_folder_is_looked_at(tmp_path, program, name):
+    path = write(tmp_path / "here" / name, f"DB_ENCRYPTION_KEY={KEY}\n")
+    assert held(tmp_path) == [(program, path)]
+
+
+@pytest.mark.parametrize("ascii_only", [True, False])
+def test_the_key_is_found_as_json_writes_it(tmp_path, ascii_only):
+    name = ".cursor/mcp.json"
+    path = write(tmp_path / "home" / name, json.dumps({"k": KEY}, ensure_ascii=ascii_only))
+    assert held(tmp_path) == [("Cursor", path)]
+
+
+def test_a_file_with_another_key_is_not_named(tmp_path):
+    write(tmp_path / "home" / ".cursor/mcp.json", json.dumps({"k": "raw:" + "5a" * 32}))
+    assert held(tmp_path) == []
+
+
+def test_a_key_that_would_be_found_everywhere_is_not_looked_for(tmp_path):
+    write(tmp_path / "home" / ".cursor/mcp.json", "{}")
+    assert held(tmp_path, key="{}") == []
+
+
+def test_what_cannot_be_read_is_passed_over(tmp_path):
+    (tmp_path / "home" / ".cursor/mcp.json").mkdir(parents=True)
+    path = write(tmp_path / "home" / ".codex/config.toml", KEY)
+    assert held(tmp_path) == [("Codex", path)]
+
+
+def test_one_folder_that_is_both_is_told_once(tmp_path):
+    path = write(tmp_path / ".cursor/mcp.json", KEY)
+    found = client_configs.holding(Secret(KEY), home=tmp_path, here=tmp_path)
+    assert [place.path for place in found] == [path]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pipes have no path there")
+@pytest.mark.timeout(20)
+def test_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path):
+    (tmp_path / "here").mkdir()
+    os.mkfifo(tmp_path / "here" / ".env")
+    assert held(tmp_path) == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a folder in use cannot be removed there")
+def test_working_folder_that_is_gone_is_passed_over(tmp_path, monkeypatch):
+    path = write(tmp_path / "home" / ".claude.json", KEY)
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    found = client_configs.holding(Secret(KEY), home=tmp_path / "home")
+    assert [place.path for place in found] == [path]

@@ -1,0 +1,162 @@
+"""The house: opened once, on demand; locked for good or tried again, by what went wrong."""
+
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+
+from mcp_notarium.errors import (
+    CacheBusy,
+    CacheDamaged,
+    ConfigError,
+    LockedError,
+    NoteNotFound,
+    OutcomeUnknown,
+    Verdict,
+)
+from mcp_notarium.protocol.app_holder import House
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
+
+
+class Opener:
+    """Opens a stand-in app; raises the planned errors first."""
+
+    def __init__(self, *errors):
+        self.errors = list(errors)
+        self.opened = self.closed = 0
+        self.gate = anyio.Event()
+        self.gate.set()
+
+    @asynccontextmanager
+    async def __call__(self):
+        await self.gate.wait()
+        if self.errors:
+            raise self.errors.pop(0)
+        self.opened += 1
+        yield "the app"
+        self.closed += 1
+
+
+@asynccontextmanager
+async def kept(opener):
+    reports = []
+    house = House(opener, report=reports.append)
+    house.reports = reports
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(house.keep)
+            yield house
+            await house.leave(within=1)
+
+
+def locked(verdict=Verdict.WRONG_KEY):
+    return LockedError(verdict, "locked", resolution_hint="all ways", agent_hint="unlock")
+
+
+async def refused(house):
+    with pytest.raises(LockedError):
+        await house.app()
+
+
+async def test_nothing_is_opened_until_somebody_asks():
+    opener = Opener()
+    async with kept(opener):
+        await anyio.wait_all_tasks_blocked()
+        assert opener.opened == 0
+    assert opener.opened == 0
+
+
+async def test_calls_that_come_together_share_one_opening():
+    opener = Opener()
+    opener.gate = anyio.Event()
+    found = []
+
+    async def ask(house):
+        found.append(await house.app())
+
+    async with kept(opener) as house, anyio.create_task_group() as calls:
+        for _ in range(5):
+            calls.start_soon(ask, house)
+        await anyio.wait_all_tasks_blocked()
+        opener.gate.set()
+    assert found == ["the app"] * 5
+    assert (opener.opened, opener.closed) == (1, 1)
+
+
+@pytest.mark.parametrize("error", [locked(), ConfigError("odd")])
+async def test_final_refusal_is_the_answer_to_every_call_and_is_reported_once(error):
+    opener = Opener(error)
+    async with kept(opener) as house:
+        for _ in range(3):
+            with pytest.raises(type(error)) as caught:
+                await house.app()
+            assert caught.value is error
+        assert house.locked
+        assert house.reports == [error]
+    assert opener.opened == 0
+
+
+@pytest.mark.parametrize("error", [CacheBusy("busy"), locked(Verdict.BUSY)])
+async def test_passing_trouble_is_told_and_the_next_call_tries_again(error):
+    opener = Opener(error)
+    async with kept(opener) as house:
+        with pytest.raises(type(error)):
+            await house.app()
+        assert not house.locked
+        assert await house.app() == "the app"
+    assert opener.closed == 1
+
+
+async def test_leaving_an_unopened_house_opens_nothing():
+    opener = Opener()
+    async with kept(opener) as house:
+        await house.leave(within=1)
+        house.open()
+        await anyio.wait_all_tasks_blocked()
+    assert opener.opened == 0
+
+
+async def test_damage_met_while_open_locks_the_house_and_lets_go_of_it_at_once():
+    opener = Opener()
+    async with kept(opener) as house:
+        await house.app()
+        house.condemn(locked(Verdict.DATABASE_DAMAGED))
+        house.condemn(locked(Verdict.DATABASE_DAMAGED))
+        await anyio.wait_all_tasks_blocked()
+        assert (house.locked, opener.closed, len(house.reports)) == (True, 1, 1)
+        with pytest.raises(LockedError):
+            await house.app()
+    assert opener.opened == 1
+
+
+@pytest.mark.parametrize("errors", [[], [CacheDamaged("met")], [locked()]])
+async def test_damage_met_while_opening_is_reported_once(errors):
+    opener = Opener(*errors)
+    opener.gate = anyio.Event()
+    async with kept(opener) as house, anyio.create_task_group() as calls:
+        calls.start_soon(refused, house)
+        await anyio.wait_all_tasks_blocked()
+        house.condemn(locked(Verdict.DATABASE_DAMAGED))
+        opener.gate.set()
+    assert [error.verdict for error in house.reports] == [Verdict.DATABASE_DAMAGED]
+    assert house.locked
+    assert opener.opened == opener.closed
+
+
+async def test_what_a_call_fails_of_in_a_locked_house_is_told_as_the_lock():
+    async with kept(Opener()) as house:
+        await house.app()
+        damage, other = CacheDamaged("met"), NoteNotFound("gone")
+        assert house.answer(damage) is damage
+        house.condemn(locked(Verdict.DATABASE_DAMAGED))
+        assert isinstance(house.answer(damage), LockedError)
+        assert house.answer(other) is other
+        sent = house.answer(OutcomeUnknown("sent"))
+        assert sent.resolution_hint == "Do not repeat the write. unlock"
+        assert sent.details["exit_code"] == 13

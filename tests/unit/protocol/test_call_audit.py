@@ -1,0 +1,343 @@
+"""Every call leaves a record: reads, acts, refusals, errors, unknown tools, calls broken off."""
+
+import json
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import anyio
+import mcp_types as types
+import pytest
+from mcp import Client, MCPError
+
+from mcp_notarium.audit.chain import AuditKeys
+from mcp_notarium.errors import CacheFull, NotRecorded
+from mcp_notarium.protocol import call_audit
+from mcp_notarium.protocol.app_holder import House
+from mcp_notarium.protocol.sdk_server import build
+from mcp_notarium.secret import Secret
+from mcp_notarium.storage.audit_log import Trail
+from support.memory_backend import Fault
+from support.tooling import Desk
+
+pytestmark = pytest.mark.anyio
+
+KEYS = AuditKeys(Secret(b"c" * 32), Secret(b"d" * 32), Secret(b"a" * 32))
+NOTE = "0123456789abcdef" * 2
+ERAS = ["legacy", "auto"]
+
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
+
+
+@pytest.fixture
+def desk(tmp_path):
+    made = Desk(tmp_path)
+    trail = Trail(made.app.cache.database, KEYS, clock=made.clock, days=365)
+    made.app = replace(made.app, audit=trail)
+    yield made
+    made.close()
+
+
+@asynccontextmanager
+async def talking(desk, era="legacy", *, gate=None, **options):
+    @asynccontextmanager
+    async def opened():
+        if gate is not None:
+            await gate.wait()
+        yield desk.app
+
+    house = House(opened, report=lambda _error: None)
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(house.keep)
+            async with Client(build(house), mode=era, read_timeout_seconds=10, **options) as client:
+                yield client
+            await house.leave(within=1)
+
+
+def records(desk):
+    desk.app.audit.flush(patient=True)
+    return list(desk.app.audit.table.records())
+
+
+async def until(true):
+    while not true():  # noqa: ASYNC110 - nobody tells
+        await anyio.sleep(0.01)
+
+
+def told(record):
+    return (record.act, record.decision, record.outcome)
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_read_is_one_record_with_its_notes_and_size(desk, era):
+    desk.store.put(NOTE, "hello")
+    await desk.sync()
+    async with talking(desk, era) as client:
+        result = await client.call_tool("get", {"id": NOTE})
+        await client.call_tool("list", {})
+    got, listed = records(desk)
+    assert told(got) == ("tool.get", "allowed", "ok")
+    assert json.loads(got.notes) == json.loads(listed.notes) == [NOTE]
+    assert got.bytes_out == len(result.content[0].text.encode())
+    assert got.at_ms == int(desk.now * 1000)
+    assert len(got.digest) == 64
+    assert got.client.startswith("mcp")
+    assert desk.app.audit.table.verify(anchored=None).whole
+
+
+async def test_read_is_stored_soon_without_being_asked_for(desk, monkeypatch):
+    monkeypatch.setattr(call_audit, "SECONDS", 0.01)
+    await desk.sync()
+    async with talking(desk) as client:
+        await client.call_tool("list", {})
+        await until(lambda: desk.app.audit.table.head().count)
+
+
+async def test_act_is_recorded_before_it_is_begun_and_its_outcome_after(desk, monkeypatch):
+    await desk.sync()
+    seen = []
+    push = desk.backend.push
+
+    async def watched(*args, **options):
+        seen.extend(desk.app.audit.table.records())
+        return await push(*args, **options)
+
+    monkeypatch.setattr(desk.backend, "push", watched)
+    async with talking(desk) as client:
+        saved = (await client.call_tool("save", {"text": "new"})).structured_content
+    assert [told(record) for record in seen] == [("tool.save", "allowed", "")]
+    opened, ended = records(desk)
+    assert ended.refers == opened.number
+    assert told(ended) == ("tool.save", "allowed", "ok")
+    assert json.loads(ended.notes) == [saved["id"]]
+    assert ended.digest == opened.digest
+
+
+async def test_act_that_cannot_be_recorded_is_not_done(desk, monkeypatch):
+    await desk.sync()
+
+    def full(*_args, **_options):
+        raise CacheFull("no room")
+
+    async with talking(desk) as client:
+        monkeypatch.setattr(desk.app.audit.table, "append", full)
+        result = await client.call_tool("save", {"text": "new"})
+        monkeypatch.undo()
+    error = json.loads(result.content[0].text)
+    assert error["subcategory"] == "not_recorded"
+    assert error["details"] == {"reason": "disk_full"}
+    assert error["resolution_hint"]
+    assert desk.store.ids() == set()
+    assert desk.app.cache.pending.count() == 0
+    (refused,) = records(desk)
+    assert told(refused) == ("tool.save", "refused", "not_recorded")
+
+
+async def test_outcome_that_cannot_be_recorded_does_not_undo_a_success(desk, monkeypatch):
+    await desk.sync()
+    append, calls = desk.app.audit.table.append, []
+
+    def once(*args, **options):
+        calls.append(args)
+        if len(calls) > 1:
+            raise CacheFull("no room")
+        return append(*args, **options)
+
+    async with talking(desk) as client:
+        monkeypatch.setattr(desk.app.audit.table, "append", once)
+        result = await client.call_tool("save", {"text": "new"})
+        assert not result.is_error
+        monkeypatch.undo()
+    assert [told(record)[2] for record in records(desk)] == ["", "ok"]
+
+
+async def test_unknown_tool_and_its_arguments_leave_only_a_digest(desk):
+    await desk.sync()
+    async with talking(desk) as client:
+        await client.call_tool("list", {})
+        with pytest.raises(MCPError):
+            await client.call_tool("my diary", {"x": "my diary"})
+    record = records(desk)[-1]
+    assert told(record) == ("tool.unknown", "refused", "unknown_tool")
+    assert "diary" not in repr(record)
+
+
+async def test_call_before_the_cache_is_open_is_recorded_when_it_is(desk):
+    await desk.sync()
+    gate = anyio.Event()
+    async with talking(desk, gate=gate) as client:
+        with pytest.raises(MCPError):
+            await client.call_tool("nope", {})
+        gate.set()
+        await client.call_tool("list", {})
+    assert [record.act for record in records(desk)] == ["tool.unknown", "tool.list"]
+
+
+async def test_last_call_before_the_cache_is_open_is_recorded_too(desk):
+    await desk.sync()
+    gate = anyio.Event()
+    async with talking(desk, gate=gate) as client:
+        with pytest.raises(MCPError):
+            await client.call_tool("nope", {})
+        gate.set()
+    assert [told(record) for record in records(desk)] == [
+        ("tool.unknown", "refused", "unknown_tool")
+    ]
+
+
+async def test_of_too_many_calls_before_the_cache_is_open_the_chain_says_how_many_are_missing(
+    desk, monkeypatch
+):
+    monkeypatch.setattr(call_audit, "_MOST_EARLY", 3)
+    await desk.sync()
+    gate = anyio.Event()
+    async with talking(desk, gate=gate) as client:
+        for _ in range(5):
+            with pytest.raises(MCPError):
+                await client.call_tool("nope", {})
+        gate.set()
+    gap, *others = records(desk)
+    assert (gap.act, json.loads(gap.facts)) == ("chain.gap", {"not_recorded": 2})
+    assert [record.act for record in others] == ["tool.unknown"] * 3
+
+
+async def test_invalid_arguments_are_recorded_without_them(desk):
+    await desk.sync()
+    async with talking(desk) as client:
+        await client.call_tool("manage", {"action": "my diary", "id": "my diary"})
+    (record,) = records(desk)
+    assert told(record) == ("tool.manage", "refused", "arguments")
+    assert "diary" not in repr(record)
+
+
+async def test_error_says_its_kind_and_only_ids_of_notes_here_are_kept(desk):
+    desk.store.put(NOTE, "x")
+    await desk.sync()
+    async with talking(desk) as client:
+        await client.call_tool("get", {"id": "my diary"})
+        await client.call_tool("get", {"id": NOTE, "local_version": 99})
+        await client.call_tool("manage", {"action": "get_stats"})
+    missing, other, stats = records(desk)
+    assert told(missing) == ("tool.get", "allowed", "not_found")
+    assert missing.notes == "[]"
+    assert (other.outcome, other.notes) == ("version_changed", f'["{NOTE}"]')
+    assert told(stats) == ("tool.manage.get_stats", "allowed", "ok")
+    assert stats.refers == 0
+
+
+async def test_write_without_an_answer_is_recorded_as_unknown(desk):
+    await desk.sync()
+    desk.backend.faults.plan(Fault.LOST_ANSWER, on="push", times=9)
+    async with talking(desk) as client:
+        result = await client.call_tool("save", {"text": "new"})
+    assert result.is_error
+    assert [record.outcome for record in records(desk)] == ["", "unknown"]
+
+
+async def asked(desk, era, answer, **arguments):
+    async def elicit(_context, _params):
+        if answer == "late":
+            await anyio.sleep(5)
+        if answer == "broken":
+            return types.ErrorData(code=-32600, message="no")
+        return types.ElicitResult(action=answer, content={"confirm": True})
+
+    async with talking(desk, era, elicitation_callback=elicit if answer else None) as client:
+        return await client.call_tool("manage", {"action": "reset_cache"} | arguments)
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize(
+    ("answer", "decision", "outcome"),
+    [
+        ("accept", "confirmed", "ok"),
+        ("decline", "declined", "declined"),
+        ("cancel", "declined", "declined"),
+        (None, "refused", "confirmation_required"),
+    ],
+)
+async def test_decision_of_the_person_is_recorded(desk, era, answer, decision, outcome):
+    await desk.sync()
+    await asked(desk, era, answer)
+    last = records(desk)[-1]
+    assert told(last) == ("tool.manage.reset_cache", decision, outcome)
+    if era == "auto" and answer:
+        assert told(records(desk)[1]) == ("tool.manage.reset_cache", "asked", "asked")
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_that_somebody_agreed_is_on_the_disk_before_anything_is_done(desk, era, monkeypatch):
+    seen = []
+    reset = desk.app.driver.reset
+
+    async def watched():
+        seen.extend(desk.app.audit.table.records())
+        return await reset()
+
+    monkeypatch.setattr(desk.app.driver, "reset", watched)
+    await desk.sync()
+    await asked(desk, era, "accept")
+    begun, agreed = seen[-2:]
+    assert told(begun)[1:] == ("allowed", "")
+    assert told(agreed) == ("tool.manage.reset_cache", "confirmed", "")
+    assert agreed.refers == begun.number
+    assert records(desk)[-1].refers == begun.number
+
+
+async def test_consent_that_cannot_be_recorded_changes_nothing(desk, monkeypatch):
+    open_, entries = desk.app.audit.open, []
+
+    def full(entry):
+        entries.append(entry)
+        if len(entries) > 1:
+            raise NotRecorded("the disk is full")
+        return open_(entry)
+
+    monkeypatch.setattr(desk.app.audit, "open", full)
+    monkeypatch.setattr(desk.app.driver, "reset", None)  # calling it would be an unexpected error
+    await desk.sync()
+    answer = await asked(desk, "legacy", "accept")
+    assert json.loads(answer.content[0].text)["subcategory"] == "not_recorded"
+    assert records(desk)[-1].outcome == "not_recorded"
+
+
+async def test_an_error_in_the_place_of_an_answer_is_not_called_silence(desk):
+    await desk.sync()
+    answer = await asked(desk, "legacy", "broken")
+    error = json.loads(answer.content[0].text)
+    assert "did not answer in time" not in error["message"]
+    assert "Do not try again unless" in error["resolution_hint"]
+
+
+async def test_argument_confirm_is_not_taken_for_the_persons_word(desk):
+    await desk.sync()
+    await asked(desk, "legacy", None, confirm=True)
+    assert records(desk)[-1].decision == "by_argument"
+
+
+async def test_question_that_nobody_answered_is_timed_out(desk, monkeypatch):
+    monkeypatch.setattr("mcp_notarium.protocol.consent.ASKING_SECONDS", 0.05)
+    await desk.sync()
+    await asked(desk, "legacy", "late")
+    assert records(desk)[-1].decision == "timed_out"
+
+
+async def test_call_that_is_cancelled_is_recorded(desk, monkeypatch):
+    await desk.sync()
+    begun = anyio.Event()
+
+    async def stuck(*_args, **_options):
+        begun.set()
+        await anyio.sleep_forever()
+
+    monkeypatch.setattr(desk.app.writer, "save", stuck)
+    async with talking(desk) as client:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(client.call_tool, "save", {"text": "new"})
+            await begun.wait()
+            tasks.cancel_scope.cancel()
+        await until(lambda: len(records(desk)) == 2)
+    assert [record.outcome for record in records(desk)] == ["", "unknown"]

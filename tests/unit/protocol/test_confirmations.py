@@ -1,0 +1,150 @@
+"""Every action that needs a person's yes, every way it is answered or not, both eras, all settings.
+
+Where nobody has agreed nothing is done at the note service, and the chain of records says why.
+"""
+
+import itertools
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import anyio
+import mcp_types as types
+import pytest
+from mcp import Client
+
+from mcp_notarium.protocol.app_holder import House
+from mcp_notarium.protocol.sdk_server import build
+from support.long import LONG
+from support.tooling import Desk
+
+pytestmark = pytest.mark.anyio
+
+LONG_TEXT = "".join(f"line {number} of a long note\n" for number in range(100))
+ACTIONS = {
+    "manage.delete_permanently": (
+        "manage",
+        {"action": "delete_permanently", "id": "trashed", "local_version": 1},
+    ),
+    "manage.reset_cache": ("manage", {"action": "reset_cache"}),
+    "save by dropping most": ("save", {"id": "long", "local_version": 1, "text": "short"}),
+    "save by sharing": (
+        "save",
+        {"id": "plain", "local_version": 1, "tags": ["friend@example.org"]},
+    ),
+    "save of a new shared note": ("save", {"text": "new", "tags": ["friend@example.org"]}),
+}
+SHORT = {"manage.delete_permanently", "save by sharing"}
+ANSWERS = {
+    "accept": ("confirmed", "ok"),
+    "accept without the field": ("declined", "declined"),
+    "accept with false": ("declined", "declined"),
+    "accept with a text": ("declined", "declined"),
+    "decline": ("declined", "declined"),
+    "cancel": ("declined", "declined"),
+    "error": ("refused", "confirmation_required"),
+    "late": ("timed_out", "confirmation_required"),
+    "cannot ask": ("refused", "confirmation_required"),
+    "cannot ask, confirm given": ("by_argument", "ok"),
+    "no such method": ("refused", "confirmation_required"),
+    "no such method, confirm given": ("by_argument", "ok"),
+    "error, confirm given": ("refused", "confirmation_required"),
+    "rejected, confirm given": ("refused", "confirmation_required"),
+    "cannot ask, confirm false": ("refused", "confirmation_required"),
+}
+
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
+
+
+@pytest.fixture
+async def desk(tmp_path):
+    made = Desk(tmp_path)
+    made.store.put("trashed", "x", trash=True)
+    made.store.put("long", LONG_TEXT)
+    made.store.put("plain", "x")
+    await made.sync()
+    yield made
+    made.close()
+
+
+CODES = {"error": -32600, "rejected": -1, "no such method": -32601}
+
+
+def answering(answer):
+    """The client's side of a question; None where it has none."""
+    contents = {
+        "accept": {"confirm": True},
+        "accept with false": {"confirm": False},
+        "accept with a text": {"confirm": "true"},
+    }
+
+    async def elicit(_context, _params):
+        if answer == "late":
+            await anyio.sleep_forever()
+        if (code := CODES.get(answer.partition(",")[0])) is not None:
+            return types.ErrorData(code=code, message="no")
+        action = answer.split()[0]
+        return types.ElicitResult(action=action, content=contents.get(answer))
+
+    return None if answer.startswith("cannot") else elicit
+
+
+async def asked(desk, era, answer, tool, arguments):
+    @asynccontextmanager
+    async def opened():
+        yield desk.app
+
+    given = {"confirm": answer.endswith("given")} if "confirm " in answer else {}
+    house = House(opened, report=lambda _error: None)
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(house.keep)
+            options = {"elicitation_callback": answering(answer)}
+            async with Client(build(house), mode=era, read_timeout_seconds=50, **options) as client:
+                result = await client.call_tool(tool, arguments | given)
+            await house.leave(within=1)
+    return result
+
+
+def last_record(desk):
+    desk.app.audit.flush(patient=True)
+    return list(desk.app.audit.table.records())[-1]
+
+
+def cases():
+    """All of it; in the short form the settings that only refuse meet the answers that matter."""
+    telling = {"accept", "cannot ask, confirm given", "no such method, confirm given"}
+    for setting, era, action, answer in itertools.product(
+        ("ask", "elicit", "deny"), ("legacy", "auto"), ACTIONS, ANSWERS
+    ):
+        # In the newer era the answer travels with the call: none fails or is late.
+        if era == "auto" and (answer == "late" or answer.partition(",")[0] in CODES):
+            continue
+        if LONG or answer in telling or (setting == "ask" and action in SHORT):
+            yield pytest.param(
+                (setting, era, action, answer), id=f"{setting}-{era}-{action}-{answer}"
+            )
+
+
+@pytest.mark.parametrize("case", list(cases()))
+async def test_nothing_is_done_unless_somebody_may_and_does_agree(desk, monkeypatch, case):
+    setting, era, action, answer = case
+    if answer == "late":
+        monkeypatch.setattr("mcp_notarium.protocol.consent.ASKING_SECONDS", 0.02)
+    desk.app = replace(desk.app, config=replace(desk.app.config, destructive=setting))
+    before, epoch = desk.store.contents(), desk.app.cache.sync_state.get("sync.epoch")
+    tool, arguments = ACTIONS[action]
+    result = await asked(desk, era, answer, tool, arguments)
+
+    decision, outcome = ANSWERS[answer]
+    if setting == "deny" or (
+        setting == "elicit" and answer.startswith(("cannot", "no such method"))
+    ):
+        decision, outcome = "refused", "confirmation_required"
+    record = last_record(desk)
+    assert (record.decision, record.outcome) == (decision, outcome)
+    assert bool(result.is_error) == (outcome != "ok")
+    done = (desk.store.contents(), desk.app.cache.sync_state.get("sync.epoch")) != (before, epoch)
+    assert done == (outcome == "ok")

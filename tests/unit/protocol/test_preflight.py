@@ -1,0 +1,183 @@
+"""What is refused before the handshake, and that a glance never accepts more than the full look."""
+
+import os
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mcp_notarium.config import Config
+from mcp_notarium.errors import ConfigError, LockedError, Verdict
+from mcp_notarium.files.account_folder import AccountFolder, find_problem
+from mcp_notarium.keys import keychain
+from mcp_notarium.keys.keychain import Keychain
+from mcp_notarium.protocol import preflight
+from mcp_notarium.protocol.preflight import missing_key, refuse_early
+from mcp_notarium.secret import Secret
+from support.keychains import backend
+
+
+@pytest.fixture
+def config(tmp_path):
+    made = Config(username="user@example.org", data_dir=tmp_path)
+    made.account_dir.mkdir(mode=0o700)
+    return made
+
+
+def touch(path, mode=0o600):
+    path.write_bytes(b"")
+    path.chmod(mode)
+
+
+def refused(config):
+    with pytest.raises(LockedError) as caught:
+        refuse_early(config)
+    assert caught.value.resolution_hint
+    return caught.value.verdict
+
+
+def test_private_folder_and_one_driver_are_fine(config):
+    touch(config.account_dir / "notarium_keys.json")
+    refuse_early(config)
+
+
+def test_missing_folder_is_fine(tmp_path):
+    refuse_early(Config(username="u", data_dir=tmp_path / "not" / "there"))
+
+
+def test_unknown_tool_set_is_refused(tmp_path):
+    with pytest.raises(ConfigError):
+        refuse_early(Config(username="u", data_dir=tmp_path, tools="unknown"))
+
+
+def test_missing_driver_is_refused(config, monkeypatch):
+    monkeypatch.setattr(preflight, "find_spec", lambda _name: None)
+    assert refused(config) is Verdict.CRYPTO_UNSUITABLE
+
+
+def test_two_drivers_over_each_other_are_refused(config, monkeypatch, tmp_path):
+    for name in ("sqlcipher3", "sqlcipher3-0.6.4.dist-info", "sqlcipher3_binary-0.6.0.dist-info"):
+        (tmp_path / "site" / name).mkdir(parents=True)
+
+    class Spec:
+        origin = str(tmp_path / "site" / "sqlcipher3" / "__init__.py")
+
+    monkeypatch.setattr(preflight, "find_spec", lambda _name: Spec)
+    assert refused(config) is Verdict.CRYPTO_UNSUITABLE
+    (tmp_path / "site" / "sqlcipher3-0.6.4.dist-info").rmdir()
+    refuse_early(config)
+
+
+def test_no_key_from_any_source_is_a_missing_setting(config):
+    without = replace(config, keychain=False)
+    missing = missing_key(without)
+    assert missing.verdict is Verdict.KEY_MISSING
+    assert "generate-key" in missing.resolution_hint
+    assert missing_key(replace(without, db_key=Secret("a key"))) is None
+    assert missing_key(replace(without, db_encryption=False)) is None
+    touch(config.account_dir / "notarium_cache.0123456789abcdef.sqlite.encrypted")
+    assert "the key this cache was made with" in missing_key(without).resolution_hint
+
+
+def test_a_keychain_that_may_have_the_key_is_not_asked_for_it(config, monkeypatch):
+    store = backend("keyring.backends.kwallet", "DBusKeyring")
+    for current, missing in ((store, False), (Unusable(), False), (nowhere(), True)):
+        system = Keychain(lambda current=current: current)
+        monkeypatch.setattr(keychain, "system_keychain", lambda system=system: system)
+        assert (missing_key(config) is not None) is missing
+    assert store.reads == 0
+
+
+class Unusable:
+    """No keychain that protects anything."""
+
+
+def nowhere():
+    """What ``keyring`` gives where there is no keychain."""
+    return backend("keyring.backends.fail", "Keyring")
+
+
+def test_plain_mode_beside_an_encrypted_cache_is_refused(tmp_path):
+    config = Config(username="u", data_dir=tmp_path, db_encryption=False)
+    config.account_dir.mkdir(mode=0o700)
+    refuse_early(config)
+    touch(config.account_dir / "notarium_cache.0123456789abcdef.sqlite.encrypted")
+    assert refused(config) is Verdict.MODE_MISMATCH
+
+
+def test_plain_mode_beside_an_encrypted_cache_names_the_folder_to_move(tmp_path):
+    config = Config(username="u", data_dir=tmp_path, db_encryption=False)
+    config.account_dir.mkdir(mode=0o700)
+    touch(config.account_dir / "notarium_cache.0123456789abcdef.sqlite.encrypted")
+    with pytest.raises(LockedError) as caught:
+        refuse_early(config)
+    assert f"mv {config.account_dir} " in caught.value.resolution_hint
+
+
+@pytest.mark.parametrize("below", ["", "sub", "sub/sub"])
+@pytest.mark.parametrize("encrypted", [True, False])
+def test_a_file_in_the_data_folders_place_is_refused_with_its_path(tmp_path, below, encrypted):
+    file = tmp_path / "file"
+    touch(file)
+    config = Config(username="u", data_dir=file / below, db_encryption=encrypted)
+    with pytest.raises(LockedError) as caught:
+        refuse_early(config)
+    assert caught.value.verdict is Verdict.UNSAFE_PATH
+    assert f"mv {file} " in caught.value.resolution_hint
+
+
+def test_a_name_that_is_too_long_is_refused(tmp_path):
+    assert refused(Config(username="u", data_dir=tmp_path / ("x" * 300))) is Verdict.UNSAFE_PATH
+
+
+def test_readable_folder_is_refused(config):
+    config.account_dir.chmod(0o750)
+    assert refused(config) is Verdict.UNSAFE_PATH
+
+
+@pytest.mark.parametrize("kind", ["hard link", "link", "readable", "pipe"])
+def test_glance_does_not_accept_what_is_no_private_file(config, kind):
+    file = config.account_dir / "notarium_keys.json"
+    touch(file)
+    assert preflight._plainly_private(config.account_dir)
+    if kind == "hard link":
+        os.link(file, config.data_dir / "second")
+    elif kind == "readable":
+        file.chmod(0o640)
+    else:
+        file.unlink()
+        if kind == "link":
+            file.symlink_to(config.data_dir)
+        else:
+            os.mkfifo(file, 0o600)
+    assert not preflight._plainly_private(config.account_dir)
+
+
+modes = st.sampled_from([0o600, 0o640, 0o604, 0o700, 0o400])
+names = st.sampled_from(["notarium_keys.json", "sync.lock", "server.lock", "other.txt"])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.dictionaries(names, modes, max_size=3),
+    st.sampled_from([0o700, 0o711, 0o750]),
+    st.sampled_from([0o755, 0o775, 0o1777, 0o700]),
+    st.sampled_from(["file", "link", "hard link"]),
+)
+def test_glance_accepts_only_what_the_full_look_accepts(tmp_path_factory, files, mode, above, kind):
+    parent = tmp_path_factory.mktemp("parent")
+    folder = parent / "account"
+    folder.mkdir()
+    for name, bits in files.items():
+        touch(folder / name, bits)
+        if kind == "link":
+            (folder / name).rename(parent / name)
+            (folder / name).symlink_to(parent / name)
+        elif kind == "hard link":
+            os.link(folder / name, parent / name)
+    folder.chmod(mode)
+    parent.chmod(above)
+    if preflight._plainly_private(folder):
+        assert find_problem(AccountFolder(folder)) is None
+    parent.chmod(0o700)

@@ -1,0 +1,227 @@
+"""The transport over real pipes in one process: what is owed, when it ends, what is swallowed."""
+
+import json
+import os
+import time
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCRequest, JSONRPCResponse
+
+from mcp_notarium.protocol.line_reader import TooLong
+from mcp_notarium.protocol.outbox import Outbox
+from mcp_notarium.protocol.shutdown import Ending
+from mcp_notarium.protocol.transport import running
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
+
+
+@asynccontextmanager
+async def connected(swallow=(), *, seconds=1.5):
+    """A transport with so much time to end, and the descriptor a client would read."""
+    reading, writing = os.pipe()
+    try:
+        with anyio.fail_after(10):
+            async with running(Outbox(writing), Ending(seconds), swallow=swallow) as transport:
+                yield transport, reading
+    finally:
+        for fd in (reading, writing):
+            try:
+                os.close(fd)
+            except OSError:
+                continue
+
+
+def request(request_id, method="x"):
+    return json.dumps({"jsonrpc": "2.0", "id": request_id, "method": method}).encode()
+
+
+def cancel(request_id):
+    params = {"requestId": request_id}
+    message = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
+    return json.dumps(message).encode()
+
+
+def answer(request_id, **result):
+    return SessionMessage(JSONRPCResponse(jsonrpc="2.0", id=request_id, result=result))
+
+
+async def ended(transport):
+    """Wait until the library's loop would end; gives the seconds that took."""
+    began = time.monotonic()
+    async for _ in transport.incoming:
+        pass
+    return time.monotonic() - began
+
+
+def lines(reading):
+    return [json.loads(line) for line in os.read(reading, 1 << 20).splitlines()]
+
+
+async def test_messages_go_in_and_answers_come_out():
+    async with connected() as (transport, reading):
+        transport.feed(request(1))
+        received = (await transport.incoming.receive()).message
+        assert isinstance(received, JSONRPCRequest)
+        await transport.outgoing.send(answer(1, a=1))
+        assert lines(reading) == [{"jsonrpc": "2.0", "id": 1, "result": {"a": 1}}]
+
+
+async def test_it_ends_at_once_when_nothing_is_owed():
+    async with connected() as (transport, _):
+        transport.stop()
+        assert await ended(transport) < 1
+
+
+async def test_it_waits_for_what_is_owed_and_no_longer():
+    async with connected(seconds=30) as (transport, _):
+        transport.feed(request(1))
+        transport.feed(request("1"))
+        transport.stop()
+        await transport.outgoing.send(answer(1))
+        await anyio.wait_all_tasks_blocked()
+        assert not transport._settled.is_set()
+        await transport.outgoing.send(answer("1"))
+        assert await ended(transport) < 5
+
+
+async def test_it_gives_up_on_what_takes_too_long():
+    async with connected(seconds=0.1) as (transport, _):
+        transport.feed(request(1))
+        transport.stop()
+        assert await ended(transport) < 5
+
+
+@pytest.mark.parametrize(
+    "lines_in",
+    [
+        [json.dumps({"jsonrpc": "2.0", "id": n, "method": "x"}).encode() for n in range(300)],
+        [json.dumps({"jsonrpc": "2.0", "id": 0, "method": "x" * 9_000_000}).encode()] * 4,
+    ],
+    ids=["requests", "bytes"],
+)
+async def test_the_backlog_is_full_while_too_much_is_in_hand(lines_in):
+    async with connected(seconds=30) as (transport, _reading):
+        for line in lines_in:
+            transport.feed(line)
+        assert transport._outbox.backlog.full()
+        for line in lines_in:
+            await transport.incoming.receive()
+            await transport.outgoing.send(answer(json.loads(line)["id"], n=1))
+        assert not transport._outbox.backlog.full()
+
+
+async def test_one_id_used_twice_is_owed_two_answers():
+    async with connected(seconds=30) as (transport, reading):
+        transport.feed(request(1))
+        transport.feed(request(1))
+        transport.stop()
+        await transport.outgoing.send(answer(1, n=1))
+        await anyio.wait_all_tasks_blocked()
+        assert not transport._settled.is_set()
+        await transport.outgoing.send(answer(1, n=2))
+        assert await ended(transport) < 5
+        assert [line["result"]["n"] for line in lines(reading)] == [1, 2]
+
+
+@pytest.mark.parametrize(("asked", "called_off"), [(1, 1), (1, "1"), ("1", 1), ("a", "a")])
+async def test_cancelled_request_is_not_waited_for(asked, called_off):
+    async with connected(seconds=30) as (transport, _):
+        transport.feed(request(asked))
+        transport.feed(cancel(called_off))
+        transport.feed(cancel(True))
+        transport.feed(cancel(99))
+        transport.feed(cancel({"odd": 1}))
+        transport.stop()
+        assert await ended(transport) < 5
+
+
+async def test_refusals_are_written_before_the_end():
+    async with connected() as (transport, reading):
+        transport.feed(b"{bad")
+        transport.feed(TooLong(b'{"jsonrpc":"2.0","id":7,"method"', b"x"))
+        transport.stop()
+        await ended(transport)
+        assert [(line.get("id"), line["error"]["code"]) for line in lines(reading)] == [
+            (None, -32700),
+            (7, -32600),
+        ]
+
+
+async def test_more_refusals_than_a_pipe_holds_are_all_written_before_the_end():
+    async with connected() as (transport, reading):
+        for _ in range(3000):
+            transport.feed(b"{bad")
+        transport.stop()
+        found = b""
+
+        async def read():
+            nonlocal found
+            while found.count(b"\n") < 3000:
+                found += await anyio.to_thread.run_sync(os.read, reading, 1 << 16)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(read)
+            await ended(transport)
+            assert found.count(b"\n") > 2000  # the rest is in the pipe
+    assert found.count(b"\n") == 3000
+
+
+async def test_answer_the_front_has_given_is_swallowed_once():
+    async with connected(swallow={0}) as (transport, reading):
+        transport.feed(request(0, "initialize"))
+        await transport.outgoing.send(answer(0, first=True))
+        transport.feed(request(0))
+        await transport.outgoing.send(answer(0, second=True))
+        assert [line["result"] for line in lines(reading)] == [{"second": True}]
+        transport.stop()
+        assert await ended(transport) < 1
+
+
+async def test_nothing_is_taken_after_the_stop():
+    async with connected() as (transport, _):
+        transport.stop()
+        transport.feed(request(1))
+        assert await ended(transport) < 1
+
+
+async def test_reader_that_is_gone_ends_it():
+    async with connected(seconds=30) as (transport, reading):
+        transport.feed(request(1))
+        transport.feed(request(2))
+        os.close(reading)
+        await transport.outgoing.send(answer(1))
+        assert await ended(transport) < 5
+
+
+async def test_large_and_small_lines_keep_their_order():
+    async with connected() as (transport, reading):
+        found = b""
+
+        async def read():
+            nonlocal found
+            while found.count(b"\n") < 40:
+                found += await anyio.to_thread.run_sync(os.read, reading, 1 << 16)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(read)
+            for number in range(40):
+                text = "x" * (200_000 if number % 5 == 0 else 10)
+                tasks.start_soon(transport.outgoing.send, answer(number, text=text))
+        assert [json.loads(line)["id"] for line in found.splitlines()] == list(range(40))
+
+
+async def test_reader_that_takes_nothing_is_given_up():
+    async with connected(seconds=0.1) as (transport, _), anyio.create_task_group() as tasks:
+        transport.feed(request(1))
+        tasks.start_soon(transport.outgoing.send, answer(1, text="x" * 1_000_000))
+        await anyio.wait_all_tasks_blocked()
+        transport.stop()
+        assert await ended(transport) < 5

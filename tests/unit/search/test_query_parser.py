@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import pytest
+
+from mcp_notarium.errors import QueryError
+from mcp_notarium.search.parser import MAX_CHARACTERS, MAX_TERMS, parse
+from mcp_notarium.search.query import And, Not, Or, Phrase, Query, Tagged, Word
+
+DAY = 86_400
+MAY_1 = 1_714_521_600
+
+
+@pytest.mark.parametrize("text", [None, "", "  \t\n", '""', '-""', '"  "'])
+def test_nothing_asked_for_is_the_plain_listing(text):
+    assert parse(text) == Query()
+
+
+@pytest.mark.parametrize(
+    ("text", "terms"),
+    [
+        ("word", Word("word")),
+        ("two words", And((Word("two"), Word("words")))),
+        ('"a phrase"', Phrase("a phrase")),
+        ('say "a phrase"', And((Word("say"), Phrase("a phrase")))),
+        ("“curly quotes”", Phrase("curly quotes")),
+        ("-word", Not(Word("word"))),
+        ('-"a phrase"', Not(Phrase("a phrase"))),
+        ("a OR b", Or((Word("a"), Word("b")))),
+        ("a OR b OR c", Or((Word("a"), Word("b"), Word("c")))),
+        ("x a OR b y", And((Word("x"), Or((Word("a"), Word("b"))), Word("y")))),
+        ("a OR -b", Or((Word("a"), Not(Word("b"))))),
+        ('"a b" OR c', Or((Phrase("a b"), Word("c")))),
+        ("pre*", Word("pre", prefix=True)),
+        ("pre**", Word("pre", prefix=True)),
+        ("-pre*", Not(Word("pre", prefix=True))),
+        ("東*", Word("東", prefix=True)),
+        ('"whole"*', Phrase("whole")),
+        ("tag:a OR tag:b", Or((Tagged("a"), Tagged("b")))),
+        ("a OR -tag:b", Or((Word("a"), Not(Tagged("b"))))),
+    ],
+)
+def test_the_language(text, terms):
+    assert parse(text) == Query(terms=terms)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("OR", ["OR"]),
+        ("OR a", ["OR", "a"]),
+        ("a OR", ["a", "OR"]),
+        ("a or b", ["a", "or", "b"]),
+        ("a AND NOT b", ["a", "AND", "NOT", "b"]),
+        ("NEAR(a b)", ["NEAR(a", "b)"]),
+        ("project-x don't", ["project-x", "don't"]),
+        ('5" disk', ['5"', "disk"]),
+        ('"open quote', ['"open', "quote"]),
+        ("^a b:c {d} (e)", ["^a", "b:c", "{d}", "(e)"]),
+        ("++ * - -- ->", ["++", "*", "-", "--", "->"]),
+        ("--verbose", ["--verbose"]),
+        ("*.py", ["*.py"]),
+        ("++*", ["++*"]),
+        ("text:a notes_fts:b", ["text:a", "notes_fts:b"]),
+        ("a\0b", ["a\0b"]),
+        ("a\ud800", ["a\ufffd"]),
+        ('-"', ['-"']),
+    ],
+)
+def test_everything_else_is_words(text, words):
+    terms = tuple(map(Word, words))
+    assert parse(text).terms == (terms[0] if len(terms) == 1 else And(terms))
+
+
+def test_a_second_or_sign_is_an_alternative_itself():
+    assert parse("a OR OR b").terms == And((Or((Word("a"), Word("OR"))), Word("b")))
+
+
+@pytest.mark.parametrize(
+    ("text", "query"),
+    [
+        ("tag:work", Query(tags=("work",))),
+        ('tag:"two words" TAG:x', Query(tags=("two words", "x"))),
+        ("-tag:work", Query(excluded_tags=("work",))),
+        ('-tag:"two words"', Query(excluded_tags=("two words",))),
+        ("after:2024-05-01", Query(after=MAY_1)),
+        ("before:2024-05-01", Query(before=MAY_1 + DAY)),
+        ("after:1969-12-31", Query(after=-DAY)),
+        ("before:9999-12-31", Query(before=253_402_300_800)),
+        ("before:2024-05-01 before:2024-05-03", Query(before=MAY_1 + DAY)),
+        ("after:2024-05-01 after:2024-04-01", Query(after=MAY_1)),
+        ("trash:yes", Query(trash="trashed")),
+        ("trash:1", Query(trash="trashed")),
+        ("trash:true", Query(trash="trashed")),
+        ("trash:no", Query(trash="active")),
+        ("trash:any", Query(trash="any")),
+        ("trash:2", Query(trash="any")),
+        ("word tag:a", Query(terms=Word("word"), tags=("a",))),
+        ('"tag:a"', Query(terms=Phrase("tag:a"))),
+    ],
+)
+def test_filters(text, query):
+    assert parse(text) == query
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("before:2024-99-99", "YYYY-MM-DD"),
+        ("before:2023-02-29", "YYYY-MM-DD"),
+        ("after:0000-01-01", "YYYY-MM-DD"),
+        ("after:2024-5-1", "YYYY-MM-DD"),
+        ("after:\u0662\u0660\u0662\u0664-\u0660\u0665-\u0660\u0661", "YYYY-MM-DD"),
+        ("before:yesterday", "YYYY-MM-DD"),
+        ("before: 2024-05-01", "YYYY-MM-DD"),
+        ("tag:", "tag:name"),
+        ('tag:""', "tag:name"),
+        ("-tag:", "tag:name"),
+        ("trash:maybe", "trash:no"),
+        ("-before:2024-05-01", "minus"),
+        ("-trash:yes", "minus"),
+        ("a OR before:2024-05-01", "OR"),
+        ("trash:any OR a", "OR"),
+    ],
+)
+def test_a_filter_written_wrongly_is_refused_with_how_to_write_it(text, expected):
+    with pytest.raises(QueryError) as caught:
+        parse(text)
+    assert expected in f"{caught.value.message} {caught.value.resolution_hint}"
+
+
+def test_arguments_and_text_narrow_together():
+    query = parse(
+        "tag:a before:2024-05-03 after:2024-05-01",
+        tags=["b"],
+        before="2024-05-02",
+        after="2024-04-01",
+        sort_by="created_at",
+        sort_order="ASC",
+    )
+    assert query == Query(
+        tags=("b", "a"),
+        before=MAY_1 + 2 * DAY,
+        after=MAY_1,
+        sort_by="created_at",
+        sort_order="ASC",
+    )
+
+
+def test_lone_surrogates_in_arguments_become_what_is_stored_for_them():
+    assert parse("tag:\ud800", tags=["\udfff"]).tags == ("\ufffd", "\ufffd")
+
+
+@pytest.mark.parametrize(
+    ("argument", "trash"),
+    [(0, "active"), (1, "trashed"), (2, "any"), ("trashed", "trashed"), (None, "active")],
+)
+def test_the_trash_argument_is_the_default_and_the_text_wins(argument, trash):
+    assert parse("a", trash=argument).trash == trash
+    assert parse("a trash:any", trash=argument).trash == "any"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"before": "tomorrow"},
+        {"after": "2024-13-01"},
+        {"trash": 3},
+        {"sort_by": "rank"},
+        {"sort_order": "asc; DROP TABLE notes"},
+    ],
+)
+def test_arguments_that_cannot_be_are_refused(arguments):
+    with pytest.raises(QueryError):
+        parse(None, **arguments)
+
+
+def test_queries_are_bounded():
+    assert isinstance(parse("a " * MAX_TERMS).terms, And)
+    with pytest.raises(QueryError, match="terms"):
+        parse("a " * (MAX_TERMS + 1))
+    with pytest.raises(QueryError, match="terms"):
+        parse("a", tags=["t"] * MAX_TERMS)
+    parse("a" * MAX_CHARACTERS)
+    with pytest.raises(QueryError, match="characters"):
+        parse("a" * (MAX_CHARACTERS + 1))

@@ -1,0 +1,405 @@
+"""The chain in the database: appended in one transaction with the head it follows, never changed."""
+
+from contextlib import suppress
+
+import pytest
+
+from mcp_notarium.audit.chain import AuditKeys, Head, Seal
+from mcp_notarium.audit.record import Act, Entry
+from mcp_notarium.audit.verification import Kind
+from mcp_notarium.errors import CacheDamaged, CacheError, CacheFull, NotRecorded
+from mcp_notarium.secret import Secret
+from mcp_notarium.storage import audit_table
+from mcp_notarium.storage.audit_log import MOST_KEPT, Trail
+from mcp_notarium.storage.audit_table import AuditTable, carry_over
+from support import cache_room
+
+KEYS = AuditKeys(Secret(b"c" * 32), Secret(b"d" * 32), Secret(b"a" * 32))
+OTHER = AuditKeys(Secret(b"C" * 32), Secret(b"D" * 32), Secret(b"A" * 32))
+DAY = 86_400.0
+
+
+@pytest.fixture
+def cache(tmp_path):
+    made = cache_room.make(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def table(cache):
+    return AuditTable(cache.database, KEYS.seal)
+
+
+def entries(count, *, at=1000.0):
+    return [Entry(at=at + n, act="tool.get", notes=(f"n{n}",)) for n in range(count)]
+
+
+def trail_of(cache, *, now=1000.0, days=365):
+    return Trail(cache.database, KEYS, clock=lambda: now, days=days)
+
+
+def tamper(cache, sql):
+    """What somebody with the key could do to the file."""
+    with cache.database.schema_change():
+        for name in ("audit_never_changed", "audit_without_gap", "audit_oldest_first"):
+            cache.database.run(f"DROP TRIGGER IF EXISTS {name}")
+    for statement in sql.split(";"):
+        cache.database.run(statement)
+
+
+def test_records_follow_each_other_over_several_appends(table):
+    table.append(entries(3), durable=True)
+    head = table.append(entries(2), durable=False)
+    assert head.count == 5
+    assert table.head() == head
+    assert [record.number for record in table.records()] == [1, 2, 3, 4, 5]
+    assert table.verify(anchored=head, expected=head).whole
+
+
+def test_many_records_are_read_in_slices_and_all_of_them(table, monkeypatch):
+    monkeypatch.setattr(audit_table, "_SLICE", 3)
+    table.append(entries(10), durable=True)
+    assert [record.number for record in table.records()] == list(range(1, 11))
+    assert [record.number for record in table.records(first=4, last=8)] == [4, 5, 6, 7, 8]
+    assert table.first_since(1004.0) == 5
+    assert table.first_since(9999.0) == 11
+
+
+COPY = (
+    "INSERT INTO audit SELECT 9, at_ms, client, act, digest, notes, decision, outcome, bytes_out, "
+    "refers, facts, previous, mac FROM audit WHERE number = 1"
+)
+SWAP = (
+    "UPDATE audit SET number = 90 - number WHERE number > 2; "
+    "UPDATE audit SET number = number - 83 WHERE number > 80"
+)
+
+
+@pytest.mark.parametrize(
+    ("sql", "says"),
+    [
+        ("UPDATE audit SET outcome = 'ok' WHERE number = 2", "UPDATE"),
+        ("DELETE FROM audit WHERE number = 2", "DELETE"),
+        (COPY, "INSERT"),
+    ],
+)
+def test_database_refuses_to_change_what_is_recorded(cache, table, sql, says):
+    table.append(entries(3), durable=True)
+    with pytest.raises(CacheError):
+        cache.database.run(sql)
+    assert table.verify(anchored=None).whole, says
+
+
+@pytest.mark.parametrize(
+    ("sql", "kind", "number"),
+    [
+        ("UPDATE audit SET notes = '[]' WHERE number = 2", Kind.EDITED, 2),
+        ("DELETE FROM audit WHERE number = 2", Kind.DELETED, 2),
+        ("DELETE FROM audit WHERE number = 1", Kind.DELETED, 1),
+        ("DELETE FROM audit WHERE number = 4", Kind.TAIL_CUT, 4),
+        ("DELETE FROM audit", Kind.TAIL_CUT, 1),
+        (SWAP, Kind.REORDERED, 3),
+        ("UPDATE audit SET client = CAST(x'ff41' AS TEXT) WHERE number = 2", Kind.EDITED, 2),
+        (f"UPDATE audit SET number = {(1 << 63) - 1} WHERE number = 4", Kind.DELETED, 4),
+    ],
+)
+def test_changes_in_the_file_are_found(cache, table, sql, kind, number):
+    head = table.append(entries(4), durable=True)
+    tamper(cache, sql)
+    found = table.verify(anchored=head)
+    assert (kind, number) in {(fault.kind, fault.number) for fault in found.faults}
+
+
+def test_what_is_put_in_before_the_first_record_is_found(cache, table):
+    head = table.append(entries(3), durable=True)
+    with cache.database.schema_change():
+        for statement in (
+            "CREATE TABLE unchecked AS SELECT * FROM audit",
+            "INSERT INTO unchecked SELECT * FROM audit WHERE number = 2",
+            "UPDATE unchecked SET number = 0 WHERE rowid = 4",
+            "DROP TABLE audit",
+            "ALTER TABLE unchecked RENAME TO audit",
+        ):
+            cache.database.run(statement)
+    found = table.verify(anchored=head)
+    assert (Kind.EDITED, 0) in {(fault.kind, fault.number) for fault in found.faults}
+
+
+def test_a_record_that_is_no_text_is_shown_by_its_bytes(cache, table):
+    table.append(entries(3), durable=True)
+    tamper(cache, "UPDATE audit SET client = CAST(x'ff41' AS TEXT) WHERE number = 2")
+    assert [record.client for record in table.records()] == ["", "\\xffA", ""]
+
+
+def test_chain_of_another_cache_is_foreign(cache, table):
+    table.append(entries(3), durable=True)
+    found = AuditTable(cache.database, OTHER.seal).verify(anchored=None)
+    assert [fault.kind for fault in found.faults] == [Kind.FOREIGN]
+
+
+def test_failed_append_leaves_the_chain_as_it_was(cache, table):
+    before = table.append(entries(2), durable=True)
+    with suppress(RuntimeError), cache.transaction(durable=True):
+        table.append(entries(2), durable=True)
+        raise RuntimeError
+    assert table.head() == before
+
+
+def test_pruning_takes_the_oldest_and_says_so(cache, table):
+    table.append(entries(3, at=DAY), durable=True)
+    table.append(entries(2, at=50 * DAY), durable=True)
+    assert table.prune(3, at=60 * DAY) == 3
+    assert [record.number for record in table.records()] == [4, 5, 6]
+    assert [record.act for record in table.records()][-1] == Act.PRUNED
+    found = table.verify(anchored=table.head())
+    assert found.whole
+    assert "3" in found.noted[0]
+    assert table.prune(3, at=60 * DAY) == 0
+    tamper(cache, "DELETE FROM audit WHERE number = 4")
+    assert not table.verify(anchored=None).whole
+
+
+def test_pruning_keeps_the_newest_record(table):
+    table.append(entries(3), durable=True)
+    assert table.prune(3, at=DAY) == 2
+    assert [record.number for record in table.records()] == [3, 4]
+    assert table.verify(anchored=None).whole
+
+
+def test_many_records_go_in_several_transactions(table, monkeypatch):
+    monkeypatch.setattr(audit_table, "_MOST_PRUNED", 4)
+    table.append(entries(10), durable=True)
+    assert [table.prune(9, at=DAY) for _ in range(4)] == [4, 4, 1, 0]
+    assert table.verify(anchored=None).whole
+
+
+class Watch:
+    """A clock that nobody sets. The wall clock says what it likes: here, days that go back."""
+
+    def __init__(self):
+        self.now = 5_000.0
+
+    def trail(self, cache, *, days=365):
+        clock = lambda: 9_000 * DAY - self.now  # noqa: E731 - a wrong one
+        return Trail(cache.database, KEYS, clock=clock, days=days, stopwatch=lambda: self.now)
+
+
+def numbers(table):
+    return [record.number for record in table.records()]
+
+
+def test_records_go_when_their_days_are_over(cache, table):
+    watch = Watch()
+    table.append(entries(3), durable=True)
+    trail = watch.trail(cache)
+    for _ in range(365):
+        watch.now += DAY
+        trail.tidy()
+        trail.open(Entry(at=1.0, act="every day"))
+    assert numbers(table)[:3] == [1, 2, 3]
+    watch.now += DAY
+    trail.tidy()
+    assert numbers(table)[0] == 4
+    assert table.verify(anchored=None).whole
+    trail.tidy()
+    assert numbers(table)[-1] == 4 + 365  # the one that says so, once
+
+
+def test_time_in_which_no_server_was_there_is_not_counted(cache, table):
+    watch = Watch()
+    table.append(entries(3), durable=True)
+    for _ in range(3):
+        trail = watch.trail(cache, days=1)
+        watch.now += 0.4 * DAY
+        trail.leave()
+        watch.now += 1_000 * DAY
+        assert numbers(table) == [1, 2, 3]
+    trail = watch.trail(cache, days=1)
+    trail.tidy()
+    assert numbers(table) == [1, 2, 3]  # they were first seen after 0.4 of a day
+    watch.now += 0.3 * DAY
+    trail.leave()
+    watch.trail(cache, days=1).tidy()
+    assert numbers(table) == [3, 4]  # the newest one always stays, with the one that says so
+
+
+def test_several_servers_at_once_watch_no_day_twice(cache, table):
+    watch, others = Watch(), [cache.another() for _ in range(3)]
+    table.append(entries(3), durable=True)
+    trails = [watch.trail(other, days=10) for other in others]
+    for _ in range(10):
+        watch.now += DAY
+        for trail in trails:
+            trail.tidy()
+    assert numbers(table) == [1, 2, 3]
+    watch.now += DAY
+    trails[1].tidy()
+    assert numbers(table) == [3, 4]
+    for other in others:
+        other.close()
+
+
+def test_a_server_that_stood_still_makes_the_records_of_others_no_older(cache, table):
+    watch, other = Watch(), cache.another()
+    still, awake = watch.trail(cache, days=10), watch.trail(other, days=10)
+    still.tidy()
+    watch.now += 30 * DAY
+    visit = watch.trail(other, days=10)
+    visit.open(Entry(at=1.0, act="after a month"))
+    visit.open(Entry(at=1.0, act="the next"))
+    watch.now += DAY
+    visit.leave()
+    watch.now += 9 * DAY
+    still.tidy()
+    awake.tidy()
+    assert numbers(table) == [1, 2]
+    other.close()
+
+
+def test_another_process_that_is_writing_is_not_waited_for_and_its_time_counts_later(cache, table):
+    watch, other = Watch(), cache.another()
+    table.append(entries(3), durable=True)
+    trail = watch.trail(cache, days=1)
+    trail.tidy()
+    watch.now += DAY
+    trail.tidy()
+    watch.now += DAY
+    with other.transaction():
+        trail.tidy()
+    assert numbers(table) == [1, 2, 3]
+    trail.tidy()
+    assert numbers(table) == [3, 4]
+    other.close()
+
+
+def test_chain_is_carried_over_under_another_key_with_a_link(tmp_path, table):
+    old = table.append(entries(1200), durable=True)
+    other = cache_room.make(tmp_path, name="other.db")
+    target = AuditTable(other.database, OTHER.seal)
+    carry_over(table, target, at=5.0, why="reencrypt", anchored=old)
+    found = target.verify(anchored=None, expected=old)
+    assert found.whole
+    assert found.head.count == 1201
+    assert [r.covered() for r in target.records(last=1200)] == [
+        r.covered() for r in table.records()
+    ]
+    other.close()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE audit SET act = 'x' WHERE number = 2",
+        "UPDATE audit SET client = CAST(x'ff41' AS TEXT) WHERE number = 2",
+        "DELETE FROM audit WHERE number > 2",
+    ],
+)
+def test_carrying_over_does_not_make_a_broken_chain_good(tmp_path, cache, table, damage):
+    old = table.append(entries(4), durable=True)
+    tamper(cache, damage)
+    other = cache_room.make(tmp_path, name="other.db")
+    target = AuditTable(other.database, OTHER.seal)
+    carry_over(table, target, at=5.0, why="reencrypt", anchored=old)
+    found = target.verify(anchored=None)
+    assert [fault.kind for fault in found.faults] == [Kind.CARRIED]
+    other.close()
+
+
+def test_pruned_chain_is_carried_over_whole(tmp_path, table):
+    table.append(entries(700, at=DAY), durable=True)
+    table.append(entries(600, at=50 * DAY), durable=True)
+    table.prune(700, at=60 * DAY)
+    other = cache_room.make(tmp_path, name="other.db")
+    target = AuditTable(other.database, Seal(None))
+    carry_over(table, target, at=5.0, why="x", anchored=table.head())
+    assert target.verify(anchored=target.head()).whole
+    other.close()
+
+
+def test_empty_chain_carried_over_begins_a_new_one(tmp_path, table):
+    other = cache_room.make(tmp_path, name="other.db")
+    target = AuditTable(other.database, OTHER.seal)
+    carry_over(table, target, at=5.0, why="x", anchored=None)
+    assert [record.act for record in target.records()] == [Act.BEGUN]
+    other.close()
+
+
+def test_reads_wait_in_memory_and_keep_their_order_before_an_act(cache):
+    trail = trail_of(cache)
+    trail.note(Entry(at=1, act="one"))
+    trail.note(Entry(at=2, act="two"))
+    assert trail.table.head() == Head()
+    assert trail.open(Entry(at=3, act="three")) == 3
+    assert [record.act for record in trail.table.records()] == ["one", "two", "three"]
+    assert trail.waiting == 0
+
+
+def test_an_act_and_its_outcome_wait_for_the_disk_and_a_read_does_not(cache):
+    trail, flushed = trail_of(cache), []
+
+    def done(_ignored=None):
+        flushed.append(cache.database.number("PRAGMA synchronous"))
+
+    for number in range(2):
+        trail.note(Entry(at=1, act="read"))
+        done(trail.flush())
+        done(trail.open(Entry(at=2, act="act")))
+        trail.note(Entry(at=3, act="read"))
+        done(trail.flush())
+        done(trail.close(Entry(at=4, act="act", refers=number)))
+    assert flushed == [1, 2, 1, 2] * 2
+
+
+def test_flush_does_not_wait_for_another_process_and_comes_again(cache):
+    trail = trail_of(cache)
+    other = cache.another()
+    trail.note(Entry(at=1, act="one"))
+    with other.transaction():
+        assert not trail.flush()
+    assert trail.waiting == 1
+    assert trail.flush()
+    assert trail.table.head().count == 1
+    other.close()
+
+
+def full(*_args, **_options):
+    raise CacheFull("no room")
+
+
+def test_act_that_cannot_be_recorded_is_refused(cache, monkeypatch):
+    trail = trail_of(cache)
+    monkeypatch.setattr(trail.table, "append", full)
+    with pytest.raises(NotRecorded) as caught:
+        trail.open(Entry(at=1, act="tool.save"))
+    assert caught.value.to_dict()["details"] == {"reason": "disk_full"}
+    assert caught.value.retryable
+
+
+def test_damage_is_told_as_damage(cache, monkeypatch):
+    trail = trail_of(cache)
+
+    def damaged(*_args, **_options):
+        raise CacheDamaged("broken")
+
+    monkeypatch.setattr(trail.table, "append", damaged)
+    with pytest.raises(CacheDamaged):
+        trail.open(Entry(at=1, act="tool.save"))
+
+
+def test_outcome_that_cannot_be_stored_now_comes_later_and_lost_reads_are_counted(
+    cache, monkeypatch
+):
+    trail = trail_of(cache)
+    with monkeypatch.context() as patch:
+        patch.setattr(trail.table, "append", full)
+        for _ in range(MOST_KEPT + 2):
+            trail.note(Entry(at=1, act="tool.get"))
+        trail.close(Entry(at=2, act="tool.save"))
+        assert trail.waiting == MOST_KEPT
+    assert trail.flush(patient=True)
+    records = list(trail.table.records())
+    assert records[0].act == Act.GAP
+    assert records[0].facts == '{"not_recorded":3}'
+    assert records[-1].act == "tool.save"
+    assert trail.table.verify(anchored=None).whole

@@ -1,0 +1,303 @@
+import sqlite3
+
+import pytest
+
+from mcp_notarium.domain.note import Content
+from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheError, CacheFull, LockedError, Verdict
+from mcp_notarium.secret import Secret
+from mcp_notarium.storage import database
+from mcp_notarium.storage.errors import translate
+from mcp_notarium.storage.page_check import sample
+from support import corpus
+from support.cache_room import KEY, MAC_KEY, SALT, create, make, reopen, second_connection, store
+
+
+def put(db, key, value="x"):
+    db.run("INSERT INTO sync_metadata(key, value) VALUES (?, ?)", (key, value))
+
+
+def keys(db):
+    return {row[0] for row in db.rows("SELECT key FROM sync_metadata")}
+
+
+def put_and_fail(db, key, context):
+    with context:
+        put(db, key)
+        _ = 1 / 0
+
+
+def nest(db, key):
+    with db.transaction():
+        put(db, key)
+        with db.transaction():
+            pass
+
+
+def driver_error(name, code):
+    error = sqlite3.DatabaseError("near 'my secret note': syntax error")
+    error.sqlite_errorcode, error.sqlite_errorname = code, name
+    return error
+
+
+def test_what_is_written_is_there_after_reopening(tmp_path, either):
+    put(either.database, "kept")
+    either.close()
+    again = reopen(tmp_path, key=KEY if either.database.encrypted else None)
+    assert "kept" in keys(again.database)
+    again.close()
+
+
+def test_meta_given_at_creation_is_in_the_file(tmp_path):
+    cache = create(tmp_path, vault_id="v1", generation="g1")
+    assert cache.sync_state.get("vault_id") == "v1"
+    assert cache.sync_state.get("generation") == "g1"
+    cache.close()
+
+
+def test_an_exception_inside_a_transaction_undoes_all_of_it(either):
+    db = either.database
+    with pytest.raises(ZeroDivisionError):
+        put_and_fail(db, "gone", db.transaction())
+    assert "gone" not in keys(db)
+    assert not db.in_transaction
+
+
+def test_a_transaction_inside_a_transaction_is_an_error_and_undoes_the_outer(cache):
+    db = cache.database
+    with pytest.raises(RuntimeError, match="nest"):
+        nest(db, "outer")
+    assert "outer" not in keys(db)
+
+
+def test_a_transaction_is_usable_after_one_that_failed(cache):
+    with pytest.raises(CacheError), cache.transaction():
+        cache.database.run("INSERT INTO nowhere VALUES (1)")
+    with cache.transaction():
+        put(cache.database, "after")
+    assert "after" in keys(cache.database)
+
+
+def test_a_durable_transaction_waits_for_the_disk_and_others_do_not(cache):
+    levels = []
+    for durable in (True, False, True):
+        with cache.transaction(durable=durable):
+            levels.append(cache.database.number("PRAGMA synchronous"))
+    assert levels == [2, 1, 2]
+
+
+def test_joined_uses_the_open_transaction_and_refuses_a_weaker_one(cache):
+    db = cache.database
+    with pytest.raises(ZeroDivisionError), db.transaction():
+        put_and_fail(db, "inner", db.joined())
+    assert "inner" not in keys(db)
+    with pytest.raises(RuntimeError, match="durable"), db.transaction(), db.joined(durable=True):
+        pass
+    with db.joined(durable=True):
+        put(db, "alone")
+    assert "alone" in keys(db)
+
+
+def test_a_second_writer_is_told_that_the_cache_is_busy(cache):
+    other = second_connection(cache)
+    with cache.transaction(), pytest.raises(CacheBusy), other.transaction():
+        pass
+    with other.transaction():
+        put(other, "later")
+    assert "later" in keys(cache.database)
+    other.close()
+
+
+def test_a_reader_is_not_disturbed_by_a_writer_and_sees_no_half_transaction(cache):
+    other = second_connection(cache)
+    with cache.transaction():
+        put(cache.database, "half")
+        assert "half" not in keys(other)
+    assert "half" in keys(other)
+    other.close()
+
+
+def test_data_version_moves_when_somebody_else_commits_and_only_then(cache):
+    other = second_connection(cache)
+    before = cache.database.data_version()
+    put(cache.database, "mine")
+    assert cache.database.data_version() == before
+    put(other, "theirs")
+    assert cache.database.data_version() != before
+    other.close()
+
+
+def test_only_a_checkpointer_moves_the_wal_into_the_main_file(tmp_path):
+    cache = make(tmp_path)
+    main = cache.database.path
+    size = main.stat().st_size
+    big = [corpus.make(f"n{i}", Content("x" * 900_000)) for i in range(10)]
+    store(cache, big[:5])
+    assert main.stat().st_size == size
+    cache.database.set_checkpointer(True)
+    store(cache, big[5:])
+    assert main.stat().st_size > size
+    cache.close()
+
+
+def test_size_counts_the_wal_too(cache):
+    before = cache.database.size_bytes()
+    store(cache, corpus.revisions(20))
+    assert cache.database.path.stat().st_size < cache.database.size_bytes()
+    assert cache.database.size_bytes() > before
+
+
+def test_a_closed_cache_says_so(cache):
+    cache.close()
+    cache.close()
+    assert cache.database.closed
+    with pytest.raises(CacheError, match="closed"):
+        cache.notes.counts()
+
+
+def test_surrogates_in_parameters_are_replaced_instead_of_raising(cache):
+    db = cache.database
+    put(db, "lone", "a\ud800b")
+    assert db.row("SELECT value FROM sync_metadata WHERE key = 'lone'") == ("a\ufffdb",)
+    assert db.row("SELECT :x", {"x": "\udfff"}) == ("\ufffd",)
+    db.run_many("INSERT INTO sync_metadata VALUES (?, ?)", [("m\ud800", "1")])
+    db.insert_many("INSERT INTO sync_metadata VALUES {rows}", [("n\ud800", "1")])
+    assert {"m\ufffd", "n\ufffd"} <= set(keys(db))
+
+
+@pytest.mark.parametrize(("rows", "statements"), [(0, 0), (1, 1), (15, 3), (500, 1), (613, 8)])
+def test_many_rows_go_into_few_statements(cache, monkeypatch, rows, statements):
+    db, run = cache.database, []
+    do = db._do
+    monkeypatch.setattr(db, "_do", lambda *work: run.append(work) or do(*work))
+    named = [(f"k{number}", f"v{number}") for number in range(rows)]
+    db.insert_many("INSERT INTO sync_metadata VALUES {rows}", named)
+    assert len(run) == statements
+    found = db.rows("SELECT key, value FROM sync_metadata WHERE key GLOB 'k[0-9]*'")
+    assert sorted(found) == sorted(named)
+
+
+def test_large_rows_go_into_statements_of_their_own(cache, monkeypatch):
+    db, sizes = cache.database, []
+    do = db._do
+    monkeypatch.setattr(db, "_do", lambda *work: sizes.append(len(work[1]) // 2) or do(*work))
+    rows = [(f"k{n}", "x" * (1_800_000 if n in {3, 4} else 10)) for n in range(24)]
+    db.insert_many("INSERT INTO sync_metadata VALUES {rows}", rows)
+    assert sizes == [1, 1, 1, 1, 5, 5, 5, 5], "no two of the large ones together"
+    found = db.rows("SELECT key, value FROM sync_metadata WHERE key GLOB 'k[0-9]*'")
+    assert sorted(found) == sorted(rows)
+
+
+def test_neither_sql_nor_values_stand_in_an_error(cache):
+    with pytest.raises(CacheError) as error:
+        cache.database.rows("SELECT zebra FROM sync_metadata WHERE 'giraffe'", ())
+    with pytest.raises(CacheError) as constraint:
+        put(cache.database, None, "giraffe")
+    for caught in (error.value, constraint.value):
+        shown = f"{caught!r} {caught.to_dict()}"
+        assert "zebra" not in shown
+        assert "giraffe" not in shown
+        assert caught.__cause__ is None
+        assert caught.__suppress_context__
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "writing", "meaning"),
+    [
+        ("SQLITE_FULL", 13, True, CacheFull),
+        ("SQLITE_FULL", 13, False, CacheFull),
+        ("SQLITE_IOERR_WRITE", 778, True, CacheFull),
+        ("SQLITE_IOERR_WRITE", 778, False, CacheFull),
+        ("SQLITE_IOERR_SHMSIZE", 4874, False, CacheFull),
+        ("SQLITE_IOERR_SHMMAP", 5386, False, CacheFull),
+        ("SQLITE_IOERR_READ", 266, False, CacheDamaged),
+        ("SQLITE_IOERR_SHORT_READ", 522, False, CacheDamaged),
+        ("SQLITE_IOERR", 10, False, CacheDamaged),
+        ("SQLITE_BUSY", 5, True, CacheBusy),
+        ("SQLITE_BUSY_SNAPSHOT", 517, True, CacheBusy),
+        ("SQLITE_LOCKED", 6, False, CacheBusy),
+        ("SQLITE_CORRUPT", 11, True, CacheDamaged),
+        ("SQLITE_NOTADB", 26, False, CacheDamaged),
+        ("SQLITE_READONLY", 8, True, CacheError),
+        ("SQLITE_CONSTRAINT", 19, True, CacheError),
+    ],
+)
+def test_each_driver_error_has_one_meaning_and_takes_no_text_along(name, code, writing, meaning):
+    error = translate(driver_error(name, code), writing=writing)
+    assert type(error) is meaning
+    assert "secret" not in f"{error!r}{error.to_dict()}"
+
+
+def test_out_of_memory_from_the_driver_means_poisoned():
+    assert type(translate(MemoryError(), writing=True)) is CacheDamaged
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["passphrase", "x'" + "0" * 64 + "'", "x'" + "0" * 159 + "'", "x'" + "G" * 160 + "'", ""],
+)
+def test_a_key_of_another_form_is_refused_before_a_file_is_made(tmp_path, key):
+    with pytest.raises(ValueError, match="160"):
+        database.create(tmp_path / "c.db", Secret(key), meta={})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_connecting_never_creates_a_database(tmp_path):
+    with pytest.raises(LockedError) as refusal:
+        database.connect(tmp_path / "absent.db", KEY)
+    assert refusal.value.verdict is Verdict.DATABASE_MISSING
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_new_cache_is_complete_in_its_main_file_before_it_is_used(tmp_path):
+    cache = create(tmp_path)
+    found = sample(cache.database.path, MAC_KEY, SALT, every=True)
+    assert found.good > 5
+    assert found.bad == 0
+    cache.close()
+
+
+def test_a_creation_that_fails_leaves_nothing_behind(tmp_path, monkeypatch):
+    def fails(*_, **__):
+        raise CacheFull("no room")
+
+    monkeypatch.setattr(database.schema, "establish", fails)
+    with pytest.raises(CacheFull):
+        database.create(tmp_path / "c.db", KEY, meta={})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_creating_over_something_that_is_there_changes_nothing(tmp_path, cache):
+    before = cache.database.path.read_bytes()
+    with pytest.raises(FileExistsError):
+        database.create(cache.database.path, KEY, meta={})
+    assert cache.database.path.read_bytes() == before
+
+
+def test_creating_beside_an_orphaned_wal_is_refused(tmp_path):
+    orphan = tmp_path / "c.db-wal"
+    orphan.write_bytes(b"committed once")
+    with pytest.raises(FileExistsError):
+        database.create(tmp_path / "c.db", KEY, meta={})
+    assert orphan.read_bytes() == b"committed once"
+
+
+def test_a_sound_cache_has_nothing_to_report(either):
+    store(either, corpus.revisions(30))
+    assert either.database.check(deep=True) == ()
+
+
+def test_the_check_finds_a_search_index_that_misses_a_note(cache):
+    store(cache, corpus.revisions(5))
+    with cache.transaction():
+        cache.database.run("UPDATE search_index SET deferred = 1")
+        cache.database.run("UPDATE notes SET text = text || ' more' WHERE pk = 1")
+    assert cache.database.check() != ()
+
+
+def test_a_second_connection_keeps_two_thirds_of_the_pages_in_memory(cache):
+    second = cache.another()
+    for one in (cache, second):
+        one.database._connection.set_authorizer(None)  # which lets nobody ask
+    first, other = (one.database.number("PRAGMA cache_size") for one in (cache, second))
+    second.close()
+    assert (first, other) == (-24 * 1024, -16 * 1024)

@@ -1,0 +1,378 @@
+import hashlib
+import json
+import math
+from dataclasses import replace
+
+import pytest
+
+from mcp_notarium.domain.note import Content, Note, Tombstone
+from mcp_notarium.search.parser import parse
+from mcp_notarium.storage.fts_maintenance import FEW
+from mcp_notarium.storage.note_changes import BATCH
+from mcp_notarium.storage.note_rows import prepare, rows_of
+from mcp_notarium.storage.note_table import Applied, Counts, TagCount
+from support import corpus
+from support.cache_room import make, reopen, store
+
+
+def apply(cache, *changes):
+    with cache.transaction():
+        return cache.notes.apply(changes)
+
+
+def note(number=1, text="one two\nthree", *, tags=("a", "B"), trash=False, version=1, **more):
+    return corpus.make(f"id{number}", Content(text, tags, trash), version=version, **more)
+
+
+def edited(revision, text=None, **more):
+    content = revision.content if text is None else replace(revision.content, text=text)
+    version = (revision.server_version or 0) + 1
+    return replace(revision, content=content, etag=f"e{version}", server_version=version, **more)
+
+
+def test_a_stored_revision_reads_back_as_note_and_as_base(either):
+    revision = replace(
+        note(created_at=12.75, modified_at=99.5, version=7), pinned=True, markdown=True
+    )
+    assert apply(either, revision) == Applied(stored=1)
+    assert either.notes.get("id1") == Note(
+        id="id1",
+        local_version=7,
+        server_version=7,
+        text="one two\nthree",
+        tags=("a", "B"),
+        trash=False,
+        created_at=12,
+        modified_at=99,
+        pinned=True,
+        markdown=True,
+    )
+    assert either.notes.base("id1") == revision
+    assert either.notes.etag("id1") == revision.etag
+
+
+def test_what_was_never_stored_is_none(cache):
+    assert cache.notes.get("nobody") is None
+    assert cache.notes.base("nobody") is None
+    assert cache.notes.etag("nobody") is None
+    assert cache.notes.get("lone \ud800") is None
+
+
+def test_every_note_of_a_motley_corpus_survives_a_restart_exactly(tmp_path):
+    revisions = list(corpus.revisions(150, mix=corpus.MOTLEY))
+    cache = make(tmp_path)
+    store(cache, revisions)
+    cache.close()
+    again = reopen(tmp_path)
+    assert [again.notes.base(revision.id) for revision in revisions] == revisions
+    assert again.notes.etags() == {revision.id: revision.etag for revision in revisions}
+    again.close()
+
+
+def test_applying_outside_a_transaction_is_an_error(cache):
+    with pytest.raises(RuntimeError):
+        cache.notes.apply([note()])
+    with pytest.raises(RuntimeError):
+        cache.notes.clear()
+    assert cache.notes.get("id1") is None
+
+
+def test_an_equal_etag_changes_nothing(cache):
+    apply(cache, note())
+    other_text = replace(note(), content=Content("never stored"))
+    assert apply(cache, other_text) == Applied(unchanged=1)
+    assert cache.notes.get("id1").text == "one two\nthree"
+    assert cache.notes.get("id1").local_version == 1
+
+
+def test_the_local_version_starts_with_the_servers_and_never_falls_behind_it(cache):
+    numbers = []
+    for version, etag in ((5, "a"), (6, "b"), (9, "c"), (None, "d"), (3, "e")):
+        apply(cache, replace(note(), server_version=version, etag=etag))
+        numbers.append(cache.notes.get("id1").local_version)
+    assert numbers == [5, 6, 9, 10, 11]
+
+
+def test_a_note_without_a_server_version_starts_at_one(cache):
+    apply(cache, replace(note(), server_version=None))
+    assert cache.notes.get("id1").local_version == 1
+
+
+def test_a_stale_number_from_before_a_clear_never_matches_other_text(cache):
+    numbered = note(1, version=4)
+    own = replace(note(2), server_version=None)
+    apply(cache, numbered, own)
+    for text in ("second", "third"):
+        apply(cache, replace(own, etag=text, content=Content(text)))
+    assert cache.notes.get("id2").local_version == 3
+    with cache.transaction():
+        cache.notes.clear()
+    apply(cache, replace(own, etag="fourth", content=Content("fourth")), numbered)
+    assert cache.notes.get("id2").local_version > 3
+
+
+def test_clearing_where_all_numbers_are_the_servers_gives_them_again(cache):
+    apply(cache, note(version=4))
+    with cache.transaction():
+        cache.notes.clear()
+    apply(cache, note(version=4))
+    assert cache.notes.get("id1").local_version == 4
+
+
+def test_clearing_leaves_nothing_to_find_and_a_sound_index(cache):
+    store(cache, corpus.revisions(40))
+    with cache.transaction():
+        cache.notes.clear()
+    assert cache.notes.counts() == Counts(0, 0)
+    assert cache.notes.etags() == {}
+    assert cache.notes.tags() == []
+    assert cache.search.find(parse("note"), limit=5).total == 0
+    assert cache.database.check(deep=True) == ()
+    store(cache, corpus.revisions(40))
+    assert cache.notes.counts().total == 40
+
+
+def test_a_tombstone_removes_everything_of_its_note(cache):
+    apply(cache, note(1), note(2))
+    assert apply(cache, Tombstone("id1"), Tombstone("unknown")) == Applied(removed=1, unchanged=1)
+    assert cache.notes.get("id1") is None
+    for table in ("notes", "note_base", "note_tags"):
+        assert {row[0] for row in cache.database.rows(f"SELECT pk FROM {table}")} == {2}
+    assert cache.search.find(parse("one"), limit=5).total == 1
+    assert cache.database.check() == ()
+
+
+def test_changes_of_one_note_in_one_call_count_in_the_order_given(cache):
+    first = note(text="first")
+    done = apply(cache, first, edited(first, "second"), Tombstone("id1"), edited(first, "third"))
+    assert done == Applied(stored=3, removed=1)
+    assert cache.notes.get("id1").text == "third"
+
+
+@pytest.mark.parametrize("many", [1, FEW, FEW + 1, BATCH + 7], ids=str)
+def test_edits_and_removals_are_searchable_at_once_in_any_number(cache, many):
+    before = [note(number, "wombat " + "x" * number) for number in range(2 * many)]
+    apply(cache, *before)
+    edits = [edited(revision, "platypus") for revision in before[:many]]
+    apply(cache, *edits, *[Tombstone(revision.id) for revision in before[many:]])
+    assert cache.search.find(parse("wombat"), limit=1).total == 0
+    assert cache.search.find(parse("platypus"), limit=1).total == many
+    assert cache.notes.counts() == Counts(many, 0)
+    assert cache.database.check() == ()
+
+
+@pytest.mark.parametrize("many", [1, 9, 10, 99, 211], ids=str)
+def test_any_number_of_notes_is_stored_whole(cache, many):
+    tagged = [note(n, f"text {n}", tags=tuple(map(str, range(n % 4)))) for n in range(many)]
+    apply(cache, *tagged)
+    assert [cache.notes.base(revision.id) for revision in tagged] == tagged
+    assert cache.database.number("SELECT count(*) FROM note_tags") == sum(
+        n % 4 for n in range(many)
+    )
+
+
+def test_prepared_rows_are_stored_only_for_the_object_they_were_made_of(cache):
+    mine, other = note(text="mine"), note(text="other")
+    with cache.transaction():
+        cache.notes.apply([mine], prepared=prepare([other]))
+    assert cache.notes.base("id1") == mine
+    prepared = prepare([mine])
+    assert rows_of(mine, prepared) is prepared["id1"]
+
+
+def load_settings(cache):
+    """Parts of the search index left apart, and bytes of words collected."""
+    stored = dict(cache.database.rows("SELECT k, v FROM notes_fts_config"))
+    return stored.get("automerge", 4), stored.get("hashsize", 1 << 20)
+
+
+def test_merging_is_as_before_after_a_failure(cache, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(cache.notes._index, "_note_down", lambda _written: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            apply(cache, *[note(number, "wombat") for number in range(300)])
+    assert load_settings(cache) == (4, 1 << 20)
+    apply(cache, *[note(number, "platypus") for number in range(3)])
+    assert cache.search.find(parse("platypus"), limit=1).total == 3
+    assert cache.search.find(parse("wombat"), limit=1).total == 0
+    assert cache.database.check() == ()
+
+
+@pytest.mark.parametrize(("many", "during"), [(250, (4, 1 << 20)), (251, (16, 16 << 20))])
+def test_merging_is_put_off_for_many_notes_only_and_for_them_only(cache, monkeypatch, many, during):
+    seen = []
+
+    def noting(written):
+        seen.append(load_settings(cache))
+        note_down(written)
+
+    note_down = cache.notes._index._note_down
+    monkeypatch.setattr(cache.notes._index, "_note_down", noting)
+    apply(cache, *[note(number, "wombat") for number in range(many)])
+    assert (seen, load_settings(cache)) == ([during], (4, 1 << 20))
+    assert cache.search.find(parse("wombat"), limit=1).total == many
+
+
+@pytest.mark.parametrize("many", [250, 251])
+def test_merging_that_was_put_off_is_done_at_rest(cache, monkeypatch, many):
+    shrunk = []
+    shrink = cache.database.shrink
+    monkeypatch.setattr(cache.database, "shrink", lambda: shrunk.append(parts()) or shrink())
+
+    def parts():
+        return cache.database.number("SELECT count(DISTINCT segid) FROM notes_fts_idx")
+
+    for start in range(0, 3 * many, many):
+        apply(cache, *[note(number, f"wombat {number}") for number in range(start, start + many)])
+    assert parts() == 3
+    while cache.notes.tidy():
+        pass
+    assert parts() == (1 if many > 250 else 3)
+    assert shrunk == ([1] if many > 250 else []), "its pages are let go of at the end"
+    assert cache.search.find(parse("wombat"), limit=1).total == 3 * many
+    assert cache.database.check() == ()
+
+
+def secret_word(number):
+    """A word of digits: the index does not stem it, and stores most of it in one piece."""
+    return str(int(hashlib.sha256(f"{number}".encode()).hexdigest(), 16))[:16]
+
+
+def in_index(cache, numbers):
+    """Which of these notes' words stand anywhere in the index, live or left behind."""
+    blocks = b"".join(row[0] for row in cache.database.rows("SELECT block FROM notes_fts_data"))
+    return {number for number in numbers if secret_word(number)[3:].encode() in blocks}
+
+
+def test_words_of_a_single_deleted_or_edited_note_are_gone_from_the_index_at_once(cache):
+    apply(cache, *[note(number, secret_word(number)) for number in range(3)])
+    apply(cache, Tombstone("id0"), edited(note(1, "something else")))
+    assert in_index(cache, range(3)) == {2}
+
+
+def test_words_of_many_deleted_notes_are_gone_from_the_index_after_tidying(cache):
+    apply(cache, *[note(number, secret_word(number)) for number in range(60)])
+    apply(cache, *[Tombstone(f"id{number}") for number in range(50)])
+    assert cache.search.find(parse(secret_word(3)), limit=1).total == 0
+    slices = 0
+    while cache.notes.tidy():
+        slices += 1
+        assert slices < 50
+    assert in_index(cache, range(60)) == set(range(50, 60))
+    assert cache.search.find(parse(secret_word(55)), limit=1).total == 1
+    assert cache.database.check() == ()
+
+
+def test_after_a_large_change_single_words_are_again_removed_at_once(cache):
+    apply(cache, *[note(number, secret_word(number)) for number in range(60)])
+    apply(cache, *[Tombstone(f"id{number}") for number in range(50)])
+    while cache.notes.tidy():
+        pass
+    apply(cache, Tombstone("id55"))
+    assert in_index(cache, range(50, 60)) == {50, 51, 52, 53, 54, 56, 57, 58, 59}
+
+
+def test_tidying_when_nothing_is_due_writes_nothing(cache):
+    apply(cache, note())
+    watcher = cache.database.number("SELECT total_changes()")
+    assert cache.notes.tidy() is False
+    assert cache.database.number("SELECT total_changes()") == watcher
+
+
+def test_counts_follow_every_kind_of_change(cache):
+    apply(cache, note(1), note(2, trash=True), note(3))
+    assert cache.notes.counts() == Counts(active=2, trashed=1)
+    apply(cache, edited(replace(note(1), content=Content("t", (), trash=True))))
+    assert cache.notes.counts() == Counts(active=1, trashed=2)
+    apply(cache, Tombstone("id2"), edited(note(1, "t", version=8)))
+    assert cache.notes.counts() == Counts(active=2, trashed=0)
+    assert cache.notes.counts().total == 2
+
+
+def test_counts_of_a_transaction_that_failed_are_not_kept(cache):
+    apply(cache, note(1))
+    with pytest.raises(ZeroDivisionError), cache.transaction():
+        cache.notes.apply([note(2) if cache.notes.counts().active else 1 / 0, _Explodes()])
+    assert cache.notes.counts() == Counts(active=1, trashed=0)
+
+
+class _Explodes:
+    @property
+    def id(self):
+        raise ZeroDivisionError
+
+
+def test_tags_are_counted_over_spellings_and_without_the_trash(cache):
+    apply(
+        cache,
+        note(1, tags=("Work", "home")),
+        note(2, tags=("work",)),
+        note(3, tags=("WORK",), trash=True),
+        note(4, tags=("zeta",)),
+    )
+    assert [(found.tag.lower(), found.notes) for found in cache.notes.tags()] == [
+        ("work", 2),
+        ("home", 1),
+        ("zeta", 1),
+    ]
+    assert cache.notes.tags(1)[0].notes == 2
+    assert isinstance(cache.notes.tags(1)[0], TagCount)
+
+
+def test_tags_that_are_taken_off_are_gone(cache):
+    apply(cache, note(tags=("old", "kept")))
+    apply(cache, edited(replace(note(), content=Content("t", ("kept",)))))
+    assert [found.tag for found in cache.notes.tags()] == ["kept"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "\n", "no newline", "crlf\r\nlines\r\n", "nul \0 inside", "\ufeffbom", "🏖️ \u202e bidi"],
+    ids=repr,
+)
+def test_text_goes_through_byte_for_byte(either, text):
+    apply(either, note(text=text))
+    assert either.notes.get("id1").text == text
+    assert either.notes.base("id1") == note(text=text)
+
+
+def test_words_after_a_nul_are_found(cache):
+    apply(cache, note(text="before\0after"))
+    assert cache.search.find(parse("after"), limit=1).total == 1
+
+
+def test_lone_surrogates_become_replacement_characters_and_never_raise(either):
+    broken = replace(
+        note(text="a\ud800b", tags=("t\udfff",)), id="id\ud834", etag="e\udc00", raw='"\ud83d"'
+    )
+    apply(either, broken)
+    found = either.notes.get("id\ufffd")
+    assert (found.text, found.tags) == ("a\ufffdb", ("t\ufffd",))
+    assert json.loads(either.notes.base("id\ufffd").raw) == "\ud83d"
+    assert apply(either, broken) == Applied(unchanged=1)
+    assert apply(either, Tombstone("id\ud834")) == Applied(removed=1)
+
+
+@pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf, 1e300, -5.5], ids=str)
+def test_impossible_times_are_stored_as_possible_ones(cache, odd):
+    apply(cache, note(modified_at=odd, created_at=odd))
+    found = cache.notes.get("id1")
+    assert abs(found.modified_at) < 10**12
+    assert found.created_at == found.modified_at
+    assert found.modified_at == -6 or odd != -5.5
+
+
+def test_a_note_of_a_megabyte_is_stored_once(cache):
+    before = cache.database.size_bytes()
+    text = "".join(f"{number:x} " for number in range(170_000))
+    apply(cache, note(text=text))
+    assert cache.notes.base("id1").content.text == text
+    stored = cache.database.row("SELECT length(raw) FROM note_base")[0]
+    assert stored < 400
+    assert cache.database.size_bytes() > before + len(text)
+
+
+def test_several_hundred_notes_take_more_than_one_batch_and_lose_none(cache):
+    many = [note(number, f"text {number}") for number in range(BATCH * 2 + 1)]
+    assert apply(cache, *many) == Applied(stored=BATCH * 2 + 1)
+    assert cache.notes.counts().active == BATCH * 2 + 1

@@ -1,0 +1,212 @@
+import pytest
+
+from mcp_notarium.domain.note import Content, Tombstone
+from mcp_notarium.search.parser import parse
+from mcp_notarium.search.query import Query
+from mcp_notarium.storage import note_search
+from mcp_notarium.storage.cache import Cache
+from mcp_notarium.storage.vocabulary import distance
+from support import corpus
+from support.cache_room import second_connection, store
+
+
+def note(number, text, *, tags=(), trash=False, modified_at=None):
+    at = 1000 + number if modified_at is None else modified_at
+    return corpus.make(f"id{number}", Content(text, tags, trash), modified_at=at, created_at=at)
+
+
+def find(cache, text=None, *, limit=20, offset=0, **more):
+    return cache.search.find(parse(text, **more), limit=limit, offset=offset)
+
+
+def ids(found):
+    return [summary.id for summary in found.notes]
+
+
+def test_a_listing_shows_the_newest_first_with_an_honest_total_and_pages(cache):
+    store(cache, [note(number, f"text {number}") for number in range(7)])
+    assert ids(find(cache, limit=3)) == ["id6", "id5", "id4"]
+    assert ids(find(cache, limit=3, offset=6)) == ["id0"]
+    for offset in (0, 3, 6, 7, 50):
+        assert find(cache, limit=3, offset=offset).total == 7
+    assert ids(find(cache, limit=3, offset=50)) == []
+
+
+def test_a_summary_says_what_a_listing_needs(cache):
+    store(cache, [note(1, "\n  First line  \nsecond\n", tags=("a", "ż"), modified_at=5)])
+    (summary,) = find(cache).notes
+    assert summary.head == "First line"
+    assert summary.tags == ("a", "ż")
+    assert (summary.local_version, summary.modified_at, summary.total_lines) == (1, 5, 3)
+    assert (summary.trash, summary.pinned) == (False, False)
+
+
+def test_longer_previews_come_from_the_text(cache):
+    store(cache, [note(1, "one\n\ntwo\nthree\nfour"), note(2, "only")])
+    found = cache.search.find(Query(), limit=5, preview_lines=3)
+    assert [summary.head for summary in found.notes] == ["only", "one\ntwo\nthree"]
+
+
+def test_the_trash_is_left_out_unless_asked_for(cache):
+    store(cache, [note(1, "apple"), note(2, "apple", trash=True)])
+    assert (ids(find(cache, "apple")), find(cache, "apple").total) == (["id1"], 1)
+    assert ids(find(cache, "apple trash:yes")) == ["id2"]
+    assert find(cache, "apple trash:any").total == 2
+    assert find(cache).total == 1
+    assert find(cache, "trash:yes").total == 1
+    assert find(cache, "trash:any").total == 2
+
+
+def test_totals_of_a_search_cover_all_pages(cache):
+    store(cache, [note(number, "apple pie") for number in range(9)])
+    assert find(cache, "apple", limit=4).total == 9
+    assert find(cache, "apple", limit=4, offset=8).total == 9
+    assert find(cache, "apple", limit=4, offset=40).total == 9
+
+
+@pytest.mark.parametrize("trash", ["no", "yes", "any"])
+@pytest.mark.parametrize("sort_by", ["modified_at", "created_at"])
+@pytest.mark.parametrize("sort_order", ["ASC", "DESC"])
+def test_every_page_from_either_end_is_its_part_of_the_whole(cache, trash, sort_by, sort_order):
+    store(
+        cache,
+        [note(n, f"text {n}", trash=n % 3 == 0, modified_at=1000 + n // 4) for n in range(23)],
+    )
+    how = {"sort_by": sort_by, "sort_order": sort_order}
+    whole = ids(find(cache, f"trash:{trash}", limit=100, **how))
+    assert len(whole) == {"no": 15, "yes": 8, "any": 23}[trash]
+    for limit in (1, 4, 7):
+        for offset in range(30):
+            page = find(cache, f"trash:{trash}", limit=limit, offset=offset, **how)
+            assert (ids(page), page.total) == (whole[offset : offset + limit], len(whole))
+
+
+@pytest.mark.parametrize("sort_order", ["ASC", "DESC"])
+def test_of_a_word_alone_with_too_many_hits_the_newest_come_first(cache, monkeypatch, sort_order):
+    store(cache, [note(n, "apple " * (1 + n % 3) + "pie", trash=n == 5) for n in range(9)])
+    ranked = ids(find(cache, "apple", sort_order=sort_order))
+    monkeypatch.setattr(note_search, "MOST_RANKED", 8)
+    unranked = ids(find(cache, "apple", sort_order=sort_order))
+    assert ranked != unranked
+    assert sorted(ranked) == sorted(unranked)
+    assert unranked == [i for i in ids(find(cache, sort_order=sort_order)) if i in ranked]
+    for offset in (0, 3, 6, 9):
+        page = find(cache, "apple", limit=3, offset=offset, sort_order=sort_order)
+        assert (ids(page), page.total) == (unranked[offset : offset + 3], 8)
+    assert ids(find(cache, "apple pie", sort_order=sort_order)) != unranked
+    monkeypatch.setattr(note_search, "MOST_RANKED", 9)
+    assert ids(find(cache, "apple", sort_order=sort_order)) == ranked
+
+
+def test_words_inside_other_words_are_found_only_if_nothing_else_is_and_marked(cache):
+    store(cache, [note(1, "Donaudampfschifffahrt"), note(2, "Schifffahrtsamt"), note(3, "Amt")])
+    found = find(cache, "schifffahrt")
+    assert sorted(ids(found)) == ["id1", "id2"]
+    assert found.inside_words
+    assert not find(cache, "amt").inside_words
+    assert ids(find(cache, "amt")) == ["id3"]
+
+
+def test_looking_inside_words_pages_and_counts_like_any_search(cache):
+    store(cache, [note(number, f"prefix{number}wombat{number}") for number in range(5)])
+    found = find(cache, "wombat", limit=2, offset=2)
+    assert (len(found.notes), found.total, found.inside_words) == (2, 5, True)
+
+
+def test_looking_inside_words_respects_tags_and_trash(cache):
+    store(
+        cache,
+        [
+            note(1, "xwombatx", tags=("open",)),
+            note(2, "xwombatx", tags=("secret",)),
+            note(3, "xwombatx", trash=True),
+        ],
+    )
+    assert ids(find(cache, "wombat -tag:secret")) == ["id1"]
+
+
+def test_numbers_are_not_looked_for_inside_the_codes_of_other_scripts(cache):
+    store(cache, [note(1, "東京都"), note(2, "plain")])
+    assert find(cache, "0026481").total == 0
+    assert find(cache, "26481").total == 0
+
+
+def test_a_note_stored_after_a_miss_is_found_inside_words_too(cache):
+    store(cache, [note(1, "nothing of interest")])
+    assert find(cache, "wombat").total == 0
+    store(cache, [note(2, "marswombatburrow")])
+    assert ids(find(cache, "wombat")) == ["id2"]
+    store(cache, [Tombstone("id2")])
+    assert find(cache, "wombat").total == 0
+
+
+def test_a_note_stored_by_another_process_after_a_miss_is_found_too(cache):
+    assert find(cache, "wombat").total == 0
+    other = Cache(second_connection(cache))
+    store(other, [note(2, "marswombatburrow")])
+    assert ids(find(cache, "wombat")) == ["id2"]
+    other.close()
+
+
+def test_a_misspelt_word_is_answered_with_whole_words_that_do_occur(cache):
+    store(cache, [note(1, "The Calendars were lost"), note(2, "A beautiful Łódź")])
+    assert cache.search.suggest("calender") == ["calendars"]
+    assert cache.search.suggest("beatiful") == ["beautiful"]
+    assert cache.search.suggest("lodx") == ["łódź"]
+    assert cache.search.suggest("xylophone") == []
+    assert cache.search.suggest("") == []
+    assert cache.search.suggest("two words") == []
+
+
+def test_nothing_is_suggested_from_notes_outside_the_limits(cache):
+    store(cache, [note(1, "calendar", tags=("secret",)), note(2, "unrelated")])
+    hidden = Query(excluded_tags=("secret",))
+    assert cache.search.suggest("calender", within=hidden) == []
+    assert cache.search.suggest("calender") == ["calendar"]
+    trashed = note(3, "kalender", trash=True)
+    store(cache, [trashed])
+    assert cache.search.suggest("kalendar", within=hidden) == []
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "apart"),
+    [("abc", "abc", 0), ("abc", "acb", 1), ("abc", "ab", 1), ("abc", "xbcd", 2), ("ab", "xyz", 3)],
+)
+def test_the_distance_counts_missing_wrong_and_swapped_letters(one, other, apart):
+    assert distance(one, other, at_most=2) == apart
+    assert distance(other, one, at_most=2) == apart
+
+
+def test_no_text_a_person_can_type_is_an_sql_error(cache):
+    store(cache, corpus.revisions(20, mix=corpus.MOTLEY))
+    for text in ('"', "*", "NEAR(a b)", "text:x", "a\0b", "\ud800", "(", "^a", "x" * 4000, "'; --"):
+        assert find(cache, text).total >= 0
+        assert isinstance(cache.search.suggest(text), list)
+
+
+def blow_up():
+    raise AssertionError("the whole index was read again")
+
+
+def test_after_a_few_changes_the_vocabulary_is_kept_up_without_reading_the_index(
+    cache, monkeypatch
+):
+    store(cache, [note(number, f"text {number}") for number in range(30)])
+    assert find(cache, "wombat").total == 0
+    monkeypatch.setattr(cache.search._vocabulary, "_read", blow_up)
+    store(cache, [note(40, "marswombatburrow"), note(41, "Schneewombats")])
+    assert sorted(ids(find(cache, "wombat"))) == ["id40", "id41"]
+    store(cache, [corpus.make("id40", Content("now a platypusegg"), version=2)])
+    assert ids(find(cache, "platypus")) == ["id40"]
+    assert ids(find(cache, "wombat")) == ["id41"]
+    assert cache.search.suggest("platypusegh") == ["platypusegg"]
+
+
+@pytest.mark.parametrize("at_once", [150, 1], ids=["in one go", "one by one"])
+def test_after_many_changes_nothing_is_missing_from_the_vocabulary(cache, at_once):
+    assert find(cache, "wombat").total == 0
+    many = [note(number, f"mars{number}wombatburrow") for number in range(300)]
+    for start in range(0, len(many), at_once):
+        store(cache, many[start : start + at_once])
+    assert find(cache, "wombat").total == 300
+    assert cache.database.number("SELECT count(*) FROM index_changes") <= 256

@@ -1,0 +1,145 @@
+"""A cache copied row by row into another: the same rows, the same search, other bytes."""
+
+import pytest
+
+from mcp_notarium.domain.note import Content, Revision, Tombstone
+from mcp_notarium.errors import CacheFull
+from mcp_notarium.search import parser
+from mcp_notarium.secret import Secret
+from mcp_notarium.storage import database, table_copy
+from mcp_notarium.storage.cache import Cache
+
+OLD, NEW = (Secret(f"x'{digit * 160}'") for digit in ("1", "2"))
+TIES = frozenset({"generation"})
+
+
+def revision(number, text, *, trash=False, tags=()):
+    return Revision(
+        id=f"n{number:04}",
+        etag=str(number),
+        server_version=number + 1,
+        content=Content(text=text, tags=tags, trash=trash),
+        pinned=False,
+        markdown=False,
+        created_at=1.5e9 + number,
+        modified_at=1.6e9 + number,
+        raw="{}",
+    )
+
+
+@pytest.fixture
+def source(tmp_path):
+    """A cache with gaps in its keys: notes were deleted and grew again."""
+    tmp_path.chmod(0o700)
+    cache = Cache(database.create(tmp_path / "old", OLD, meta={"generation": "old", "a": "b"}))
+    with cache.transaction():
+        cache.notes.apply(
+            revision(n, f"note {n} common w{n}\nStraße 東京都", tags=("x",) if n % 3 else ())
+            for n in range(1300)
+        )
+        cache.notes.apply(Tombstone(f"n{n:04}") for n in range(0, 1300, 4))
+        cache.notes.apply(
+            revision(n, f"again {n} common", trash=n % 8 == 0) for n in range(0, 400, 4)
+        )
+        cache.sync_state.set_cursor("here")
+    yield cache
+    cache.close()
+
+
+@pytest.fixture
+def target(tmp_path, source):
+    cache = Cache(database.create(tmp_path / "new", NEW, meta={"generation": "new"}))
+    yield cache
+    cache.close()
+
+
+def found(cache, words):
+    page = cache.search.find(parser.parse(words), limit=50)
+    return page.total, [(note.id, note.tags, note.local_version) for note in page.notes]
+
+
+def test_everything_is_there_and_nothing_else(source, target):
+    table_copy.copy_into(source.database, target.database, keep=TIES)
+    assert target.database.check(deep=True) == ()
+    digests = [table_copy.content_digest(c.database, without=TIES) for c in (source, target)]
+    assert digests[0] == digests[1]
+    assert target.notes.counts() == source.notes.counts()
+    assert target.notes.base("n0001") == source.notes.base("n0001")
+    assert target.notes.tags() == source.notes.tags()
+    assert target.sync_state.cursor() == "here"
+
+
+def test_what_was_to_be_kept_stays_as_it_was(source, target):
+    table_copy.copy_into(source.database, target.database, keep=TIES)
+    assert target.sync_state.get("generation") == "new"
+    assert target.sync_state.get("a") == "b"
+
+
+@pytest.mark.parametrize(
+    "words", ["common", "again", "w77", "strasse", "東京", "tag:x w5*", "again -w3"]
+)
+def test_every_search_finds_the_same_in_the_same_order(source, target, words):
+    table_copy.copy_into(source.database, target.database, keep=TIES)
+    assert found(target, words) == found(source, words)
+    assert found(source, words)[0] > 0
+
+
+def test_keys_with_gaps_stay_and_the_copy_can_be_written_on(source, target):
+    table_copy.copy_into(source.database, target.database, keep=TIES)
+    keys = "SELECT pk, id FROM notes ORDER BY pk"
+    assert target.database.rows(keys) == source.database.rows(keys)
+    with target.transaction():
+        target.notes.apply([revision(9000, "written afterwards"), Tombstone("n0001")])
+    assert found(target, "afterwards")[0] == 1
+    assert found(target, "w1")[0] == 0
+    assert target.database.check(deep=True) == ()
+
+
+def test_progress_ends_with_everything(source, target):
+    told = []
+    table_copy.copy_into(
+        source.database, target.database, keep=TIES, told=lambda *at: told.append(at)
+    )
+    done, total = told[-1]
+    assert done == total
+    assert [at for at, _ in told] == sorted(at for at, _ in told)
+
+
+def test_a_difference_of_one_letter_changes_the_digest(source, target):
+    table_copy.copy_into(source.database, target.database, keep=TIES)
+    before = table_copy.content_digest(target.database, without=TIES)
+    with target.transaction():
+        target.database.run("UPDATE note_base SET raw = '{ }' WHERE pk = 2")
+    assert table_copy.content_digest(target.database, without=TIES) != before
+
+
+def test_every_table_is_copied_or_made_anew(source):
+    tables = source.database.rows("SELECT name FROM sqlite_master WHERE type = 'table'")
+    known = {table.name for table in table_copy.TABLES} | table_copy.MADE_ANEW
+    assert {name for (name,) in tables if not name.startswith("notes_fts")} == known
+
+
+@pytest.mark.parametrize("table", table_copy.TABLES, ids=lambda table: table.name)
+def test_every_column_is_copied(source, table):
+    source.database._connection.set_authorizer(None)  # the guard lets nobody ask for this
+    columns = source.database.rows("SELECT name FROM pragma_table_info(?)", (table.name,))
+    assert sorted(table.all_columns) == sorted(name for (name,) in columns)
+
+
+def test_an_error_of_the_target_is_told(source, target, monkeypatch):
+    def full(*_given):
+        raise CacheFull("full")
+
+    monkeypatch.setattr(target.database, "run_many", full)
+    with pytest.raises(CacheFull):
+        table_copy.copy_into(source.database, target.database, keep=TIES)
+
+
+def test_only_metadata_is_left_out_by_its_name(source, target):
+    """The service chooses the ids of notes, also those that are names of ours."""
+    source.database.run("INSERT INTO withheld VALUES ('generation', '1', 1, 'hidden_ids')")
+    before = table_copy.content_digest(source.database, without=TIES)
+    table_copy.copy_into(source.database, target.database, keep=TIES)
+    assert target.database.rows("SELECT id FROM withheld") == [("generation",)]
+    source.database.run("DELETE FROM withheld")
+    assert table_copy.content_digest(source.database, without=TIES) != before

@@ -1,0 +1,195 @@
+"""The gate before the note table: what the rules hide leaves no row that a tool could read."""
+
+from dataclasses import replace
+
+import pytest
+
+from mcp_notarium.domain.note import Content, Tombstone
+from mcp_notarium.domain.visibility import Visibility
+from mcp_notarium.errors import PolicyChanged
+from mcp_notarium.search.parser import parse
+from mcp_notarium.storage.cache import Cache
+from mcp_notarium.storage.policy_update import settle
+from mcp_notarium.storage.sync_state import Progress
+from mcp_notarium.storage.visibility_gate import RULES_KEY
+from support import corpus
+from support.cache_room import make, second_connection, store
+
+NO_PRIVATE = Visibility(hidden_tags=("private",))
+READ_BY_TOOLS = ("notes", "note_base", "note_tags", "note_counts")
+
+
+def note(note_id, text="words", *tags, etag="r1"):
+    return replace(corpus.make(note_id, Content(text, tags)), etag=etag)
+
+
+def under(cache, rules):
+    """The same file under these rules, settled."""
+    ruled = Cache(cache.database, rules)
+    settle(ruled)
+    return ruled
+
+
+@pytest.fixture
+def ruled(cache):
+    return under(cache, NO_PRIVATE)
+
+
+def rows(cache, *tables):
+    return {name: cache.database.rows(f"SELECT * FROM {name}") for name in tables}
+
+
+def found(cache, words):
+    return [one.id for one in cache.search.find(parse(words), limit=9).notes]
+
+
+def test_a_hidden_note_is_noted_down_by_id_and_revision_and_nothing_else(ruled):
+    store(ruled, [note("a", "plain"), note("b", "secretive", "Private")])
+    assert ruled.notes.get("b") is None
+    assert ruled.notes.base("b") is None
+    assert ruled.notes.etags() == {"a": "r1"}
+    assert ruled.notes.last_seen("b") == "r1"
+    assert ruled.database.rows("SELECT id, etag, rule FROM withheld") == [
+        ("b", "r1", 'hidden_tags "Private"')
+    ]
+    assert found(ruled, "secretive") == []
+    assert ruled.notes.counts().total == 1
+    dump = repr(rows(ruled, *READ_BY_TOOLS, "withheld", "sync_metadata"))
+    assert "secretive" not in dump
+
+
+def test_rows_and_ranks_are_those_of_a_cache_that_never_saw_the_note(tmp_path, ruled):
+    (tmp_path / "other").mkdir(mode=0o700)
+    other = under(make(tmp_path / "other"), NO_PRIVATE)
+    seen = [note(str(number), "tea " * number + "milk", "x") for number in range(1, 5)]
+    hidden = [note("h1", "tea " * 50, "private"), note("h2", "milk", "private")]
+    store(other, seen)
+    store(ruled, [hidden[0], *seen[:2], hidden[1], *seen[2:]])
+    assert rows(ruled, *READ_BY_TOOLS) == rows(other, *READ_BY_TOOLS)
+    assert found(ruled, "tea milk") == found(other, "tea milk")
+    ranks = "SELECT rowid, rank FROM notes_fts WHERE notes_fts MATCH 'tea' ORDER BY rank"
+    assert ruled.database.rows(ranks) == other.database.rows(ranks)
+    other.close()
+
+
+def test_a_note_that_is_hidden_later_goes_like_a_removed_one_and_comes_back(ruled):
+    store(ruled, [note("a", "once secretive")])
+    with ruled.transaction():
+        done = ruled.notes.apply([note("a", "once secretive", "private", etag="r2")])
+    assert (done.stored, done.removed) == (0, 1)
+    assert ruled.notes.get("a") is None
+    assert found(ruled, "secretive") == []
+    assert ruled.notes.last_seen("a") == "r2"
+    store(ruled, [note("a", "back", etag="r3")])
+    assert ruled.notes.get("a").text == "back"
+    assert ruled.database.rows("SELECT * FROM withheld") == []
+
+
+def test_a_tombstone_ends_the_memory_of_a_hidden_note(ruled):
+    store(ruled, [note("a", "x", "private")])
+    store(ruled, [Tombstone("a")])
+    assert ruled.notes.last_seen("a") is None
+
+
+def test_hidden_arrivals_do_not_count_as_stored(ruled):
+    with ruled.transaction():
+        done = ruled.notes.apply([note("a", "x", "private"), note("b")])
+    assert (done.stored, done.removed, done.unchanged) == (1, 0, 1)
+
+
+@pytest.mark.parametrize("count", [1, 30])
+def test_words_of_a_hidden_note_suggest_nothing(ruled, count):
+    store(ruled, [note(f"n{n}", f"zymurgy{n} zymurgist") for n in range(count)])
+    store(ruled, [note("seen", "plain")])
+    assert ruled.search.suggest("zymurgisd") == ["zymurgist"]
+    store(ruled, [note(f"n{n}", "zymurgist", "private", etag="r2") for n in range(count)])
+    assert ruled.search.suggest("zymurgisd") == []
+    assert "zymurgist" not in ruled.search._vocabulary._current().split("\n")
+    other = Cache(second_connection(ruled), NO_PRIVATE)
+    assert "zymurgist" not in other.search._vocabulary._current().split("\n")
+    other.close()
+
+
+@pytest.mark.parametrize("count", [2, 40])
+def test_stricter_rules_remove_at_once_and_compare_everything_anew(cache, count):
+    store(cache, [note(f"n{n}", "secretive", "private") for n in range(count)], cursor="9")
+    store(cache, [note("seen", "plain")])
+    cache.sync_state.set_progress(Progress(anchor_cursor="9", complete=True))
+    ruled = under(cache, NO_PRIVATE)
+    assert ruled.notes.etags() == {"seen": "r1"}
+    assert len(ruled.notes.gate.of()) == count
+    assert ruled.sync_state.cursor() is None
+    assert ruled.sync_state.progress().complete
+    assert found(ruled, "secretive") == []
+    assert ruled.sync_state.get(RULES_KEY) == NO_PRIVATE.digest
+    assert ruled.database.check(deep=True) == ()
+    with ruled.database.path.open("rb") as file:
+        assert b"secretive" not in file.read()
+
+
+def test_looser_rules_forget_what_was_withheld_so_that_it_is_fetched(ruled):
+    store(ruled, [note("a", "x", "private")], cursor="9")
+    ruled.sync_state.set_progress(Progress(anchor_cursor="9", mark="m", loaded=3))
+    open_ = under(ruled, Visibility())
+    assert open_.database.rows("SELECT * FROM withheld") == []
+    assert open_.sync_state.cursor() is None
+    assert open_.sync_state.progress() == Progress()
+    assert open_.sync_state.get(RULES_KEY) is None
+
+
+def test_rules_that_hold_already_change_nothing(ruled):
+    store(ruled, [note("a")], cursor="9")
+    before = ruled.database.rows("SELECT * FROM sync_metadata")
+    assert settle(ruled) == 0
+    assert ruled.database.rows("SELECT * FROM sync_metadata") == before
+
+
+def test_whoever_holds_other_rules_stores_and_empties_nothing(ruled):
+    store(ruled, [note("a")])
+    stale = Cache(ruled.database, Visibility())
+    for write in (lambda: stale.notes.apply([note("b")]), stale.notes.clear):
+        with pytest.raises(PolicyChanged) as refused, stale.transaction():
+            write()
+        assert "NOTARIUM_DATA_DIR" in refused.value.resolution_hint
+    assert ruled.notes.etags() == {"a": "r1"}
+
+
+def test_emptying_the_cache_forgets_what_was_withheld(ruled):
+    store(ruled, [note("a", "x", "private")])
+    with ruled.transaction():
+        ruled.notes.clear()
+    assert ruled.notes.gate.of() == {}
+
+
+ODD_TAGS = ['"private"', '{"0": "private"}', '[["private"]]', '["work", 7]', "null", "true"]
+
+
+def odd(note_id, tags, *seen):
+    return replace(note(note_id, "odd", *seen), raw=f'{{"content": "odd", "tags": {tags}}}')
+
+
+@pytest.mark.parametrize("tags", ODD_TAGS)
+@pytest.mark.parametrize(
+    "rules", [NO_PRIVATE, Visibility(allowed_tags=("work",), allowed_ids=("b",))]
+)
+def test_a_note_whose_tags_are_not_understood_is_withheld_under_any_rule_on_tags(
+    cache, rules, tags
+):
+    ruled = under(cache, rules)
+    store(ruled, [note("a", "plain", "work"), odd("b", tags, "work")])
+    assert ruled.notes.etags() == {"a": "r1"}
+    assert ruled.notes.gate.of().keys() == {"b"}
+
+
+@pytest.mark.parametrize("tags", ODD_TAGS)
+def test_without_a_rule_on_tags_it_is_shown_and_a_new_rule_hides_it(cache, tags):
+    ruled = under(cache, Visibility(hidden_ids=("c",)))
+    store(ruled, [note("a", "plain"), odd("b", tags)])
+    assert ruled.notes.etags().keys() == {"a", "b"}
+    assert ruled.notes.base("b").raw == odd("b", tags).raw
+    assert under(ruled, NO_PRIVATE).notes.etags().keys() == {"a"}
+
+
+def test_a_note_without_any_field_for_tags_has_none(ruled):
+    store(ruled, [replace(note("a"), raw='{"content": "words"}')])
+    assert ruled.notes.etags().keys() == {"a"}

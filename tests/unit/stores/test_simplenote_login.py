@@ -1,0 +1,212 @@
+"""Logging in: each refusal in the user's words, and never a second try with a wrong password."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from mcp_notarium.errors import (
+    BackendProtocolError,
+    BackendTimeout,
+    BackendUnavailable,
+    InvalidRequest,
+    LoginRequired,
+    NotariumError,
+    RateLimited,
+)
+from mcp_notarium.secret import Secret
+from mcp_notarium.simulator import Simulator
+from mcp_notarium.stores.simplenote.login import Authenticator, normal_username
+from support.simplenote_client import open_session, urls_of
+
+Step = Callable[[Simulator, Authenticator], Coroutine[Any, Any, Any]]
+
+
+def at_the_desk(step: Step, *, api_key: str | None = None) -> Any:
+    async def run() -> Any:
+        async with Simulator().serving() as sim:
+            key = sim.api_key if api_key is None else api_key
+            desk = Authenticator(session=open_session(sim), urls=urls_of(sim), api_key=Secret(key))
+            try:
+                return await step(sim, desk)
+            finally:
+                await desk.close()
+
+    return asyncio.run(run())
+
+
+def refusal(step: Step, *, api_key: str | None = None, error: type = LoginRequired) -> Any:
+    with pytest.raises(error) as caught:
+        at_the_desk(step, api_key=api_key)
+    return caught.value
+
+
+async def by_password(sim: Simulator, desk: Authenticator) -> Secret:
+    return await desk.by_password(sim.username, Secret(sim.password))
+
+
+# By password
+
+
+def test_password_gives_the_token_however_the_address_is_typed() -> None:
+    async def step(sim: Simulator, desk: Authenticator) -> None:
+        token = await desk.by_password(f"  {sim.username.upper()} \n", Secret(sim.password))
+        assert token == Secret(sim.token)
+        assert sim.requests[-1].path.endswith("/authorize/")
+
+    at_the_desk(step)
+
+
+def test_address_goes_out_as_the_service_knows_it() -> None:
+    assert normal_username("  Me@Example.COM\n") == "me@example.com"
+
+
+def test_wrong_password_is_said_and_tried_once() -> None:
+    async def step(sim: Simulator, desk: Authenticator) -> None:
+        try:
+            await desk.by_password(sim.username, Secret("canary"))
+        finally:
+            assert len(sim.requests) == 1
+
+    error = refusal(step)
+    assert "username and password" in error.message
+    assert "canary" not in f"{error} {error.to_dict()}"
+
+
+def test_unknown_username_is_not_told_from_a_wrong_password() -> None:
+    error = refusal(lambda sim, desk: desk.by_password("nobody@example.com", Secret("x")))
+    assert "username and password" in error.message
+    assert "nobody" not in str(error)
+
+
+def test_compromised_password_asks_for_a_new_one() -> None:
+    async def step(sim: Simulator, desk: Authenticator) -> None:
+        sim.account(sim.username).compromised = True
+        await by_password(sim, desk)
+
+    assert "stolen" in refusal(step).message
+
+
+def test_unverified_address_asks_for_the_verification() -> None:
+    async def step(sim: Simulator, desk: Authenticator) -> None:
+        sim.account(sim.username).unverified = True
+        await by_password(sim, desk)
+
+    assert "verified" in refusal(step).message
+
+
+def test_wrong_app_key_points_to_the_code() -> None:
+    error = refusal(by_password, api_key="wrong")
+    assert "app key" in error.message
+    assert "mcp-notarium login" in error.resolution_hint
+
+
+@pytest.mark.parametrize("api_key", ["", "with\nnewline", "schlüssel"])
+def test_unusable_app_key_is_not_sent(api_key: str) -> None:
+    async def step(sim: Simulator, desk: Authenticator) -> None:
+        try:
+            await by_password(sim, desk)
+        finally:
+            assert sim.requests == []
+
+    assert "app key" in refusal(step, api_key=api_key).message
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "error"),
+    [
+        (400, b"rate limited", RateLimited),
+        (429, b"", RateLimited),
+        (500, b"<html>", BackendUnavailable),
+        (503, b"", BackendUnavailable),
+        (504, b"", BackendTimeout),
+        (400, b"whatever", BackendProtocolError),
+        (404, b"", BackendProtocolError),
+        (200, b"not json", BackendProtocolError),
+        (200, b"{}", BackendProtocolError),
+        (200, b'{"access_token": 5}', BackendProtocolError),
+        (200, b'{"access_token": ""}', BackendProtocolError),
+        (200, b'{"access_token": "two words"}', BackendProtocolError),
+        (200, b'{"access_token": "\\ud800"}', BackendProtocolError),
+        (302, b"", BackendProtocolError),
+    ],
+)
+def test_strange_answer_to_a_login_is_tried_once(status: int, body: bytes, error: type) -> None:
+    async def step(sim: Simulator, desk: Authenticator) -> None:
+        rule = sim.faults.status(status, path="*/authorize/", body=body, times=9)
+        try:
+            await by_password(sim, desk)
+        finally:
+            assert rule.fired == 1
+
+    assert type(refusal(step, error=NotariumError)) is error
+
+
+# By code
+
+
+def test_code_gives_a_token_and_carries_our_own_name() -> None:
+    async def step(sim: Simulator, desk: Authenticator) -> None:
+        await desk.request_code(sim.username, request_source="mcp-notarium")
+        (sent,) = sim.sent_codes
+        assert sent.request_source == "mcp-notarium"
+        token = await desk.complete_code(sim.username, f" {sent.code.lower()} ")
+        assert token == Secret(sim.token)
+
+    at_the_desk(step, api_key="")
+
+
+def test_wrong_code_is_said_and_sent_once() -> None:
+    async def step(sim: Simulator, desk: Authenticator) -> None:
+        await desk.request_code(sim.username, request_source="x")
+        sim.reset_log()
+        try:
+            await desk.complete_code(sim.username, "WRONG1")
+        finally:
+            assert len(sim.requests) == 1
+
+    assert "does not accept this code" in refusal(step).message
+
+
+def test_code_never_asked_for_is_said() -> None:
+    error = refusal(lambda sim, desk: desk.complete_code(sim.username, "ABC123"))
+    assert "expired" in error.message
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_refused_code_in_any_form_is_a_wrong_code(status: int) -> None:
+    async def step(sim: Simulator, desk: Authenticator) -> None:
+        sim.faults.status(status, path="*/complete-login", body=b"<html>")
+        await desk.complete_code(sim.username, "ABC123")
+
+    assert "does not accept this code" in refusal(step).message
+
+
+def test_code_after_too_many_wrong_ones_is_rate_limited() -> None:
+    async def step(sim: Simulator, desk: Authenticator) -> None:
+        sim.faults.status(429, path="*/complete-login", retry_after="600")
+        await desk.complete_code(sim.username, "ABC123")
+
+    assert refusal(step, error=RateLimited).retry_after == 600.0
+
+
+@pytest.mark.parametrize("code", ["", "   ", "AB-12", "x" * 40, "ÄÖÜ123"])
+def test_what_cannot_be_a_code_is_not_sent(code: str) -> None:
+    async def step(sim: Simulator, desk: Authenticator) -> None:
+        try:
+            await desk.complete_code(sim.username, code)
+        finally:
+            assert sim.requests == []
+
+    refusal(step, error=InvalidRequest)
+
+
+def test_address_that_gets_no_code_is_said() -> None:
+    async def step(sim: Simulator, desk: Authenticator) -> None:
+        sim.faults.status(400, path="*/request-login", body=b"{}")
+        await desk.request_code("nobody", request_source="x")
+
+    assert "does not send a code" in refusal(step).message

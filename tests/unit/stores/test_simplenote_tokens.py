@@ -1,0 +1,396 @@
+"""Which token is used, when it is renewed, and how long a refused password is left in peace."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from mcp_notarium.errors import (
+    BackendProtocolError,
+    BackendTimeout,
+    BackendUnavailable,
+    CacheBusy,
+    ConfigError,
+    LoginRequired,
+    NotariumError,
+    RateLimited,
+)
+from mcp_notarium.secret import Secret
+from mcp_notarium.simulator import Simulator
+from mcp_notarium.stores.registry import load, names
+from mcp_notarium.stores.simplenote.store import SimplenoteBackend
+from mcp_notarium.stores.simplenote.tokens import FIRST_PAUSE, LONGEST_PAUSE, VAIN_PAUSE, Tokens
+from mcp_notarium.stores.simplenote.urls import Urls
+from support.simplenote_client import MemoryRecord, MemoryTokens, open_backend
+
+
+class Desk:
+    """Stands in for the service's login: counts, and refuses as told."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.refuse: Exception | None = None
+
+    async def by_password(self, _username: str, _password: Secret) -> Secret:
+        self.calls += 1
+        await asyncio.sleep(0)
+        if self.refuse is not None:
+            raise self.refuse
+        return Secret(f"new-{self.calls}")
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Believing:
+    """Stands in for the judgement of tokens: takes every one, see test_simplenote_belonging."""
+
+    def recognises(self, _token: Secret) -> bool:
+        return False
+
+    async def holds(self, _token: Secret, *, from_service: bool) -> bool:
+        del from_service
+        return True
+
+
+def tokens_of(desk: Desk, store: Any = None, clock: Clock | None = None, **given: Any) -> Tokens:
+    return Tokens(
+        authenticator=desk,
+        username="u",
+        password=given.get("password", Secret("p")),
+        token=given.get("token"),
+        store=store or MemoryTokens(),
+        belonging=Believing(),
+        clock=clock or Clock(),
+    )
+
+
+def test_given_token_comes_before_the_stored_one_and_the_password() -> None:
+    desk, store = Desk(), MemoryTokens(Secret("stored"))
+    given = tokens_of(desk, store, token=Secret("given"))
+    assert asyncio.run(given.current()) == Secret("given")
+    assert asyncio.run(tokens_of(desk, store).current()) == Secret("stored")
+    assert desk.calls == 0
+
+
+def test_password_is_used_last_and_its_token_is_stored() -> None:
+    desk, store = Desk(), MemoryTokens()
+    assert asyncio.run(tokens_of(desk, store).current()) == Secret("new-1")
+    assert store.load() == Secret("new-1")
+
+
+def test_without_any_way_in_the_login_is_asked_for() -> None:
+    with pytest.raises(LoginRequired):
+        asyncio.run(tokens_of(Desk(), password=None).current())
+    with pytest.raises(LoginRequired):
+        asyncio.run(tokens_of(Desk(), password=None, token=Secret("")).current())
+
+
+def test_token_that_no_header_can_carry_is_refused_unquoted() -> None:
+    with pytest.raises(LoginRequired) as caught:
+        asyncio.run(tokens_of(Desk(), token=Secret("canary\n")).current())
+    assert "canary" not in str(caught.value)
+
+
+class Declining(MemoryTokens):
+    def load(self) -> Secret | None:
+        raise CacheBusy("busy")
+
+    def store(self, token: Secret) -> None:
+        raise CacheBusy("busy")
+
+
+@pytest.mark.parametrize("store", [MemoryTokens, Declining])
+def test_many_refusals_at_once_renew_once(store: type[MemoryTokens]) -> None:
+    desk = Desk()
+
+    async def run() -> list[Secret]:
+        tokens = tokens_of(desk, store())
+        old = await tokens.current()
+        return await asyncio.gather(*[tokens.renewed(old) for _ in range(10)])
+
+    assert asyncio.run(run()) == [Secret("new-2")] * 10
+    assert desk.calls == 2
+
+
+def test_login_of_another_process_is_taken_up() -> None:
+    desk, store = Desk(), MemoryTokens(Secret("old"))
+
+    async def run() -> Secret:
+        tokens = tokens_of(desk, store, password=None)
+        old = await tokens.current()
+        store.store(Secret("fresh"))
+        return await tokens.renewed(old)
+
+    assert asyncio.run(run()) == Secret("fresh")
+
+
+def test_store_that_declines_does_not_spoil_the_login() -> None:
+    assert asyncio.run(tokens_of(Desk(), Declining()).current()) == Secret("new-1")
+
+
+def test_a_service_that_asks_to_slow_down_is_asked_again_when_it_says() -> None:
+    desk, clock = Desk(), Clock()
+    desk.refuse = RateLimited("slow", retry_after=2.0)
+    tokens = tokens_of(desk, clock=clock)
+    for _ in range(2):
+        with pytest.raises(RateLimited):
+            asyncio.run(tokens.current())
+    assert desk.calls == 1
+    desk.refuse = None
+    clock.now += 2
+    assert asyncio.run(tokens.current())
+
+
+@pytest.mark.parametrize("error", [LoginRequired("wrong"), RateLimited("slow")])
+def test_refused_password_rests_for_minutes_that_grow_to_an_hour(error: NotariumError) -> None:
+    desk, clock = Desk(), Clock()
+    desk.refuse = error
+    tokens = tokens_of(desk, clock=clock)
+
+    def attempt() -> None:
+        with pytest.raises(type(error)) as caught:
+            asyncio.run(tokens.current())
+        assert caught.value.message == error.message
+
+    pause = FIRST_PAUSE
+    for tries in range(1, 7):
+        attempt()
+        clock.now += pause - 1
+        attempt()
+        assert desk.calls == tries
+        clock.now += 1
+        pause = min(LONGEST_PAUSE, pause * 2)
+    assert pause == LONGEST_PAUSE
+    desk.refuse = None
+    assert asyncio.run(tokens.current())
+
+
+def test_outage_during_a_login_is_no_reason_to_rest() -> None:
+    desk = Desk()
+    desk.refuse = BackendUnavailable("down")
+    tokens = tokens_of(desk)
+    for _ in range(2):
+        with pytest.raises(BackendUnavailable):
+            asyncio.run(tokens.current())
+    assert desk.calls == 2
+
+
+# Through the backend
+
+
+@asynccontextmanager
+async def account(**options: Any) -> AsyncIterator[tuple[Simulator, SimplenoteBackend]]:
+    async with Simulator().serving() as sim:
+        sim.put("n1", content="x")
+        backend = open_backend(sim, **options)
+        try:
+            yield sim, backend
+        finally:
+            await backend.close()
+
+
+def test_expired_token_is_renewed_in_the_middle_of_things() -> None:
+    async def run() -> None:
+        async with account() as (sim, backend):
+            await backend.get("n1")
+            sim.account(sim.username).token = "f" * 32
+            found = await asyncio.gather(*[backend.get("n1") for _ in range(5)])
+            assert [revision.content.text for revision in found] == ["x"] * 5
+            assert sum(r.path.endswith("/authorize/") for r in sim.requests) == 2
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_refusal_is_tried_once_more_with_a_new_token_and_no_further(status: int) -> None:
+    async def run() -> None:
+        async with account() as (sim, backend):
+            rule = sim.faults.status(status, path="*/note/*", times=99)
+            with pytest.raises(LoginRequired):
+                await backend.get("n1")
+            assert rule.fired == 2
+
+    asyncio.run(run())
+
+
+def logins(sim: Simulator) -> int:
+    return sum(request.path.endswith("/authorize/") for request in sim.requests)
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_one_note_that_is_refused_is_a_reason_for_one_login_and_not_for_one_at_each_attempt(
+    status: int,
+) -> None:
+    async def run() -> None:
+        async with account() as (sim, backend):
+            sim.put("n2", content="y")
+            await backend.get("n1")
+            sim.faults.status(status, path="*/note/i/n2", times=999)
+            for _ in range(3):
+                found = await asyncio.gather(
+                    *[backend.get("n2") for _ in range(5)], return_exceptions=True
+                )
+                assert {type(one) for one in found} == {LoginRequired}
+                assert (await backend.get("n1")).content.text == "x"
+            assert logins(sim) == 2
+            sim.faults.clear()
+            assert (await backend.get("n2")).content.text == "y"
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("store", [MemoryTokens, Declining])
+def test_fresh_token_that_is_refused_rests_for_longer_each_time(
+    store: type[MemoryTokens],
+) -> None:
+    """Also where each login gives another token, and where none can be stored."""
+    desk, clock = Desk(), Clock()
+
+    async def refused_once(tokens: Tokens) -> None:
+        try:
+            renewed = await tokens.renewed(await tokens.current())
+        except LoginRequired:
+            return
+        tokens.tried(renewed, accepted=False)
+
+    async def run() -> list[float]:
+        tokens = tokens_of(desk, store(), clock=clock)
+        await tokens.current()
+        began, at = clock.now, []
+        while clock.now < began + 3 * LONGEST_PAUSE:
+            calls = desk.calls
+            await refused_once(tokens)
+            at += [clock.now - began] * (desk.calls - calls)
+            clock.now += VAIN_PAUSE / 2
+        return at
+
+    pauses = [after - before for before, after in pairwise(asyncio.run(run()))]
+    assert pauses[:6] == [VAIN_PAUSE * 2**number for number in range(6)]
+    assert max(pauses) == LONGEST_PAUSE
+
+
+def test_token_that_is_accepted_ends_the_rest() -> None:
+    desk = Desk()
+
+    async def run() -> None:
+        tokens = tokens_of(desk)
+        made = await tokens.renewed(await tokens.current())
+        tokens.tried(made, accepted=False)
+        with pytest.raises(LoginRequired):
+            await tokens.renewed(made)
+        tokens.tried(made, accepted=True)
+        assert await tokens.renewed(made) != made
+
+    asyncio.run(run())
+
+
+def test_login_of_another_process_is_taken_up_also_while_a_token_rests() -> None:
+    desk, store = Desk(), MemoryTokens()
+
+    async def run() -> Secret:
+        tokens = tokens_of(desk, store)
+        made = await tokens.renewed(await tokens.current())
+        tokens.tried(made, accepted=False)
+        store.store(Secret("fresh"))
+        return await tokens.renewed(made)
+
+    assert asyncio.run(run()) == Secret("fresh")
+
+
+def test_token_alone_is_enough_until_it_is_refused() -> None:
+    async def run() -> None:
+        async with Simulator().serving() as sim:
+            sim.put("n1", content="x")
+            backend = open_backend(sim, token=sim.token, password="")
+            assert (await backend.get("n1")).content.text == "x"
+            sim.change_password("other")
+            with pytest.raises(LoginRequired):
+                await backend.get("n1")
+            await backend.close()
+            assert not [r for r in sim.requests if r.path.endswith("/authorize/")]
+
+    asyncio.run(run())
+
+
+def test_wrong_password_goes_out_once_whatever_is_called() -> None:
+    async def run() -> None:
+        async with account(password="wrong") as (sim, backend):
+            for _ in range(5):
+                with pytest.raises(LoginRequired):
+                    await backend.get("n1")
+            assert len(sim.requests) == 1
+
+    asyncio.run(run())
+
+
+def test_login_that_takes_too_long_promises_that_nothing_was_written() -> None:
+    async def run() -> None:
+        async with account(timeout=0.5) as (sim, backend):
+            sim.faults.delay(20, path="*/authorize/", times=9)
+            with pytest.raises(BackendUnavailable):
+                await backend.delete("n1", etag="1", write_id="0d")
+            with pytest.raises(BackendTimeout):
+                await backend.get("n1")
+
+    asyncio.run(run())
+
+
+def test_login_that_makes_no_sense_promises_that_nothing_was_written() -> None:
+    async def run() -> None:
+        async with account() as (sim, backend):
+            sim.faults.status(200, body=b"<html>", path="*/authorize/", times=9)
+            with pytest.raises(BackendUnavailable):
+                await backend.delete("n1", etag="1", write_id="0d")
+            with pytest.raises(BackendProtocolError):
+                await backend.get("n1")
+
+    asyncio.run(run())
+
+
+# The registry
+
+
+def test_backend_is_found_by_its_name() -> None:
+    assert load("simplenote") is SimplenoteBackend
+    assert "simplenote" in names()
+
+
+def test_unknown_backend_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(ConfigError) as caught:
+        load("evernote")
+    assert "simplenote" in str(caught.value.resolution_hint)
+
+
+def test_plain_http_to_elsewhere_is_refused_at_construction() -> None:
+    with pytest.raises(ConfigError):
+        SimplenoteBackend(
+            urls=Urls(api="http://api.example/1"),
+            username="u",
+            password=None,
+            token=None,
+            tokens=MemoryTokens(),
+            record=MemoryRecord(),
+            api_key=Secret(""),
+            client_id="x",
+            timeout=1,
+        )
+
+
+def test_rest_after_a_refused_password_is_measured_by_a_clock_that_nobody_sets() -> None:
+    async def run() -> None:
+        async with account() as (_, backend):
+            assert backend._account._tokens._clock is time.monotonic
+
+    asyncio.run(run())

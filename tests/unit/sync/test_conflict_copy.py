@@ -1,0 +1,169 @@
+"""Conflict copies and the check of what the store made of a write."""
+
+import pytest
+
+from mcp_notarium.domain.note import Content
+from mcp_notarium.sync.conflict_copy import (
+    MARK,
+    Echo,
+    Mending,
+    copy_content,
+    copy_id,
+    copy_write_id,
+    inserted_lines,
+    judge_echo,
+    mend,
+    survived,
+    with_lost_tags,
+)
+
+
+def test_a_copy_has_the_same_id_every_time_and_another_one_for_every_write():
+    assert copy_id("w1") == copy_id("w1")
+    assert len({copy_id("w1"), copy_id("w2"), copy_write_id("w1"), copy_write_id("w2")}) == 4
+    assert len(copy_id("w1")) == 32
+    assert set(copy_id("w1") + copy_write_id("w1")) <= set("0123456789abcdef")
+
+
+def test_a_copy_keeps_the_text_byte_for_byte_behind_its_mark():
+    for text in ("", "Title\r\nbody\r\n", "\n\nlate start", "no end"):
+        copied = copy_content(Content(text, ("a",), trash=True), shares_by_tag=True)
+        assert copied == Content(MARK + text, ("a",), trash=True)
+
+
+def test_a_copy_of_a_copy_is_not_marked_twice():
+    once = copy_content(Content("Title\n"), shares_by_tag=False)
+    assert copy_content(once, shares_by_tag=False) == once
+
+
+def test_a_copy_is_shared_with_nobody_where_tags_share():
+    content = Content("x", ("work", "friend@example.com"))
+    assert copy_content(content, shares_by_tag=True).tags == ("work",)
+    assert copy_content(content, shares_by_tag=False).tags == content.tags
+
+
+def test_inserted_lines_are_counted_and_blank_ones_are_not():
+    assert inserted_lines("a\nb\n", "a\na\nc\n\n  \n") == {"a": 1, "c": 1}
+
+
+@pytest.mark.parametrize(
+    ("base", "mine", "stored", "there"),
+    [
+        ("a\n", "a\nb\n", "x\na\nb\n", True),
+        ("a\n", "a\nb", "a\nb\nc\n", True),
+        ("a\n", "a\nb\n", "a\n", False),
+        ("a\n", "a\nhello\n", "a\nhello brave\n", False),
+        ("a\n", "a\nb\nb\n", "a\nb\n", False),
+        ("a\nb\n", "a\n", "a\nb\n", True),
+        ("", "", "anything", True),
+    ],
+)
+def test_a_line_survives_whole_or_not_at_all(base, mine, stored, there):
+    assert survived(base=base, mine=mine, stored=stored) is there
+
+
+BASE = Content("a\n", ("x",))
+
+
+@pytest.mark.parametrize(
+    ("stored", "verdict"),
+    [
+        (Content("a\nmine\n", ("x", "new")), Echo.AS_SENT),
+        (Content("a\nmine\ntheirs\n", ("x", "new")), Echo.MERGED),
+        (Content("a\nmine\n", ("x", "new", "theirs")), Echo.MERGED),
+        (Content("a\nmine\ntheirs\n", ("x", "theirs")), Echo.TAGS_LOST),
+        (Content("a\nmixed mine\n", ("x", "new")), Echo.TEXT_LOST),
+        (Content("a\n", ("x",)), Echo.TEXT_LOST),
+    ],
+)
+def test_an_answer_is_judged_by_what_is_left_of_our_change(stored, verdict):
+    sent = Content("a\nmine\n", ("x", "new"))
+    assert judge_echo(base=BASE, sent=sent, stored=stored) is verdict
+
+
+def test_a_lost_trash_flag_is_lost_too():
+    sent = Content("a\n", ("x",), trash=True)
+    stored = Content("a\ntheirs\n", ("x",))
+    assert judge_echo(base=BASE, sent=sent, stored=stored) is Echo.TAGS_LOST
+    assert with_lost_tags(base=BASE, sent=sent, stored=stored) == Content(
+        "a\ntheirs\n", ("x",), trash=True
+    )
+
+
+def test_tags_are_put_back_on_top_of_what_the_others_did():
+    sent = Content("a\n", ("x", "mine"))
+    stored = Content("a\n", ("theirs",))
+    again = with_lost_tags(base=BASE, sent=sent, stored=stored)
+    assert set(again.tags) == {"theirs", "mine"}
+
+
+LINES = "one\ntwo\nthree\n"
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "stored", "mending"),
+    [
+        pytest.param(
+            "one\ntwo\nthree\n4\n", "zero\n" + LINES, "zero\n" + LINES + "4\n", None, id="whole"
+        ),
+        pytest.param(
+            LINES + "4\n", "zero\n" + LINES, LINES + "4\nzero\n", None, id="whole in another order"
+        ),
+        pytest.param(
+            LINES + "4\n",
+            "zero\n" + LINES,
+            "zero\none\nthretwo\n4\n",
+            Mending(Content("zero\n" + LINES + "4\n"), copies=False),
+            id="a line nobody touched",
+        ),
+        pytest.param(
+            LINES + "4\n",
+            "zero\n" + LINES,
+            LINES + "4\n",
+            Mending(Content("zero\n" + LINES + "4\n"), copies=False),
+            id="a line of theirs",
+        ),
+        pytest.param(
+            "one\nmine\nthree\n",
+            "one\ntheirs\nthree\n",
+            "one\nmitheirs\nthree\n",
+            Mending(Content("one\ntheirs\nthree\n"), copies=True),
+            id="both changed it",
+        ),
+        pytest.param(
+            "one\nmine\nthree\n",
+            "one\ntheirs\nthree\n",
+            "one\nmine\ntheirs\nhree\n",
+            Mending(Content("one\ntheirs\nthree\n"), copies=True),
+            id="both changed it and a third line went",
+        ),
+        pytest.param(
+            "one\nmine\nthree\n",
+            "one\ntheirs\nthree\n",
+            "one\nmine\ntheirs\nthree\n",
+            None,
+            id="both changed it and both are there",
+        ),
+    ],
+)
+def test_a_merge_of_the_store_is_mended_where_it_lost_a_line(mine, theirs, stored, mending):
+    texts = {"base": LINES, "sent": mine, "theirs": theirs, "stored": stored}
+    assert mend(**{name: Content(text) for name, text in texts.items()}) == mending
+
+
+@pytest.mark.parametrize(
+    ("stored", "whole"),
+    [
+        (Content("a\n", ("theirs", "mine"), trash=True), True),
+        (Content("a\n", ("mine",), trash=True), False),
+        (Content("a\n", ("theirs",), trash=True), False),
+        (Content("a\n", ("theirs", "mine")), False),
+    ],
+)
+def test_tags_and_trash_of_both_must_be_there(stored, whole):
+    sent, theirs = Content("a\n", ("mine",)), Content("a\n", ("theirs",), trash=True)
+    mending = mend(base=Content("a\n"), sent=sent, theirs=theirs, stored=stored)
+    assert (mending is None) is whole
+    if mending is not None:
+        assert set(mending.content.tags) == {"mine", "theirs"}
+        assert mending.content.trash

@@ -1,0 +1,46 @@
+"""What a person sees of a note in a question: enough to know it, nothing that deceives."""
+
+import pytest
+
+from mcp_notarium.tools.prompts import WIDTH, named
+
+
+def test_first_line_and_id_name_a_note():
+    assert named("Shopping\n- milk", note_id="8f3c") == "note “Shopping” (id 8f3c)"
+    assert named("Shopping\n- milk", note_id=None) == "new note “Shopping”"
+
+
+@pytest.mark.parametrize("text", ["", " \n\t\n", "\u200b\n\u3164\u2800\ufe0f", "\x00\n" * 9000])
+def test_note_without_anything_to_see_is_called_that(text):
+    assert named(text, note_id="n") == "note without text (id n)"
+
+
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        ("\u202egnippohs\u202c list", "gnippohs list"),
+        ("a\u2066b\u2069\u200b\u200d\ufeff\u00ad\U000e0041c", "abc"),
+        ("pass\x1b[31mword\x07\x00", "pass[31mword"),
+        ("a\ud83db", "ab"),
+        ("\u200b \n real line", "real line"),
+        ("one\u2028two", "one"),
+        ("one\rtwo", "one"),
+        ("far\u00a0\u2003\t   out", "far out"),
+        ("x” (id safe) for good? “y", "x' (id safe) for good? 'y"),
+        ("l\u034fe\u115ft", "let"),
+        ("Größe 日本語 שלום ok", "Größe 日本語 שלום ok"),
+    ],
+)
+def test_only_what_can_be_seen_is_shown(text, seen):
+    assert named(text, note_id="n") == f"note “{seen}” (id n)"
+
+
+def test_long_line_is_cut_and_says_so():
+    name = named("word " * 100, note_id=None)
+    assert name.endswith("…”")
+    assert len(name) <= len("new note “…”") + WIDTH
+
+
+def test_id_from_elsewhere_is_made_visible_and_bounded():
+    assert named("x", note_id="a\n\u202eb") == "note “x” (id a\\u000a\\u202eb)"
+    assert len(named("x", note_id="i" * 256)) < 100
