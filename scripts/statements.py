@@ -35,7 +35,7 @@ NO_DATABASES = {
         "driver",
         "sbom",
         "server",
-        "serving",
+        "event_loop",
     ),
     *("_Lines.of(base)", "_Matcher(first, second, budget=budget)"),
     "_Merge(_Lines.of(base), _Lines.of(mine), _Lines.of(theirs))",

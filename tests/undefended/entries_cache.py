@@ -23,7 +23,7 @@ CACHE = (
         "account/startup_table_files.py",
         "        lambda o: _torn(o) and not o.files.wal,\n",
         "        lambda _o: False,\n",
-        ("unit/account/test_startup_table_table.py::test_every_row_decides_its_case",),
+        ("unit/account/test_startup_table.py::test_every_row_decides_its_case",),
         (11, 12),
     ),
     Defence(
@@ -87,7 +87,7 @@ CACHE = (
         "o.sample.plaintext_magic and not o.sample.good,",
         "o.sample.plaintext_magic,",
         (
-            "unit/account/test_startup_table_table.py::test_an_encrypted_file_made_to_look_plain_is_opened",
+            "unit/account/test_startup_table.py::test_an_encrypted_file_made_to_look_plain_is_opened",
         ),
         (14,),
     ),
@@ -263,7 +263,7 @@ CACHE = (
         "account/startup_table_files.py",
         "        lambda o: o.driver.doubled,\n",
         "        lambda _o: False,\n",
-        ("unit/account/test_startup_table_table.py::test_every_row_decides_its_case",),
+        ("unit/account/test_startup_table.py::test_every_row_decides_its_case",),
         (49,),
     ),
     Defence(

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Open, create, migrate, re-encrypt and purge the account folder of one account."""

@@ -1,12 +1,15 @@
-"""What start-up sees before it decides: frozen values, each with a "not looked at" default. Pure.
+"""Hold what start-up sees before it decides: frozen values, each with a "not looked at" default.
 
-``account/opener.py`` fills them in, ``startup.py`` decides on them. Nothing here looks at anything.
+Pure. ``opener`` fills them in, ``startup_table`` decides on them. Nothing here looks at anything.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+
+from mcp_notarium.crypto.key_file_codec import FileState
+from mcp_notarium.files.account_folder import Problem
 
 
 class Mode(StrEnum):
@@ -30,15 +33,6 @@ class KeySource(StrEnum):
     FOUND = "found"
     MALFORMED = "malformed"
     KEYCHAIN_UNUSABLE = "keychain_unusable"
-
-
-class FileState(StrEnum):
-    """How a key file (or its copy) reads without a key."""
-
-    MISSING = "missing"
-    OK = "ok"
-    DAMAGED = "damaged"
-    NEWER = "newer"
 
 
 class Unwrap(StrEnum):
@@ -68,14 +62,6 @@ class Driver:
     cipher_version: tuple[int, ...] = (4, 12, 0)
     fts5: bool = True
     temp_store: int = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """Why a path is unsafe, and the exact command that mends it."""
-
-    reason: str
-    command: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,8 @@ from mcp_notarium.account.startup_decisions import (
     refuse,
     unreadable,
 )
-from mcp_notarium.account.startup_facts import FileState, KeySource, Mode, Observations, Unwrap
+from mcp_notarium.account.startup_facts import KeySource, Mode, Observations, Unwrap
+from mcp_notarium.crypto.key_file_codec import FileState
 from mcp_notarium.errors import Verdict
 
 PAGE_SIZE = 4096

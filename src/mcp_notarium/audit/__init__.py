@@ -1,5 +1,5 @@
-"""The audit chain as values: what is recorded, how a record is bound to the one before, what is wrong.
+"""Define audit records, the chain that binds them, its verification and its export. Pure.
 
-Pure: knows no database, file or clock. ``storage/audit_table`` stores records, ``account/audit_anchor`` keeps the
-head outside, ``storage/audit_log`` is what the doors write to.
+``storage/audit_table`` stores records, ``account/audit_anchor`` keeps the head outside the database,
+``storage/audit_log`` is what everybody writes to.
 """

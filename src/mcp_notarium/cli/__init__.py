@@ -1,1 +1,1 @@
-"""The command line, imported only for interactive verbs."""
+"""Run the interactive commands."""

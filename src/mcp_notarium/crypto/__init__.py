@@ -1,1 +1,1 @@
-"""Pure: bytes to bytes. Keys, envelopes and the key file as a value."""
+"""Derive, wrap and encode keys; bytes in, bytes out. Pure."""

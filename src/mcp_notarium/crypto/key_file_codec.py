@@ -48,6 +48,15 @@ class SlotState(StrEnum):
     COMPROMISED = "compromised"
 
 
+class FileState(StrEnum):
+    """Say how a key file (or its copy) reads without a key."""
+
+    MISSING = "missing"
+    OK = "ok"
+    DAMAGED = "damaged"
+    NEWER = "newer"
+
+
 @dataclass(frozen=True, slots=True)
 class Slot:
     """The data key, wrapped once. ``salt`` 16, ``nonce`` 12, ``wrapped`` 48 bytes."""

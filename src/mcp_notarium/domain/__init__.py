@@ -1,1 +1,1 @@
-"""Pure: what a note is, and what can be done to its text."""
+"""Define notes, their text and the policy about them. Pure."""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Read and write private files; name and lock the account folder."""

@@ -1,7 +1,7 @@
 """The account folder: the names in it, and whether it may be trusted.
 
 Nobody but the user may read it, nobody but the user (or root) may rename anything above it (a group
-of the user alone counts as the user, see ``config.private_group``), and no symbolic link leads out of it.
+of the user alone counts as the user, see ``files/private_groups``), and no symbolic link leads out of it.
 This module changes nothing except by :func:`prepare`, and for a moment by :func:`find_obstacle`.
 """
 
@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from mcp_notarium.account.startup_facts import Problem
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.files import os_errors
 from mcp_notarium.files.display_paths import shown
@@ -23,10 +22,20 @@ from mcp_notarium.files.os_errors import ELSEWHERE, moved
 from mcp_notarium.files.private_groups import writable_by_us_alone
 
 _DATABASE = re.compile(r"notarium_cache\.([0-9a-f]{16})\.sqlite\.encrypted")
-_Judge = Callable[[Path, os.stat_result], Problem | None]
 _OURS = re.compile(
     r"\.?(notarium_|nothing_pending|damage_met|audit_anchor)|(keys|server|sync|policy)\.lock$"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Hold why a path is unsafe, and the exact command that mends it."""
+
+    reason: str
+    command: str
+
+
+_Judge = Callable[[Path, os.stat_result], Problem | None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,1 @@
-"""Key material on disk, in the environment and in the OS keychain."""
+"""Find keys: settings, OS keychain, key file."""

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from mcp_notarium.account.startup_facts import FileState
 from mcp_notarium.crypto import canonical_json, kdf, key_slots
 from mcp_notarium.crypto.errors import KeyFileDamaged, KeyFileNewer
+from mcp_notarium.crypto.key_file_codec import FileState
 from mcp_notarium.crypto.key_slots import KeyFile
 from mcp_notarium.crypto.rotation_steps import Settle, settle
 from mcp_notarium.files import quarantine

@@ -1,1 +1,1 @@
-"""The MCP door: stdio transport, dispatch, error mapping."""
+"""Serve MCP over stdio."""

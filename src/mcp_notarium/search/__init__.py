@@ -1,1 +1,1 @@
-"""Pure: what to look for, from the words a user types to one SQL statement."""
+"""Turn the words of a query into one SQL statement. Pure."""

@@ -1,1 +1,1 @@
-"""The encrypted database: the only room that imports the SQLCipher driver."""
+"""Store notes, journal and audit log in one SQLCipher database; nothing else imports its driver."""

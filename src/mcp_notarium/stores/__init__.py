@@ -1,1 +1,1 @@
-"""Remote note services behind one contract."""
+"""Reach the stores where notes live, behind one contract."""

@@ -1,1 +1,1 @@
-"""The engine that keeps cache and note service in step."""
+"""Keep the index in step with the store."""

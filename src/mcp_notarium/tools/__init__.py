@@ -1,1 +1,1 @@
-"""The four tools: wire models and one handler each."""
+"""Define the tools: schemas and handlers."""

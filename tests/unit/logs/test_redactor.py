@@ -164,7 +164,7 @@ def test_an_exception_shows_places_and_causes_and_no_locals():
     assert first["type"] == "ValueError"
     assert first["cause"]["type"] == "KeyError"
     assert any(frame.endswith("in raise_with_cause") for frame in first["frames"])
-    assert all(frame.startswith("redaction/test_redactor.py:") for frame in first["frames"])
+    assert all(frame.startswith("logs/test_redactor.py:") for frame in first["frames"])
     assert second["message"] == "[errno 28] No space left on device"
     assert "correct" not in json.dumps(shown)
 

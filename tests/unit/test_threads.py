@@ -94,7 +94,7 @@ def test_a_result_that_comes_together_with_the_cancelling_is_given_away_once():
 def test_a_call_that_still_blocks_does_not_hold_the_process_up():
     code = (
         "import asyncio, time\n"
-        "from mcp_notarium.aside import run_aside\n"
+        "from mcp_notarium.threads import run_aside\n"
         "async def main():\n"
         "    asyncio.create_task(run_aside(lambda: time.sleep(60), too_late=print))\n"
         "    await asyncio.sleep(0.05)\n"

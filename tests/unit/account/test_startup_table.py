@@ -11,14 +11,12 @@ from mcp_notarium.account.opener import refusal
 from mcp_notarium.account.startup_facts import (
     Driver,
     Files,
-    FileState,
     Identity,
     KeySource,
     Mode,
     Observations,
     OnUnreadable,
     Opening,
-    Problem,
     Sample,
     SchemaSeen,
     Unwrap,
@@ -33,7 +31,9 @@ from mcp_notarium.account.startup_table import (
     row_for,
 )
 from mcp_notarium.cli import main
+from mcp_notarium.crypto.key_file_codec import FileState
 from mcp_notarium.errors import ASK_DOCTOR, MOST_TOLD, LockedError, Verdict
+from mcp_notarium.files.account_folder import Problem
 
 ME = Identity(owner_hash="me", vault_id="v", generation="g", sequence=3)
 GOOD_SAMPLE = Sample(size=40_960, good=5)
