@@ -51,13 +51,10 @@ _DOTTED = re.compile(r"\w+(?:[.:]\w+)*")
 
 _A_KEYCHAIN = "the keychain of the system, a field"
 _OURS = "a method of ours, which waits for changes of the service"
-_LISTENS = "the simulator listens on loopback"
 _A_TABLE = "from a table of constants there"
 _KERNEL = "the C library, for calls that confine or harden the process"
 PERMITTED = {
     "mcp_notarium.stores.registry: import_module(module)": _A_TABLE,
-    "mcp_notarium.cli.demo_offline: import subprocess": "the demo starts a server of its own",
-    "mcp_notarium.cli.demo_offline: subprocess.Popen": "the demo starts a server of its own",
     "mcp_notarium.cli.main: import_module(verb.module)": _A_TABLE,
     "mcp_notarium.cli.rotate_key: given.system": _A_KEYCHAIN,
     "mcp_notarium.cli.sbom: import_module(module)": _A_TABLE,
@@ -75,11 +72,6 @@ PERMITTED = {
     "mcp_notarium.sandbox.seccomp: import ctypes": _KERNEL,
     "mcp_notarium.protocol.bytecode_cache: import_module(name)": _A_TABLE,
     "mcp_notarium.sandbox.confinement: import ctypes": "loads a part of the C library beforehand",
-    "mcp_notarium.simulator.http: asyncio.start_server": _LISTENS,
-    "mcp_notarium.simulator.http: held.bind": _LISTENS,
-    "mcp_notarium.simulator.http: self._socket.listen": _LISTENS,
-    "mcp_notarium.simulator.http: self.listen": _LISTENS,
-    "mcp_notarium.simulator.simulator: self._server.listen": _LISTENS,
     "mcp_notarium.sync.driver: self._engine.listen": _OURS,
     "mcp_notarium.sync.memory_release: import ctypes": "asks the C library to give free memory back",
     "mcp_notarium.sync.engine: self.sources.listen": _OURS,

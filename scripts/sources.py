@@ -23,8 +23,8 @@ class Fault:
 
 
 def texts(sources: Path = SOURCES) -> Iterator[tuple[str, str]]:
-    """Dotted name and text of every module below ``sources``, in order."""
-    for path in sorted(sources.rglob("*.py")):
+    """Yield dotted name and text of every module of the program below ``sources``, in order."""
+    for path in sorted((sources / "mcp_notarium").rglob("*.py")):
         parts = path.relative_to(sources).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
         yield name, path.read_text(encoding="utf-8")

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 from bench import corpus
 from bench.relay import Relay
-from mcp_notarium.simulator import Simulator
-from mcp_notarium.simulator.data import prose
+from notarium_devtools.simperium import Simulator
+from notarium_devtools.simperium.data import prose
 
 Json = dict[str, Any]
 

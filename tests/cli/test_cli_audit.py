@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.simulator import Simulator
-from mcp_notarium.simulator.data import prose
 from mcp_notarium.storage import database
 from mcp_notarium.storage.retention_clock import WATCHED
+from notarium_devtools.simperium import Simulator
+from notarium_devtools.simperium.data import prose
 from support.needs import programs
 from support.whole import Server, account_folder, environment, run
 

@@ -2,16 +2,23 @@
 
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from support.whole import run
-
 
 @pytest.mark.timeout(150)
 def test_demo_keeps_its_claims_and_shows_the_progress_of_the_first_sync(tmp_path: Path) -> None:
-    done = run({"PATH": os.environ["PATH"], "HOME": str(tmp_path)}, "demo", "--notes", "150")
+    done = subprocess.run(
+        [sys.executable, "-m", "notarium_devtools.demo", "--notes", "150"],
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "loaded 100 of 150 notes" in done.stdout
     assert "✓ while it loaded, it said how many of how many are here" in done.stdout

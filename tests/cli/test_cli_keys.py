@@ -17,8 +17,8 @@ import pytest
 from mcp_notarium.account.slot_management import Listing
 from mcp_notarium.cli import keys
 from mcp_notarium.crypto import kdf, key_slots, recovery_codes
-from mcp_notarium.simulator import Simulator
-from mcp_notarium.simulator.data import prose
+from notarium_devtools.simperium import Simulator
+from notarium_devtools.simperium.data import prose
 from support.whole import DEADLINE, SERVE, Server, account_folder, environment, run, until
 
 WORDS = "nine hungry lamps by the river"

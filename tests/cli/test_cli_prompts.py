@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.simulator import Simulator
+from notarium_devtools.simperium import Simulator
 from support.terminal import CTRL_C, CTRL_D, Terminal
 from support.whole import Server, account_folder, environment
 

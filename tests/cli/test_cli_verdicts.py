@@ -21,9 +21,9 @@ from mcp_notarium.crypto import key_slots
 from mcp_notarium.crypto.owner_hash import owner_hash
 from mcp_notarium.errors import MOST_TOLD, Verdict
 from mcp_notarium.secret import Secret
-from mcp_notarium.simulator import Simulator
-from mcp_notarium.simulator.data import prose
 from mcp_notarium.storage import database
+from notarium_devtools.simperium import Simulator
+from notarium_devtools.simperium.data import prose
 from support.needs import lacking
 from support.small_disk import SmallDisk
 from support.whole import DEADLINE, RAW_KEY, Server, account_folder, environment, run, until

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from contract.backend_contract import BackendContract, Bench
-from mcp_notarium.simulator import Simulator
+from notarium_devtools.simperium import Simulator
 from support.simplenote_client import open_backend
 
 

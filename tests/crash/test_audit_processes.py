@@ -10,9 +10,9 @@ import pytest
 
 from mcp_notarium.audit.chain import Seal
 from mcp_notarium.secret import Secret
-from mcp_notarium.simulator import Simulator
-from mcp_notarium.simulator.data import prose
 from mcp_notarium.storage.audit_table import AuditTable
+from notarium_devtools.simperium import Simulator
+from notarium_devtools.simperium.data import prose
 from support import needs
 from support.cache_room import child, make, reopen
 from support.small_disk import SmallDisk

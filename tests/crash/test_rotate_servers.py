@@ -17,7 +17,7 @@ from mcp_notarium.account import opener
 from mcp_notarium.config import Config
 from mcp_notarium.errors import Verdict
 from mcp_notarium.secret import Secret
-from mcp_notarium.simulator import Simulator
+from notarium_devtools.simperium import Simulator
 from support.long import LONG
 from support.whole import RAW_KEY, Server, account_folder, environment, run, until
 

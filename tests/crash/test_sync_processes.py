@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mcp_notarium.domain.note import Content
-from mcp_notarium.simulator import Simulator
+from notarium_devtools.simperium import Simulator
 from support import sync_child
 from support.simplenote_client import open_backend
 from support.sync_rig import Client, FlyingTime, open_cache

@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from mcp_notarium.simulator import Simulator
+from notarium_devtools.simperium import Simulator
 
 KEY = "raw:" + "5a" * 32
 """A raw key: opening with it costs no stretching."""

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from mcp_notarium.files.account_folder import AccountFolder
-from mcp_notarium.simulator import Simulator
-from mcp_notarium.simulator.data import prose
+from notarium_devtools.simperium import Simulator
+from notarium_devtools.simperium.data import prose
 from support.whole import Server, account_folder, environment, run, until
 
 PAGE = 4096

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from mcp_notarium.simulator.faults import Hold
+from notarium_devtools.simperium.faults import Hold
 from support.talker import HELLO, INITIALIZED, Talker, call, modern
 from support.whole import until
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mcp_notarium.protocol.shutdown import SECONDS
-from mcp_notarium.simulator import Simulator
+from notarium_devtools.simperium import Simulator
 from support.talker import call
 from support.whole import Server, environment, until
 

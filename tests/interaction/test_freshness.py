@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.simulator import Simulator
-from mcp_notarium.simulator.data import prose
+from notarium_devtools.simperium import Simulator
+from notarium_devtools.simperium.data import prose
 from support.talker import call
 from support.whole import Server, environment, until
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.simulator import Simulator
+from notarium_devtools.simperium import Simulator
 from support.whole import Server, environment, until
 
 pytestmark = pytest.mark.timeout(120)

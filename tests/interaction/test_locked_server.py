@@ -17,9 +17,9 @@ from mcp_notarium.crypto.owner_hash import owner_hash
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.files.locks import Presence
 from mcp_notarium.secret import Secret
-from mcp_notarium.simulator import Simulator
-from mcp_notarium.simulator.data import prose
 from mcp_notarium.storage import database
+from notarium_devtools.simperium import Simulator
+from notarium_devtools.simperium.data import prose
 from support.talker import call
 from support.whole import RAW_KEY, Server, account_folder, environment, run, until
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.simulator import Simulator
-from mcp_notarium.simulator.data import prose
+from notarium_devtools.simperium import Simulator
+from notarium_devtools.simperium.data import prose
 from support.whole import RAW_KEY, Server, environment, run, until
 
 OTHER = "bob@example.com"

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mcp_notarium.simulator import Simulator
+from notarium_devtools.simperium import Simulator
 from support.talker import ENVELOPE, Talker, call, modern
 from support.whole import SERVE, Server, account_folder, environment, run, until
 

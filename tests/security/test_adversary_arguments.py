@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from mcp_notarium.simulator import Simulator
-from mcp_notarium.simulator.data import prose
+from notarium_devtools.simperium import Simulator
+from notarium_devtools.simperium.data import prose
 from support.whole import Server, environment
 
 HOSTILE = [

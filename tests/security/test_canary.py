@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.simulator import Simulator
+from notarium_devtools.simperium import Simulator
 from support.whole import Server, account_folder, environment, run, until
 
 USERNAME = "canary.owner@mailbox-of-canary.example"

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mcp_notarium.simulator import Simulator
 from mcp_notarium.tools.catalog import TOOLS, wire_form
+from notarium_devtools.simperium import Simulator
 from support.hostile_service import peak_mib
 from support.long import LONG
 from support.talker import HELLO, INITIALIZED, call

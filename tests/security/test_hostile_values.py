@@ -12,8 +12,8 @@ import pytest
 
 from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import BackendUnavailable, OutcomeUnknown
-from mcp_notarium.simulator import Simulator
 from mcp_notarium.stores.simplenote.store import SimplenoteBackend
+from notarium_devtools.simperium import Simulator
 from support import hostile_service as hostile
 from support.hostile_service import FEED, INDEX, NOTE, WRITE, HostileService
 from support.hostile_world import CALL_SECONDS, CANARY, World

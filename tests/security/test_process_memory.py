@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.simulator import Simulator
+from notarium_devtools.simperium import Simulator
 from support import peer
 from support.needs import lacking
 from support.plain_user import PlainUser, plain_user

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from mcp_notarium.simulator import Simulator
-from mcp_notarium.simulator.data import prose
+from notarium_devtools.simperium import Simulator
+from notarium_devtools.simperium.data import prose
 from support.whole import Server, environment
 
 TOP = Path(__file__).parents[2]
@@ -92,22 +92,21 @@ def test_the_watch_would_have_told(tmp_path):
     assert len(elsewhere) == 1
 
 
-def test_every_room_but_two_is_kept_from_modules_that_start_programs():
+def test_every_package_but_one_is_kept_from_modules_that_start_programs():
     """The rule itself is tried by ``scripts/check``."""
     rules = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))
     (rule,) = (
         one
         for one in rules["tool"]["importlinter"]["contracts"]
         if one["name"]
-        == "Only command line and simulator import modules for programs, servers, pickles, old protocols"
+        == "Only the command line imports modules for programs, servers, pickles, old protocols"
     )
-    rooms = {
+    packages = {
         f"mcp_notarium.{path.stem}"
         for path in (TOP / "src" / "mcp_notarium").iterdir()
         if path.stem not in {"__init__", "__pycache__", "py"}
     }
-    but = {"mcp_notarium.cli", "mcp_notarium.simulator"}
-    assert set(rule["source_modules"]) == rooms - but
+    assert set(rule["source_modules"]) == packages - {"mcp_notarium.cli"}
     assert {"subprocess", "multiprocessing", "pty", "socketserver"} <= {*rule["forbidden_modules"]}
     assert "ignore_imports" not in rule
     assert "lint-imports" in (TOP / "scripts" / "check").read_text(encoding="utf-8")

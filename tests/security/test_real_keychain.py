@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.simulator import Simulator
+from notarium_devtools.simperium import Simulator
 from support import needs
 from support.account import fingerprint
 from support.real_keychain import PROGRAMS, Session

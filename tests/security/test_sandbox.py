@@ -19,8 +19,8 @@ from mcp_notarium.cli import doctor_permissions
 from mcp_notarium.errors import ConfigError
 from mcp_notarium.sandbox import confinement, landlock, seccomp
 from mcp_notarium.sandbox.confinement import Confinement
-from mcp_notarium.simulator import Simulator
-from mcp_notarium.simulator.data import prose
+from notarium_devtools.simperium import Simulator
+from notarium_devtools.simperium.data import prose
 from support.account import account
 from support.confined_child import outcome
 from support.needs import lacking

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from mcp_notarium.simulator import Simulator, whole_note
+from notarium_devtools.simperium import Simulator, whole_note
 
 NOW = 1_700_000_000.0
 

@@ -10,8 +10,8 @@ from urllib.parse import unquote_to_bytes
 import httpx
 import pytest
 
-from mcp_notarium.simulator import Limits, Simulator
-from mcp_notarium.simulator.data import dirty
+from notarium_devtools.simperium import Limits, Simulator
+from notarium_devtools.simperium.data import dirty
 
 
 def applied(before: dict, operations: dict) -> dict:

@@ -8,8 +8,8 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from mcp_notarium.simulator import Simulator
-from mcp_notarium.simulator.data import dirty
+from notarium_devtools.simperium import Simulator
+from notarium_devtools.simperium.data import dirty
 
 
 def test_a_post_with_response_answers_the_object_and_its_version(wire, note):

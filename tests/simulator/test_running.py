@@ -14,7 +14,7 @@ import threading
 import httpx
 import pytest
 
-from mcp_notarium.simulator import Simulator
+from notarium_devtools.simperium import Simulator
 
 
 def alive(url: str) -> bool:
@@ -165,7 +165,7 @@ def test_edits_from_many_threads_and_clients_are_all_kept():
 
 def launched(*arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "mcp_notarium.simulator", *arguments],
+        [sys.executable, "-m", "notarium_devtools.simperium", *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

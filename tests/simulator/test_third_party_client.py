@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from simplenote import simplenote as library
 
-from mcp_notarium.simulator import Simulator
-from mcp_notarium.simulator.data import prose
+from notarium_devtools.simperium import Simulator
+from notarium_devtools.simperium.data import prose
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from mcp_notarium.simulator import Simulator
-from mcp_notarium.simulator.store import Change
+from notarium_devtools.simperium import Simulator
+from notarium_devtools.simperium.store import Change
 from soak.measures import Measures
 from soak.promises import Promises
 from support.talker import Talker, call

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from mcp_notarium.simulator import Simulator
+from notarium_devtools.simperium import Simulator
 from soak import ending
 from soak.measures import MB, MOST_FILES, MOST_WAL, Measures, Sample
 from soak.promises import COPY, Promises

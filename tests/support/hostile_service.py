@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from mcp_notarium.simulator import Simulator
+from notarium_devtools.simperium import Simulator
 
 LOGIN, INDEX, FEED, NOTE, WRITE, DELETE = "login", "index", "feed", "note", "write", "delete"
 KINDS = (LOGIN, INDEX, FEED, NOTE, WRITE, DELETE)

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from mcp_notarium.simulator import Simulator
+from notarium_devtools.simperium import Simulator
 from support import hostile_service as hostile
 from support.hostile_service import DELETE, FEED, INDEX, NOTE, WRITE, HostileService, Twist
 from support.whole import Server, environment, until

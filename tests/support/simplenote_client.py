@@ -9,11 +9,11 @@ from typing import Any
 from mcp_notarium.domain.note import Content, Revision
 from mcp_notarium.domain.pending_write import PendingWrite, WriteKind
 from mcp_notarium.secret import Secret
-from mcp_notarium.simulator import Simulator
 from mcp_notarium.stores.http import HttpSession
 from mcp_notarium.stores.http_retries import Patience
 from mcp_notarium.stores.simplenote.store import AccountRecord, SimplenoteBackend
 from mcp_notarium.stores.simplenote.urls import Urls
+from notarium_devtools.simperium import Simulator
 
 QUICK = Patience(tries=3, first=0.01, longest=0.02)
 

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from mcp_notarium.domain.note import Content
-from mcp_notarium.simulator import Simulator
 from mcp_notarium.stores.contract import Backend
+from notarium_devtools.simperium import Simulator
 from support.memory_backend import Fault, Faults, MemoryBackend
 from support.memory_store import MemoryStore
 from support.simplenote_client import open_backend

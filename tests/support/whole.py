@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mcp_notarium.crypto.owner_hash import owner_hash
-from mcp_notarium.simulator import Simulator
+from notarium_devtools.simperium import Simulator
 from support.talker import Talker, call
 
 RAW_KEY = "raw:" + "5a" * 32

@@ -54,7 +54,6 @@ VERBS = {
     "repair": Verb("mcp_notarium.cli.repair", "save what can be read of a damaged cache"),
     "reset-cache": Verb("mcp_notarium.cli.reset_cache", "empty the cache and load it again"),
     "audit": Verb("mcp_notarium.cli.audit", "verify, show and export the record of what was done"),
-    "demo": Verb("mcp_notarium.cli.demo", "show the server at work with a simulated account"),
 }
 
 

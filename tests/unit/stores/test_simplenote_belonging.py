@@ -10,8 +10,8 @@ import pytest
 
 from mcp_notarium.errors import BackendUnavailable, LoginRequired, OtherAccount
 from mcp_notarium.secret import Secret
-from mcp_notarium.simulator import Simulator
 from mcp_notarium.stores.simplenote.token_owner import Belonging
+from notarium_devtools.simperium import Simulator
 from support.simplenote_client import (
     MemoryRecord,
     MemoryTokens,

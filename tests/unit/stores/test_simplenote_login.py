@@ -18,8 +18,8 @@ from mcp_notarium.errors import (
     RateLimited,
 )
 from mcp_notarium.secret import Secret
-from mcp_notarium.simulator import Simulator
 from mcp_notarium.stores.simplenote.login import Authenticator, normal_username
+from notarium_devtools.simperium import Simulator
 from support.simplenote_client import open_session, urls_of
 
 Step = Callable[[Simulator, Authenticator], Coroutine[Any, Any, Any]]

@@ -17,12 +17,12 @@ from mcp_notarium.errors import (
     CursorLost,
     NoteNotFound,
 )
-from mcp_notarium.simulator import Simulator
 from mcp_notarium.stores.contract import ChangePage, Entry
 from mcp_notarium.stores.http import Reply
 from mcp_notarium.stores.json_answers import DEEPEST
 from mcp_notarium.stores.simplenote import reads
 from mcp_notarium.stores.simplenote.store import SimplenoteBackend
+from notarium_devtools.simperium import Simulator
 from support.simplenote_client import with_simulator
 
 

@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from mcp_notarium.domain.note import Content
-from mcp_notarium.simulator import Simulator
 from mcp_notarium.stores.contract import Answer
 from mcp_notarium.stores.simplenote.store import SimplenoteBackend
 from mcp_notarium.stores.simplenote.tag_list import deserves_object, tag_id
+from notarium_devtools.simperium import Simulator
 from support.simplenote_client import pending, with_simulator
 
 

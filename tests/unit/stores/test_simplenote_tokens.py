@@ -22,11 +22,11 @@ from mcp_notarium.errors import (
     RateLimited,
 )
 from mcp_notarium.secret import Secret
-from mcp_notarium.simulator import Simulator
 from mcp_notarium.stores.registry import load, names
 from mcp_notarium.stores.simplenote.store import SimplenoteBackend
 from mcp_notarium.stores.simplenote.tokens import FIRST_PAUSE, LONGEST_PAUSE, VAIN_PAUSE, Tokens
 from mcp_notarium.stores.simplenote.urls import Urls
+from notarium_devtools.simperium import Simulator
 from support.simplenote_client import MemoryRecord, MemoryTokens, open_backend
 
 

@@ -18,9 +18,9 @@ from mcp_notarium.errors import (
     RateLimited,
     VersionConflict,
 )
-from mcp_notarium.simulator import Simulator
 from mcp_notarium.stores.contract import Answer
 from mcp_notarium.stores.simplenote.store import SimplenoteBackend
+from notarium_devtools.simperium import Simulator
 from support.simplenote_client import pending, with_simulator
 
 

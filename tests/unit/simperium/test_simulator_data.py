@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_notarium.simulator import Bucket
-from mcp_notarium.simulator.data import dirty, prose, tag_objects
-from mcp_notarium.simulator.rules import NOTE
+from notarium_devtools.simperium import Bucket
+from notarium_devtools.simperium.data import dirty, prose, tag_objects
+from notarium_devtools.simperium.rules import NOTE
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mcp_notarium.simulator import Faults
-from mcp_notarium.simulator.faults import CutAfter, Status
+from notarium_devtools.simperium import Faults
+from notarium_devtools.simperium.faults import CutAfter, Status
 
 INDEX = "/1/app/note/index"
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from mcp_notarium.simulator.jsondiff import Value, same
+from notarium_devtools.simperium.jsondiff import Value, same
 
 Check = Callable[[Any, float], bool]
 """Says whether a value is acceptable at a time (epoch seconds)."""

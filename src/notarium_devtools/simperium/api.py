@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, NoReturn
 
-from mcp_notarium.simulator.accounts import Account, Accounts
-from mcp_notarium.simulator.faults import Faults
-from mcp_notarium.simulator.feed import feed_entries
-from mcp_notarium.simulator.jsondiff import Value
-from mcp_notarium.simulator.rules import Refused, SchemaRefused
-from mcp_notarium.simulator.store import Bucket, Page
-from mcp_notarium.simulator.versions import Stored, json_text
+from notarium_devtools.simperium.accounts import Account, Accounts
+from notarium_devtools.simperium.faults import Faults
+from notarium_devtools.simperium.feed import feed_entries
+from notarium_devtools.simperium.jsondiff import Value
+from notarium_devtools.simperium.rules import Refused, SchemaRefused
+from notarium_devtools.simperium.store import Bucket, Page
+from notarium_devtools.simperium.versions import Stored, json_text
 
 _JSON = "application/json; charset=utf-8"
 _HTML = "text/html; charset=UTF-8"

@@ -10,8 +10,8 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from mcp_notarium.simulator.rules import Refused
-from mcp_notarium.simulator.store import Bucket
+from notarium_devtools.simperium.rules import Refused
+from notarium_devtools.simperium.store import Bucket
 
 NAME = "another-device"
 

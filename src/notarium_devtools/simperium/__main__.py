@@ -1,4 +1,4 @@
-"""``python -m mcp_notarium.simulator``: a Simperium of one's own until stdin closes.
+"""``python -m notarium_devtools.simperium``: a Simperium of one's own until stdin closes.
 
 It prints one line of JSON saying where it is and how to log in, and keeps nothing afterwards.
 """
@@ -13,8 +13,8 @@ import sys
 import threading
 from collections.abc import Sequence
 
-from mcp_notarium.simulator.data import prose, tag_objects
-from mcp_notarium.simulator.simulator import Simulator
+from notarium_devtools.simperium.data import prose, tag_objects
+from notarium_devtools.simperium.simulator import Simulator
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m mcp_notarium.simulator", description="A Simperium on 127.0.0.1."
+        prog="python -m notarium_devtools.simperium", description="A Simperium on 127.0.0.1."
     )
     parser.add_argument("--port", type=int, default=0, help="0 takes any free one")
     parser.add_argument("--notes", type=int, default=300, help="how many notes to begin with")

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-from mcp_notarium.simulator.feed import Distortions
+from notarium_devtools.simperium.feed import Distortions
 
 _BAD_GATEWAY = (
     b"<html>\r\n<head><title>502 Bad Gateway</title></head>\r\n"

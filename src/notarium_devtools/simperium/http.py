@@ -14,8 +14,8 @@ from urllib.parse import parse_qsl, unquote_to_bytes
 
 import h11
 
-from mcp_notarium.simulator.api import Api, Request, Response, failure
-from mcp_notarium.simulator.faults import (
+from notarium_devtools.simperium.api import Api, Request, Response, failure
+from notarium_devtools.simperium.faults import (
     Call,
     CutAfter,
     CutAnswer,

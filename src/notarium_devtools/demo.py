@@ -1,6 +1,6 @@
-"""``mcp-notarium demo``: the real server at its real work, against an embedded note service.
+"""Show the real server at its real work, against an embedded note service: ``./scripts/demo``.
 
-Starts the simulator on loopback with notes of real prose, launches this very program as an MCP
+Starts the simulator on loopback with notes of real prose, launches the installed program as an MCP
 client would, and shows what a person would want to see before trusting it. Needs no account and no
 network, and leaves nothing behind.
 """
@@ -19,12 +19,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mcp_notarium.cli import demo_offline
 from mcp_notarium.cli.terminal import Screen
-from mcp_notarium.simulator import Simulator
-from mcp_notarium.simulator.data import prose
-from mcp_notarium.simulator.faults import Hold
 from mcp_notarium.sync.listing import FIRST_PAGE, PAGE
+from notarium_devtools import demo_offline
+from notarium_devtools.simperium import Simulator
+from notarium_devtools.simperium.data import prose
+from notarium_devtools.simperium.faults import Hold
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -36,15 +36,13 @@ _GLANCE = 0.5
 _PATIENCE = 30.0
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of the verb."""
+def main() -> int:
+    """Show the whole story; return 0 only if every step did what it says."""
+    parser = argparse.ArgumentParser(prog="scripts/demo", description=__doc__)
     parser.add_argument(
         "--notes", type=int, default=400, help="how many notes the account has (default 400)"
     )
-
-
-def run(args: argparse.Namespace) -> int:
-    """Show the whole story; exit code 0 only if every step did what it says."""
+    args = parser.parse_args()
     screen = Screen()
     simulator = Simulator(latency=0.02)
     simulator.load(prose(args.notes, seed=7))
@@ -228,3 +226,7 @@ class DemoFailed(RuntimeError):
 
 def _ms(started: float) -> str:
     return f"{(time.perf_counter() - started) * 1000:.0f} ms"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from mcp_notarium.simulator.rules import ANYTHING, LENIENT_NOTE, NOTE, Refused
-from mcp_notarium.simulator.store import Bucket
-from mcp_notarium.simulator.versions import Limits
+from notarium_devtools.simperium.rules import ANYTHING, LENIENT_NOTE, NOTE, Refused
+from notarium_devtools.simperium.store import Bucket
+from notarium_devtools.simperium.versions import Limits
 
 _CODE_LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 

@@ -12,13 +12,13 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
 
-from mcp_notarium.simulator.accounts import Account, Accounts, Doors, SentCode
-from mcp_notarium.simulator.api import Api
-from mcp_notarium.simulator.device import Device
-from mcp_notarium.simulator.faults import Faults, Rule
-from mcp_notarium.simulator.http import Logged, Server
-from mcp_notarium.simulator.store import Bucket, Change
-from mcp_notarium.simulator.versions import Limits
+from notarium_devtools.simperium.accounts import Account, Accounts, Doors, SentCode
+from notarium_devtools.simperium.api import Api
+from notarium_devtools.simperium.device import Device
+from notarium_devtools.simperium.faults import Faults, Rule
+from notarium_devtools.simperium.http import Logged, Server
+from notarium_devtools.simperium.store import Bucket, Change
+from notarium_devtools.simperium.versions import Limits
 
 _PATIENCE = 10.0
 

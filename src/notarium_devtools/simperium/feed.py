@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mcp_notarium.simulator.jsondiff import object_difference
-from mcp_notarium.simulator.store import Change
+from notarium_devtools.simperium.jsondiff import object_difference
+from notarium_devtools.simperium.store import Change
 
 
 @dataclass(frozen=True, slots=True)

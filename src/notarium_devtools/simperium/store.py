@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Concatenate, ParamSpec, TypeVar
 
-from mcp_notarium.simulator.jsondiff import Value, same
-from mcp_notarium.simulator.merge import rebase
-from mcp_notarium.simulator.rules import ANYTHING, Refused, Rules, check_id
-from mcp_notarium.simulator.versions import Entity, Limits, Stored, json_size
+from notarium_devtools.simperium.jsondiff import Value, same
+from notarium_devtools.simperium.merge import rebase
+from notarium_devtools.simperium.rules import ANYTHING, Refused, Rules, check_id
+from notarium_devtools.simperium.versions import Entity, Limits, Stored, json_size
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")

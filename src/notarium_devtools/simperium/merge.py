@@ -10,7 +10,7 @@ from typing import Any
 
 from diff_match_patch import diff_match_patch
 
-from mcp_notarium.simulator.jsondiff import Value, same
+from notarium_devtools.simperium.jsondiff import Value, same
 
 _MISSING = object()
 

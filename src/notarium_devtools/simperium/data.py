@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from mcp_notarium.simulator.device import whole_note
-from mcp_notarium.simulator.own_notes import OWN_NOTES
+from notarium_devtools.simperium.device import whole_note
+from notarium_devtools.simperium.own_notes import OWN_NOTES
 
 _HEADING = re.compile(r'^(?P<title>\S.*)\n(?P<rule>[*=\-~^"])(?P=rule){3,}\n', re.MULTILINE)
 _PART = 1_500

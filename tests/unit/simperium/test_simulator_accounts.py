@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_notarium.simulator import Doors, Refused
-from mcp_notarium.simulator.accounts import Accounts
+from notarium_devtools.simperium import Doors, Refused
+from notarium_devtools.simperium.accounts import Accounts
 
 
 class Clock:

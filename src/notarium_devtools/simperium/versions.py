@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 
-from mcp_notarium.simulator.jsondiff import Value
+from notarium_devtools.simperium.jsondiff import Value
 
 
 @dataclass(frozen=True, slots=True)

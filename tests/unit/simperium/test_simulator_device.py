@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_notarium.simulator import Refused, Simulator, whole_note
+from notarium_devtools.simperium import Refused, Simulator, whole_note
 
 NOW = 1_700_000_000.0
 

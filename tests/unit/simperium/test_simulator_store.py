@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
-from mcp_notarium.simulator import Bucket, Limits, Refused, whole_note
-from mcp_notarium.simulator.rules import NOTE, SchemaRefused
+from notarium_devtools.simperium import Bucket, Limits, Refused, whole_note
+from notarium_devtools.simperium.rules import NOTE, SchemaRefused
 
 NOW = 1_700_000_000.0
 
