@@ -122,8 +122,6 @@ async def open_app(
                 yield app
             await _closed(app, time_to_close)
         finally:
-            if not read_only:
-                app.audit.leave()
             if not read_only and app.audit.flush(patient=True):
                 opened.anchor.write(app.audit.table, opened.database)
     except CacheDamaged as error:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from mcp_notarium.storage import database
-from mcp_notarium.storage.retention_clock import WATCHED
 from notarium_devtools.simperium import Simulator
 from notarium_devtools.simperium.data import prose
 from support.needs import programs
@@ -322,11 +321,15 @@ def test_a_server_takes_records_away_when_the_days_of_its_setting_are_over(
         server.tool("save", text="a note")
         assert server.leave() == 0
     path = account_folder(simulator, tmp_path) / "notarium_cache.sqlite"
-    with closing(database.connect(path, None)) as cache:
-        ((kept,),) = cache.rows("SELECT value FROM sync_metadata WHERE key = ?", (WATCHED,))
-        watched, marks = json.loads(kept)
-        later = json.dumps([watched + 2 * 86_400_000, marks])
-        cache.run("UPDATE sync_metadata SET value = ? WHERE key = ?", (later, WATCHED))
+    with closing(sqlite3.connect(path)) as plain:
+        guards = plain.execute("SELECT name, sql FROM sqlite_master WHERE name LIKE 'audit%'")
+        triggers = [(name, sql) for name, sql in guards if "CREATE TRIGGER" in (sql or "")]
+        for name, _ in triggers:
+            plain.execute(f"DROP TRIGGER {name}")
+        plain.execute("UPDATE audit SET at_ms = at_ms - 3 * 86400000")
+        for _, sql in triggers:
+            plain.execute(sql)
+        plain.commit()
     with Server(env) as server:
         server.tool("list")
         assert server.leave() == 0

@@ -39,7 +39,6 @@ from mcp_notarium.keys.key_sources import Found
 from mcp_notarium.storage import database, salvage
 from mcp_notarium.storage.database import companions
 from mcp_notarium.storage.page_check import PAGE_SIZE
-from mcp_notarium.storage.retention_clock import WATCHED
 from mcp_notarium.storage.salvage import Salvaged
 from mcp_notarium.storage.sync_state import SyncState
 from mcp_notarium.storage.table_copy import Told
@@ -49,8 +48,7 @@ _ROOM = 2.4
 """Free space that is asked for, in sizes of the old database: its copy and the new one."""
 _MOST_CUT = 16
 """A file that was cut to less than this part of it gives nothing."""
-_NOT_TAKEN = new_generation.TIES | {"owner_identity_hash", WATCHED}
-"""Of the chain the end may be lost: marks of what stood there would meet the records that come next."""
+_NOT_TAKEN = new_generation.TIES | {"owner_identity_hash"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -220,8 +220,7 @@ VARIABLES = (
     ),
     Variable(
         name="NOTARIUM_AUDIT_DAYS",
-        purpose="How many days the records of the audit chain are kept at least; time in which no "
-        "server runs is not counted.",
+        purpose="How many calendar days the records of the audit log are kept.",
         kind=Kind.COUNT,
         default="365",
         minimum=1,

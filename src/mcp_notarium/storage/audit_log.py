@@ -18,19 +18,19 @@ from mcp_notarium.audit.record import Act, Entry
 from mcp_notarium.errors import CacheDamaged, CacheError, NotRecorded
 from mcp_notarium.storage.audit_table import AuditTable
 from mcp_notarium.storage.connection import Database
-from mcp_notarium.storage.retention_clock import WatchedTime
 
 MOST_KEPT: Final = 5000
 """Records that wait for a disk that takes none; one has about half a kilobyte."""
 _PAUSE: Final = 600.0
-"""Seconds between two times that a server counts what it has watched."""
+"""Seconds between two looks for records that are kept long enough."""
+_DAY: Final = 86_400.0
 
 
 class Trail:
     """The audit chain of an open cache, for one process.
 
-    ``days``: how long records are kept, in time that servers have watched. ``clock`` gives epoch
-    seconds, which are written down and decide nothing; ``stopwatch`` those of a clock nobody sets.
+    ``days``: how many calendar days records are kept. ``clock`` gives epoch seconds, ``stopwatch``
+    those of a clock nobody sets.
     """
 
     def __init__(
@@ -50,10 +50,7 @@ class Trail:
         self._lost = 0
         self._stopwatch = stopwatch
         self._tidied_at: float | None = None
-        self._watched = WatchedTime(database, stopwatch=stopwatch)
         self.table = AuditTable(database, keys.seal)
-        with suppress(CacheError):
-            self._watched.begin()
 
     @property
     def waiting(self) -> int:
@@ -120,7 +117,7 @@ class Trail:
             return self._store(durable=False)
 
     def tidy(self) -> None:
-        """Now and then, count what was watched and take away what is kept long enough. Never raises.
+        """Remove the records that are older than ``days``, at most every ten minutes. Never raises.
 
         It does not wait for another process's transaction; it comes again.
         """
@@ -128,19 +125,9 @@ class Trail:
         if self._tidied_at is not None and now - self._tidied_at < _PAUSE:
             return
         with suppress(CacheError), self._db.impatient():
-            self._count()
+            at = self._clock()
+            self.table.prune(self.table.first_since(at - self._days * _DAY) - 1, at=at)
             self._tidied_at = now
-            last = self._watched.last_older_than(self._days)
-            if self.table.prune(last, at=self._clock()):
-                self._watched.forget_up_to(self.table.first() - 1)
-
-    def leave(self) -> None:
-        """Count what was watched since the last time: this process ends. Never raises."""
-        with suppress(CacheError), self._db.impatient():
-            self._count()
-
-    def _count(self) -> None:
-        self._watched.count(lambda: self.table.head().count)
 
     def _store(self, *, durable: bool) -> bool:
         try:

@@ -18,7 +18,6 @@ from mcp_notarium.files import quarantine
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import salvage
 from mcp_notarium.storage.note_table import NoteTable
-from mcp_notarium.storage.retention_clock import WATCHED
 from mcp_notarium.storage.sync_state import SyncState
 from support.account import BOUNDS, OTHER, account, fingerprint, folder_of, made, open_cheaply
 
@@ -281,16 +280,6 @@ def test_every_key_opens_the_repaired_cache_and_every_slot_is_as_it_was(copy):
     assert after.database_salt != before.database_salt
     for key in (copy.db_key, Secret(OTHER), paper):
         open_cheaply(replace(copy, db_key=key)).close()
-
-
-def test_what_is_left_of_the_audit_chain_is_kept_for_all_its_days_again(copy):
-    with closing(open_cheaply(copy)) as opened:
-        SyncState(opened.database).set(WATCHED, "[9000, [[1000, 40]]]")
-    damage(copy, [30])
-    repairing.repair(copy, given=GIVEN)
-    with closing(open_cheaply(copy)) as opened:
-        assert SyncState(opened.database).get(WATCHED) is None
-        assert SyncState(opened.database).get("mark") == "kept"
 
 
 def test_the_key_file_of_before_a_repair_is_refused_as_an_old_one(copy):

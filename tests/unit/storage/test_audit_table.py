@@ -174,15 +174,20 @@ def test_many_records_go_in_several_transactions(table, monkeypatch):
     assert table.verify(anchored=None).whole
 
 
-class Watch:
-    """A clock that nobody sets. The wall clock says what it likes: here, days that go back."""
+class Days:
+    """A calendar and a stopwatch that go together; ``day`` may be set."""
 
     def __init__(self):
-        self.now = 5_000.0
+        self.day = 1_000.0
 
     def trail(self, cache, *, days=365):
-        clock = lambda: 9_000 * DAY - self.now  # noqa: E731 - a wrong one
-        return Trail(cache.database, KEYS, clock=clock, days=days, stopwatch=lambda: self.now)
+        return Trail(
+            cache.database,
+            KEYS,
+            clock=lambda: self.day * DAY,
+            days=days,
+            stopwatch=lambda: self.day * DAY,
+        )
 
 
 def numbers(table):
@@ -190,81 +195,52 @@ def numbers(table):
 
 
 def test_records_go_when_their_days_are_over(cache, table):
-    watch = Watch()
-    table.append(entries(3), durable=True)
-    trail = watch.trail(cache)
+    calendar = Days()
+    trail = calendar.trail(cache)
+    for _ in range(3):
+        trail.open(Entry(at=trail.now(), act="the first day"))
     for _ in range(365):
-        watch.now += DAY
+        calendar.day += 1
         trail.tidy()
-        trail.open(Entry(at=1.0, act="every day"))
+        trail.open(Entry(at=trail.now(), act="every day"))
     assert numbers(table)[:3] == [1, 2, 3]
-    watch.now += DAY
+    calendar.day += 0.5
     trail.tidy()
     assert numbers(table)[0] == 4
     assert table.verify(anchored=None).whole
+    calendar.day += 0.1
     trail.tidy()
     assert numbers(table)[-1] == 4 + 365  # the one that says so, once
 
 
-def test_time_in_which_no_server_was_there_is_not_counted(cache, table):
-    watch = Watch()
-    table.append(entries(3), durable=True)
-    for _ in range(3):
-        trail = watch.trail(cache, days=1)
-        watch.now += 0.4 * DAY
-        trail.leave()
-        watch.now += 1_000 * DAY
-        assert numbers(table) == [1, 2, 3]
-    trail = watch.trail(cache, days=1)
+def test_a_record_with_an_old_date_stays_as_long_as_an_older_record_that_is_young(cache, table):
+    calendar = Days()
+    trail = calendar.trail(cache, days=10)
+    trail.open(Entry(at=trail.now(), act="today"))
+    trail.open(Entry(at=trail.now() - 20 * DAY, act="behind a clock that was set back"))
     trail.tidy()
-    assert numbers(table) == [1, 2, 3]  # they were first seen after 0.4 of a day
-    watch.now += 0.3 * DAY
-    trail.leave()
-    watch.trail(cache, days=1).tidy()
-    assert numbers(table) == [3, 4]  # the newest one always stays, with the one that says so
-
-
-def test_several_servers_at_once_watch_no_day_twice(cache, table):
-    watch, others = Watch(), [cache.another() for _ in range(3)]
-    table.append(entries(3), durable=True)
-    trails = [watch.trail(other, days=10) for other in others]
-    for _ in range(10):
-        watch.now += DAY
-        for trail in trails:
-            trail.tidy()
-    assert numbers(table) == [1, 2, 3]
-    watch.now += DAY
-    trails[1].tidy()
-    assert numbers(table) == [3, 4]
-    for other in others:
-        other.close()
-
-
-def test_a_server_that_stood_still_makes_the_records_of_others_no_older(cache, table):
-    watch, other = Watch(), cache.another()
-    still, awake = watch.trail(cache, days=10), watch.trail(other, days=10)
-    still.tidy()
-    watch.now += 30 * DAY
-    visit = watch.trail(other, days=10)
-    visit.open(Entry(at=1.0, act="after a month"))
-    visit.open(Entry(at=1.0, act="the next"))
-    watch.now += DAY
-    visit.leave()
-    watch.now += 9 * DAY
-    still.tidy()
-    awake.tidy()
     assert numbers(table) == [1, 2]
-    other.close()
 
 
-def test_another_process_that_is_writing_is_not_waited_for_and_its_time_counts_later(cache, table):
-    watch, other = Watch(), cache.another()
-    table.append(entries(3), durable=True)
-    trail = watch.trail(cache, days=1)
-    trail.tidy()
-    watch.now += DAY
-    trail.tidy()
-    watch.now += DAY
+def test_days_without_a_server_count_and_the_newest_record_stays(cache, table):
+    calendar = Days()
+    trail = calendar.trail(cache, days=10)
+    for _ in range(3):
+        trail.open(Entry(at=trail.now(), act="before a holiday"))
+    calendar.day += 30
+    calendar.trail(cache, days=10).tidy()
+    assert [(one.number, one.act) for one in table.records()] == [
+        (3, "before a holiday"),
+        (4, Act.PRUNED),
+    ]
+
+
+def test_another_process_that_is_writing_is_not_waited_for(cache, table):
+    calendar, other = Days(), cache.another()
+    trail = calendar.trail(cache, days=1)
+    for _ in range(3):
+        trail.open(Entry(at=trail.now(), act="a day ago"))
+    calendar.day += 1.5
     with other.transaction():
         trail.tidy()
     assert numbers(table) == [1, 2, 3]
