@@ -66,6 +66,10 @@ class Verdict(IntEnum):
 MOST_TOLD = 300
 """Characters of message and way out, below which what an agent is told of a locked cache stays."""
 ASK_DOCTOR = "Ask the user to run `mcp-notarium doctor` in a terminal; it names the ways out."
+ONE_MORE_TRY = (
+    "Try again in a few seconds; if it stays like this, ask the user to close the other MCP clients "
+    "that use this account."
+)
 
 
 class NotariumError(Exception):

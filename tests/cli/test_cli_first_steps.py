@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.simulator import Simulator
+from notarium_devtools.simperium import Simulator
 from support.terminal import Terminal
 from support.whole import Server, account_folder, environment, run
 

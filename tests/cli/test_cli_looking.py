@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.simulator import Simulator
-from mcp_notarium.simulator.data import prose
+from notarium_devtools.simperium import Simulator
+from notarium_devtools.simperium.data import prose
 from support.needs import lacking, programs
 from support.whole import SERVE, Server, account_folder, environment, run
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcp_notarium.simulator import Simulator
+from notarium_devtools.simperium import Simulator
 from support import needs
 from support.small_disk import SmallDisk
 from support.whole import Server, environment, until

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from mcp_notarium.simulator.faults import Hold
+from notarium_devtools.simperium.faults import Hold
 from support.talker import Talker, call
 from support.whole import until
 

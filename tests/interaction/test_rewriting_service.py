@@ -2,7 +2,7 @@
 
 from contextlib import ExitStack
 
-from mcp_notarium.simulator import Simulator
+from notarium_devtools.simperium import Simulator
 from support import hostile_service as hostile
 from support.hostile_service import FEED, INDEX, NOTE, WRITE, HostileService
 from support.whole import Server, environment, run, until

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from mcp_notarium.account.startup_facts import Mode, Observations, OnUnreadable, Sample
-from mcp_notarium.errors import ASK_DOCTOR, Verdict
+from mcp_notarium.errors import ASK_DOCTOR, ONE_MORE_TRY, Verdict
 
 _NAMED_PAGES = 8
 
@@ -93,10 +93,6 @@ UNREADABLE = "the database is damaged: it cannot be read, and that is not the ke
 _REBUILD_OFFER = (
     " Or start once with DB_ON_UNREADABLE=rebuild: the old files move to `quarantine/`, nothing "
     "is deleted."
-)
-ONE_MORE_TRY = (
-    "Try again in a few seconds; if it stays like this, ask the user to close the other MCP clients "
-    "that use this account."
 )
 _GIVE_KEY_ONE = (
     "Ask the user to set DB_ENCRYPTION_KEY to the key of this cache and to restart the client; "

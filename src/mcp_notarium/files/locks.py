@@ -14,8 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from mcp_notarium.account import startup_decisions
-from mcp_notarium.errors import LockedError, Verdict
+from mcp_notarium.errors import ONE_MORE_TRY, LockedError, Verdict
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.files.lock_holders import named
 
@@ -53,7 +52,7 @@ def busy(message: str) -> LockedError:
         message,
         resolution_hint="Close the MCP clients that use this account, wait a few seconds and try "
         "again.",
-        agent_hint=startup_decisions.ONE_MORE_TRY,
+        agent_hint=ONE_MORE_TRY,
     )
 
 
