@@ -57,8 +57,6 @@ PERMITTED = {
     "mcp_notarium.stores.registry: import_module(module)": _A_TABLE,
     "mcp_notarium.cli.main: import_module(verb.module)": _A_TABLE,
     "mcp_notarium.cli.rotate_key: given.system": _A_KEYCHAIN,
-    "mcp_notarium.cli.sbom: import_module(module)": _A_TABLE,
-    "mcp_notarium.cli.sbom: platform.system": "the name of the system, for the bill",
     "mcp_notarium.files.private_groups: 'system.posix_acl_access'": "an attribute of a file",
     "mcp_notarium.account.key_changes: given.system": _A_KEYCHAIN,
     "mcp_notarium.sandbox.process_hardening: import ctypes": _KERNEL,

@@ -33,7 +33,6 @@ NO_DATABASES = {
         "cli",
         "config_vars",
         "driver",
-        "sbom",
         "server",
         "event_loop",
     ),

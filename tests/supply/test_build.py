@@ -73,6 +73,10 @@ def built(tmp_path_factory):
     one, two = (tmp_path_factory.mktemp(name) / name for name in ("here", "elsewhere"))
     sources(one, mode=0o022, mtime=1_500_000_000)
     sources(two, mode=0o077, mtime=1_700_000_000)
+    for folder in (one, two):
+        subprocess.run(
+            [TOP / "scripts" / "sbom", folder / "sbom/mcp-notarium.cdx.json"], check=True
+        )
     stray = two / "src/mcp_notarium/__pycache__"
     stray.mkdir()
     (stray / "errors.cpython-311.pyc").write_bytes(b"old")
@@ -106,6 +110,7 @@ def test_wheel_has_the_package_and_nothing_else(built):
     assert "mcp_notarium/py.typed" in names
     assert "mcp_notarium/protocol/static_replies.json" in names
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
+    assert any(name.endswith(".dist-info/sboms/mcp-notarium.cdx.json") for name in names)
     assert {name.split("/")[0].split("-")[0] for name in names} == {"mcp_notarium"}
     assert not [n for n in names if "test" in n or n.endswith((".pyc", ".env"))]
     package = TOP / "src/mcp_notarium"

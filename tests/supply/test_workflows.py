@@ -104,24 +104,6 @@ def test_what_is_published_is_what_was_compared_and_nothing_else():
         assert moved(jobs[name]) == [{"name": "release", "path": "dist"}]
 
 
-def test_the_bill_of_materials_is_attested_and_the_page_says_how_it_is_verified():
-    """PyPI does not take it: who verifies a release makes it from the tag, or has it from the run."""
-    jobs = load(RELEASE)["jobs"]
-    (making,) = (line for line in runs(jobs["build"]) if "sbom" in line)
-    script, _, bill = making.partition(" ")
-    (attesting,) = (s["with"] for s in steps(jobs["attest"]) if "attest-build" in s["uses"])
-    assert (Path(bill).parent.name, attesting) == ("dist", {"subject-path": "dist/*"})
-    assert runs(jobs["publish"]) == [f"rm {bill}"]
-    page = (FOLDER.parents[1] / "docs" / "dependencies.md").read_text(encoding="utf-8")
-    said = page.partition("## Verifying a release")[2]
-    mine = f"/tmp/mine/{Path(bill).name}"
-    assert f"{script} {mine}" in said
-    assert f"gh attestation verify {mine} " in said
-    (artifact,) = (one["name"] for one in moved(jobs["attest"]))
-    assert f"--workflow {RELEASE}`" in said
-    assert f"gh run download RUN --name {artifact}`" in said
-
-
 def moved(job):
     """What its steps hand on and take over, in order."""
     return [step["with"] for step in steps(job) if "-artifact@" in step.get("uses", "")]
@@ -161,10 +143,7 @@ def test_jobs_that_can_sign_run_no_code_of_the_repository():
     signing = {name: job for name, job in jobs.items() if "id-token" in job["permissions"]}
     assert {name: (uses(job), runs(job)) for name, job in signing.items()} == {
         "attest": (["actions/download-artifact", "actions/attest-build-provenance"], []),
-        "publish": (
-            ["actions/download-artifact", "pypa/gh-action-pypi-publish"],
-            ["rm dist/mcp-notarium.cdx.json"],
-        ),
+        "publish": (["actions/download-artifact", "pypa/gh-action-pypi-publish"], []),
     }
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from mcp_notarium import __version__
 from mcp_notarium.account import audit_anchor, damage_marker, opener
 from mcp_notarium.app import App, open_app
-from mcp_notarium.cli import command_setup, doctor_permissions, sbom, status
+from mcp_notarium.cli import command_setup, doctor_permissions, status
 from mcp_notarium.cli.doctor_folder import BAD, NOT_CHECKED, OK, WARN, Finding, outside
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import user_key
@@ -42,17 +42,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="compare every index with its table beside a server, too",
     )
     parser.add_argument("--offline", action="store_true", help="do not ask the note service")
-    parser.add_argument(
-        "--sbom",
-        action="store_true",
-        help="only print what is installed and loaded here, native libraries included (CycloneDX)",
-    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the findings; the exit code says the worst."""
-    if args.sbom:
-        return sbom.run()
     try:
         loaded = command_setup.load(args)
     except ConfigError as error:
