@@ -62,7 +62,7 @@ def test_what_takes_long_runs_every_week_with_nothing_but_reading():
     assert found["permissions"] == READS
     assert {name: runs(job) for name, job in found["jobs"].items()} == {
         "soak": ["./scripts/soak --minutes 60"],
-        "undefended": ["./scripts/undefended"],
+        "all": ["./scripts/test --all"],
     }
 
 
