@@ -147,7 +147,7 @@ def test_two_servers_with_different_rules_do_not_share_a_cache(simulator, tmp_pa
         with Server(env) as second:
             refused = second.error("list")
             assert refused["details"]["verdict"] == "busy"
-            assert "NOTARIUM_DATA_DIR" in refused["resolution_hint"]
+            assert "close all MCP clients" in refused["resolution_hint"]
             assert listed(first) == {"seen", "kept"}
             assert first.leave() == 0
             until(lambda: not second.result("list").get("isError"))

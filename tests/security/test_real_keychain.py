@@ -92,7 +92,7 @@ class Desk:
             error = server.error("list")
             assert error["details"]["verdict"] == "keychain_unusable"
             assert said in error["message"]
-            assert "DB_ENCRYPTION_KEY" in error["resolution_hint"]
+            assert "`mcp-notarium doctor` names other ways" in error["resolution_hint"]
             assert server.leave() == 1
         assert fingerprint(self.cache) == before
 

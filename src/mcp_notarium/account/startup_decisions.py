@@ -98,10 +98,14 @@ _GIVE_KEY_ONE = (
     "Ask the user to set DB_ENCRYPTION_KEY to the key of this cache and to restart the client; "
     "`mcp-notarium doctor` helps if it is lost."
 )
+_MAKE_KEY_ONE = (
+    "Ask the user to run `mcp-notarium generate-key --file PATH`, to set DB_ENCRYPTION_KEY_FILE=PATH in "
+    "the client's configuration, and to restart the client."
+)
 _ONE: Mapping[str, str] = MappingProxyType(
     {
-        MAKE_KEY: "Ask the user to set DB_ENCRYPTION_KEY in the client's configuration to what "
-        "`mcp-notarium generate-key` prints and to restart the client.",
+        MAKE_KEY: _MAKE_KEY_ONE,
+        STRONGER_KEY: _MAKE_KEY_ONE,
         GIVE_KEY: _GIVE_KEY_ONE,
         ANOTHER_KEY: _GIVE_KEY_ONE,
         TYPE_AGAIN + GIVE_KEY: _GIVE_KEY_ONE,
