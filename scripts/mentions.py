@@ -37,7 +37,6 @@ MENTIONED = {
     "mcp_notarium.audit.verification: record.number": _A_FIELD,
     "mcp_notarium.storage.audit_table: fault.number": _A_FIELD,
     "mcp_notarium.storage.note_search: statements.rows": "a statement that search/sql_builder.py has built, a field",
-    "mcp_notarium.storage.note_search: unranked.rows": "a statement that search/sql_builder.py has built, a field",
     "mcp_notarium.cli.audit: fault.number": _A_FIELD,
     "mcp_notarium.cli.audit: record.number": _A_FIELD,
     "mcp_notarium.cli.interruption: interrupt.number": "the number of a signal, a field",

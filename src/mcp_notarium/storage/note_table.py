@@ -51,8 +51,6 @@ class NoteTable:
         self._db = database
         self._index = IndexUpkeep(database)
         self.gate = Withholding(database, rules)
-        self.written = 0
-        """Grows with every change of notes through this table."""
 
     def get(self, note_id: str) -> Note | None:
         """The note as it is here, or None."""
@@ -145,7 +143,6 @@ class NoteTable:
         """Remove every note. Version numbers given before are not given again for other text."""
         self._demand_transaction()
         self.gate.demand()
-        self.written += 1
         self.gate.clear()
         self._db.run(_RAISE_FLOOR)
         with self._index.deferred(written=()):
@@ -174,7 +171,6 @@ class NoteTable:
         return done
 
     def _carry_out(self, batch: Mapping[str, Change], prepared: Prepared = UNPREPARED) -> Applied:
-        self.written += 1
         known = self._known(batch)
         plan = Plan(first_pk=self._db.number("SELECT max(pk) FROM notes") + 1)
         for id_, change in batch.items():
