@@ -23,7 +23,7 @@ SINKS = {
     "insert_many",
 }
 """Methods of the driver's connection and of ``Database`` whose first argument is a statement."""
-WRAPPERS = {("mcp_notarium.storage.salvage", "_asked"): 1}
+WRAPPERS = {("mcp_notarium.storage.salvage", "_try_rows"): 1}
 """Functions that hand a statement on, and the place of it in their arguments."""
 
 _A_FIELD = "the number of a record of the audit chain, a field"

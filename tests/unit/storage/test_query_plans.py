@@ -199,7 +199,7 @@ def test_nothing_walks_through_everything_where_notes_are_withheld(filled):
 
     def act():
         apply(ruled, [changed(STORED[0]), changed(STORED[1])])
-        assert ruled.notes.last_seen(STORED[0].id) == "other"
+        assert ruled.notes.last_seen_etag(STORED[0].id) == "other"
 
     assert walked_in(ruled, act) == set()
 
@@ -259,7 +259,7 @@ def test_what_is_known_of_notes_and_of_sync_is_read_by_key(filled):
     def act():
         assert filled.notes.counts().total == len(STORED)
         assert filled.notes.base(ids[0])
-        assert filled.notes.last_seen(ids[0])
+        assert filled.notes.last_seen_etag(ids[0])
         assert len(filled.notes.etags(ids)) == 3
         state = filled.sync_state
         state.set_cursor("c")
