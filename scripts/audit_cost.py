@@ -29,7 +29,7 @@ from mcp_notarium.protocol.call_pipeline import Answering  # noqa: E402
 from mcp_notarium.protocol.direct_calls import Reading  # noqa: E402
 from mcp_notarium.protocol.static_replies import Read  # noqa: E402
 from mcp_notarium.secret import Secret  # noqa: E402
-from mcp_notarium.storage.audit_log import Trail  # noqa: E402
+from mcp_notarium.storage.audit_log import AuditLog  # noqa: E402
 from support import tooling  # noqa: E402
 from support.cache_room import KEY  # noqa: E402
 
@@ -67,7 +67,7 @@ async def measure(rounds: int) -> None:
         for number in range(NOTES):
             desk.store.put(f"{number:032x}", f"note {number}\n" + "some words of it\n" * 60)
         await desk.sync()
-        trail = Trail(desk.app.cache.database, KEYS, clock=desk.clock, days=365)
+        trail = AuditLog(desk.app.cache.database, KEYS, clock=desk.clock, days=365)
         desk.app = replace(desk.app, audit=trail)
 
         @asynccontextmanager
@@ -120,7 +120,7 @@ async def compare(label, tool, arguments, times, recorded, bare, trail) -> None:
     print(f"{label:<34}{without:>10.3f}{with_:>10.3f}{more:>10.3f}")
 
 
-def appending(trail: Trail, rounds: int) -> None:
+def appending(trail: AuditLog, rounds: int) -> None:
     """What one record costs by itself, and how long a check of all takes."""
     for durable in (False, True):
         took = []

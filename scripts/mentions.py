@@ -23,7 +23,7 @@ SINKS = {
     "insert_many",
 }
 """Methods of the driver's connection and of ``Database`` whose first argument is a statement."""
-WRAPPERS = {("mcp_notarium.storage.salvage", "_asked"): 1}
+WRAPPERS = {("mcp_notarium.storage.salvage", "_try_rows"): 1}
 """Functions that hand a statement on, and the place of it in their arguments."""
 
 _A_FIELD = "the number of a record of the audit chain, a field"
@@ -37,7 +37,6 @@ MENTIONED = {
     "mcp_notarium.audit.verification: record.number": _A_FIELD,
     "mcp_notarium.storage.audit_table: fault.number": _A_FIELD,
     "mcp_notarium.storage.note_search: statements.rows": "a statement that search/sql_builder.py has built, a field",
-    "mcp_notarium.storage.note_search: unranked.rows": "a statement that search/sql_builder.py has built, a field",
     "mcp_notarium.cli.audit: fault.number": _A_FIELD,
     "mcp_notarium.cli.audit: record.number": _A_FIELD,
     "mcp_notarium.cli.interruption: interrupt.number": "the number of a signal, a field",

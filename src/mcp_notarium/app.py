@@ -25,8 +25,8 @@ from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.keys import keychain
 from mcp_notarium.keys.login_token import StoredToken
 from mcp_notarium.storage.account_record import AccountRecord
-from mcp_notarium.storage.audit_log import Trail
-from mcp_notarium.storage.budget import Allowance
+from mcp_notarium.storage.audit_log import AuditLog
+from mcp_notarium.storage.budget import Budget
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores import registry
 from mcp_notarium.stores.simplenote.urls import Urls
@@ -64,8 +64,8 @@ class App:
     writer: Writer
     driver: Driver
     tokens: StoredToken
-    audit: Trail
-    allowance: Allowance
+    audit: AuditLog
+    allowance: Budget
     notices: tuple[str, ...] = ()
     clock: Callable[[], float] = time.time
 
@@ -112,7 +112,7 @@ async def open_app(
     opened = await run_aside(
         partial(opens, config, whole=whole, unlock=unlock), too_late=opener.OpenedCache.close
     )
-    opened.database.when_damaged(lambda: damaged(opener.damaged(config)))
+    opened.database.on_damage(lambda: damaged(opener.damaged(config)))
     try:
         app = _wired(config, opened, log)
         for notice in app.notices:
@@ -166,16 +166,16 @@ def _wired(config: Config, opened: opener.OpenedCache, log: Logger) -> App:
         leader_lock_path=config.account_dir / "sync.lock",
         log=log,
     )
-    allowance = Allowance(config.policy.limits, cache, clock=time.time)
+    allowance = Budget(config.policy.limits, cache, clock=time.time)
     odd = opened.anchor.notice(audit.table, opened.database)
     notices = (*opened.notices, odd) if odd else opened.notices
     return App(config, cache, backend, writer, driver, tokens, audit, allowance, notices)
 
 
-def _audit(config: Config, opened: opener.OpenedCache) -> Trail:
+def _audit(config: Config, opened: opener.OpenedCache) -> AuditLog:
     """The audit chain; a cache that has none yet gets its first record, which says why."""
     keys = audit_anchor.audit_keys(opened.data_key)
-    trail = Trail(opened.database, keys, clock=time.time, days=config.audit_days)
+    trail = AuditLog(opened.database, keys, clock=time.time, days=config.audit_days)
     if trail.table.head().count == 0:
         why = "rebuilt" if opened.rebuilt else "created" if opened.created else "upgraded"
         aside = opened.created and AccountFolder(config.account_dir).quarantine.is_dir()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from mcp_notarium.search.parser import parse
 from mcp_notarium.search.sql_builder import build
 from mcp_notarium.search.sql_conditions import Statement
 from mcp_notarium.storage.database import page_cache
-from mcp_notarium.storage.note_search import MOST_RANKED, most_passed
+from mcp_notarium.storage.note_search import MOST_RANKED
 
 _KEY = f"x'{'5b' * 80}'"
 _LIMIT = 20
@@ -21,32 +20,16 @@ _GET = (
     "SELECT id, local_version, server_version, created_at, modified_at, trash, pinned, markdown, "
     "tags, text FROM notes WHERE id = ?"
 )
-_COUNT = "SELECT active FROM note_counts"
 
 Request = dict[str, Any]
 
 
-def listing(
-    query: str | None, *, page: int = 1, from_end: bool = False, hits: int = 0, notes: int = 0
-) -> Request:
-    """What ``list`` runs for a query: the statement of one page, and of the number of notes.
-
-    ``hits`` among all ``notes``: what the server finds out before it walks along an index for a tag.
-    """
-    asked = partial(
-        build, parse(query), limit=_LIMIT, offset=(page - 1) * _LIMIT, from_end=from_end
-    )
-    statements = asked()
-    if statements.named and (most := most_passed(hits, notes, _LIMIT)):
-        statements = asked(most_passed=most)
-    request = {
-        "rows": _sent(statements.rows),
-        "count": _sent(statements.count or Statement(_COUNT)),
-    }
-    if statements.otherwise is not None:
-        request["otherwise"] = _sent(statements.otherwise)
-    if statements.hits is not None:
-        request |= {"hits": _sent(statements.hits), "unranked": _sent(asked(ranked=False).rows)}
+def listing(query: str | None, *, page: int = 1) -> Request:
+    """What ``list`` runs for a query: the statement of one page, and of the number of notes."""
+    statements = build(parse(query), limit=_LIMIT, offset=(page - 1) * _LIMIT)
+    request = {"rows": _sent(statements.rows), "count": _sent(statements.count)}
+    if statements.unranked is not None:
+        request["unranked"] = _sent(statements.unranked)
     return request
 
 
@@ -81,12 +64,11 @@ class Raw:
 
     def answer(self, request: Request) -> Request:
         """The rows, and their number: counted only where they may be more than these."""
-        many = "hits" in request and self._number(request["hits"]) > MOST_RANKED
-        rows = self._db.execute(*request["unranked" if many else "rows"]).fetchall()
-        if "otherwise" in request and len(rows) < _LIMIT:
-            rows = self._db.execute(*request["otherwise"]).fetchall()
-        total = len(rows)
-        if "count" in request and total == _LIMIT:
+        total = self._number(request["count"]) if "unranked" in request else 0
+        rows = self._db.execute(*request["unranked" if total > MOST_RANKED else "rows"]).fetchall()
+        if len(rows) < _LIMIT:
+            total = len(rows)
+        elif "count" in request and "unranked" not in request:
             total = self._number(request["count"])
         return {"content": rows, "total_items": total}
 

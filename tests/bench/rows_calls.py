@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import corpus
-from bench.measure import Act, Figure, Taken, in_turn, timed
+from bench.measure import Act, Figure, Taken, in_turn
 from bench.processes import TESTS, Speaker, WrongAnswer, script, surroundings
 from bench.raw import Raw, Request, encrypted_copy, getting, listing
 from bench.site import Site, database, serving
@@ -76,13 +76,6 @@ def calls(site: Site) -> Iterator[Figure]:
         bench.wire.greet()
         bench.warm_up()
         reads = _kinds(site)
-        pages, first = bench.in_turn_with(reads["list"][0], _backwards(site))
-        page, floors = pages.median * 1000, {"first page": first.median * 1000}
-        row = "list, middle page, asked first"
-        yield Figure("calls", row, site.count, "ms", page, floors=floors)
-        for row in corpus.questions(site.count):
-            asked = Taken([timed(bench.asking(call)) for call in reads[row]])
-            yield Figure("calls", f"{row}, asked first", site.count, "ms", asked.median * 1000)
         for row, kinds in reads.items():
             taken = bench.measure(kinds, first_page=reads["list"][0] if row in _DEEP else None)
             ours = taken["ours"].median * 1000
@@ -113,23 +106,13 @@ def _kinds(site: Site) -> dict[str, list[Call]]:
     return {
         "list": [_listed({}, listing(None), site.expected)],
         "list, middle page": [_listed({"page": middle}, listing(None, page=middle), site.expected)],
-        "list, last page": [
-            _listed({"page": last}, listing(None, page=last, from_end=True), site.expected)
-        ],
+        "list, last page": [_listed({"page": last}, listing(None, page=last), site.expected)],
         "get": [_got(note_id) for note_id in corpus.some_ids(site.count)],
         **{
             row: [_searched(site, q) for q in asked]
             for row, asked in corpus.questions(site.count).items()
         },
     }
-
-
-def _backwards(site: Site) -> list[Call]:
-    """Pages around the middle, none behind one that was read."""
-    last = max(1, site.expected // 20)
-    step = min(20, max(1, last // 12))
-    pages = [page for page in range(last // 2 + 5 * step, last // 2 - 5 * step, -step) if page > 0]
-    return [_listed({"page": page}, listing(None, page=page), site.expected) for page in pages]
 
 
 def _listed(arguments: dict[str, Any], request: Request, total: int) -> Call:
@@ -140,7 +123,7 @@ def _listed(arguments: dict[str, Any], request: Request, total: int) -> Call:
 
 
 def _searched(site: Site, asked: corpus.Asked) -> Call:
-    request = listing(asked.query, hits=asked.total, notes=site.expected)
+    request = listing(asked.query)
     return _listed({"query": asked.query}, request, asked.total)
 
 
@@ -179,12 +162,6 @@ class _Bench:
         return in_turn(
             [self._subjects(kinds[n % len(kinds)]) | more for n in range(self._pace.calls)]
         )
-
-    def in_turn_with(self, known: Call, new: Sequence[Call]) -> tuple[Taken, Taken]:
-        """The ``new`` calls, once each, and the same ``known`` one in turn with them."""
-        rounds = [{"new": self.asking(call), "known": self.asking(known)} for call in new]
-        taken = in_turn(rounds)
-        return taken["new"], taken["known"]
 
     def asking(self, call: Call) -> Act:
         """This call of the server under a key, whose answer must be right."""

@@ -22,11 +22,11 @@ WRITING = """
 import time
 from mcp_notarium.audit.chain import AuditKeys
 from mcp_notarium.audit.record import Entry
-from mcp_notarium.storage.audit_log import Trail
+from mcp_notarium.storage.audit_log import AuditLog
 from mcp_notarium.secret import Secret
 folder, name, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 cache = reopen(folder)
-trail = Trail(cache.database, AuditKeys(Secret(b"c" * 32)), clock=lambda: 1.0, days=365)
+trail = AuditLog(cache.database, AuditKeys(Secret(b"c" * 32)), clock=lambda: 1.0, days=365)
 say("ready")
 if len(sys.argv) > 4:
     folder.joinpath(f"ready.{name}").touch()

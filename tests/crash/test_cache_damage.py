@@ -194,11 +194,11 @@ def test_whoever_wants_to_know_of_damage_is_told_once_and_late_comers_too(file, 
     for page in range(len(sound) // PAGE_SIZE // 2, len(sound) // PAGE_SIZE):
         flip(file, page * PAGE_SIZE + 50)
     cache, told = reopen(file.parent), []
-    cache.database.when_damaged(lambda: told.append("early"))
+    cache.database.on_damage(lambda: told.append("early"))
     for _ in range(2):
         with pytest.raises(CacheDamaged):
             read_everything(cache)
-    cache.database.when_damaged(lambda: told.append("late"))
+    cache.database.on_damage(lambda: told.append("late"))
     assert told == ["early", "late"]
 
 

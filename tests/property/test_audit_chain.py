@@ -5,9 +5,9 @@ from dataclasses import fields, replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_notarium.audit.chain import Head, Seal, appended, resealed
+from mcp_notarium.audit.chain import Head, Seal, append_to_chain, reseal
 from mcp_notarium.audit.record import Act, Entry, Record
-from mcp_notarium.audit.verification import Check, Kind
+from mcp_notarium.audit.verification import ChainVerifier, Kind
 from mcp_notarium.secret import Secret
 
 SEAL = Seal(Secret(bytes(range(32))))
@@ -28,16 +28,16 @@ ENTRIES = st.builds(
 def chain(entries, *, seal=SEAL, head=None):
     made, head = [], head or Head()
     for entry in entries:
-        record, head = appended(entry, head, seal)
+        record, head = append_to_chain(entry, head, seal)
         made.append(record)
     return made, head
 
 
 def check(records, *, seal=SEAL, **heads):
-    looking = Check(seal, **heads)
+    looking = ChainVerifier(seal, **heads)
     for record in records:
         looking.feed(record)
-    return looking.verdict()
+    return looking.result()
 
 
 CHAINS = st.lists(ENTRIES, min_size=3, max_size=12).map(chain)
@@ -101,7 +101,7 @@ def test_an_inserted_record_is_found(made, entry, data):
     records, _ = made
     at = data.draw(st.integers(0, len(records)))
     before = records[at - 1].mac if at else "0" * 64
-    forged, _ = appended(entry, Head(at, before), OTHER)
+    forged, _ = append_to_chain(entry, Head(at, before), OTHER)
     later = [replace(record, number=record.number + 1) for record in records[at:]]
     found = check([*records[:at], forged, *later])
     assert any(fault.number == at + 1 for fault in found.faults) or found.faults[0].kind is (
@@ -114,7 +114,7 @@ def test_a_record_of_ours_from_another_time_is_found_in_its_place(made, data):
     """The MAC fits the record, but not the place: only the link tells."""
     records, _ = made
     at = data.draw(st.integers(1, len(records) - 1))
-    strange, _ = appended(Entry(at=0, act="x"), Head(at, "ab" * 32), SEAL)
+    strange, _ = append_to_chain(Entry(at=0, act="x"), Head(at, "ab" * 32), SEAL)
     records[at] = strange
     found = check(records)
     assert (Kind.INSERTED, at + 1) in {(fault.kind, fault.number) for fault in found.faults}
@@ -135,7 +135,7 @@ def test_the_beginning_of_all_chains_is_no_head_to_know_one_by(made, carried):
     records, head = made
     if carried:
         facts = {"old_count": 0, "old_head": Head().mac, "faults": []}
-        record, _ = appended(Entry(at=0, act=Act.CARRIED, facts=facts), head, SEAL)
+        record, _ = append_to_chain(Entry(at=0, act=Act.CARRIED, facts=facts), head, SEAL)
         records = [*records, record]
     assert [f.kind for f in check(records, expected=Head()).faults] == [Kind.UNEXPECTED]
     assert check([], expected=Head()).whole
@@ -164,7 +164,7 @@ def test_what_was_pruned_is_no_fault_and_what_went_beside_it_is(made, data):
     records, head = made
     upto = data.draw(st.integers(1, len(records) - 1))
     facts = {"upto": upto, "head": records[upto - 1].mac}
-    mark, after = appended(Entry(at=1, act=Act.PRUNED, facts=facts), head, SEAL)
+    mark, after = append_to_chain(Entry(at=1, act=Act.PRUNED, facts=facts), head, SEAL)
     whole = [*records, mark]
     assert check(whole[upto:], anchored=head).whole
     assert check(whole[upto:], anchored=after, expected=Head(upto, records[upto - 1].mac)).whole
@@ -178,7 +178,7 @@ def test_sealing_anew_keeps_what_was_recorded(made):
     records, _ = made
     previous, again = "0" * 64, []
     for record in records:
-        again.append(resealed(record, previous, OTHER))
+        again.append(reseal(record, previous, OTHER))
         previous = again[-1].mac
     assert check(again, seal=OTHER).whole
     assert [r.covered() for r in again] == [r.covered() for r in records]

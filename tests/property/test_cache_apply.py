@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from mcp_notarium.domain.note import Content, Revision, Tombstone
 from mcp_notarium.search.parser import parse
+from mcp_notarium.storage.note_rows import with_text, without_text
 from mcp_notarium.storage.note_table import Counts
-from mcp_notarium.storage.raw_codec import with_text, without_text
 from support import corpus
 from support.cache_room import make
 

@@ -17,7 +17,7 @@ from mcp_notarium.errors import NoteNotFound
 from mcp_notarium.protocol.app_holder import House
 from mcp_notarium.protocol.sdk_server import build
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage.audit_log import Trail
+from mcp_notarium.storage.audit_log import AuditLog
 from mcp_notarium.tools import untrusted_text
 from mcp_notarium.tools.catalog import TOOLS, by_name
 from support.tooling import Desk
@@ -33,7 +33,7 @@ def _desks(tmp_path):
     def make(policy, **notes):
         desk = Desk(tmp_path, policy=policy)
         made.append(desk)
-        trail = Trail(desk.app.cache.database, KEYS, clock=desk.clock, days=365)
+        trail = AuditLog(desk.app.cache.database, KEYS, clock=desk.clock, days=365)
         desk.app = replace(desk.app, audit=trail)
         for note_id, (text, *tags) in notes.items():
             desk.store.put(note_id, text, tags=tags)
@@ -74,7 +74,7 @@ async def asked(desk, tool, **arguments):
     return await by_name()[tool].handle(desk.app, request, desk.caller)
 
 
-def work_of(desk, monkeypatch, note_id):
+def kdf_work(desk, monkeypatch, note_id):
     """Every statement and every request that asking for a note causes, and what is answered."""
     done = []
     with monkeypatch.context() as patch:
@@ -105,7 +105,7 @@ def test_a_hidden_note_makes_no_other_work_than_a_missing_one(desks, monkeypatch
     """What takes the same steps takes the same time, as far as a test can say."""
     rules = Visibility(hidden_tags=("private",))
     desk = desks(Policy(visibility=rules), hidden=("text", "private"), seen=("text",))
-    hidden, missing = (work_of(desk, monkeypatch, name) for name in ("hidden", "absent"))
+    hidden, missing = (kdf_work(desk, monkeypatch, name) for name in ("hidden", "absent"))
     assert hidden == missing
     assert any(isinstance(step, str) for step in hidden[0])
     assert hidden[1] == []

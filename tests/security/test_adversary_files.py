@@ -8,7 +8,7 @@ import pytest
 
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.files.locks import Presence, key_lock
-from mcp_notarium.storage.authorizer import Guard
+from mcp_notarium.storage.authorizer import Authorizer
 from support.account import folder_of, made
 
 FUNCTION, PERMITTED = 31, 0
@@ -16,7 +16,7 @@ FUNCTION, PERMITTED = 31, 0
 
 @pytest.mark.parametrize("name", ["load_extension", "sqlcipher_export", "fts3_tokenizer"])
 def test_no_function_that_could_load_or_export_is_permitted(name):
-    guard = Guard()
+    guard = Authorizer()
     for spelled in (name, name.upper()):
         assert guard.judge(FUNCTION, None, spelled, None, None) != PERMITTED
         with guard.schema_change():

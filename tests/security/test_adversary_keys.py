@@ -16,7 +16,7 @@ from mcp_notarium.crypto import kdf, recovery_codes
 from mcp_notarium.errors import CacheError, LockedError, Verdict
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import database
-from mcp_notarium.storage.audit_log import Trail
+from mcp_notarium.storage.audit_log import AuditLog
 from support import account_child
 from support.account import BOUNDS, account, fingerprint, folder_of, made, open_cheaply
 from support.cache_room import KEY, make
@@ -99,7 +99,7 @@ def test_a_cut_log_is_said_at_the_next_start(tmp_path, how):
     here, there = tmp_path / "here", tmp_path / "there"
     config = account(here)
     with closing(open_cheaply(config, guarded=True)) as opened:
-        trail = Trail(opened.database, audit_keys(opened.data_key), clock=lambda: 5.0, days=365)
+        trail = AuditLog(opened.database, audit_keys(opened.data_key), clock=lambda: 5.0, days=365)
         for number in range(20):
             trail.open(Entry(at=number, act="tool.save"))
         assert opened.anchor.write(trail.table, opened.database)
@@ -108,7 +108,7 @@ def test_a_cut_log_is_said_at_the_next_start(tmp_path, how):
     spoilt(there, how)
     moved = account(there)
     with closing(open_cheaply(moved, guarded=True)) as opened:
-        trail = Trail(opened.database, audit_keys(opened.data_key), clock=lambda: 5.0, days=365)
+        trail = AuditLog(opened.database, audit_keys(opened.data_key), clock=lambda: 5.0, days=365)
         assert "before its anchor" in opened.anchor.notice(trail.table, opened.database)
 
 

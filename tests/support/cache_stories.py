@@ -142,9 +142,9 @@ def _repaired(found: Found) -> None:
     spoilt = (found.home / _DAMAGED).read_bytes()
     kept = (path.read_bytes() for path in found.folder.path.rglob("*.encrypted"))
     demand(Broken.LOST, spoilt in kept, "the damaged database")
-    in_force = found.folder.database(found.keyfile.generation)
-    demand(Broken.LOST, in_force.exists(), "the database in force")
-    if in_force.read_bytes() == spoilt:
+    matches_index = found.folder.database(found.keyfile.generation)
+    demand(Broken.LOST, matches_index.exists(), "the database in force")
+    if matches_index.read_bytes() == spoilt:
         found.demand_not_told("the damaged database is in force")
         with found.again():
             _repair(found.home, nowhere)

@@ -77,13 +77,13 @@ class Named:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class OnProgress:
     """What the person was told."""
 
     text: str
 
 
-Operation = Write | Cut | Flush | FlushFolder | Named | Told
+Operation = Write | Cut | Flush | FlushFolder | Named | OnProgress
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class Recording:
         return next(
             number
             for number, one in enumerate(self.operations)
-            if isinstance(one, Told) and words in one.text
+            if isinstance(one, OnProgress) and words in one.text
         )
 
 
@@ -284,7 +284,7 @@ class _Reader:
             self.operations.append(Write(opened.file, opened.offset, data))
             opened.offset += len(data)
         elif descriptor in {1, 2}:
-            self.operations.append(Told(data.decode()))
+            self.operations.append(OnProgress(data.decode()))
 
     def _copy(self, target: _Open, source: _Open, start: int, size: int) -> None:
         """From a file that is as it was before the command; another one's content is not kept here."""

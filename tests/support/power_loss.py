@@ -21,7 +21,16 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
-from support.disk_trace import Cut, Flush, FlushFolder, Named, Operation, Recording, Told, Write
+from support.disk_trace import (
+    Cut,
+    Flush,
+    FlushFolder,
+    Named,
+    OnProgress,
+    Operation,
+    Recording,
+    Write,
+)
 
 SECTOR = 512
 _MAPPED = 32 * 1024
@@ -53,7 +62,7 @@ class Disk:
                 self._write(file, self._writes.pop(file, []))
             case FlushFolder(folder):
                 self._flush(folder)
-            case Told():
+            case OnProgress():
                 pass
 
     def lose_power(self, dice: random.Random) -> None:

@@ -82,9 +82,8 @@ class SearchTables:
         """The pks of the page, in the order of the answer."""
         return [row[0] for row in self.run(build(query, limit=limit, offset=offset, **more).rows)]
 
-    def counted(self, query: Query, **more) -> int | None:
-        statement = build(query, limit=1, **more).count
-        return None if statement is None else self.run(statement)[0][0]
+    def counted(self, query: Query, **more) -> int:
+        return self.run(build(query, limit=1, **more).count)[0][0]
 
     def plan(self, statement: Statement) -> list[str]:
         """How SQLite would carry the statement out, one step a line."""

@@ -59,7 +59,7 @@ class MemoryRecord:
     def on_trust(self) -> bool:
         return self.token is not None and self.trusted
 
-    def witnesses(self) -> Sequence[tuple[str, float]]:
+    def sample_notes(self) -> Sequence[tuple[str, float]]:
         return self.notes
 
 

@@ -16,11 +16,11 @@ from mcp_notarium.audit.chain import AuditKeys
 from mcp_notarium.config import Config
 from mcp_notarium.domain.policy import PERMISSIVE, Policy
 from mcp_notarium.keys.login_token import StoredToken
-from mcp_notarium.storage.audit_log import Trail
-from mcp_notarium.storage.budget import Allowance
+from mcp_notarium.storage.audit_log import AuditLog
+from mcp_notarium.storage.budget import Budget
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.database import create
-from mcp_notarium.storage.policy_update import settle
+from mcp_notarium.storage.policy_update import apply_rules
 from mcp_notarium.sync.driver import Driver
 from mcp_notarium.sync.process_owner import owner_name
 from mcp_notarium.sync.writer import Writer
@@ -67,7 +67,7 @@ class Desk:
         self.caller = Caller()
         config = Config(username="user@example.org", data_dir=folder, policy=policy)
         cache = Cache(create(folder / "cache.sqlite", None, meta={}), policy.visibility)
-        settle(cache)
+        apply_rules(cache)
         numbers = itertools.count(1)
         writer = Writer(
             cache,
@@ -87,8 +87,8 @@ class Desk:
             leader_lock_path=folder / "sync.lock",
         )
         tokens = StoredToken(cache.sync_state, owner=config.owner_hash, system=None)
-        audit = Trail(cache.database, AuditKeys(), clock=self.clock, days=365)
-        allowance = Allowance(policy.limits, cache, clock=self.clock)
+        audit = AuditLog(cache.database, AuditKeys(), clock=self.clock, days=365)
+        allowance = Budget(policy.limits, cache, clock=self.clock)
         self.app = App(
             *(config, cache, self.backend, writer, driver, tokens, audit, allowance),
             notices=("one",),

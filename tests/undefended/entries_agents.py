@@ -48,7 +48,7 @@ AGENTS = (
         "search/parser.py",
         "    if len(typed) > MAX_CHARACTERS:\n",
         "    if False:\n",
-        ("unit/search/test_query_parser.py::test_queries_are_bounded",),
+        ("unit/search/test_parser.py::test_queries_are_bounded",),
         (30,),
     ),
     Defence(
@@ -107,7 +107,7 @@ AGENTS = (
         "tools/note_lookup.py",
         "    if note is None and not app.driver.status().complete:\n",
         "    if note is None and (\n"
-        "        not app.driver.status().complete or app.cache.notes.gate.of([note_id])\n    ):\n",
+        "        not app.driver.status().complete or app.cache.notes.gate.hidden_notes([note_id])\n    ):\n",
         (
             "security/test_adversary_agents.py::test_a_hidden_note_makes_no_other_work_than_a_missing_one",
         ),
@@ -135,7 +135,7 @@ AGENTS = (
     Defence(
         "a server under older rules stops",
         "storage/visibility_gate.py",
-        "        if not self.in_force:\n            raise PolicyChanged(",
+        "        if not self.matches_index:\n            raise PolicyChanged(",
         "        if False:\n            raise PolicyChanged(",
         ("interaction/test_policy.py::test_a_server_that_holds_older_rules_stops",),
         (39,),
@@ -257,7 +257,7 @@ AGENTS = (
     Defence(
         "a question names no text of which no more may be read",
         "tools/hidden_fields.py",
-        " or app.allowance.room == 0",
+        " or app.allowance.bytes_left == 0",
         "",
         (
             f"{_POLICY}::test_a_question_about_a_note_names_it_by_id_alone_when_enough_has_been_read",

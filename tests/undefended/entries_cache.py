@@ -65,7 +65,7 @@ CACHE = (
     Defence(
         "looking does not write",
         "storage/database.py",
-        "            _to_read(path) if read_only else os.fspath(path),\n"
+        "            _read_only_uri(path) if read_only else os.fspath(path),\n"
         "            flags=(_READONLY | _NAMED_BY_URI if read_only else _READWRITE)",
         "            os.fspath(path),\n            flags=_READWRITE",
         (
@@ -121,7 +121,7 @@ CACHE = (
     Defence(
         "records of the audit chain are authenticated",
         "audit/verification.py",
-        "        fits = self.seal.fits(record)\n",
+        "        fits = self.seal.verifies(record)\n",
         "        fits = True\n",
         (f"{_CHAIN}::test_an_edited_record_is_found_where_it_stands",),
         (50,),
@@ -170,7 +170,7 @@ CACHE = (
     Defence(
         "the authorizer",
         "storage/database.py",
-        "        connection.set_authorizer(guard.judge)\n",
+        "        connection.set_authorizer(authorizer.judge)\n",
         "",
         (_GUARD,),
         (24, 29),
@@ -255,7 +255,7 @@ CACHE = (
         "storage/driver.py",
         "    if len(found) > 1:\n",
         "    if False:\n",
-        ("unit/storage/test_cache_driver.py::test_two_distributions_at_once_are_refused",),
+        ("unit/storage/test_driver.py::test_two_distributions_at_once_are_refused",),
         (49,),
     ),
     Defence(
@@ -281,7 +281,7 @@ CACHE = (
         '            return _LITERAL.replace("?", f"\'{text}\'")\n',
         (
             "security/test_adversary_arguments.py::test_no_argument_reaches_the_database_as_its_language",
-            "unit/search/test_query_sql.py::test_what_is_typed_never_stands_in_the_sql",
+            "unit/search/test_sql_builder.py::test_what_is_typed_never_stands_in_the_sql",
         ),
         (30,),
     ),
@@ -290,7 +290,7 @@ CACHE = (
         "storage/errors.py",
         'reasons.get(code, "the database refused a statement"), details',
         "reasons.get(code, str(error)), details",
-        ("unit/storage/test_cache_database.py::test_neither_sql_nor_values_stand_in_an_error",),
+        ("unit/storage/test_database.py::test_neither_sql_nor_values_stand_in_an_error",),
         (30,),
     ),
     Defence(
@@ -299,7 +299,7 @@ CACHE = (
         "    if rows is not None and rows.revision is revision:\n",
         "    if rows is not None:\n",
         (
-            "unit/storage/test_cache_notes.py::test_prepared_rows_are_stored_only_for_the_object_they_were_made_of",
+            "unit/storage/test_note_table.py::test_prepared_rows_are_stored_only_for_the_object_they_were_made_of",
         ),
     ),
 )

@@ -126,7 +126,7 @@ KEYS = (
     Defence(
         "one bound for the cost of all slots",
         "crypto/key_file_codec.py",
-        "    if reason := bounds.refuses_together(work_of(slots)):\n",
+        "    if reason := bounds.refusal_of_all(kdf_work(slots)):\n",
         "    if reason := None:\n",
         (
             "property/test_keyfile_properties.py::test_a_bomb_is_refused_quickly_and_without_much_memory",
@@ -155,7 +155,7 @@ KEYS = (
     Defence(
         "MAC of the key file",
         "crypto/key_slots.py",
-        "    if not vouched_for(keyfile, data_key):\n",
+        "    if not has_valid_mac(keyfile, data_key):\n",
         "    if False:\n",
         (
             "unit/crypto/test_key_slots.py::test_whoever_has_no_key_cannot_change_anything_around_the_slots",

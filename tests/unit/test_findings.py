@@ -6,7 +6,7 @@ from mcp_notarium.cli import doctor_folder, repair
 from mcp_notarium.crypto import kdf, key_slots
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage.salvage import Salvaged
+from mcp_notarium.storage.salvage import SalvageReport
 from support.account import BOUNDS, PASSPHRASE, USERNAME
 
 MADE = 1_700_000_000
@@ -32,11 +32,11 @@ def test_an_old_key_is_worth_a_reminder(days, state):
 @pytest.mark.parametrize(
     ("found", "says"),
     [
-        (Salvaged(notes=60, expected=60), "None is missing."),
-        (Salvaged(notes=50, expected=60, lost=[1, 2]), "10 of 60 could not be read"),
-        (Salvaged(notes=50, lost=[1]), "not known"),
-        (Salvaged(notes=50, open_end=True), "not known"),
-        (Salvaged(notes=50), "As far as can be seen"),
+        (SalvageReport(notes=60, expected=60), "None is missing."),
+        (SalvageReport(notes=50, expected=60, lost=[1, 2]), "10 of 60 could not be read"),
+        (SalvageReport(notes=50, lost=[1]), "not known"),
+        (SalvageReport(notes=50, open_end=True), "not known"),
+        (SalvageReport(notes=50), "As far as can be seen"),
     ],
 )
 def test_repair_says_no_more_than_is_known(found, says):

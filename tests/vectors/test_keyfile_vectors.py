@@ -41,7 +41,7 @@ def test_a_golden_key_file_opens_and_belongs_to_its_owner(path):
     keyfile = key_slots.parse(raw)
     data_key = key_slots.unlock(keyfile, Secret(head["key"]))
     assert data_key.secret().reveal().hex() == head["data_key"]
-    assert key_slots.owned_by(keyfile, data_key, head["username"])
+    assert key_slots.belongs_to(keyfile, data_key, head["username"])
     assert key_slots.serialise(keyfile) == raw
 
 

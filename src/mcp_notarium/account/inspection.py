@@ -278,7 +278,7 @@ class Observer:
             unasked = self._settings.keychain and not asked and _of_keychain(found)
             seen = replace(seen, unwrap=opened, slip=slip, keychain_slot=unasked)
             return replace(scene, seen=seen)
-        matches = key_slots.owned_by(found, opened, self._settings.username)
+        matches = key_slots.belongs_to(found, opened, self._settings.username)
         seen = replace(seen, unwrap=Unwrap.OPENED, owner_matches=matches)
         return replace(scene, seen=seen, data_key=opened)
 
@@ -287,7 +287,7 @@ class Observer:
         copy = files.copy_ahead
         if copy is None:
             return False
-        if isinstance(opened, DataKey) and key_slots.vouched_for(copy, opened):
+        if isinstance(opened, DataKey) and key_slots.has_valid_mac(copy, opened):
             return True
         return isinstance(self._unwrap(copy, key), DataKey)
 

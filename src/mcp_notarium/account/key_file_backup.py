@@ -128,7 +128,7 @@ def _demand_newest(
     there = key_file.load(folder, bounds=bounds)
     for found in (there.main.keyfile, there.copy.keyfile):
         newer = found is not None and found.sequence > wanted.sequence
-        if found is not None and newer and key_slots.vouched_for(found, data_key):
+        if found is not None and newer and key_slots.has_valid_mac(found, data_key):
             raise _older(wanted, found.sequence, "that lies there")
 
 

@@ -16,7 +16,7 @@ from mcp_notarium.crypto import kdf, key_slots, rotation_steps, user_key
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.errors import SlotsRefused, WeakPassphrase, WrongKey
 from mcp_notarium.crypto.kdf import Parameters
-from mcp_notarium.crypto.kdf_policy import Stretching
+from mcp_notarium.crypto.kdf_policy import KdfPolicy
 from mcp_notarium.crypto.key_slots import KeyFile, Slot, SlotState
 from mcp_notarium.crypto.slot_changes import described
 from mcp_notarium.files.account_folder import trusted
@@ -46,9 +46,9 @@ class WayIn:
         """Whether the keychain gave the key; it may be in a slot of type raw all the same."""
         return self.key.origin == KEYCHAIN
 
-    def giving_way(self, wanted: Sequence[int] | None = None) -> tuple[Slot, ...]:
-        """What a new key takes the place of. Raises as ``rotation.giving_way`` does."""
-        return rotation_steps.giving_way(
+    def slots_to_replace(self, wanted: Sequence[int] | None = None) -> tuple[Slot, ...]:
+        """What a new key takes the place of. Raises as ``rotation.slots_to_replace`` does."""
+        return rotation_steps.slots_to_replace(
             self.keyfile, self.slot, kept=self.by_keychain, wanted=wanted
         )
 
@@ -90,7 +90,7 @@ def rotate_passphrase(
     settings: OpeningSettings,
     *,
     new: Secret,
-    parameters: Parameters | Stretching | None = None,
+    parameters: Parameters | KdfPolicy | None = None,
     allow_weak: bool = False,
     wanted: Sequence[int] | None = None,
     keychain: str = "",
@@ -100,7 +100,7 @@ def rotate_passphrase(
     """Let ``new`` open the cache instead of the old key.
 
     ``new`` is a passphrase or a raw key; ``parameters`` stretch it (None: :func:`stretching`).
-    ``wanted`` are the slots that give way, if not those of ``rotation.giving_way``; ``keychain`` is
+    ``wanted`` are the slots that give way, if not those of ``rotation.slots_to_replace``; ``keychain`` is
     the name of the keychain that alone has ``new``; ``came`` what :func:`way_in` has found already.
     Raises ``WeakPassphrase``, ``MalformedKey``, ``SlotsRefused`` and ``LockedError`` (start-up's
     verdicts, or BUSY) with nothing changed.
@@ -110,7 +110,7 @@ def rotate_passphrase(
     now, came = int(given.clock()), came or way_in(settings, given=given)
     # The same key in another stretching replaces itself, wherever it is kept.
     kept = came.by_keychain and new != came.key.passphrase
-    gone = rotation_steps.giving_way(came.keyfile, came.slot, kept=kept, wanted=wanted)
+    gone = rotation_steps.slots_to_replace(came.keyfile, came.slot, kept=kept, wanted=wanted)
 
     def rewrapped(before: KeyFile, _data_key: DataKey, key: Secret) -> KeyFile:
         return rotation_steps.rewrap(
@@ -146,9 +146,9 @@ def _notices(gone: Sequence[Slot], *, copied: bool) -> tuple[str, ...]:
     return told if copied else (*told, NOT_COPIED)
 
 
-def stretching(settings: OpeningSettings, algorithm: str | None = None) -> Stretching:
+def stretching(settings: OpeningSettings, algorithm: str | None = None) -> KdfPolicy:
     """How a new passphrase is stretched: by ``algorithm``, else what the settings say."""
-    return Stretching(
+    return KdfPolicy(
         argon2id=kdf.Argon2id(),
         pbkdf2=kdf.Pbkdf2Sha512(settings.kdf_iterations),
         wanted=algorithm or settings.kdf,

@@ -99,7 +99,7 @@ def rotate_into(
     demand_free(settings, system, given=given)
     secret = kept or user_key.generate()
     backend, came = system.name, key_rotation.way_in(settings, given=given)
-    demand_another(came.keyfile, without=came.giving_way(wanted))
+    demand_another(came.keyfile, without=came.slots_to_replace(wanted))
     system.set(keychain.KEY, owner, secret)
     try:
         _demand_kept(system, owner, secret)

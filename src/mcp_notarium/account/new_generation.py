@@ -34,7 +34,7 @@ from mcp_notarium.keys import key_file
 from mcp_notarium.storage import database, table_copy
 from mcp_notarium.storage.audit_table import ANCHORED, AuditTable, carry_over
 from mcp_notarium.storage.database import Database, companions
-from mcp_notarium.storage.table_copy import Told
+from mcp_notarium.storage.table_copy import OnProgress
 
 RETIRES = "retires"
 """Row of ``sync_metadata``: the generation that this database has taken the place of for good."""
@@ -142,7 +142,7 @@ def write(
     made: KeyFile,
     data_key: DataKey,
     *,
-    told: Told,
+    told: OnProgress,
     at: At,
     carry: Carry,
     retires: str = "",

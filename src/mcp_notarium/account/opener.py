@@ -347,7 +347,7 @@ class _Opener:
             certificate.withdraw()
         elif not certificate.stands():
             certificate.renew(made.database)
-        made.database.when_damaged(lambda: damage_marker.mark(folder))
+        made.database.on_damage(lambda: damage_marker.mark(folder))
         return OpenedCache(
             database=made.database,
             data_key=made.data_key,

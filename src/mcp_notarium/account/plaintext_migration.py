@@ -33,7 +33,7 @@ from mcp_notarium.keys.key_file import KeyFiles
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import database, schema
 from mcp_notarium.storage.database import Database, companions
-from mcp_notarium.storage.table_copy import Told
+from mcp_notarium.storage.table_copy import OnProgress
 
 _UNUSABLE = "the cache cannot be encrypted"
 
@@ -55,7 +55,7 @@ def encrypt_plain(
     key: Secret,
     *,
     parameters: Parameters | None = None,
-    told: Told = lambda _done, _of: None,
+    told: OnProgress = lambda _done, _of: None,
     given: Given | None = None,
 ) -> Encrypted:
     """Make an encrypted cache that ``key`` opens out of the plain one, then erase the plain one.
@@ -149,7 +149,7 @@ class _Work:
     folder: AccountFolder
     key: Secret
     parameters: Parameters
-    told: Told
+    told: OnProgress
     given: Given
 
     def encrypted(self, plain: Database, log: FileIO | None) -> Encrypted:
@@ -200,7 +200,7 @@ class _Work:
         folder, given = self.folder, self.given
         data_key = key_slots.unlock(counts, self.key, bounds=given.bounds)
         ahead = files.copy_ahead
-        if ahead is not None and key_slots.vouched_for(ahead, data_key):
+        if ahead is not None and key_slots.has_valid_mac(ahead, data_key):
             raise behind()
         notes = _compared(folder, plain, counts, data_key)
 

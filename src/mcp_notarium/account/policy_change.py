@@ -20,7 +20,7 @@ from mcp_notarium.files.account_folder import AccountFolder, trusted
 from mcp_notarium.files.lock_holders import named
 from mcp_notarium.files.locks import KEY_LOCK_SECONDS, key_lock
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.storage.policy_update import settle
+from mcp_notarium.storage.policy_update import apply_rules
 
 
 def open_ruled(
@@ -59,7 +59,7 @@ def _remembering(opened: OpenedCache, first: OpenedCache) -> OpenedCache:
 
 
 def _holds(opened: OpenedCache, config: Config) -> bool:
-    return Cache(opened.database, config.policy.visibility).notes.gate.in_force
+    return Cache(opened.database, config.policy.visibility).notes.gate.matches_index
 
 
 def _settle_alone(opened: OpenedCache, folder: AccountFolder, config: Config) -> None:
@@ -71,7 +71,7 @@ def _settle_alone(opened: OpenedCache, folder: AccountFolder, config: Config) ->
                 raise
             raise _others(folder) from None
         try:
-            settle(Cache(opened.database, config.policy.visibility))
+            apply_rules(Cache(opened.database, config.policy.visibility))
         except CacheDamaged as error:
             raise opener.damaged(config) from error
         finally:

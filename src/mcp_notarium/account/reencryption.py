@@ -20,9 +20,9 @@ from mcp_notarium.crypto import key_slots
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.errors import SlotsRefused, WrongKey
 from mcp_notarium.crypto.kdf import Parameters
-from mcp_notarium.crypto.kdf_policy import Stretching
+from mcp_notarium.crypto.kdf_policy import KdfPolicy
 from mcp_notarium.crypto.key_slots import KeyFile, Slot, SlotState, SlotType
-from mcp_notarium.crypto.rotation_steps import TYPED
+from mcp_notarium.crypto.rotation_steps import PERSONAL_SLOTS
 from mcp_notarium.crypto.slot_changes import described
 from mcp_notarium.files import quarantine
 from mcp_notarium.files.account_folder import AccountFolder, trusted
@@ -32,7 +32,7 @@ from mcp_notarium.keys import key_file, keychain
 from mcp_notarium.keys.key_sources import Found
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage.database import companions
-from mcp_notarium.storage.table_copy import Told
+from mcp_notarium.storage.table_copy import OnProgress
 
 _UNUSABLE = "the cache cannot be written anew"
 _GIVE = "Give a new key (--ask-new, --new-key-file, --new-key-stdin or --generate)."
@@ -89,10 +89,10 @@ def reencrypt(
     settings: OpeningSettings,
     *,
     new: Secret | None = None,
-    parameters: Parameters | Stretching | None = None,
+    parameters: Parameters | KdfPolicy | None = None,
     allow_weak: bool = False,
     drop_others: bool = False,
-    told: Told = lambda _done, _of: None,
+    told: OnProgress = lambda _done, _of: None,
     given: Given | None = None,
 ) -> Reencrypted:
     """Write the cache anew under a new data key, which ``new`` (None: the same key) opens.
@@ -140,10 +140,10 @@ class _Work:
     settings: OpeningSettings
     given: Given
     folder: AccountFolder
-    told: Told
+    told: OnProgress
 
     def done(
-        self, new: Secret | None, parameters: Parameters | Stretching, *, drop_others: bool
+        self, new: Secret | None, parameters: Parameters | KdfPolicy, *, drop_others: bool
     ) -> Reencrypted:
         """Everything between the locks."""
         key = None if self.given.old is None else Found(self.given.old, "the key given")
@@ -201,20 +201,20 @@ class _Work:
         came: WayIn,
         carried: _Carried,
         new: Secret | None,
-        parameters: Parameters | Stretching,
+        parameters: Parameters | KdfPolicy,
     ) -> tuple[KeyFile, DataKey]:
         """The next key file, with the slots whose secrets are at hand; nothing is written yet."""
         data_key, bounds = DataKey.generate(), self.given.bounds
         frame = key_slots.renewed(came.keyfile, data_key, username=self.settings.username)
         slots = [
-            key_slots.rewrapped(frame, data_key, slot, carried[slot.id], bounds=bounds)
+            key_slots.rewrap_slot(frame, data_key, slot, carried[slot.id], bounds=bounds)
             for slot in came.keyfile.slots
             if slot.id in carried
         ]
         if new is not None:
             before = _stood_for(came, carried)
-            if isinstance(parameters, Stretching):
-                parameters = parameters.in_place_of(slot.kdf for slot in before)
+            if isinstance(parameters, KdfPolicy):
+                parameters = parameters.parameters_for(slot.kdf for slot in before)
             label = before[0].label if before and (not _stays(came) or len(before) == 1) else ""
             slots.append(
                 key_slots.new_slot(
@@ -255,7 +255,9 @@ def _stood_for(came: WayIn, carried: _Carried) -> tuple[Slot, ...]:
     typed = (
         slot
         for slot in came.keyfile.slots
-        if slot.id not in carried and slot.type in TYPED and slot.state is not SlotState.DISABLED
+        if slot.id not in carried
+        and slot.type in PERSONAL_SLOTS
+        and slot.state is not SlotState.DISABLED
     )
     return tuple(sorted(typed, key=lambda slot: slot.id != came.slot.id))
 

@@ -39,9 +39,9 @@ from mcp_notarium.keys.key_sources import Found
 from mcp_notarium.storage import database, salvage
 from mcp_notarium.storage.database import companions
 from mcp_notarium.storage.page_check import PAGE_SIZE
-from mcp_notarium.storage.salvage import Salvaged
+from mcp_notarium.storage.salvage import SalvageReport
 from mcp_notarium.storage.sync_state import SyncState
-from mcp_notarium.storage.table_copy import Told
+from mcp_notarium.storage.table_copy import OnProgress
 
 _UNUSABLE = "the cache cannot be repaired"
 _ROOM = 2.4
@@ -55,7 +55,7 @@ _NOT_TAKEN = new_generation.TIES | {"owner_identity_hash"}
 class Repaired:
     """What was saved and is in force, and where the old files go; ``state`` says whether all have."""
 
-    salvaged: Salvaged
+    salvaged: SalvageReport
     quarantine: Path
     state: InForce
 
@@ -63,7 +63,7 @@ class Repaired:
 def repair(
     settings: OpeningSettings,
     *,
-    told: Told = lambda _done, _of: None,
+    told: OnProgress = lambda _done, _of: None,
     given: Given | None = None,
 ) -> Repaired | None:
     """Make a new generation of everything that can still be read; None if nothing is wrong.
@@ -95,7 +95,7 @@ def repair(
 class _Work:
     settings: OpeningSettings
     folder: AccountFolder
-    told: Told
+    told: OnProgress
     given: Given
 
     def done(self) -> Repaired | None:
@@ -125,7 +125,7 @@ class _Work:
             with suppress(OSError):  # a copy; what stays of it goes with the next repair
                 quarantine.remove_work(folder)
 
-    def _switched(self, old: KeyFile, made: KeyFile, found: Salvaged) -> Repaired:
+    def _switched(self, old: KeyFile, made: KeyFile, found: SalvageReport) -> Repaired:
         """Let the new generation count and set the old one aside, with the key file that opens it."""
         try:
             aside = quarantine.new_folder(self.folder, self.given.clock())
@@ -177,7 +177,7 @@ class _Work:
         data_key: DataKey,
         *,
         pages: int,
-    ) -> Salvaged:
+    ) -> SalvageReport:
         """The new database with all that could be read; nothing is left of it if this raises."""
         path = self.folder.database(made.generation)
         meta = {
@@ -207,7 +207,7 @@ class _Work:
             raise
         return found
 
-    def _read(self, opens: salvage.Open, target: database.Database, *, pages: int) -> Salvaged:
+    def _read(self, opens: salvage.Open, target: database.Database, *, pages: int) -> SalvageReport:
         try:
             return salvage.salvage(opens, target, pages=pages, without=_NOT_TAKEN, told=self.told)
         except CacheDamaged as error:

@@ -88,7 +88,7 @@ def behind() -> LockedError:
 def _vouches(key: Secret, copy: KeyFile, main: KeyFile, bounds: Bounds) -> bool:
     """Whether the key shows that the copy is what it says: it opens it, or the one it grew from."""
     with suppress(WrongKey, KeyFileDamaged):
-        if key_slots.vouched_for(copy, key_slots.unlock(main, key, bounds=bounds)):
+        if key_slots.has_valid_mac(copy, key_slots.unlock(main, key, bounds=bounds)):
             return True
     with suppress(WrongKey, KeyFileDamaged):
         key_slots.unlock(copy, key, bounds=bounds)
@@ -138,7 +138,7 @@ def _as_dear_as_any(before: KeyFile, settings: OpeningSettings) -> Parameters:
     """For one more passphrase: the cheapest to guess is the one that is guessed."""
     opening = (slot.kdf for slot in before.slots if slot.state is not SlotState.DISABLED)
     # The algorithm is that of the settings, for it takes the place of no other.
-    return replace(stretching(settings), chosen=True).in_place_of(opening)
+    return replace(stretching(settings), chosen=True).parameters_for(opening)
 
 
 def demand_room(found: KeyFile) -> None:
@@ -199,7 +199,7 @@ def recovery_slot(settings: OpeningSettings, typed: str, *, bounds: Bounds = PRO
     found = listing(settings, key, bounds=bounds)
     if found.opened_by is None:
         raise WrongKey
-    return slot_changes.slot_of(found.keyfile, found.opened_by)
+    return slot_changes.find_slot(found.keyfile, found.opened_by)
 
 
 def _without(

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from mcp_notarium.audit.record import Entry, Record, record_of
+from mcp_notarium.audit.record import Entry, Record, make_record
 from mcp_notarium.crypto import canonical_json
 from mcp_notarium.domain.text_normalization import replace_surrogates
 from mcp_notarium.secret import Secret
@@ -20,9 +20,7 @@ from mcp_notarium.secret import Secret
 GENESIS: Final = "0" * 64
 """What the first record follows."""
 
-_MADE_BY_A_PROGRAM: Final = re.compile(
-    r"[0-9a-fA-F-]{16,64}|(?=(?:[^0-9]*[0-9]){2})[0-9A-Za-z]{10,64}"
-)
+_GENERATED_ID: Final = re.compile(r"[0-9a-fA-F-]{16,64}|(?=(?:[^0-9]*[0-9]){2})[0-9A-Za-z]{10,64}")
 """Hexadecimal, a UUID, or letters and digits in one piece."""
 _KEYLESS: Final = b"mcp-notarium/v1/audit-without-a-key\n"
 
@@ -56,7 +54,7 @@ class Seal:
             return hashlib.sha256(_KEYLESS + message).hexdigest()
         return hmac.new(self.key.reveal(), message, hashlib.sha256).hexdigest()
 
-    def fits(self, record: Record, *, number: int | None = None) -> bool:
+    def verifies(self, record: Record, *, number: int | None = None) -> bool:
         """Whether the record's MAC is ours, as if the record had this ``number``."""
         try:
             due = self.mac(record.previous, record.covered(number=number))
@@ -64,7 +62,7 @@ class Seal:
             return False
         return hmac.compare_digest(due.encode(), record.mac.encode("utf-8", "replace"))
 
-    def sealed(self, record: Record) -> Record:
+    def seal_record(self, record: Record) -> Record:
         """The record with its MAC."""
         return replace(record, mac=self.mac(record.previous, record.covered()))
 
@@ -90,7 +88,7 @@ class AuditKeys:
         if self.digests is None:
             return ""
         try:
-            said = canonical_json.encode([name, _whole(arguments)])
+            said = canonical_json.encode([name, _encodable(arguments)])
         except (TypeError, ValueError, RecursionError):
             said = repr((name, type(arguments).__name__)).encode()
         return hmac.new(self.digests.reveal(), said, hashlib.sha256).hexdigest()
@@ -100,31 +98,31 @@ class AuditKeys:
 
         Such a one is named by a digest, or where there is no key, not at all.
         """
-        if _MADE_BY_A_PROGRAM.fullmatch(note_id):
+        if _GENERATED_ID.fullmatch(note_id):
             return note_id
         return f"id:{self.digest('note', note_id)[:16] or 'withheld'}"
 
 
-def appended(entry: Entry, head: Head, seal: Seal) -> tuple[Record, Head]:
+def append_to_chain(entry: Entry, head: Head, seal: Seal) -> tuple[Record, Head]:
     """The entry as the chain's next record, and the head it makes."""
-    record = seal.sealed(record_of(entry, number=head.count + 1, previous=head.mac))
+    record = seal.seal_record(make_record(entry, number=head.count + 1, previous=head.mac))
     return record, Head(record.number, record.mac)
 
 
-def resealed(record: Record, previous: str, seal: Seal) -> Record:
+def reseal(record: Record, previous: str, seal: Seal) -> Record:
     """The same record behind another MAC, under another key."""
-    return seal.sealed(replace(record, previous=previous))
+    return seal.seal_record(replace(record, previous=previous))
 
 
-def _whole(value: Any) -> Any:
+def _encodable(value: Any) -> Any:
     """The same value without halves of characters, which have no byte form."""
     match value:
         case str():
             return replace_surrogates(value)
         case dict():
-            return {replace_surrogates(str(name)): _whole(part) for name, part in value.items()}
+            return {replace_surrogates(str(name)): _encodable(part) for name, part in value.items()}
         case list() | tuple():
-            return [_whole(part) for part in value]
+            return [_encodable(part) for part in value]
         case float():
             return repr(value)
         case _:

@@ -24,11 +24,11 @@ _HEAD: Final = re.compile(r"(\d{1,15}):([0-9a-f]{64})")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def shown(record: Record) -> dict[str, Any]:
+def as_json(record: Record) -> dict[str, Any]:
     """A record as plain JSON values, for people and programs; also one that somebody has changed."""
     return {
         "number": record.number,
-        "at": when(record.at_ms),
+        "at": utc_text(record.at_ms),
         "at_ms": record.at_ms,
         "client": record.client,
         "act": record.act,
@@ -52,7 +52,7 @@ def _as_it_stands(text: str) -> Any:
         return text
 
 
-def when(at_ms: int) -> str:
+def utc_text(at_ms: int) -> str:
     """Epoch milliseconds as UTC; what no calendar has stays a number."""
     try:
         moment = _EPOCH + timedelta(milliseconds=at_ms)
@@ -61,7 +61,7 @@ def when(at_ms: int) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def lines(records: Iterable[Record], *, now_ms: int, end: Head) -> Iterator[bytes]:
+def export_lines(records: Iterable[Record], *, now_ms: int, end: Head) -> Iterator[bytes]:
     """The lines of an export, each with its newline.
 
     ``end`` is the chain's; it is named where there is no record, for the beginning of all chains would
@@ -69,14 +69,14 @@ def lines(records: Iterable[Record], *, now_ms: int, end: Head) -> Iterator[byte
     """
     digest, head, count = hashlib.sha256(), Head(), 0
     for record in records:
-        line = canonical_json.encode(shown(record)) + b"\n"
+        line = canonical_json.encode(as_json(record)) + b"\n"
         digest.update(line)
         head, count = Head(record.number, record.mac), count + 1
         yield line
     closing = {
         "format": _FORM,
         "version": 1,
-        "exported_at": when(now_ms),
+        "exported_at": utc_text(now_ms),
         "records": count,
         "head": str(head if count else end),
         "sha256": digest.hexdigest(),
@@ -84,7 +84,7 @@ def lines(records: Iterable[Record], *, now_ms: int, end: Head) -> Iterator[byte
     yield canonical_json.encode(closing) + b"\n"
 
 
-def faults_in(exported: Iterable[bytes]) -> tuple[Head, list[Fault]]:
+def find_export_faults(exported: Iterable[bytes]) -> tuple[Head, list[Fault]]:
     """What is wrong with the lines of an export; the head that its last line names."""
     digest, before, count = hashlib.sha256(), Head(), 0
     faults: list[Fault] = []

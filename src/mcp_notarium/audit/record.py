@@ -104,7 +104,7 @@ class Record:
         )
 
 
-def record_of(entry: Entry, *, number: int, previous: str) -> Record:
+def make_record(entry: Entry, *, number: int, previous: str) -> Record:
     """The entry at its place in the chain, still without its MAC."""
     kept = [replace_surrogates(note)[:_LONGEST_ID] for note in entry.notes[:MOST_NOTES]]
     more = len(entry.notes) - len(kept)
@@ -112,7 +112,7 @@ def record_of(entry: Entry, *, number: int, previous: str) -> Record:
     return Record(
         number=number,
         at_ms=int(entry.at * 1000),
-        client=shown_client(entry.client),
+        client=clean_client_name(entry.client),
         act=entry.act,
         digest=entry.digest,
         notes=canonical_json.encode(kept).decode(),
@@ -125,7 +125,7 @@ def record_of(entry: Entry, *, number: int, previous: str) -> Record:
     )
 
 
-def shown_client(name: str) -> str:
+def clean_client_name(name: str) -> str:
     """The name of a client program in one short line, whatever it calls itself."""
     line = "".join(each if each.isprintable() else "?" for each in replace_surrogates(name))
     return line[:_LONGEST_CLIENT]

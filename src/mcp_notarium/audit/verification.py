@@ -1,6 +1,6 @@
 """Says whether a chain is whole, and if not, what is wrong where.
 
-:class:`Check` is fed the records in the order of their numbers and asked at the end. It compares the
+:class:`ChainVerifier` is fed the records in the order of their numbers and asked at the end. It compares the
 chain with itself, with the anchor that was kept outside it, and with a head somebody noted elsewhere.
 """
 
@@ -45,7 +45,7 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class Verified:
+class Verification:
     """The verdict on a chain. ``first`` is the number of its oldest record, 0 if there is none.
 
     ``noted`` lists what is no fault but should be known.
@@ -63,8 +63,8 @@ class Verified:
 
 
 @dataclass(slots=True)
-class Check:
-    """Feed it every record, then ask :meth:`verdict`.
+class ChainVerifier:
+    """Feed it every record, then ask :meth:`result`.
 
     ``anchored`` is the head kept outside, ``expected`` one that a person noted.
     """
@@ -84,7 +84,7 @@ class Check:
 
     def feed(self, record: Record) -> None:
         """The next record, its number higher than the one before."""
-        fits = self.seal.fits(record)
+        fits = self.seal.verifies(record)
         if not self.first:
             self.first = record.number
             self._started_from = Head(record.number - 1, record.previous)
@@ -92,19 +92,19 @@ class Check:
             self._compare(record, fits=fits)
         if fits:
             self._fit += 1
-            self._heed(record)
+            self._read_chain_record(record)
         elif len(self._unfit) < _MOST_KEPT:
             self._unfit.append(record)
         if record.number in self._wanted():
             self._seen[record.number] = record.mac
         self.head = Head(record.number, record.mac)
 
-    def verdict(self) -> Verified:
+    def result(self) -> Verification:
         """Everything that is wrong, the earliest first."""
         faults = [*self._of_unfit(), *self._faults, *self._of_beginning()]
         faults += self._of_anchor() + self._of_expected()
         faults.sort(key=lambda fault: fault.number)
-        return Verified(self.head, self.first, tuple(faults[:MOST_FAULTS]), self._noted())
+        return Verification(self.head, self.first, tuple(faults[:MOST_FAULTS]), self._noted())
 
     def _wanted(self) -> Iterator[int]:
         return (each.count for each in (self.anchored, self.expected) if each is not None)
@@ -123,7 +123,7 @@ class Check:
                 "does not follow the record before it: that one was put in or replaced",
             )
 
-    def _heed(self, record: Record) -> None:
+    def _read_chain_record(self, record: Record) -> None:
         """What authentic records say about the chain itself."""
         if record.act not in (Act.PRUNED, Act.CARRIED):
             return
@@ -150,7 +150,7 @@ class Check:
 
     def _unfit_one(self, record: Record) -> Fault:
         for other in self._unfit[:_MOST_COMPARED]:
-            if other.number != record.number and self.seal.fits(record, number=other.number):
+            if other.number != record.number and self.seal.verifies(record, number=other.number):
                 words = f"stands in the place of another: it was made as record {other.number}"
                 return Fault(Kind.REORDERED, record.number, words)
         return Fault(Kind.EDITED, record.number, "was changed, or not made by this program")

@@ -25,7 +25,7 @@ from mcp_notarium.account.key_audit import CLIENT
 from mcp_notarium.audit import export
 from mcp_notarium.audit.chain import Head
 from mcp_notarium.audit.record import Entry, Record
-from mcp_notarium.audit.verification import Fault, Kind, Verified
+from mcp_notarium.audit.verification import Fault, Kind, Verification
 from mcp_notarium.cli import command_setup, export_signatures
 from mcp_notarium.cli.terminal import ask_yes, talk
 from mcp_notarium.config import Config
@@ -33,7 +33,7 @@ from mcp_notarium.errors import ConfigError, InvalidRequest, LockedError, Verdic
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.files.private_files import create_private
 from mcp_notarium.logs.escaping import one_line
-from mcp_notarium.storage.audit_log import Trail
+from mcp_notarium.storage.audit_log import AuditLog
 
 BROKEN_EXIT = 3
 _ANCHORS = {Kind.ANCHOR, Kind.TAIL_CUT, Kind.FOREIGN}
@@ -82,11 +82,11 @@ def run(args: argparse.Namespace) -> int:
 class Opened:
     """The chain of the account and the anchor beside it."""
 
-    trail: Trail
+    trail: AuditLog
     anchor: Anchor
     database: Any
 
-    def verified(self, expected: Head | None) -> Verified:
+    def verified(self, expected: Head | None) -> Verification:
         """The verdict on the chain and on its anchor."""
         anchored = None
         faults: tuple[Fault, ...] = ()
@@ -115,7 +115,7 @@ def opened(config: Config, *, read_only: bool = False) -> Iterator[Opened]:
         )
     with closing(opener.open_cache(config, guarded=True, read_only=read_only)) as cache:
         keys = audit_keys(cache.data_key)
-        trail = Trail(cache.database, keys, clock=time.time, days=config.audit_days)
+        trail = AuditLog(cache.database, keys, clock=time.time, days=config.audit_days)
         yield Opened(trail, cache.anchor, cache.database)
 
 
@@ -156,7 +156,7 @@ def _question(head: Head) -> str:
     return f"Do you know why, and accept the chain's end ({end}) as it is?"
 
 
-def _facts(found: Verified) -> dict[str, Any]:
+def _facts(found: Verification) -> dict[str, Any]:
     return {
         "whole": found.whole,
         "first": found.first,
@@ -166,7 +166,7 @@ def _facts(found: Verified) -> dict[str, Any]:
     }
 
 
-def _text(found: Verified) -> str:
+def _text(found: Verification) -> str:
     lines = [
         f"{fault.kind.value} at record {fault.number}: {fault.words}" for fault in found.faults
     ]
@@ -186,13 +186,13 @@ def _tail(args: argparse.Namespace) -> int:
         table = chain.trail.table
         records = list(table.records(first=max(1, table.head().count - args.n + 1)))
     for record in records:
-        line = json.dumps(export.shown(record)) if args.json else _line(record)
+        line = json.dumps(export.as_json(record)) if args.json else _line(record)
         sys.stdout.write(line + "\n")
     return 0
 
 
 def _line(record: Record) -> str:
-    shown = export.shown(record)
+    shown = export.as_json(record)
     outcome = record.outcome or ("agreed" if record.refers else "begun")
     notes = shown["notes"] if isinstance(shown["notes"], list) else [shown["notes"]]
     parts = [
@@ -218,10 +218,12 @@ def _export(args: argparse.Namespace) -> int:
         entry = Entry(at=now, act="cli.audit.export", client=CLIENT)
         chain.trail.open(entry)
         table = chain.trail.table
-        first = 1 if since is None else table.first_since(since)
+        first = 1 if since is None else table.first_number_since(since)
         end = table.head()
         last = end.count
-        lines = export.lines(table.records(first=first, last=last), now_ms=int(now * 1000), end=end)
+        lines = export.export_lines(
+            table.records(first=first, last=last), now_ms=int(now * 1000), end=end
+        )
         if args.out is None:
             for line in lines:
                 sys.stdout.write(line.decode())
@@ -245,7 +247,7 @@ def _verify_export(args: argparse.Namespace) -> int:
             f"the export cannot be read ({error.strerror})", resolution_hint=f"Look at {args.file}."
         ) from None
     exported = content.splitlines(keepends=True)
-    head, faults = export.faults_in(exported)
+    head, faults = export.find_export_faults(exported)
     lines = [f"{fault.kind.value} at record {fault.number}: {fault.words}" for fault in faults]
     if args.public is not None:
         signed = export_signatures.is_signed(

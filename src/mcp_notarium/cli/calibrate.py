@@ -11,9 +11,9 @@ from mcp_notarium.account import key_rotation, slot_management
 from mcp_notarium.account.key_changes import Given
 from mcp_notarium.cli.terminal import ask_yes, talk
 from mcp_notarium.config import Config
-from mcp_notarium.crypto import kdf, kdf_calibration, user_key
+from mcp_notarium.crypto import kdf, kdf_policy, user_key
 from mcp_notarium.crypto.errors import WrongKey
-from mcp_notarium.crypto.key_file_codec import work_of
+from mcp_notarium.crypto.key_file_codec import kdf_work
 from mcp_notarium.errors import InvalidRequest
 from mcp_notarium.keys.key_sources import find_passphrase
 from mcp_notarium.secret import Secret
@@ -64,9 +64,7 @@ def run(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
         )
     limit = _memory_limit()
     talk(f"Measuring, with up to {_shown(limit)} of memory and about {args.seconds:g} s a time ...")
-    best = kdf_calibration.propose(
-        seconds_of, target=args.seconds, most_memory_kib=limit, beside=beside
-    )
+    best = kdf_policy.propose(seconds_of, target=args.seconds, most_memory_kib=limit, beside=beside)
     chosen = best.parameters
     talk(f"{_named(chosen)} takes {best.seconds:.2f} s here. Today it is {_named(present)}.")
     if chosen == present:
@@ -97,7 +95,7 @@ def _present(
     listed = slot_management.listing(config, key)
     for slot in listed.keyfile.slots:
         if slot.id == listed.opened_by and not isinstance(slot.kdf, kdf.HkdfSha256):
-            return slot.kdf, work_of(one for one in listed.keyfile.slots if one != slot)
+            return slot.kdf, kdf_work(one for one in listed.keyfile.slots if one != slot)
     raise WrongKey
 
 

@@ -155,7 +155,7 @@ def _of_note(config: Config, note_id: str) -> dict[str, Any]:
     opened = opener.open_cache(config, guarded=True, read_only=True)
     try:
         cache = Cache(opened.database, rules)
-        if not cache.notes.gate.in_force:
+        if not cache.notes.gate.matches_index:
             facts["remark"] = "The cache is kept under other rules until a server is started anew."
         note = cache.notes.get(note_id)
         if note is not None:

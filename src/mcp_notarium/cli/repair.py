@@ -9,10 +9,10 @@ from mcp_notarium.account.key_changes import Given
 from mcp_notarium.cli import command_setup
 from mcp_notarium.cli.terminal import Progress, ask_secret, say_unless_copied, talk
 from mcp_notarium.keys import keychain
-from mcp_notarium.storage.salvage import Salvaged
+from mcp_notarium.storage.salvage import SalvageReport
 
 
-def missing(found: Salvaged) -> str:
+def missing(found: SalvageReport) -> str:
     """What is known of the notes that did not come over."""
     fetched = "the next sync compares everything with the note service and fetches what is missing."
     if found.expected is not None:

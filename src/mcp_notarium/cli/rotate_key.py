@@ -29,7 +29,7 @@ from mcp_notarium.config import Config
 from mcp_notarium.crypto import kdf, user_key
 from mcp_notarium.crypto.errors import SlotsRefused
 from mcp_notarium.crypto.key_slots import Slot, SlotType
-from mcp_notarium.crypto.rotation_steps import SlotUnclear
+from mcp_notarium.crypto.rotation_steps import AmbiguousSlot
 from mcp_notarium.crypto.slot_changes import described
 from mcp_notarium.errors import InvalidRequest
 from mcp_notarium.keys import client_configs, keychain
@@ -158,8 +158,8 @@ def _new_passphrase(came: WayIn, args: argparse.Namespace) -> NewKey:
 def _giving_way(came: WayIn, args: argparse.Namespace) -> Sequence[Slot]:
     """The slots whose keys give way; asks where that is not clear and somebody can be asked."""
     try:
-        return came.giving_way(args.slot)
-    except SlotUnclear as unclear:
+        return came.slots_to_replace(args.slot)
+    except AmbiguousSlot as unclear:
         if args.slot or not can_ask():
             raise
         candidates = unclear.candidates

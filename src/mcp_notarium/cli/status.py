@@ -223,7 +223,7 @@ def _cache_facts(app: App) -> dict[str, Any]:
         "rejected_writes": sum(write.state is WriteState.REJECTED for write in writes),
         "notices": [
             *app.all_notices(),
-            *([] if app.cache.notes.gate.in_force else [_OTHER_RULES]),
+            *([] if app.cache.notes.gate.matches_index else [_OTHER_RULES]),
         ],
     }
 

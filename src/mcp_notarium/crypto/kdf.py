@@ -61,12 +61,12 @@ class Bounds:
     pbkdf2_ceiling: int
     slots_at_ceiling: int = 1
 
-    def refuses_together(self, parameters: Iterable[Parameters]) -> str | None:
+    def refusal_of_all(self, parameters: Iterable[Parameters]) -> str | None:
         """Why these parameters are not worked with one after the other, or None."""
         fits = self._shares(parameters) <= self.slots_at_ceiling
         return None if fits else "its slots cost too much work together"
 
-    def argon2_room(self, beside: Iterable[Parameters]) -> int:
+    def argon2_work_left(self, beside: Iterable[Parameters]) -> int:
         """KiB times passes that a slot may cost beside these in one key file."""
         ceiling = filled(self.argon2_ceiling)
         return min(ceiling, int((self.slots_at_ceiling - self._shares(beside)) * ceiling))

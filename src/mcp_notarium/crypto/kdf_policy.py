@@ -1,19 +1,27 @@
-"""What stretching a new passphrase costs: never less than it cost for what it takes the place of. Pure.
+"""Decide what deriving a key from a passphrase costs. Pure; the caller measures.
 
-Somebody has made guessing dearer on purpose (``keys calibrate``), or needs an approved algorithm. A
-change of the passphrase must not take that back without being asked to.
+A new passphrase never costs less than the one it replaces. Somebody has raised the cost on purpose
+(``keys calibrate``) or needs an approved algorithm, and a change of the passphrase must not take that
+back without being asked to.
+
+Calibration raises the cost of guessing to what a machine can afford: memory first, then passes. Memory
+is what makes guessing expensive for somebody with special hardware. Nothing below the floor is proposed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 
 from mcp_notarium.crypto import kdf
+from mcp_notarium.crypto.kdf import PRODUCTION, Argon2id, Bounds, Parameters, filled
+
+Measure = Callable[[Argon2id], float]
+"""Seconds that one derivation takes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Stretching:
+class KdfPolicy:
     """The least that each algorithm costs from now on, and which is ``wanted`` for a new passphrase.
 
     ``wanted`` is ``argon2id`` or ``pbkdf2-sha512``; ``chosen``: somebody has asked for it, else that
@@ -25,7 +33,7 @@ class Stretching:
     wanted: str
     chosen: bool
 
-    def in_place_of(self, costs: Iterable[kdf.Parameters]) -> kdf.Parameters:
+    def parameters_for(self, costs: Iterable[kdf.Parameters]) -> kdf.Parameters:
         """The parameters for a passphrase that replaces slots of these ``costs``, at least as dear."""
         found = tuple(costs)
         argon = [one for one in found if isinstance(one, kdf.Argon2id)]
@@ -39,3 +47,44 @@ class Stretching:
                 lanes=max(one.lanes for one in every),
             )
         return kdf.Pbkdf2Sha512(max(self.pbkdf2.iterations, *rounds, 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """The dearest parameters within the limits, and the seconds they took."""
+
+    parameters: Argon2id
+    seconds: float
+
+
+def propose(
+    measure: Measure,
+    *,
+    target: float,
+    most_memory_kib: int,
+    beside: Iterable[Parameters] = (),
+    bounds: Bounds = PRODUCTION,
+) -> Proposal:
+    """The dearest Argon2id that takes at most ``target`` seconds and ``most_memory_kib``.
+
+    ``beside`` are the other slots of the key file, with which it must find room. The floor if even
+    that takes longer: it is never gone below.
+    """
+    room = bounds.argon2_work_left(beside)
+    best = Proposal(bounds.argon2_floor, measure(bounds.argon2_floor))
+    memory_limit = min(most_memory_kib, bounds.argon2_ceiling.memory_kib)
+    while (memory := best.parameters.memory_kib * 2) <= memory_limit:
+        wanted = replace(best.parameters, memory_kib=memory)
+        if filled(wanted) > room or (dearer := _tried(measure, wanted)).seconds > target:
+            break
+        best = dearer
+    while best.parameters.time_cost < bounds.argon2_ceiling.time_cost:
+        wanted = replace(best.parameters, time_cost=best.parameters.time_cost + 1)
+        if filled(wanted) > room or (dearer := _tried(measure, wanted)).seconds > target:
+            break
+        best = dearer
+    return best
+
+
+def _tried(measure: Measure, parameters: Argon2id) -> Proposal:
+    return Proposal(parameters, measure(parameters))

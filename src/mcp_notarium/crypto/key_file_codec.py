@@ -98,7 +98,7 @@ def is_label(text: str) -> bool:
     return _LABEL.fullmatch(text) is not None
 
 
-def work_of(slots: Iterable[Slot]) -> list[kdf.Parameters]:
+def kdf_work(slots: Iterable[Slot]) -> list[kdf.Parameters]:
     """What one key may cost: all slots are tried but those that are disabled."""
     return [slot.kdf for slot in slots if slot.state is not SlotState.DISABLED]
 
@@ -222,7 +222,7 @@ def _slots(found: Any, bounds: kdf.Bounds) -> tuple[Slot, ...]:
     ids = [slot.id for slot in slots]
     if ids != sorted(set(ids)):
         raise KeyFileDamaged("its slots are not in order")
-    if reason := bounds.refuses_together(work_of(slots)):
+    if reason := bounds.refusal_of_all(kdf_work(slots)):
         raise KeyFileDamaged(reason)
     return slots
 

@@ -20,10 +20,10 @@ from mcp_notarium.crypto.key_file_codec import (
     Slot,
     SlotState,
     SlotType,
+    kdf_work,
     parse,
     serialise,
     slot_aad,
-    work_of,
 )
 from mcp_notarium.crypto.owner_hash import normalise_username
 from mcp_notarium.secret import Secret
@@ -35,14 +35,14 @@ __all__ = [
     "SlotState",
     "SlotType",
     "add_slot",
+    "belongs_to",
     "build",
     "new_slot",
     "open_slot",
-    "owned_by",
     "parse",
     "renewed",
     "replace_slots",
-    "rewrapped",
+    "rewrap_slot",
     "serialise",
     "unlock",
 ]
@@ -120,12 +120,12 @@ def open_slot(
     raise WrongKey
 
 
-def vouched_for(keyfile: KeyFile, data_key: DataKey) -> bool:
+def has_valid_mac(keyfile: KeyFile, data_key: DataKey) -> bool:
     """Whether somebody who had this data key wrote the key file as it is."""
     return hmac.compare_digest(keyfile.mac, _mac(keyfile, data_key))
 
 
-def owned_by(keyfile: KeyFile, data_key: DataKey, username: str) -> bool:
+def belongs_to(keyfile: KeyFile, data_key: DataKey, username: str) -> bool:
     """Whether the key file was made for this user name."""
     return hmac.compare_digest(keyfile.owner_tag, _owner_tag(data_key, username))
 
@@ -171,7 +171,7 @@ def replace_slots(
     """
     if len(slots) > MOST_SLOTS:
         raise SlotsRefused(f"a key file has at most {MOST_SLOTS} slots")
-    if bounds.refuses_together(work_of(slots)):
+    if bounds.refusal_of_all(kdf_work(slots)):
         raise SlotsRefused(
             "stretching a passphrase for every slot of the key file would take too long",
             resolution_hint="Take a random key (`mcp-notarium generate-key`) for one more slot, "
@@ -235,7 +235,7 @@ def new_slot(
     return _wrapped(keyfile, data_key, slot, key.material, bounds)
 
 
-def rewrapped(
+def rewrap_slot(
     keyfile: KeyFile,
     data_key: DataKey,
     slot: Slot,
@@ -299,6 +299,6 @@ def _sealed(keyfile: KeyFile, data_key: DataKey) -> KeyFile:
 
 
 def _verified(keyfile: KeyFile, data_key: DataKey) -> DataKey:
-    if not vouched_for(keyfile, data_key):
+    if not has_valid_mac(keyfile, data_key):
         raise KeyFileDamaged("it was changed by somebody who does not have the key")
     return data_key

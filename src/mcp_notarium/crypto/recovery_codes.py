@@ -42,7 +42,7 @@ def write(material: bytes) -> Secret:
     return Secret("-".join(text[at : at + 4] for at in range(0, len(text), 4)))
 
 
-def looks_like(text: str) -> bool:
+def is_recovery_key(text: str) -> bool:
     """Whether this is never taken for a passphrase.
 
     Nine groups of four are a recovery key even with a slip in them. However else it is divided, only

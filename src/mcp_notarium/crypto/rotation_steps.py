@@ -1,7 +1,7 @@
 """Changing the passphrase as a table of steps, and what a half-done change needs to be at rest.
 
 Only the wrapping changes: the data key and the database stay as they are. ``account/key_rotation.py`` takes
-the steps; start-up and the next rotation take what :func:`settle` says. Nothing here does anything.
+the steps; start-up and the next rotation take what :func:`plan_rest` says. Nothing here does anything.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from enum import StrEnum
 from mcp_notarium.crypto import kdf, key_slots, slot_changes
 from mcp_notarium.crypto.errors import SlotsRefused
 from mcp_notarium.crypto.kdf import RandomBytes
-from mcp_notarium.crypto.kdf_policy import Stretching
+from mcp_notarium.crypto.kdf_policy import KdfPolicy
 from mcp_notarium.crypto.key_slots import KeyFile, Slot, SlotState, SlotType
 from mcp_notarium.crypto.slot_changes import described
 from mcp_notarium.secret import Secret
 
-TYPED = (SlotType.PASSPHRASE, SlotType.RAW)
+PERSONAL_SLOTS = (SlotType.PASSPHRASE, SlotType.RAW)
 """Slots whose secret a person keeps and gives to clients; the others are ways back in."""
 
 
@@ -69,7 +69,7 @@ REWRAP = (
 )
 
 
-class SlotUnclear(SlotsRefused):
+class AmbiguousSlot(SlotsRefused):
     """Several keys could be the one that a new key takes the place of."""
 
     def __init__(self, candidates: Sequence[Slot]) -> None:
@@ -82,7 +82,7 @@ class SlotUnclear(SlotsRefused):
         self.candidates = tuple(candidates)
 
 
-def giving_way(
+def slots_to_replace(
     keyfile: KeyFile, slot: Slot, *, kept: bool = False, wanted: Sequence[int] | None = None
 ) -> tuple[Slot, ...]:
     """The slots that a new key takes the place of, where ``slot`` is the one that was opened.
@@ -90,23 +90,23 @@ def giving_way(
     A key that a person types for clients replaces itself. The recovery key and the keychain's
     (``kept``: the opened one is of the keychain, whatever its type) stay, and what is replaced is
     the passphrase or raw key beside them; nothing if there is none. ``wanted`` says which instead.
-    Raises ``SlotUnclear`` if there are several, ``SlotsRefused`` if one of ``wanted`` cannot be.
+    Raises ``AmbiguousSlot`` if there are several, ``SlotsRefused`` if one of ``wanted`` cannot be.
     """
     if wanted is not None:
-        chosen = tuple(slot_changes.slot_of(keyfile, number) for number in dict.fromkeys(wanted))
+        chosen = tuple(slot_changes.find_slot(keyfile, number) for number in dict.fromkeys(wanted))
         for one in chosen:
-            if one.type not in TYPED or (kept and one.id == slot.id):
+            if one.type not in PERSONAL_SLOTS or (kept and one.id == slot.id):
                 raise _stays(one)
         return chosen
-    if slot.type in TYPED and not kept:
+    if slot.type in PERSONAL_SLOTS and not kept:
         return (slot,)
     beside = tuple(
         one
         for one in keyfile.slots
-        if one.type in TYPED and one.state is not SlotState.DISABLED and one.id != slot.id
+        if one.type in PERSONAL_SLOTS and one.state is not SlotState.DISABLED and one.id != slot.id
     )
     if len(beside) > 1:
-        raise SlotUnclear(beside)
+        raise AmbiguousSlot(beside)
     return beside
 
 
@@ -115,7 +115,7 @@ def rewrap(
     *,
     old: Secret,
     new: Secret,
-    parameters: kdf.Parameters | Stretching,
+    parameters: kdf.Parameters | KdfPolicy,
     now: int,
     kept: bool = False,
     wanted: Sequence[int] | None = None,
@@ -123,16 +123,16 @@ def rewrap(
     bounds: kdf.Bounds = kdf.PRODUCTION,
     random_bytes: RandomBytes = secrets.token_bytes,
 ) -> KeyFile:
-    """The key file in which ``new`` stands for the slots of :func:`giving_way`; the others stay.
+    """The key file in which ``new`` stands for the slots of :func:`slots_to_replace`; the others stay.
 
     ``now`` becomes the day of the last change of key, unless ``new`` is ``old`` in another stretching;
     ``keychain`` is the name of the keychain that alone has ``new``, if one has. Raises ``WrongKey``
-    if ``old`` opens nothing, ``MalformedKey``, and as :func:`giving_way`.
+    if ``old`` opens nothing, ``MalformedKey``, and as :func:`slots_to_replace`.
     """
     opened = key_slots.open_slot(keyfile, old, bounds=bounds)
-    gone = giving_way(keyfile, opened.slot, kept=kept, wanted=wanted)
-    if isinstance(parameters, Stretching):
-        parameters = parameters.in_place_of(slot.kdf for slot in gone)
+    gone = slots_to_replace(keyfile, opened.slot, kept=kept, wanted=wanted)
+    if isinstance(parameters, KdfPolicy):
+        parameters = parameters.parameters_for(slot.kdf for slot in gone)
     slot = key_slots.new_slot(
         keyfile,
         opened.data_key,
@@ -160,7 +160,7 @@ def _stays(slot: Slot) -> SlotsRefused:
     )
 
 
-class Settle(StrEnum):
+class RestStep(StrEnum):
     """What brings a folder to rest after a crash."""
 
     RESTORE_MAIN = "restore_main"
@@ -171,7 +171,7 @@ class Settle(StrEnum):
     """Remove temporary files of a change that never reached its commit point."""
 
 
-def settle(*, main: KeyFile | None, copy: KeyFile | None, strays: bool) -> tuple[Settle, ...]:
+def plan_rest(*, main: KeyFile | None, copy: KeyFile | None, strays: bool) -> tuple[RestStep, ...]:
     """What to do, given what can be read (None: missing or damaged). Nothing if neither can.
 
     The key file always wins over its copy: the rename of the key file is the commit point.
@@ -180,9 +180,9 @@ def settle(*, main: KeyFile | None, copy: KeyFile | None, strays: bool) -> tuple
         return ()
     found = []
     if main is None:
-        found.append(Settle.RESTORE_MAIN)
+        found.append(RestStep.RESTORE_MAIN)
     elif copy != main:
-        found.append(Settle.REFRESH_COPY)
+        found.append(RestStep.REFRESH_COPY)
     if strays:
-        found.append(Settle.REMOVE_STRAYS)
+        found.append(RestStep.REMOVE_STRAYS)
     return tuple(found)

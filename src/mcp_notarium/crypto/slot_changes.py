@@ -14,7 +14,7 @@ from mcp_notarium.crypto.errors import SlotsRefused
 from mcp_notarium.crypto.key_file_codec import KeyFile, Slot, SlotState
 
 
-def slot_of(keyfile: KeyFile, slot_id: int) -> Slot:
+def find_slot(keyfile: KeyFile, slot_id: int) -> Slot:
     """The slot with this id."""
     for slot in keyfile.slots:
         if slot.id == slot_id:
@@ -52,13 +52,13 @@ def mark_compromised(keyfile: KeyFile, data_key: DataKey, slot_id: int) -> KeyFi
 
 def remove(keyfile: KeyFile, data_key: DataKey, slot_id: int) -> KeyFile:
     """The slot is gone. Copies of the key file made before still have it."""
-    gone = slot_of(keyfile, slot_id)
+    gone = find_slot(keyfile, slot_id)
     kept = tuple(slot for slot in keyfile.slots if slot.id != gone.id)
     return key_slots.replace_slots(keyfile, data_key, slots=kept)
 
 
 def _in_state(keyfile: KeyFile, data_key: DataKey, slot_id: int, state: SlotState) -> KeyFile:
-    before = slot_of(keyfile, slot_id)
+    before = find_slot(keyfile, slot_id)
     if before.state is state:
         raise SlotsRefused(f"slot {slot_id} is {state.value} already")
     after = tuple(

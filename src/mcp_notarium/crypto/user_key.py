@@ -49,7 +49,7 @@ def read(given: Secret) -> UserKey:
         raise MalformedKey("it is not UTF-8 text") from None
     if text.startswith(RAW_PREFIX):
         return UserKey("raw", _raw(text.removeprefix(RAW_PREFIX)))
-    if recovery_codes.looks_like(text):
+    if recovery_codes.is_recovery_key(text):
         return UserKey("recovery", recovery_codes.read(text))
     if not text.strip():
         raise MalformedKey("it is empty")

@@ -13,7 +13,7 @@ from mcp_notarium.crypto import canonical_json, kdf, key_slots
 from mcp_notarium.crypto.errors import KeyFileDamaged, KeyFileNewer
 from mcp_notarium.crypto.key_file_codec import FileState
 from mcp_notarium.crypto.key_slots import KeyFile
-from mcp_notarium.crypto.rotation_steps import Settle, settle
+from mcp_notarium.crypto.rotation_steps import RestStep, plan_rest
 from mcp_notarium.files import quarantine
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.files.private_files import (
@@ -165,18 +165,18 @@ def bring_to_rest(folder: AccountFolder, files: KeyFiles, *, now: float) -> None
     if valid is None:
         return
     copy = files.copy.keyfile
-    for step in settle(main=files.main.keyfile, copy=copy, strays=bool(files.strays)):
+    for step in plan_rest(main=files.main.keyfile, copy=copy, strays=bool(files.strays)):
         match step:
-            case Settle.RESTORE_MAIN:
+            case RestStep.RESTORE_MAIN:
                 if files.main.state is FileState.DAMAGED:
                     quarantine.set_aside(folder, [folder.key_file], now=now)
                 content = key_slots.serialise(valid)
                 replace_private(folder.key_file, content, check=_same(valid))
-            case Settle.REFRESH_COPY:
+            case RestStep.REFRESH_COPY:
                 if files.copy_ahead is not None:
                     quarantine.set_aside(folder, [folder.key_copy], now=now)
                 store_copy(folder, valid)
-            case Settle.REMOVE_STRAYS:
+            case RestStep.REMOVE_STRAYS:
                 remove_strays(files)
 
 

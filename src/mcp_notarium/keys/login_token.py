@@ -19,7 +19,7 @@ class TokenRows(Protocol):
     """The part of ``SyncState`` that can keep a token."""
 
     @property
-    def keeps_login(self) -> bool:
+    def can_store_login(self) -> bool:
         """Whether the cache is encrypted."""
 
     def login_token(self) -> Secret | None:
@@ -41,7 +41,7 @@ class StoredToken:
     @property
     def lasting(self) -> bool:
         """Whether a stored token outlives the process."""
-        return self._keychain() is not None or self._rows.keeps_login
+        return self._keychain() is not None or self._rows.can_store_login
 
     def load(self) -> Secret | None:
         """The token, or None. A keychain that fails is passed over: a login can be repeated."""
@@ -59,7 +59,7 @@ class StoredToken:
         self._memory = None
         if self._kept_in_keychain(token):
             self._rows.set_login_token(None)
-        elif self._rows.keeps_login:
+        elif self._rows.can_store_login:
             self._rows.set_login_token(token)
         else:
             self._memory = token

@@ -83,7 +83,7 @@ class House:
         """Wait until the first attempt to open has ended, however it did."""
         await self._tried.wait()
 
-    def condemn(self, error: NotariumError) -> None:
+    def mark_damaged(self, error: NotariumError) -> None:
         """What is open, or being opened, is refused for good after all: let go of it."""
         if self.locked:
             return
@@ -141,7 +141,7 @@ class House:
     def _fail(self, error: NotariumError) -> None:
         """Tell those who wait, and be ready for another attempt."""
         if _is_final(error):
-            self.condemn(error)
+            self.mark_damaged(error)
         elif not self.locked:
             self._error = error
             self._report(error)

@@ -21,7 +21,7 @@ from pydantic import BaseModel
 from mcp_notarium.audit.record import OK, OPEN, UNKNOWN, Act, Decision, Entry
 from mcp_notarium.errors import NotariumError, NotRecorded, OutcomeUnknown
 from mcp_notarium.protocol.app_holder import House
-from mcp_notarium.storage.audit_log import Trail
+from mcp_notarium.storage.audit_log import AuditLog
 from mcp_notarium.tools.call_context import CallContext
 from mcp_notarium.tools.catalog import Tool
 
@@ -114,7 +114,7 @@ class Recorder:
         finally:
             call.leave()
 
-    def trail(self) -> Trail | None:
+    def trail(self) -> AuditLog | None:
         """The audit chain, None while the cache is not open."""
         app = self._house.opened
         return None if app is None else app.audit
@@ -168,7 +168,7 @@ class Recording:
         self._reads = tool is None or tool.annotations.read_only
         self._opened = 0
         self._agreed = False
-        self._trail: Trail | None = None
+        self._trail: AuditLog | None = None
         self._call: RecordedCall | None = None
         self._decision = Decision.REFUSED  # until it is known that it can be asked for
         self._outcome = "unknown_tool" if tool is None else "arguments"
@@ -176,7 +176,7 @@ class Recording:
         self._bytes = 0
         self._digest: str | None = None
 
-    def begin(self, trail: Trail, request: BaseModel, call: RecordedCall) -> CallContext:
+    def begin(self, trail: AuditLog, request: BaseModel, call: RecordedCall) -> CallContext:
         """Before the handler, which is given this. Raises ``NotRecorded``: then it must not be called."""
         self._trail, self._call = trail, call
         self._decision, self._outcome = Decision.ALLOWED, UNKNOWN
@@ -193,7 +193,7 @@ class Recording:
             raise
         return Witnessed(call, lambda: self._agree(trail))
 
-    def _agree(self, trail: Trail) -> None:
+    def _agree(self, trail: AuditLog) -> None:
         """Whoever is killed from here on has left behind that somebody agreed."""
         if not self._agreed:
             trail.open(self._entry(trail, outcome=OPEN))
@@ -236,7 +236,7 @@ class Recording:
         else:
             self._recorder.keep(entry)
 
-    def _entry(self, trail: Trail | None, *, outcome: str) -> Entry:
+    def _entry(self, trail: AuditLog | None, *, outcome: str) -> Entry:
         notes, asked = self._notes, self._asked.arguments.get("id")
         if not notes and isinstance(asked, str) and trail is not None and trail.known(asked):
             notes = (asked,)
@@ -252,7 +252,7 @@ class Recording:
             refers=self._opened,
         )
 
-    def _digest_by(self, trail: Trail) -> str:
+    def _digest_by(self, trail: AuditLog) -> str:
         """Once a call: a note may have a megabyte."""
         if self._digest is None:
             self._digest = trail.digest(self._asked.tool, self._asked.arguments)

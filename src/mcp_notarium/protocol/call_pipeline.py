@@ -80,12 +80,12 @@ class Answering:
         except PassOn:
             raise
         except PolicyChanged as error:
-            self.house.condemn(error)
+            self.house.mark_damaged(error)
             return failure(record.failed(error))
         except NotariumError as error:
             answer = failure(record.failed(self.house.answer(error)))
             if isinstance(error, ConfirmationRequired) and self.house.opened is not None:
-                self.house.opened.allowance.note(answer.size)  # it names a note
+                self.house.opened.allowance.record_read(answer.size)  # it names a note
             return answer
         except Exception as error:  # noqa: BLE001 - the last line before the wire
             return failure(record.failed(unexpected(error, while_doing=tool.name)))
@@ -94,7 +94,7 @@ class Answering:
         app = await self.house.app()  # first, so that whatever comes of the call is on record
         await self._backlog.room()
         request = _request(tool, asked.arguments)
-        app.cache.notes.gate.demand()
+        app.cache.notes.gate.require_match()
         demand(app.policy.may(tool.name, getattr(request, "action", None)))
         call = make(
             setting=app.config.destructive,
@@ -112,9 +112,9 @@ class Answering:
 def _count(app: App, tool: Tool, answer: Answer) -> None:
     """Take the answer from what may be read. One that tells of a change is never taken back."""
     if tool.annotations.read_only:
-        app.allowance.give(answer.size)
+        app.allowance.charge_read(answer.size)
     else:
-        app.allowance.note(answer.size)
+        app.allowance.record_read(answer.size)
 
 
 def _request(tool: Tool, arguments: dict[str, Any]) -> BaseModel:

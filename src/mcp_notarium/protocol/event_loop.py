@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from mcp_notarium.account.head_start import HeadStart
     from mcp_notarium.config import Config
-    from mcp_notarium.storage.audit_log import Trail
+    from mcp_notarium.storage.audit_log import AuditLog
 
 
 OPENING_SECONDS: Final = 3.0
@@ -216,7 +216,7 @@ async def _opened(
         log=logs.get("app"),
         time_to_close=ending.for_closing,
         unlock=ahead.unlock,
-        damaged=house.condemn,
+        damaged=house.mark_damaged,
     )
     try:
         app = await opening.__aenter__()
@@ -236,7 +236,7 @@ async def _opened(
         await _closed(opening)
 
 
-def started(config: Config, audit: Trail) -> Facts:
+def started(config: Config, audit: AuditLog) -> Facts:
     """Under which rules a server works, for the record of its start.
 
     The policy is named by a keyed digest: another policy has another one, and its tags stay unknown.

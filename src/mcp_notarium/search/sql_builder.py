@@ -11,7 +11,7 @@ exception are terms without a letter, digit or picture (``++``), which no index 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from mcp_notarium.search.fts_expression import Expansions, plain_words, split
 from mcp_notarium.search.query import And, Condition, Query, Word
@@ -28,48 +28,27 @@ from mcp_notarium.search.sql_conditions import (
     metadata,
     narrowing,
 )
-from mcp_notarium.search.sql_counts import (
-    HITS,
-    HITS_IN_TRASH,
-    KEPT,
-    all_but,
-    listing_count,
-    only_words,
-    search_count,
-    tagged_count,
-)
 
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """The note at ``offset`` of a listing: the time it is sorted by, in Unix epoch seconds, and its key."""
-
-    offset: int
-    sorted: int
-    pk: int
+KEPT = {
+    "active": Statement("SELECT active FROM note_counts"),
+    "trashed": Statement("SELECT trashed FROM note_counts"),
+    "any": Statement("SELECT active + trashed FROM note_counts"),
+}
+"""How many notes there are, by ``Query.trash``; triggers keep the numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Statements:
-    """What finds one page of notes, and how many there are on all pages.
+    """Hold the SQL for one page of notes, and for the number of notes on all pages.
 
     ``rows`` gives the columns pk, id, local_version, server_version, modified_at, created_at,
-    trash, pinned, tags, head, total_lines. ``count`` gives one number; None says that only
-    ``trash`` decides, so that ``KEPT`` is the answer. ``hits`` is there where ranking can be left out:
-    it counts the notes that would be ranked, cheaply. Where there is ``hits_in_trash``, ``count`` is what
-    ``hits`` has more than it. ``walked``: the page is reached along an index,
-    so that one can begin at a place that is known. ``named``: the notes are some of those that tags name, which it
-    counts, looked up one by one and sorted; ``build`` can have an index walked instead (``most_passed``). A
-    page that is not full then is to be had by ``otherwise``.
+    trash, pinned, tags, head, total_lines. ``count`` gives one number. ``unranked`` gives the same
+    columns in the order of a listing; None where the page is never read without ranking.
     """
 
     rows: Statement
-    count: Statement | None
-    hits: Statement | None = None
-    hits_in_trash: Statement | None = None
-    walked: bool = False
-    named: Statement | None = None
-    otherwise: Statement | None = None
+    count: Statement
+    unranked: Statement | None = None
 
 
 _COLUMNS = (
@@ -82,45 +61,25 @@ _ORDERS = {"ASC": "ASC", "DESC": "DESC"}
 
 
 def build(
-    query: Query,
-    *,
-    limit: int,
-    offset: int = 0,
-    expansions: Expansions | None = None,
-    ranked: bool = True,
-    from_end: bool = False,
-    place: Place | None = None,
-    most_passed: int | None = None,
+    query: Query, *, limit: int, offset: int = 0, expansions: Expansions | None = None
 ) -> Statements:
-    """The statements for one page of ``limit`` notes after the first ``offset``, and their number.
+    """Build the statements for one page of ``limit`` notes after the first ``offset``.
 
-    ``expansions`` replaces words (those of ``words_of``) by index terms, any of which will do. Not
-    ``ranked``: in the order of a listing. ``from_end``: where only ``trash`` decides, the index is
-    walked from its other end to the same page. ``place``: one of this listing at or before ``offset``,
-    from which it is walked where it is ``walked`` at all. ``most_passed``: where the notes are ``named``,
-    the index is walked, past no more of all notes than these.
+    ``expansions`` replaces words (those of ``words_of``) by index terms, any of which will do.
     """
     expression, rest = _terms(query.terms, expansions or {})
     conditions = conditions_of(query, rest)
     narrow = narrowing(conditions, expansions or {})
     if expression is None:
-        count = all_but(query, conditions) or listing_count(query, narrow)
-        if from_end and count is None:
-            return Statements(_from_end(query, limit=limit, offset=offset), None, walked=True)
-        return _listing(
-            query, narrow, count, limit=limit, offset=offset, place=place, most_passed=most_passed
-        )
-    count = search_count(query, expression, narrow)
-    if not ranked:
-        found = Clauses([f"m.pk IN (SELECT rowid {MATCHED})", *narrow.parts])
-        found.parameters = [expression, *narrow.parameters]
-        return _listing(query, found, count, limit=limit, offset=offset, place=place)
+        page = _listing(query, narrow, limit=limit, offset=offset)
+        return Statements(page, _listing_count(query, narrow))
     page = _search(query, expression, narrow, limit=limit, offset=offset)
+    count = _search_count(query, expression, narrow)
     if not isinstance(query.terms, Word) or narrow.tagged:
         return Statements(page, count)
-    plain = only_words(query, narrow)
-    hits_in_trash = Statement(HITS_IN_TRASH, (expression,)) if plain else None
-    return Statements(page, count, Statement(HITS, (expression,)), hits_in_trash)
+    found = Clauses([f"m.pk IN (SELECT rowid {MATCHED})", *narrow.parts])
+    found.parameters = [expression, *narrow.parameters]
+    return Statements(page, count, _listing(query, found, limit=limit, offset=offset))
 
 
 def words_of(query: Query) -> tuple[str, ...]:
@@ -135,51 +94,20 @@ def _terms(terms: Condition | None, expansions: Expansions) -> tuple[str | None,
     return split(conditions, expansions)
 
 
-def _listing(
-    query: Query,
-    narrow: Clauses,
-    count: Statement | None,
-    *,
-    limit: int,
-    offset: int,
-    place: Place | None,
-    most_passed: int | None = None,
-) -> Statements:
+def _listing(query: Query, narrow: Clauses, *, limit: int, offset: int) -> Statement:
     # The index in the order of creation does not know when a note was changed.
     in_order = query.sort_by != "created_at" or not dated(query)
-    ahead = offset - (place.offset if place else 0)
     if in_order and not narrow.tagged:
-        walks = [_walk(query, narrow, trash, place) for trash in TRASH[query.trash]]
-        return Statements(_one_page(query, walks, limit=limit, offset=ahead), count, walked=True)
-    looked_up = _notes(query, "notes_meta", metadata(query), narrow)
-    found = _one_page(query, [looked_up], limit=limit, offset=offset)
-    walkable = narrow.tagged and in_order and query.trash != "any"
-    if not walkable or most_passed is None:
-        return Statements(found, count, named=tagged_count(narrow) if walkable else None)
-    some = _walk_some(query, narrow, place, most_passed)
-    walked = _one_page(query, [some], limit=limit, offset=ahead)
-    return Statements(walked, count, walked=True, otherwise=found)
+        walks = [_walk(query, narrow, trash) for trash in TRASH[query.trash]]
+    else:
+        walks = [_notes(query, "notes_meta", metadata(query), narrow)]
+    return _one_page(query, walks, limit=limit, offset=offset)
 
 
-def _walk(query: Query, narrow: Clauses, trash: int, place: Place | None = None) -> Statement:
-    """The notes in or out of the trash, from ``place`` on, which one index has in their order."""
+def _walk(query: Query, narrow: Clauses, trash: int) -> Statement:
+    """The notes in or out of the trash, which one index has in their order."""
     clauses = metadata(query, trash=(trash,))
-    if place is not None:
-        column = f"m.{_SORTS[query.sort_by]}"
-        onwards, before = ("<=", "<") if query.sort_order == "DESC" else (">=", ">")
-        clauses.add(f"{column} {onwards} ?", place.sorted)
-        clauses.add(f"NOT ({column} = ? AND m.pk {before} ?)", place.sorted, place.pk)
     return _notes(query, _IN_ORDER[query.sort_by], clauses, narrow)
-
-
-def _walk_some(query: Query, narrow: Clauses, place: Place | None, most: int) -> Statement:
-    """Those of the next ``most`` notes along the index that the narrow conditions mean."""
-    passed = _walk(query, Clauses(), TRASH[query.trash][0], place)
-    return Statement(
-        f"SELECT m.pk AS pk, m.sorted AS sorted "  # noqa: S608  # constants
-        f"FROM ({passed.sql} ORDER BY {_order(query)} LIMIT ?) AS m{narrow.where()}",
-        (*passed.parameters, most, *narrow.parameters),
-    )
 
 
 def _notes(query: Query, index: str, clauses: Clauses, narrow: Clauses) -> Statement:
@@ -200,20 +128,6 @@ def _one_page(query: Query, walks: Sequence[Statement], *, limit: int, offset: i
     )
 
 
-def _from_end(query: Query, *, limit: int, offset: int) -> Statement:
-    """The same page, the index walked backwards; how far is told by the kept count, at that moment."""
-    backwards = replace(query, sort_order="ASC" if query.sort_order == "DESC" else "DESC")
-    walks = [_walk(query, Clauses(), trash) for trash in TRASH[query.trash]]
-    page = " UNION ALL ".join(walk.sql for walk in walks)
-    left = f"(({KEPT[query.trash]}) - ?)"
-    return _with_rows(
-        f"{page} ORDER BY {_order(backwards).replace('m.pk', 'pk')} "
-        f"LIMIT max(0, min(?, {left})) OFFSET max(0, {left} - ?)",
-        _order(query),
-        (limit, offset, offset, limit),
-    )
-
-
 def _search(
     query: Query, expression: str, narrow: Clauses, *, limit: int, offset: int
 ) -> Statement:
@@ -226,6 +140,27 @@ def _search(
     )
     parameters = (expression, *clauses.parameters, *narrow.parameters, limit, offset)
     return _with_rows(page, order, parameters)
+
+
+def _listing_count(query: Query, narrow: Clauses) -> Statement:
+    """Count what the conditions find where no word is looked for."""
+    if not narrow.parts and not dated(query):
+        return KEPT[query.trash]
+    index = "notes_meta" if narrow.parts else "notes_listing"
+    clauses = metadata(query)
+    return Statement(
+        f"SELECT count(*) FROM notes AS m INDEXED BY {index}{both(clauses, narrow)}",  # noqa: S608  # constants
+        (*clauses.parameters, *narrow.parameters),
+    )
+
+
+def _search_count(query: Query, expression: str, narrow: Clauses) -> Statement:
+    """Count what ``expression`` and the conditions find."""
+    clauses = metadata(query)
+    return Statement(
+        f"SELECT count(*) FROM {MATCHED_NOTES}{both(clauses, narrow, ' AND ')}",  # noqa: S608  # constants
+        (expression, *clauses.parameters, *narrow.parameters),
+    )
 
 
 def _with_rows(page: str, order: str, parameters: tuple[Parameter, ...]) -> Statement:

@@ -23,7 +23,6 @@ class Statement:
     parameters: tuple[Parameter, ...] = ()
 
 
-TRASHED = "SELECT pk FROM notes INDEXED BY notes_listing WHERE trash = 1"
 _TAGGED = "SELECT pk FROM note_tags WHERE key"
 MATCHED = "FROM notes_fts WHERE notes_fts MATCH ?"
 MATCHED_NOTES = (
@@ -38,12 +37,12 @@ _LITERAL = "instr((SELECT wide.text FROM notes AS wide WHERE wide.pk = m.pk), ?)
 class Clauses:
     """Conditions on ``m.pk`` joined by AND, with their parameters in order.
 
-    ``tagged``: the keys of a condition that names the few notes that are possible at all; empty if none does.
+    ``tagged``: one of them names the few notes that are possible at all, by their tags.
     """
 
     parts: list[str] = field(default_factory=list)
     parameters: list[Parameter] = field(default_factory=list)
-    tagged: tuple[str, ...] = ()
+    tagged: bool = False
 
     def add(self, sql: str, *parameters: Parameter) -> None:
         """One condition more."""
@@ -71,7 +70,7 @@ def narrowing(conditions: Sequence[Condition], expansions: Expansions) -> Clause
     for condition in sorted(conditions, key=_reads_text):
         parameters: list[Parameter] = []
         clauses.add(_expression(condition, expansions, parameters), *parameters)
-        clauses.tagged = clauses.tagged or tuple(tags_of(condition) or ())
+        clauses.tagged = clauses.tagged or bool(_tags_of(condition))
     return clauses
 
 
@@ -92,7 +91,7 @@ def _reads_text(condition: Condition) -> bool:
             return False
 
 
-def tags_of(condition: Condition) -> list[str] | None:
+def _tags_of(condition: Condition) -> list[str] | None:
     """The keys, if the condition is one tag or a choice of tags."""
     match condition:
         case Tagged(tag):
@@ -109,7 +108,7 @@ def _expression(condition: Condition, expansions: Expansions, parameters: list[P
     if expression := match_of(condition, expansions):
         parameters.append(expression)
         return f"m.pk IN (SELECT rowid {MATCHED})"
-    if keys := tags_of(condition):
+    if keys := _tags_of(condition):
         parameters.extend(keys)
         return f"m.pk IN ({_TAGGED} IN ({', '.join('?' * len(keys))}))"
     match condition:

@@ -60,7 +60,7 @@ class AccountRecord:
         """Whether a write is still to be finished."""
         return self._db.number(_UNFINISHED) > 0
 
-    def witnesses(self) -> Sequence[tuple[str, float]]:
+    def sample_notes(self) -> Sequence[tuple[str, float]]:
         """Id and time of creation (epoch seconds) of up to eight notes: some new, some old.
 
         A shared note is another account's, too, and one in the trash may be gone by now: such are

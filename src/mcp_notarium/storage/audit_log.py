@@ -1,4 +1,4 @@
-"""``Trail``: what the doors write the audit chain with. Acts that change something first, reads in time.
+"""``AuditLog``: what the doors write the audit chain with. Acts that change something first, reads in time.
 
 :meth:`open` puts a record on the disk before the act; if it cannot, it raises and the act must not be
 begun. :meth:`note` keeps a record in memory until :meth:`flush`, which the caller sees to soon. What
@@ -26,7 +26,7 @@ _PAUSE: Final = 600.0
 _DAY: Final = 86_400.0
 
 
-class Trail:
+class AuditLog:
     """The audit chain of an open cache, for one process.
 
     ``days``: how many calendar days records are kept. ``clock`` gives epoch seconds, ``stopwatch``
@@ -113,7 +113,7 @@ class Trail:
             return True
         if patient or self._db.closed:
             return self._store(durable=False)
-        with self._db.impatient():
+        with self._db.without_waiting():
             return self._store(durable=False)
 
     def tidy(self) -> None:
@@ -124,9 +124,9 @@ class Trail:
         now = self._stopwatch()
         if self._tidied_at is not None and now - self._tidied_at < _PAUSE:
             return
-        with suppress(CacheError), self._db.impatient():
+        with suppress(CacheError), self._db.without_waiting():
             at = self._clock()
-            self.table.prune(self.table.first_since(at - self._days * _DAY) - 1, at=at)
+            self.table.prune(self.table.first_number_since(at - self._days * _DAY) - 1, at=at)
             self._tidied_at = now
 
     def _store(self, *, durable: bool) -> bool:

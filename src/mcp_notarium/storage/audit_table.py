@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 
-from mcp_notarium.audit.chain import Head, Seal, appended, resealed
+from mcp_notarium.audit.chain import Head, Seal, append_to_chain, reseal
 from mcp_notarium.audit.record import Act, Entry, Facts, Record
-from mcp_notarium.audit.verification import Check, Verified
+from mcp_notarium.audit.verification import ChainVerifier, Verification
 from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheError
 from mcp_notarium.storage.connection import Database, Row
 
 ANCHORED = "audit_anchored"
 """Row of ``sync_metadata``: an anchor was written for this chain, so one must be there."""
 
-_LOWEST = -(1 << 63)
+_BELOW_ALL_NUMBERS = -(1 << 63)
 """Below every number that a row can have; our own begin with 1."""
 _SLICE = 500
 _MOST_PRUNED = 20_000
@@ -46,7 +46,7 @@ class AuditTable:
             head = self.head()
             records = []
             for entry in entries:
-                record, head = appended(entry, head, self.seal)
+                record, head = append_to_chain(entry, head, self.seal)
                 records.append(_row(record))
             self._db.run_many(_INSERT, records)
         return head
@@ -71,33 +71,33 @@ class AuditTable:
         except (CacheDamaged, CacheBusy):
             raise
         except CacheError:  # bytes that are no text
-            return [*map(_legible, self._db.rows(_BYTES_BEHIND, (before, last, _SLICE)))]
+            return [*map(_as_text, self._db.rows(_BYTES_BEHIND, (before, last, _SLICE)))]
 
     def first(self) -> int:
         """The number of the oldest record there is; 1 on an empty chain."""
         return self._db.number("SELECT min(number) FROM audit") or 1
 
-    def first_since(self, at: float) -> int:
+    def first_number_since(self, at: float) -> int:
         """The number of the first record not older than ``at`` (epoch seconds)."""
         found = self._db.number("SELECT min(number) FROM audit WHERE at_ms >= ?", (int(at * 1000),))
         return found or self.head().count + 1
 
-    def verify(self, *, anchored: Head | None, expected: Head | None = None) -> Verified:
+    def verify(self, *, anchored: Head | None, expected: Head | None = None) -> Verification:
         """Look at the whole chain. Servers may go on meanwhile.
 
         What looks wrong is looked at again in one snapshot: another process may have pruned while we
         read.
         """
-        found = self._verified(Check(self.seal, anchored, expected))
+        found = self._verify_records(ChainVerifier(self.seal, anchored, expected))
         if found.whole or self._db.in_transaction:
             return found
         with self._db.snapshot():
-            return self._verified(Check(self.seal, anchored, expected))
+            return self._verify_records(ChainVerifier(self.seal, anchored, expected))
 
-    def _verified(self, check: Check) -> Verified:
-        for record in self.records(first=_LOWEST + 1):
+    def _verify_records(self, check: ChainVerifier) -> Verification:
+        for record in self.records(first=_BELOW_ALL_NUMBERS + 1):
             check.feed(record)
-        return check.verdict()
+        return check.result()
 
     def prune(self, last: int, *, at: float) -> int:
         """Take away the records up to number ``last``, leaving one that says so; how many went.
@@ -114,7 +114,7 @@ class AuditTable:
             self.append([Entry(at=at, act=Act.PRUNED, facts=facts)], durable=True)
             return self._db.run("DELETE FROM audit WHERE number <= ?", (end[0],))
 
-    def take(self, records: Iterable[Record]) -> None:
+    def store_sealed(self, records: Iterable[Record]) -> None:
         """Store records that are sealed already, behind the last one."""
         with self._db.joined(durable=True):
             self._db.run_many(_INSERT, [_row(record) for record in records])
@@ -136,11 +136,11 @@ def carry_over(
     stands in ``wrong``, goes into that record: sealing it anew must not make it good. ``target`` is
     empty and new. ``rescuing``: the source is damaged; what can be read of it is taken.
     """
-    check, faults = Check(source.seal, anchored), [*wrong]
+    check, faults = ChainVerifier(source.seal, anchored), [*wrong]
     records = _readable(source, faults) if rescuing else source.records()
     for batch in _resealed(records, check, target.seal):
-        target.take(batch)
-    found = check.verdict()
+        target.store_sealed(batch)
+    found = check.result()
     faults += [f"{fault.kind.value} at {fault.number}" for fault in found.faults[:10]]
     if found.head.count == 0 and not faults:
         target.begin(at, facts={"why": why})
@@ -163,14 +163,16 @@ def _readable(source: AuditTable, faults: list[str]) -> Iterator[Record]:
         faults.append("not all of it could be read")
 
 
-def _resealed(records: Iterable[Record], check: Check, seal: Seal) -> Iterator[list[Record]]:
+def _resealed(
+    records: Iterable[Record], check: ChainVerifier, seal: Seal
+) -> Iterator[list[Record]]:
     """The records under another key, some hundred at a time; ``check`` sees them as they were."""
     batch: list[Record] = []
     previous: str | None = None
     for record in records:
         check.feed(record)
         # After a pruning the first one follows what went.
-        batch.append(resealed(record, record.previous if previous is None else previous, seal))
+        batch.append(reseal(record, record.previous if previous is None else previous, seal))
         previous = batch[-1].mac
         if len(batch) == _SLICE:
             yield batch
@@ -182,7 +184,7 @@ def _record(row: Row) -> Record:
     return Record(**dict(zip(_NAMES, row, strict=True)))
 
 
-def _legible(row: Row) -> Row:
+def _as_text(row: Row) -> Row:
     """A row of bytes as one of texts; what is no text shows its bytes, and fits no MAC."""
     return tuple(
         part.decode("utf-8", "backslashreplace") if isinstance(part, bytes) else part

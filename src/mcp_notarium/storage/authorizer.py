@@ -46,7 +46,7 @@ _REFUSED_FUNCTIONS = frozenset({"fts3_tokenizer", "load_extension", "sqlcipher_e
 _VIRTUAL_TABLES = frozenset({"fts5", "fts5vocab"})
 
 
-class Guard:
+class Authorizer:
     """The authorizer of one connection; pass :meth:`judge` to ``set_authorizer``."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""``Allowance``: how much this session may still read and write under the policy's limits.
+"""``Budget``: how much this session may still read and write under the policy's limits.
 
 A session is one process. Writes of the last hour are counted in the cache, for all processes that
 share it. What is not permitted raises ``NotPermitted``.
@@ -19,7 +19,7 @@ _WRITES = "policy.writes"
 _CHANGEABLE = "The user has set this in MCP Notarium's policy file and can change it there."
 
 
-class Allowance:
+class Budget:
     """The limits of one session over one cache; ``clock`` gives epoch seconds."""
 
     def __init__(self, limits: Limits, cache: Cache, *, clock: Callable[[], float]) -> None:
@@ -29,19 +29,19 @@ class Allowance:
         self._read = 0
         self._written = 0
 
-    def rows(self, wanted: int) -> int:
+    def limit_rows(self, wanted: int) -> int:
         """How many notes one listing may show."""
         return min(wanted, self._limits.notes_per_call or wanted)
 
     @property
-    def room(self) -> int | None:
+    def bytes_left(self) -> int | None:
         """Bytes that the next answer may have; None: any number."""
         bounds = [self._limits.bytes_per_call]
         if self._limits.bytes_per_session is not None:
             bounds.append(max(0, self._limits.bytes_per_session - self._read))
         return min((bound for bound in bounds if bound is not None), default=None)
 
-    def give(self, size: int) -> None:
+    def charge_read(self, size: int) -> None:
         """Count an answer of ``size`` bytes that was read for; refused if there is no room for it."""
         largest, whole = self._limits.bytes_per_call, self._limits.bytes_per_session
         if largest is not None and size > largest:
@@ -60,11 +60,11 @@ class Allowance:
             )
         self._read += size
 
-    def note(self, size: int) -> None:
+    def record_read(self, size: int) -> None:
         """Count an answer that cannot be refused any more, because something was written."""
         self._read += size
 
-    def demand_write(self) -> None:
+    def require_write(self) -> None:
         """Raises if not one more write is permitted now; counts nothing."""
         most = self._limits.writes_per_session
         if most is not None and self._written >= most:
@@ -75,32 +75,32 @@ class Allowance:
                 f"client is restarted. {_CHANGEABLE}",
             )
         if self._limits.writes_per_hour is not None:
-            self._demand_hour(self._limits.writes_per_hour, self._last_hour())
+            self._require_hour(self._limits.writes_per_hour, self._last_hour())
 
     @contextmanager
     def write(self) -> Iterator[None]:
         """Count what is written inside; a write that was not made is not counted."""
-        at = self._take()
+        at = self._reserve()
         try:
             yield
         except OutcomeUnknown:
             raise
         except NotariumError:
-            self._give_back(at)
+            self._release(at)
             raise
 
-    def _take(self) -> float:
+    def _reserve(self) -> float:
         at = self._clock()
-        self.demand_write()
+        self.require_write()
         if self._limits.writes_per_hour is not None:
             with self._cache.transaction():
                 times = self._last_hour()
-                self._demand_hour(self._limits.writes_per_hour, times)
+                self._require_hour(self._limits.writes_per_hour, times)
                 self._store([*times, at])
         self._written += 1
         return at
 
-    def _give_back(self, at: float) -> None:
+    def _release(self, at: float) -> None:
         self._written -= 1
         if self._limits.writes_per_hour is None:
             return
@@ -120,7 +120,7 @@ class Allowance:
     def _store(self, times: list[float]) -> None:
         self._cache.sync_state.set(_WRITES, json.dumps(times) if times else None)
 
-    def _demand_hour(self, most: int, times: list[float]) -> None:
+    def _require_hour(self, most: int, times: list[float]) -> None:
         if len(times) < most:
             return
         wait = max(1, round(min(times) + HOUR - self._clock())) if times else None

@@ -18,7 +18,7 @@ class Cache:
     def __init__(self, database: Database, rules: Visibility = EVERYTHING) -> None:
         self.database = database
         self.notes = NoteTable(database, rules)
-        self.search = SearchIndex(database, written=lambda: self.notes.written)
+        self.search = SearchIndex(database)
         self.sync_state = SyncState(database)
         self.pending = PendingWrites(database)
 

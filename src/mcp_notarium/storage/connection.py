@@ -15,7 +15,7 @@ from typing import Any
 
 from mcp_notarium.domain.text_normalization import replace_surrogates
 from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheError, CacheFull
-from mcp_notarium.storage.authorizer import Guard
+from mcp_notarium.storage.authorizer import Authorizer
 from mcp_notarium.storage.driver import Connection
 from mcp_notarium.storage.errors import translate
 
@@ -31,7 +31,7 @@ _ROWS_AT_ONCE = (500, 50, 5, 1)
 """Rows per INSERT; few different numbers, so that statements are prepared once."""
 _MOST_AT_ONCE = 2 * 1024 * 1024
 """Characters in the rows of one INSERT of several: the database has a copy of each."""
-_SEARCH_ANEW = "SELECT rowid FROM notes_fts WHERE notes_fts MATCH 'a' LIMIT 1"
+_SEARCH_REOPEN = "SELECT rowid FROM notes_fts WHERE notes_fts MATCH 'a' LIMIT 1"
 """The search index remembers how it is built up; a check after another process has merged parts of it
 would miss what is gone. Opening it lets it look again."""
 _SEARCH_CHECK = "INSERT INTO notes_fts(notes_fts, rank) VALUES ('integrity-check', 1)"
@@ -51,21 +51,21 @@ class Database:
         *,
         encrypted: bool,
         driver_error: type[Exception],
-        guard: Guard,
-        again: Callable[..., Database],
-        patience: float = 0.0,
+        authorizer: Authorizer,
+        reconnect: Callable[..., Database],
+        busy_timeout: float = 0.0,
         read_only: bool = False,
     ) -> None:
         self.path = path
         self.encrypted = encrypted
         self.read_only = read_only
         self.checkpointer = False
-        self._again = again
-        self._patience = patience
+        self._reconnect = reconnect
+        self._busy_timeout = busy_timeout
         self._connection: Connection | None = connection
-        self._guard = guard
+        self._authorizer = authorizer
         self._damage: str | None = None
-        self._tellings: list[Callable[[], None]] = []
+        self._damage_callbacks: list[Callable[[], None]] = []
         self._failures = (driver_error, MemoryError, OverflowError)
         self._durable: bool | None = None  # of the open transaction; None: none is open
         self._synced = "FULL"
@@ -86,25 +86,25 @@ class Database:
         Raises what ``database.connect`` raises.
         """
         self._live()
-        return self._again()
+        return self._reconnect()
 
     def reopened(self, *, read_only: bool) -> Database:
         """The same file, also where this connection is closed; raises what ``database.connect`` does.
 
         A process has one view of the log's index: it cannot be only read and written at the same time.
         """
-        return self._again(read_only=read_only)
+        return self._reconnect(read_only=read_only)
 
-    def condemn(self, damage: str) -> None:
+    def mark_damaged(self, damage: str) -> None:
         """Close for good: the file is damaged, and here or elsewhere somebody has met it."""
         first, self._damage = self._damage is None, damage
         self.close()
-        for tell in self._tellings if first else ():
+        for tell in self._damage_callbacks if first else ():
             tell()
 
-    def when_damaged(self, tell: Callable[[], None]) -> None:
+    def on_damage(self, tell: Callable[[], None]) -> None:
         """Have it called once damage is met, in the thread that meets it; at once if it has been."""
-        self._tellings.append(tell)
+        self._damage_callbacks.append(tell)
         if self._damage is not None:
             tell()
 
@@ -198,19 +198,19 @@ class Database:
             yield
 
     @contextmanager
-    def impatient(self) -> Iterator[None]:
+    def without_waiting(self) -> Iterator[None]:
         """Raise ``CacheBusy`` at once, while it is entered, where another process is writing."""
         self._live().set_busy_timeout(0.0)
         try:
             yield
         finally:
             if self._connection is not None:
-                self._connection.set_busy_timeout(math.ceil(self._patience))  # whole seconds
+                self._connection.set_busy_timeout(math.ceil(self._busy_timeout))  # whole seconds
 
     @contextmanager
     def schema_change(self) -> Iterator[None]:
         """Let migrations create tables while it is entered."""
-        with self._guard.schema_change():
+        with self._authorizer.schema_change():
             yield
 
     def data_version(self) -> int:
@@ -288,11 +288,11 @@ class Database:
             raise
         except CacheError as error:
             found = (error.message,)
-        self.condemn(found[0])
+        self.mark_damaged(found[0])
         return found
 
     def _found(self, questions: Sequence[str]) -> tuple[str, ...]:
-        self.rows(_SEARCH_ANEW)
+        self.rows(_SEARCH_REOPEN)
         for question in questions:
             found = tuple(str(line[0]) for line in self.rows(question) if line[0] != "ok")
             if found:  # after a bad page the other answers mean nothing
@@ -334,12 +334,12 @@ class Database:
     def _failed(self, error: BaseException) -> CacheError:
         meaning = translate(error, writing=self._durable is not None)
         if type(meaning) is CacheError and self._connection is not None:
-            meaning = self._poisoned(self._connection) or meaning
+            meaning = self._damage_behind_error(self._connection) or meaning
         if isinstance(meaning, CacheDamaged):
-            self.condemn(meaning.message)
+            self.mark_damaged(meaning.message)
         return meaning
 
-    def _poisoned(self, connection: Connection) -> CacheDamaged | None:
+    def _damage_behind_error(self, connection: Connection) -> CacheDamaged | None:
         """After some unreadable pages SQLCipher first answers "logic error"; all else fails then."""
         try:
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()

@@ -20,7 +20,7 @@ from pathlib import Path
 from mcp_notarium.errors import CacheDamaged, LockedError, NotariumError, Verdict
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import driver, schema
-from mcp_notarium.storage.authorizer import Guard
+from mcp_notarium.storage.authorizer import Authorizer
 from mcp_notarium.storage.connection import Database
 from mcp_notarium.storage.driver import Connection
 from mcp_notarium.storage.page_check import PAGE_SIZE
@@ -66,12 +66,12 @@ def create(
     ``meta`` becomes the first rows of ``sync_metadata``. Raises ``FileExistsError`` if anything
     stands at ``path`` (a dangling link included); leaves nothing behind when it fails.
     """
-    _form_check(key)
-    _touch_private(path)
+    _check_key_form(key)
+    _create_private(path)
     database = None
     try:
         database = _open(path, key, memory_security=memory_security, busy_timeout=busy_timeout)
-        schema.establish(database, meta=meta)
+        schema.create_tables(database, meta=meta)
         # The page check at the next start reads the main file only.
         database.checkpoint()
         _sync_folder(path.parent)
@@ -100,8 +100,8 @@ def connect(
     not checkpoint until ``set_checkpointer(True)``. ``largest_cache``: bytes of pages kept in memory,
     at most. ``read_only``: neither the file nor its log is changed, also not by closing.
     """
-    _form_check(key)
-    _demand_private(path)
+    _check_key_form(key)
+    _require_private(path)
     return _open(
         path,
         key,
@@ -112,14 +112,14 @@ def connect(
     )
 
 
-def _form_check(key: Secret | None) -> None:
+def _check_key_form(key: Secret | None) -> None:
     # Any other form is silently taken as a passphrase and locks the file with that very string.
     if key is not None and not _KEY_FORM.fullmatch(key.reveal()):
         msg = "a database key has the form x'<160 lower-case hex digits>'"
         raise ValueError(msg)
 
 
-def _touch_private(path: Path) -> None:
+def _create_private(path: Path) -> None:
     if any(os.path.lexists(file) for file in companions(path)):
         # A WAL left alone would be deleted unread, or replayed into the new file.
         raise FileExistsError(errno.EEXIST, "a cache file is already there")
@@ -129,7 +129,7 @@ def _touch_private(path: Path) -> None:
     os.close(os.open(path, flags, 0o600))
 
 
-def _demand_private(path: Path) -> None:
+def _require_private(path: Path) -> None:
     """Refuse what is not a private regular file. Opens nothing: closing would drop SQLite's locks."""
     try:
         found = path.lstat()
@@ -174,13 +174,13 @@ def _open(
     largest_cache: int = _LARGEST_CACHE,
     read_only: bool = False,
 ) -> Database:
-    driver.demand(driver.facts())
+    driver.require_suitable(driver.facts())
     dbapi = driver.module()
     connection: Connection | None = None
-    guard = Guard()
+    authorizer = Authorizer()
     try:
         connection = dbapi.connect(
-            _to_read(path) if read_only else os.fspath(path),
+            _read_only_uri(path) if read_only else os.fspath(path),
             flags=(_READONLY | _NAMED_BY_URI if read_only else _READWRITE)
             | _NOFOLLOW
             | _EXTENDED_CODES,  # without CREATE: never a silent new database
@@ -196,10 +196,10 @@ def _open(
         path,
         encrypted=key is not None,
         driver_error=dbapi.Error,
-        guard=guard,
-        patience=busy_timeout,
+        authorizer=authorizer,
+        busy_timeout=busy_timeout,
         read_only=read_only,
-        again=partial(
+        reconnect=partial(
             connect,
             path,
             key,
@@ -211,15 +211,15 @@ def _open(
     )
     try:
         _unlock(database, connection, key, memory_security=memory_security)
-        _settle(database, largest_cache=largest_cache)
-        connection.set_authorizer(guard.judge)
+        _configure(database, largest_cache=largest_cache)
+        connection.set_authorizer(authorizer.judge)
     except BaseException:
         database.close()
         raise
     return database
 
 
-def _to_read(path: Path) -> str:
+def _read_only_uri(path: Path) -> str:
     """The name under which SQLite reads a database and its log, and changes neither.
 
     Without a log the file is all there is. Beside one SQLite shares the index that a server keeps, or
@@ -274,7 +274,7 @@ def page_cache(size_bytes: int, *, largest: int = _LARGEST_CACHE) -> int:
     return min(max(size_bytes // 8, _SMALLEST_CACHE), largest)
 
 
-def _settle(database: Database, *, largest_cache: int) -> None:
+def _configure(database: Database, *, largest_cache: int) -> None:
     cache = page_cache(database.size_bytes(), largest=largest_cache)
     for pragma in (
         "temp_store = MEMORY",  # the other setting writes notes to /var/tmp in clear

@@ -129,7 +129,7 @@ def facts() -> DriverFacts:
     )
 
 
-def demand(found: DriverFacts) -> DriverFacts:
+def require_suitable(found: DriverFacts) -> DriverFacts:
     """The same facts if notes may be trusted to this driver, else ``LockedError``.
 
     Asked in plain mode too: there the same driver runs without a key.

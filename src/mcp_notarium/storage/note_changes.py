@@ -10,7 +10,7 @@ from mcp_notarium.domain.text_normalization import replace_surrogates
 
 Change = Revision | Tombstone
 
-A_LOAD = 250
+BULK_SIZE = 250
 """More notes than this at once are a load: stored beside the event loop, which so many would hold up
 longer than they would the write lock, and merged into the search index afterwards."""
 BATCH = 2000

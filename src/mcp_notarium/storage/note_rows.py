@@ -1,22 +1,28 @@
-"""A revision as the values of its rows in ``notes``, ``note_base`` and ``note_tags``. Pure."""
+"""Turn a revision into its rows in ``notes``, ``note_base`` and ``note_tags``, and its raw object back. Pure.
+
+A raw object repeats the text of its note. Cutting it out halves the database and the work of a
+first load. It is cut only where putting it back gives the same characters again.
+"""
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from json.encoder import encode_basestring, encode_basestring_ascii
 
 from mcp_notarium.domain.lines import total_lines
 from mcp_notarium.domain.note import Revision
 from mcp_notarium.domain.preview import preview
 from mcp_notarium.domain.text_normalization import tag_key
 from mcp_notarium.search.folding import supplement
-from mcp_notarium.storage.raw_codec import without_text
 
 Value = str | int | float | None
 
 _AS_JSON = json.JSONEncoder(ensure_ascii=False).encode
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _LATEST = 253_402_300_799  # the end of the year 9999: what a calendar date can still show
 
 
@@ -36,7 +42,7 @@ class Rows:
 
 Prepared = Mapping[str, Rows]
 """Note id to rows that were made beforehand."""
-UNPREPARED: Prepared = {}
+NO_PREPARED_ROWS: Prepared = {}
 
 
 def prepare(revisions: Iterable[Revision]) -> Prepared:
@@ -44,7 +50,7 @@ def prepare(revisions: Iterable[Revision]) -> Prepared:
     return {revision.id: rows_of(revision) for revision in revisions}
 
 
-def rows_of(revision: Revision, prepared: Prepared = UNPREPARED) -> Rows:
+def rows_of(revision: Revision, prepared: Prepared = NO_PREPARED_ROWS) -> Rows:
     """The rows of a revision: the prepared ones where they were made of this very object."""
     rows = prepared.get(revision.id)
     if rows is not None and rows.revision is revision:
@@ -90,3 +96,47 @@ def _number(value: float) -> float:
 
 def _seconds(value: float) -> int:
     return math.floor(min(max(_number(value), -_LATEST), _LATEST))
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRaw:
+    """``rest`` with the text missing at ``text_at`` (None: nothing was cut out).
+
+    ``escaped`` tells which of JSON's two spellings the text had: all-ASCII or as it is.
+    """
+
+    rest: str
+    text_at: int | None
+    escaped: bool
+
+
+def without_text(raw: str, text: str) -> StoredRaw:
+    """Cut ``text`` out of ``raw`` if it stands there in a spelling that can be made again."""
+    raw = _storable(raw)
+    for escaped in (False, True):
+        spelled = _spelled(text, escaped=escaped)
+        at = raw.find(spelled)
+        if at >= 0:
+            return StoredRaw(raw[:at] + raw[at + len(spelled) :], at, escaped)
+    return StoredRaw(raw, None, escaped=False)
+
+
+def with_text(stored: StoredRaw, text: str) -> str:
+    """The raw object again; ``text`` is the one it was cut from."""
+    at = stored.text_at
+    if at is None:
+        return stored.rest
+    return stored.rest[:at] + _spelled(text, escaped=stored.escaped) + stored.rest[at:]
+
+
+def _spelled(text: str, *, escaped: bool) -> str:
+    return encode_basestring_ascii(text) if escaped else encode_basestring(text)
+
+
+def _storable(raw: str) -> str:
+    """The same JSON with lone surrogates escaped: as UTF-8 they could not be stored."""
+    try:
+        raw.encode()
+    except UnicodeEncodeError:
+        return _LONE_SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", raw)
+    return raw

@@ -9,29 +9,21 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 from mcp_notarium.domain.preview import preview
 from mcp_notarium.domain.text_normalization import replace_surrogates
 from mcp_notarium.search.folding import fold, words_only
 from mcp_notarium.search.query import Query, Word
-from mcp_notarium.search.sql_builder import Place, Statements, build, words_of
-from mcp_notarium.search.sql_counts import KEPT
+from mcp_notarium.search.sql_builder import Statements, build, words_of
 from mcp_notarium.search.stemming import spelling, stem
 from mcp_notarium.storage.connection import Database, Row
-from mcp_notarium.storage.count_cache import Totals
-from mcp_notarium.storage.page_positions import ListingPlaces, Places
 from mcp_notarium.storage.vocabulary import Vocabulary
 
 MOST_RANKED = 1000
 """Hits of one word alone that are ranked. Ranking takes three times as long as finding, and says little
 where a word stands in a thousand notes; beyond that the newest come first."""
-
-PASSED_PER_HIT = 3
-"""Notes that are passed along an index in less time than one is looked up in another (a fifth to a tenth
-each): so many more than a tag has are walked in vain without much being lost."""
 
 _SHORTEST_PART = 3
 _MOST_EXPANSIONS = 1000
@@ -65,29 +57,19 @@ class Found:
     inside_words: bool = False
 
 
-def most_passed(hits: int, notes: int, wanted: int) -> int:
-    """How many notes to walk past for ``wanted`` of ``hits`` among them; 0 where that is not likely to be enough."""
-    # Spread evenly, they are had after half of this.
-    return PASSED_PER_HIT * hits if 2 * wanted * notes <= PASSED_PER_HIT * hits * hits else 0
-
-
 class SearchIndex:
-    """Searches one cache. Reads only. ``written`` grows with every change of notes through ``database``."""
+    """Search the notes of one cache. Reads only."""
 
-    def __init__(self, database: Database, *, written: Callable[[], int]) -> None:
+    def __init__(self, database: Database) -> None:
         self._db = database
-        self._totals = Totals(database, written=written)
-        self._places = Places(database, written=written)
         self._vocabulary = Vocabulary(database)
 
     def find(self, query: Query, *, limit: int, offset: int = 0, preview_lines: int = 1) -> Found:
-        """``limit`` notes after the first ``offset``, in the order the query asks for."""
-        places = self._places.of(query, up_to=offset + limit)
-        statements = self._statements(query, limit, offset, places.nearest(offset))
-        found = self._page(query, statements, limit, offset, places)
+        """Return ``limit`` notes after the first ``offset``, in the order the query asks for."""
+        found = self._page(build(query, limit=limit, offset=offset), limit, offset)
         if not found.total and (inside := self._expansions(query)):
             wider = build(query, limit=limit, offset=offset, expansions=inside)
-            found = self._page(query, wider, limit, offset, None)
+            found = self._page(wider, limit, offset)
             # Said of hits only: a word that is inside no note there may be one of a note that is gone.
             found = replace(found, inside_words=found.total > 0)
         if preview_lines > 1:
@@ -110,56 +92,23 @@ class SearchIndex:
                 break
         return found
 
-    def _statements(self, query: Query, limit: int, offset: int, place: Place | None) -> Statements:
-        """The cheapest way to a page: along an index, from its nearer end; ranked where that tells much."""
-        ahead = offset - (place.offset if place else 0)
-        from_end = ahead > 0 and ahead + offset > self._db.number(KEPT[query.trash])
-        page = partial(build, query, limit=limit, offset=offset, from_end=from_end, place=place)
-        statements = page()
-        if statements.hits is not None and self._totals.of(statements.hits) > MOST_RANKED:
-            unranked = page(ranked=False)
-            return replace(statements, rows=unranked.rows, walked=unranked.walked)
-        if statements.named and (most := self._most_passed(query, statements, ahead + limit)):
-            return page(most_passed=most)
-        return statements
+    def _page(self, statements: Statements, limit: int, offset: int) -> Found:
+        """Read a page and count all pages; a word alone with too many hits is not ranked."""
+        page, total = statements.rows, None
+        if statements.unranked is not None:
+            total = self._count(statements)
+            page = statements.unranked if total > MOST_RANKED else page
+        rows = self._db.rows(page.sql, page.parameters)
+        end = offset + len(rows)
+        if len(rows) < limit and (rows or not offset):
+            total = end  # the last page: nothing to count
+        elif total is None:
+            total = self._count(statements)
+        # Another process may write between the two.
+        return Found([_summary(row) for row in rows], max(total, end if rows else 0))
 
-    def _most_passed(self, query: Query, statements: Statements, wanted: int) -> int:
-        """As :func:`most_passed`; what is dear is not counted where the tags alone have too few notes."""
-        notes, most = self._db.number(KEPT[query.trash]), 0
-        for count in (statements.named, statements.count):
-            most = most_passed(self._totals.of(count) if count else 0, notes, wanted)
-            if not most:
-                break
-        return most
-
-    def _page(
-        self,
-        query: Query,
-        statements: Statements,
-        limit: int,
-        offset: int,
-        places: ListingPlaces | None,
-    ) -> Found:
-        rows = self._db.rows(statements.rows.sql, statements.rows.parameters)
-        if statements.otherwise and len(rows) < limit:
-            rows = self._db.rows(statements.otherwise.sql, statements.otherwise.parameters)
-        if places is not None and statements.walked:
-            places.note(offset, rows)
-        notes = [_summary(row) for row in rows]
-        return Found(notes, self._total(query, statements, len(rows), limit, offset))
-
-    def _total(
-        self, query: Query, statements: Statements, rows: int, limit: int, offset: int
-    ) -> int:
-        if rows < limit and (rows or not offset):
-            return offset + rows  # the last page: nothing to count
-        if statements.hits is not None and statements.hits_in_trash is not None:
-            hits, in_trash = map(self._totals.of, (statements.hits, statements.hits_in_trash))
-            # Another process may write between the two.
-            return max(hits - in_trash, offset + rows if rows else 0)
-        if statements.count is not None:
-            return self._totals.of(statements.count)
-        return self._db.number(KEPT[query.trash])
+    def _count(self, statements: Statements) -> int:
+        return self._db.number(statements.count.sql, statements.count.parameters)
 
     def _expansions(self, query: Query) -> dict[str, list[str]]:
         """For each word asked for: the index terms that have it inside."""

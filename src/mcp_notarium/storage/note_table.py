@@ -14,11 +14,17 @@ from dataclasses import dataclass
 from mcp_notarium.domain.note import Content, Note, Revision, Tombstone
 from mcp_notarium.domain.visibility import EVERYTHING, Visibility
 from mcp_notarium.storage.connection import Database
-from mcp_notarium.storage.fts_maintenance import FEW, IndexUpkeep
+from mcp_notarium.storage.fts_maintenance import MOST_BY_TRIGGERS, FtsMaintenance
 from mcp_notarium.storage.note_changes import Applied, Change, Known, Plan, batches
-from mcp_notarium.storage.note_rows import UNPREPARED, Prepared, Rows, rows_of
-from mcp_notarium.storage.raw_codec import StoredRaw, with_text
-from mcp_notarium.storage.visibility_gate import Withheld, Withholding
+from mcp_notarium.storage.note_rows import (
+    NO_PREPARED_ROWS,
+    Prepared,
+    Rows,
+    StoredRaw,
+    rows_of,
+    with_text,
+)
+from mcp_notarium.storage.visibility_gate import HiddenNote, VisibilityGate
 
 __all__ = ["Applied", "Counts", "NoteTable", "TagCount"]
 
@@ -49,10 +55,8 @@ class NoteTable:
 
     def __init__(self, database: Database, rules: Visibility = EVERYTHING) -> None:
         self._db = database
-        self._index = IndexUpkeep(database)
-        self.gate = Withholding(database, rules)
-        self.written = 0
-        """Grows with every change of notes through this table."""
+        self._index = FtsMaintenance(database)
+        self.gate = VisibilityGate(database, rules)
 
     def get(self, note_id: str) -> Note | None:
         """The note as it is here, or None."""
@@ -104,9 +108,9 @@ class NoteTable:
             return dict(self._db.rows(_ETAGS))
         return dict(self._db.rows(_ETAGS_OF, (json.dumps(list(ids)),)))
 
-    def last_seen(self, note_id: str) -> str | None:
+    def last_seen_etag(self, note_id: str) -> str | None:
         """The etag of the last revision that came, also of a withheld note. For sync only."""
-        withheld = self.gate.of([note_id])
+        withheld = self.gate.hidden_notes([note_id])
         return withheld[note_id].etag if withheld else self.etag(note_id)
 
     def counts(self) -> Counts:
@@ -118,7 +122,7 @@ class NoteTable:
         """The most used tags of notes outside the trash, most used first, then by name."""
         return [TagCount(*row) for row in self._db.rows(_TAGS, (limit,))]
 
-    def apply(self, changes: Iterable[Change], *, prepared: Prepared = UNPREPARED) -> Applied:
+    def apply(self, changes: Iterable[Change], *, prepared: Prepared = NO_PREPARED_ROWS) -> Applied:
         """Store revisions and remove what has a tombstone, in the order given.
 
         A revision whose etag is already here changes nothing; one that the rules hide is removed.
@@ -126,68 +130,68 @@ class NoteTable:
         if the cache is under other rules by now, and ``RuntimeError`` outside a transaction: what is
         stored and the cursor that covers it belong together.
         """
-        self._demand_transaction()
-        self.gate.demand()
+        self._require_transaction()
+        self.gate.require_match()
         done = Applied()
         for batch in batches(changes):
             done += self._apply_batch(batch, prepared)
         return done
 
-    def withhold(self, notes: Mapping[str, Withheld]) -> None:
+    def hide(self, notes: Mapping[str, HiddenNote]) -> None:
         """Remove these notes and note down that they are withheld; inside a transaction."""
-        self._demand_transaction()
-        self.gate.note_down(notes.items())
+        self._require_transaction()
+        self.gate.record_hidden(notes.items())
         for batch in batches(map(Tombstone, notes)):
-            self._carry_out(batch)
-        self._index.forget_words()
+            self._apply_admitted(batch)
+        self._index.mark_vocabulary_stale()
 
     def clear(self) -> None:
         """Remove every note. Version numbers given before are not given again for other text."""
-        self._demand_transaction()
-        self.gate.demand()
-        self.written += 1
+        self._require_transaction()
+        self.gate.require_match()
         self.gate.clear()
         self._db.run(_RAISE_FLOOR)
-        with self._index.deferred(written=()):
+        with self._index.index_at_once(written=()):
             self._index.empty()
             self._db.run("DELETE FROM note_tags")
             self._db.run("DELETE FROM note_base")
             self._db.run("DELETE FROM notes")
 
     def tidy(self) -> bool:
-        """One slice of idle work on the search index; see :meth:`IndexUpkeep.tidy`.
+        """One slice of idle work on the search index; see :meth:`FtsMaintenance.tidy`.
 
         Call it outside a transaction, again and again while it returns True, with pauses.
         """
         return self._index.tidy()
 
-    def _demand_transaction(self) -> None:
+    def _require_transaction(self) -> None:
         if not self._db.in_transaction:
             msg = "notes are written inside a transaction"
             raise RuntimeError(msg)
 
     def _apply_batch(self, batch: dict[str, Change], prepared: Prepared) -> Applied:
-        admitted = self.gate.admit(batch)
-        done = self._carry_out(admitted, prepared)
+        admitted = self.gate.filter_changes(batch)
+        done = self._apply_admitted(admitted, prepared)
         if done.removed and admitted != batch:
-            self._index.forget_words()
+            self._index.mark_vocabulary_stale()
         return done
 
-    def _carry_out(self, batch: Mapping[str, Change], prepared: Prepared = UNPREPARED) -> Applied:
-        self.written += 1
+    def _apply_admitted(
+        self, batch: Mapping[str, Change], prepared: Prepared = NO_PREPARED_ROWS
+    ) -> Applied:
         known = self._known(batch)
         plan = Plan(first_pk=self._db.number("SELECT max(pk) FROM notes") + 1)
         for id_, change in batch.items():
             plan.take(change, known.get(id_))
         changed = [(old, rows_of(revision, prepared)) for old, revision in plan.changed]
         new = [(pk, rows_of(revision, prepared)) for pk, revision in plan.new]
-        if len(plan.replaced) <= FEW:
+        if len(plan.replaced) <= MOST_BY_TRIGGERS:
             self._remove(plan.gone)
             self._update(changed)
-            with self._index.deferred(written=plan.new_pks):
+            with self._index.index_at_once(written=plan.new_pks):
                 self._insert(new)
         else:
-            with self._index.deferred(replaced=plan.replaced, written=plan.written):
+            with self._index.index_at_once(replaced=plan.replaced, written=plan.written):
                 self._remove(plan.gone)
                 self._update(changed)
                 self._insert(new)

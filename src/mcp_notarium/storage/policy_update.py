@@ -11,17 +11,17 @@ import json
 
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.sync_state import Progress
-from mcp_notarium.storage.visibility_gate import RULES_KEY, Withheld
+from mcp_notarium.storage.visibility_gate import RULES_KEY, HiddenNote
 
 
-def settle(cache: Cache) -> int:
+def apply_rules(cache: Cache) -> int:
     """Put the cache under its rules; returns how many notes were removed. 0 too if they hold."""
     with cache.transaction(durable=True):
-        if cache.notes.gate.in_force:
+        if cache.notes.gate.matches_index:
             return 0
         hidden = _now_hidden(cache)
         cache.notes.gate.clear()
-        cache.notes.withhold(hidden)
+        cache.notes.hide(hidden)
         cache.sync_state.set_cursor(None)
         if not cache.sync_state.progress().complete:
             # Pages that were read already held notes that may be shown now.
@@ -33,18 +33,18 @@ def settle(cache: Cache) -> int:
     return len(hidden)
 
 
-def _now_hidden(cache: Cache) -> dict[str, Withheld]:
+def _now_hidden(cache: Cache) -> dict[str, HiddenNote]:
     rules = cache.notes.gate.rules
     hidden = {}
-    for note_id, tags, etag, version in cache.database.rows(_JUDGED):
+    for note_id, tags, etag, version in cache.database.rows(_TAGS_AND_BASES):
         rule = rules.hidden_by(note_id, json.loads(tags))
         if rule is None and rules.judges_tags and (base := cache.notes.base(note_id)) is not None:
             rule = cache.notes.gate.hides(base)
         if rule is not None:
-            hidden[note_id] = Withheld(etag, version, rule)
+            hidden[note_id] = HiddenNote(etag, version, rule)
     return hidden
 
 
-_JUDGED = """
+_TAGS_AND_BASES = """
 SELECT n.id, n.tags, b.etag, n.server_version FROM notes n JOIN note_base b ON b.pk = n.pk
 """

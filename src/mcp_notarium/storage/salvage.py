@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from mcp_notarium.domain.text_normalization import tag_key
 from mcp_notarium.errors import CacheError
 from mcp_notarium.storage.connection import Database, Row
-from mcp_notarium.storage.table_copy import TABLES, Table, Told
+from mcp_notarium.storage.table_copy import TABLES, OnProgress, Table
 
 Open = Callable[[], Database]
 """Opens the damaged database, again and again; each result is closed here."""
@@ -32,7 +32,7 @@ _BASE_AT = len(_NOTES.all_columns)
 
 
 @dataclass(slots=True)
-class Salvaged:
+class SalvageReport:
     """What came over. ``lost``: keys (pk) at which a note stood, or may have stood, unreadable.
 
     ``expected``: how many notes the database said it had; None if that cannot be read either.
@@ -53,19 +53,19 @@ def salvage(
     *,
     pages: int,
     without: frozenset[str],
-    told: Told = lambda _done, _of: None,
-) -> Salvaged:
+    told: OnProgress = lambda _done, _of: None,
+) -> SalvageReport:
     """Copy every readable note, unfinished write and setting but those ``without``.
 
     ``target`` is new and empty; ``pages`` the pages that the damaged file really has. Raises
     ``CacheError`` if not even the tables can be found.
     """
-    _demand_tables(opens)
-    found = Salvaged(expected=_expected(opens))
+    _require_tables(opens)
+    found = SalvageReport(expected=_expected_notes(opens))
     target.run("UPDATE search_index SET deferred = 1")
-    _take_notes(opens, target, found, pages=pages, told=told)
+    _copy_notes(opens, target, found, pages=pages, told=told)
     for name in ("pending_writes", "sync_metadata"):
-        if _take_small(opens, target, name, without):
+        if _copy_small_table(opens, target, name, without):
             found.complete.add(name)
     with target.transaction(durable=True):
         target.run("INSERT INTO notes_fts(notes_fts) VALUES ('rebuild')")
@@ -75,7 +75,9 @@ def salvage(
     return found
 
 
-def _take_notes(opens: Open, target: Database, found: Salvaged, *, pages: int, told: Told) -> None:
+def _copy_notes(
+    opens: Open, target: Database, found: SalvageReport, *, pages: int, told: OnProgress
+) -> None:
     last = _last_key(opens)
     found.open_end = last is None
     bound = pages * _ROWS_OF_A_PAGE if last is None else last
@@ -97,10 +99,10 @@ def _take_notes(opens: Open, target: Database, found: Salvaged, *, pages: int, t
 
 
 def _readable_of_slice(opens: Open, start: int, end: int, lost: list[int]) -> Iterator[list[Row]]:
-    rows = _asked(opens, _PAIRS, (start, end))
+    rows = _try_rows(opens, _PAIRS, (start, end))
     if rows is not None:
         yield rows
-    elif _hopeless(opens, start, end):
+    elif _all_unreadable(opens, start, end):
         lost.extend(range(start + 1, end + 1))
     else:
         middle = (start + end) // 2
@@ -108,16 +110,16 @@ def _readable_of_slice(opens: Open, start: int, end: int, lost: list[int]) -> It
         yield from _readable(opens, middle, end, lost)
 
 
-def _hopeless(opens: Open, start: int, end: int) -> bool:
+def _all_unreadable(opens: Open, start: int, end: int) -> bool:
     """Whether none of some keys spread over the slice can be looked up."""
     step = max((end - start) // _PROBES, 1)
     keys = range(start + 1, end + 1, step)
-    return all(_asked(opens, _PAIRS, (key - 1, key)) is None for key in keys)
+    return all(_try_rows(opens, _PAIRS, (key - 1, key)) is None for key in keys)
 
 
 def _readable(opens: Open, start: int, end: int, lost: list[int]) -> Iterator[list[Row]]:
     """The rows with ``start < pk <= end``; what cannot be read is noted in ``lost``."""
-    rows = _asked(opens, _PAIRS, (start, end))
+    rows = _try_rows(opens, _PAIRS, (start, end))
     if rows is not None:
         yield rows
     elif end - start == 1:
@@ -128,7 +130,7 @@ def _readable(opens: Open, start: int, end: int, lost: list[int]) -> Iterator[li
         yield from _readable(opens, middle, end, lost)
 
 
-def _asked(opens: Open, sql: str, parameters: tuple[object, ...] = ()) -> list[Row] | None:
+def _try_rows(opens: Open, sql: str, parameters: tuple[object, ...] = ()) -> list[Row] | None:
     """The answer, or None if it cannot be read."""
     try:
         with closing(opens()) as damaged:
@@ -137,20 +139,20 @@ def _asked(opens: Open, sql: str, parameters: tuple[object, ...] = ()) -> list[R
         return None
 
 
-def _demand_tables(opens: Open) -> None:
+def _require_tables(opens: Open) -> None:
     """Raises the ``CacheError`` of a database without tables."""
     with closing(opens()) as damaged:
         damaged.rows("SELECT name FROM sqlite_master")
 
 
-def _expected(opens: Open) -> int | None:
-    rows = _asked(opens, "SELECT active + trashed FROM note_counts")
+def _expected_notes(opens: Open) -> int | None:
+    rows = _try_rows(opens, "SELECT active + trashed FROM note_counts")
     return rows[0][0] if rows else None
 
 
 def _last_key(opens: Open) -> int | None:
     """The highest key a note has, from any table with one row for each; None: no end is readable."""
-    answers = [_asked(opens, question) for question in _LAST_KEYS]
+    answers = [_try_rows(opens, question) for question in _LAST_KEYS]
     return max((rows[0][0] or 0 for rows in answers if rows), default=None)
 
 
@@ -163,16 +165,16 @@ def _store(target: Database, rows: list[Row]) -> None:
     )
 
 
-def _take_small(opens: Open, target: Database, name: str, without: frozenset[str]) -> bool:
+def _copy_small_table(opens: Open, target: Database, name: str, without: frozenset[str]) -> bool:
     """A table with few rows: all at once, or what can be had one by one. True if all came over."""
     table = next(table for table in TABLES if table.name == name)
     columns, key = ", ".join(table.all_columns), table.key[0]
-    rows = _asked(opens, f"SELECT {columns} FROM {name}")  # noqa: S608 - names of our own
+    rows = _try_rows(opens, f"SELECT {columns} FROM {name}")  # noqa: S608 - names of our own
     whole = rows is not None
     if rows is None:
-        keys = _asked(opens, f"SELECT {key} FROM {name}") or []  # noqa: S608 - the same
+        keys = _try_rows(opens, f"SELECT {key} FROM {name}") or []  # noqa: S608 - the same
         one = f"SELECT {columns} FROM {name} WHERE {key} = ?"  # noqa: S608 - the same
-        rows = [row for (known,) in keys for row in _asked(opens, one, (known,)) or []]
+        rows = [row for (known,) in keys for row in _try_rows(opens, one, (known,)) or []]
     with target.transaction():
         target.run_many(_insertion(table), [row for row in rows if row[0] not in without])
     return whole

@@ -74,7 +74,7 @@ def state(database: Database) -> SchemaState:
     )
 
 
-def establish(
+def create_tables(
     database: Database,
     *,
     meta: Mapping[str, str],
@@ -84,7 +84,7 @@ def establish(
     with database.schema_change(), database.transaction(durable=True):
         database.run(f"PRAGMA application_id = {APPLICATION_ID}")
         for step in migrations:
-            _take(database, step)
+            _run_step(database, step)
         database.run_many(
             "INSERT INTO sync_metadata(key, value) VALUES (?, ?)", sorted(meta.items())
         )
@@ -101,7 +101,7 @@ def migrate(database: Database, migrations: Sequence[Migration] = MIGRATIONS) ->
         with database.schema_change(), database.transaction(durable=True):
             # Asked inside the write lock: two processes may be migrating at once.
             if step.version > database.user_version():
-                _take(database, step)
+                _run_step(database, step)
                 taken.append(step.version)
     return tuple(taken)
 
@@ -114,7 +114,7 @@ def rehearse(database: Database, migrations: Sequence[Migration] = MIGRATIONS) -
     with suppress(_Undone), database.schema_change(), database.transaction():
         for step in migrations:
             if step.version > database.user_version():
-                _take(database, step)
+                _run_step(database, step)
         raise _Undone
 
 
@@ -122,7 +122,7 @@ class _Undone(Exception):
     """Leaves a transaction without committing it."""
 
 
-def _take(database: Database, step: Migration) -> None:
+def _run_step(database: Database, step: Migration) -> None:
     for statement in step.statements:
         database.run(statement)
     if step.rewrite is not None:

@@ -136,7 +136,7 @@ class SyncState:
         return after
 
     @property
-    def keeps_login(self) -> bool:
+    def can_store_login(self) -> bool:
         """Whether a login token may be stored here: only in an encrypted cache, if it may be changed."""
         return self._db.encrypted and not self._db.read_only
 
@@ -147,7 +147,7 @@ class SyncState:
 
     def set_login_token(self, token: Secret | None) -> None:
         """Store or (None) forget the login token. Raises ``CacheError`` in a plain cache."""
-        if token is not None and not self.keeps_login:
+        if token is not None and not self.can_store_login:
             raise CacheError(
                 "a login is not stored in an unencrypted cache",
                 resolution_hint="Turn encryption on, or give SIMPLENOTE_TOKEN in the environment.",

@@ -15,7 +15,7 @@ from mcp_notarium.storage.connection import Database, Row
 
 _SLICE = 500
 
-Told = Callable[[int, int], None]
+OnProgress = Callable[[int, int], None]
 """Called with how many rows are done, and of how many."""
 
 
@@ -60,7 +60,7 @@ TABLES = (
     Table("withheld", ("id",), ("etag", "server_version", "rule")),
     Table("sync_metadata", ("key",), ("value",)),
 )
-MADE_ANEW = frozenset(
+REBUILT_TABLES = frozenset(
     {"note_counts", "search_index", "index_changes", "schema_migrations", "audit"}
 )
 """Tables that the target fills by itself (so does ``notes_fts`` with its shadow tables), and the audit
@@ -72,7 +72,7 @@ def copy_into(
     target: Database,
     *,
     keep: Collection[str],
-    told: Told = lambda _done, _of: None,
+    told: OnProgress = lambda _done, _of: None,
 ) -> None:
     """Copy every row. ``keep``: keys of ``sync_metadata`` whose values in the target stay.
 

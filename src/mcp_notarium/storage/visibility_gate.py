@@ -1,4 +1,4 @@
-"""``Withholding``: the one gate before the note table. What a policy hides does not get in.
+"""``VisibilityGate``: the one gate before the note table. What a policy hides does not get in.
 
 A hidden note leaves no row in ``notes``, its base, its tags or the search index; every answer made
 from those is therefore the answer of an account without it. ``withheld`` holds what sync needs, and
@@ -23,7 +23,7 @@ RULES_KEY = "policy.visibility"
 
 
 @dataclass(frozen=True, slots=True)
-class Withheld:
+class HiddenNote:
     """What is known of a hidden note: which revision of it was seen last, and the rule."""
 
     etag: str
@@ -31,7 +31,7 @@ class Withheld:
     rule: str
 
 
-class Withholding:
+class VisibilityGate:
     """The gate of one cache under one set of rules."""
 
     def __init__(self, database: Database, rules: Visibility) -> None:
@@ -39,19 +39,19 @@ class Withholding:
         self.rules = rules
 
     @property
-    def in_force(self) -> bool:
+    def matches_index(self) -> bool:
         """Whether the cache was filled under these rules."""
         row = self._db.row("SELECT value FROM sync_metadata WHERE key = ?", (RULES_KEY,))
         return (row[0] if row else "") == self.rules.digest
 
-    def demand(self) -> None:
+    def require_match(self) -> None:
         """Raises ``PolicyChanged`` if the cache is filled under other rules by now."""
-        if not self.in_force:
+        if not self.matches_index:
             raise PolicyChanged(
                 "the rules of what agents may see were changed while this server ran"
             )
 
-    def admit(self, batch: Mapping[str, Change]) -> dict[str, Change]:
+    def filter_changes(self, batch: Mapping[str, Change]) -> dict[str, Change]:
         """The changes with every hidden note as one that is gone; inside a transaction.
 
         Notes down what is withheld, and forgets what no longer is.
@@ -64,8 +64,8 @@ class Withholding:
             if isinstance(change, Revision) and (rule := self.hides(change)) is not None
         }
         self._forget([note_id for note_id in batch if note_id not in hidden])
-        self.note_down(
-            (note_id, Withheld(revision.etag, revision.server_version, rule))
+        self.record_hidden(
+            (note_id, HiddenNote(revision.etag, revision.server_version, rule))
             for note_id, (revision, rule) in hidden.items()
         )
         return {
@@ -79,18 +79,18 @@ class Withholding:
         clear = not rules.judges_tags or clear_tags(revision.raw)
         return rules.hidden_by(revision.id, revision.content.tags, clear=clear)
 
-    def note_down(self, notes: Iterable[tuple[str, Withheld]]) -> None:
+    def record_hidden(self, notes: Iterable[tuple[str, HiddenNote]]) -> None:
         """Remember that these are withheld."""
         self._db.run_many(
             _PUT, [(id_, one.etag, one.server_version, one.rule) for id_, one in notes]
         )
 
-    def of(self, ids: Sequence[str] | None = None) -> dict[str, Withheld]:
+    def hidden_notes(self, ids: Sequence[str] | None = None) -> dict[str, HiddenNote]:
         """The withheld ones among these notes; None: all of them. For sync, never for a tool."""
         if not self.rules.hides:
             return {}
         rows = self._db.rows(_ALL) if ids is None else self._db.rows(_OF, (json.dumps(list(ids)),))
-        return {row[0]: Withheld(*row[1:]) for row in rows}
+        return {row[0]: HiddenNote(*row[1:]) for row in rows}
 
     def clear(self) -> None:
         """Forget all of them."""

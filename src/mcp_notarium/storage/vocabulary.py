@@ -15,7 +15,7 @@ from itertools import islice
 from mcp_notarium.search.folding import words_only
 from mcp_notarium.search.stemming import stem
 from mcp_notarium.storage.connection import Database
-from mcp_notarium.storage.fts_maintenance import IndexUpkeep
+from mcp_notarium.storage.fts_maintenance import FtsMaintenance
 
 _GRAM_LENGTHS = (7, 14)
 _LONGEST_TERM = 64
@@ -27,7 +27,7 @@ class Vocabulary:
 
     def __init__(self, database: Database) -> None:
         self._db = database
-        self._index = IndexUpkeep(database)
+        self._index = FtsMaintenance(database)
         self._terms = "\n"
         self._changes: int | None = None
 

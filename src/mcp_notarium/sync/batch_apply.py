@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.storage.note_changes import A_LOAD, BATCH
+from mcp_notarium.storage.note_changes import BATCH, BULK_SIZE
 from mcp_notarium.stores.contract import Backend
 from mcp_notarium.sync.batch import Batch
 from mcp_notarium.sync.batch_commit import Stored, Storing
@@ -75,7 +75,7 @@ class Intake:
         Raises ``Superseded``. If it fails or is cancelled, some notes are newer and the cursor is
         where it was.
         """
-        if len(batch.remotes) <= A_LOAD:
+        if len(batch.remotes) <= BULK_SIZE:
             self._count(self._storing.commit(batch), tally)
             return
         for chunk in _chunks(batch):

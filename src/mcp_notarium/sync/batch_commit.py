@@ -66,9 +66,9 @@ class Storing:
         """Close the connection."""
         self._cache.close()
 
-    def condemn(self, damage: CacheDamaged) -> None:
+    def mark_damaged(self, damage: CacheDamaged) -> None:
         """Another connection has met damage in the file: use this one no more either."""
-        self._cache.database.condemn(damage.message)
+        self._cache.database.mark_damaged(damage.message)
 
     def hand_over(self, to: Storing) -> bool:
         """Let the other connection move the WAL into the main file, if that is the task of this one.
@@ -102,7 +102,7 @@ class Storing:
     def plan(self, remotes: Sequence[Remote]) -> list[Action]:
         """What to do about each, as things stand now."""
         ids = [remote.id for remote in remotes]
-        etags, withheld = self._cache.notes.etags(ids), self._cache.notes.gate.of(ids)
+        etags, withheld = self._cache.notes.etags(ids), self._cache.notes.gate.hidden_notes(ids)
         pending = self.pending()
         actions = []
         for remote in remotes:

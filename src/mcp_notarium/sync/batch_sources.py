@@ -254,7 +254,9 @@ class Sources:
     async def _sweep(self, *, cursor_lost: bool) -> Batches:
         """Compare a complete listing with the cache. Removes nothing unless every page came."""
         epoch, known = self._ledger.epoch, self._cache.notes.etags()
-        withheld = {note_id: one.etag for note_id, one in self._cache.notes.gate.of().items()}
+        withheld = {
+            note_id: one.etag for note_id, one in self._cache.notes.gate.hidden_notes().items()
+        }
         first, listed, left_out = await self._list_everything()
         plan = plan_sweep(known | withheld, listed)
         async with aclosing(self._changed(plan.changed, epoch)) as batches:

@@ -34,7 +34,7 @@ class Bulk:
         try:
             return await self._commit(batch)
         except CacheDamaged as damage:
-            self._origin.condemn(damage)
+            self._origin.mark_damaged(damage)
             raise
 
     async def _commit(self, batch: Batch) -> Stored:

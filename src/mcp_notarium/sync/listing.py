@@ -13,8 +13,8 @@ from functools import partial
 
 from mcp_notarium.domain.note import Revision
 from mcp_notarium.errors import BackendProtocolError, BackendRejected, CursorLost, NoteNotFound
-from mcp_notarium.storage.note_changes import A_LOAD, BATCH
-from mcp_notarium.storage.note_rows import UNPREPARED, Prepared, prepare
+from mcp_notarium.storage.note_changes import BATCH, BULK_SIZE
+from mcp_notarium.storage.note_rows import NO_PREPARED_ROWS, Prepared, prepare
 from mcp_notarium.stores.contract import Backend, ListingPage
 from mcp_notarium.threads import run_aside
 
@@ -190,6 +190,6 @@ async def _read(
 
 async def _prepared(page: ListingPage) -> Prepared:
     revisions = [entry for entry in page.entries if isinstance(entry, Revision)]
-    if len(revisions) <= A_LOAD:
-        return UNPREPARED
+    if len(revisions) <= BULK_SIZE:
+        return NO_PREPARED_ROWS
     return await run_aside(partial(prepare, revisions), too_late=lambda _late: None)

@@ -113,7 +113,7 @@ class Asking:
             self._ill.served(note_id)
 
     async def _request(self, note_id: str) -> Confirmed:
-        seen = self._cache.notes.last_seen(note_id)
+        seen = self._cache.notes.last_seen_etag(note_id)
         try:
             return Confirmed(await self._backend.get(note_id), seen)
         except NoteNotFound:

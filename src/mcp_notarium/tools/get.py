@@ -64,7 +64,7 @@ def text_fields(
     """The text on the wire: as much of it as is asked for, fits, and may be read."""
     if app.policy.hides(Field.TEXT):
         return without_text()
-    room = app.allowance.room
+    room = app.allowance.bytes_left
     most = ANSWER_BYTES if room is None else room - AROUND - json_bytes("".join(note.tags))
     part = portion(note.text, start=start, count=count, most=min(most, ANSWER_BYTES))
     return fields_of_portion(part, asked=start is not None or count is not None)

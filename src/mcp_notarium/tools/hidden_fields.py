@@ -65,6 +65,6 @@ def name_of(app: App, text: str, *, note_id: str | None) -> str:
 
     So a note of which no more may be read is named by its id alone.
     """
-    if note_id is not None and (app.policy.hides(Field.TEXT) or app.allowance.room == 0):
+    if note_id is not None and (app.policy.hides(Field.TEXT) or app.allowance.bytes_left == 0):
         return named("", note_id=note_id).replace(" without text", "")
     return named(text, note_id=note_id)

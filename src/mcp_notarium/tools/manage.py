@@ -83,7 +83,7 @@ def _moved(note: Note, *, said: str | None = None) -> ManageAnswer:
 async def _remove(app: App, request: ManageRequest, call: CallContext) -> ManageAnswer:
     note = await _noted(app, request)
     _check_trashed(note)
-    app.allowance.demand_write()
+    app.allowance.require_write()
     name = name_of(app, note.text, note_id=note.id)
     await require_consent(call, f"Delete the {name} for good? It cannot be brought back.")
     async with app.writer.call():

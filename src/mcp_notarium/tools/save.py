@@ -55,7 +55,7 @@ async def handle(app: App, request: SaveRequest, call: CallContext) -> SavedAnsw
     check_change(app.policy, request)
     draft = await _draft(app, request)
     if draft.asks and not draft.changes_nothing:
-        app.allowance.demand_write()
+        app.allowance.require_write()
         await require_consent(call, " ".join(draft.asks))
     async with app.writer.call():
         # Drafted again: the note may have moved on while a person thought or another write ran.

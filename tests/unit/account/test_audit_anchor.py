@@ -24,7 +24,7 @@ from mcp_notarium.cli import audit as audit_cli
 from mcp_notarium.crypto import kdf
 from mcp_notarium.errors import CacheFull
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage.audit_log import Trail
+from mcp_notarium.storage.audit_log import AuditLog
 from support.account import BOUNDS, OTHER, PASSPHRASE, account, folder_of, open_cheaply
 
 GIVEN = Given(bounds=BOUNDS)
@@ -34,7 +34,7 @@ GIVEN = Given(bounds=BOUNDS)
 def chain(config):
     with closing(open_cheaply(config, guarded=True)) as opened:
         keys = audit_keys(opened.data_key)
-        trail = Trail(opened.database, keys, clock=lambda: 5.0, days=365)
+        trail = AuditLog(opened.database, keys, clock=lambda: 5.0, days=365)
         yield audit_cli.Opened(trail, opened.anchor, opened.database)
 
 

@@ -18,7 +18,7 @@ from mcp_notarium.account.key_changes import Given
 from mcp_notarium.cli import doctor_folder
 from mcp_notarium.crypto import kdf, key_slots, recovery_codes, user_key
 from mcp_notarium.crypto.errors import SlotsRefused, WeakPassphrase
-from mcp_notarium.crypto.kdf_policy import Stretching
+from mcp_notarium.crypto.kdf_policy import KdfPolicy
 from mcp_notarium.crypto.key_slots import SlotState
 from mcp_notarium.domain.note import Content, Revision, Tombstone
 from mcp_notarium.errors import CacheDamaged, CacheFull, LockedError, NotariumError, Verdict
@@ -397,7 +397,7 @@ def test_the_cost_and_label_of_a_passphrase_that_is_dropped_are_not_lost(tmp_pat
         if by == "keychain"
         else config,
         new=NEW,
-        parameters=Stretching(kdf.CHEAPEST, kdf.Pbkdf2Sha512(1), "argon2id", chosen=False),
+        parameters=KdfPolicy(kdf.CHEAPEST, kdf.Pbkdf2Sha512(1), "argon2id", chosen=False),
         drop_others=True,
         given=given,
     )

@@ -5,15 +5,15 @@ import itertools
 import pytest
 
 from mcp_notarium.crypto.kdf import Argon2id, HkdfSha256, Pbkdf2Sha512
-from mcp_notarium.crypto.kdf_policy import Stretching
+from mcp_notarium.crypto.kdf_policy import KdfPolicy
 
 FLOOR, DEAR, WIDE = Argon2id(), Argon2id(262_144, 5, 4), Argon2id(65_536, 3, 8)
 ROUNDS, MANY = Pbkdf2Sha512(310_000), Pbkdf2Sha512(900_000)
 
 
 def after(*costs, wanted="argon2id", chosen=False):
-    given = Stretching(argon2id=FLOOR, pbkdf2=ROUNDS, wanted=wanted, chosen=chosen)
-    return given.in_place_of(costs)
+    given = KdfPolicy(argon2id=FLOOR, pbkdf2=ROUNDS, wanted=wanted, chosen=chosen)
+    return given.parameters_for(costs)
 
 
 @pytest.mark.parametrize(

@@ -203,5 +203,5 @@ def test_a_slot_of_another_vault_does_not_open_here():
 
 
 def test_the_owner_is_recognised_in_any_spelling_and_nobody_else():
-    assert key_slots.owned_by(cheap(), DATA_KEY, " someone@EXAMPLE.com")
-    assert not key_slots.owned_by(cheap(), DATA_KEY, "else@example.com")
+    assert key_slots.belongs_to(cheap(), DATA_KEY, " someone@EXAMPLE.com")
+    assert not key_slots.belongs_to(cheap(), DATA_KEY, "else@example.com")

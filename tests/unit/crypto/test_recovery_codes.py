@@ -23,7 +23,7 @@ def test_the_form_is_fixed():
 @given(st.binary(min_size=20, max_size=20))
 def test_what_is_written_is_read_back(material):
     shown = recovery_codes.write(material).reveal_text()
-    assert recovery_codes.looks_like(shown)
+    assert recovery_codes.is_recovery_key(shown)
     assert recovery_codes.read(shown).reveal() == material
 
 

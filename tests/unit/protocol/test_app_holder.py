@@ -126,8 +126,8 @@ async def test_damage_met_while_open_locks_the_house_and_lets_go_of_it_at_once()
     opener = Opener()
     async with kept(opener) as house:
         await house.app()
-        house.condemn(locked(Verdict.DATABASE_DAMAGED))
-        house.condemn(locked(Verdict.DATABASE_DAMAGED))
+        house.mark_damaged(locked(Verdict.DATABASE_DAMAGED))
+        house.mark_damaged(locked(Verdict.DATABASE_DAMAGED))
         await anyio.wait_all_tasks_blocked()
         assert (house.locked, opener.closed, len(house.reports)) == (True, 1, 1)
         with pytest.raises(LockedError):
@@ -142,7 +142,7 @@ async def test_damage_met_while_opening_is_reported_once(errors):
     async with kept(opener) as house, anyio.create_task_group() as calls:
         calls.start_soon(refused, house)
         await anyio.wait_all_tasks_blocked()
-        house.condemn(locked(Verdict.DATABASE_DAMAGED))
+        house.mark_damaged(locked(Verdict.DATABASE_DAMAGED))
         opener.gate.set()
     assert [error.verdict for error in house.reports] == [Verdict.DATABASE_DAMAGED]
     assert house.locked
@@ -154,7 +154,7 @@ async def test_what_a_call_fails_of_in_a_locked_house_is_told_as_the_lock():
         await house.app()
         damage, other = CacheDamaged("met"), NoteNotFound("gone")
         assert house.answer(damage) is damage
-        house.condemn(locked(Verdict.DATABASE_DAMAGED))
+        house.mark_damaged(locked(Verdict.DATABASE_DAMAGED))
         assert isinstance(house.answer(damage), LockedError)
         assert house.answer(other) is other
         sent = house.answer(OutcomeUnknown("sent"))

@@ -15,7 +15,7 @@ from mcp_notarium.protocol import call_audit
 from mcp_notarium.protocol.app_holder import House
 from mcp_notarium.protocol.sdk_server import build
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage.audit_log import Trail
+from mcp_notarium.storage.audit_log import AuditLog
 from support.memory_backend import Fault
 from support.tooling import Desk
 
@@ -34,7 +34,7 @@ def anyio_backend():
 @pytest.fixture
 def desk(tmp_path):
     made = Desk(tmp_path)
-    trail = Trail(made.app.cache.database, KEYS, clock=made.clock, days=365)
+    trail = AuditLog(made.app.cache.database, KEYS, clock=made.clock, days=365)
     made.app = replace(made.app, audit=trail)
     yield made
     made.close()

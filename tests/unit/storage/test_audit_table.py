@@ -10,7 +10,7 @@ from mcp_notarium.audit.verification import Kind
 from mcp_notarium.errors import CacheDamaged, CacheError, CacheFull, NotRecorded
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import audit_table
-from mcp_notarium.storage.audit_log import MOST_KEPT, Trail
+from mcp_notarium.storage.audit_log import MOST_KEPT, AuditLog
 from mcp_notarium.storage.audit_table import AuditTable, carry_over
 from support import cache_room
 
@@ -36,7 +36,7 @@ def entries(count, *, at=1000.0):
 
 
 def trail_of(cache, *, now=1000.0, days=365):
-    return Trail(cache.database, KEYS, clock=lambda: now, days=days)
+    return AuditLog(cache.database, KEYS, clock=lambda: now, days=days)
 
 
 def tamper(cache, sql):
@@ -62,8 +62,8 @@ def test_many_records_are_read_in_slices_and_all_of_them(table, monkeypatch):
     table.append(entries(10), durable=True)
     assert [record.number for record in table.records()] == list(range(1, 11))
     assert [record.number for record in table.records(first=4, last=8)] == [4, 5, 6, 7, 8]
-    assert table.first_since(1004.0) == 5
-    assert table.first_since(9999.0) == 11
+    assert table.first_number_since(1004.0) == 5
+    assert table.first_number_since(9999.0) == 11
 
 
 COPY = (
@@ -181,7 +181,7 @@ class Days:
         self.day = 1_000.0
 
     def trail(self, cache, *, days=365):
-        return Trail(
+        return AuditLog(
             cache.database,
             KEYS,
             clock=lambda: self.day * DAY,

@@ -115,7 +115,7 @@ def test_a_difference_of_one_letter_changes_the_digest(source, target):
 
 def test_every_table_is_copied_or_made_anew(source):
     tables = source.database.rows("SELECT name FROM sqlite_master WHERE type = 'table'")
-    known = {table.name for table in table_copy.TABLES} | table_copy.MADE_ANEW
+    known = {table.name for table in table_copy.TABLES} | table_copy.REBUILT_TABLES
     assert {name for (name,) in tables if not name.startswith("notes_fts")} == known
 
 

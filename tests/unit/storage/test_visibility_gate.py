@@ -9,7 +9,7 @@ from mcp_notarium.domain.visibility import Visibility
 from mcp_notarium.errors import PolicyChanged
 from mcp_notarium.search.parser import parse
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.storage.policy_update import settle
+from mcp_notarium.storage.policy_update import apply_rules
 from mcp_notarium.storage.sync_state import Progress
 from mcp_notarium.storage.visibility_gate import RULES_KEY
 from support import corpus
@@ -26,7 +26,7 @@ def note(note_id, text="words", *tags, etag="r1"):
 def under(cache, rules):
     """The same file under these rules, settled."""
     ruled = Cache(cache.database, rules)
-    settle(ruled)
+    apply_rules(ruled)
     return ruled
 
 
@@ -48,7 +48,7 @@ def test_a_hidden_note_is_noted_down_by_id_and_revision_and_nothing_else(ruled):
     assert ruled.notes.get("b") is None
     assert ruled.notes.base("b") is None
     assert ruled.notes.etags() == {"a": "r1"}
-    assert ruled.notes.last_seen("b") == "r1"
+    assert ruled.notes.last_seen_etag("b") == "r1"
     assert ruled.database.rows("SELECT id, etag, rule FROM withheld") == [
         ("b", "r1", 'hidden_tags "Private"')
     ]
@@ -79,7 +79,7 @@ def test_a_note_that_is_hidden_later_goes_like_a_removed_one_and_comes_back(rule
     assert (done.stored, done.removed) == (0, 1)
     assert ruled.notes.get("a") is None
     assert found(ruled, "secretive") == []
-    assert ruled.notes.last_seen("a") == "r2"
+    assert ruled.notes.last_seen_etag("a") == "r2"
     store(ruled, [note("a", "back", etag="r3")])
     assert ruled.notes.get("a").text == "back"
     assert ruled.database.rows("SELECT * FROM withheld") == []
@@ -88,7 +88,7 @@ def test_a_note_that_is_hidden_later_goes_like_a_removed_one_and_comes_back(rule
 def test_a_tombstone_ends_the_memory_of_a_hidden_note(ruled):
     store(ruled, [note("a", "x", "private")])
     store(ruled, [Tombstone("a")])
-    assert ruled.notes.last_seen("a") is None
+    assert ruled.notes.last_seen_etag("a") is None
 
 
 def test_hidden_arrivals_do_not_count_as_stored(ruled):
@@ -117,7 +117,7 @@ def test_stricter_rules_remove_at_once_and_compare_everything_anew(cache, count)
     cache.sync_state.set_progress(Progress(anchor_cursor="9", complete=True))
     ruled = under(cache, NO_PRIVATE)
     assert ruled.notes.etags() == {"seen": "r1"}
-    assert len(ruled.notes.gate.of()) == count
+    assert len(ruled.notes.gate.hidden_notes()) == count
     assert ruled.sync_state.cursor() is None
     assert ruled.sync_state.progress().complete
     assert found(ruled, "secretive") == []
@@ -140,7 +140,7 @@ def test_looser_rules_forget_what_was_withheld_so_that_it_is_fetched(ruled):
 def test_rules_that_hold_already_change_nothing(ruled):
     store(ruled, [note("a")], cursor="9")
     before = ruled.database.rows("SELECT * FROM sync_metadata")
-    assert settle(ruled) == 0
+    assert apply_rules(ruled) == 0
     assert ruled.database.rows("SELECT * FROM sync_metadata") == before
 
 
@@ -158,7 +158,7 @@ def test_emptying_the_cache_forgets_what_was_withheld(ruled):
     store(ruled, [note("a", "x", "private")])
     with ruled.transaction():
         ruled.notes.clear()
-    assert ruled.notes.gate.of() == {}
+    assert ruled.notes.gate.hidden_notes() == {}
 
 
 ODD_TAGS = ['"private"', '{"0": "private"}', '[["private"]]', '["work", 7]', "null", "true"]
@@ -178,7 +178,7 @@ def test_a_note_whose_tags_are_not_understood_is_withheld_under_any_rule_on_tags
     ruled = under(cache, rules)
     store(ruled, [note("a", "plain", "work"), odd("b", tags, "work")])
     assert ruled.notes.etags() == {"a": "r1"}
-    assert ruled.notes.gate.of().keys() == {"b"}
+    assert ruled.notes.gate.hidden_notes().keys() == {"b"}
 
 
 @pytest.mark.parametrize("tags", ODD_TAGS)

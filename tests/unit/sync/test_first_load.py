@@ -11,7 +11,7 @@ import pytest
 from mcp_notarium.errors import BackendProtocolError
 from mcp_notarium.storage import note_table
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.storage.note_rows import UNPREPARED, prepare, rows_of
+from mcp_notarium.storage.note_rows import NO_PREPARED_ROWS, prepare, rows_of
 from mcp_notarium.stores.contract import Entry, ListingPage
 from mcp_notarium.sync import listing
 from mcp_notarium.sync.cycle import State
@@ -55,7 +55,7 @@ def test_a_load_that_is_complete_has_a_time_whatever_comes_after_it(client, stor
     assert status.last_error
 
 
-class Told:
+class OnProgress:
     """Takes down what is logged."""
 
     def __init__(self):
@@ -69,7 +69,7 @@ class Told:
 
 def test_notes_that_came_in_pages_are_not_said_to_be_asked_for_singly(client, store):
     fill(store, 300)
-    told = client.driver._engine._log = Told()
+    told = client.driver._engine._log = OnProgress()
     asyncio.run(client.sync())
     facts = {"stored": 300, "removed": 0, "deferred": 0, "fetched": 0}
     assert told.facts["sync.cycle_done"] == facts
@@ -239,7 +239,7 @@ def read_slowly(client, monkeypatch):
     """Reads a listing ahead of somebody who takes each page when no other can be got ready."""
 
     async def at_once(_page):
-        return UNPREPARED
+        return NO_PREPARED_ROWS
 
     async def read(taken, **options):
         listed = listing.Listing(**options)

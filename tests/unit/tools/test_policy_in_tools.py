@@ -140,9 +140,9 @@ def test_a_long_note_comes_in_parts_that_fit(desks):
 def test_a_session_that_has_read_enough_gets_no_text_by_saving_either(desks):
     desk = synced(desks(Policy(limits=Limits(bytes_per_session=5000)), a=("x" * 3000,)))
     allowance = desk.app.allowance
-    allowance.give(4990)
+    allowance.charge_read(4990)
     with pytest.raises(NotPermitted):
-        allowance.give(11)
+        allowance.charge_read(11)
     answer = saved(desk, id="a", local_version=1, trash=False)
     assert answer.unchanged
     assert answer.text == ""
@@ -153,7 +153,7 @@ def test_a_question_about_a_note_names_it_by_id_alone_when_enough_has_been_read(
     text = "a secret first line\n" + "some more\n" * 200
     desk = synced(desks(Policy(limits=Limits(bytes_per_session=5000)), a=(text,)))
     for said, read in (("a secret first line", 0), ("note (id a)", 5000)):
-        desk.app.allowance.note(read)
+        desk.app.allowance.record_read(read)
         with pytest.raises(ConfirmationRequired) as caught:
             saved(desk, id="a", local_version=1, text="short")
         told = str(caught.value.to_dict())
@@ -194,13 +194,13 @@ def test_writes_of_an_hour_are_counted_across_sessions(desks):
     saved(desk, text="two")
     other = type(desk.app.allowance)(desk.app.policy.limits, desk.app.cache, clock=desk.clock)
     with pytest.raises(NotPermitted) as refused:
-        other.demand_write()
+        other.require_write()
     assert refused.value.details["retry_after_seconds"] == 1800
     desk.now += 1801
-    other.demand_write()
+    other.require_write()
     saved(desk, text="three")
     desk.now -= 10 * 3600  # a clock that was wrong does not block for ten hours
-    other.demand_write()
+    other.require_write()
 
 
 def test_a_refused_write_is_told_as_refused_although_its_count_cannot_be_taken_back(
@@ -329,7 +329,7 @@ def test_many_hidden_notes_that_vanish_stop_nothing(desks):
     synced(desk)
     status = desk.app.driver.status()
     assert (status.state, status.last_error) == ("idle", None)
-    assert desk.app.cache.notes.gate.of() == {}
+    assert desk.app.cache.notes.gate.hidden_notes() == {}
 
 
 class Lines:

@@ -7,7 +7,7 @@ Shapes that matter:
 * ``pk`` is explicit because the search index refers to it; an implicit rowid may change when the
   database is copied.
 * ``note_base.raw`` is the service's whole object *without* the note's text where the text can be
-  put back exactly (``storage/raw_codec.py``): storing each text twice would double the file.
+  put back exactly (``storage/note_rows.py``): storing each text twice would double the file.
 * Triggers keep ``notes_fts`` in step unless ``search_index.deferred`` is set, which only
   ``storage/fts_maintenance.py`` does, inside one transaction. ``changes`` grows when words come into the
   index, and ``index_changes`` tells for the last of them which note it was, so that a copy of the

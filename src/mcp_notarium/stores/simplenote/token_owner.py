@@ -48,7 +48,7 @@ class AccountRecord(Protocol):
     def unfinished(self) -> bool:
         """Whether a write is still to be finished."""
 
-    def witnesses(self) -> Sequence[Witness]:
+    def sample_notes(self) -> Sequence[Witness]:
         """A few notes that are not shared and not in the trash, if there are any such."""
 
 
@@ -76,7 +76,7 @@ class Belonging:
             return True
         if record.recognises(token):
             return True
-        witnesses = record.witnesses()
+        witnesses = record.sample_notes()
         if witnesses:
             known = await self._known(token, witnesses)
             if known is None:

@@ -78,7 +78,7 @@ def test_a_cache_of_version_2_gets_room_for_an_audit_chain(tmp_path):
     path = tmp_path / "cache.db"
     path.touch(mode=0o600)
     older = database._open(path, KEY, memory_security=False, busy_timeout=1)
-    schema.establish(older, meta={}, migrations=MIGRATIONS[:2])
+    schema.create_tables(older, meta={}, migrations=MIGRATIONS[:2])
     schema.migrate(older)
     chain = AuditTable(older, Seal(None))
     chain.begin(1.0, facts={"why": "upgraded"})
@@ -140,7 +140,7 @@ def test_search_finds_phrases_across_scripts_in_a_cache_of_version_1(tmp_path):
     path.unlink()
     path.touch(mode=0o600)
     first = database._open(path, KEY, memory_security=False, busy_timeout=1)
-    schema.establish(first, meta={}, migrations=MIGRATIONS[:1])
+    schema.create_tables(first, meta={}, migrations=MIGRATIONS[:1])
     cache = Cache(first)
     store(cache, [corpus.make(note_id, Content(text)) for note_id, text in texts.items()])
     with cache.transaction():

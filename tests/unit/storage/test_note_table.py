@@ -7,7 +7,7 @@ import pytest
 
 from mcp_notarium.domain.note import Content, Note, Tombstone
 from mcp_notarium.search.parser import parse
-from mcp_notarium.storage.fts_maintenance import FEW
+from mcp_notarium.storage.fts_maintenance import MOST_BY_TRIGGERS
 from mcp_notarium.storage.note_changes import BATCH
 from mcp_notarium.storage.note_rows import prepare, rows_of
 from mcp_notarium.storage.note_table import Applied, Counts, TagCount
@@ -149,7 +149,7 @@ def test_changes_of_one_note_in_one_call_count_in_the_order_given(cache):
     assert cache.notes.get("id1").text == "third"
 
 
-@pytest.mark.parametrize("many", [1, FEW, FEW + 1, BATCH + 7], ids=str)
+@pytest.mark.parametrize("many", [1, MOST_BY_TRIGGERS, MOST_BY_TRIGGERS + 1, BATCH + 7], ids=str)
 def test_edits_and_removals_are_searchable_at_once_in_any_number(cache, many):
     before = [note(number, "wombat " + "x" * number) for number in range(2 * many)]
     apply(cache, *before)
@@ -188,7 +188,7 @@ def load_settings(cache):
 
 def test_merging_is_as_before_after_a_failure(cache, monkeypatch):
     with monkeypatch.context() as patched:
-        patched.setattr(cache.notes._index, "_note_down", lambda _written: 1 / 0)
+        patched.setattr(cache.notes._index, "_record_changes", lambda _written: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             apply(cache, *[note(number, "wombat") for number in range(300)])
     assert load_settings(cache) == (4, 1 << 20)
@@ -206,8 +206,8 @@ def test_merging_is_put_off_for_many_notes_only_and_for_them_only(cache, monkeyp
         seen.append(load_settings(cache))
         note_down(written)
 
-    note_down = cache.notes._index._note_down
-    monkeypatch.setattr(cache.notes._index, "_note_down", noting)
+    note_down = cache.notes._index._record_changes
+    monkeypatch.setattr(cache.notes._index, "_record_changes", noting)
     apply(cache, *[note(number, "wombat") for number in range(many)])
     assert (seen, load_settings(cache)) == ([during], (4, 1 << 20))
     assert cache.search.find(parse("wombat"), limit=1).total == many

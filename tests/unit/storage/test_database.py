@@ -260,7 +260,7 @@ def test_a_creation_that_fails_leaves_nothing_behind(tmp_path, monkeypatch):
     def fails(*_, **__):
         raise CacheFull("no room")
 
-    monkeypatch.setattr(database.schema, "establish", fails)
+    monkeypatch.setattr(database.schema, "create_tables", fails)
     with pytest.raises(CacheFull):
         database.create(tmp_path / "c.db", KEY, meta={})
     assert list(tmp_path.iterdir()) == []

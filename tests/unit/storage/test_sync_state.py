@@ -53,7 +53,7 @@ def test_failures_are_counted_in_a_row_and_a_success_ends_the_row(cache):
 
 def test_a_login_token_is_kept_in_an_encrypted_cache(tmp_path):
     cache = make(tmp_path)
-    assert cache.sync_state.keeps_login
+    assert cache.sync_state.can_store_login
     assert cache.sync_state.login_token() is None
     cache.sync_state.set_login_token(Secret("tok-123"))
     cache.close()
@@ -66,7 +66,7 @@ def test_a_login_token_is_kept_in_an_encrypted_cache(tmp_path):
 
 def test_a_login_token_never_reaches_a_plain_cache(tmp_path):
     cache = make(tmp_path, key=None)
-    assert not cache.sync_state.keeps_login
+    assert not cache.sync_state.can_store_login
     with pytest.raises(CacheError) as refusal:
         cache.sync_state.set_login_token(Secret("tok-123"))
     assert "tok-123" not in f"{refusal.value!r}{refusal.value.to_dict()}"

@@ -51,12 +51,12 @@ def test_the_same_token_leaves_a_different_mark_each_time(cache: Cache) -> None:
 
 def test_witnesses_are_new_and_old_notes_neither_shared_nor_in_the_trash(cache: Cache) -> None:
     record = AccountRecord(cache.database)
-    assert record.witnesses() == []
+    assert record.sample_notes() == []
     _put(cache, "shared", 1.5, "somebody@example.com")
     _put(cache, "trashed", 2.5, trash=True)
-    assert sorted(record.witnesses()) == [("shared", 1.5), ("trashed", 2.5)]
+    assert sorted(record.sample_notes()) == [("shared", 1.5), ("trashed", 2.5)]
     for number in range(20):
         _put(cache, f"n{number:02}", 1000.25 + number)
     wanted = {"n00", "n01", "n02", "n03", "n16", "n17", "n18", "n19"}
-    assert {note_id for note_id, _ in record.witnesses()} == wanted
-    assert ("n00", 1000.25) in record.witnesses()
+    assert {note_id for note_id, _ in record.sample_notes()} == wanted
+    assert ("n00", 1000.25) in record.sample_notes()

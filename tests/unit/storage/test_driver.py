@@ -18,7 +18,7 @@ def versions(**present):
 
 
 def test_the_installed_driver_is_sqlcipher_with_all_it_needs():
-    found = driver.demand(driver.facts())
+    found = driver.require_suitable(driver.facts())
     assert found.provider.startswith("OpenSSL 3.")
     assert found.cipher_version.startswith("4.")
     assert found.fts5
@@ -65,7 +65,7 @@ def test_a_missing_driver_is_a_verdict_and_not_an_import_error(monkeypatch):
 )
 def test_a_driver_that_would_not_keep_notes_is_refused(change):
     with pytest.raises(LockedError) as refusal:
-        driver.demand(replace(driver.facts(), **change))
+        driver.require_suitable(replace(driver.facts(), **change))
     assert refusal.value.verdict is Verdict.CRYPTO_UNSUITABLE
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from mcp_notarium.crypto import kdf, key_slots, rotation_steps
 from mcp_notarium.crypto.errors import WrongKey
-from mcp_notarium.crypto.rotation_steps import REWRAP, Settle, Step
+from mcp_notarium.crypto.rotation_steps import REWRAP, RestStep, Step
 from mcp_notarium.secret import Secret
 from support.account import OTHER, PASSPHRASE
 from support.keyfiles import DATA_KEY, NOW, RAW_KEY, cheap
@@ -92,16 +92,16 @@ NEW = rewrap(OLD)
     ("main", "copy", "strays", "steps"),
     [
         (NEW, NEW, False, ()),
-        (NEW, NEW, True, (Settle.REMOVE_STRAYS,)),
-        (NEW, OLD, False, (Settle.REFRESH_COPY,)),
-        (OLD, NEW, False, (Settle.REFRESH_COPY,)),
-        (NEW, None, False, (Settle.REFRESH_COPY,)),
-        (NEW, OLD, True, (Settle.REFRESH_COPY, Settle.REMOVE_STRAYS)),
-        (None, OLD, False, (Settle.RESTORE_MAIN,)),
-        (None, OLD, True, (Settle.RESTORE_MAIN, Settle.REMOVE_STRAYS)),
+        (NEW, NEW, True, (RestStep.REMOVE_STRAYS,)),
+        (NEW, OLD, False, (RestStep.REFRESH_COPY,)),
+        (OLD, NEW, False, (RestStep.REFRESH_COPY,)),
+        (NEW, None, False, (RestStep.REFRESH_COPY,)),
+        (NEW, OLD, True, (RestStep.REFRESH_COPY, RestStep.REMOVE_STRAYS)),
+        (None, OLD, False, (RestStep.RESTORE_MAIN,)),
+        (None, OLD, True, (RestStep.RESTORE_MAIN, RestStep.REMOVE_STRAYS)),
         (None, None, True, ()),
         (None, None, False, ()),
     ],
 )
 def test_a_half_done_change_is_brought_to_rest(main, copy, strays, steps):
-    assert rotation_steps.settle(main=main, copy=copy, strays=strays) == steps
+    assert rotation_steps.plan_rest(main=main, copy=copy, strays=strays) == steps

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from mcp_notarium.audit import export
-from mcp_notarium.audit.chain import GENESIS, AuditKeys, Head, Seal, appended
-from mcp_notarium.audit.record import MOST_NOTES, Entry, record_of, shown_client
+from mcp_notarium.audit.chain import GENESIS, AuditKeys, Head, Seal, append_to_chain
+from mcp_notarium.audit.record import MOST_NOTES, Entry, clean_client_name, make_record
 from mcp_notarium.secret import Secret
 
 KEY = Secret(bytes(range(32)))
@@ -28,23 +28,23 @@ GOLDEN = Entry(
 
 
 def test_bytes_of_a_record_must_not_change_silently():
-    record, head = appended(GOLDEN, Head(), Seal(KEY))
+    record, head = append_to_chain(GOLDEN, Head(), Seal(KEY))
     assert record.covered() == (
         b'[1,1750000000123,"Client 1","tool.save","ab","[\\"n1\\",\\"\\\\u00e9\\"]","allowed","ok",7,'
         b'0,"{\\"a\\":\\"x\\",\\"b\\":1}"]'
     )
     assert record.previous == GENESIS
     assert head == Head(1, "4adf8bde6ef6f3cfb28035e1322ac5acd7fd4d7cdd91abf0b89da22fe301120e")
-    assert appended(GOLDEN, Head(), Seal(None))[1].mac == (
+    assert append_to_chain(GOLDEN, Head(), Seal(None))[1].mac == (
         "7450c4f962aaed81063d900db92ff0772ce89bd7d76caaa9800a581aef19b5e6"
     )
-    assert Seal(KEY).fits(record)
-    assert not Seal(Secret(b"x" * 32)).fits(record)
-    assert not Seal(None).fits(record)
+    assert Seal(KEY).verifies(record)
+    assert not Seal(Secret(b"x" * 32)).verifies(record)
+    assert not Seal(None).verifies(record)
 
 
 def test_the_page_of_the_format_shows_that_record_and_its_mac():
-    record, head = appended(GOLDEN, Head(), Seal(KEY))
+    record, head = append_to_chain(GOLDEN, Head(), Seal(KEY))
     page = PAGE.read_text(encoding="utf-8")
     assert f"\n{record.covered().decode()}\n" in page
     assert f"`{head.mac}`" in page
@@ -74,9 +74,9 @@ def test_every_mac_of_an_export_can_be_recomputed_from_the_page_alone(key):
     )
     records, head = [], Head()
     for entry in (GOLDEN, odd, Entry(at=0.0, act="tool.get", notes=("x" * 12,))):
-        record, head = appended(entry, head, Seal(key))
+        record, head = append_to_chain(entry, head, Seal(key))
         records.append(record)
-    *lines, _end = export.lines(records, now_ms=0, end=head)
+    *lines, _end = export.export_lines(records, now_ms=0, end=head)
     assert len(lines) == 3
     for line in lines:
         assert recomputed(line, key and key.reveal()) == json.loads(line)["mac"]
@@ -113,12 +113,12 @@ def test_deepest_argument_has_a_digest():
 
 
 def test_client_names_become_one_short_line():
-    assert shown_client("a\nb\x1b[31m\u202e\ud83d" + "x" * 500) == "a?b?[31m?\ufffd" + "x" * 86
+    assert clean_client_name("a\nb\x1b[31m\u202e\ud83d" + "x" * 500) == "a?b?[31m?\ufffd" + "x" * 86
 
 
 def test_more_notes_than_fit_are_counted():
     entry = Entry(at=1, act="tool.list", notes=tuple(map(str, range(MOST_NOTES + 3))))
-    record = record_of(entry, number=1, previous=GENESIS)
+    record = make_record(entry, number=1, previous=GENESIS)
     assert len(json.loads(record.notes)) == MOST_NOTES
     assert json.loads(record.facts) == {"notes_left_out": 3}
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from mcp_notarium.audit import export
-from mcp_notarium.audit.chain import Head, Seal, appended
+from mcp_notarium.audit.chain import Head, Seal, append_to_chain
 from mcp_notarium.audit.record import Act, Entry
-from mcp_notarium.audit.verification import Check, Kind
+from mcp_notarium.audit.verification import ChainVerifier, Kind
 from mcp_notarium.cli import audit
 from mcp_notarium.secret import Secret
 
@@ -17,50 +17,52 @@ from mcp_notarium.secret import Secret
 def records():
     made, head = [], Head()
     for number in range(5):
-        record, head = appended(Entry(at=number, act=f"act{number}"), head, Seal(Secret(b"c" * 32)))
+        record, head = append_to_chain(
+            Entry(at=number, act=f"act{number}"), head, Seal(Secret(b"c" * 32))
+        )
         made.append(record)
     return made
 
 
 def kinds(lines):
-    return [(fault.kind, fault.number) for fault in export.faults_in(lines)[1]]
+    return [(fault.kind, fault.number) for fault in export.find_export_faults(lines)[1]]
 
 
 def test_whole_export_has_no_faults_and_names_its_head(records):
-    lines = list(export.lines(records, now_ms=0, end=Head()))
+    lines = list(export.export_lines(records, now_ms=0, end=Head()))
     assert kinds(lines) == []
-    assert export.faults_in(lines)[0] == Head(5, records[-1].mac)
+    assert export.find_export_faults(lines)[0] == Head(5, records[-1].mac)
     assert json.loads(lines[-1])["exported_at"] == "1970-01-01T00:00:00.000Z"
 
 
 def test_line_that_is_missing_shows_even_if_the_last_line_was_made_anew(records):
-    assert kinds(export.lines([*records[:2], *records[3:]], now_ms=0, end=Head())) == [
+    assert kinds(export.export_lines([*records[:2], *records[3:]], now_ms=0, end=Head())) == [
         (Kind.DELETED, 4)
     ]
     swapped = [records[0], records[2], records[1], *records[3:]]
-    assert kinds(export.lines(swapped, now_ms=0, end=Head()))[0] == (Kind.DELETED, 3)
+    assert kinds(export.export_lines(swapped, now_ms=0, end=Head()))[0] == (Kind.DELETED, 3)
 
 
 def test_export_of_the_newest_days_may_begin_anywhere(records):
-    assert kinds(export.lines(records[3:], now_ms=0, end=Head())) == []
+    assert kinds(export.export_lines(records[3:], now_ms=0, end=Head())) == []
 
 
 def test_export_of_no_record_names_the_end_of_the_chain(records):
     end = Head(5, records[-1].mac)
-    (line,) = export.lines([], now_ms=0, end=end)
-    assert export.faults_in([line]) == (end, [])
+    (line,) = export.export_lines([], now_ms=0, end=end)
+    assert export.find_export_faults([line]) == (end, [])
     for wrong in (b"5:", b"x", b"5:" + b"A" * 64):
         assert kinds([line.replace(str(end).encode(), wrong)]) == [(Kind.TAIL_CUT, 1)]
 
 
 @pytest.mark.parametrize("line", [b"[]\n", b"null\n", b"{}\n", b'{"number":"x"}\n', b"[" * 100_000])
 def test_nonsense_is_a_fault_and_no_crash(records, line):
-    lines = [*export.lines(records, now_ms=0, end=Head())]
+    lines = [*export.export_lines(records, now_ms=0, end=Head())]
     assert (Kind.EDITED, 2) in kinds([lines[0], line, *lines[1:]])
 
 
 def test_time_that_no_calendar_has_stays_a_number():
-    assert export.when(2**62) == str(2**62)
+    assert export.utc_text(2**62) == str(2**62)
 
 
 @pytest.mark.parametrize("number", ["Infinity", "1e999", "NaN", "[]", '"x"'])
@@ -71,15 +73,15 @@ def test_line_with_a_number_that_is_none_is_a_fault_of_the_file(number):
 
 def test_record_that_says_what_cannot_be_counted_is_a_fault_of_the_chain():
     seal = Seal(None)
-    record, _ = appended(Entry(at=0, act=Act.PRUNED), Head(), seal)
-    check = Check(seal)
-    check.feed(seal.sealed(replace(record, facts='{"upto":1e999,"head":""}')))
-    assert [fault.kind for fault in check.verdict().faults] == [Kind.EDITED]
+    record, _ = append_to_chain(Entry(at=0, act=Act.PRUNED), Head(), seal)
+    check = ChainVerifier(seal)
+    check.feed(seal.seal_record(replace(record, facts='{"upto":1e999,"head":""}')))
+    assert [fault.kind for fault in check.result().faults] == [Kind.EDITED]
 
 
 @pytest.mark.parametrize("text", ["no JSON", "7", '"x"', "[1, {}]", "[" * 100_000])
 def test_record_that_was_changed_is_shown_as_it_stands(records, text):
     changed = replace(records[0], notes=text, facts=text, act="a\x1b[2J")
-    assert export.shown(changed)["mac"] == changed.mac
-    assert list(export.lines([changed], now_ms=0, end=Head()))
+    assert export.as_json(changed)["mac"] == changed.mac
+    assert list(export.export_lines([changed], now_ms=0, end=Head()))
     assert "\x1b" not in audit._line(changed)

@@ -67,7 +67,7 @@ def test_totals_of_a_search_cover_all_pages(cache):
 @pytest.mark.parametrize("trash", ["no", "yes", "any"])
 @pytest.mark.parametrize("sort_by", ["modified_at", "created_at"])
 @pytest.mark.parametrize("sort_order", ["ASC", "DESC"])
-def test_every_page_from_either_end_is_its_part_of_the_whole(cache, trash, sort_by, sort_order):
+def test_every_page_is_its_part_of_the_whole(cache, trash, sort_by, sort_order):
     store(
         cache,
         [note(n, f"text {n}", trash=n % 3 == 0, modified_at=1000 + n // 4) for n in range(23)],
@@ -85,7 +85,7 @@ def test_every_page_from_either_end_is_its_part_of_the_whole(cache, trash, sort_
 def test_of_a_word_alone_with_too_many_hits_the_newest_come_first(cache, monkeypatch, sort_order):
     store(cache, [note(n, "apple " * (1 + n % 3) + "pie", trash=n == 5) for n in range(9)])
     ranked = ids(find(cache, "apple", sort_order=sort_order))
-    monkeypatch.setattr(note_search, "MOST_RANKED", 8)
+    monkeypatch.setattr(note_search, "MOST_RANKED", 7)
     unranked = ids(find(cache, "apple", sort_order=sort_order))
     assert ranked != unranked
     assert sorted(ranked) == sorted(unranked)
@@ -94,8 +94,84 @@ def test_of_a_word_alone_with_too_many_hits_the_newest_come_first(cache, monkeyp
         page = find(cache, "apple", limit=3, offset=offset, sort_order=sort_order)
         assert (ids(page), page.total) == (unranked[offset : offset + 3], 8)
     assert ids(find(cache, "apple pie", sort_order=sort_order)) != unranked
-    monkeypatch.setattr(note_search, "MOST_RANKED", 9)
+    monkeypatch.setattr(note_search, "MOST_RANKED", 8)
     assert ids(find(cache, "apple", sort_order=sort_order)) == ranked
+
+
+LISTINGS = [
+    None,
+    "-plum",
+    "-tag:even",
+    "before:1970-01-01",
+    "++",
+    "tag:even",
+    "tag:even -tag:third",
+]
+LISTINGS += ["apple", "apple -tag:third", "apple OR plum"]
+
+
+@pytest.mark.parametrize("trash", ["no", "any"])
+@pytest.mark.parametrize("text", LISTINGS, ids=str)
+def test_pages_of_any_query_join_to_the_whole_with_its_total(cache, monkeypatch, text, trash):
+    monkeypatch.setattr(note_search, "MOST_RANKED", 20)
+    store(
+        cache,
+        [
+            note(
+                n,
+                "apple ++" + " plum" * (n % 5 == 0),
+                tags=("even",) * (n % 2 == 0) + ("third",) * (n % 3 == 0),
+                trash=n % 7 == 0,
+                modified_at=n * 37 % 60 // 4,
+            )
+            for n in range(60)
+        ],
+    )
+    query = f"{text or ''} trash:{trash}"
+    whole = find(cache, query, limit=100)
+    assert whole.total == len(set(ids(whole))) > 10
+    for offset in (*range(0, 60, 7), 3):
+        page = find(cache, query, limit=7, offset=offset)
+        assert (ids(page), page.total) == (ids(whole)[offset : offset + 7], whole.total)
+
+
+@pytest.mark.parametrize("text", [None, "apple", "-plum"])
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (note(30, "apple"), 31),
+        (Tombstone("id3"), 29),
+        (corpus.make("id3", Content("apple", trash=True), version=2), 29),
+    ],
+    ids=["new", "gone", "trashed"],
+)
+def test_a_change_shows_in_pages_and_totals_at_once_and_goes_when_it_is_undone(
+    cache, text, change, expected
+):
+    store(cache, [note(number, f"apple {number}") for number in range(30)])
+    before = find(cache, text, limit=5, offset=20)
+
+    def undone():
+        with cache.transaction():
+            cache.notes.apply([change])
+            assert find(cache, text, limit=5).total == expected
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        undone()
+    assert find(cache, text, limit=5, offset=20) == before
+    store(cache, [change])
+    assert find(cache, text, limit=5).total == expected
+    assert len(ids(find(cache, text, limit=100))) == expected
+
+
+def test_a_change_by_another_process_shows_in_pages_and_totals(cache):
+    store(cache, [note(number, "apple") for number in range(30)])
+    assert find(cache, "apple", limit=5).total == 30
+    other = Cache(second_connection(cache))
+    store(other, [Tombstone("id29")])
+    other.close()
+    assert (find(cache, "apple", limit=5).total, ids(find(cache))[0]) == (29, "id28")
 
 
 def test_words_inside_other_words_are_found_only_if_nothing_else_is_and_marked(cache):

@@ -7,7 +7,7 @@ import pytest
 from mcp_notarium.crypto import kdf, rotation_steps, slot_changes
 from mcp_notarium.crypto.errors import SlotsRefused
 from mcp_notarium.crypto.key_slots import Slot, SlotState, SlotType
-from mcp_notarium.crypto.rotation_steps import SlotUnclear
+from mcp_notarium.crypto.rotation_steps import AmbiguousSlot
 from mcp_notarium.logs.redactor import Redactor
 from support.keyfiles import cheap
 
@@ -28,7 +28,9 @@ def keyfile(*types):
 
 def gone(types, came, **options):
     found = keyfile(*types)
-    return [one.id for one in rotation_steps.giving_way(found, found.slots[came - 1], **options)]
+    return [
+        one.id for one in rotation_steps.slots_to_replace(found, found.slots[came - 1], **options)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -58,7 +60,7 @@ def test_a_raw_key_that_the_keychain_keeps_stays_like_any_key_of_the_keychain():
 
 
 def test_where_several_could_be_lost_it_is_asked_and_never_guessed():
-    with pytest.raises(SlotUnclear) as unclear:
+    with pytest.raises(AmbiguousSlot) as unclear:
         gone([PASSPHRASE, RAW, RECOVERY], 3)
     assert [one.id for one in unclear.value.candidates] == [1, 2]
     assert "slot 1 (passphrase); slot 2 (raw)" in unclear.value.message
