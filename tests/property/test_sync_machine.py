@@ -56,7 +56,7 @@ class SyncMachine(RuleBasedStateMachine):
             folder,
             None,
             time=self.time,
-            backend=self.world.backend(name),
+            remote=self.world.remote(name),
             gone=lambda owner: owner in self.ended,
             reached=self.reached,
         )
@@ -314,7 +314,7 @@ def _ends_at(client, nth, *, torn):
 
 
 class SimplenoteMachine(SyncMachine):
-    """The same with the real backend and the embedded service."""
+    """The same with the real store and the embedded service."""
 
     world_kind = SimplenoteWorld
 

@@ -200,11 +200,11 @@ def _chain(app: App) -> Finding:
 
 async def _service(app: App) -> Finding:
     try:
-        await app.backend.list_page(since=None, mark=None, limit=1, with_content=False)
+        await app.store.list_page(since=None, mark=None, limit=1, with_content=False)
     except NotariumError as error:
         return Finding("service", WARN, error.user_message, error.resolution_hint or "")
     finally:
-        await app.backend.close()
+        await app.store.close()
     return Finding("service", OK, "reachable, and the login is accepted")
 
 

@@ -110,4 +110,4 @@ def _put_back(app: App, before: Secret | None) -> None:
 
 async def _prove(app: App) -> None:
     """One small request in the account's name."""
-    await app.backend.list_page(since=None, mark=None, limit=1, with_content=False)
+    await app.store.list_page(since=None, mark=None, limit=1, with_content=False)

@@ -1,9 +1,9 @@
-"""What a note store must be able to do for the engine: the ``Backend`` protocol.
+"""What a note store must be able to do for the engine: the ``Store`` protocol.
 
 Words: a *cursor* is an opaque place in the store's stream of changes, compared for equality only;
 a *mark* is an opaque place inside one listing; an *etag* names one revision of one note.
 
-Obligations of every backend (``tests/contract`` checks them):
+Obligations of every store (``tests/contract`` checks them):
 
 * a missing note raises ``NoteNotFound``; no usable login raises ``LoginRequired``;
 * ``push`` with a stale or unknown base raises ``VersionConflict`` and stores nothing, where
@@ -38,7 +38,7 @@ BaseLookup = Callable[[str], Revision | None]
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """Facts the engine asks for; it never asks for a backend's name."""
+    """Facts the engine asks for; it never asks for a store's name."""
 
     change_feed: bool = False
     """``changes`` exists and reports removals."""
@@ -123,7 +123,7 @@ class Acknowledgement:
     alone: bool = False
 
 
-class Backend(Protocol):
+class Store(Protocol):
     """One remote note store, for one account. Every method may raise the errors named above."""
 
     capabilities: Capabilities

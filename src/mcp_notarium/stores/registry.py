@@ -1,4 +1,4 @@
-"""Which backends there are: name to place, imported only when one is asked for."""
+"""Map store names to classes, imported only when asked for."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from mcp_notarium.errors import ConfigError
 
 _PLACES = {
-    "simplenote": "mcp_notarium.stores.simplenote.store:SimplenoteBackend",
+    "simplenote": "mcp_notarium.stores.simplenote.store:SimplenoteStore",
 }
 
 
@@ -18,7 +18,7 @@ def names() -> tuple[str, ...]:
 
 
 def load(name: str) -> type[Any]:
-    """The backend class of that name. Raises ``ConfigError`` for a name nobody has.
+    """The store class of that name. Raises ``ConfigError`` for a name nobody has.
 
     Constructors differ, because services differ in what they need; the one place that wires the
     house knows them.
@@ -26,7 +26,7 @@ def load(name: str) -> type[Any]:
     place = _PLACES.get(name)
     if place is None:
         raise ConfigError(
-            f"there is no backend named {name!r}",
+            f"there is no store named {name!r}",
             resolution_hint=f"Use one of: {', '.join(_PLACES)}.",
         )
     module, _, attribute = place.partition(":")

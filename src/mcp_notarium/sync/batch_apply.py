@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.note_changes import A_LOAD, BATCH
-from mcp_notarium.stores.contract import Backend
+from mcp_notarium.stores.contract import Store
 from mcp_notarium.sync.batch import Batch
 from mcp_notarium.sync.batch_commit import Stored, Storing
 from mcp_notarium.sync.bulk_writer import Bulk
@@ -47,10 +47,10 @@ class Intake:
     """The one way into the note table for what comes from the store. ``news``: so much so far."""
 
     def __init__(
-        self, cache: Cache, backend: Backend, ledger: Ledger, *, stopwatch: Callable[[], float]
+        self, cache: Cache, store: Store, ledger: Ledger, *, stopwatch: Callable[[], float]
     ) -> None:
         self._ledger = ledger
-        self._asking = Asking(cache, backend, stopwatch=stopwatch)
+        self._asking = Asking(cache, store, stopwatch=stopwatch)
         self._storing = Storing(cache, ledger)
         self._bulk = Bulk(self._storing)
         self.news = 0

@@ -27,7 +27,7 @@ from mcp_notarium.sync.planner import (
     Remote,
     Replace,
     Resolve,
-    Store,
+    Upsert,
     plan,
 )
 from mcp_notarium.sync.progress import Ledger
@@ -96,7 +96,7 @@ class Storing:
             deferred = self._note_doubts(zip(batch.remotes, actions, strict=True))
             if batch.bookmark is not None:
                 batch.bookmark(self._ledger)  # INVARIANT 1 (docs/sync.md)
-        news = sum(isinstance(action, Store | Forget) for action in actions)
+        news = sum(isinstance(action, Upsert | Forget) for action in actions)
         return Stored(applied.stored, applied.removed, deferred, news)
 
     def plan(self, remotes: Sequence[Remote]) -> list[Action]:
@@ -153,7 +153,7 @@ def _changes(actions: Iterable[Action]) -> list[Revision | Tombstone]:
     changes: list[Revision | Tombstone] = []
     for action in actions:
         match action:
-            case Store(revision=revision):
+            case Upsert(revision=revision):
                 changes.append(revision)
             case Replace(revision=revision):
                 changes += [Tombstone(revision.id), revision]

@@ -14,7 +14,7 @@ from mcp_notarium.domain.note import Revision, Tombstone
 from mcp_notarium.errors import BackendError, CursorLost, LoginRequired, RateLimited
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.sync_state import Progress
-from mcp_notarium.stores.contract import Backend, ChangePage, Entry
+from mcp_notarium.stores.contract import ChangePage, Entry, Store
 from mcp_notarium.sync.batch import Batch, split
 from mcp_notarium.sync.batch_apply import Intake
 from mcp_notarium.sync.feed_trust import Feed
@@ -47,19 +47,19 @@ class Sources:
     def __init__(
         self,
         cache: Cache,
-        backend: Backend,
+        store: Store,
         *,
         intake: Intake,
         ledger: Ledger,
         stopwatch: Callable[[], float],
     ) -> None:
         self._cache = cache
-        self._backend = backend
+        self._store = store
         self._intake = intake
         self._ledger = ledger
         self._stopwatch = stopwatch
         self._count: Count | None = None
-        can = backend.capabilities
+        can = store.capabilities
         self.feed = Feed(exists=can.change_feed, long_poll=can.change_feed and can.long_poll)
 
     async def cycle(self, *, cursor_lost: bool = False) -> Batches:
@@ -129,7 +129,7 @@ class Sources:
         left_out = 0 if fresh else self._ledger.left_out
         listing = Listing(mark=mark, first=FIRST_PAGE if fresh else PAGE)
         async with (
-            aclosing(read_ahead(self._backend, listing)) as ready_pages,
+            aclosing(read_ahead(self._store, listing)) as ready_pages,
             self._counting() as count,
         ):
             async for ready in ready_pages:
@@ -152,7 +152,7 @@ class Sources:
 
     @asynccontextmanager
     async def _counting(self) -> AsyncIterator[Count]:
-        self._count = count = Count(self._backend)
+        self._count = count = Count(self._store)
         try:
             yield count
         finally:
@@ -187,7 +187,7 @@ class Sources:
 
     async def _ask_feed(self, cursor: str, *, wait: bool) -> ChangePage:
         try:
-            page = await self._backend.changes(cursor, wait=wait, base_of=self._cache.notes.base)
+            page = await self._store.changes(cursor, wait=wait, base_of=self._cache.notes.base)
         except (CursorLost, RateLimited):
             raise
         except BackendError as error:
@@ -215,7 +215,7 @@ class Sources:
             )
 
     async def _without_feed(self) -> Batches:
-        delta = self._backend.capabilities.delta_listing
+        delta = self._store.capabilities.delta_listing
         source = self._poll() if delta else self._sweep(cursor_lost=self._ledger.cursor is None)
         try:
             async with aclosing(source) as batches:
@@ -228,10 +228,10 @@ class Sources:
     async def _poll(self) -> Batches:
         """What changed since the cursor, by listing. Removals do not show in it."""
         cursor, epoch = self._ledger.cursor, self._ledger.epoch
-        feed = self._backend.capabilities.change_feed
+        feed = self._store.capabilities.change_feed
         first: str | None = None
         left_out = 0
-        async with aclosing(pages(self._backend, Listing(since=cursor))) as all_pages:
+        async with aclosing(pages(self._store, Listing(since=cursor))) as all_pages:
             async for page in all_pages:
                 left_out += page.left_out
                 first = page.cursor if first is None else first
@@ -275,7 +275,7 @@ class Sources:
         left_out = 0
         listed: list[Revision | Entry] = []
         bare = Listing(first=BARE_PAGE, limit=BARE_PAGE, with_content=False)
-        async with aclosing(pages(self._backend, bare)) as all_pages:
+        async with aclosing(pages(self._store, bare)) as all_pages:
             async for page in all_pages:
                 first = page.cursor if first is None else first
                 listed += page.entries
@@ -287,7 +287,7 @@ class Sources:
             for batch in split(changed, epoch=epoch):
                 yield batch
             return
-        async with aclosing(pages(self._backend, Listing())) as all_pages:
+        async with aclosing(pages(self._store, Listing())) as all_pages:
             async for page in all_pages:
                 yield Batch(page.entries, epoch)
 

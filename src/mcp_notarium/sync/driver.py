@@ -18,7 +18,7 @@ from mcp_notarium.domain.pending_write import WriteState
 from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheError, CacheFull
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.sync_state import Metrics
-from mcp_notarium.stores.contract import Backend, ListingPage
+from mcp_notarium.stores.contract import ListingPage, Store
 from mcp_notarium.sync.cycle import Effect, Event, State
 from mcp_notarium.sync.engine import Engine, Log
 from mcp_notarium.sync.idle_polling import Calm
@@ -54,7 +54,7 @@ class Driver:
     def __init__(
         self,
         cache: Cache,
-        backend: Backend,
+        store: Store,
         writer: Writer,
         *,
         clock: Callable[[], float],
@@ -66,7 +66,7 @@ class Driver:
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self._cache = cache
-        self._backend = backend
+        self._store = store
         self._stopwatch = stopwatch
         self._interval = interval
         self._log = log
@@ -76,7 +76,7 @@ class Driver:
         self._ledger = Ledger(cache, clock=clock)
         self._engine = Engine(
             cache,
-            backend,
+            store,
             writer,
             ledger=self._ledger,
             stopwatch=stopwatch,
@@ -150,7 +150,7 @@ class Driver:
 
         Raises what the store raises, with nothing emptied, if it cannot be read.
         """
-        page = await self._backend.list_page(
+        page = await self._store.list_page(
             since=None, mark=None, limit=FIRST_PAGE, with_content=True
         )
         with self._cache.transaction(durable=True):

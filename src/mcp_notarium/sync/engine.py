@@ -18,7 +18,7 @@ from mcp_notarium.errors import (
     NotariumError,
 )
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.stores.contract import Backend
+from mcp_notarium.stores.contract import Store
 from mcp_notarium.sync.batch import Batch
 from mcp_notarium.sync.batch_apply import Intake, Tally
 from mcp_notarium.sync.batch_commit import Superseded
@@ -49,7 +49,7 @@ class Engine:
     def __init__(
         self,
         cache: Cache,
-        backend: Backend,
+        store: Store,
         writer: Writer,
         *,
         ledger: Ledger,
@@ -61,9 +61,9 @@ class Engine:
         self._ledger = ledger
         self._stopwatch = stopwatch
         self._log = log
-        self._intake = Intake(cache, backend, ledger, stopwatch=stopwatch)
+        self._intake = Intake(cache, store, ledger, stopwatch=stopwatch)
         self.sources = Sources(
-            cache, backend, intake=self._intake, ledger=ledger, stopwatch=stopwatch
+            cache, store, intake=self._intake, ledger=ledger, stopwatch=stopwatch
         )
         self.state = State.IDLE
         self.tried = False

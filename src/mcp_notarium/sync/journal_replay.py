@@ -22,7 +22,7 @@ from mcp_notarium.errors import (
     VersionConflict,
 )
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.stores.contract import Backend
+from mcp_notarium.stores.contract import Store
 from mcp_notarium.sync.journal import Intents
 from mcp_notarium.sync.push import NOTHING, Delivered, Delivery, Taken
 
@@ -36,14 +36,14 @@ class Replay:
     def __init__(
         self,
         cache: Cache,
-        backend: Backend,
+        store: Store,
         *,
         intents: Intents,
         delivery: Delivery,
         clock: Callable[[], float],
     ) -> None:
         self._cache = cache
-        self._backend = backend
+        self._store = store
         self._intents = intents
         self._delivery = delivery
         self._clock = clock
@@ -73,7 +73,7 @@ class Replay:
 
     async def _attempt(self, write: PendingWrite) -> Delivered:
         try:
-            head = await self._backend.get(write.note_id)
+            head = await self._store.get(write.note_id)
         except NoteNotFound:
             return await self._without_note(write)
         match write.kind:
@@ -115,7 +115,7 @@ class Replay:
         return base is None or base.text != write.content.text
 
     async def _update(self, write: PendingWrite, head: Revision) -> Delivered:
-        sent = self._backend.revision_of(write.note_id, write.body).content
+        sent = self._store.revision_of(write.note_id, write.body).content
         if head.content == sent:
             return self._settled(write, head)
         if head.etag == write.base_etag:
@@ -130,7 +130,7 @@ class Replay:
             merged = replace(merged, tags=head.content.tags)  # hidden since: it stays so
         if merged == head.content:
             return self._settled(write, head)
-        body = self._backend.compose(head, merged, now=self._clock())
+        body = self._store.compose(head, merged, now=self._clock())
         rebased = self._intents.rebase(write, base=head, content=merged, body=body)
         return await self._send(rebased, head) if rebased else Delivered(Taken.AGAIN)
 
@@ -146,7 +146,7 @@ class Replay:
         try:
             return await self._delivery.send(write, base=base, replayed=True)
         except DateRefused:
-            body = self._backend.compose(head, write.content, now=self._clock())
+            body = self._store.compose(head, write.content, now=self._clock())
             anew = self._intents.rebase(write, base=head, content=write.content, body=body)
             if anew is None:
                 return Delivered(Taken.AGAIN)
@@ -164,7 +164,7 @@ class Replay:
 
     async def _moved(self, head: Revision) -> bool:
         try:
-            return (await self._backend.get(head.id)).etag != head.etag
+            return (await self._store.get(head.id)).etag != head.etag
         except NoteNotFound:
             return True
 
@@ -174,9 +174,9 @@ class Replay:
 
     async def _older(self, write: PendingWrite) -> Content | None:
         """The base from the store's history, if the cache has lost it."""
-        if not self._backend.capabilities.has_versions or write.base_etag is None:
+        if not self._store.capabilities.has_versions or write.base_etag is None:
             return None
         try:
-            return (await self._backend.get(write.note_id, etag=write.base_etag)).content
+            return (await self._store.get(write.note_id, etag=write.base_etag)).content
         except NoteNotFound:
             return None

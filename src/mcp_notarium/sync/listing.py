@@ -15,7 +15,7 @@ from mcp_notarium.domain.note import Revision
 from mcp_notarium.errors import BackendProtocolError, BackendRejected, CursorLost, NoteNotFound
 from mcp_notarium.storage.note_changes import A_LOAD, BATCH
 from mcp_notarium.storage.note_rows import UNPREPARED, Prepared, prepare
-from mcp_notarium.stores.contract import Backend, ListingPage
+from mcp_notarium.stores.contract import ListingPage, Store
 from mcp_notarium.threads import run_aside
 
 FIRST_PAGE = 100
@@ -76,13 +76,13 @@ class Listing:
     with_content: bool = True
 
 
-async def pages(backend: Backend, listing: Listing) -> Pages:
+async def pages(store: Store, listing: Listing) -> Pages:
     """All pages, in order. Raises ``PlaceLost`` if the mark it starts from is refused."""
     mark, size = listing.mark, listing.first
     seen: set[str] = set()
     listed = empty = 0
     for _ in range(MOST_PAGES):
-        page = await _page(backend, listing, mark=mark, size=size)
+        page = await _page(store, listing, mark=mark, size=size)
         yield page
         if page.next_mark is None:
             return
@@ -97,9 +97,9 @@ async def pages(backend: Backend, listing: Listing) -> Pages:
     raise BackendProtocolError("a listing of the note service has no end")
 
 
-async def _page(backend: Backend, listing: Listing, *, mark: str | None, size: int) -> ListingPage:
+async def _page(store: Store, listing: Listing, *, mark: str | None, size: int) -> ListingPage:
     try:
-        return await backend.list_page(
+        return await store.list_page(
             since=listing.since, mark=mark, limit=size, with_content=listing.with_content
         )
     except (BackendRejected, BackendProtocolError, CursorLost, NoteNotFound):
@@ -108,13 +108,13 @@ async def _page(backend: Backend, listing: Listing, *, mark: str | None, size: i
         raise
 
 
-async def read_ahead(backend: Backend, listing: Listing) -> ReadyPages:
+async def read_ahead(store: Store, listing: Listing) -> ReadyPages:
     """The same pages, read and made ready while the caller stores the one before.
 
     Of a store that is read faster than stored, two pages come as one: fewer, larger transactions.
     """
     ready: asyncio.Queue[ReadyPage | _Ended] = asyncio.Queue(READ_AHEAD)
-    reader = asyncio.create_task(_read(backend, listing, ready))
+    reader = asyncio.create_task(_read(store, listing, ready))
     try:
         item = await ready.get()
         while isinstance(item, ReadyPage):
@@ -137,8 +137,8 @@ class Count:
     Until the ``total`` is known, it is at least ``so_far``.
     """
 
-    def __init__(self, backend: Backend) -> None:
-        self._backend = backend
+    def __init__(self, store: Store) -> None:
+        self._store = store
         self.so_far = 0
         self._task: asyncio.Task[int] | None = None
 
@@ -165,7 +165,7 @@ class Count:
 
     async def _all(self) -> int:
         listing = Listing(first=BARE_PAGE, limit=BARE_PAGE, with_content=False)
-        async with aclosing(pages(self._backend, listing)) as all_pages:
+        async with aclosing(pages(self._store, listing)) as all_pages:
             async for page in all_pages:
                 self.so_far += len(page.entries)
         return self.so_far
@@ -175,11 +175,9 @@ def _fit_together(page: ReadyPage, after: ReadyPage) -> bool:
     return len(page.page.entries) + len(after.page.entries) <= BATCH
 
 
-async def _read(
-    backend: Backend, listing: Listing, ready: asyncio.Queue[ReadyPage | _Ended]
-) -> None:
+async def _read(store: Store, listing: Listing, ready: asyncio.Queue[ReadyPage | _Ended]) -> None:
     try:
-        async with aclosing(pages(backend, listing)) as all_pages:
+        async with aclosing(pages(store, listing)) as all_pages:
             async for page in all_pages:
                 await ready.put(ReadyPage(page, await _prepared(page)))
     except Exception as error:  # noqa: BLE001 - raised again by the reader of the queue

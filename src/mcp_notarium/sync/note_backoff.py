@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from mcp_notarium.errors import BackendError, CursorLost, LoginRequired, NotariumError
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.stores.contract import Backend
+from mcp_notarium.stores.contract import Store
 from mcp_notarium.sync.cycle import backoff_delay, retry_after_of
 
 GRACE = 4.0
@@ -57,12 +57,12 @@ class Ill:
         self._known = {ident: ill for ident, ill in self._known.items() if ident in idents}
 
 
-async def demand_service(cache: Cache, backend: Backend) -> None:
+async def demand_service(cache: Cache, store: Store) -> None:
     """Return if the store serves anything at all, otherwise raise what it says."""
-    cursor, can = cache.sync_state.cursor(), backend.capabilities
+    cursor, can = cache.sync_state.cursor(), store.capabilities
     try:
         since = cursor if can.delta_listing else None
-        await backend.list_page(since=since, mark=None, limit=1, with_content=False)
+        await store.list_page(since=since, mark=None, limit=1, with_content=False)
     except CursorLost:
         return
     except (BackendError, LoginRequired):
@@ -71,6 +71,6 @@ async def demand_service(cache: Cache, backend: Backend) -> None:
     else:
         return
     try:
-        await backend.changes(cursor, wait=False, base_of=lambda _note_id: None)
+        await store.changes(cursor, wait=False, base_of=lambda _note_id: None)
     except CursorLost:
         return

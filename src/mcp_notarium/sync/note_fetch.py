@@ -18,7 +18,7 @@ from mcp_notarium.errors import (
     NoteNotFound,
 )
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.stores.contract import Backend
+from mcp_notarium.stores.contract import Store
 from mcp_notarium.sync.note_backoff import GRACE, Ill, demand_service
 from mcp_notarium.sync.planner import Confirmed
 
@@ -39,9 +39,9 @@ class _Round:
 class Asking:
     """The requests for single notes of one engine. ``stopwatch`` gives seconds from anywhere."""
 
-    def __init__(self, cache: Cache, backend: Backend, *, stopwatch: Callable[[], float]) -> None:
+    def __init__(self, cache: Cache, store: Store, *, stopwatch: Callable[[], float]) -> None:
         self._cache = cache
-        self._backend = backend
+        self._store = store
         self._late: dict[str, asyncio.Task[Confirmed]] = {}
         self._ill = Ill(stopwatch)
 
@@ -65,7 +65,7 @@ class Asking:
         except BaseExceptionGroup as failures:
             raise _first(failures) from None
         if not asked.served:
-            await demand_service(self._cache, self._backend)
+            await demand_service(self._cache, self._store)
         return asked.answers
 
     def rests(self, note_id: str) -> bool:
@@ -115,7 +115,7 @@ class Asking:
     async def _request(self, note_id: str) -> Confirmed:
         seen = self._cache.notes.last_seen(note_id)
         try:
-            return Confirmed(await self._backend.get(note_id), seen)
+            return Confirmed(await self._store.get(note_id), seen)
         except NoteNotFound:
             return Confirmed(Tombstone(note_id), seen)
 

@@ -142,7 +142,7 @@ class Nothing:
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
+class Upsert:
     """Put this acknowledged revision into the cache."""
 
     revision: Revision
@@ -187,7 +187,7 @@ class Resolve:
     write_id: str
 
 
-Action = Nothing | Store | Replace | Fetch | Forget | Resolve
+Action = Nothing | Upsert | Replace | Fetch | Forget | Resolve
 
 
 def here(local: Local) -> Here:
@@ -256,7 +256,7 @@ def _action(move: Move, local: Local, remote: Remote) -> Action:
             content = remote.answer if isinstance(remote, Confirmed) else remote
             if not isinstance(content, Revision):
                 return Fetch(remote.id)
-            return Store(content) if move is Move.STORE else Replace(content)
+            return Upsert(content) if move is Move.STORE else Replace(content)
         case _:
             assert_never(move)
 

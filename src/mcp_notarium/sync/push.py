@@ -26,7 +26,7 @@ from mcp_notarium.errors import (
     RateLimited,
     VersionConflict,
 )
-from mcp_notarium.stores.contract import Acknowledgement, Answer, Backend
+from mcp_notarium.stores.contract import Acknowledgement, Answer, Store
 from mcp_notarium.stores.withdrawal import WITHDRAWN
 from mcp_notarium.sync.conflict_copy import (
     Echo,
@@ -83,14 +83,14 @@ class Delivery:
 
     def __init__(
         self,
-        backend: Backend,
+        store: Store,
         intents: Intents,
         *,
         clock: Callable[[], float],
         reached: Callable[[str], None],
         differed: Callable[[str], None],
     ) -> None:
-        self._backend = backend
+        self._store = store
         self._intents = intents
         self._clock = clock
         self._reached = reached
@@ -107,7 +107,7 @@ class Delivery:
         """
         self._reached("recorded")
         try:
-            answer = await self._backend.push(write)
+            answer = await self._store.push(write)
         except NOT_STORED:
             raise
         except Exception as error:
@@ -123,7 +123,7 @@ class Delivery:
         """Carry out a DELETE and commit it. Raises as :meth:`send` does."""
         self._reached("recorded")
         try:
-            await self._backend.delete(
+            await self._store.delete(
                 write.note_id, etag=write.base_etag or "", write_id=write.write_id
             )
         except NoteNotFound:
@@ -171,7 +171,7 @@ class Delivery:
 
         A store that changes what it is given would change a copy as well, and every further write.
         """
-        sent = self._backend.revision_of(write.note_id, write.body).content
+        sent = self._store.revision_of(write.note_id, write.body).content
         stored = answer.revision
         if stored.content != sent:
             stored = await self._as_held(stored)
@@ -184,7 +184,7 @@ class Delivery:
     async def _as_held(self, stored: Revision) -> Revision:
         """The same revision as the store gives it to whoever asks; what it echoes may be another text."""
         with suppress(NotariumError):
-            held = await self._backend.get(stored.id)
+            held = await self._store.get(stored.id)
             return held if held.etag == stored.etag else stored
         return stored
 
@@ -192,7 +192,7 @@ class Delivery:
         self, write: PendingWrite, base: Content, answer: Acknowledgement, *, repair: bool
     ) -> Delivered:
         stored = answer.revision
-        sent = self._backend.revision_of(write.note_id, write.body).content
+        sent = self._store.revision_of(write.note_id, write.body).content
         echo = judge_echo(base=base, sent=sent, stored=stored.content)
         lost = echo in (Echo.TEXT_LOST, Echo.TAGS_LOST)
         if lost and answer.answer is Answer.UNCHANGED:
@@ -233,7 +233,7 @@ class Delivery:
         if answer.before is None or answer.before == write.base_etag:
             return None
         with suppress(NotariumError):
-            return (await self._backend.get(write.note_id, etag=answer.before)).content
+            return (await self._store.get(write.note_id, etag=answer.before)).content
         return None
 
     def _finish(
@@ -272,7 +272,7 @@ class Delivery:
                 self._intents.release(write)
 
     def _copy_of(self, write: PendingWrite) -> PendingWrite:
-        shares = self._backend.capabilities.shares_by_tag
+        shares = self._store.capabilities.shares_by_tag
         content = copy_content(write.content, shares_by_tag=shares)
         return self._intents.make(
             write_id=copy_write_id(write.write_id),
@@ -280,7 +280,7 @@ class Delivery:
             kind=WriteKind.CREATE,
             base_etag=None,
             content=content,
-            body=self._backend.compose(None, content, now=self._clock()),
+            body=self._store.compose(None, content, now=self._clock()),
             copied=True,
         )
 
@@ -291,6 +291,6 @@ class Delivery:
             kind=WriteKind.UPDATE,
             base_etag=stored.etag,
             content=wanted,
-            body=self._backend.compose(stored, wanted, now=self._clock()),
+            body=self._store.compose(stored, wanted, now=self._clock()),
             copied=copied,
         )

@@ -43,7 +43,7 @@ class Removal:
             return None
         if current.local_version != note.local_version:
             raise self._desk.conflict(note.id, removing=True)
-        if self._desk.backend.capabilities.trash_before_delete and not current.trash:
+        if self._desk.store.capabilities.trash_before_delete and not current.trash:
             raise InvalidRequest(
                 "only a note in the trash can be deleted for good",
                 details={"id": note.id},
@@ -72,7 +72,7 @@ class Removal:
         desk = self._desk
         seen = desk.cache.notes.etag(note_id)
         try:
-            desk.intents.adopt(await desk.backend.get(note_id), seen=seen)
+            desk.intents.adopt(await desk.store.get(note_id), seen=seen)
         except NoteNotFound:
             desk.intents.adopt(Tombstone(note_id), seen=seen)
         except NotariumError:

@@ -55,7 +55,7 @@ class Saving:
         desk = self._desk
         note_id = desk.new_id()
         async with desk.turns.of(note_id) as turn:
-            body = desk.backend.compose(None, content, now=desk.clock())
+            body = desk.store.compose(None, content, now=desk.clock())
             write = desk.intent(note_id, WriteKind.CREATE, content, base_etag=None, body=body)
             delivered = await turn.send(self._send_creation(write))
             return self._saved(note_id, delivered)
@@ -117,7 +117,7 @@ class Saving:
             if wanted is None:
                 raise desk.conflict(note.id)
             return self._saved(note.id, Delivered(Taken.STORED, merged=wanted != content))
-        body = desk.backend.compose(head, wanted, now=desk.clock())
+        body = desk.store.compose(head, wanted, now=desk.clock())
         write = desk.intent(note.id, WriteKind.UPDATE, wanted, base_etag=head.etag, body=body)
         delivered = await turn.send(self._send_update(write, head, seen))
         if delivered.taken is Taken.AGAIN:
@@ -126,10 +126,10 @@ class Saving:
 
     async def _head(self, note_id: str, seen: str | None) -> Revision:
         try:
-            head = await self._desk.backend.get(note_id)
+            head = await self._desk.store.get(note_id)
             if said(self._known(note_id), head) is Said.OLDER:
                 # Either the note was made again, or this answer lags. Only the second look tells.
-                head = await self._desk.backend.get(note_id)
+                head = await self._desk.store.get(note_id)
         except NoteNotFound:
             self._desk.intents.adopt(Tombstone(note_id), seen=seen)
             raise _removed(note_id) from None
@@ -169,7 +169,7 @@ class Saving:
             raise nothing_saved(error) from None
 
     def _demand_size(self, write: PendingWrite) -> None:
-        largest = self._desk.backend.capabilities.max_note_bytes
+        largest = self._desk.store.capabilities.max_note_bytes
         size = len(write.body.encode(errors="replace"))
         if largest is not None and size > largest:
             raise BackendRejected(

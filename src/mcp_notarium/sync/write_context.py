@@ -18,7 +18,7 @@ from mcp_notarium.errors import (
     VersionConflict,
 )
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.stores.contract import Backend
+from mcp_notarium.stores.contract import Store
 from mcp_notarium.sync.journal import Intents
 from mcp_notarium.sync.journal_replay import Replay
 from mcp_notarium.sync.note_locks import Turn, Turns
@@ -40,7 +40,7 @@ class Desk:
     """The parts of one writer."""
 
     cache: Cache
-    backend: Backend
+    store: Store
     turns: Turns
     intents: Intents
     delivery: Delivery

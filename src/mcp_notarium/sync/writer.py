@@ -27,7 +27,7 @@ from mcp_notarium.errors import (
     RateLimited,
 )
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.stores.contract import Backend
+from mcp_notarium.stores.contract import Store
 from mcp_notarium.sync.journal import Hook, Intents
 from mcp_notarium.sync.journal_replay import Replay
 from mcp_notarium.sync.note_backoff import GRACE, Ill, demand_service
@@ -74,7 +74,7 @@ class Writer:
     def __init__(
         self,
         cache: Cache,
-        backend: Backend,
+        store: Store,
         *,
         clock: Callable[[], float],
         owner: str,
@@ -89,7 +89,7 @@ class Writer:
         differed: Callable[[str], None] = lambda _note_id: None,
     ) -> None:
         self._cache = cache
-        self._backend = backend
+        self._store = store
         self._ill = Ill(stopwatch)
         self._late: set[asyncio.Task[Any]] = set()
         self._turns = Turns()
@@ -102,11 +102,11 @@ class Writer:
             before_intent=before_intent,
             after_last_intent=after_last_intent,
         )
-        delivery = Delivery(backend, self._intents, clock=clock, reached=reached, differed=differed)
-        self._replay = Replay(cache, backend, intents=self._intents, delivery=delivery, clock=clock)
+        delivery = Delivery(store, self._intents, clock=clock, reached=reached, differed=differed)
+        self._replay = Replay(cache, store, intents=self._intents, delivery=delivery, clock=clock)
         desk = Desk(
             cache=cache,
-            backend=backend,
+            store=store,
             turns=self._turns,
             intents=self._intents,
             delivery=delivery,
@@ -203,7 +203,7 @@ class Writer:
             raise
         except _PERHAPS_EVERYBODY as error:
             self._ill.failed(write.write_id, error)
-            await demand_service(self._cache, self._backend)
+            await demand_service(self._cache, self._store)
         except NotariumError as error:
             self._ill.failed(write.write_id, error)
         return None

@@ -15,8 +15,8 @@ from notarium_devtools.simperium import Simulator
 from support.simplenote_client import (
     MemoryRecord,
     MemoryTokens,
-    open_backend,
     open_session,
+    open_store,
     urls_of,
 )
 
@@ -144,11 +144,11 @@ def test_a_refused_token_is_judged_by_nobody_and_the_password_is_used_instead() 
     async def step(sim: Simulator, of: Any) -> None:
         assert not await of(MemoryRecord(NOTES)).holds(Secret("of nobody"), from_service=False)
         record, tokens = MemoryRecord(NOTES), MemoryTokens()
-        backend = open_backend(sim, tokens=tokens, token="stale", record=record)
+        store = open_store(sim, tokens=tokens, token="stale", record=record)
         try:
-            assert (await backend.get("n1")).content.text == "mine"
+            assert (await store.get("n1")).content.text == "mine"
         finally:
-            await backend.close()
+            await store.close()
         assert record.recognises(_token(sim))
         assert tokens.stored == 1
 

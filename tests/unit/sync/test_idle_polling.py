@@ -10,7 +10,7 @@ from mcp_notarium.domain.pending_write import PendingWrite, WriteKind, WriteStat
 from mcp_notarium.sync import idle_polling
 from mcp_notarium.sync.feed_trust import FAILURES
 from mcp_notarium.sync.idle_polling import Calm
-from support.memory_backend import Fault
+from support.memory_client import Fault
 from support.sync_rig import running, until
 
 PUT = "INSERT OR REPLACE INTO sync_metadata(key, value) VALUES ('k', 'v')"
@@ -77,7 +77,7 @@ def looks_of(client, time, *, seconds):
 
 
 def test_at_rest_a_driver_looks_at_everything_only_now_and_then(client, time):
-    client.backend.poll_seconds = 1000.0
+    client.remote.poll_seconds = 1000.0
 
     async def scenario():
         async with running(client):
@@ -105,7 +105,7 @@ REJECTED = PendingWrite(
 
 @pytest.mark.parametrize("state", WriteState)
 def test_only_an_unfinished_write_keeps_a_driver_looking(client, time, state):
-    client.backend.poll_seconds = 1000.0
+    client.remote.poll_seconds = 1000.0
     client.cache.pending.add(replace(REJECTED, state=state, lease_until=time.now + 1000))
 
     async def scenario():
@@ -118,14 +118,14 @@ def test_only_an_unfinished_write_keeps_a_driver_looking(client, time, state):
 
 
 def test_a_feed_that_was_given_up_is_not_left_waiting_by_it(client, time, monkeypatch):
-    client.backend.poll_seconds = 1000.0
-    feed, ask, asked = client.driver._engine.sources.feed, client.backend.changes, []
+    client.remote.poll_seconds = 1000.0
+    feed, ask, asked = client.driver._engine.sources.feed, client.remote.changes, []
 
     async def noted(cursor, *, wait, base_of):
         asked.append(time.now)
         return await ask(cursor, wait=wait, base_of=base_of)
 
-    monkeypatch.setattr(client.backend, "changes", noted)
+    monkeypatch.setattr(client.remote, "changes", noted)
 
     async def scenario():
         async with running(client):
@@ -141,7 +141,7 @@ def test_a_feed_that_was_given_up_is_not_left_waiting_by_it(client, time, monkey
 
 
 def test_a_note_in_doubt_is_not_left_waiting_by_it(client, store, time, monkeypatch):
-    client.backend.poll_seconds = 1000.0
+    client.remote.poll_seconds = 1000.0
     store.put("n1", "one\n")
     asyncio.run(client.sync())
     store.edit("n1", lambda text: text + "more\n")
@@ -150,13 +150,13 @@ def test_a_note_in_doubt_is_not_left_waiting_by_it(client, store, time, monkeypa
     asyncio.run(client.sync())
     doubts = client.driver._ledger.doubts
     assert doubts() == ("n1",)
-    get, asked = client.backend.get, []
+    get, asked = client.remote.get, []
 
     async def noted(note_id):
         asked.append(time.now)
         return await get(note_id)
 
-    monkeypatch.setattr(client.backend, "get", noted)
+    monkeypatch.setattr(client.remote, "get", noted)
 
     async def scenario():
         async with running(client):

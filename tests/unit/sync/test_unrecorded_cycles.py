@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from mcp_notarium.errors import CacheFull
-from support.memory_backend import Fault
+from support.memory_client import Fault
 
 
 class Full:

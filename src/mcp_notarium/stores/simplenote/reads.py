@@ -42,7 +42,7 @@ _ID = re.compile(r"[A-Za-z0-9_.%@-]{1,256}")
 
 
 class NoteReads:
-    """The reading half of a backend. ``stopwatch`` gives seconds from anywhere."""
+    """The reading half of a store. ``stopwatch`` gives seconds from anywhere."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class NoteReads:
     async def list_page(
         self, *, since: str | None, mark: str | None, limit: int, with_content: bool
     ) -> ListingPage:
-        """See ``Backend.list_page``. An answer that is too much is asked for again in halves."""
+        """See ``Store.list_page``. An answer that is too much is asked for again in halves."""
         size = max(1, min(limit, self._page_limit if with_content else LARGEST_PAGE))
         while with_content:
             begun = self._stopwatch()
@@ -81,7 +81,7 @@ class NoteReads:
         return await self._page(since, mark, size, with_content=False)
 
     async def changes(self, cursor: str, *, wait: bool, base_of: BaseLookup) -> ChangePage:
-        """See ``Backend.changes``. A feed too large to read counts as a lost cursor."""
+        """See ``Store.changes``. A feed too large to read counts as a lost cursor."""
         if not wait:
             return await self._changes(cursor, base_of, query={"wait": "0"}, patient=False)
         begun = self._stopwatch()
@@ -98,7 +98,7 @@ class NoteReads:
         return page
 
     async def get(self, note_id: str, *, etag: str | None = None) -> Revision:
-        """See ``Backend.get``."""
+        """See ``Store.get``."""
         version = None if etag is None else note_codec.version_of(etag)
         if not possible_id(note_id) or (etag is not None and version is None):
             raise _missing(note_id)

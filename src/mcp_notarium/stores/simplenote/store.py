@@ -1,4 +1,4 @@
-"""Simplenote as a ``Backend``: the wiring of one account's login, reads, writes and tag list.
+"""Simplenote as a ``Store``: the wiring of one account's login, reads, writes and tag list.
 
 It merges nothing: Simperium merges a push over an old base silently, so the caller pushes against
 the newest revision and compares the answer with what it sent.
@@ -32,14 +32,14 @@ from mcp_notarium.stores.simplenote.tokens import Tokens, TokenStore
 from mcp_notarium.stores.simplenote.urls import Urls
 from mcp_notarium.stores.simplenote.writes import NoteWrites
 
-__all__ = ["AccountRecord", "SimplenoteBackend", "TokenStore", "Urls"]
+__all__ = ["AccountRecord", "SimplenoteStore", "TokenStore", "Urls"]
 
 
-class SimplenoteBackend:
+class SimplenoteStore:
     """One Simplenote account. ``timeout``: seconds for one request with its retries.
 
     ``client_id`` names program and device and is stamped on every change. ``clock`` gives seconds
-    that nobody sets. ``session`` is for tests; by default the backend has connections of its own.
+    that nobody sets. ``session`` is for tests; by default the store has connections of its own.
     """
 
     capabilities = Capabilities(
@@ -88,43 +88,43 @@ class SimplenoteBackend:
     async def list_page(
         self, *, since: str | None, mark: str | None, limit: int, with_content: bool
     ) -> ListingPage:
-        """See ``Backend.list_page``."""
+        """See ``Store.list_page``."""
         return await self._reads.list_page(
             since=since, mark=mark, limit=limit, with_content=with_content
         )
 
     async def changes(self, cursor: str, *, wait: bool, base_of: BaseLookup) -> ChangePage:
-        """See ``Backend.changes``."""
+        """See ``Store.changes``."""
         return await self._reads.changes(cursor, wait=wait, base_of=base_of)
 
     async def get(self, note_id: str, *, etag: str | None = None) -> Revision:
-        """See ``Backend.get``."""
+        """See ``Store.get``."""
         return await self._reads.get(note_id, etag=etag)
 
     def compose(self, base: Revision | None, content: Content, *, now: float) -> str:
-        """See ``Backend.compose``. Content equal to the base's gives the base's own body."""
+        """See ``Store.compose``. Content equal to the base's gives the base's own body."""
         fields = note_codec.fields_of(base) if base is not None else None
         return to_json(note_codec.compose_fields(fields, content, now=now))
 
     def revision_of(self, note_id: str, body: str) -> Revision:
-        """See ``Backend.revision_of``."""
+        """See ``Store.revision_of``."""
         return note_codec.revision_from(
             note_id, note_codec.fields_from(parse_json(body.encode())), version=None
         )
 
     async def push(self, write: PendingWrite) -> Acknowledgement:
-        """See ``Backend.push``. New tags are put on Simplenote's tag list in the background."""
+        """See ``Store.push``. New tags are put on Simplenote's tag list in the background."""
         acknowledged = await self._writes.push(write)
         if acknowledged.answer is Answer.STORED:
             self._list_tags(write)
         return acknowledged
 
     async def delete(self, note_id: str, *, etag: str, write_id: str) -> None:
-        """See ``Backend.delete``."""
+        """See ``Store.delete``."""
         await self._writes.delete(note_id, etag=etag, write_id=write_id)
 
     async def close(self) -> None:
-        """See ``Backend.close``."""
+        """See ``Store.close``."""
         try:
             await self._tags.close()
         finally:

@@ -42,7 +42,7 @@ _NOT_DELETED = frozenset({_NOT_FOUND, _BAD_VERSION, _REPEATED, _EMPTY_CHANGE})
 
 
 class NoteWrites:
-    """The writing half of a backend, stamped with ``client_id``."""
+    """The writing half of a store, stamped with ``client_id``."""
 
     def __init__(self, *, account: Account, urls: Urls, client_id: str, reads: NoteReads) -> None:
         self._account = account
@@ -51,7 +51,7 @@ class NoteWrites:
         self._reads = reads
 
     async def push(self, write: PendingWrite) -> Acknowledgement:
-        """See ``Backend.push``."""
+        """See ``Store.push``."""
         if not possible_id(write.note_id):
             raise BackendRejected("Simplenote takes no note of this id")
         base = None if write.base_etag is None else note_codec.version_of(write.base_etag)
@@ -75,7 +75,7 @@ class NoteWrites:
         raise _refusal(reply)
 
     async def delete(self, note_id: str, *, etag: str, write_id: str) -> None:
-        """See ``Backend.delete``. A note that is not in the trash gives ``BackendRejected``."""
+        """See ``Store.delete``. A note that is not in the trash gives ``BackendRejected``."""
         if not possible_id(note_id):
             return  # the service cannot have it
         version = note_codec.version_of(etag)
