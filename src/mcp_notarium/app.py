@@ -31,8 +31,8 @@ from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores import registry
 from mcp_notarium.stores.simplenote.urls import Urls
 from mcp_notarium.sync.driver import Driver
-from mcp_notarium.sync.process_owner import owner_name
-from mcp_notarium.sync.status import notice_of_differences
+from mcp_notarium.sync.journal import make_owner_name
+from mcp_notarium.sync.status import describe_differences
 from mcp_notarium.sync.writer import Writer
 from mcp_notarium.threads import run_aside
 
@@ -76,7 +76,7 @@ class App:
 
     def all_notices(self) -> tuple[str, ...]:
         """``notices``, and whether the note service changes what it is given."""
-        differences = notice_of_differences(self.cache.sync_state)
+        differences = describe_differences(self.cache.sync_state)
         return (*self.notices, differences) if differences else self.notices
 
 
@@ -150,11 +150,11 @@ def _wired(config: Config, opened: opener.OpenedCache, log: Logger) -> App:
         cache,
         store,
         clock=time.time,
-        owner=owner_name(),
+        owner=make_owner_name(),
         lease=2 * config.api_timeout + _LEASE_MARGIN,
-        before_intent=opened.certificate.withdraw,
-        after_last_intent=nothing_pending,
-        differed=differed,
+        before_record=opened.certificate.withdraw,
+        after_last_entry=nothing_pending,
+        on_difference=differed,
     )
     driver = Driver(
         cache,
@@ -187,7 +187,7 @@ def _audit(config: Config, opened: opener.OpenedCache) -> Trail:
 
 def _simplenote(config: Config, cache: Cache, tokens: StoredToken) -> Store:
     made: Store = registry.load(config.backend)(
-        urls=Urls.given(api=config.api_url, auth=config.auth_url, app=config.app_url),
+        urls=Urls.from_settings(api=config.api_url, auth=config.auth_url, app=config.app_url),
         username=config.username,
         password=config.password,
         token=config.token,

@@ -88,7 +88,7 @@ def reopened(sim, folder):
     """A client of this process on the cache a child has left."""
     remote = open_store(sim, token=sim.token)
     client = Client(folder, None, remote=remote, time=FlyingTime(time.time()))
-    client.writer._intents._gone = lambda _owner: True
+    client.writer._journal._owner_ended = lambda _owner: True
     try:
         assert client.cache.database.check() == ()
         yield client

@@ -132,8 +132,8 @@ class World:
             None,
             time=self.time,
             remote=remote,
-            gone=lambda _owner: True,
-            reached=self.reached,
+            owner_ended=lambda _owner: True,
+            on_step=self.reached,
         )
         remote.faults.plan(Fault.LOST_ANSWER, on="push", times=self.lost)
         if not self.lost:

@@ -144,7 +144,7 @@ def test_applying_remote_changes_never_overwrites_pending_text(history, faults, 
         async def run():
             await client.sync()
             holder.faults.plan(Fault.TIMEOUT, on="push")
-            holder.writer._intents.release = lambda _write: None  # it is still busy with it
+            holder.writer._journal.release = lambda _write: None  # it is still busy with it
             with suppress(OutcomeUnknown):
                 await holder.change(holder.note("n1"), "mine, on its way\n")
             before = held()
@@ -354,7 +354,7 @@ async def _take_in_a_page(histories, order, *, bare):
         happen(store, histories[1])
         if bare:
             client.faults.plan(Fault.WITHOUT_CONTENT, on="changes")
-        intake, ledger = client.driver._engine._intake, client.driver._ledger
+        intake, ledger = client.driver._engine._applier, client.driver._progress
         page = await client.remote.changes(
             ledger.cursor, wait=False, base_of=client.cache.notes.base
         )

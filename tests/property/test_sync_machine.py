@@ -57,8 +57,8 @@ class SyncMachine(RuleBasedStateMachine):
             None,
             time=self.time,
             remote=self.world.remote(name),
-            gone=lambda owner: owner in self.ended,
-            reached=self.reached,
+            owner_ended=lambda owner: owner in self.ended,
+            on_step=self.reached,
         )
 
     def restart(self, name):

@@ -10,12 +10,12 @@ from mcp_notarium.domain.note import Content, Revision
 from mcp_notarium.domain.pending_write import PendingWrite, WriteKind
 from mcp_notarium.secret import Secret
 from mcp_notarium.stores.http import HttpSession
-from mcp_notarium.stores.http_retries import Patience
+from mcp_notarium.stores.http_rules import RetryPolicy
 from mcp_notarium.stores.simplenote.store import AccountRecord, SimplenoteStore
 from mcp_notarium.stores.simplenote.urls import Urls
 from notarium_devtools.simperium import Simulator
 
-QUICK = Patience(tries=3, first=0.01, longest=0.02)
+QUICK = RetryPolicy(tries=3, first=0.01, longest=0.02)
 
 
 class MemoryTokens:
@@ -69,10 +69,10 @@ def urls_of(sim: Simulator) -> Urls:
 
 
 def open_session(
-    sim: Simulator, *, timeout: float = 10.0, patience: Patience = QUICK
+    sim: Simulator, *, timeout: float = 10.0, retry_policy: RetryPolicy = QUICK
 ) -> HttpSession:
     """Connections to a running simulator."""
-    return HttpSession(bases=urls_of(sim).all(), timeout=timeout, patience=patience)
+    return HttpSession(bases=urls_of(sim).all(), timeout=timeout, retry_policy=retry_policy)
 
 
 def open_store(
@@ -83,7 +83,7 @@ def open_store(
     password: str | None = None,
     token: str | None = None,
     timeout: float = 10.0,
-    patience: Patience = QUICK,
+    retry_policy: RetryPolicy = QUICK,
 ) -> SimplenoteStore:
     """A store that logs in with the simulator's own password, unless told otherwise."""
     return SimplenoteStore(
@@ -96,7 +96,7 @@ def open_store(
         api_key=Secret(sim.api_key),
         client_id="mcp-notarium-test",
         timeout=timeout,
-        session=open_session(sim, timeout=timeout, patience=patience),
+        session=open_session(sim, timeout=timeout, retry_policy=retry_policy),
     )
 
 

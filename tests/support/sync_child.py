@@ -25,7 +25,7 @@ from mcp_notarium.stores.http import HttpSession
 from mcp_notarium.stores.simplenote.store import SimplenoteStore
 from mcp_notarium.stores.simplenote.urls import Urls
 from mcp_notarium.sync.driver import Driver
-from mcp_notarium.sync.process_owner import owner_name
+from mcp_notarium.sync.journal import make_owner_name
 from mcp_notarium.sync.writer import Writer
 from support.simplenote_client import QUICK, MemoryTokens
 from support.sync_rig import open_cache
@@ -57,15 +57,15 @@ class Child:
             api_key=Secret("unused"),
             client_id=f"child-{os.getpid()}",
             timeout=10.0,
-            session=HttpSession(bases=urls.all(), timeout=10.0, patience=QUICK),
+            session=HttpSession(bases=urls.all(), timeout=10.0, retry_policy=QUICK),
         )
         self.writer = Writer(
             self.cache,
             store,
             clock=time.time,
-            owner=owner_name(),
+            owner=make_owner_name(),
             lease=60.0,
-            reached=lambda step: end() if step == order.get("end_at_step") else None,
+            on_step=lambda step: end() if step == order.get("end_at_step") else None,
         )
         self.driver = Driver(
             self.cache,

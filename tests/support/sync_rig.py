@@ -96,7 +96,7 @@ class Client:
         capabilities: Capabilities = LIKE_SIMPERIUM,
         faults: Faults | None = None,
         remote: Store | None = None,
-        reached: Callable[[str], None] = lambda _step: None,
+        on_step: Callable[[str], None] = lambda _step: None,
         **writer: object,
     ) -> None:
         self.folder = folder
@@ -115,8 +115,8 @@ class Client:
             owner=self.owner,
             lease=LEASE,
             sleep=self.time.sleep,
-            reached=reached,
-            **{"gone": lambda _owner: False, "stopwatch": self.time.stopwatch} | writer,
+            on_step=on_step,
+            **{"owner_ended": lambda _owner: False, "stopwatch": self.time.stopwatch} | writer,
         )
         self.driver = Driver(
             self.cache,

@@ -22,7 +22,7 @@ from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.database import create
 from mcp_notarium.storage.policy_update import settle
 from mcp_notarium.sync.driver import Driver
-from mcp_notarium.sync.process_owner import owner_name
+from mcp_notarium.sync.journal import make_owner_name
 from mcp_notarium.sync.writer import Writer
 from mcp_notarium.tools.call_context import refusal
 from support.memory_client import LIKE_SIMPERIUM, MemoryClient
@@ -73,7 +73,7 @@ class Desk:
             cache,
             self.remote,
             clock=self.clock,
-            owner=owner_name(),
+            owner=make_owner_name(),
             lease=60.0,
             new_id=lambda: f"{next(numbers):032x}",
         )

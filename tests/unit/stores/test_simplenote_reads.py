@@ -312,7 +312,7 @@ def test_much_is_read_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch, muc
         return page_from(*args, **kwargs)
 
     async def step(sim: Simulator, store: SimplenoteStore) -> None:
-        sim.put("n1", content="x" * (reads.MUCH if much else 1000))
+        sim.put("n1", content="x" * (reads.THREAD_BYTES if much else 1000))
         page = await store.list_page(since=None, mark=None, limit=8, with_content=True)
         assert [entry.id for entry in page.entries] == ["n1"]
         assert (threads == [threading.current_thread()]) is not much

@@ -24,7 +24,7 @@ from mcp_notarium.errors import (
 from mcp_notarium.secret import Secret
 from mcp_notarium.stores.registry import load, names
 from mcp_notarium.stores.simplenote.store import SimplenoteStore
-from mcp_notarium.stores.simplenote.tokens import FIRST_PAUSE, LONGEST_PAUSE, VAIN_PAUSE, Tokens
+from mcp_notarium.stores.simplenote.tokens import FIRST_PAUSE, LONGEST_PAUSE, RELOGIN_PAUSE, Tokens
 from mcp_notarium.stores.simplenote.urls import Urls
 from notarium_devtools.simperium import Simulator
 from support.simplenote_client import MemoryRecord, MemoryTokens, open_store
@@ -54,12 +54,12 @@ class Clock:
 
 
 class Believing:
-    """Stands in for the judgement of tokens: takes every one, see test_simplenote_belonging."""
+    """Stands in for the judgement of tokens: takes every one, see test_simplenote_token_owner."""
 
     def recognises(self, _token: Secret) -> bool:
         return False
 
-    async def holds(self, _token: Secret, *, from_service: bool) -> bool:
+    async def accepts(self, _token: Secret, *, from_service: bool) -> bool:
         del from_service
         return True
 
@@ -71,7 +71,7 @@ def tokens_of(desk: Desk, store: Any = None, clock: Clock | None = None, **given
         password=given.get("password", Secret("p")),
         token=given.get("token"),
         store=store or MemoryTokens(),
-        belonging=Believing(),
+        owner=Believing(),
         clock=clock or Clock(),
     )
 
@@ -263,7 +263,7 @@ def test_fresh_token_that_is_refused_rests_for_longer_each_time(
             renewed = await tokens.renewed(await tokens.current())
         except LoginRequired:
             return
-        tokens.tried(renewed, accepted=False)
+        tokens.record_use(renewed, accepted=False)
 
     async def run() -> list[float]:
         tokens = tokens_of(desk, store(), clock=clock)
@@ -273,11 +273,11 @@ def test_fresh_token_that_is_refused_rests_for_longer_each_time(
             calls = desk.calls
             await refused_once(tokens)
             at += [clock.now - began] * (desk.calls - calls)
-            clock.now += VAIN_PAUSE / 2
+            clock.now += RELOGIN_PAUSE / 2
         return at
 
     pauses = [after - before for before, after in pairwise(asyncio.run(run()))]
-    assert pauses[:6] == [VAIN_PAUSE * 2**number for number in range(6)]
+    assert pauses[:6] == [RELOGIN_PAUSE * 2**number for number in range(6)]
     assert max(pauses) == LONGEST_PAUSE
 
 
@@ -287,10 +287,10 @@ def test_token_that_is_accepted_ends_the_rest() -> None:
     async def run() -> None:
         tokens = tokens_of(desk)
         made = await tokens.renewed(await tokens.current())
-        tokens.tried(made, accepted=False)
+        tokens.record_use(made, accepted=False)
         with pytest.raises(LoginRequired):
             await tokens.renewed(made)
-        tokens.tried(made, accepted=True)
+        tokens.record_use(made, accepted=True)
         assert await tokens.renewed(made) != made
 
     asyncio.run(run())
@@ -302,7 +302,7 @@ def test_login_of_another_process_is_taken_up_also_while_a_token_rests() -> None
     async def run() -> Secret:
         tokens = tokens_of(desk, store)
         made = await tokens.renewed(await tokens.current())
-        tokens.tried(made, accepted=False)
+        tokens.record_use(made, accepted=False)
         store.store(Secret("fresh"))
         return await tokens.renewed(made)
 

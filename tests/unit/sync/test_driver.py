@@ -115,7 +115,7 @@ def test_memory_is_given_back_once_when_the_search_index_has_been_merged(client,
         looks.append(1)
         return slices.pop() if slices else False
 
-    monkeypatch.setattr(driver, "trim", lambda: trims.append(len(slices)))
+    monkeypatch.setattr(driver, "release_memory", lambda: trims.append(len(slices)))
 
     async def scenario():
         client.cache.notes.tidy = tidy
@@ -349,12 +349,12 @@ def test_what_the_feed_was_asked_before_a_request_does_not_answer_the_request(
 ):
     """A cycle for somebody asks the store after he has asked for it, and finishes open writes."""
     store.put("n1", "one\n")
-    engine, ledger = client.driver._engine, client.driver._ledger
+    engine, ledger = client.driver._engine, client.driver._progress
     ask, requests = client.remote.changes, []
 
     async def asked_meanwhile(cursor, *, wait, base_of):
         page = await ask(cursor, wait=wait, base_of=base_of)
-        requests.append(ledger.ask())
+        requests.append(ledger.request_cycle())
         return page
 
     async def scenario():
@@ -365,9 +365,9 @@ def test_what_the_feed_was_asked_before_a_request_does_not_answer_the_request(
         await engine.work(await engine.listen())
         monkeypatch.undo()
         assert client.contents() == store.contents()
-        assert ledger.answered(requests[-1]) is None
+        assert ledger.request_result(requests[-1]) is None
         await client.sync()
-        assert ledger.answered(requests[-1])
+        assert ledger.request_result(requests[-1])
 
     asyncio.run(scenario())
 

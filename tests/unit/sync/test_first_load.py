@@ -112,7 +112,7 @@ def test_the_newest_notes_are_there_after_the_first_page(client, store):
 def test_the_next_page_is_asked_for_while_the_last_one_is_being_stored(client, store):
     fill(store, 2200)
     seen = requests(client)
-    commit = client.driver._engine._intake.commit
+    commit = client.driver._engine._applier.commit
     expected = iter([3, 4])
 
     async def waiting(batch, tally):
@@ -120,7 +120,7 @@ def test_the_next_page_is_asked_for_while_the_last_one_is_being_stored(client, s
         await until(lambda: len(seen) >= asked)
         await commit(batch, tally)
 
-    client.driver._engine._intake.commit = waiting
+    client.driver._engine._applier.commit = waiting
     asyncio.run(client.sync())
     assert next(expected, None) is None
 
@@ -273,7 +273,7 @@ def test_two_pages_as_one_go_on_at_the_later_and_have_the_cursor_of_the_earlier(
         ListingPage((other,), "c2", "m2", total=totals[1], left_out=3), prepare([other])
     )
     page = ListingPage((one, other), "c1", "m2", total=7, left_out=5)
-    assert earlier.followed_by(later) == ReadyPage(page, prepare([one, other]))
+    assert earlier.joined_with(later) == ReadyPage(page, prepare([one, other]))
 
 
 @pytest.mark.parametrize("good", [1, 2, 3])

@@ -337,7 +337,7 @@ def test_a_write_that_was_let_go_is_taken_up_at_once_by_whatever_clock(clients, 
 
 def test_a_write_of_an_ended_process_is_taken_over_at_once(clients, store):
     first = clients()
-    second = clients(gone=lambda owner: owner == first.owner)
+    second = clients(owner_ended=lambda owner: owner == first.owner)
 
     async def scenario():
         first.faults.plan(Fault.HANG_BEFORE, on="push")
@@ -452,7 +452,7 @@ def test_a_conflict_copy_that_a_crash_left_behind_is_still_known_as_one(clients,
         if steps.count("committed") == 2:
             raise Stop
 
-    first = clients(reached=reached)
+    first = clients(on_step=reached)
 
     async def scenario():
         note = await first.create("line\n")
@@ -462,7 +462,7 @@ def test_a_conflict_copy_that_a_crash_left_behind_is_still_known_as_one(clients,
             await first.writer.replay()
         (copy,) = first.cache.pending.all()
         assert copy.copied
-        second = clients(gone=lambda _owner: True)
+        second = clients(owner_ended=lambda _owner: True)
         # Somebody has made a note of this very id, and the store merges the copy into it.
         store.put(copy.note_id, "in the way\n")
         store.rewrite = lambda fields: fields | {"text": "mixed up\n"}

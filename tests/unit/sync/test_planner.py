@@ -14,15 +14,15 @@ from mcp_notarium.sync.planner import (
     Confirmed,
     Fetch,
     Forget,
-    Here,
     Known,
     Local,
+    LocalState,
     Missing,
     Move,
     Nothing,
+    RemoteState,
     Replace,
     Resolve,
-    Said,
     Upsert,
     brake_limit,
     check_sweep_brake,
@@ -174,9 +174,9 @@ def test_every_situation_that_can_occur_has_a_row():
 
 
 def test_no_row_of_a_pending_note_touches_the_note():
-    moves = {row.move for (ours, _), row in CHANGES.items() if ours is Here.PENDING}
+    moves = {row.move for (ours, _), row in CHANGES.items() if ours is LocalState.PENDING}
     assert moves == {Move.RESOLVE, Move.NOTHING}
-    assert CHANGES[Here.PENDING, Said.SAME].move is Move.NOTHING
+    assert CHANGES[LocalState.PENDING, RemoteState.SAME].move is Move.NOTHING
 
 
 def test_an_answer_older_than_what_made_us_ask_is_not_taken():

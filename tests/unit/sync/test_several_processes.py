@@ -85,7 +85,7 @@ def test_waking_a_follower_reaches_the_leader(clients, store):
             calls = first.remote.calls.count("changes")
             second.driver.wake()
             await until(lambda: first.remote.calls.count("changes") >= calls + 1)
-            await until(lambda: not second.driver._ledger.open_request)
+            await until(lambda: not second.driver._progress.has_open_request)
 
     asyncio.run(scenario())
 
@@ -170,9 +170,9 @@ def test_a_request_is_answered_where_nobody_has_a_login(clients):
     async def scenario():
         async with running(first, second):
             await until(lambda: second.driver.status().needs_login)
-            number = second.driver._ledger.asked + 1
+            number = second.driver._progress.last_request + 1
             assert not await second.driver.sync_now(600.0)
-            assert second.driver._ledger.answered(number) is False
+            assert second.driver._progress.request_result(number) is False
 
     asyncio.run(scenario())
 
@@ -233,7 +233,7 @@ def test_a_reset_by_a_follower_voids_what_the_leader_has_on_its_way(clients, sto
         store.put(f"n{number:04}", "x\n")
 
     async def scenario():
-        commit, batches = first.driver._engine._intake.commit, []
+        commit, batches = first.driver._engine._applier.commit, []
 
         async def interrupted(batch, tally):
             batches.append(batch)
@@ -241,7 +241,7 @@ def test_a_reset_by_a_follower_voids_what_the_leader_has_on_its_way(clients, sto
                 await second.driver.reset()
             await commit(batch, tally)
 
-        first.driver._engine._intake.commit = interrupted
+        first.driver._engine._applier.commit = interrupted
         assert await first.sync() is State.IDLE
 
     asyncio.run(scenario())

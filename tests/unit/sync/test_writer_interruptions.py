@@ -15,9 +15,9 @@ from mcp_notarium.errors import (
     OutcomeUnknown,
     RateLimited,
 )
-from mcp_notarium.stores.withdrawal import demand_wanted
+from mcp_notarium.stores.contract import check_not_withdrawn
 from mcp_notarium.sync.conflict_copy import MARK
-from mcp_notarium.sync.write_context import nothing_saved
+from mcp_notarium.sync.write_context import say_nothing_saved
 from support.memory_client import Fault
 from support.sync_rig import Crash, until
 
@@ -225,7 +225,7 @@ class Slow:
         self._push, client.remote.push = client.remote.push, self.push
 
     async def push(self, write):
-        demand_wanted()
+        check_not_withdrawn()
         self.begun.append(write.content.text)
         self._now += 1
         self.most = max(self.most, self._now)
@@ -365,15 +365,15 @@ def test_a_save_by_another_process_is_waited_for_and_then_reported_as_busy(clien
 
 def test_if_the_answer_cannot_be_recorded_the_write_stays_in_doubt(client, store):
     async def scenario():
-        finish = client.writer._intents.finish
+        finish = client.writer._journal.finish
 
         def full(*_args, **_options):
             raise CacheFull("no space")
 
-        client.writer._intents.finish = full
+        client.writer._journal.finish = full
         with pytest.raises(OutcomeUnknown):
             await client.create("mine\n")
-        client.writer._intents.finish = finish
+        client.writer._journal.finish = finish
         assert len(client.cache.pending.all()) == 1
         await client.writer.replay()
 
@@ -465,7 +465,7 @@ def test_the_flag_of_unfinished_writes_is_up_whenever_there_is_one(clients, stor
             assert client.cache.pending.count() == 0
             flag.clear()
 
-    client = clients(before_intent=lambda: flag.append(True), after_last_intent=down)
+    client = clients(before_record=lambda: flag.append(True), after_last_entry=down)
 
     async def scenario():
         await client.create("one\n")
@@ -486,7 +486,7 @@ def test_if_the_flag_cannot_be_raised_nothing_is_recorded_or_sent(clients):
     def fails():
         raise CacheFull("no space for the flag")
 
-    client = clients(before_intent=fails)
+    client = clients(before_record=fails)
 
     async def scenario():
         with pytest.raises(CacheFull):
@@ -505,7 +505,7 @@ def test_a_process_that_ends_at_any_step_of_a_save_leaves_one_note_with_the_new_
         if reached == step and client.ended:
             raise Crash
 
-    client = clients(reached=end)
+    client = clients(on_step=end)
 
     async def scenario():
         note = await client.create("one\n")
@@ -513,7 +513,7 @@ def test_a_process_that_ends_at_any_step_of_a_save_leaves_one_note_with_the_new_
         with pytest.raises(Crash):
             await client.change(note, "two\n")
         client.close()
-        after = clients(gone=lambda owner: owner == client.owner)
+        after = clients(owner_ended=lambda owner: owner == client.owner)
         await after.sync()
         return note, after
 
@@ -541,7 +541,7 @@ def test_a_copy_that_cannot_be_sent_now_is_sent_later(client, store):
 
 def test_a_refusal_that_ends_its_sentence_still_reads_well():
     assert (
-        nothing_saved(LoginRequired("No login is known.")).user_message
+        say_nothing_saved(LoginRequired("No login is known.")).user_message
         == "No login is known; nothing was saved"
     )
 

@@ -26,7 +26,7 @@ def test_a_new_note_is_in_the_store_and_in_the_cache_when_save_returns(client, s
 
 def test_an_intent_is_on_record_before_anything_is_sent(clients, store):
     seen = []
-    client = clients(reached=lambda step: seen.append((step, len(client.cache.pending.all()))))
+    client = clients(on_step=lambda step: seen.append((step, len(client.cache.pending.all()))))
     asyncio.run(client.create("hello"))
     assert seen == [("recorded", 1), ("pushed", 1), ("committed", 0)]
 

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from mcp_notarium.errors import QueryError
-from mcp_notarium.sync.progress import Ledger
+from mcp_notarium.sync.progress import SyncProgress
 from mcp_notarium.tools import list as list_
 from mcp_notarium.tools.schemas import ListRequest
 from mcp_notarium.tools.sync_status import note_on
@@ -171,7 +171,7 @@ async def test_incomplete_cache_says_how_far_it_is(desk):
     page = await desk.remote.list_page(since=None, mark=None, limit=100, with_content=True)
     with desk.app.cache.transaction():
         desk.app.cache.notes.apply(page.entries)
-        Ledger(desk.app.cache, clock=desk.clock).mark_loading(
+        SyncProgress(desk.app.cache, clock=desk.clock).mark_loading(
             anchor=page.cursor, mark="x", total=page.total
         )
     answer = await find(desk)
@@ -225,7 +225,7 @@ async def test_failure_is_mentioned_until_a_cycle_goes_well(desk):
 async def test_before_the_first_cycle_has_ended_an_old_failure_is_not_mentioned(desk):
     cache = desk.app.cache
     with cache.transaction():  # as an earlier process left it
-        Ledger(cache, clock=desk.clock).mark_loaded(anchor=desk.store.cursor(), total=0)
+        SyncProgress(cache, clock=desk.clock).mark_loaded(anchor=desk.store.cursor(), total=0)
         cache.sync_state.record_cycle(at=NOW, duration_ms=1, status="backing_off", error="away")
     assert (await find(desk)).sync
     desk.remote.faults.plan(Fault.HANG_BEFORE, times=9)

@@ -1,7 +1,7 @@
-"""Simplenote as a ``Store``: the wiring of one account's login, reads, writes and tag list.
+"""Define Simplenote as a ``Store``: the wiring of one account's login, reads, writes and tag list.
 
-It merges nothing: Simperium merges a push over an old base silently, so the caller pushes against
-the newest revision and compares the answer with what it sent.
+It merges nothing. Simperium merges a push over an old base silently, so the caller pushes against the
+newest revision and compares the answer with what it sent.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from mcp_notarium.stores.json_answers import parse_json, to_json
 from mcp_notarium.stores.simplenote import note_codec
 from mcp_notarium.stores.simplenote.login import Authenticator
 from mcp_notarium.stores.simplenote.reads import NoteReads
-from mcp_notarium.stores.simplenote.session import Account
+from mcp_notarium.stores.simplenote.session import AccountSession
 from mcp_notarium.stores.simplenote.tag_list import TagList
-from mcp_notarium.stores.simplenote.token_owner import AccountRecord, Belonging
+from mcp_notarium.stores.simplenote.token_owner import AccountRecord, TokenOwner
 from mcp_notarium.stores.simplenote.tokens import Tokens, TokenStore
 from mcp_notarium.stores.simplenote.urls import Urls
 from mcp_notarium.stores.simplenote.writes import NoteWrites
@@ -36,7 +36,7 @@ __all__ = ["AccountRecord", "SimplenoteStore", "TokenStore", "Urls"]
 
 
 class SimplenoteStore:
-    """One Simplenote account. ``timeout``: seconds for one request with its retries.
+    """Reach one Simplenote account. ``timeout``: seconds for one request with its retries.
 
     ``client_id`` names program and device and is stamped on every change. ``clock`` gives seconds
     that nobody sets. ``session`` is for tests; by default the store has connections of its own.
@@ -75,10 +75,10 @@ class SimplenoteStore:
             password=password,
             token=token,
             store=tokens,
-            belonging=Belonging(session=session, urls=urls, record=record),
+            owner=TokenOwner(session=session, urls=urls, record=record),
             clock=clock,
         )
-        self._account = Account(session=session, tokens=logins)
+        self._account = AccountSession(session=session, tokens=logins)
         self._reads = NoteReads(account=self._account, urls=urls)
         self._writes = NoteWrites(
             account=self._account, urls=urls, client_id=client_id, reads=self._reads
@@ -136,4 +136,4 @@ class SimplenoteStore:
                 return ()
             return (await self.get(write.note_id, etag=write.base_etag)).content.tags
 
-        self._tags.note_stored(write.content.tags, earlier=earlier)
+        self._tags.list_tags(write.content.tags, earlier=earlier)

@@ -31,7 +31,7 @@ def changed_elsewhere(loaded, store, *note_ids):
 
 
 def doubts(client):
-    return client.driver._ledger.doubts()
+    return client.driver._progress.doubts()
 
 
 @pytest.mark.parametrize("fault", REFUSALS)
@@ -90,7 +90,7 @@ def test_where_everything_is_refused_the_cycle_ends_and_nothing_is_skipped(
     assert loaded.contents() == store.contents()
 
 
-def test_an_ill_note_is_asked_for_after_twice_as_long_each_time(loaded, store, time):
+def test_a_failing_note_is_asked_for_after_twice_as_long_each_time(loaded, store, time):
     changed_elsewhere(loaded, store, "n0")
     loaded.faults.plan(Fault.UNAVAILABLE, on="get", times=99)
     asked_at = []
@@ -118,8 +118,8 @@ class Held:
     """A client whose requests for one note are answered when somebody says so."""
 
     def __init__(self, client, note_id, monkeypatch):
-        monkeypatch.setattr(note_fetch, "GRACE", 0.02)
-        monkeypatch.setattr(writer, "GRACE", 0.02)
+        monkeypatch.setattr(note_fetch, "ITEM_SECONDS", 0.02)
+        monkeypatch.setattr(writer, "ITEM_SECONDS", 0.02)
         self.open = asyncio.Event()
         self.asked = 0
         get = client.remote.get
@@ -143,7 +143,7 @@ def test_a_late_answer_holds_up_nobody_and_is_used_when_it_comes(loaded, store, 
         assert loaded.note("n2").text == store.text("n2")
         assert await loaded.sync() is State.IDLE
         held.open.set()
-        await until(loaded.driver._engine.errands_due)
+        await until(loaded.driver._engine.retries_due)
         await loaded.sync()
         assert held.asked == 1
 
@@ -171,7 +171,7 @@ def test_a_late_answer_that_news_have_overtaken_is_not_used(loaded, store, monke
 
 def test_many_late_notes_leave_room_for_others(loaded, store, monkeypatch):
     async def scenario():
-        monkeypatch.setattr(note_fetch, "GRACE", 0.02)
+        monkeypatch.setattr(note_fetch, "ITEM_SECONDS", 0.02)
         ill = [f"ill{number}" for number in range(note_fetch.FETCHES + 1)]
         for note_id in ill:
             store.put(note_id, "ill\n")
@@ -214,7 +214,7 @@ def refuse(client, monkeypatch, note_id, fault):
 
 
 @pytest.mark.parametrize("fault", [*REFUSALS, Fault.NONSENSE])
-def test_an_unfinished_write_to_an_ill_note_ends_no_cycle_and_keeps_back_no_other(
+def test_an_unfinished_write_to_a_failing_note_ends_no_cycle_and_keeps_back_no_other(
     loaded, store, monkeypatch, fault
 ):
     async def scenario():
@@ -234,7 +234,7 @@ def test_an_unfinished_write_to_an_ill_note_ends_no_cycle_and_keeps_back_no_othe
     assert loaded.cache.pending.all() == []
 
 
-def test_an_unfinished_write_to_an_ill_note_is_tried_after_twice_as_long_each_time(
+def test_an_unfinished_write_to_a_failing_note_is_tried_after_twice_as_long_each_time(
     loaded, monkeypatch, time
 ):
     asyncio.run(unanswered(loaded, "n0"))
@@ -264,7 +264,7 @@ def test_an_unfinished_write_that_takes_long_goes_on_behind_the_others(loaded, s
 
 def test_many_unfinished_writes_that_take_long_leave_room_for_others(loaded, store, monkeypatch):
     async def scenario():
-        monkeypatch.setattr(writer, "GRACE", 0.02)
+        monkeypatch.setattr(writer, "ITEM_SECONDS", 0.02)
         await unanswered(loaded, "n0", "n1", "n2")
         loaded.faults.plan(Fault.HANG_BEFORE, on="get", times=3)
         assert await loaded.sync() is State.IDLE

@@ -9,7 +9,7 @@ import pytest
 from mcp_notarium.domain.note import Content
 from mcp_notarium.stores.contract import Answer
 from mcp_notarium.stores.simplenote.store import SimplenoteStore
-from mcp_notarium.stores.simplenote.tag_list import deserves_object, tag_id
+from mcp_notarium.stores.simplenote.tag_list import is_listed, tag_id
 from notarium_devtools.simperium import Simulator
 from support.simplenote_client import pending, with_simulator
 
@@ -84,4 +84,4 @@ def test_tag_id_is_the_hash_of_the_name(name: str, expected: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "a b", "a,b", "me@example.com", "汉" * 29, "x" * 257])
 def test_some_tags_get_no_object(name: str) -> None:
-    assert not deserves_object(name)
+    assert not is_listed(name)

@@ -213,7 +213,7 @@ def test_what_the_feed_tells_of_our_own_writes_is_no_reason_to_listen_less(clien
                 asked = client.remote.calls.count("changes")
                 note = (await client.change(note, f"{number}\nmore\n")).note
                 await until(lambda asked=asked: client.remote.calls.count("changes") > asked)
-                pauses.append(client.driver._engine.pace.pause)
+                pauses.append(client.driver._engine.backoff.pause)
             store.edit(note.id, lambda text: text + "from elsewhere\n")
             await until(in_step(store, client))
 
