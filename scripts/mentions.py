@@ -49,7 +49,7 @@ MENTIONED = {
 
 _A_FLAG = "a constant of the module, from names written out there; not every system has it"
 BY_NAME = {
-    "mcp_notarium.stores.registry: getattr(import_module(module), attribute)": "from _PLACES",
+    "mcp_notarium.stores.registry: getattr(import_module(module), attribute)": "from _CLASSES",
     "mcp_notarium.storage.audit_table: attrgetter(*_NAMES)": "columns of the audit table",
     "mcp_notarium.storage.page_check: getattr(os, name, 0)": _A_FLAG,
     "mcp_notarium.cli.interruption: getattr(signal, name, None)": _A_FLAG,

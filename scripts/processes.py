@@ -71,7 +71,7 @@ PERMITTED = {
     "mcp_notarium.protocol.bytecode_cache: import_module(name)": _A_TABLE,
     "mcp_notarium.sandbox.confinement: import ctypes": "loads a part of the C library beforehand",
     "mcp_notarium.sync.driver: self._engine.listen": _OURS,
-    "mcp_notarium.sync.memory_release: import ctypes": "asks the C library to give free memory back",
+    "mcp_notarium.sync.batch_commit: import ctypes": "asks the C library to give free memory back",
     "mcp_notarium.sync.engine: self.sources.listen": _OURS,
 }
 """``module: what stands there`` -> why it may."""

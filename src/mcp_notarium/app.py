@@ -31,8 +31,8 @@ from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores import registry
 from mcp_notarium.stores.simplenote.urls import Urls
 from mcp_notarium.sync.driver import Driver
-from mcp_notarium.sync.process_owner import owner_name
-from mcp_notarium.sync.status import notice_of_differences
+from mcp_notarium.sync.journal import make_owner_name
+from mcp_notarium.sync.status import describe_differences
 from mcp_notarium.sync.writer import Writer
 from mcp_notarium.threads import run_aside
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from mcp_notarium.config import Config
     from mcp_notarium.domain.policy import Policy
     from mcp_notarium.logs import Logger
-    from mcp_notarium.stores.contract import Backend
+    from mcp_notarium.stores.contract import Store
 
 _CLIENT_ID = "client_id"
 _LEASE_MARGIN = 5.0
@@ -60,7 +60,7 @@ class App:
 
     config: Config
     cache: Cache
-    backend: Backend
+    store: Store
     writer: Writer
     driver: Driver
     tokens: StoredToken
@@ -76,7 +76,7 @@ class App:
 
     def all_notices(self) -> tuple[str, ...]:
         """``notices``, and whether the note service changes what it is given."""
-        differences = notice_of_differences(self.cache.sync_state)
+        differences = describe_differences(self.cache.sync_state)
         return (*self.notices, differences) if differences else self.notices
 
 
@@ -138,7 +138,7 @@ def _wired(config: Config, opened: opener.OpenedCache, log: Logger) -> App:
         owner=config.owner_hash,
         system=keychain.system_keychain() if config.keychain else None,
     )
-    backend = _simplenote(config, cache, tokens)
+    store = _simplenote(config, cache, tokens)
 
     def nothing_pending() -> None:
         opened.certificate.renew(opened.database)
@@ -148,17 +148,17 @@ def _wired(config: Config, opened: opener.OpenedCache, log: Logger) -> App:
 
     writer = Writer(
         cache,
-        backend,
+        store,
         clock=time.time,
-        owner=owner_name(),
+        owner=make_owner_name(),
         lease=2 * config.api_timeout + _LEASE_MARGIN,
-        before_intent=opened.certificate.withdraw,
-        after_last_intent=nothing_pending,
-        differed=differed,
+        before_record=opened.certificate.withdraw,
+        after_last_entry=nothing_pending,
+        on_difference=differed,
     )
     driver = Driver(
         cache,
-        backend,
+        store,
         writer,
         clock=time.time,
         stopwatch=time.monotonic,
@@ -169,7 +169,7 @@ def _wired(config: Config, opened: opener.OpenedCache, log: Logger) -> App:
     allowance = Budget(config.policy.limits, cache, clock=time.time)
     odd = opened.anchor.notice(audit.table, opened.database)
     notices = (*opened.notices, odd) if odd else opened.notices
-    return App(config, cache, backend, writer, driver, tokens, audit, allowance, notices)
+    return App(config, cache, store, writer, driver, tokens, audit, allowance, notices)
 
 
 def _audit(config: Config, opened: opener.OpenedCache) -> AuditLog:
@@ -185,9 +185,9 @@ def _audit(config: Config, opened: opener.OpenedCache) -> AuditLog:
     return trail
 
 
-def _simplenote(config: Config, cache: Cache, tokens: StoredToken) -> Backend:
-    made: Backend = registry.load(config.backend)(
-        urls=Urls.given(api=config.api_url, auth=config.auth_url, app=config.app_url),
+def _simplenote(config: Config, cache: Cache, tokens: StoredToken) -> Store:
+    made: Store = registry.load(config.backend)(
+        urls=Urls.from_settings(api=config.api_url, auth=config.auth_url, app=config.app_url),
         username=config.username,
         password=config.password,
         token=config.token,
@@ -246,7 +246,7 @@ async def _closed(app: App, time_to_close: Callable[[], float]) -> None:
     try:
         await _in_time(app.writer.drain(), time_to_close)
     finally:
-        await _in_time(app.backend.close(), time_to_close)
+        await _in_time(app.store.close(), time_to_close)
 
 
 async def _in_time(ending: Awaitable[None], time_to_close: Callable[[], float]) -> None:

@@ -10,13 +10,13 @@ import pytest
 
 from mcp_notarium.domain.note import Content, Revision
 from mcp_notarium.domain.pending_write import PendingWrite, WriteKind
-from mcp_notarium.stores.contract import Backend, Entry
+from mcp_notarium.stores.contract import Entry, Store
 
 
 class Bench(Protocol):
     """One store under test."""
 
-    backend: Backend
+    store: Store
 
     async def put(
         self, note_id: str, text: str, *, tags: tuple[str, ...] = (), trash: bool = False
@@ -75,7 +75,7 @@ class OnABench:
 
     @staticmethod
     def write(
-        backend: Backend,
+        store: Store,
         note_id: str,
         content: Content,
         *,
@@ -89,7 +89,7 @@ class OnABench:
             kind=WriteKind.UPDATE if base else WriteKind.CREATE,
             base_etag=base.etag if base else None,
             content=content,
-            body=backend.compose(base, content, now=now),
+            body=store.compose(base, content, now=now),
             created_at=now,
             owner="test",
             lease_until=now + 60,
@@ -100,22 +100,22 @@ class OnABench:
         cls, bench: Bench, note_id: str, text: str, *, write_id: str = "c1", trash: bool = False
     ) -> Revision:
         content = Content(text, trash=trash)
-        write = cls.write(bench.backend, note_id, content, write_id=write_id)
-        return (await bench.backend.push(write)).revision
+        write = cls.write(bench.store, note_id, content, write_id=write_id)
+        return (await bench.store.push(write)).revision
 
     @staticmethod
     async def whole_listing(
-        backend: Backend, *, limit: int, since: str | None = None, with_content: bool = True
+        store: Store, *, limit: int, since: str | None = None, with_content: bool = True
     ) -> tuple[str, list[Revision | Entry]]:
         entries: list[Revision | Entry] = []
-        first = page = await backend.list_page(
+        first = page = await store.list_page(
             since=since, mark=None, limit=limit, with_content=with_content
         )
         for _ in range(100):
             entries += page.entries
             if page.next_mark is None:
                 return first.cursor, entries
-            page = await backend.list_page(
+            page = await store.list_page(
                 since=since, mark=page.next_mark, limit=limit, with_content=with_content
             )
         raise AssertionError("the listing never ends")

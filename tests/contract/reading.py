@@ -17,24 +17,24 @@ class ReadingContract(OnABench):
     async def test_missing_note_is_not_found(self, bench: Bench, note_id: str) -> None:
         await self.create(bench, "n1", "here")
         with pytest.raises(NoteNotFound):
-            await bench.backend.get(note_id)
+            await bench.store.get(note_id)
 
     async def test_older_revision_can_be_read_where_there_are_versions(self, bench: Bench) -> None:
-        if not bench.backend.capabilities.has_versions:
+        if not bench.store.capabilities.has_versions:
             return
         old = await self.create(bench, "n1", "old")
         await bench.put("n1", "new")
-        assert (await bench.backend.get("n1", etag=old.etag)).content.text == "old"
-        assert (await bench.backend.get("n1")).content.text == "new"
+        assert (await bench.store.get("n1", etag=old.etag)).content.text == "old"
+        assert (await bench.store.get("n1")).content.text == "new"
         for etag in ("9999", "not-one-of-ours"):
             with pytest.raises(NoteNotFound):
-                await bench.backend.get("n1", etag=etag)
+                await bench.store.get("n1", etag=etag)
 
     async def test_listing_is_complete_newest_first_with_trash(self, bench: Bench) -> None:
         for number in range(7):
             await bench.put(f"n{number}", f"text {number}", trash=number == 3)
         for limit in (1, 2, 3, 7, 100):
-            _, entries = await self.whole_listing(bench.backend, limit=limit)
+            _, entries = await self.whole_listing(bench.store, limit=limit)
             assert [entry.id for entry in entries] == [f"n{number}" for number in range(6, -1, -1)]
         assert all(isinstance(entry, Revision) for entry in entries)
         assert [entry.id for entry in entries if entry.content.trash] == ["n3"]
@@ -42,8 +42,8 @@ class ReadingContract(OnABench):
     async def test_listing_without_content_has_the_same_etags(self, bench: Bench) -> None:
         for number in range(3):
             await bench.put(f"n{number}", "text")
-        _, whole = await self.whole_listing(bench.backend, limit=2)
-        _, bare = await self.whole_listing(bench.backend, limit=2, with_content=False)
+        _, whole = await self.whole_listing(bench.store, limit=2)
+        _, bare = await self.whole_listing(bench.store, limit=2, with_content=False)
         assert all(isinstance(entry, Entry) for entry in bare)
         assert [(e.id, e.etag) for e in bare] == [(e.id, e.etag) for e in whole]
 
@@ -52,9 +52,9 @@ class ReadingContract(OnABench):
     ) -> None:
         for number in range(4):
             await bench.put(f"n{number}", "old")
-        first = await bench.backend.list_page(since=None, mark=None, limit=2, with_content=True)
+        first = await bench.store.list_page(since=None, mark=None, limit=2, with_content=True)
         await bench.put("n0", "moved in front of the mark")
-        rest = await bench.backend.list_page(
+        rest = await bench.store.list_page(
             since=None, mark=first.next_mark, limit=10, with_content=True
         )
         found = await self.news_since(bench, first)
@@ -63,78 +63,78 @@ class ReadingContract(OnABench):
         assert "n0" in found
 
     async def news_since(self, bench: Bench, page: ListingPage) -> set[str]:
-        if bench.backend.capabilities.change_feed:
-            news = await bench.backend.changes(page.cursor, wait=False, base_of=nothing_known)
+        if bench.store.capabilities.change_feed:
+            news = await bench.store.changes(page.cursor, wait=False, base_of=nothing_known)
             return {change.id for change in news.changes}
-        _, entries = await self.whole_listing(bench.backend, limit=10, since=page.cursor)
+        _, entries = await self.whole_listing(bench.store, limit=10, since=page.cursor)
         return {entry.id for entry in entries}
 
     async def test_listing_since_a_cursor_has_only_what_changed(self, bench: Bench) -> None:
-        if not bench.backend.capabilities.delta_listing:
+        if not bench.store.capabilities.delta_listing:
             return
         for number in range(3):
             await bench.put(f"n{number}", "old")
-        cursor, _ = await self.whole_listing(bench.backend, limit=10)
-        _, nothing = await self.whole_listing(bench.backend, limit=10, since=cursor)
+        cursor, _ = await self.whole_listing(bench.store, limit=10)
+        _, nothing = await self.whole_listing(bench.store, limit=10, since=cursor)
         await bench.put("n1", "new")
         await bench.remove("n2")
-        _, changed = await self.whole_listing(bench.backend, limit=10, since=cursor)
+        _, changed = await self.whole_listing(bench.store, limit=10, since=cursor)
         assert nothing == []
         assert [entry.id for entry in changed] == ["n1"]
 
     async def test_unknown_cursor_is_lost(self, bench: Bench) -> None:
         await bench.put("n1", "x")
-        if bench.backend.capabilities.change_feed:
+        if bench.store.capabilities.change_feed:
             with pytest.raises(CursorLost):
-                await bench.backend.changes("feedfeed", wait=False, base_of=nothing_known)
-        if bench.backend.capabilities.delta_listing:
+                await bench.store.changes("feedfeed", wait=False, base_of=nothing_known)
+        if bench.store.capabilities.delta_listing:
             with pytest.raises(CursorLost):
-                await bench.backend.list_page(
+                await bench.store.list_page(
                     since="feedfeed", mark=None, limit=10, with_content=False
                 )
 
     async def feed(self, bench: Bench, cursor: str, *known: Revision) -> ChangePage:
         bases = {revision.id: revision for revision in known}
-        return await bench.backend.changes(cursor, wait=False, base_of=bases.get)
+        return await bench.store.changes(cursor, wait=False, base_of=bases.get)
 
     async def test_quiet_feed_is_empty_and_keeps_its_cursor(self, bench: Bench) -> None:
-        if not bench.backend.capabilities.change_feed:
+        if not bench.store.capabilities.change_feed:
             return
         await bench.put("n1", "x")
-        cursor, _ = await self.whole_listing(bench.backend, limit=10)
+        cursor, _ = await self.whole_listing(bench.store, limit=10)
         assert await self.feed(bench, cursor) == ChangePage((), cursor)
 
     async def test_feed_tells_each_note_once_with_its_newest_etag(self, bench: Bench) -> None:
-        if not bench.backend.capabilities.change_feed:
+        if not bench.store.capabilities.change_feed:
             return
         await bench.put("n1", "1")
-        cursor, _ = await self.whole_listing(bench.backend, limit=10)
+        cursor, _ = await self.whole_listing(bench.store, limit=10)
         for text in ("12", "123", "1234"):
             await bench.put("n1", text)
             await bench.put("n2", text)
         page = await self.feed(bench, cursor)
-        heads = {note_id: (await bench.backend.get(note_id)).etag for note_id in ("n1", "n2")}
+        heads = {note_id: (await bench.store.get(note_id)).etag for note_id in ("n1", "n2")}
         assert {change.id: change.etag for change in page.changes} == heads
         assert len(page.changes) == 2
         assert await self.feed(bench, page.cursor) == ChangePage((), page.cursor)
 
     async def test_revision_in_the_feed_equals_the_fetched_one(self, bench: Bench) -> None:
-        if not bench.backend.capabilities.change_feed:
+        if not bench.store.capabilities.change_feed:
             return
         base = await self.create(bench, "n1", "one 😀\ntwo\n")
-        cursor, _ = await self.whole_listing(bench.backend, limit=10)
+        cursor, _ = await self.whole_listing(bench.store, limit=10)
         await bench.put("n1", "one 😁\n2\nthree\r\n", tags=("a", "b"), trash=True)
         page = await self.feed(bench, cursor, base)
-        fetched = await bench.backend.get("n1")
+        fetched = await bench.store.get("n1")
         for change in page.changes:
             assert isinstance(change, Entry) or change == fetched
             assert change.etag == fetched.etag
 
     async def test_removed_and_made_again_is_told_as_alive(self, bench: Bench) -> None:
-        if not bench.backend.capabilities.change_feed:
+        if not bench.store.capabilities.change_feed:
             return
         base = await self.create(bench, "n1", "first life")
-        cursor, _ = await self.whole_listing(bench.backend, limit=10)
+        cursor, _ = await self.whole_listing(bench.store, limit=10)
         await bench.remove("n1")
         await bench.put("n1", "second life")
         (change,) = (await self.feed(bench, cursor, base)).changes
@@ -142,19 +142,19 @@ class ReadingContract(OnABench):
         assert change.etag != base.etag
 
     async def test_aged_cursor_is_lost(self, bench: Bench) -> None:
-        if not bench.backend.capabilities.change_feed:
+        if not bench.store.capabilities.change_feed:
             return
-        cursor, _ = await self.whole_listing(bench.backend, limit=10)
+        cursor, _ = await self.whole_listing(bench.store, limit=10)
         await bench.put("n1", "x")
         bench.forget_cursors()
         with pytest.raises(CursorLost):
             await self.feed(bench, cursor)
 
     async def test_long_poll_wakes_on_a_change(self, bench: Bench) -> None:
-        if not bench.backend.capabilities.long_poll:
+        if not bench.store.capabilities.long_poll:
             return
-        cursor, _ = await self.whole_listing(bench.backend, limit=10)
-        poll = asyncio.create_task(bench.backend.changes(cursor, wait=True, base_of=nothing_known))
+        cursor, _ = await self.whole_listing(bench.store, limit=10)
+        poll = asyncio.create_task(bench.store.changes(cursor, wait=True, base_of=nothing_known))
         try:
             await bench.put("n1", "x")
             page = await asyncio.wait_for(poll, 5)

@@ -1,4 +1,4 @@
-"""The in-memory backend keeps the contract, merging silently or refusing an old base."""
+"""The in-memory store keeps the contract, merging silently or refusing an old base."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from contract.backend_contract import BackendContract, Bench
+from contract.store_contract import Bench, StoreContract
 from mcp_notarium.stores.contract import Capabilities
-from support.memory_backend import LIKE_SIMPERIUM, Fault, MemoryBackend, MemoryStore
+from support.memory_client import LIKE_SIMPERIUM, Fault, MemoryClient, MemoryStore
 
 
 class MemoryBench:
     def __init__(self, capabilities: Capabilities) -> None:
-        self.store = MemoryStore()
-        self.backend = MemoryBackend(self.store, capabilities=capabilities)
+        self.service = MemoryStore()
+        self.store = MemoryClient(self.service, capabilities=capabilities)
 
     async def put(self, note_id, text, *, tags=(), trash=False) -> None:
-        self.store.put(note_id, text, tags=tags, trash=trash)
+        self.service.put(note_id, text, tags=tags, trash=trash)
 
     async def remove(self, note_id) -> None:
-        self.store.remove(note_id)
+        self.service.remove(note_id)
 
     async def text(self, note_id) -> str:
-        return self.store.text(note_id)
+        return self.service.text(note_id)
 
     def forget_cursors(self) -> None:
-        self.store.forget_cursors()
+        self.service.forget_cursors()
 
     def forget_versions(self, note_id) -> None:
-        self.store.forget_versions(note_id)
+        self.service.forget_versions(note_id)
 
     def refuse_login(self) -> None:
         self._always(Fault.LOGIN)
@@ -44,22 +44,22 @@ class MemoryBench:
         self._always(Fault.TIMEOUT, times)
 
     def hang(self) -> None:
-        self.backend.faults.plan(Fault.HANG_AFTER, on="push")
+        self.store.faults.plan(Fault.HANG_AFTER, on="push")
 
     def _always(self, fault: Fault, times: int = 99) -> None:
-        self.backend.faults.clear()
+        self.store.faults.clear()
         if times:
-            self.backend.faults.plan(fault, times=times)
+            self.store.faults.plan(fault, times=times)
 
 
-class TestMemory(BackendContract):
+class TestMemory(StoreContract):
     capabilities = LIKE_SIMPERIUM
 
     @asynccontextmanager
     async def open_bench(self) -> AsyncIterator[Bench]:
         bench = MemoryBench(self.capabilities)
         yield bench
-        await bench.backend.close()
+        await bench.store.close()
 
 
 class TestMemoryRefusingOldBases(TestMemory):

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from contract.backend_contract import BackendContract, Bench
+from contract.store_contract import Bench, StoreContract
 from notarium_devtools.simperium import Simulator
-from support.simplenote_client import open_backend
+from support.simplenote_client import open_store
 
 
 class SimplenoteBench:
     def __init__(self, sim: Simulator) -> None:
         self.sim = sim
-        self.backend = open_backend(sim)
+        self.store = open_store(sim)
 
     async def put(self, note_id, text, *, tags=(), trash=False) -> None:
         self.sim.put(note_id, content=text, tags=list(tags), deleted=trash)
@@ -52,10 +52,10 @@ class SimplenoteBench:
         self.sim.faults.delay(30, after=True, method="POST", path="*/note/i/*")
 
 
-class TestSimplenote(BackendContract):
+class TestSimplenote(StoreContract):
     @asynccontextmanager
     async def open_bench(self) -> AsyncIterator[Bench]:
         async with Simulator().serving() as sim:
             bench = SimplenoteBench(sim)
             yield bench
-            await bench.backend.close()
+            await bench.store.close()

@@ -36,7 +36,7 @@ class WritingContract(OnABench):
     async def test_text_comes_back_byte_for_byte(self, bench: Bench, text: str) -> None:
         pushed = await self.create(bench, "n1", text)
         assert pushed.content.text == text
-        assert (await bench.backend.get("n1")).content.text == text
+        assert (await bench.store.get("n1")).content.text == text
         assert await bench.text("n1") == text
 
     async def test_lone_surrogates_become_replacement_characters(self, bench: Bench) -> None:
@@ -46,19 +46,19 @@ class WritingContract(OnABench):
 
     async def test_tags_keep_order_and_case(self, bench: Bench) -> None:
         content = Content("t", tags=("Zeta", "alpha", "ÄÖ", "zeta2"))
-        answer = await bench.backend.push(self.write(bench.backend, "n1", content))
+        answer = await bench.store.push(self.write(bench.store, "n1", content))
         assert answer.revision.content == content
-        assert (await bench.backend.get("n1")).content == content
+        assert (await bench.store.get("n1")).content == content
 
     async def test_created_note_is_listed_and_told_in_the_feed(self, bench: Bench) -> None:
-        cursor, before = await self.whole_listing(bench.backend, limit=10)
+        cursor, before = await self.whole_listing(bench.store, limit=10)
         assert before == []
         revision = await self.create(bench, "n1", "hello")
-        _, after = await self.whole_listing(bench.backend, limit=10)
+        _, after = await self.whole_listing(bench.store, limit=10)
         assert [entry.id for entry in after] == ["n1"]
         assert after[0].etag == revision.etag
-        if bench.backend.capabilities.change_feed:
-            page = await bench.backend.changes(cursor, wait=False, base_of=nothing_known)
+        if bench.store.capabilities.change_feed:
+            page = await bench.store.changes(cursor, wait=False, base_of=nothing_known)
             assert [change.id for change in page.changes] == ["n1"]
 
     async def test_update_keeps_unknown_fields_and_the_creation_date(self, bench: Bench) -> None:
@@ -66,9 +66,9 @@ class WritingContract(OnABench):
         raw = json.loads(base.raw) | {"savedate": 17, "syncdate": 1.5, "junk": {"a": [1, None]}}
         extended = replace(base, raw=json.dumps(raw))
         write = self.write(
-            bench.backend, "n1", Content("two\n"), base=extended, write_id="0b", now=1_700_000_500
+            bench.store, "n1", Content("two\n"), base=extended, write_id="0b", now=1_700_000_500
         )
-        answer = await bench.backend.push(write)
+        answer = await bench.store.push(write)
         kept = json.loads(answer.revision.raw)
         assert (kept["savedate"], kept["syncdate"], kept["junk"]) == (17, 1.5, {"a": [1, None]})
         assert answer.revision.created_at == base.created_at
@@ -76,45 +76,45 @@ class WritingContract(OnABench):
 
     async def test_etag_changes_with_every_stored_push(self, bench: Bench) -> None:
         one = await self.create(bench, "n1", "one")
-        write = self.write(bench.backend, "n1", Content("two"), base=one, write_id="0b")
-        two = await bench.backend.push(write)
+        write = self.write(bench.store, "n1", Content("two"), base=one, write_id="0b")
+        two = await bench.store.push(write)
         assert two.answer is Answer.STORED
         assert two.revision.etag != one.etag
 
     async def test_composed_body_reads_as_what_is_stored(self, bench: Bench) -> None:
         base = await self.create(bench, "n1", "one\n")
         content = Content("two\r\n", tags=("x",), trash=True)
-        write = self.write(bench.backend, "n1", content, base=base, write_id="0b")
-        expected = bench.backend.revision_of("n1", write.body)
-        stored = (await bench.backend.push(write)).revision
+        write = self.write(bench.store, "n1", content, base=base, write_id="0b")
+        expected = bench.store.revision_of("n1", write.body)
+        stored = (await bench.store.push(write)).revision
         assert expected.etag == ""
         assert expected.content == content == stored.content
         assert expected.modified_at == stored.modified_at
 
     async def test_repeated_write_id_has_no_second_effect(self, bench: Bench) -> None:
-        if not bench.backend.capabilities.idempotent_push:
+        if not bench.store.capabilities.idempotent_push:
             return
         base = await self.create(bench, "n1", "a\n")
-        write = self.write(bench.backend, "n1", Content("a\nb\n"), base=base, write_id="0b")
-        first = await bench.backend.push(write)
-        again = await bench.backend.push(write)
+        write = self.write(bench.store, "n1", Content("a\nb\n"), base=base, write_id="0b")
+        first = await bench.store.push(write)
+        again = await bench.store.push(write)
         assert again.answer is Answer.REPEATED
         assert again.revision == first.revision
         assert await bench.text("n1") == "a\nb\n"
 
     async def test_repeated_create_makes_no_second_note(self, bench: Bench) -> None:
-        if not bench.backend.capabilities.idempotent_push:
+        if not bench.store.capabilities.idempotent_push:
             return
-        write = self.write(bench.backend, "n1", Content("a"))
-        await bench.backend.push(write)
-        assert (await bench.backend.push(write)).answer is Answer.REPEATED
-        _, entries = await self.whole_listing(bench.backend, limit=10)
+        write = self.write(bench.store, "n1", Content("a"))
+        await bench.store.push(write)
+        assert (await bench.store.push(write)).answer is Answer.REPEATED
+        _, entries = await self.whole_listing(bench.store, limit=10)
         assert len(entries) == 1
 
     async def test_push_that_changes_nothing_says_so(self, bench: Bench) -> None:
         base = await self.create(bench, "n1", "same")
-        write = self.write(bench.backend, "n1", base.content, base=base, write_id="0b", now=2e9)
-        answer = await bench.backend.push(write)
+        write = self.write(bench.store, "n1", base.content, base=base, write_id="0b", now=2e9)
+        answer = await bench.store.push(write)
         assert answer.answer is Answer.UNCHANGED
         assert answer.revision.etag == base.etag
         assert answer.revision.modified_at == base.modified_at
@@ -124,106 +124,106 @@ class WritingContract(OnABench):
     ) -> None:
         base = await self.create(bench, "n1", "b")
         await bench.put("n1", "bc")
-        write = self.write(bench.backend, "n1", Content("bd"), base=base, write_id="0b")
-        if bench.backend.capabilities.detects_stale_base:
+        write = self.write(bench.store, "n1", Content("bd"), base=base, write_id="0b")
+        if bench.store.capabilities.detects_stale_base:
             with pytest.raises(VersionConflict):
-                await bench.backend.push(write)
+                await bench.store.push(write)
             assert await bench.text("n1") == "bc"
         else:
-            answer = await bench.backend.push(write)
+            answer = await bench.store.push(write)
             assert answer.answer is Answer.STORED
             assert answer.revision.content.text == "bcd" == await bench.text("n1")
 
     async def test_what_a_write_was_stored_on_top_of_can_be_had(self, bench: Bench) -> None:
-        can = bench.backend.capabilities
+        can = bench.store.capabilities
         if can.detects_stale_base or not can.has_versions:
             return
         base = await self.create(bench, "n1", "b")
         await bench.put("n1", "bc")
-        write = self.write(bench.backend, "n1", Content("bd"), base=base, write_id="0b")
-        answer = await bench.backend.push(write)
+        write = self.write(bench.store, "n1", Content("bd"), base=base, write_id="0b")
+        answer = await bench.store.push(write)
         assert answer.before is not None
-        before = await bench.backend.get("n1", etag=answer.before)
+        before = await bench.store.get("n1", etag=answer.before)
         assert before.content.text == "bc"
-        again = await bench.backend.push(write)
+        again = await bench.store.push(write)
         assert again.before is None, "nothing was stored just now"
 
     async def test_the_first_revision_is_stored_on_top_of_nothing(self, bench: Bench) -> None:
-        answer = await bench.backend.push(self.write(bench.backend, "n1", Content("b")))
+        answer = await bench.store.push(self.write(bench.store, "n1", Content("b")))
         assert answer.before is None
 
     async def test_an_answer_tells_whether_somebody_else_wrote_in_between(
         self, bench: Bench
     ) -> None:
-        can = bench.backend.capabilities
+        can = bench.store.capabilities
         if can.detects_stale_base or not can.idempotent_push:
             return
-        new = self.write(bench.backend, "n1", Content("b"))
-        created = await bench.backend.push(new)
+        new = self.write(bench.store, "n1", Content("b"))
+        created = await bench.store.push(new)
         assert created.alone
-        assert (await bench.backend.push(new)).alone
+        assert (await bench.store.push(new)).alone
         base = created.revision
-        same = self.write(bench.backend, "n1", base.content, base=base, write_id="0a", now=2e9)
-        assert (await bench.backend.push(same)).alone
+        same = self.write(bench.store, "n1", base.content, base=base, write_id="0a", now=2e9)
+        assert (await bench.store.push(same)).alone
         await bench.put("n1", "bc")
-        assert not (await bench.backend.push(new)).alone
-        assert not (await bench.backend.push(same)).alone
-        stale = self.write(bench.backend, "n1", Content("bd"), base=base, write_id="0b")
-        assert not (await bench.backend.push(stale)).alone
+        assert not (await bench.store.push(new)).alone
+        assert not (await bench.store.push(same)).alone
+        stale = self.write(bench.store, "n1", Content("bd"), base=base, write_id="0b")
+        assert not (await bench.store.push(stale)).alone
 
     async def test_base_that_the_store_forgot_is_a_conflict(self, bench: Bench) -> None:
         base = await self.create(bench, "n1", "b")
         await bench.put("n1", "bc")
         bench.forget_versions("n1")
-        write = self.write(bench.backend, "n1", Content("bd"), base=base, write_id="0b")
+        write = self.write(bench.store, "n1", Content("bd"), base=base, write_id="0b")
         with pytest.raises(VersionConflict):
-            await bench.backend.push(write)
+            await bench.store.push(write)
         assert await bench.text("n1") == "bc"
 
     async def test_foreign_etag_is_a_conflict(self, bench: Bench) -> None:
         base = replace(await self.create(bench, "n1", "b"), etag="not-one-of-ours")
-        write = self.write(bench.backend, "n1", Content("bd"), base=base, write_id="0b")
+        write = self.write(bench.store, "n1", Content("bd"), base=base, write_id="0b")
         with pytest.raises(VersionConflict):
-            await bench.backend.push(write)
+            await bench.store.push(write)
         assert await bench.text("n1") == "b"
 
     async def test_push_to_a_note_that_is_gone_finds_nothing(self, bench: Bench) -> None:
         base = await self.create(bench, "n1", "b")
         await bench.remove("n1")
-        write = self.write(bench.backend, "n1", Content("bd"), base=base, write_id="0b")
+        write = self.write(bench.store, "n1", Content("bd"), base=base, write_id="0b")
         with pytest.raises(NoteNotFound):
-            await bench.backend.push(write)
+            await bench.store.push(write)
 
     async def test_deleted_note_is_gone_and_leaves_a_tombstone(self, bench: Bench) -> None:
-        cursor, _ = await self.whole_listing(bench.backend, limit=10)
+        cursor, _ = await self.whole_listing(bench.store, limit=10)
         revision = await self.create(bench, "n1", "x", trash=True)
-        await bench.backend.delete("n1", etag=revision.etag, write_id="0d")
+        await bench.store.delete("n1", etag=revision.etag, write_id="0d")
         with pytest.raises(NoteNotFound):
-            await bench.backend.get("n1")
-        _, entries = await self.whole_listing(bench.backend, limit=10)
+            await bench.store.get("n1")
+        _, entries = await self.whole_listing(bench.store, limit=10)
         assert entries == []
-        if bench.backend.capabilities.change_feed:
-            page = await bench.backend.changes(cursor, wait=False, base_of=nothing_known)
+        if bench.store.capabilities.change_feed:
+            page = await bench.store.changes(cursor, wait=False, base_of=nothing_known)
             assert page.changes == (Tombstone("n1"),)
 
     async def test_delete_of_a_changed_note_is_a_conflict(self, bench: Bench) -> None:
         revision = await self.create(bench, "n1", "x", trash=True)
         await bench.put("n1", "somebody edits", trash=True)
         with pytest.raises(VersionConflict):
-            await bench.backend.delete("n1", etag=revision.etag, write_id="0d")
+            await bench.store.delete("n1", etag=revision.etag, write_id="0d")
         assert await bench.text("n1") == "somebody edits"
 
     async def test_delete_of_a_note_that_is_gone_is_done(self, bench: Bench) -> None:
         revision = await self.create(bench, "n1", "x", trash=True)
-        await bench.backend.delete("n1", etag=revision.etag, write_id="0d")
-        await bench.backend.delete("n1", etag=revision.etag, write_id="0d")
-        await bench.backend.delete("n1", etag=revision.etag, write_id="0e")
-        await bench.backend.delete("never-was", etag=revision.etag, write_id="0f")
+        await bench.store.delete("n1", etag=revision.etag, write_id="0d")
+        await bench.store.delete("n1", etag=revision.etag, write_id="0d")
+        await bench.store.delete("n1", etag=revision.etag, write_id="0e")
+        await bench.store.delete("never-was", etag=revision.etag, write_id="0f")
 
     async def test_note_outside_the_trash_is_not_deleted(self, bench: Bench) -> None:
-        if not bench.backend.capabilities.trash_before_delete:
+        if not bench.store.capabilities.trash_before_delete:
             return
         revision = await self.create(bench, "n1", "x")
         with pytest.raises(BackendRejected):
-            await bench.backend.delete("n1", etag=revision.etag, write_id="0d")
+            await bench.store.delete("n1", etag=revision.etag, write_id="0d")
         assert await bench.text("n1") == "x"

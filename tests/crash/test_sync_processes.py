@@ -14,7 +14,7 @@ import pytest
 from mcp_notarium.domain.note import Content
 from notarium_devtools.simperium import Simulator
 from support import sync_child
-from support.simplenote_client import open_backend
+from support.simplenote_client import open_store
 from support.sync_rig import Client, FlyingTime, open_cache
 
 KILLED = -9
@@ -86,9 +86,9 @@ def truth(sim):
 @contextmanager
 def reopened(sim, folder):
     """A client of this process on the cache a child has left."""
-    backend = open_backend(sim, token=sim.token)
-    client = Client(folder, None, backend=backend, time=FlyingTime(time.time()))
-    client.writer._intents._gone = lambda _owner: True
+    remote = open_store(sim, token=sim.token)
+    client = Client(folder, None, remote=remote, time=FlyingTime(time.time()))
+    client.writer._journal._owner_ended = lambda _owner: True
     try:
         assert client.cache.database.check() == ()
         yield client
@@ -101,7 +101,7 @@ def settle(client):
         try:
             await client.settle(2)
         finally:
-            await client.backend.close()
+            await client.remote.close()
 
     asyncio.run(run())
 
@@ -193,7 +193,7 @@ def test_of_two_processes_one_leads_both_write_and_the_other_takes_over_when_it_
         with reopened(sim, tmp_path) as reader:
             assert reader.contents() == truth(sim)
             assert reader.cache.pending.all() == []
-            asyncio.run(reader.backend.close())
+            asyncio.run(reader.remote.close())
     texts = [content.text for content in truth(sim).values()]
     assert texts.count("changed by the follower\n") == 1
     assert len(texts) == 150 - 1 + 4 + 1

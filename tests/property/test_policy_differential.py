@@ -79,8 +79,8 @@ def test_a_hidden_note_that_the_service_cannot_give_shows_in_no_answer(rules):
     with quick_folder() as folder:
         twins = Twins(folder, Policy(visibility=rules), seed=5)
         asyncio.run(story_of_illness(twins, rounds=15))
-        assert twins.one.app.driver._ledger.doubts()
-        assert not twins.other.app.driver._ledger.doubts()
+        assert twins.one.app.driver._progress.doubts()
+        assert not twins.other.app.driver._progress.doubts()
         twins.close()
 
 

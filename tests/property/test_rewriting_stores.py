@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from mcp_notarium.domain.note import Content, Revision
 from mcp_notarium.errors import NotariumError
 from mcp_notarium.sync.conflict_copy import MARK
-from support.memory_backend import Fault, MemoryBackend
+from support.memory_client import Fault, MemoryClient
 from support.memory_store import MemoryStore
 from support.sync_rig import LEASE, Client, Crash, FlyingTime, quick_folder
 
@@ -68,7 +68,7 @@ on_tags = st.sampled_from(
 )
 
 
-class Rewritten(MemoryBackend):
+class Rewritten(MemoryClient):
     """A client to which something on the way tells other texts than the store holds."""
 
     echo: Callable[[Content], Content] = staticmethod(lambda content: content)
@@ -124,20 +124,20 @@ class World:
             self.store.afterwards = on_fields
 
     def client(self):
-        backend = Rewritten(self.store, poll_seconds=0.01)
-        backend.echo = self.rewrite if self.place == "echoes" else backend.echo
-        backend.reads = self.rewrite if self.place == "reads" else backend.reads
+        remote = Rewritten(self.store, poll_seconds=0.01)
+        remote.echo = self.rewrite if self.place == "echoes" else remote.echo
+        remote.reads = self.rewrite if self.place == "reads" else remote.reads
         client = Client(
             self.folder,
             None,
             time=self.time,
-            backend=backend,
-            gone=lambda _owner: True,
-            reached=self.reached,
+            remote=remote,
+            owner_ended=lambda _owner: True,
+            on_step=self.reached,
         )
-        backend.faults.plan(Fault.LOST_ANSWER, on="push", times=self.lost)
+        remote.faults.plan(Fault.LOST_ANSWER, on="push", times=self.lost)
         if not self.lost:
-            backend.faults.clear()
+            remote.faults.clear()
         return client
 
     def reached(self, _step):
@@ -163,17 +163,17 @@ async def one_save(world, *, new, wanted, crash_at):
             saved = None
         pushes = 0
         for _ in range(3):
-            pushes += client.backend.calls.count("push")
+            pushes += client.remote.calls.count("push")
             client.close()
             client = world.client()
             try:
                 await client.settle(4)
             except Crash:
                 world.time.now += LEASE + 1
-        pushes += client.backend.calls.count("push")
-        client.backend.calls.clear()
+        pushes += client.remote.calls.count("push")
+        client.remote.calls.clear()
         await client.settle(2)
-        assert client.backend.calls.count("push") == 0
+        assert client.remote.calls.count("push") == 0
         assert client.cache.pending.all() == []
         if world.place.startswith("stores"):
             assert client.contents() == world.store.contents()

@@ -18,7 +18,7 @@ from mcp_notarium.sync.batch import Batch
 from mcp_notarium.sync.batch_apply import Tally
 from mcp_notarium.sync.cycle import State
 from mcp_notarium.sync.planner import BRAKE_COUNT
-from support.memory_backend import Fault
+from support.memory_client import Fault
 from support.sync_histories import (
     User,
     Violation,
@@ -99,10 +99,10 @@ def test_the_cursor_moves_only_in_the_transaction_that_stores_what_it_covers(
     ),
     faults=read_faults,
 )
-def test_a_base_is_always_what_the_backend_acknowledged(histories, write_faults, faults):
+def test_a_base_is_always_what_the_store_acknowledged(histories, write_faults, faults):
     with world() as (store, make):
         client = make()
-        told = told_by(client.backend)
+        told = told_by(client.remote)
 
         def check():
             for note_id in client.cache.notes.etags():
@@ -144,7 +144,7 @@ def test_applying_remote_changes_never_overwrites_pending_text(history, faults, 
         async def run():
             await client.sync()
             holder.faults.plan(Fault.TIMEOUT, on="push")
-            holder.writer._intents.release = lambda _write: None  # it is still busy with it
+            holder.writer._journal.release = lambda _write: None  # it is still busy with it
             with suppress(OutcomeUnknown):
                 await holder.change(holder.note("n1"), "mine, on its way\n")
             before = held()
@@ -180,7 +180,7 @@ def test_applying_remote_changes_never_overwrites_pending_text(history, faults, 
 def test_a_retry_carries_the_same_write_id(faults, others_edit, new):
     with world() as (store, make):
         client, sent = make(), []
-        push = client.backend.push
+        push = client.remote.push
 
         async def recording(write):
             sent.append((write.note_id, write.write_id))
@@ -188,7 +188,7 @@ def test_a_retry_carries_the_same_write_id(faults, others_edit, new):
 
         async def run():
             note = None if new else await client.create("first\nlast\n")
-            client.backend.push = recording
+            client.remote.push = recording
             for fault in (Fault.TIMEOUT, *faults):
                 client.faults.plan(fault, on="push")
             with suppress(OutcomeUnknown):
@@ -254,7 +254,7 @@ def test_removal_needs_a_tombstone_or_a_completed_sweep_and_a_mass_loss_halts(
 
 
 def _hide(client, hidden, trouble):
-    list_page = client.backend.list_page
+    list_page = client.remote.list_page
 
     async def hiding(**listing):
         if trouble == "no listing" or (trouble == "no second page" and listing["mark"]):
@@ -264,7 +264,7 @@ def _hide(client, hidden, trouble):
         more = page.next_mark or ("0" if trouble == "no second page" else None)
         return ListingPage(kept, page.cursor, more, page.total)
 
-    client.backend.list_page = hiding
+    client.remote.list_page = hiding
     if trouble == "no reads":
         for method in ("get", "list_page"):
             client.faults.plan(Fault.UNAVAILABLE, on=method, times=1000)
@@ -301,9 +301,9 @@ def test_a_second_cycle_without_outside_change_has_no_effect(
             client.time.now += pause
             await client.sync()
             rows = client.rows()
-            client.backend.calls.clear()
+            client.remote.calls.clear()
             assert await client.sync() is State.IDLE
-            assert client.backend.calls == ["changes"]
+            assert client.remote.calls == ["changes"]
             assert client.rows() == rows
 
         asyncio.run(run())
@@ -354,8 +354,8 @@ async def _take_in_a_page(histories, order, *, bare):
         happen(store, histories[1])
         if bare:
             client.faults.plan(Fault.WITHOUT_CONTENT, on="changes")
-        intake, ledger = client.driver._engine._intake, client.driver._ledger
-        page = await client.backend.changes(
+        intake, ledger = client.driver._engine._applier, client.driver._progress
+        page = await client.remote.changes(
             ledger.cursor, wait=False, base_of=client.cache.notes.base
         )
         batch = Batch(

@@ -56,9 +56,9 @@ class SyncMachine(RuleBasedStateMachine):
             folder,
             None,
             time=self.time,
-            backend=self.world.backend(name),
-            gone=lambda owner: owner in self.ended,
-            reached=self.reached,
+            remote=self.world.remote(name),
+            owner_ended=lambda owner: owner in self.ended,
+            on_step=self.reached,
         )
 
     def restart(self, name):
@@ -314,7 +314,7 @@ def _ends_at(client, nth, *, torn):
 
 
 class SimplenoteMachine(SyncMachine):
-    """The same with the real backend and the embedded service."""
+    """The same with the real store and the embedded service."""
 
     world_kind = SimplenoteWorld
 

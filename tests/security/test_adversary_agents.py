@@ -81,7 +81,7 @@ def kdf_work(desk, monkeypatch, note_id):
         database = desk.app.cache.database
         for way in ("rows", "row", "run", "run_many"):
             patch.setattr(database, way, _noting(getattr(database, way), done))
-        before = len(desk.backend.calls)
+        before = len(desk.remote.calls)
         for tool, arguments in {
             "get": {"id": note_id},
             "save": {"id": note_id, "local_version": 1, "text": "x"},
@@ -90,7 +90,7 @@ def kdf_work(desk, monkeypatch, note_id):
             with pytest.raises(NoteNotFound) as refused:
                 asyncio.run(asked(desk, tool, **arguments))
             done.append(refused.value.to_dict() | {"details": None})
-    return done, desk.backend.calls[before:]
+    return done, desk.remote.calls[before:]
 
 
 def _noting(way, done):
@@ -183,7 +183,7 @@ def tables(desk):
         name: hashlib.sha256(repr(database.rows(f"SELECT * FROM {name}")).encode()).hexdigest()
         for name in names
     }
-    return found | {"calls": desk.backend.calls.copy(), "store": sorted(desk.store.ids())}
+    return found | {"calls": desk.remote.calls.copy(), "store": sorted(desk.store.ids())}
 
 
 READING = {

@@ -12,13 +12,13 @@ import pytest
 
 from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import BackendUnavailable, OutcomeUnknown
-from mcp_notarium.stores.simplenote.store import SimplenoteBackend
+from mcp_notarium.stores.simplenote.store import SimplenoteStore
 from notarium_devtools.simperium import Simulator
 from support import hostile_service as hostile
 from support.hostile_service import FEED, INDEX, NOTE, WRITE, HostileService
 from support.hostile_world import CALL_SECONDS, CANARY, World
 from support.long import LONG
-from support.simplenote_client import open_backend, pending
+from support.simplenote_client import open_store, pending
 from support.whole import Server, until
 
 pytestmark = pytest.mark.timeout(600)
@@ -144,23 +144,21 @@ def test_answer_broken_off_at_any_byte_is_never_taken_for_all_of_it() -> None:
     simulator = Simulator(publish_delay=None)
     simulator.put("n", {"content": "right", "tags": []})
 
-    async def each_byte(backend: SimplenoteBackend, service: HostileService) -> None:
+    async def each_byte(store: SimplenoteStore, service: HostileService) -> None:
         read = written = True
         count = 0
         while read or written:
             read = written = False
             with service.twisted(NOTE, hostile.cut_after(count)):
                 try:
-                    assert (await backend.get("n")).content.text == "right"
+                    assert (await store.get("n")).content.text == "right"
                 except BackendUnavailable:
                     read = True
             with service.twisted(WRITE, hostile.cut_after(count)):
                 note_id = f"w{count}"
-                intent = pending(
-                    backend, Content("once"), note_id=note_id, write_id=f"{count:032x}"
-                )
+                intent = pending(store, Content("once"), note_id=note_id, write_id=f"{count:032x}")
                 try:
-                    assert (await backend.push(intent)).revision.content.text == "once"
+                    assert (await store.push(intent)).revision.content.text == "once"
                 except OutcomeUnknown:
                     written = True
                 assert simulator.version(note_id) == 1
@@ -168,11 +166,11 @@ def test_answer_broken_off_at_any_byte_is_never_taken_for_all_of_it() -> None:
         assert count > 100, "it was broken off at all"
 
     async def talk(service: HostileService) -> None:
-        backend = open_backend(service)
+        store = open_store(service)
         try:
-            await each_byte(backend, service)
+            await each_byte(store, service)
         finally:
-            await backend.close()
+            await store.close()
 
     with simulator.running(), HostileService(simulator) as service:
         asyncio.run(talk(service))

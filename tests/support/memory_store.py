@@ -1,10 +1,10 @@
-"""The ground truth behind the in-memory backend: a small note service with Simperium's hazards.
+"""The ground truth behind the in-memory store: a small note service with Simperium's hazards.
 
 ``MemoryStore`` is the service and the door for "another device". Everything is deterministic: no
 clock, no randomness. Hazards that are always on: a push over an old base is merged silently by
 diff-match-patch, lists are replaced whole, cursors have no order, old cursors and old versions may
 be forgotten, a removed id continues its version count. It raises errors but plans no faults; that
-is ``memory_backend``.
+is ``memory_client``.
 """
 
 from __future__ import annotations

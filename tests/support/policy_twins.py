@@ -29,7 +29,7 @@ from mcp_notarium.errors import (
 from mcp_notarium.protocol.call_pipeline import success
 from mcp_notarium.stores.contract import Acknowledgement
 from mcp_notarium.tools.catalog import by_name
-from support.memory_backend import Fault
+from support.memory_client import Fault
 from support.memory_store import Fields, Kept, MemoryStore, content_of
 from support.tooling import Caller, Desk
 
@@ -59,7 +59,7 @@ class Twin(Desk):
         self.caller = Caller(agrees=True)
         self.before_push: list[Any] = []
         self.ill: dict[str, type[NotariumError]] = {}
-        push, delete, get = self.backend.push, self.backend.delete, self.backend.get
+        push, delete, get = self.remote.push, self.remote.delete, self.remote.get
 
         async def ailing_get(note_id: str, *, etag: str | None = None) -> Revision:
             if note_id in self.ill:
@@ -74,9 +74,9 @@ class Twin(Desk):
             self._race(note_id)
             await delete(note_id, etag=etag, write_id=write_id)
 
-        self.backend.get = ailing_get  # type: ignore[method-assign]
-        self.backend.push = raced_push  # type: ignore[method-assign]
-        self.backend.delete = raced_delete  # type: ignore[method-assign]
+        self.remote.get = ailing_get  # type: ignore[method-assign]
+        self.remote.push = raced_push  # type: ignore[method-assign]
+        self.remote.delete = raced_delete  # type: ignore[method-assign]
 
     def _race(self, note_id: str) -> None:
         for edit in self.before_push:
@@ -168,7 +168,7 @@ class Twins:
             for note_id in self.one.ill:
                 self.put(store, note_id, {"text": self.some_text()})
             for twin in (self.one, self.other):
-                twin.backend.faults.plan(Fault.WITHOUT_CONTENT, on="changes")
+                twin.remote.faults.plan(Fault.WITHOUT_CONTENT, on="changes")
 
     def healed(self) -> None:
         """The service gives every note again."""

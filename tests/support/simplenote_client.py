@@ -10,12 +10,12 @@ from mcp_notarium.domain.note import Content, Revision
 from mcp_notarium.domain.pending_write import PendingWrite, WriteKind
 from mcp_notarium.secret import Secret
 from mcp_notarium.stores.http import HttpSession
-from mcp_notarium.stores.http_retries import Patience
-from mcp_notarium.stores.simplenote.store import AccountRecord, SimplenoteBackend
+from mcp_notarium.stores.http_rules import RetryPolicy
+from mcp_notarium.stores.simplenote.store import AccountRecord, SimplenoteStore
 from mcp_notarium.stores.simplenote.urls import Urls
 from notarium_devtools.simperium import Simulator
 
-QUICK = Patience(tries=3, first=0.01, longest=0.02)
+QUICK = RetryPolicy(tries=3, first=0.01, longest=0.02)
 
 
 class MemoryTokens:
@@ -69,13 +69,13 @@ def urls_of(sim: Simulator) -> Urls:
 
 
 def open_session(
-    sim: Simulator, *, timeout: float = 10.0, patience: Patience = QUICK
+    sim: Simulator, *, timeout: float = 10.0, retry_policy: RetryPolicy = QUICK
 ) -> HttpSession:
     """Connections to a running simulator."""
-    return HttpSession(bases=urls_of(sim).all(), timeout=timeout, patience=patience)
+    return HttpSession(bases=urls_of(sim).all(), timeout=timeout, retry_policy=retry_policy)
 
 
-def open_backend(
+def open_store(
     sim: Simulator,
     *,
     tokens: MemoryTokens | None = None,
@@ -83,10 +83,10 @@ def open_backend(
     password: str | None = None,
     token: str | None = None,
     timeout: float = 10.0,
-    patience: Patience = QUICK,
-) -> SimplenoteBackend:
-    """A backend that logs in with the simulator's own password, unless told otherwise."""
-    return SimplenoteBackend(
+    retry_policy: RetryPolicy = QUICK,
+) -> SimplenoteStore:
+    """A store that logs in with the simulator's own password, unless told otherwise."""
+    return SimplenoteStore(
         urls=urls_of(sim),
         username=sim.username,
         password=Secret(sim.password if password is None else password),
@@ -96,27 +96,27 @@ def open_backend(
         api_key=Secret(sim.api_key),
         client_id="mcp-notarium-test",
         timeout=timeout,
-        session=open_session(sim, timeout=timeout, patience=patience),
+        session=open_session(sim, timeout=timeout, retry_policy=retry_policy),
     )
 
 
-Step = Callable[[Simulator, SimplenoteBackend], Awaitable[Any]]
+Step = Callable[[Simulator, SimplenoteStore], Awaitable[Any]]
 
 
 def with_simulator(step: Step, *, timeout: float = 10.0, **options: Any) -> None:
     async def whole() -> None:
         async with Simulator(**options).serving() as sim:
-            backend = open_backend(sim, timeout=timeout)
+            store = open_store(sim, timeout=timeout)
             try:
-                await step(sim, backend)
+                await step(sim, store)
             finally:
-                await backend.close()
+                await store.close()
 
     asyncio.run(whole())
 
 
 def pending(
-    backend: SimplenoteBackend,
+    store: SimplenoteStore,
     content: Content,
     *,
     base: Revision | None = None,
@@ -129,7 +129,7 @@ def pending(
         kind=WriteKind.UPDATE if base else WriteKind.CREATE,
         base_etag=base.etag if base else None,
         content=content,
-        body=backend.compose(base, content, now=1_700_000_000.0),
+        body=store.compose(base, content, now=1_700_000_000.0),
         created_at=0.0,
         owner="t",
         lease_until=0.0,

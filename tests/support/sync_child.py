@@ -22,10 +22,10 @@ from mcp_notarium.secret import Secret
 from mcp_notarium.storage.account_record import AccountRecord
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.http import HttpSession
-from mcp_notarium.stores.simplenote.store import SimplenoteBackend
+from mcp_notarium.stores.simplenote.store import SimplenoteStore
 from mcp_notarium.stores.simplenote.urls import Urls
 from mcp_notarium.sync.driver import Driver
-from mcp_notarium.sync.process_owner import owner_name
+from mcp_notarium.sync.journal import make_owner_name
 from mcp_notarium.sync.writer import Writer
 from support.simplenote_client import QUICK, MemoryTokens
 from support.sync_rig import open_cache
@@ -37,7 +37,7 @@ def end() -> None:
 
 
 class Child:
-    """Cache, backend, writer and driver as the application wires them."""
+    """Cache, store, writer and driver as the application wires them."""
 
     def __init__(self, order: dict) -> None:
         self.order = order
@@ -47,7 +47,7 @@ class Child:
             app_id=order["app_id"],
         )  # fmt: skip
         self.cache = open_cache(folder)
-        backend = SimplenoteBackend(
+        store = SimplenoteStore(
             urls=urls,
             username="user@example.com",
             password=None,
@@ -57,19 +57,19 @@ class Child:
             api_key=Secret("unused"),
             client_id=f"child-{os.getpid()}",
             timeout=10.0,
-            session=HttpSession(bases=urls.all(), timeout=10.0, patience=QUICK),
+            session=HttpSession(bases=urls.all(), timeout=10.0, retry_policy=QUICK),
         )
         self.writer = Writer(
             self.cache,
-            backend,
+            store,
             clock=time.time,
-            owner=owner_name(),
+            owner=make_owner_name(),
             lease=60.0,
-            reached=lambda step: end() if step == order.get("end_at_step") else None,
+            on_step=lambda step: end() if step == order.get("end_at_step") else None,
         )
         self.driver = Driver(
             self.cache,
-            backend,
+            store,
             self.writer,
             clock=time.time,
             stopwatch=time.monotonic,

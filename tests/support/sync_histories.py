@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mcp_notarium.domain.note import Content, Note, Revision
 from mcp_notarium.errors import NotariumError, OutcomeUnknown
 from mcp_notarium.sync.conflict_copy import MARK
-from support.memory_backend import Fault, MemoryBackend
+from support.memory_client import Fault, MemoryClient
 from support.memory_store import MemoryStore
 from support.sync_rig import Client, FlyingTime, quick_folder
 
@@ -88,7 +88,7 @@ def happen(store: MemoryStore, history: Iterable[tuple[str, str]]) -> None:
 
 def plan_faults(client: Client, faults: Iterable[tuple[Fault, str | None]]) -> None:
     """These calls of the client will fail."""
-    store = client.backend.store
+    store = client.remote.store
     for kind, on in faults:
         if kind is not Fault.STALE or store.cursor(lag=True) != store.cursor():
             client.faults.plan(kind, on=on)
@@ -115,12 +115,12 @@ def watched(client: Client, after_commit: Callable[[], None]) -> Iterator[None]:
         client.cache.transaction = transaction
 
 
-def told_by(backend: MemoryBackend) -> set[tuple[str, str, Content, str]]:
+def told_by(remote: MemoryClient) -> set[tuple[str, str, Content, str]]:
     """Fills with every revision that the store has acknowledged to this client."""
     told: set[tuple[str, str, Content, str]] = set()
 
     def listen(name: str) -> None:
-        method = getattr(backend, name)
+        method = getattr(remote, name)
 
         async def listening(*args: object, **options: object) -> object:
             answer = await method(*args, **options)
@@ -130,7 +130,7 @@ def told_by(backend: MemoryBackend) -> set[tuple[str, str, Content, str]]:
                     told.add((one.id, one.etag, one.content, one.raw))
             return answer
 
-        setattr(backend, name, listening)
+        setattr(remote, name, listening)
 
     for name in ("list_page", "changes", "get", "push"):
         listen(name)
@@ -145,7 +145,7 @@ def covered(client: Client, store: MemoryStore) -> bool:
     cursor = client.cache.sync_state.cursor()
     if cursor is None:
         return True
-    ledger = client.driver._ledger
+    ledger = client.driver._progress
     sequence = next(n for n in range(len(store._log), -1, -1) if store._cursor_at(n) == cursor)
     excused = {*ledger.doubts(), *(write.note_id for write in client.cache.pending.all())}
     removed_later = {logged.note_id for logged in store._log[sequence:] if logged.after is None}

@@ -1,6 +1,6 @@
 """A cache, a store and the engine between them, for tests of sync: real parts, no wall clock.
 
-``Client`` is one process's view: its own database connection, backend, writer and driver. Clients
+``Client`` is one process's view: its own database connection, store, writer and driver. Clients
 share a store, and may share a cache file. ``FlyingTime`` passes only while somebody waits for it.
 """
 
@@ -20,10 +20,10 @@ from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import database
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.stores.contract import Backend, Capabilities
+from mcp_notarium.stores.contract import Capabilities, Store
 from mcp_notarium.sync.driver import Driver
 from mcp_notarium.sync.writer import Saved, Writer
-from support.memory_backend import LIKE_SIMPERIUM, Faults, MemoryBackend
+from support.memory_client import LIKE_SIMPERIUM, Faults, MemoryClient
 from support.memory_store import MemoryStore
 
 KEY = Secret("x'" + "5a" * 80 + "'")
@@ -95,8 +95,8 @@ class Client:
         time: FlyingTime | None = None,
         capabilities: Capabilities = LIKE_SIMPERIUM,
         faults: Faults | None = None,
-        backend: Backend | None = None,
-        reached: Callable[[str], None] = lambda _step: None,
+        remote: Store | None = None,
+        on_step: Callable[[str], None] = lambda _step: None,
         **writer: object,
     ) -> None:
         self.folder = folder
@@ -105,22 +105,22 @@ class Client:
         self.ended = False
         self.cache = open_cache(folder)
         self.faults = faults or Faults()
-        self.backend = backend or MemoryBackend(
+        self.remote = remote or MemoryClient(
             store, faults=self.faults, capabilities=capabilities, poll_seconds=0.01
         )
         self.writer = Writer(
             self.cache,
-            self.backend,
+            self.remote,
             clock=self.time.clock,
             owner=self.owner,
             lease=LEASE,
             sleep=self.time.sleep,
-            reached=reached,
-            **{"gone": lambda _owner: False, "stopwatch": self.time.stopwatch} | writer,
+            on_step=on_step,
+            **{"owner_ended": lambda _owner: False, "stopwatch": self.time.stopwatch} | writer,
         )
         self.driver = Driver(
             self.cache,
-            self.backend,
+            self.remote,
             self.writer,
             clock=self.time.clock,
             stopwatch=self.time.stopwatch,

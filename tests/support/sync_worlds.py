@@ -1,6 +1,6 @@
 """The store as another device sees it, and what can go wrong on the way to it: two kinds of world.
 
-``MemoryWorld`` is quick and knows every hazard; ``SimplenoteWorld`` is the real backend speaking
+``MemoryWorld`` is quick and knows every hazard; ``SimplenoteWorld`` is the real store speaking
 HTTP to the embedded service. The state machine of sync runs in both.
 """
 
@@ -11,11 +11,11 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from mcp_notarium.domain.note import Content
-from mcp_notarium.stores.contract import Backend
+from mcp_notarium.stores.contract import Store
 from notarium_devtools.simperium import Simulator
-from support.memory_backend import Fault, Faults, MemoryBackend
+from support.memory_client import Fault, Faults, MemoryClient
 from support.memory_store import MemoryStore
-from support.simplenote_client import open_backend
+from support.simplenote_client import open_store
 
 WRITE_FAULTS = (
     Fault.TIMEOUT,
@@ -48,9 +48,9 @@ class MemoryWorld:
         self.store = MemoryStore()
         self.faults: dict[str, Faults] = {}
 
-    def backend(self, name: str) -> Backend:
+    def remote(self, name: str) -> Store:
         self.faults[name] = Faults()
-        return MemoryBackend(self.store, faults=self.faults[name], poll_seconds=0.001)
+        return MemoryClient(self.store, faults=self.faults[name], poll_seconds=0.001)
 
     def plan_write(self, name: str, fault: Fault, gone: Callable[[str], None]) -> None:
         """``gone`` is told the text that somebody else throws away in the very moment of a push."""
@@ -101,7 +101,7 @@ class MemoryWorld:
 
 
 class SimplenoteWorld:
-    """The embedded Simperium, reached by the real backend."""
+    """The embedded Simperium, reached by the real store."""
 
     write_faults = (Fault.TIMEOUT, Fault.LOST_ANSWER, Fault.UNAVAILABLE, Fault.RACE, Fault.REJECTED)
     read_faults = (Fault.UNAVAILABLE, Fault.TIMEOUT, Fault.LOST_ANSWER, Fault.CURSOR_LOST)
@@ -109,11 +109,11 @@ class SimplenoteWorld:
     def __init__(self) -> None:
         self._open = ExitStack()
         self.sim = self._open.enter_context(Simulator(poll_seconds=0.01).running())
-        self._backends: list[Backend] = []
+        self._clients: list[Store] = []
 
-    def backend(self, _name: str) -> Backend:
-        self._backends.append(open_backend(self.sim))
-        return self._backends[-1]
+    def remote(self, _name: str) -> Store:
+        self._clients.append(open_store(self.sim))
+        return self._clients[-1]
 
     def plan_write(self, _name: str, fault: Fault, _gone: Callable[[str], None]) -> None:
         where = {"method": "POST", "path": "*/note/i/*", "times": 9}
@@ -170,6 +170,6 @@ class SimplenoteWorld:
         self.sim.bucket("note").forget_changes()
 
     async def close(self) -> None:
-        for backend in self._backends:
-            await backend.close()
+        for remote in self._clients:
+            await remote.close()
         await asyncio.to_thread(self._open.close)

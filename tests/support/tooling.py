@@ -22,10 +22,10 @@ from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.database import create
 from mcp_notarium.storage.policy_update import apply_rules
 from mcp_notarium.sync.driver import Driver
-from mcp_notarium.sync.process_owner import owner_name
+from mcp_notarium.sync.journal import make_owner_name
 from mcp_notarium.sync.writer import Writer
 from mcp_notarium.tools.call_context import refusal
-from support.memory_backend import LIKE_SIMPERIUM, MemoryBackend
+from support.memory_client import LIKE_SIMPERIUM, MemoryClient
 from support.memory_store import MemoryStore
 
 NOW = 1_750_000_000.0
@@ -58,7 +58,7 @@ class Desk:
 
     def __init__(self, folder: Path, *, policy: Policy = PERMISSIVE, **capabilities: Any) -> None:
         self.store = MemoryStore()
-        self.backend = MemoryBackend(
+        self.remote = MemoryClient(
             self.store, capabilities=replace(LIKE_SIMPERIUM, **capabilities), poll_seconds=0.2
         )
         self.now = NOW
@@ -71,15 +71,15 @@ class Desk:
         numbers = itertools.count(1)
         writer = Writer(
             cache,
-            self.backend,
+            self.remote,
             clock=self.clock,
-            owner=owner_name(),
+            owner=make_owner_name(),
             lease=60.0,
             new_id=lambda: f"{next(numbers):032x}",
         )
         driver = Driver(
             cache,
-            self.backend,
+            self.remote,
             writer,
             clock=self.clock,
             stopwatch=self.clock,
@@ -90,7 +90,7 @@ class Desk:
         audit = AuditLog(cache.database, AuditKeys(), clock=self.clock, days=365)
         allowance = Budget(policy.limits, cache, clock=self.clock)
         self.app = App(
-            *(config, cache, self.backend, writer, driver, tokens, audit, allowance),
+            *(config, cache, self.remote, writer, driver, tokens, audit, allowance),
             notices=("one",),
             clock=self.clock,
         )

@@ -27,7 +27,7 @@ SERVICE = (
     ),
     Defence(
         "plain http to this machine only",
-        "stores/allowed_hosts.py",
+        "stores/http_rules.py",
         '    if origin[0] == "http" and not is_loopback(origin[1]):\n',
         "    if False:\n",
         (f"{_RULES}::test_other_addresses_are_refused_without_being_quoted",),
@@ -100,7 +100,7 @@ SERVICE = (
     Defence(
         "a header is never quoted",
         "stores/http.py",
-        '            raise BackendProtocolError("the note service and we do not speak alike") from None\n',
+        '            raise BackendProtocolError("the note service broke the HTTP protocol") from None\n',
         '            raise BackendProtocolError(f"{request.headers}") from None\n',
         (f"{_SESSION}::test_secret_in_a_header_is_never_quoted",),
         (33,),
@@ -130,16 +130,16 @@ SERVICE = (
         "        if event is Event.CURSOR_LOST and self._lost:\n",
         "        if False:\n",
         (
-            "unit/sync/test_vain_cycles.py::test_reasons_without_news_are_followed_less_and_less_often",
+            "unit/sync/test_backoff_cycles.py::test_reasons_without_news_are_followed_less_and_less_often",
         ),
     ),
     Defence(
         "success without news is slowed down",
         "sync/engine.py",
-        "            self.pace.vain()\n",
+        "            self.backoff.record_empty()\n",
         "            pass\n",
         (
-            "unit/sync/test_vain_cycles.py::test_reasons_without_news_are_followed_less_and_less_often",
+            "unit/sync/test_backoff_cycles.py::test_reasons_without_news_are_followed_less_and_less_often",
         ),
     ),
     Defence(
@@ -162,8 +162,8 @@ SERVICE = (
     Defence(
         "removal needs proof that a note is gone",
         "sync/planner.py",
-        "    (Here.KNOWN, Said.MISSING): Row(Move.FETCH",
-        "    (Here.KNOWN, Said.MISSING): Row(Move.FORGET",
+        "    (LocalState.KNOWN, RemoteState.MISSING): Row(\n        Move.FETCH",
+        "    (LocalState.KNOWN, RemoteState.MISSING): Row(\n        Move.FORGET",
         ("unit/sync/test_planner.py::test_absence_from_a_listing_removes_nothing_but_asks",),
     ),
 )

@@ -30,7 +30,7 @@ from mcp_notarium.keys.key_sources import find_passphrase
 from mcp_notarium.keys.keychain import system_keychain
 from mcp_notarium.storage import driver
 from mcp_notarium.storage.database import Database
-from mcp_notarium.sync.status import notice_of_differences
+from mcp_notarium.sync.status import describe_differences
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -173,7 +173,7 @@ def _writes(app: App) -> Finding:
 
 
 def _differences(app: App) -> list[Finding]:
-    seen = notice_of_differences(app.cache.sync_state)
+    seen = describe_differences(app.cache.sync_state)
     hint = "Compare such a note in the note service's own app; look for a proxy on the way."
     return [Finding("texts", WARN, seen, hint)] if seen else []
 
@@ -193,11 +193,11 @@ def _chain(app: App) -> Finding:
 
 async def _service(app: App) -> Finding:
     try:
-        await app.backend.list_page(since=None, mark=None, limit=1, with_content=False)
+        await app.store.list_page(since=None, mark=None, limit=1, with_content=False)
     except NotariumError as error:
         return Finding("service", WARN, error.user_message, error.resolution_hint or "")
     finally:
-        await app.backend.close()
+        await app.store.close()
     return Finding("service", OK, "reachable, and the login is accepted")
 
 

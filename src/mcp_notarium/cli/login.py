@@ -66,7 +66,7 @@ async def _log_in(config: Config, args: argparse.Namespace) -> int:
 
 async def _token(config: Config, args: argparse.Namespace) -> Secret:
     desk = Authenticator.opened(
-        urls=Urls.given(api=config.api_url, auth=config.auth_url, app=config.app_url),
+        urls=Urls.from_settings(api=config.api_url, auth=config.auth_url, app=config.app_url),
         api_key=config.api_key,
         timeout=config.api_timeout,
     )
@@ -110,4 +110,4 @@ def _put_back(app: App, before: Secret | None) -> None:
 
 async def _prove(app: App) -> None:
     """One small request in the account's name."""
-    await app.backend.list_page(since=None, mark=None, limit=1, with_content=False)
+    await app.store.list_page(since=None, mark=None, limit=1, with_content=False)

@@ -34,7 +34,7 @@ def refuse_early(config: Config) -> None:
 def check_configuration(config: Config) -> None:
     """Raises ``ConfigError`` for a name in the settings that stands for nothing."""
     _check_tools(config)
-    _check_backend(config)
+    _check_store(config)
 
 
 def missing_key(config: Config) -> LockedError | None:
@@ -71,7 +71,7 @@ def _check_tools(config: Config) -> None:
         )
 
 
-def _check_backend(config: Config) -> None:
+def _check_store(config: Config) -> None:
     from mcp_notarium.stores import registry  # noqa: PLC0415 - as below
 
     if config.backend not in registry.names():

@@ -1,7 +1,7 @@
 """``AccountRecord``: which account the notes here are from, as far as a token can tell.
 
 A row of ``sync_metadata`` holds a keyed hash of the last token that was found to fit, with a fresh
-random key each time; the token cannot be had from it. It decides nothing; see the backend.
+random key each time; the token cannot be had from it. It decides nothing; see the store.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What a note store must be able to do for the engine: the ``Backend`` protocol.
+"""Define what every note store must do: the ``Store`` protocol.
 
 Words: a *cursor* is an opaque place in the store's stream of changes, compared for equality only;
 a *mark* is an opaque place inside one listing; an *etag* names one revision of one note.
 
-Obligations of every backend (``tests/contract`` checks them):
+Obligations of every store (``tests/contract`` checks them):
 
 * a missing note raises ``NoteNotFound``; no usable login raises ``LoginRequired``;
 * ``push`` with a stale or unknown base raises ``VersionConflict`` and stores nothing, where
@@ -25,20 +25,28 @@ Retries of single requests are made in ``stores/http.py`` and nowhere else.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
 from mcp_notarium.domain.note import Content, Revision, Tombstone
 from mcp_notarium.domain.pending_write import PendingWrite
+from mcp_notarium.errors import BackendUnavailable
 
 BaseLookup = Callable[[str], Revision | None]
-"""Gives the acknowledged revision the cache holds of a note, or None."""
+"""Gives the acknowledged revision the index holds of a note, or None."""
+WITHDRAWN: ContextVar[Callable[[], bool]] = ContextVar("withdrawn", default=lambda: False)
+"""Whether the caller has withdrawn the write of this task. Set by whoever starts the task.
+
+A write goes on in a task of its own when its caller is cancelled. Until its request leaves it can still
+be dropped, but only the sender knows when that is: see :func:`check_not_withdrawn`.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """Facts the engine asks for; it never asks for a backend's name."""
+    """Hold facts about a store. The engine asks for these and never for a store's name."""
 
     change_feed: bool = False
     """``changes`` exists and reports removals."""
@@ -55,13 +63,13 @@ class Capabilities:
     shares_by_tag: bool = False
     """A tag that is an e-mail address shares the note with that person."""
     source_of_truth: bool = False
-    """The cache itself is the store; it can never be rebuilt from elsewhere."""
+    """The database itself is the store; it can never be fetched again from elsewhere."""
     max_note_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A line of a listing without content: this note exists, at this revision."""
+    """Hold a line of a listing without content: this note exists, at this revision."""
 
     id: str
     etag: str
@@ -70,7 +78,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class ListingPage:
-    """One page of a listing, newest change first.
+    """Hold one page of a listing, newest change first.
 
     ``cursor`` is the store's place in its stream of changes when the page was made. Only the
     cursor of the *first* page of a listing may ever be stored. ``next_mark`` is None on the last
@@ -87,7 +95,7 @@ class ListingPage:
 
 @dataclass(frozen=True, slots=True)
 class ChangePage:
-    """What happened since a cursor, oldest first, each note at most once.
+    """Hold what happened since a cursor, oldest first, each note at most once.
 
     An ``Entry`` stands for a note whose new content must be fetched with ``get``. ``left_out`` is
     that of a ``ListingPage``.
@@ -99,7 +107,7 @@ class ChangePage:
 
 
 class Answer(StrEnum):
-    """How the store took a write."""
+    """Outcome of a push at the store."""
 
     STORED = "stored"
     REPEATED = "repeated"
@@ -110,7 +118,7 @@ class Answer(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Acknowledgement:
-    """The store's answer to a push: what it now holds, which need not be what was sent.
+    """Hold the store's answer to a push: what it now holds, which need not be what was sent.
 
     ``before``: the etag of the revision that the write was stored on top of, which ``get`` knows;
     None where the store does not tell, or did not store anything just now. ``alone``: nobody else wrote
@@ -123,32 +131,32 @@ class Acknowledgement:
     alone: bool = False
 
 
-class Backend(Protocol):
-    """One remote note store, for one account. Every method may raise the errors named above."""
+class Store(Protocol):
+    """Reach one note store, for one account. Every method may raise the errors named above."""
 
     capabilities: Capabilities
 
     async def list_page(
         self, *, since: str | None, mark: str | None, limit: int, with_content: bool
     ) -> ListingPage:
-        """One page of all notes (``since`` None) or of those changed after ``since``.
+        """List one page of all notes (``since`` None) or of those changed after ``since``.
 
         Trashed notes are listed, removed ones are not. Raises ``CursorLost`` if ``since`` is not
         known any more. May return fewer than ``limit`` entries when bodies are large.
         """
 
     async def changes(self, cursor: str, *, wait: bool, base_of: BaseLookup) -> ChangePage:
-        """What happened after ``cursor``. Raises ``CursorLost``.
+        """Return what happened after ``cursor``. Raises ``CursorLost``.
 
-        With ``wait`` it blocks until something did, or, after a while, answers an empty page with
+        With ``wait`` it blocks until something did, or, after a while, returns an empty page with
         the same cursor.
         """
 
     async def get(self, note_id: str, *, etag: str | None = None) -> Revision:
-        """The newest revision, or the named one. Raises ``NoteNotFound``."""
+        """Fetch the newest revision, or the named one. Raises ``NoteNotFound``."""
 
     def compose(self, base: Revision | None, content: Content, *, now: float) -> str:
-        """The exact body that turns ``base`` into ``content`` (pure).
+        """Compose the exact body that turns ``base`` into ``content`` (pure).
 
         Unknown fields stay as they are, the modification time is ``now`` (epoch seconds), the
         creation time is set only for a new note. Content equal to the base's gives the base's own
@@ -156,7 +164,7 @@ class Backend(Protocol):
         """
 
     def revision_of(self, note_id: str, body: str) -> Revision:
-        """How a composed body would read as a revision (etag ''); pure, for comparing answers."""
+        """Read a composed body as a revision (etag ''); pure, for comparing answers."""
 
     async def push(self, write: PendingWrite) -> Acknowledgement:
         """Store ``write.body`` over ``write.base_etag`` under ``write.write_id``."""
@@ -168,4 +176,10 @@ class Backend(Protocol):
         """
 
     async def close(self) -> None:
-        """Let go of connections. Idempotent."""
+        """Close connections. Idempotent."""
+
+
+def check_not_withdrawn() -> None:
+    """Raise ``BackendUnavailable`` if the write was withdrawn. Call it just before sending."""
+    if WITHDRAWN.get()():
+        raise BackendUnavailable("the call was cancelled before its request was sent")

@@ -1,13 +1,13 @@
-"""One HTTP request to a configured note service, with a deadline, bounded answers and retries.
+"""Send one HTTP request to a configured host, with a deadline, bounded answers and retries.
 
-It contacts the hosts it was given and no others, follows no redirect, keeps no cookie and takes no
-proxy and no password from the environment. (Whom OpenSSL trusts it reads from there by itself, at
-each handshake: ``keys.hardening`` has taken those variables away before.) It knows nothing of any
-service's paths, logins or bodies: an answer below 500 other than 429 is handed back as it is, for
-its caller to judge.
+``HttpSession`` contacts only the hosts it was given, follows no redirect, keeps no cookie and takes no
+proxy and no password from the environment. (OpenSSL reads the certificates it trusts from there by
+itself, at each handshake: ``sandbox.process_hardening`` has removed those variables before.) It knows
+nothing of any service's paths, logins or bodies: an answer below 500 other than 429 is returned as it
+is, for the caller to judge.
 
-Of a request marked ``write`` it keeps apart what surely never left (``BackendUnavailable``) from
-what may have arrived (``OutcomeUnknown``); so only writes that may be repeated belong here.
+For a request marked ``write`` it separates what surely never left (``BackendUnavailable``) from what
+may have arrived (``OutcomeUnknown``). So mark only writes that may be repeated.
 """
 
 from __future__ import annotations
@@ -23,10 +23,16 @@ from typing import TYPE_CHECKING
 
 from mcp_notarium import __version__
 from mcp_notarium.errors import BackendProtocolError, ConfigError, OutcomeUnknown
-from mcp_notarium.stores.allowed_hosts import origin_of, usable_origin
-from mcp_notarium.stores.http_retries import Outcome, Patience, conclusion, retry_after_seconds
+from mcp_notarium.stores.contract import check_not_withdrawn
+from mcp_notarium.stores.http_rules import (
+    Outcome,
+    RetryPolicy,
+    error_for,
+    origin_of,
+    retry_after_seconds,
+    usable_origin,
+)
 from mcp_notarium.stores.json_answers import AnswerTooLarge
-from mcp_notarium.stores.withdrawal import demand_wanted
 
 if TYPE_CHECKING:
     import httpx
@@ -40,16 +46,16 @@ KEEP_ALIVE_SECONDS = 90.0
 _GOOD_STATUSES = range(200, 300)
 _REDIRECTS = range(300, 400)
 _AGAIN_LATER = frozenset({429, 500, 502, 503, 504})
-_PACKINGS = frozenset({"", "identity", "gzip"})
+_ENCODINGS = frozenset({"", "identity", "gzip"})
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to send. ``headers`` may hold secrets: a request is never printed.
+    """Hold what to send. ``headers`` may hold secrets: a request is never printed.
 
     ``deadline`` (seconds, over all tries) and ``try_seconds`` (silence within one) default to the
-    session's. ``write`` says that an unanswered request may have changed something; one that is
-    ``withdrawable`` is not sent once its caller has taken it back.
+    session's. ``write``: an unanswered request may have changed something. ``withdrawable``: it is
+    not sent once its caller has withdrawn it.
     """
 
     method: str
@@ -66,7 +72,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer read to its end. Header names are lower-case.
+    """Hold an answer read to its end. Header names are lower-case.
 
     ``in_doubt``: an earlier try of this write may have been carried out, so a refusal here does
     not prove that nothing happened.
@@ -79,12 +85,12 @@ class Reply:
 
     @property
     def ok(self) -> bool:
-        """Whether the service did it."""
+        """Whether the service carried the request out."""
         return self.status in _GOOD_STATUSES
 
 
 class HttpSession:
-    """Connections to the hosts of ``bases`` (urls: https, or plain http to loopback).
+    """Keep connections to the hosts of ``bases`` (URLs: https, or plain http to loopback).
 
     ``timeout`` is the default deadline of a request in seconds. Connections open with the first
     request and are kept alive; :meth:`close` ends them. Raises ``ConfigError`` for an unusable url.
@@ -95,7 +101,7 @@ class HttpSession:
         *,
         bases: Iterable[str],
         timeout: float,
-        patience: Patience | None = None,
+        retry_policy: RetryPolicy | None = None,
         draw: Callable[[], float] = random.random,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         clock: Callable[[], float] = time.monotonic,
@@ -104,7 +110,7 @@ class HttpSession:
     ) -> None:
         self._origins = frozenset(usable_origin(base) for base in bases)
         self._timeout = timeout
-        self._patience = patience or Patience()
+        self._retry_policy = retry_policy or RetryPolicy()
         self._draw = draw
         self._sleep = sleep
         self._clock = clock
@@ -113,7 +119,7 @@ class HttpSession:
         self._opened: httpx.AsyncClient | None = None
 
     async def send(self, request: Request) -> Reply:
-        """Send until answered, refused for good, out of tries or out of time.
+        """Send a request until it is answered, refused for good, out of tries or out of time.
 
         Raises ``BackendUnavailable``, ``BackendTimeout``, ``RateLimited``, ``OutcomeUnknown``
         (writes only) and ``BackendProtocolError`` (redirects, and answers over ``largest``:
@@ -122,23 +128,23 @@ class HttpSession:
         if origin_of(request.url) not in self._origins:
             raise ConfigError("a request to a host that is not configured was refused")
         ends = self._clock() + (request.deadline or self._timeout)
-        tries = request.tries or self._patience.tries
+        tries = request.tries or self._retry_policy.tries
         in_doubt = False
         for number in range(1, tries + 1):
-            sent = _Sent(withdrawable=request.withdrawable and not in_doubt)
+            sent = _SendTrace(withdrawable=request.withdrawable and not in_doubt)
             outcome = await self._once(request, seconds=ends - self._clock(), sent=sent)
             in_doubt = in_doubt or (request.write and outcome.may_have_arrived)
             reply = outcome.reply
             if reply is not None and reply.status not in _AGAIN_LATER:
-                return _judged(reply, in_doubt=in_doubt)
+                return _check_redirect(reply, in_doubt=in_doubt)
             pause = self._pause(outcome, number)
             if number == tries or self._clock() + pause >= ends:
-                raise conclusion(outcome, write=request.write, in_doubt=in_doubt) from outcome.cause
+                raise error_for(outcome, write=request.write, in_doubt=in_doubt) from outcome.cause
             await self._sleep(pause)
         raise AssertionError("a request has at least one try")
 
     async def close(self) -> None:
-        """Let go of the connections. Idempotent; the next request opens new ones."""
+        """Close the connections. Idempotent; the next request opens new ones."""
         opened, self._opened = self._opened, None
         if opened is not None:
             await opened.aclose()
@@ -146,9 +152,9 @@ class HttpSession:
     def _pause(self, outcome: Outcome, number: int) -> float:
         if outcome.retry_after is not None:
             return outcome.retry_after
-        return self._patience.pause(number, self._draw())
+        return self._retry_policy.pause(number, self._draw())
 
-    async def _once(self, request: Request, *, seconds: float, sent: _Sent) -> Outcome:
+    async def _once(self, request: Request, *, seconds: float, sent: _SendTrace) -> Outcome:
         import httpx  # noqa: PLC0415 - a tenth of a second that a start without network saves
 
         try:
@@ -164,11 +170,11 @@ class HttpSession:
             return Outcome(cause=error)
         except (httpx.HTTPError, httpx.InvalidURL):
             # Not chained: such an error may quote a header, and headers hold secrets.
-            raise BackendProtocolError("the note service and we do not speak alike") from None
+            raise BackendProtocolError("the note service broke the HTTP protocol") from None
         wait = retry_after_seconds(reply.headers.get("retry-after"), now=self._wall_clock())
         return Outcome(reply=reply, retry_after=wait)
 
-    async def _exchange(self, request: Request, *, seconds: float, sent: _Sent) -> Reply:
+    async def _exchange(self, request: Request, *, seconds: float, sent: _SendTrace) -> Reply:
         import httpx  # noqa: PLC0415 - see _once
 
         silence = min(seconds, request.try_seconds or TRY_SECONDS)
@@ -183,7 +189,7 @@ class HttpSession:
             sent.begun = True
             good = response.status_code in _GOOD_STATUSES
             largest = request.largest if good else LARGEST_ERROR
-            # Of a write that was done the answer's form must not hide that it was done.
+            # The form of an answer must not hide that a write was done.
             body = await _read(response, largest=largest, cut=request.write or not good)
             return Reply(response.status_code, dict(response.headers), body)
 
@@ -219,7 +225,7 @@ class HttpSession:
         )
 
 
-def _judged(reply: Reply, *, in_doubt: bool) -> Reply:
+def _check_redirect(reply: Reply, *, in_doubt: bool) -> Reply:
     if reply.status not in _REDIRECTS:
         return Reply(reply.status, reply.headers, reply.body, in_doubt=in_doubt)
     if in_doubt:
@@ -229,8 +235,8 @@ def _judged(reply: Reply, *, in_doubt: bool) -> Reply:
     )
 
 
-class _Sent:
-    """Notices the moment from which a request may have arrived; one taken back stops there."""
+class _SendTrace:
+    """Record when a request may have arrived; a withdrawn one stops there."""
 
     def __init__(self, *, withdrawable: bool) -> None:
         self._withdrawable = withdrawable
@@ -239,25 +245,25 @@ class _Sent:
     async def trace(self, event: str, _facts: Mapping[str, object]) -> None:
         if event.endswith("send_request_headers.started"):
             if self._withdrawable:
-                demand_wanted()
+                check_not_withdrawn()
             self.begun = True
 
 
 async def _read(response: httpx.Response, *, largest: int, cut: bool) -> bytes:
-    """The body; one over ``largest`` bytes raises, or with ``cut`` ends there.
+    """Read the body; one over ``largest`` bytes raises, or with ``cut`` ends there.
 
-    One packed otherwise than asked for raises, or with ``cut`` is empty: packed twice, a few bytes
-    unpack to gigabytes in one step.
+    A compression that was not asked for raises, or with ``cut`` gives an empty body: compressed
+    twice, a few bytes expand to gigabytes in one step.
     """
-    packing = response.headers.get("content-encoding", "").strip().lower()
-    if packing not in _PACKINGS:
+    encoding = response.headers.get("content-encoding", "").strip().lower()
+    if encoding not in _ENCODINGS:
         if cut:
             return b""
-        raise BackendProtocolError("the note service packs its answers in a way not asked for")
+        raise BackendProtocolError("the note service compressed its answer in a way not asked for")
     parts: list[bytes] = []
     size = 0
-    unpacking = _unpacked(response, largest=largest, cut=cut)
-    async for part in unpacking if packing == "gzip" else response.aiter_bytes():
+    chunks = _decompressed(response, largest=largest, cut=cut)
+    async for part in chunks if encoding == "gzip" else response.aiter_bytes():
         parts.append(part)
         size += len(part)
         if size > largest:
@@ -267,26 +273,28 @@ async def _read(response: httpx.Response, *, largest: int, cut: bool) -> bytes:
     return b"".join(parts)[:largest]
 
 
-async def _unpacked(response: httpx.Response, *, largest: int, cut: bool) -> AsyncIterator[bytes]:
-    """What is in a gzip body, up to a little over ``largest`` bytes, of which none is made too many.
+async def _decompressed(
+    response: httpx.Response, *, largest: int, cut: bool
+) -> AsyncIterator[bytes]:
+    """Decompress a gzip body, up to one byte over ``largest`` and never more.
 
-    Whatever unpacks to nothing, or comes after the end, counts as well: it could go on for ever.
+    Input that expands to nothing, or comes after the end, counts as well: it could go on for ever.
     """
     import httpx  # noqa: PLC0415 - see _once
 
     gzip = zlib.decompressobj(wbits=31)
-    size = packed = 0
+    size = received = 0
     async for part in response.aiter_raw():
-        packed += len(part)
+        received += len(part)
         try:
-            unpacked = b"" if gzip.eof else gzip.decompress(part, largest - size + 1)
+            plain = b"" if gzip.eof else gzip.decompress(part, largest - size + 1)
         except zlib.error as error:
             raise httpx.DecodingError("not gzip") from error
-        size += len(unpacked)
-        yield unpacked
-        if size > largest or (cut and packed > largest):
+        size += len(plain)
+        yield plain
+        if size > largest or (cut and received > largest):
             return
-        if packed > largest:
+        if received > largest:
             raise AnswerTooLarge(f"the note service answered more than {largest} bytes")
-    if packed and not gzip.eof:
+    if received and not gzip.eof:
         raise httpx.DecodingError("broken off")

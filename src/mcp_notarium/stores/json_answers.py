@@ -1,7 +1,7 @@
-"""Pure: an answer's bytes to JSON values, within bounds, and JSON values to text.
+"""Decode an answer's bytes to JSON values, within bounds, and encode JSON values. Pure.
 
-A hostile or broken answer gives ``BackendProtocolError``, never another exception and never a
-message that quotes it.
+A hostile or broken answer raises ``BackendProtocolError``, never another exception and never a message
+that quotes it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _ESCAPED = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",",
 
 
 class AnswerTooLarge(BackendProtocolError):
-    """There is more in the answer than can be taken; a smaller part of it may be asked for."""
+    """The answer is larger than can be taken; a smaller part of it may be requested."""
 
 
 def parse_json(body: bytes, *, deepest: int | None = DEEPEST) -> Any:
-    """The JSON value in ``body`` (UTF-8); nested at most ``deepest`` levels, finite numbers only.
+    """Parse the JSON value in ``body`` (UTF-8); at most ``deepest`` levels, finite numbers only.
 
     ``deepest`` None leaves that to the caller, who looks at each note by itself, so that one does
     not spoil the page of the others. Raises ``BackendProtocolError``; and ``AnswerTooLarge`` for
@@ -46,7 +46,7 @@ def parse_json(body: bytes, *, deepest: int | None = DEEPEST) -> Any:
 
 
 def to_json(value: Any) -> str:
-    """Compact JSON text that is always valid UTF-8; lone surrogates go out as escapes."""
+    """Encode compact JSON text that is always valid UTF-8; lone surrogates become escapes."""
     text = _READABLE.encode(value)
     try:
         text.encode()
@@ -56,7 +56,7 @@ def to_json(value: Any) -> str:
 
 
 def _values_in(body: bytes) -> int:
-    """At least as many values as there are in the JSON text, found without making any of them.
+    """Count an upper bound of the values in the JSON text without making any of them.
 
     A value of two bytes can take a hundred in memory. The exact count leaves out what stands in
     texts; both take no longer than reading the bytes a few times, whatever they are.
@@ -87,7 +87,7 @@ def _finite(digits: str) -> float:
 
 
 def deeper_than(value: Any, levels: int) -> bool:
-    """Whether lists and objects nest deeper than ``levels``; a level at a time, no recursion."""
+    """Tell whether lists and objects nest deeper than ``levels``; level by level, no recursion."""
     level = [value]
     for _ in range(levels):
         level = [

@@ -1,4 +1,4 @@
-"""Which backends there are: name to place, imported only when one is asked for."""
+"""Map store names to classes, imported only when asked for."""
 
 from __future__ import annotations
 
@@ -7,28 +7,27 @@ from typing import Any
 
 from mcp_notarium.errors import ConfigError
 
-_PLACES = {
-    "simplenote": "mcp_notarium.stores.simplenote.store:SimplenoteBackend",
+_CLASSES = {
+    "simplenote": "mcp_notarium.stores.simplenote.store:SimplenoteStore",
 }
 
 
 def names() -> tuple[str, ...]:
-    """The names a configuration may use."""
-    return tuple(_PLACES)
+    """Return the names a configuration may use."""
+    return tuple(_CLASSES)
 
 
 def load(name: str) -> type[Any]:
-    """The backend class of that name. Raises ``ConfigError`` for a name nobody has.
+    """Load the store class of that name. Raises ``ConfigError`` for an unknown name.
 
-    Constructors differ, because services differ in what they need; the one place that wires the
-    house knows them.
+    Constructors differ, because services differ in what they need; ``app`` knows them.
     """
-    place = _PLACES.get(name)
-    if place is None:
+    path = _CLASSES.get(name)
+    if path is None:
         raise ConfigError(
-            f"there is no backend named {name!r}",
-            resolution_hint=f"Use one of: {', '.join(_PLACES)}.",
+            f"there is no store named {name!r}",
+            resolution_hint=f"Use one of: {', '.join(_CLASSES)}.",
         )
-    module, _, attribute = place.partition(":")
+    module, _, attribute = path.partition(":")
     found: type[Any] = getattr(import_module(module), attribute)
     return found

@@ -1,4 +1,4 @@
-"""``Batch``: some of what the store says, with what may be remembered once it is stored. Pure."""
+"""``Batch``: hold statements of the store about notes, and the progress that storing them allows. Pure."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from mcp_notarium.storage.note_rows import Prepared
 from mcp_notarium.sync.planner import Remote
 
 if TYPE_CHECKING:
-    from mcp_notarium.sync.progress import Ledger
+    from mcp_notarium.sync.progress import SyncProgress
 
-Bookmark = Callable[["Ledger"], None]
-"""Writes down how far the cache is, in the ledger of the connection that stores."""
+Bookmark = Callable[["SyncProgress"], None]
+"""Records how far the index is, through the connection that stores the batch."""
 SPLIT = 100
-"""Notes fetched and stored together where content is missing; progress survives between them."""
+"""Notes fetched and stored together where content is missing; progress is kept between batches."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Some statements of the store about notes.
+    """Hold some statements of the store about notes.
 
-    ``epoch`` names the filling of the cache it was read for. ``bookmark`` runs in the transaction
-    that stores the last of it and moves the cursor or the mark. ``last``: the cycle ends with it.
-    ``prepared``: rows that were made beforehand.
+    ``epoch`` is that of the index it was read for. ``bookmark`` runs in the transaction that stores
+    the last of the batch and moves the cursor or the mark. ``last``: the cycle ends with it.
+    ``prepared``: rows that were made in advance.
     """
 
     remotes: tuple[Remote, ...]
@@ -33,8 +33,8 @@ class Batch:
     last: bool = False
     prepared: Prepared = field(default_factory=dict)
 
-    def answered(self, remotes: tuple[Remote, ...]) -> Batch:
-        """The same batch with other statements."""
+    def with_remotes(self, remotes: tuple[Remote, ...]) -> Batch:
+        """Return the same batch with other statements."""
         return replace(self, remotes=remotes)
 
 
@@ -45,7 +45,10 @@ def split(
     bookmark: Bookmark | None = None,
     last: bool = False,
 ) -> tuple[Batch, ...]:
-    """Batches small enough to fetch for. Only the final one carries the bookmark and ``last``."""
+    """Split statements into batches small enough to fetch for.
+
+    Only the final one carries the bookmark and ``last``.
+    """
     everything = tuple(remotes)
     if not everything and bookmark is None:
         return ()

@@ -1,7 +1,7 @@
-"""Brings one batch of what the store says into the cache: plan, fetch what is missing, commit.
+"""Apply one batch to the index: plan, fetch what is missing, commit.
 
-It decides nothing (``planner`` does) and does not know where a batch comes from (``sources`` does).
-Every plan is made twice: before fetching, to know what to fetch, and again when it is stored.
+It decides nothing (``planner`` does) and does not know where a batch comes from (``batch_sources``
+does). Every plan is made twice: before fetching, to know what to fetch, and again when it is stored.
 """
 
 from __future__ import annotations
@@ -11,18 +11,17 @@ from dataclasses import dataclass, replace
 
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.note_changes import BATCH, BULK_SIZE
-from mcp_notarium.stores.contract import Backend
+from mcp_notarium.stores.contract import Store
 from mcp_notarium.sync.batch import Batch
-from mcp_notarium.sync.batch_commit import Stored, Storing
-from mcp_notarium.sync.bulk_writer import Bulk
-from mcp_notarium.sync.note_fetch import Asking
+from mcp_notarium.sync.batch_commit import BatchCommitter, BulkCommitter, CommitResult
+from mcp_notarium.sync.note_fetch import NoteFetcher
 from mcp_notarium.sync.planner import Confirmed, Fetch, Missing, Remote, lags_behind, one_each
-from mcp_notarium.sync.progress import Ledger
+from mcp_notarium.sync.progress import SyncProgress
 
 
 @dataclass(slots=True)
 class Tally:
-    """What one cycle did, in notes; ``fetched`` were asked for one by one."""
+    """Count the notes of one cycle; ``fetched`` were asked for one by one."""
 
     stored: int = 0
     removed: int = 0
@@ -32,74 +31,79 @@ class Tally:
 
     @property
     def changed(self) -> int:
-        """Rows that are different now."""
+        """Rows that changed."""
         return self.stored + self.removed
 
-    def add(self, done: Stored) -> None:
-        """One transaction more."""
-        self.stored += done.stored
-        self.removed += done.removed
-        self.deferred += done.deferred
-        self.news += done.news
+    def add(self, result: CommitResult) -> None:
+        """Add the counts of one transaction."""
+        self.stored += result.stored
+        self.removed += result.removed
+        self.deferred += result.deferred
+        self.news += result.news
 
 
-class Intake:
-    """The one way into the note table for what comes from the store. ``news``: so much so far."""
+class BatchApplier:
+    """Write what comes from the store into the note table; nothing else does.
+
+    ``news`` counts the new, changed and removed notes so far.
+    """
 
     def __init__(
-        self, cache: Cache, backend: Backend, ledger: Ledger, *, stopwatch: Callable[[], float]
+        self, cache: Cache, store: Store, progress: SyncProgress, *, stopwatch: Callable[[], float]
     ) -> None:
-        self._ledger = ledger
-        self._asking = Asking(cache, backend, stopwatch=stopwatch)
-        self._storing = Storing(cache, ledger)
-        self._bulk = Bulk(self._storing)
+        self._progress = progress
+        self._fetcher = NoteFetcher(cache, store, stopwatch=stopwatch)
+        self._committer = BatchCommitter(cache, progress)
+        self._bulk = BulkCommitter(self._committer)
         self.news = 0
 
     async def fetch(self, batch: Batch, tally: Tally) -> Batch:
-        """The same batch with an answer from the store for every note that must be asked for.
+        """Return the batch with an answer for every note that must be asked for.
 
         A note that the store does not give, while it serves others, stays unanswered and does not
-        hold them up. Whatever concerns all notes (no connection, no login) is raised.
+        delay them. An error that concerns all notes (no connection, no login) is raised.
         """
         remotes = one_each(batch.remotes)
-        self._asking.there_is_news_of(one.id for one in remotes if not isinstance(one, Missing))
-        actions = self._storing.plan(remotes)
+        self._fetcher.discard_late(one.id for one in remotes if not isinstance(one, Missing))
+        actions = self._committer.plan(remotes)
         wanted = [action.id for action in actions if isinstance(action, Fetch)]
         tally.fetched += len(wanted)
-        answers = await self._asking.answers(wanted)
-        return batch.answered(tuple(_with_answer(remote, answers) for remote in remotes))
+        answers = await self._fetcher.fetch(wanted)
+        return batch.with_remotes(tuple(_with_answer(remote, answers) for remote in remotes))
 
     async def commit(self, batch: Batch, tally: Tally) -> None:
-        """Store it, a few in one transaction, many beside the event loop in several.
+        """Store the batch: a few notes in one transaction, many in several, beside the event loop.
 
-        Raises ``Superseded``. If it fails or is cancelled, some notes are newer and the cursor is
-        where it was.
+        Raises ``Superseded``. If it fails or is cancelled, some notes are newer and the cursor has
+        not moved.
         """
         if len(batch.remotes) <= BULK_SIZE:
-            self._count(self._storing.commit(batch), tally)
+            self._count(self._committer.commit(batch), tally)
             return
         for chunk in _chunks(batch):
             self._count(await self._bulk.commit(chunk), tally)
 
-    def _count(self, done: Stored, tally: Tally) -> None:
-        tally.add(done)
-        self.news += done.news
+    def _count(self, result: CommitResult, tally: Tally) -> None:
+        tally.add(result)
+        self.news += result.news
 
-    async def rest(self) -> None:
-        """Nothing more comes for a while: let go of what only many notes at once need."""
+    async def release(self) -> None:
+        """Release what only a bulk load needs, until the next one."""
         await self._bulk.close()
 
     async def close(self) -> None:
-        """Let go of everything, and break off requests that are still on their way."""
-        await self.rest()
-        await self._asking.close()
+        """Release everything, and cancel requests that are still running."""
+        await self.release()
+        await self._fetcher.close()
 
-    def open_doubts(self) -> tuple[str, ...]:
-        """Notes to look at again now: no write stands in the way, and they do not rest."""
-        doubts = self._ledger.doubts()
-        busy = self._storing.pending() if doubts else {}
+    def due_doubts(self) -> tuple[str, ...]:
+        """Return the notes in doubt to fetch now: without a pending write, and not backed off from."""
+        doubts = self._progress.doubts()
+        busy = self._committer.pending() if doubts else {}
         return tuple(
-            note_id for note_id in doubts if note_id not in busy and not self._asking.rests(note_id)
+            note_id
+            for note_id in doubts
+            if note_id not in busy and not self._fetcher.blocks(note_id)
         )
 
 
@@ -109,7 +113,7 @@ def _with_answer(remote: Remote, answers: dict[str, Confirmed]) -> Remote:
 
 
 def _chunks(batch: Batch) -> Iterator[Batch]:
-    """Parts of a size to be stored at once; only the last one carries the bookmark."""
+    """Split a batch into transactions; only the last one carries the bookmark."""
     remotes = batch.remotes
     for at in range(0, len(remotes), BATCH):
         last = at + BATCH >= len(remotes)

@@ -1,7 +1,7 @@
-"""Where batches come from: the first load, the news since the cursor, a complete sweep.
+"""Read batches from the store: the first load, the changes since the cursor, a complete sweep.
 
-Each source is an asynchronous generator of batches. It reads the store and the ledger but stores
-nothing itself: what may be remembered once a batch is in travels with the batch as its bookmark.
+Each source is an asynchronous generator of batches. It reads the store and the sync progress but
+stores nothing itself: the progress that a batch allows travels with the batch as its bookmark.
 """
 
 from __future__ import annotations
@@ -14,122 +14,122 @@ from mcp_notarium.domain.note import Revision, Tombstone
 from mcp_notarium.errors import BackendError, CursorLost, LoginRequired, RateLimited
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.sync_state import Progress
-from mcp_notarium.stores.contract import Backend, ChangePage, Entry
+from mcp_notarium.stores.contract import ChangePage, Entry, Store
+from mcp_notarium.sync.backoff import FeedHealth
 from mcp_notarium.sync.batch import Batch, split
-from mcp_notarium.sync.batch_apply import Intake
-from mcp_notarium.sync.feed_trust import Feed
+from mcp_notarium.sync.batch_apply import BatchApplier
 from mcp_notarium.sync.listing import (
     BARE_PAGE,
     FIRST_PAGE,
     PAGE,
-    Count,
     Listing,
-    PlaceLost,
+    MarkLost,
+    NoteCount,
     pages,
     read_ahead,
 )
 from mcp_notarium.sync.planner import Missing, check_sweep_brake, check_tombstone_brake, plan_sweep
-from mcp_notarium.sync.progress import Ledger
+from mcp_notarium.sync.progress import SyncProgress
 
 RELIST = 300
-"""From so many changed notes on, a listing with content is cheaper than asking for each."""
+"""Number of changed notes from which a listing with content is cheaper than single fetches."""
 MOST_ANSWERS = 1000
-"""Answers of the change feed read in one cycle; a feed that never runs dry is left for the next."""
-MOST_VAIN_ANSWERS = 5
-"""The same for answers in a row in which nothing is new."""
+"""Most answers of the change feed read in one cycle; the rest is left for the next."""
+MOST_EMPTY_ANSWERS = 5
+"""The same for answers in a row without anything new."""
 
 Batches = AsyncGenerator[Batch, None]
 
 
-class Sources:
-    """Everything the leader reads from the store."""
+class BatchSources:
+    """Read everything the leader needs from the store."""
 
     def __init__(
         self,
         cache: Cache,
-        backend: Backend,
+        store: Store,
         *,
-        intake: Intake,
-        ledger: Ledger,
+        applier: BatchApplier,
+        progress: SyncProgress,
         stopwatch: Callable[[], float],
     ) -> None:
         self._cache = cache
-        self._backend = backend
-        self._intake = intake
-        self._ledger = ledger
+        self._store = store
+        self._applier = applier
+        self._progress = progress
         self._stopwatch = stopwatch
-        self._count: Count | None = None
-        can = backend.capabilities
-        self.feed = Feed(exists=can.change_feed, long_poll=can.change_feed and can.long_poll)
+        self._count: NoteCount | None = None
+        can = store.capabilities
+        self.feed = FeedHealth(exists=can.change_feed, long_poll=can.change_feed and can.long_poll)
 
     async def cycle(self, *, cursor_lost: bool = False) -> Batches:
-        """All batches of one cycle, in the order in which they must be stored.
+        """Yield all batches of one cycle, in the order in which they must be stored.
 
-        What was in doubt before comes last: it may be ill, and news do not wait for it.
+        Notes in doubt come last: they may be failing, and changes do not wait for them.
         """
-        doubts = self._intake.open_doubts()
+        doubts = self._applier.due_doubts()
         for source in self._due_sources(cursor_lost=cursor_lost):
             async with aclosing(source()) as batches:
                 async for batch in batches:
                     yield batch
-        still = frozenset(self._intake.open_doubts()) if doubts else frozenset()
+        still = frozenset(self._applier.due_doubts()) if doubts else frozenset()
         again = [Missing(note_id) for note_id in doubts if note_id in still]
-        for batch in split(again, epoch=self._ledger.epoch):
+        for batch in split(again, epoch=self._progress.epoch):
             yield batch
 
     def _due_sources(self, *, cursor_lost: bool) -> list[Callable[[], Batches]]:
-        if not self._ledger.loaded:
+        if not self._progress.loaded:
             return [self._load, self._news, self._sweep_if_due]
-        if cursor_lost or self._ledger.cursor is None:
+        if cursor_lost or self._progress.cursor is None:
             return [partial(self._sweep, cursor_lost=True), self._news]
         return [self._news, self._sweep_if_due]
 
     async def listen(self) -> tuple[Batch, ...]:
-        """Wait for the change feed to say something; empty if it had nothing to say."""
-        cursor, epoch = self._ledger.cursor or "", self._ledger.epoch
+        """Wait for the change feed; empty if it reported nothing."""
+        cursor, epoch = self._progress.cursor or "", self._progress.epoch
         page = await self._ask_feed(cursor, wait=True)
         return self._change_batches(page, cursor=cursor, epoch=epoch, last=True)
 
     @property
     def at_least(self) -> int:
-        """So many notes the first load under way has counted; the store may have more."""
+        """Notes counted so far during a first load; the store may have more."""
         return self._count.so_far if self._count else 0
 
     @property
     def counted(self) -> int | None:
-        """So many notes the first load under way will bring; the next page's bookmark says it too."""
+        """Notes that a running first load will bring; the next page's bookmark records it too."""
         return self._count.total if self._count else None
 
-    def listens(self) -> bool:
-        """Whether :meth:`listen` makes sense now."""
-        there = self._ledger.loaded and self._ledger.cursor is not None
-        return there and self.feed.listens(self._stopwatch())
+    def can_long_poll(self) -> bool:
+        """Tell whether to call :meth:`listen` now."""
+        there = self._progress.loaded and self._progress.cursor is not None
+        return there and self.feed.can_long_poll(self._stopwatch())
 
     def sweep_due(self) -> bool:
-        """Whether everything must be compared again."""
-        return self._ledger.sweep_due(feed=self.feed.usable(self._stopwatch()))
+        """Tell whether a complete sweep is due."""
+        return self._progress.sweep_due(feed=self.feed.usable(self._stopwatch()))
 
     async def _load(self) -> Batches:
-        """The first load, from where it was interrupted."""
-        progress = self._cache.sync_state.progress()
+        """Yield the first load, from where it was interrupted."""
+        load = self._cache.sync_state.progress()
         try:
-            async with aclosing(self._load_pages(progress)) as batches:
+            async with aclosing(self._load_pages(load)) as batches:
                 async for batch in batches:
                     yield batch
-        except PlaceLost:
+        except MarkLost:
             async with aclosing(self._load_pages(Progress())) as batches:
                 async for batch in batches:
                     yield batch
 
-    async def _load_pages(self, progress: Progress) -> Batches:
-        epoch, anchor, total = self._ledger.epoch, progress.anchor_cursor, progress.total
-        mark = progress.mark if anchor is not None else None
+    async def _load_pages(self, load: Progress) -> Batches:
+        epoch, anchor, total = self._progress.epoch, load.anchor_cursor, load.total
+        mark = load.mark if anchor is not None else None
         fresh = mark is None
         empty = self._cache.notes.counts().total == 0
-        left_out = 0 if fresh else self._ledger.left_out
+        left_out = 0 if fresh else self._progress.left_out
         listing = Listing(mark=mark, first=FIRST_PAGE if fresh else PAGE)
         async with (
-            aclosing(read_ahead(self._backend, listing)) as ready_pages,
+            aclosing(read_ahead(self._store, listing)) as ready_pages,
             self._counting() as count,
         ):
             async for ready in ready_pages:
@@ -151,8 +151,8 @@ class Sources:
                 fresh = False
 
     @asynccontextmanager
-    async def _counting(self) -> AsyncIterator[Count]:
-        self._count = count = Count(self._backend)
+    async def _counting(self) -> AsyncIterator[NoteCount]:
+        self._count = count = NoteCount(self._store)
         try:
             yield count
         finally:
@@ -160,53 +160,53 @@ class Sources:
             await count.end()
 
     async def _news(self) -> Batches:
-        """What changed since the cursor: from the feed, or without it."""
+        """Yield what changed since the cursor: from the feed, or without it."""
         source = self._changes() if self.feed.usable(self._stopwatch()) else self._without_feed()
         try:
             async with aclosing(source) as batches:
                 async for batch in batches:
                     yield batch
-        except _FeedDown:
+        except _FeedFailed:
             async with aclosing(self._without_feed()) as batches:
                 async for batch in batches:
                     yield batch
 
     async def _changes(self) -> Batches:
-        vain = 0
+        empty = 0
         for _ in range(MOST_ANSWERS):
-            cursor, epoch = self._ledger.cursor or "", self._ledger.epoch
-            before = self._intake.news
+            cursor, epoch = self._progress.cursor or "", self._progress.epoch
+            before = self._applier.news
             page = await self._ask_feed(cursor, wait=False)
             for batch in self._change_batches(page, cursor=cursor, epoch=epoch, last=False):
                 yield batch
             if page.cursor == cursor or not (page.changes or page.left_out):
                 return
-            vain = vain + 1 if self._intake.news == before else 0
-            if vain == MOST_VAIN_ANSWERS:
+            empty = empty + 1 if self._applier.news == before else 0
+            if empty == MOST_EMPTY_ANSWERS:
                 return
 
     async def _ask_feed(self, cursor: str, *, wait: bool) -> ChangePage:
         try:
-            page = await self._backend.changes(cursor, wait=wait, base_of=self._cache.notes.base)
+            page = await self._store.changes(cursor, wait=wait, base_of=self._cache.notes.base)
         except (CursorLost, RateLimited):
             raise
         except BackendError as error:
-            if self.feed.failed(self._stopwatch()):
-                raise _FeedDown("the change feed failed again") from error
+            if self.feed.record_failure(self._stopwatch()):
+                raise _FeedFailed("the change feed failed again") from error
             raise
-        self.feed.worked()
+        self.feed.record_success()
         return page
 
     def _change_batches(
         self, page: ChangePage, *, cursor: str, epoch: int, last: bool
     ) -> tuple[Batch, ...]:
-        self._brake_tombstones(page)
+        self._check_tombstones(page)
         if not page.changes and page.cursor == cursor:
             return ()
-        bookmark = partial(Ledger.mark_cursor, cursor=page.cursor, left_out=page.left_out)
+        bookmark = partial(SyncProgress.mark_cursor, cursor=page.cursor, left_out=page.left_out)
         return split(page.changes, epoch=epoch, bookmark=bookmark, last=last)
 
-    def _brake_tombstones(self, page: ChangePage) -> None:
+    def _check_tombstones(self, page: ChangePage) -> None:
         removed = {change.id for change in page.changes if isinstance(change, Tombstone)}
         here = {note_id for note_id in removed if self._cache.notes.etag(note_id) is not None}
         if here:
@@ -215,23 +215,23 @@ class Sources:
             )
 
     async def _without_feed(self) -> Batches:
-        delta = self._backend.capabilities.delta_listing
-        source = self._poll() if delta else self._sweep(cursor_lost=self._ledger.cursor is None)
+        delta = self._store.capabilities.delta_listing
+        source = self._poll() if delta else self._sweep(cursor_lost=self._progress.cursor is None)
         try:
             async with aclosing(source) as batches:
                 async for batch in batches:
                     yield batch
         except (BackendError, LoginRequired):
-            self.feed.excuse()
+            self.feed.end_suspension()
             raise
 
     async def _poll(self) -> Batches:
-        """What changed since the cursor, by listing. Removals do not show in it."""
-        cursor, epoch = self._ledger.cursor, self._ledger.epoch
-        feed = self._backend.capabilities.change_feed
+        """Yield what changed since the cursor, by listing. Removals do not show in it."""
+        cursor, epoch = self._progress.cursor, self._progress.epoch
+        feed = self._store.capabilities.change_feed
         first: str | None = None
         left_out = 0
-        async with aclosing(pages(self._backend, Listing(since=cursor))) as all_pages:
+        async with aclosing(pages(self._store, Listing(since=cursor))) as all_pages:
             async for page in all_pages:
                 left_out += page.left_out
                 first = page.cursor if first is None else first
@@ -239,7 +239,7 @@ class Sources:
                 if final and not page.entries and first == cursor:
                     return
                 polled = partial(
-                    Ledger.mark_polled, cursor=first, feed_missed=feed, left_out=left_out
+                    SyncProgress.mark_polled, cursor=first, feed_missed=feed, left_out=left_out
                 )
                 bookmark = polled if final else None
                 for batch in split(page.entries, epoch=epoch, bookmark=bookmark):
@@ -252,8 +252,8 @@ class Sources:
                     yield batch
 
     async def _sweep(self, *, cursor_lost: bool) -> Batches:
-        """Compare a complete listing with the cache. Removes nothing unless every page came."""
-        epoch, known = self._ledger.epoch, self._cache.notes.etags()
+        """Compare a complete listing with the index. Nothing is removed unless every page came."""
+        epoch, known = self._progress.epoch, self._cache.notes.etags()
         withheld = {
             note_id: one.etag for note_id, one in self._cache.notes.gate.hidden_notes().items()
         }
@@ -262,22 +262,22 @@ class Sources:
         async with aclosing(self._changed(plan.changed, epoch)) as batches:
             async for batch in batches:
                 yield batch
-        # Of withheld notes nothing can be lost here, and nothing may show that they are missing.
+        # Withheld notes have nothing here to lose, and nothing may show that they are missing.
         missing = {absent.id for absent in plan.missing} & known.keys()
         check_sweep_brake(known=len(known), missing=missing, trashed=self._trashed(missing))
         bookmark = partial(
-            Ledger.mark_swept, cursor=first if cursor_lost else None, left_out=left_out
+            SyncProgress.mark_swept, cursor=first if cursor_lost else None, left_out=left_out
         )
         for batch in split(plan.missing, epoch=epoch, bookmark=bookmark):
             yield batch
 
     async def _list_everything(self) -> tuple[str | None, list[Revision | Entry], int]:
-        """Cursor of the first page, every note, and how many were left out."""
+        """Return the cursor of the first page, every note, and how many were left out."""
         first: str | None = None
         left_out = 0
         listed: list[Revision | Entry] = []
         bare = Listing(first=BARE_PAGE, limit=BARE_PAGE, with_content=False)
-        async with aclosing(pages(self._backend, bare)) as all_pages:
+        async with aclosing(pages(self._store, bare)) as all_pages:
             async for page in all_pages:
                 first = page.cursor if first is None else first
                 listed += page.entries
@@ -289,7 +289,7 @@ class Sources:
             for batch in split(changed, epoch=epoch):
                 yield batch
             return
-        async with aclosing(pages(self._backend, Listing())) as all_pages:
+        async with aclosing(pages(self._store, Listing())) as all_pages:
             async for page in all_pages:
                 yield Batch(page.entries, epoch)
 
@@ -299,7 +299,7 @@ class Sources:
 
 
 def _mark_page(
-    ledger: Ledger,
+    progress: SyncProgress,
     *,
     anchor: str,
     mark: str | None,
@@ -307,14 +307,14 @@ def _mark_page(
     left_out: int,
     began_empty: bool | None,
 ) -> None:
-    ledger.mark_left_out(left_out)
+    progress.mark_left_out(left_out)
     if began_empty is not None:
-        ledger.mark_load_began(empty=began_empty)
+        progress.mark_load_began(empty=began_empty)
     if mark is None:
-        ledger.mark_loaded(anchor=anchor, total=total)
+        progress.mark_loaded(anchor=anchor, total=total)
     else:
-        ledger.mark_loading(anchor=anchor, mark=mark, total=total)
+        progress.mark_loading(anchor=anchor, mark=mark, total=total)
 
 
-class _FeedDown(BackendError):
+class _FeedFailed(BackendError):
     """The change feed failed again; listings are polled for a while."""

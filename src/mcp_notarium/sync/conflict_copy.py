@@ -1,8 +1,8 @@
-"""What to do when a person's text cannot be merged: keep it as a note of its own. Pure.
+"""Make conflict copies and compare what a store holds with what was sent. Pure.
 
-It makes the content and the id of a conflict copy, and tells whether every line is still there after
-the store merged an edit, what to do if not, and what a store that merged nothing has changed. It writes
-nothing.
+A text that cannot be merged becomes a note of its own. This module makes the content and the id of
+that copy. It tells whether every line is still there after the store merged an edit, what to do if not,
+and what a store that merged nothing has changed. It writes nothing.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from mcp_notarium.domain.note import Content
 MARK = "(conflict copy) "
 """Stands before the first line of a copy; the rest of the text is untouched."""
 MOST_LINES = 3
-"""Lines that are told by their number where a store has changed a text."""
+"""Most line numbers that are named where a store has changed a text."""
 
 
 def copy_id(write_id: str) -> str:
-    """The id of the copy of one write: 32 hex digits, the same in every process and every retry."""
+    """Derive the id of a write's copy: 32 hex digits, the same in every process and every retry."""
     return _derive("note", write_id)
 
 
 def copy_write_id(write_id: str) -> str:
-    """The idempotency key under which that copy is created."""
+    """Derive the idempotency key under which that copy is created."""
     return _derive("write", write_id)
 
 
@@ -39,9 +39,9 @@ def _derive(purpose: str, write_id: str) -> str:
 
 
 def copy_content(content: Content, *, shares_by_tag: bool) -> Content:
-    """The text of a write that found no place, marked as a copy.
+    """Make the content of a copy from a write that could not be merged.
 
-    Tags go along, except e-mail addresses where such a tag shares the note: nobody agreed to share
+    Tags are kept, except e-mail addresses where such a tag shares the note: nobody agreed to share
     the copy.
     """
     text = content.text if content.text.startswith(MARK) else MARK + content.text
@@ -50,14 +50,14 @@ def copy_content(content: Content, *, shares_by_tag: bool) -> Content:
 
 
 def inserted_lines(base: str, mine: str) -> Counter[str]:
-    """The lines ``mine`` has more often than ``base``, without their terminators or blank ones."""
+    """Count the lines that ``mine`` has more often than ``base``, without terminators or blank lines."""
     return _counted(mine) - _counted(base)
 
 
 def survived(*, base: str, mine: str, stored: str) -> bool:
-    """Whether every line inserted between ``base`` and ``mine`` is in ``stored``.
+    """Tell whether every line inserted between ``base`` and ``mine`` is in ``stored``.
 
-    A line that was mixed with somebody else's words does not count as there.
+    A line that was mixed with somebody else's words does not count.
     """
     return inserted_lines(base, mine) <= _counted(stored)
 
@@ -68,7 +68,7 @@ def _counted(text: str) -> Counter[str]:
 
 
 class Echo(Enum):
-    """What the store made of a write."""
+    """Result of comparing what the store holds with what was sent."""
 
     AS_SENT = "as sent"
     MERGED = "merged"
@@ -90,8 +90,8 @@ def judge_echo(*, base: Content, sent: Content, stored: Content) -> Echo:
 
 
 @dataclass(frozen=True, slots=True)
-class Mending:
-    """What the note should be instead of what the store made of it.
+class Repair:
+    """Hold what the note should be instead of what the store made of it.
 
     ``copies``: our text is not in that, and needs a note of its own.
     """
@@ -100,10 +100,10 @@ class Mending:
     copies: bool
 
 
-def mend(*, base: Content, sent: Content, theirs: Content, stored: Content) -> Mending | None:
-    """The way out where the store merged our write into ``theirs`` and lost something on the way.
+def plan_repair(*, base: Content, sent: Content, theirs: Content, stored: Content) -> Repair | None:
+    """Plan the repair of a note where the store merged our write into ``theirs`` and lost something.
 
-    A store that merges by letters can spoil any line near the edits, ours, theirs, or one that
+    A store that merges by letters can spoil any line near the edits: ours, theirs, or one that
     nobody touched. None if every line and tag is there that a merge by lines would keep.
     """
     merged = merge_content(base, sent, theirs)
@@ -111,15 +111,15 @@ def mend(*, base: Content, sent: Content, theirs: Content, stored: Content) -> M
         common = _counted(sent.text) & _counted(theirs.text)
         both = inserted_lines(base.text, sent.text) | inserted_lines(base.text, theirs.text)
         whole = (common | both) <= _counted(stored.text)
-        return None if whole else Mending(theirs, copies=True)
+        return None if whole else Repair(theirs, copies=True)
     whole = _counted(merged.text) <= _counted(stored.text)
     if whole and set(merged.tags) <= set(stored.tags) and merged.trash == stored.trash:
         return None
-    return Mending(merged, copies=False)
+    return Repair(merged, copies=False)
 
 
 def with_lost_tags(*, base: Content, sent: Content, stored: Content) -> Content:
-    """What the store holds, with our change of tags and trash made again on top of it."""
+    """Apply our change of tags and trash again to what the store holds."""
     return Content(
         text=stored.text,
         tags=merge_tags(base.tags, sent.tags, stored.tags),
@@ -128,7 +128,7 @@ def with_lost_tags(*, base: Content, sent: Content, stored: Content) -> Content:
 
 
 def differences(*, sent: Content, stored: Content) -> str:
-    """Where the store holds something else than was sent, by lines of what was sent; "" if nowhere."""
+    """Describe where the store holds something else than was sent, by line numbers; "" if nowhere."""
     lines = [
         line
         for change in changes(split_lines(sent.text), split_lines(stored.text))

@@ -1,7 +1,7 @@
-"""The sync cycle as a table of states: an event comes in, a state and one effect go out. Pure.
+"""Define the sync cycle as a table of states: an event comes in, a state and one effect go out. Pure.
 
 Rules of this file: every transition stands in ``TRANSITIONS`` and nowhere else; every state but the
-working ones is left only when it is DUE. It performs nothing; ``driver`` carries the effects out and
+working ones is left only when it is DUE. It performs nothing; ``engine`` carries the effects out and
 turns what happened into the next event.
 """
 
@@ -15,20 +15,12 @@ from mcp_notarium.errors import (
     CursorLost,
     LoginRequired,
     NotariumError,
-    RateLimited,
     RemoteVanished,
 )
 
-FIRST_DELAY = 1.0
-"""Seconds; the ceiling of the first pause after a failure. It doubles with each further one."""
-SHORTEST_DELAY = 0.25
-LONGEST_DELAY = 300.0
-LONGEST_ASKED_DELAY = 3600.0
-"""A Retry-After beyond this is not believed."""
-
 
 class State(StrEnum):
-    """Where the cycle stands."""
+    """States of the cycle."""
 
     IDLE = "idle"
     INDEXING = "indexing"
@@ -41,7 +33,7 @@ class State(StrEnum):
 
 
 class Event(StrEnum):
-    """What happened."""
+    """Events that change the state."""
 
     DUE = "due"
     PUSHED = "pushed"
@@ -57,7 +49,7 @@ class Event(StrEnum):
 
 
 class Effect(StrEnum):
-    """What the driver does next."""
+    """What the engine does next."""
 
     REST = "rest"
     REPLAY = "replay"
@@ -71,12 +63,12 @@ class Effect(StrEnum):
 
 
 class IllegalTransition(AssertionError):
-    """The driver reported an event that cannot happen in this state; nothing was changed."""
+    """The engine reported an event that cannot happen in this state; nothing was changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The state to be in and the effect to carry out there."""
+    """Hold the new state and the effect to carry out in it."""
 
     state: State
     effect: Effect
@@ -90,7 +82,7 @@ TRANSITIONS: Mapping[tuple[State, Event], Step] = {
     **{(state, Event.DUE): Step(State.PUSHING, Effect.REPLAY) for state in RESTING},
     (State.IDLE, Event.PAGE): Step(State.FETCHING, Effect.FETCH),
     (State.IDLE, Event.NOTHING_NEW): Step(State.IDLE, Effect.REST),
-    # The way of one cycle.
+    # One cycle.
     (State.PUSHING, Event.PUSHED): Step(State.INDEXING, Effect.ASK),
     (State.INDEXING, Event.PAGE): Step(State.FETCHING, Effect.FETCH),
     (State.INDEXING, Event.NOTHING_NEW): Step(State.IDLE, Effect.REST),
@@ -117,7 +109,7 @@ TRANSITIONS: Mapping[tuple[State, Event], Step] = {
 
 
 def receive(state: State, event: Event) -> Step:
-    """The next step. Raises ``IllegalTransition`` for a pair that is not in the table."""
+    """Return the next step. Raises ``IllegalTransition`` for a pair that is not in the table."""
     step = TRANSITIONS.get((state, event))
     if step is None:
         raise IllegalTransition(f"{event} cannot happen while {state}")
@@ -125,7 +117,7 @@ def receive(state: State, event: Event) -> Step:
 
 
 def event_of(error: NotariumError, *, state: State) -> Event:
-    """What a failure means to a cycle in ``state``; one that makes no sense there is FAILED."""
+    """Return the event for a failure in ``state``; FAILED if a more exact one is impossible there."""
     event = Event.FAILED
     match error:
         case LoginRequired():
@@ -139,24 +131,8 @@ def event_of(error: NotariumError, *, state: State) -> Event:
     return event if (state, event) in TRANSITIONS else Event.FAILED
 
 
-def backoff_delay(failures: int, *, jitter: float, retry_after: float | None = None) -> float:
-    """Seconds to wait after ``failures`` (1 or more) failures in a row.
-
-    ``jitter`` is uniform in [0, 1): the delay is spread over the whole range below a ceiling that
-    doubles, so that many clients do not come back at once. What the store asked for is the least.
-    """
-    ceiling = min(LONGEST_DELAY, FIRST_DELAY * 2.0 ** min(max(failures, 1) - 1, 16))
-    asked = min(max(retry_after or 0.0, 0.0), LONGEST_ASKED_DELAY)
-    return max(SHORTEST_DELAY, ceiling * jitter, asked)
-
-
-def retry_after_of(error: NotariumError) -> float | None:
-    """The seconds the store asked us to stay away, if it did."""
-    return error.retry_after if isinstance(error, RateLimited) else None
-
-
 def state_diagram() -> str:
-    """``TRANSITIONS`` as a Mermaid state diagram, for docs/sync.md."""
+    """Render ``TRANSITIONS`` as a Mermaid state diagram, for docs/sync.md."""
     lines = ["stateDiagram-v2", "    [*] --> IDLE"]
     lines += [
         f"    {state.name} --> {step.state.name}: {event.value} / {step.effect.value}"

@@ -1,8 +1,8 @@
-"""``Driver``: the only place in sync that waits. It runs the engine when something is due.
+"""``Driver``: run the engine when something is due. The only place in sync that waits.
 
 One process leads: it listens to the change feed, polls, sweeps and checkpoints. The others write
-through and look at what the leader does; when it is gone, or has no login, one of them takes over.
-Nothing is wiped except by :meth:`Driver.reset`.
+through and watch the leader; when it ends, or has no login, one of them takes over. Nothing is wiped
+except by :meth:`Driver.reset`.
 """
 
 from __future__ import annotations
@@ -18,43 +18,43 @@ from mcp_notarium.domain.pending_write import WriteState
 from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheError, CacheFull
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.sync_state import Metrics
-from mcp_notarium.stores.contract import Backend, ListingPage
+from mcp_notarium.stores.contract import ListingPage, Store
+from mcp_notarium.sync.backoff import IdleCheck
+from mcp_notarium.sync.batch_commit import release_memory
 from mcp_notarium.sync.cycle import Effect, Event, State
 from mcp_notarium.sync.engine import Engine, Log
-from mcp_notarium.sync.idle_polling import Calm
 from mcp_notarium.sync.leader import Leader
 from mcp_notarium.sync.listing import FIRST_PAGE
-from mcp_notarium.sync.memory_release import trim
-from mcp_notarium.sync.progress import Ledger
+from mcp_notarium.sync.progress import SyncProgress
 from mcp_notarium.sync.status import SyncStatus, read_status
 from mcp_notarium.sync.writer import Writer
 
 TICK = 1.0
-"""Seconds between two looks at what other processes want, and at the leader's lock."""
-GLANCE = 0.05
-"""The same for somebody who waits for an answer right now."""
+"""Seconds between two polls for requests of other processes, and of the leader's lock."""
+FAST_TICK = 0.05
+"""The same while somebody waits for an answer."""
 SLOW_RETRY = 300.0
 """Seconds between attempts that only a person can make succeed."""
-ASIDE = 3.0
-"""Seconds for which a process whose login was refused leaves the lead to the others, whatever happens:
-long enough for each of them to look at the lock."""
-DEAF = 1.0
-"""Seconds after a failure during which nobody can ask for another attempt."""
+HANDOVER_PAUSE = 3.0
+"""Seconds for which a process whose login was refused does not try to lead again, whatever happens:
+long enough for every other process to look at the lock."""
+MIN_RETRY_PAUSE = 1.0
+"""Seconds after a failure during which no request starts another attempt."""
 QUICK_ANSWER = 1.0
-"""A change feed that has nothing to say and answers faster than this is not really waiting."""
+"""A change feed that answers an empty page faster than this is not really waiting."""
 
 
 class Driver:
-    """Keeps one cache in step with the store, in this or another process.
+    """Keep one database in step with the store, in this or another process.
 
-    ``clock`` gives the epoch seconds that are written down; whatever is waited for is measured by
-    ``stopwatch``, which nobody sets.
+    ``clock`` gives the epoch seconds that are stored; waits are measured by ``stopwatch``, which
+    nobody sets.
     """
 
     def __init__(
         self,
         cache: Cache,
-        backend: Backend,
+        store: Store,
         writer: Writer,
         *,
         clock: Callable[[], float],
@@ -66,30 +66,31 @@ class Driver:
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self._cache = cache
-        self._backend = backend
+        self._store = store
         self._stopwatch = stopwatch
         self._interval = interval
         self._log = log
         self._sleep = sleep
         self._jitter = jitter
         self._leader = Leader(leader_lock_path)
-        self._ledger = Ledger(cache, clock=clock)
+        self._progress = SyncProgress(cache, clock=clock)
         self._engine = Engine(
             cache,
-            backend,
+            store,
             writer,
-            ledger=self._ledger,
+            progress=self._progress,
             stopwatch=stopwatch,
             log=log,
         )
-        self._calm = Calm(cache.database, stopwatch=stopwatch)
+        self._idle = IdleCheck(cache.database.stamp, stopwatch=stopwatch)
         self._woken = asyncio.Event()
         self._tidying = False
 
     async def run(self) -> None:
-        """Follow until this process leads, then sync until cancelled.
+        """Wait until this process leads, then sync until cancelled.
 
-        Returns by itself only if the cache is damaged or closed; whoever opened it is told of damage.
+        Returns by itself only if the database is damaged or closed; whoever opened it is told of
+        damage.
         """
         try:
             while True:
@@ -100,84 +101,84 @@ class Driver:
                 if self._log:
                     self._log.info("sync.leading")
                 await self._lead()
-                await self._stand_aside()
+                await self._hand_over_lead()
         except CacheDamaged:
             self._engine.state = State.HALTED
         finally:
             await self._step_down()
 
     async def cycle(self) -> State:
-        """One cycle now, without waiting for anything; for a process that leads by other means."""
+        """Run one cycle now, without waiting; for a process that leads by other means."""
         await self._engine.work(Event.DUE)
         return self._engine.state
 
     def wake(self) -> None:
-        """Something may have changed: do not wait for the next interval. Never fails."""
+        """Stop waiting for the next interval, because something may have changed. Never fails."""
         self._woken.set()
         if not self._leader.held:
             with suppress(CacheError):
-                self._ledger.ask()
+                self._progress.request_cycle()
 
     async def sync_now(self, timeout: float) -> bool:  # noqa: ASYNC109 - a deadline across processes
-        """Have a cycle that begins now, in whichever process leads; True if it went well.
+        """Request a cycle that begins now, in the process that leads; True if it succeeded.
 
         False if it failed or did not end within ``timeout`` seconds; :meth:`status` tells more.
         """
-        number = self._ledger.ask()
+        number = self._progress.request_cycle()
         self._woken.set()
         deadline = self._stopwatch() + timeout
-        while (answer := self._ledger.answered(number)) is None:
+        while (answer := self._progress.request_result(number)) is None:
             if self._stopwatch() >= deadline:
                 return False
-            await self._sleep(GLANCE)
+            await self._sleep(FAST_TICK)
         return answer
 
     async def wait_first_page(self, timeout: float) -> bool:  # noqa: ASYNC109 - see sync_now
         """Wait until the newest notes are here; False if they are not within ``timeout`` seconds.
 
-        Returns at once where waiting is no use: no login, or the account looks emptied.
+        Returns at once where waiting does not help: no login, or the account looks emptied.
         """
         deadline = self._stopwatch() + timeout
         while not self._has_first_page():
             stuck = self.status().state in (State.NEEDS_AUTH, State.HALTED)
             if stuck or self._stopwatch() >= deadline:
                 return False
-            await self._sleep(GLANCE)
+            await self._sleep(FAST_TICK)
         return True
 
     async def reset(self) -> None:
-        """Empty the cache and load everything again; unfinished writes stay.
+        """Empty the index and load everything again; unfinished writes stay.
 
         Raises what the store raises, with nothing emptied, if it cannot be read.
         """
-        page = await self._backend.list_page(
+        page = await self._store.list_page(
             since=None, mark=None, limit=FIRST_PAGE, with_content=True
         )
         with self._cache.transaction(durable=True):
             kept = self._bases_of_unfinished()
             self._cache.notes.clear()
-            self._ledger.mark_emptied()
+            self._progress.mark_emptied()
             # Without its base the text of an unfinished write could not be merged any more.
             self._cache.notes.apply(kept)
-            self._take_first_page(page, {base.id for base in kept})
+            self._store_first_page(page, {base.id for base in kept})
         self.wake()
 
     def status(self) -> SyncStatus:
-        """How sync stands."""
+        """Return how sync stands."""
         return read_status(
             self._cache,
             metrics=self.metrics(),
             leading=self._engine.state if self._leader.held else None,
             counted=self._engine.sources.counted,
             at_least=self._engine.sources.at_least,
-            left_out=self._ledger.left_out,
+            left_out=self._progress.left_out,
             tried=self._engine.tried or not self._leader.held,
             feed=self._engine.sources.feed.usable(self._stopwatch()),
         )
 
     def metrics(self) -> Metrics:
-        """How the last cycles went, also where that could not be stored."""
-        return self._ledger.metrics()
+        """Return how the last cycles went, even where that could not be stored."""
+        return self._progress.metrics()
 
     def _has_first_page(self) -> bool:
         progress = self._cache.sync_state.progress()
@@ -189,22 +190,22 @@ class Driver:
         bases = (self._cache.notes.base(note_id) for note_id in sorted(unfinished))
         return [base for base in bases if base is not None]
 
-    def _take_first_page(self, page: ListingPage, kept: set[str]) -> None:
+    def _store_first_page(self, page: ListingPage, kept: set[str]) -> None:
         revisions = [entry for entry in page.entries if isinstance(entry, Revision)]
         if len(revisions) < len(page.entries):
             return  # the first load will fetch them
         self._cache.notes.apply(revision for revision in revisions if revision.id not in kept)
-        self._ledger.mark_load_began(empty=not kept)
-        self._ledger.mark_left_out(page.left_out)
+        self._progress.mark_load_began(empty=not kept)
+        self._progress.mark_left_out(page.left_out)
         if page.next_mark is None:
-            self._ledger.mark_loaded(anchor=page.cursor, total=page.total)
+            self._progress.mark_loaded(anchor=page.cursor, total=page.total)
         else:
-            self._ledger.mark_loading(anchor=page.cursor, mark=page.next_mark, total=page.total)
+            self._progress.mark_loading(anchor=page.cursor, mark=page.next_mark, total=page.total)
 
     # Leading.
 
     async def _lead(self) -> None:
-        """Sync until the login is refused: another process may have one that is not."""
+        """Sync until the login is refused: another process may have a login that works."""
         event = Event.DUE
         while True:
             self._woken.clear()
@@ -220,14 +221,14 @@ class Driver:
             self._cache.database.set_checkpointer(False)
         self._leader.release()
 
-    async def _stand_aside(self) -> None:
-        """Leave the lead to others until there is a reason to try the login again.
+    async def _hand_over_lead(self) -> None:
+        """Let other processes lead until there is a reason to try the login again.
 
-        Such as a new token, somebody who waits for a cycle that nobody makes, or five minutes.
+        That is a new token, a requested cycle that nobody runs, or five minutes.
         """
         before = self._cache.sync_state.login_changes()
         await self._step_down()
-        await self._sleep(ASIDE)
+        await self._sleep(HANDOVER_PAUSE)
         await self._wait(SLOW_RETRY, until=lambda: self._cache.sync_state.login_changes() != before)
 
     async def _rest(self, effect: Effect) -> Event:
@@ -242,37 +243,39 @@ class Driver:
 
     async def _back_off(self) -> None:
         delay = self._engine.delay(self._jitter())
-        # A store that asked us to stay away, or has just failed, is not asked again at once,
-        # however impatient somebody is.
-        deaf = delay if self._engine.asked_delay is not None else min(delay, DEAF)
-        await self._sleep(deaf)
-        await self._wait(delay - deaf)
+        # A store that asked us to wait, or has just failed, is not asked again at once,
+        # whoever requests a cycle.
+        blocked = delay if self._engine.asked_delay is not None else min(delay, MIN_RETRY_PAUSE)
+        await self._sleep(blocked)
+        await self._wait(delay - blocked)
 
     async def _listen(self) -> Event:
         """Rest until something is due, with the change feed open where there is one."""
-        pause = min(self._engine.pace.pause, self._interval)
-        if pause and await self._wait(pause, until=self._engine.write_due):
+        pause = min(self._engine.backoff.pause, self._interval)
+        if pause and await self._wait(pause, until=self._engine.write_retry_due):
             return Event.DUE
         began = self._stopwatch()
         feed = (
-            asyncio.create_task(self._engine.listen()) if self._engine.sources.listens() else None
+            asyncio.create_task(self._engine.listen())
+            if self._engine.sources.can_long_poll()
+            else None
         )
         try:
-            await self._wait(self._interval, until=self._errands, feed=feed)
+            await self._wait(self._interval, until=self._retries_or_sweep_due, feed=feed)
             event = feed.result() if feed is not None and feed.done() else None
         finally:
             await _stop(feed)
         waited = self._stopwatch() - began
         if event is Event.NOTHING_NEW and waited < QUICK_ANSWER:
-            self._engine.pace.vain()
+            self._engine.backoff.record_empty()
         elif event in (Event.NOTHING_NEW, None):
-            self._engine.pace.waited(waited)
+            self._engine.backoff.record_quiet(waited)
         return event or Event.DUE
 
-    def _errands(self) -> bool:
+    def _retries_or_sweep_due(self) -> bool:
         sources = self._engine.sources
-        feed_due = sources.feed.due(self._stopwatch())
-        return self._engine.errands_due() or sources.sweep_due() or feed_due
+        feed_due = sources.feed.retry_due(self._stopwatch())
+        return self._engine.retries_due() or sources.sweep_due() or feed_due
 
     async def _wait(
         self,
@@ -281,49 +284,49 @@ class Driver:
         until: Callable[[], bool] = lambda: False,
         feed: asyncio.Task[Event] | None = None,
     ) -> bool:
-        """Wait, but not longer than until somebody wants something; True if somebody does."""
+        """Wait, at most until something is due; True if something is."""
         deadline = self._stopwatch() + seconds
         while not (feed is not None and feed.done()):
             if self._woken.is_set():
                 return True
-            calm = self._calm.lasts()
-            if not calm and self._wanted(until):
+            skip = self._idle.skips()
+            if not skip and self._is_due(until):
                 return True
             left = deadline - self._stopwatch()
             if left <= 0:
                 return False
-            busy = not calm and self._tidies()
-            if not calm and not busy and self._nothing_waits():
-                self._calm.begin()
-            await self._tick(min(GLANCE if busy else TICK, left), feed)
+            tidying = not skip and self._tidy_index()
+            if not skip and not tidying and self._nothing_pending():
+                self._idle.record_idle()
+            await self._tick(min(FAST_TICK if tidying else TICK, left), feed)
         return False
 
-    def _tidies(self) -> bool:
-        """One slice of work on the search index, for a leader; True while there is more."""
+    def _tidy_index(self) -> bool:
+        """Do one slice of work on the search index, if this process leads; True while there is more."""
         if not self._leader.held:
             return False
         try:
             before, self._tidying = self._tidying, self._cache.notes.tidy()
         except (CacheBusy, CacheFull):
-            self._calm.disturb()
+            self._idle.record_error()
             return False
         if before and not self._tidying:
-            trim()
+            release_memory()
         return self._tidying
 
-    def _nothing_waits(self) -> bool:
-        """Whether nothing is due in a moment: no unfinished write, no note in doubt, no feed given up."""
-        if self._engine.sources.feed.given_up:
+    def _nothing_pending(self) -> bool:
+        """Tell whether nothing falls due soon: no unfinished write, note in doubt or suspended feed."""
+        if self._engine.sources.feed.suspended:
             return False
         with suppress(CacheError):
-            return not self._ledger.doubts() and not self._cache.pending.any_in_flight()
+            return not self._progress.doubts() and not self._cache.pending.any_in_flight()
         return False
 
-    def _wanted(self, until: Callable[[], bool]) -> bool:
+    def _is_due(self, until: Callable[[], bool]) -> bool:
         try:
-            return self._ledger.open_request or until()
+            return self._progress.has_open_request or until()
         except CacheError:
-            self._calm.disturb()
+            self._idle.record_error()
             return False
 
     async def _tick(self, seconds: float, feed: asyncio.Task[Event] | None) -> None:

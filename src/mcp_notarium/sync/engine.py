@@ -1,6 +1,6 @@
-"""``Engine``: carries out what the cycle table says, from something being due until the next rest.
+"""Run one sync cycle: carry out the effects of the cycle table, from a due event to the next rest.
 
-It has no clock of its own and never waits; ``driver`` decides when it works. Whatever goes wrong
+``Engine`` has no clock of its own and never waits; ``driver`` decides when it works. Every failure
 becomes an event of the table; nothing that was stored is ever taken back.
 """
 
@@ -18,56 +18,55 @@ from mcp_notarium.errors import (
     NotariumError,
 )
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.stores.contract import Backend
+from mcp_notarium.stores.contract import Store
+from mcp_notarium.sync.backoff import CycleBackoff, RetrySchedule, retry_after_of
 from mcp_notarium.sync.batch import Batch
-from mcp_notarium.sync.batch_apply import Intake, Tally
+from mcp_notarium.sync.batch_apply import BatchApplier, Tally
 from mcp_notarium.sync.batch_commit import Superseded
-from mcp_notarium.sync.batch_sources import Batches, Sources
-from mcp_notarium.sync.cycle import RESTING, Effect, Event, State, event_of, receive, retry_after_of
-from mcp_notarium.sync.cycle_backoff import Pace
-from mcp_notarium.sync.progress import Ledger
-from mcp_notarium.sync.retry_schedule import Errands
+from mcp_notarium.sync.batch_sources import Batches, BatchSources
+from mcp_notarium.sync.cycle import RESTING, Effect, Event, State, event_of, receive
+from mcp_notarium.sync.progress import SyncProgress
 from mcp_notarium.sync.writer import Writer
 
 
 class Log(Protocol):
-    """The part of a structured logger that sync uses."""
+    """Define the part of a structured logger that sync uses."""
 
     def info(self, event: str, /, **facts: object) -> object:
-        """Something happened."""
+        """Log an event."""
 
     def warning(self, event: str, /, **facts: object) -> object:
-        """Something went wrong."""
+        """Log a problem."""
 
 
 class Engine:
-    """The leader's work on one cache. ``tried``: one cycle has ended, well or not.
+    """Do the leader's work on one database. ``tried``: one cycle has ended, well or not.
 
-    ``pace`` tells whoever makes it work how long to wait.
+    ``backoff`` tells the driver how long to wait.
     """
 
     def __init__(
         self,
         cache: Cache,
-        backend: Backend,
+        store: Store,
         writer: Writer,
         *,
-        ledger: Ledger,
+        progress: SyncProgress,
         stopwatch: Callable[[], float],
         log: Log | None,
     ) -> None:
         self._cache = cache
         self._writer = writer
-        self._ledger = ledger
+        self._progress = progress
         self._stopwatch = stopwatch
         self._log = log
-        self._intake = Intake(cache, backend, ledger, stopwatch=stopwatch)
-        self.sources = Sources(
-            cache, backend, intake=self._intake, ledger=ledger, stopwatch=stopwatch
+        self._applier = BatchApplier(cache, store, progress, stopwatch=stopwatch)
+        self.sources = BatchSources(
+            cache, store, applier=self._applier, progress=progress, stopwatch=stopwatch
         )
         self.state = State.IDLE
         self.tried = False
-        self._told_left_out = 0
+        self._logged_left_out = 0
         self._unrecorded: str | None = None
         self._plan: Batches | None = None
         self._batch: Batch | None = None
@@ -75,27 +74,27 @@ class Engine:
         self._began = 0.0
         self._serving = 0
         self._failure: NotariumError | None = None
-        self._errands = Errands()
-        self.pace = Pace()
-        self._unasked = False
-        self._undisturbed = False
+        self._retries = RetrySchedule()
+        self.backoff = CycleBackoff()
+        self._began_by_feed = False
+        self._unwritten_since = False
         self._lost = False
         self._finished = 0
         self._seen: tuple[int, int] | None = None
 
     async def work(self, event: Event) -> Effect:
-        """Go through the table from ``event`` to the next resting state; gives its effect.
+        """Follow the table from ``event`` to the next resting state; return its effect.
 
         Raises ``CacheDamaged`` only.
         """
         if event is Event.DUE:
             self._begin()
             with suppress(CacheError):
-                self._serving = self._ledger.asked
-            self._errands.tried = True
-        self._unasked = event is not Event.DUE
-        # What somebody has written here since the last cycle, the feed tells us again.
-        self._undisturbed = self._stamp() == self._seen
+                self._serving = self._progress.last_request
+            self._retries.tried = True
+        self._began_by_feed = event is not Event.DUE
+        # The feed repeats what was written here since the last cycle.
+        self._unwritten_since = self._stamp() == self._seen
         try:
             while True:
                 step = receive(self.state, event)
@@ -106,13 +105,13 @@ class Engine:
                 event = await self._guarded(step.effect)
         finally:
             await self._drop_plan()
-            await self._intake.rest()
+            await self._applier.release()
 
     async def listen(self) -> Event:
-        """Wait for the change feed. What it brings is taken up by :meth:`work`.
+        """Wait for the change feed. :meth:`work` stores what it brings.
 
-        It was asked before whoever asks for a cycle meanwhile, so that is not answered by it. Raises
-        ``CacheDamaged`` only.
+        The request to the feed was sent before any cycle that is requested meanwhile, so it does not
+        answer that one. Raises ``CacheDamaged`` only.
         """
         try:
             batches = await self.sources.listen()
@@ -130,32 +129,32 @@ class Engine:
         self._batch, self._plan = batches[0], _each(batches[1:])
         return Event.PAGE
 
-    def errands_due(self) -> bool:
-        """Whether an unfinished write or a note in doubt should be looked at again now."""
-        return self._errands.due(self._stopwatch()) and bool(self._open_errands())
+    def retries_due(self) -> bool:
+        """Tell whether an unfinished write or a note in doubt should be tried again now."""
+        return self._retries.due(self._stopwatch()) and bool(self._open_retries())
 
-    def write_due(self) -> bool:
-        """The same for writes alone: no store can give a reason for those."""
-        return self._errands.due(self._stopwatch()) and bool(self._writer.unfinished())
+    def write_retry_due(self) -> bool:
+        """Tell the same for writes alone, whose retries never depend on what the store reports."""
+        return self._retries.due(self._stopwatch()) and bool(self._writer.unfinished())
 
     def delay(self, jitter: float) -> float:
-        """Seconds to stay away after the last failure."""
-        return self.pace.delay(jitter=jitter, retry_after=self.asked_delay)
+        """Return the seconds to wait after the last failure."""
+        return self.backoff.delay(jitter=jitter, retry_after=self.asked_delay)
 
     @property
     def asked_delay(self) -> float | None:
-        """Seconds the store asked us to stay away, if it did."""
+        """Seconds the store asked us to wait, if it did."""
         return retry_after_of(self._failure) if self._failure else None
 
     @property
     def last_error(self) -> str | None:
-        """What went wrong in the last cycle, for a person; None if it went well."""
+        """Error of the last cycle, in words for a person; None if it succeeded."""
         return self._failure.user_message if self._failure else None
 
     async def close(self) -> None:
-        """Let go of a listing that is being read, and of its connection."""
+        """Close a listing that is being read, and its connection."""
         await self._drop_plan()
-        await self._intake.close()
+        await self._applier.close()
 
     def _begin(self) -> None:
         self._began = self._stopwatch()
@@ -183,9 +182,11 @@ class Engine:
         self._failure = error
         event = event_of(error, state=self.state)
         if event is Event.CURSOR_LOST and self._lost:
-            # It has just given this place. One sweep a cycle, or there is no end to them.
-            self._failure = BackendProtocolError("the note service forgets where its news begin")
-            self.sources.feed.failed(self._stopwatch())
+            # It has just given this cursor. One sweep a cycle, or sweeps never end.
+            self._failure = BackendProtocolError(
+                "the note service rejects the cursor it has just given"
+            )
+            self.sources.feed.record_failure(self._stopwatch())
             return Event.FAILED
         self._lost = self._lost or event is Event.CURSOR_LOST
         return event
@@ -199,10 +200,10 @@ class Engine:
             case Effect.SWEEP:
                 return await self._ask(cursor_lost=True)
             case Effect.FETCH:
-                self._batch = await self._intake.fetch(self._current(), self._tally)
+                self._batch = await self._applier.fetch(self._current(), self._tally)
                 return Event.FETCHED
             case Effect.COMMIT:
-                await self._intake.commit(self._current(), self._tally)
+                await self._applier.commit(self._current(), self._tally)
                 return Event.COMPLETE if self._current().last else Event.MORE
             case _:
                 msg = f"{effect} is not work"
@@ -244,31 +245,31 @@ class Engine:
         self.tried = True
         well = self.state is State.IDLE
         if not well:
-            self.pace.failed()
+            self.backoff.record_failure()
         elif self._tally.news or self._finished:
-            self.pace.news()
-        elif self._undisturbed and (self._unasked or self._tally.deferred):
-            self.pace.vain()
+            self.backoff.reset()
+        elif self._unwritten_since and (self._began_by_feed or self._tally.deferred):
+            self.backoff.record_empty()
         if well:
             self._failure = None
         with suppress(CacheError):
-            self._pace_errands()
+            self._schedule_retries()
         self._record()
         self._seen = self._stamp()
         if self._log is not None:
-            self._tell(self._log, well=well)
+            self._log_end(self._log, well=well)
 
     def _stamp(self) -> tuple[int, int] | None:
-        """The same as before if nobody has written anything here in between."""
+        """Return a value that is the same if nothing was written to the database in between."""
         with suppress(CacheError):
             return self._cache.database.stamp()
         return None
 
     def _record(self) -> None:
-        """Store how the cycle ended. That it cannot be stored is told once, until it can."""
+        """Store how the cycle ended. If that fails, log it once, until it succeeds again."""
         unrecorded = None
         try:
-            self._ledger.record_cycle(
+            self._progress.record_cycle(
                 serving=self._serving,
                 duration_ms=max(0, round((self._stopwatch() - self._began) * 1000)),
                 status=self.state.value,
@@ -280,12 +281,12 @@ class Engine:
                 self._log.warning("sync.not_recorded", error=unrecorded)
         self._unrecorded = unrecorded
 
-    def _tell(self, log: Log, *, well: bool) -> None:
+    def _log_end(self, log: Log, *, well: bool) -> None:
         tally = self._tally
         if not well:
             error = type(self._failure).__name__
             log.warning("sync.cycle_failed", state=self.state.value, error=error)
-        elif self._hides:  # the other numbers count notes that nobody is to know of, too
+        elif self._hides:  # the other numbers would count hidden notes too
             if tally.changed:
                 log.info("sync.cycle_done", stored=tally.stored, removed=tally.removed)
         elif tally.changed or tally.deferred:
@@ -296,25 +297,25 @@ class Engine:
                 deferred=tally.deferred,
                 fetched=tally.fetched,
             )
-        if not self._hides:  # whether they are seen, nobody knows
+        if not self._hides:  # nobody can tell whether the policy shows them
             with suppress(CacheError):
-                self._tell_left_out(log, self._ledger.left_out)
+                self._log_left_out(log, self._progress.left_out)
 
-    def _tell_left_out(self, log: Log, count: int) -> None:
-        if count > self._told_left_out:
-            self._told_left_out = count
+    def _log_left_out(self, log: Log, count: int) -> None:
+        if count > self._logged_left_out:
+            self._logged_left_out = count
             log.warning("sync.notes_without_usable_id", count=count)
 
     @property
     def _hides(self) -> bool:
         return self._cache.notes.gate.rules.hides
 
-    def _open_errands(self) -> frozenset[str]:
-        """Notes in doubt, and unfinished writes that nobody is at work on."""
-        return frozenset((*self._intake.open_doubts(), *self._writer.unfinished()))
+    def _open_retries(self) -> frozenset[str]:
+        """Return notes in doubt, and unfinished writes that nobody works on."""
+        return frozenset((*self._applier.due_doubts(), *self._writer.unfinished()))
 
-    def _pace_errands(self) -> None:
-        self._errands.pace(self._open_errands(), now=self._stopwatch())
+    def _schedule_retries(self) -> None:
+        self._retries.update(self._open_retries(), now=self._stopwatch())
 
 
 def _unexpected(error: Exception) -> NotariumError:

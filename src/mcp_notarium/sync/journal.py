@@ -1,11 +1,15 @@
-"""``Intents``: the journal of writes. An intent is on the disk before anything is sent.
+"""Keep the journal of writes: an entry is on the disk before anything is sent.
 
-It records, claims and ends intents together with the notes that belong to them, each in one
-transaction. It sends nothing and decides nothing about their content.
+``Journal`` records, claims and finishes entries together with their notes, each in one transaction.
+It sends nothing and decides nothing about content. An entry is leased to the process that works on
+it; ``make_owner_name`` and ``process_ended`` name such a process and tell whether it still runs.
 """
 
 from __future__ import annotations
 
+import os
+import socket
+import uuid
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
@@ -18,11 +22,36 @@ from mcp_notarium.storage.cache import Cache
 Hook = Callable[[], None]
 
 LONGEST_LEASE = 3600.0
-"""Seconds; nobody leases for so long. A lease that ends later was given before the clock was set back."""
+"""Seconds, longer than any lease. One that ends later was given before the clock was set back."""
 
 
-class Intents:
-    """The pending writes of one cache, from the view of one process."""
+def make_owner_name() -> str:
+    """Make a name for this process: machine, process id and a random part against reuse."""
+    return f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+
+
+def process_ended(owner: str) -> bool:
+    """Tell whether the named process is known to have ended.
+
+    Only processes of this machine are judged. For others, and where the system cannot be asked
+    without harm, the answer is False and the lease decides.
+    """
+    if os.name != "posix":  # elsewhere signal 0 is not a question
+        return False
+    machine, _, rest = owner.rpartition(":")[0].rpartition(":")
+    if machine != socket.gethostname() or not rest.isdecimal() or int(rest) < 1:
+        return False
+    try:
+        os.kill(int(rest), 0)
+    except ProcessLookupError:
+        return True
+    except (PermissionError, OverflowError):
+        return False
+    return False
+
+
+class Journal:
+    """Read and write the pending writes of one database, as one process."""
 
     def __init__(
         self,
@@ -31,17 +60,17 @@ class Intents:
         clock: Callable[[], float],
         owner: str,
         lease: float,
-        gone: Callable[[str], bool],
-        before_intent: Hook | None,
-        after_last_intent: Hook | None,
+        owner_ended: Callable[[str], bool],
+        before_record: Hook | None,
+        after_last_entry: Hook | None,
     ) -> None:
         self._cache = cache
         self._clock = clock
         self._owner = owner
         self._lease = lease
-        self._gone = gone
-        self._before_intent = before_intent
-        self._after_last_intent = after_last_intent
+        self._owner_ended = owner_ended
+        self._before_record = before_record
+        self._after_last_entry = after_last_entry
 
     def make(
         self,
@@ -54,7 +83,7 @@ class Intents:
         body: str,
         copied: bool = False,
     ) -> PendingWrite:
-        """An intent of this process, leased from now on; not recorded yet."""
+        """Make an entry leased to this process from now on; it is not recorded yet."""
         now = self._clock()
         return PendingWrite(
             write_id=write_id,
@@ -72,9 +101,9 @@ class Intents:
     def record(
         self, write: PendingWrite, *, base: Revision | None = None, seen: str | None = None
     ) -> bool:
-        """Put the intent on the disk, with the revision ``base`` it was made from.
+        """Put the entry on the disk, with the revision ``base`` it was made from.
 
-        False, and nothing recorded, if the note has another intent by now, or the cache no longer
+        False, and nothing is recorded, if the note has another entry by now, or the index no longer
         holds the revision ``seen`` that it held when the caller looked.
         """
         with self._cache.transaction(durable=True):
@@ -88,7 +117,7 @@ class Intents:
         return True
 
     def adopt(self, head: Revision | Tombstone, *, seen: str | None) -> bool:
-        """Store what the store holds of a note; False if the note has moved on or is being saved."""
+        """Store the store's revision of a note; False if the note has changed here or is being saved."""
         with self._cache.transaction():
             held = self._cache.notes.etag(head.id)
             etag = head.etag if isinstance(head, Revision) else seen
@@ -100,9 +129,9 @@ class Intents:
     def rebase(
         self, write: PendingWrite, *, base: Revision | None, content: Content, body: str
     ) -> PendingWrite | None:
-        """The same intent, under the same write_id, made anew from ``base`` (None: of a new note).
+        """Record the entry anew from ``base`` (None: a new note), under the same write_id.
 
-        None, and nothing recorded, if another process has finished it or taken it over.
+        None, and nothing is recorded, if another process has finished it or taken it over.
         """
         now = self._clock()
         rebased = replace(
@@ -130,11 +159,11 @@ class Intents:
         follow_ups: Iterable[PendingWrite] = (),
         differs: bool = False,
     ) -> bool:
-        """Store the answer and drop the intent, in one transaction; record what follows from it.
+        """Store the answer, drop the entry and record its follow-ups, in one transaction.
 
         ``differs``: the store holds something else than was sent, which is counted for the person.
-        False if another process has taken it over or finished it in the meantime. While that is still
-        at it, the answer is stored all the same, so that nobody is shown the note from before.
+        False if another process has taken the entry over or finished it. While that process works
+        on it, the answer is stored all the same, so that nobody is shown the old note.
         """
         with self._cache.transaction(durable=True):
             ours = self._is_ours(write)
@@ -147,23 +176,23 @@ class Intents:
                     self._add(follow_up)
             elif self._cache.pending.get(write.write_id) and self._still_from_before(write):
                 self._cache.notes.apply(storing)
-        self._tell_if_last()
+        self._report_if_last()
         return ours
 
     def reject(self, write: PendingWrite, reason: str) -> None:
-        """Keep the intent as text that the store will never take."""
+        """Keep the entry as text that the store will never take."""
         self._cache.pending.reject(write.write_id, reason)
 
     def release(self, write: PendingWrite) -> None:
-        """Nobody is busy with it any more; whoever comes first may finish it.
+        """End the lease, so that any process may finish the entry.
 
-        If that cannot be written down now, others wait until the lease has run out.
+        If that cannot be recorded now, others wait until the lease runs out.
         """
         with suppress(CacheError):
             self._cache.pending.renew(write.write_id, owner=self._owner, lease_until=0.0)
 
     def claim(self, write: PendingWrite) -> PendingWrite | None:
-        """The intent, now leased to this process; None if somebody else is busy with it."""
+        """Lease the entry to this process; None if another process is working on it."""
         now = self._clock()
         claimed = self._cache.pending.claim(
             write.write_id,
@@ -171,31 +200,31 @@ class Intents:
             now=now,
             lease_until=now + self._lease,
             latest=now + LONGEST_LEASE,
-            gone_owner=write.owner if self._gone(write.owner) else None,
+            gone_owner=write.owner if self._owner_ended(write.owner) else None,
         )
         return self._cache.pending.get(write.write_id) if claimed else None
 
     def claimable(self, write: PendingWrite) -> bool:
-        """Whether :meth:`claim` would succeed now."""
+        """Tell whether :meth:`claim` would succeed now."""
         mine, now = write.owner == self._owner, self._clock()
         leased = now < write.lease_until <= now + LONGEST_LEASE
-        return mine or not leased or self._gone(write.owner)
+        return mine or not leased or self._owner_ended(write.owner)
 
     def sees(self, note_id: str, content: Content) -> bool:
-        """Whether the note could be shown with this content."""
+        """Tell whether the policy would show the note with this content."""
         return self._cache.notes.gate.rules.sees(note_id, content.tags)
 
     def sees_revision(self, revision: Revision) -> bool:
-        """Whether the note can be shown as the store has it."""
+        """Tell whether the policy shows the note as the store has it."""
         return self._cache.notes.gate.hides(revision) is None
 
     def in_flight(self, note_id: str) -> PendingWrite | None:
-        """The note's unfinished intent; there is never more than one."""
+        """Return the note's unfinished entry; there is never more than one."""
         writes = self._cache.pending.for_note(note_id)
         return next((write for write in writes if write.state is WriteState.IN_FLIGHT), None)
 
     def all_in_flight(self) -> list[PendingWrite]:
-        """Every unfinished intent, oldest first."""
+        """Return every unfinished entry, oldest first."""
         if self._cache.pending.count() == 0:
             return []
         return [write for write in self._cache.pending.all() if write.state is WriteState.IN_FLIGHT]
@@ -208,12 +237,12 @@ class Intents:
         return kept is not None and kept.owner == self._owner
 
     def _add(self, write: PendingWrite) -> None:
-        if self._before_intent is not None:
-            # Inside the write lock, so that no other process takes the flag away in between.
-            self._before_intent()
+        if self._before_record is not None:
+            # Inside the write lock, so that no other process removes the marker in between.
+            self._before_record()
         self._cache.pending.add(write)
 
-    def _tell_if_last(self) -> None:
-        # After the commit: a flag taken away before it would be missing if the commit failed.
-        if self._after_last_intent is not None and self._cache.pending.count() == 0:
-            self._after_last_intent()
+    def _report_if_last(self) -> None:
+        # After the commit: a marker removed before it would be missing if the commit failed.
+        if self._after_last_entry is not None and self._cache.pending.count() == 0:
+            self._after_last_entry()

@@ -1,7 +1,7 @@
-"""``Leader``: of all processes on one cache, one syncs and checkpoints. A lock file says which.
+"""``Leader``: elect the one process on a database that syncs and checkpoints, by a lock file.
 
-The system takes the lock away from a process that ends in any way, so a killed leader leaves no
-trace. It does not say who the leader is and never waits.
+The system releases the lock of a process that ends in any way, so a killed leader leaves no trace.
+This module does not tell who the leader is and never waits.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Leader:
-    """The claim of this process to lead."""
+    """Hold or try for the leader lock, for this process."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -26,7 +26,7 @@ class Leader:
         return self._lock is not None and self._lock.is_locked
 
     def acquire(self) -> bool:
-        """Try to lead; False if another process does, or if no lock can be had here."""
+        """Try to lead; False if another process does, or if locks do not work here."""
         from filelock import FileLock, Timeout  # noqa: PLC0415 - costs start-up time
 
         if self.held:
@@ -41,6 +41,6 @@ class Leader:
         return True
 
     def release(self) -> None:
-        """Let another process lead. Idempotent."""
+        """Release the lock, so that another process can lead. Idempotent."""
         if self._lock is not None:
             self._lock.release(force=True)

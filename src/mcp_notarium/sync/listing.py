@@ -1,4 +1,4 @@
-"""Reads a listing of the store to its end, page by page, with the next page made ready in advance.
+"""Read a listing of the store to its end, page by page, and prepare the next page in advance.
 
 It stores nothing and trusts nothing: a listing that repeats itself or never ends is an error.
 """
@@ -15,7 +15,7 @@ from mcp_notarium.domain.note import Revision
 from mcp_notarium.errors import BackendProtocolError, BackendRejected, CursorLost, NoteNotFound
 from mcp_notarium.storage.note_changes import BATCH, BULK_SIZE
 from mcp_notarium.storage.note_rows import NO_PREPARED_ROWS, Prepared, prepare
-from mcp_notarium.stores.contract import Backend, ListingPage
+from mcp_notarium.stores.contract import ListingPage, Store
 from mcp_notarium.threads import run_aside
 
 FIRST_PAGE = 100
@@ -24,25 +24,25 @@ PAGE = 1000
 BARE_PAGE = 1000
 """Entries without content are small."""
 READ_AHEAD = 1
-"""Pages that lie ready while another is on its way, and one or two are being stored."""
+"""Pages that wait while another is being read, and one or two are being stored."""
 MOST_PAGES = 20_000
 MOST_NOTES = 500_000
 """A sweep has the ids of all of them in memory: some 150 MB."""
 MOST_EMPTY = 20
-"""Pages one after the other without any note on them."""
+"""Most pages in a row without any note."""
 
 Pages = AsyncGenerator[ListingPage, None]
 
 
 @dataclass(frozen=True, slots=True)
 class ReadyPage:
-    """A page, and the rows of its notes where making them takes a while."""
+    """Hold a page, and the rows of its notes where making them takes long."""
 
     page: ListingPage
     prepared: Prepared
 
-    def followed_by(self, later: ReadyPage) -> ReadyPage:
-        """Both as one page; its cursor is that of the earlier one."""
+    def joined_with(self, later: ReadyPage) -> ReadyPage:
+        """Join two pages into one with the cursor of the earlier one."""
         page = replace(
             later.page,
             entries=self.page.entries + later.page.entries,
@@ -61,13 +61,13 @@ class _Ended:
 ReadyPages = AsyncGenerator[ReadyPage, None]
 
 
-class PlaceLost(Exception):
+class MarkLost(Exception):
     """The store does not know the mark of an interrupted listing: begin again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Which listing: of everything or of what changed after ``since``, from ``mark`` on."""
+    """Name a listing: of everything or of what changed after ``since``, from ``mark`` on."""
 
     since: str | None = None
     mark: str | None = None
@@ -76,13 +76,13 @@ class Listing:
     with_content: bool = True
 
 
-async def pages(backend: Backend, listing: Listing) -> Pages:
-    """All pages, in order. Raises ``PlaceLost`` if the mark it starts from is refused."""
+async def pages(store: Store, listing: Listing) -> Pages:
+    """Yield all pages, in order. Raises ``MarkLost`` if the mark it starts from is refused."""
     mark, size = listing.mark, listing.first
     seen: set[str] = set()
     listed = empty = 0
     for _ in range(MOST_PAGES):
-        page = await _page(backend, listing, mark=mark, size=size)
+        page = await _page(store, listing, mark=mark, size=size)
         yield page
         if page.next_mark is None:
             return
@@ -97,31 +97,31 @@ async def pages(backend: Backend, listing: Listing) -> Pages:
     raise BackendProtocolError("a listing of the note service has no end")
 
 
-async def _page(backend: Backend, listing: Listing, *, mark: str | None, size: int) -> ListingPage:
+async def _page(store: Store, listing: Listing, *, mark: str | None, size: int) -> ListingPage:
     try:
-        return await backend.list_page(
+        return await store.list_page(
             since=listing.since, mark=mark, limit=size, with_content=listing.with_content
         )
     except (BackendRejected, BackendProtocolError, CursorLost, NoteNotFound):
         if mark is not None and mark == listing.mark:
-            raise PlaceLost from None
+            raise MarkLost from None
         raise
 
 
-async def read_ahead(backend: Backend, listing: Listing) -> ReadyPages:
-    """The same pages, read and made ready while the caller stores the one before.
+async def read_ahead(store: Store, listing: Listing) -> ReadyPages:
+    """Yield the same pages, read and prepared while the caller stores the one before.
 
-    Of a store that is read faster than stored, two pages come as one: fewer, larger transactions.
+    If reading is faster than storing, two pages come as one: fewer, larger transactions.
     """
     ready: asyncio.Queue[ReadyPage | _Ended] = asyncio.Queue(READ_AHEAD)
-    reader = asyncio.create_task(_read(backend, listing, ready))
+    reader = asyncio.create_task(_read(store, listing, ready))
     try:
         item = await ready.get()
         while isinstance(item, ReadyPage):
             await asyncio.sleep(0)  # the reader may wait to put the next one down
             after = None if ready.empty() else ready.get_nowait()
-            if isinstance(after, ReadyPage) and _fit_together(item, after):
-                item, after = item.followed_by(after), None
+            if isinstance(after, ReadyPage) and _fit_one_batch(item, after):
+                item, after = item.joined_with(after), None
             yield item
             item = after or await ready.get()
         if item.error is not None:
@@ -131,25 +131,25 @@ async def read_ahead(backend: Backend, listing: Listing) -> ReadyPages:
         await asyncio.wait({reader})
 
 
-class Count:
-    """Counts the notes of a store that does not tell, beside the load: ids only, large pages.
+class NoteCount:
+    """Count the notes of a store that does not report a total, beside the load: ids only, large pages.
 
     Until the ``total`` is known, it is at least ``so_far``.
     """
 
-    def __init__(self, backend: Backend) -> None:
-        self._backend = backend
+    def __init__(self, store: Store) -> None:
+        self._store = store
         self.so_far = 0
         self._task: asyncio.Task[int] | None = None
 
     def begin(self) -> None:
-        """Start counting, if that has not begun."""
+        """Start counting, unless that has begun."""
         if self._task is None:
             self._task = asyncio.create_task(self._all())
 
     @property
     def total(self) -> int | None:
-        """The number of notes; None if it is not known, or cannot be known."""
+        """Number of notes; None if it is not known, or cannot be known."""
         task = self._task
         if task is None or not task.done() or task.cancelled() or task.exception() is not None:
             return None
@@ -161,25 +161,23 @@ class Count:
             self._task.cancel()
             await asyncio.wait({self._task})
             if not self._task.cancelled():
-                self._task.exception()  # a number nobody could give is no failure of the load
+                self._task.exception()  # a missing total is no failure of the load
 
     async def _all(self) -> int:
         listing = Listing(first=BARE_PAGE, limit=BARE_PAGE, with_content=False)
-        async with aclosing(pages(self._backend, listing)) as all_pages:
+        async with aclosing(pages(self._store, listing)) as all_pages:
             async for page in all_pages:
                 self.so_far += len(page.entries)
         return self.so_far
 
 
-def _fit_together(page: ReadyPage, after: ReadyPage) -> bool:
+def _fit_one_batch(page: ReadyPage, after: ReadyPage) -> bool:
     return len(page.page.entries) + len(after.page.entries) <= BATCH
 
 
-async def _read(
-    backend: Backend, listing: Listing, ready: asyncio.Queue[ReadyPage | _Ended]
-) -> None:
+async def _read(store: Store, listing: Listing, ready: asyncio.Queue[ReadyPage | _Ended]) -> None:
     try:
-        async with aclosing(pages(backend, listing)) as all_pages:
+        async with aclosing(pages(store, listing)) as all_pages:
             async for page in all_pages:
                 await ready.put(ReadyPage(page, await _prepared(page)))
     except Exception as error:  # noqa: BLE001 - raised again by the reader of the queue

@@ -1,7 +1,7 @@
-"""One call that writes at a time, and one writer for each note, also when the caller is cancelled.
+"""Serialize writes: one writing call at a time and one writer per note, even if the caller is cancelled.
 
-A write that has been handed to the store is never torn: it runs to its end in a task of its own, and
-until then the note and the turn stay taken.
+A write that was passed to the store is never interrupted: it runs to its end in a task of its own.
+Until then the note and the call stay locked.
 """
 
 from __future__ import annotations
@@ -12,26 +12,26 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
-from mcp_notarium.stores.withdrawal import WITHDRAWN
+from mcp_notarium.stores.contract import WITHDRAWN
 
 T = TypeVar("T")
 
 
-class Turn:
-    """The right to write one note. ``begun`` hears of each task that is started in it."""
+class NoteLock:
+    """Hold the right to write one note. ``on_start`` is told of each task that is started under it."""
 
-    def __init__(self, begun: Callable[[asyncio.Task[Any]], None]) -> None:
-        self._begun = begun
+    def __init__(self, on_start: Callable[[asyncio.Task[Any]], None]) -> None:
+        self._on_start = on_start
         self._cancelled = False
         self.task: asyncio.Task[Any] | None = None
 
-    async def send(self, work: Coroutine[Any, Any, T]) -> T:
-        """Send a write. A caller that is cancelled leaves at once.
+    async def run_withdrawable(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a write. If the caller is cancelled, it returns at once.
 
-        The work then goes on if its request may have left, and otherwise sends nothing.
+        The work then goes on if its request may have left; otherwise it sends nothing.
         """
         before = WITHDRAWN.set(lambda: self._cancelled)
-        task = asyncio.create_task(work)  # it takes the variable with it
+        task = asyncio.create_task(work)  # the task copies the variable
         WITHDRAWN.reset(before)
         try:
             return await self._wait_for(task)
@@ -39,18 +39,18 @@ class Turn:
             self._cancelled = True
             raise
 
-    async def unbroken(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do this to its end. A caller that is cancelled leaves at once, the work goes on."""
+    async def run_to_end(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run work to its end. If the caller is cancelled, it returns at once and the work goes on."""
         return await self._wait_for(asyncio.create_task(work))
 
     async def _wait_for(self, task: asyncio.Task[T]) -> T:
         self.task = task
-        self._begun(task)
+        self._on_start(task)
         return await asyncio.shield(task)
 
 
-class Turns:
-    """Hands out turns: one call at a time, and one at a time for each note."""
+class NoteLocks:
+    """Give out locks: for one writing call at a time, and for each note."""
 
     def __init__(self) -> None:
         self._calls = asyncio.Lock()
@@ -60,9 +60,9 @@ class Turns:
 
     @asynccontextmanager
     async def call(self) -> AsyncIterator[None]:
-        """Serve one call that writes, in the order they came.
+        """Serve one writing call at a time, in order of arrival.
 
-        The next one begins when this has ended, and what it has begun to send.
+        The next one begins when this one and every request it has begun to send have ended.
         """
         await self._calls.acquire()
         try:
@@ -71,23 +71,23 @@ class Turns:
             _release(self._calls, after=self._of_call)
 
     @asynccontextmanager
-    async def of(self, note_id: str, *, beside_calls: bool = False) -> AsyncIterator[Turn]:
-        """Wait until nobody writes the note, then be the one who does.
+    async def lock(self, note_id: str, *, beside_calls: bool = False) -> AsyncIterator[NoteLock]:
+        """Wait until nobody writes the note, then lock it.
 
-        No call waits for what is begun ``beside_calls``.
+        Calls do not wait for work that is started with ``beside_calls``.
         """
         lock = self._locks.get(note_id)
         if lock is None:
             lock = self._locks[note_id] = asyncio.Lock()
         await lock.acquire()
-        turn = Turn(self._begun if beside_calls else self._begun_by_call)
+        held = NoteLock(self._track if beside_calls else self._track_call)
         try:
-            yield turn
+            yield held
         finally:
-            _release(lock, after=turn.task)
+            _release(lock, after=held.task)
 
-    def taken(self, note_id: str) -> bool:
-        """Whether somebody is writing the note now."""
+    def is_locked(self, note_id: str) -> bool:
+        """Tell whether the note is being written now."""
         lock = self._locks.get(note_id)
         return lock is not None and lock.locked()
 
@@ -96,18 +96,18 @@ class Turns:
         while self._running:
             await asyncio.wait(set(self._running))
 
-    def _begun_by_call(self, task: asyncio.Task[Any]) -> None:
+    def _track_call(self, task: asyncio.Task[Any]) -> None:
         self._of_call = task
-        self._begun(task)
+        self._track(task)
 
-    def _begun(self, task: asyncio.Task[Any]) -> None:
+    def _track(self, task: asyncio.Task[Any]) -> None:
         self._running.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._untrack)
 
-    def _ended(self, task: asyncio.Task[Any]) -> None:
+    def _untrack(self, task: asyncio.Task[Any]) -> None:
         self._running.discard(task)
         if not task.cancelled():
-            task.exception()  # nobody may be left to hear of it; the intent in the cache is
+            task.exception()  # perhaps nobody waits for it any more; the journal entry remains
 
 
 def _release(lock: asyncio.Lock, *, after: asyncio.Task[Any] | None) -> None:

@@ -1,8 +1,9 @@
-"""Decides, note by note, what to do with what the store says. Pure: values in, actions out.
+"""Decide, note by note, what to do with what the store says. Pure: values in, actions out.
 
 Rules of this file: everything that decides about one note stands in ``CHANGES``; everything that
-decides about removals stands in ``plan_sweep`` and ``check_brake``. It does not read the cache, ask
-the store or know how long anything takes; ``intake`` does what is decided here.
+decides about removals stands in ``plan_sweep`` and the two ``check_*_brake`` functions. It does not
+read the database, ask the store or know how long anything takes; ``batch_apply`` carries the decisions
+out.
 """
 
 from __future__ import annotations
@@ -19,23 +20,23 @@ from mcp_notarium.errors import RemoteVanished
 from mcp_notarium.stores.contract import Entry
 
 BRAKE_COUNT = 10
-"""So many active notes may disappear at once without a question: a person's evening of tidying."""
+"""Active notes that may disappear at once without halting: as many as a person deletes in an evening."""
 BRAKE_SHARE = 0.10
 """In larger accounts this share of all notes may be missing from a complete listing."""
 TOMBSTONE_SHARE = 0.50
-"""The share that one answer of the change feed may remove: tombstones are said, not inferred."""
+"""The share that one answer of the change feed may remove: tombstones are stated, not inferred."""
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A complete listing, or the last look, says nothing about this note: ask the store."""
+    """A complete listing, or the last answer, does not mention this note: ask the store."""
 
     id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """What the store answered to a ``get`` made while the cache held the revision ``seen``."""
+    """Hold the answer to a ``get`` made while the index held the revision ``seen``."""
 
     answer: Revision | Tombstone
     seen: str | None
@@ -52,7 +53,7 @@ Remote = Revision | Entry | Tombstone | Missing | Confirmed
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Which acknowledged revision the cache holds; its ``content`` where a direct answer came."""
+    """Hold the acknowledged revision in the index; its ``content`` where a direct answer came."""
 
     etag: str
     version: int | None
@@ -61,22 +62,22 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Local:
-    """Our side of one note."""
+    """Hold our side of one note."""
 
     known: Known | None
     pending: PendingWrite | None = None
 
 
-class Here(Enum):
-    """Our side, as far as the table cares."""
+class LocalState(Enum):
+    """Our side, as far as the table needs it."""
 
     UNKNOWN = "not known"
     KNOWN = "known"
     PENDING = "write in flight"
 
 
-class Said(Enum):
-    """The store's side against ours, as far as the table cares."""
+class RemoteState(Enum):
+    """The store's side against ours, as far as the table needs it."""
 
     SAME = "same"
     NEWER = "newer"
@@ -88,7 +89,7 @@ class Said(Enum):
 
 
 class Move(Enum):
-    """What the table answers."""
+    """What the table decides."""
 
     NOTHING = "nothing"
     STORE = "store"
@@ -100,35 +101,55 @@ class Move(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A move and the reason for it, in a reader's words."""
+    """Hold a move and the reason for it, in a reader's words."""
 
     move: Move
     why: str
 
 
-CHANGES: Mapping[tuple[Here, Said], Row] = {
-    (Here.UNKNOWN, Said.NEWER): Row(Move.STORE, "a new note"),
-    (Here.UNKNOWN, Said.OTHER): Row(Move.FETCH, "it went away here while we asked: ask again"),
-    (Here.UNKNOWN, Said.GONE): Row(Move.NOTHING, "it was never here, or is gone already"),
-    (Here.UNKNOWN, Said.MISSING): Row(Move.FETCH, "somebody wants to know: ask"),
-    (Here.KNOWN, Said.SAME): Row(Move.NOTHING, "we have it"),
-    (Here.KNOWN, Said.NEWER): Row(Move.STORE, "it was changed elsewhere"),
-    (Here.KNOWN, Said.OLDER): Row(
+CHANGES: Mapping[tuple[LocalState, RemoteState], Row] = {
+    (LocalState.UNKNOWN, RemoteState.NEWER): Row(Move.STORE, "a new note"),
+    (LocalState.UNKNOWN, RemoteState.OTHER): Row(
+        Move.FETCH, "it went away here while we asked: ask again"
+    ),
+    (LocalState.UNKNOWN, RemoteState.GONE): Row(
+        Move.NOTHING, "it was never here, or is gone already"
+    ),
+    (LocalState.UNKNOWN, RemoteState.MISSING): Row(Move.FETCH, "somebody wants to know: ask"),
+    (LocalState.KNOWN, RemoteState.SAME): Row(Move.NOTHING, "we have it"),
+    (LocalState.KNOWN, RemoteState.NEWER): Row(Move.STORE, "it was changed elsewhere"),
+    (LocalState.KNOWN, RemoteState.OLDER): Row(
         Move.FETCH, "a listing that lags, or a note made again after its removal: ask the note"
     ),
-    (Here.KNOWN, Said.OTHER): Row(Move.FETCH, "which of the two is newer cannot be told: ask"),
-    (Here.KNOWN, Said.REMADE): Row(
+    (LocalState.KNOWN, RemoteState.OTHER): Row(
+        Move.FETCH, "which of the two is newer cannot be told: ask"
+    ),
+    (LocalState.KNOWN, RemoteState.REMADE): Row(
         Move.REPLACE, "removed and made again, and its version count came to the same number"
     ),
-    (Here.KNOWN, Said.GONE): Row(Move.FORGET, "the store says it was removed"),
-    (Here.KNOWN, Said.MISSING): Row(Move.FETCH, "absence is no proof: ask the note itself"),
-    (Here.PENDING, Said.SAME): Row(Move.NOTHING, "the write is still on its way"),
-    (Here.PENDING, Said.NEWER): Row(Move.RESOLVE, "the pending text must be merged, not covered"),
-    (Here.PENDING, Said.OLDER): Row(Move.RESOLVE, "the writer asks for the newest revision anyway"),
-    (Here.PENDING, Said.OTHER): Row(Move.RESOLVE, "the writer asks for the newest revision anyway"),
-    (Here.PENDING, Said.REMADE): Row(Move.RESOLVE, "the writer asks for the note anyway"),
-    (Here.PENDING, Said.GONE): Row(Move.RESOLVE, "removed there, changed here: the text is kept"),
-    (Here.PENDING, Said.MISSING): Row(Move.RESOLVE, "first the write, then the question"),
+    (LocalState.KNOWN, RemoteState.GONE): Row(Move.FORGET, "the store says it was removed"),
+    (LocalState.KNOWN, RemoteState.MISSING): Row(
+        Move.FETCH, "absence is no proof: ask the note itself"
+    ),
+    (LocalState.PENDING, RemoteState.SAME): Row(Move.NOTHING, "the write is still on its way"),
+    (LocalState.PENDING, RemoteState.NEWER): Row(
+        Move.RESOLVE, "the pending text must be merged, not covered"
+    ),
+    (LocalState.PENDING, RemoteState.OLDER): Row(
+        Move.RESOLVE, "the writer asks for the newest revision anyway"
+    ),
+    (LocalState.PENDING, RemoteState.OTHER): Row(
+        Move.RESOLVE, "the writer asks for the newest revision anyway"
+    ),
+    (LocalState.PENDING, RemoteState.REMADE): Row(
+        Move.RESOLVE, "the writer asks for the note anyway"
+    ),
+    (LocalState.PENDING, RemoteState.GONE): Row(
+        Move.RESOLVE, "removed there, changed here: the text is kept"
+    ),
+    (LocalState.PENDING, RemoteState.MISSING): Row(
+        Move.RESOLVE, "first the write, then the question"
+    ),
 }
 """The whole decision. Any pair that is not listed cannot occur (a note not known is never SAME or
 OLDER). A REJECTED write does not make a note PENDING: its text waits in its own table."""
@@ -142,8 +163,8 @@ class Nothing:
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
-    """Put this acknowledged revision into the cache."""
+class Upsert:
+    """Put this acknowledged revision into the index."""
 
     revision: Revision
 
@@ -174,36 +195,36 @@ class Fetch:
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """Remove the note from the cache."""
+    """Remove the note from the index."""
 
     id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Resolve:
-    """The writer finishes this write first; the note is looked at again afterwards."""
+    """Leave the note until the writer has finished this write; then decide again."""
 
     id: str
     write_id: str
 
 
-Action = Nothing | Store | Replace | Fetch | Forget | Resolve
+Action = Nothing | Upsert | Replace | Fetch | Forget | Resolve
 
 
-def here(local: Local) -> Here:
-    """Our side in the table's words."""
+def local_state(local: Local) -> LocalState:
+    """Name our side in the words of the table."""
     if local.pending is not None and local.pending.state is WriteState.IN_FLIGHT:
-        return Here.PENDING
-    return Here.UNKNOWN if local.known is None else Here.KNOWN
+        return LocalState.PENDING
+    return LocalState.UNKNOWN if local.known is None else LocalState.KNOWN
 
 
-def said(known: Known | None, remote: Remote) -> Said:
-    """The store's side in the table's words."""
+def remote_state(known: Known | None, remote: Remote) -> RemoteState:
+    """Name the store's side in the words of the table."""
     match remote:
         case Tombstone():
-            return Said.GONE
+            return RemoteState.GONE
         case Missing():
-            return Said.MISSING
+            return RemoteState.MISSING
         case Confirmed(answer=answer, seen=seen):
             return _confirmed(known, answer, still=seen == (known.etag if known else None))
         case Revision() | Entry():
@@ -212,34 +233,36 @@ def said(known: Known | None, remote: Remote) -> Said:
             assert_never(remote)
 
 
-def _confirmed(known: Known | None, answer: Revision | Tombstone, *, still: bool) -> Said:
-    """A direct answer is believed while we still hold what we held when we asked."""
+def _confirmed(known: Known | None, answer: Revision | Tombstone, *, still: bool) -> RemoteState:
+    """Believe a direct answer while the index still holds what it held when we asked."""
     if isinstance(answer, Tombstone):
-        return Said.GONE if still else Said.OTHER
+        return RemoteState.GONE if still else RemoteState.OTHER
     if known is None:
-        return Said.NEWER if still else Said.OTHER
+        return RemoteState.NEWER if still else RemoteState.OTHER
     relation = _compare(known, answer)
-    if relation is Said.SAME:
+    if relation is RemoteState.SAME:
         remade = known.content not in (None, answer.content)
-        return Said.REMADE if remade else Said.SAME
-    return Said.NEWER if still else relation
+        return RemoteState.REMADE if remade else RemoteState.SAME
+    return RemoteState.NEWER if still else relation
 
 
-def _compare(known: Known | None, remote: Revision | Entry) -> Said:
+def _compare(known: Known | None, remote: Revision | Entry) -> RemoteState:
     if known is None:
-        return Said.NEWER
+        return RemoteState.NEWER
     if known.etag == remote.etag:
-        return Said.SAME
+        return RemoteState.SAME
     if known.version is None or remote.server_version is None:
-        return Said.OTHER
+        return RemoteState.OTHER
     if known.version == remote.server_version:
-        return Said.OTHER
-    return Said.NEWER if remote.server_version > known.version else Said.OLDER
+        return RemoteState.OTHER
+    return RemoteState.NEWER if remote.server_version > known.version else RemoteState.OLDER
 
 
 def plan(local: Local, remote: Remote) -> Action:
-    """What to do about one note."""
-    return _action(CHANGES[here(local), said(local.known, remote)].move, local, remote)
+    """Decide what to do about one note."""
+    return _action(
+        CHANGES[local_state(local), remote_state(local.known, remote)].move, local, remote
+    )
 
 
 def _action(move: Move, local: Local, remote: Remote) -> Action:
@@ -256,28 +279,28 @@ def _action(move: Move, local: Local, remote: Remote) -> Action:
             content = remote.answer if isinstance(remote, Confirmed) else remote
             if not isinstance(content, Revision):
                 return Fetch(remote.id)
-            return Store(content) if move is Move.STORE else Replace(content)
+            return Upsert(content) if move is Move.STORE else Replace(content)
         case _:
             assert_never(move)
 
 
 def lags_behind(answer: Revision | Tombstone, remote: Remote) -> bool:
-    """Whether a direct answer is older than what made us ask, as far as can be told.
+    """Tell whether a direct answer is older than what made us ask, as far as that can be known.
 
-    It may also be that the note was removed and made again in between; asking once more tells.
+    The note may also have been removed and made again in between; another request tells.
     """
     if not isinstance(remote, Revision | Entry):
         return False
     if isinstance(answer, Tombstone):
         return True
-    return _compare(Known(remote.etag, remote.server_version), answer) is Said.OLDER
+    return _compare(Known(remote.etag, remote.server_version), answer) is RemoteState.OLDER
 
 
 def one_each(remotes: Iterable[Remote]) -> tuple[Remote, ...]:
-    """The same page with one statement per note, at the place of its first mention.
+    """Return the page with one statement per note, at the place of its first mention.
 
-    Of several the highest version stays; if that cannot be told, or one of them is a removal, the
-    note is asked for, because a page's order is not worth trusting with a removal.
+    Of several the highest version stays. If that cannot be told, or one of them is a removal, the
+    note is asked for: the order of a page is no proof of a removal.
     """
     kept: dict[str, Remote] = {}
     for remote in remotes:
@@ -291,16 +314,16 @@ def _better(first: Remote, second: Remote) -> Remote:
         return first
     if isinstance(first, Revision | Entry) and isinstance(second, Revision | Entry):
         relation = _compare(Known(first.etag, first.server_version), second)
-        if relation is Said.SAME:
+        if relation is RemoteState.SAME:
             return second if isinstance(second, Revision) else first
-        if relation is not Said.OTHER:
-            return second if relation is Said.NEWER else first
+        if relation is not RemoteState.OTHER:
+            return second if relation is RemoteState.NEWER else first
     return Missing(first.id)
 
 
 @dataclass(frozen=True, slots=True)
 class SweepPlan:
-    """What a complete listing means: these were changed, those were not in it."""
+    """Hold what a complete listing means: these notes changed, those were not in it."""
 
     changed: tuple[Revision | Entry, ...]
     missing: tuple[Missing, ...]
@@ -319,7 +342,7 @@ def plan_sweep(known: Mapping[str, str], listed: Iterable[Revision | Entry]) -> 
 
 
 def brake_limit(known: int, share: float = BRAKE_SHARE) -> int:
-    """How many of ``known`` notes may disappear at once."""
+    """Return how many of ``known`` notes may disappear at once."""
     return max(BRAKE_COUNT, int(known * share))
 
 
@@ -354,7 +377,7 @@ def _vanished(known: int, lost: int, *, limit: int) -> RemoteVanished:
 
 
 def change_table() -> str:
-    """``CHANGES`` as a Markdown table, for docs/sync.md."""
+    """Render ``CHANGES`` as a Markdown table, for docs/sync.md."""
     lines = ["| here | the store says | action | why |", "|---|---|---|---|"]
     lines += [
         f"| {ours.value} | {theirs.value} | {row.move.value} | {row.why} |"

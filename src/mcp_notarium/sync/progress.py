@@ -1,7 +1,7 @@
-"""What the engine remembers between cycles, in the cache's metadata: places, doubts, requests.
+"""Store what sync remembers between cycles: cursors, doubts, requests, results.
 
 Every ``mark_*`` method runs inside the transaction that stores what it stands for. Other processes
-read the same rows, so that any of them can tell how far the leader is and ask it for a cycle.
+read the same rows, so any of them can tell how far the leader is and request a cycle from it.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _ANSWERED = "sync.answered"
 _ANSWERED_WELL = "sync.answered_well"
 
 
-class Ledger:
-    """The engine's own rows of ``sync_metadata``."""
+class SyncProgress:
+    """Read and write the engine's rows of ``sync_metadata``."""
 
     def __init__(self, cache: Cache, *, clock: Callable[[], float]) -> None:
         self._cache = cache
@@ -39,13 +39,13 @@ class Ledger:
         self._tried = 0
         self._unstored: tuple[Metrics, Metrics] | None = None
 
-    def over(self, cache: Cache) -> Ledger:
-        """The same through another connection."""
-        return Ledger(cache, clock=self._clock)
+    def with_cache(self, cache: Cache) -> SyncProgress:
+        """Return the same through another connection."""
+        return SyncProgress(cache, clock=self._clock)
 
     @property
     def epoch(self) -> int:
-        """Which filling of the cache this is; it grows when the cache is emptied."""
+        """Number of times the index was emptied on purpose; it tells old batches from new ones."""
         return self._number(_EPOCH)
 
     @property
@@ -55,16 +55,16 @@ class Ledger:
 
     @property
     def cursor(self) -> str | None:
-        """The place in the store's stream of changes up to which everything is here."""
+        """Cursor of the store's stream of changes up to which everything is here."""
         return self._state.cursor()
 
     def mark_cursor(self, cursor: str, *, left_out: int = 0) -> None:
-        """Everything up to ``cursor`` is here; ``left_out``: as in :meth:`mark_polled`."""
+        """Record that everything up to ``cursor`` is here; ``left_out`` as in :meth:`mark_polled`."""
         self._state.set_cursor(cursor)
-        self._more_left_out(left_out)
+        self._raise_left_out(left_out)
 
     def mark_loading(self, *, anchor: str, mark: str, total: int | None) -> None:
-        """The first load has come as far as ``mark``."""
+        """Record that the first load has come as far as ``mark``."""
         self._state.set_progress(
             Progress(
                 anchor_cursor=anchor,
@@ -76,9 +76,9 @@ class Ledger:
         )
 
     def mark_loaded(self, *, anchor: str, total: int | None) -> None:
-        """Every page of the first load is here.
+        """Record that every page of the first load is here.
 
-        The cursor is the *first* page's: notes changed meanwhile moved in front of it unseen.
+        The cursor is that of the *first* page: notes changed meanwhile moved in front of it unseen.
         """
         loaded = self._cache.notes.counts().total
         self._state.set_progress(
@@ -87,25 +87,26 @@ class Ledger:
         self._state.set_cursor(anchor)
         self._state.record_load(at=self._clock())
         if self._state.get(_LOAD_BEGAN_EMPTY):
-            # What began on an empty cache holds nothing that this listing did not list.
+            # A load into an empty index leaves nothing there that this listing did not list.
             self._state.set(_SWEPT_AT, repr(self._clock()))
 
     def mark_load_began(self, *, empty: bool) -> None:
-        """The first page of a first load is here; ``empty``: nothing was before it."""
+        """Record that the first page of a first load is here; ``empty``: the index was empty before."""
         self._state.set(_LOAD_BEGAN_EMPTY, "1" if empty else "")
 
     def mark_polled(self, cursor: str, *, feed_missed: bool, left_out: int = 0) -> None:
-        """A listing brought everything up to ``cursor`` but removals; a feed is now past them.
+        """Record that a listing brought everything up to ``cursor`` but removals.
 
-        ``left_out`` entries of it have no usable id; they may be among those known already.
+        ``feed_missed``: the change feed will not report those removals any more. ``left_out``
+        entries have no usable id; they may be among those known already.
         """
         self._state.set_cursor(cursor)
-        self._more_left_out(left_out)
+        self._raise_left_out(left_out)
         if feed_missed:
             self._state.set(_UNSEEN_REMOVALS, "1")
 
     def mark_swept(self, cursor: str | None, *, left_out: int = 0) -> None:
-        """A complete listing was compared; ``cursor`` replaces one that was lost."""
+        """Record a finished sweep; ``cursor`` replaces one that was lost."""
         self.mark_left_out(left_out)
         if cursor is not None:
             self._state.set_cursor(cursor)
@@ -114,19 +115,19 @@ class Ledger:
 
     @property
     def left_out(self) -> int:
-        """How many notes of the account cannot be asked for, as far as it has been listed."""
+        """Number of notes that cannot be asked for, as far as the account has been listed."""
         return self._number(_LEFT_OUT)
 
     def mark_left_out(self, count: int) -> None:
-        """A listing of everything has left out so many notes so far."""
+        """Record how many notes a complete listing has left out so far."""
         if count != self.left_out:
             self._state.set(_LEFT_OUT, str(count))
 
-    def _more_left_out(self, count: int) -> None:
+    def _raise_left_out(self, count: int) -> None:
         self.mark_left_out(max(count, self.left_out))
 
     def mark_emptied(self) -> None:
-        """Every note was removed on purpose: what is on its way for them is void."""
+        """Record that every note was removed on purpose: batches read before are void."""
         self._state.set(_EPOCH, str(self.epoch + 1))
         self._state.set_cursor(None)
         self._state.set_progress(
@@ -136,7 +137,7 @@ class Ledger:
             self._state.set(key, "")
 
     def sweep_due(self, *, feed: bool) -> bool:
-        """Whether everything must be compared again; ``feed``: removals are reported meanwhile."""
+        """Tell whether a complete sweep is due; ``feed``: the change feed reports removals."""
         if not self.loaded:
             return False
         if feed and self._state.get(_UNSEEN_REMOVALS):
@@ -145,15 +146,15 @@ class Ledger:
         return age < 0 or age >= (SWEEP_PERIOD if feed else SWEEP_PERIOD_BLIND)
 
     def doubts(self) -> tuple[str, ...]:
-        """Notes the store said something about that could not be decided yet."""
+        """Return the notes in doubt: the store said something that could not be decided yet."""
         return tuple(json.loads(self._state.get(_DOUBTS) or "[]"))
 
     def mark_doubts(self, note_ids: Iterable[str]) -> None:
-        """Exactly these notes are in doubt."""
+        """Record that exactly these notes are in doubt."""
         self._state.set(_DOUBTS, json.dumps(list(note_ids)))
 
     def metrics(self) -> Metrics:
-        """How the last cycles went, here or in whichever process has recorded one since."""
+        """Return how the last cycles went, in this or any other process."""
         stored = self._state.metrics()
         if self._unstored is not None and self._unstored[0] == stored:
             return self._unstored[1]
@@ -162,9 +163,9 @@ class Ledger:
     def record_cycle(
         self, *, serving: int, duration_ms: int, status: str, error: str | None
     ) -> None:
-        """Note how a cycle ended that began after request ``serving``; ``error`` None: it went well.
+        """Record how a cycle ended that began after request ``serving``; ``error`` None: it succeeded.
 
-        Raises ``CacheError`` if it cannot be stored; this process remembers it all the same.
+        Raises ``CacheError`` if that cannot be stored; this process remembers it all the same.
         """
         self._tried = max(serving, self._tried)
         at = self._clock()
@@ -177,25 +178,25 @@ class Ledger:
             self._unstored = (self._state.metrics(), after)
             raise
 
-    def ask(self) -> int:
-        """Ask whoever leads for a cycle; the number to look for in :meth:`answer`."""
+    def request_cycle(self) -> int:
+        """Request a cycle from the leader; return the number for :meth:`request_result`."""
         with self._cache.transaction():
             number = self._number(_ASKED) + 1
             self._state.set(_ASKED, str(number))
         return number
 
     @property
-    def asked(self) -> int:
-        """The newest request."""
+    def last_request(self) -> int:
+        """Number of the newest request."""
         return self._number(_ASKED)
 
     @property
-    def open_request(self) -> bool:
-        """Whether somebody waits for a cycle that has not been tried yet."""
+    def has_open_request(self) -> bool:
+        """Whether a requested cycle has not been tried yet."""
         return self._number(_ASKED) > max(self._tried, self._number(_ANSWERED))
 
-    def answered(self, number: int) -> bool | None:
-        """Whether a cycle after request ``number`` went well; None while there is none."""
+    def request_result(self, number: int) -> bool | None:
+        """Tell whether a cycle after request ``number`` succeeded; None while there is none."""
         if self._number(_ANSWERED_WELL) >= number:
             return True
         return False if self._number(_ANSWERED) >= number else None

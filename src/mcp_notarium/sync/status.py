@@ -1,4 +1,4 @@
-"""``SyncStatus``: how sync stands, as any process can tell it from the cache. Decides nothing."""
+"""``SyncStatus``: report how sync stands, from the database, in any process. Decides nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mcp_notarium.sync.cycle import WORKING, State
 
 @dataclass(frozen=True, slots=True)
 class SyncStatus:
-    """How sync stands.
+    """Hold how sync stands.
 
     ``loaded`` of ``total`` notes are here (``total`` None: the store did not say) and ``complete``
     tells whether the first load is over, and whatever changed rules show since has been fetched.
@@ -40,7 +40,7 @@ class SyncStatus:
 
     @property
     def failure(self) -> str | None:
-        """Why the last cycle failed; None if it went well, or is still the first of this process."""
+        """Why the last cycle failed; None if it succeeded, or is the first of this process."""
         return self.last_error if self.tried else None
 
 
@@ -55,18 +55,17 @@ def read_status(
     left_out: int = 0,
     tried: bool = True,
 ) -> SyncStatus:
-    """The status from the cache and the ``metrics`` of the last cycles.
+    """Read the status from the database and the ``metrics`` of the last cycles.
 
-    ``leading`` is the state of this process if it leads.
-
-    ``counted``: the total, if this process knows it and the cache does not yet.
+    ``leading`` is the state of this process if it leads. ``counted``: the total, if this process
+    knows it and the database does not yet.
     """
     progress = cache.sync_state.progress()
     loaded = cache.notes.counts().total
     complete = progress.complete and cache.sync_state.cursor() is not None
     total = counted if progress.total is None else progress.total
     if cache.notes.gate.rules.hides:
-        # What the store counts and is busy with may be notes that nobody here is to know of.
+        # What the store counts and works on may be notes that the policy hides.
         total, at_least, left_out = None, 0, 0
         leading = State.IDLE if complete and leading in WORKING else leading
     if complete or (total is not None and total < loaded):
@@ -88,8 +87,8 @@ def read_status(
     )
 
 
-def notice_of_differences(kept: SyncState) -> str | None:
-    """A sentence for the person if the note service has stored writes differently; None if never."""
+def describe_differences(kept: SyncState) -> str | None:
+    """Describe for the person how often writes were stored differently; None if never."""
     seen = kept.differences()
     if not seen.count:
         return None

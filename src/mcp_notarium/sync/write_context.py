@@ -1,6 +1,6 @@
-"""``Desk``: what every kind of write works with, and what all of them do first.
+"""``WriteContext``: what every kind of write uses, and the steps they share.
 
-It decides nothing about the content of a write; ``saving`` and ``removal`` do.
+It decides nothing about the content of a write; ``note_edits`` does.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from mcp_notarium.errors import (
     VersionConflict,
 )
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.stores.contract import Backend
-from mcp_notarium.sync.journal import Intents
-from mcp_notarium.sync.journal_replay import Replay
-from mcp_notarium.sync.note_locks import Turn, Turns
-from mcp_notarium.sync.push import Delivery
+from mcp_notarium.stores.contract import Store
+from mcp_notarium.sync.journal import Journal
+from mcp_notarium.sync.journal_replay import JournalReplay
+from mcp_notarium.sync.note_locks import NoteLock, NoteLocks
+from mcp_notarium.sync.push import Pusher
 
-PATIENCE = 50
+LOCK_TRIES = 50
 """How often to look whether another process has finished with the note."""
-PATIENCE_PAUSE = 0.1
+LOCK_PAUSE = 0.1
 NOT_SAVED = "nothing was saved"
 NOT_REMOVED = "nothing was deleted"
 LOOK_AGAIN = (
@@ -36,35 +36,35 @@ LOOK_AGAIN = (
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
-    """The parts of one writer."""
+class WriteContext:
+    """Hold the parts of one writer."""
 
     cache: Cache
-    backend: Backend
-    turns: Turns
-    intents: Intents
-    delivery: Delivery
-    replay: Replay
+    store: Store
+    locks: NoteLocks
+    journal: Journal
+    pusher: Pusher
+    replay: JournalReplay
     clock: Callable[[], float]
     new_id: Callable[[], str]
     sleep: Callable[[float], Awaitable[None]]
 
-    async def settle(self, note_id: str, turn: Turn) -> None:
-        """Finish the note's unanswered write, ours or one that another process has left.
+    async def finish_earlier_write(self, note_id: str, lock: NoteLock) -> None:
+        """Finish the note's unanswered write, made by this process or left by another one.
 
         Raises ``BackendUnavailable`` if it stays unanswered and ``CacheBusy`` if another process
-        does not let go of the note.
+        keeps the note.
         """
-        for _ in range(PATIENCE):
-            write = self.intents.in_flight(note_id)
+        for _ in range(LOCK_TRIES):
+            write = self.journal.in_flight(note_id)
             if write is None:
                 return
-            claimed = self.intents.claim(write)
+            claimed = self.journal.claim(write)
             if claimed is None:
-                await self.sleep(PATIENCE_PAUSE)
+                await self.sleep(LOCK_PAUSE)
                 continue
             try:
-                await turn.unbroken(self.replay.finish(claimed))
+                await lock.run_to_end(self.replay.finish(claimed))
             except OutcomeUnknown as error:
                 raise BackendUnavailable(
                     "an earlier write of this note is still unanswered; nothing was saved",
@@ -72,11 +72,11 @@ class Desk:
                 ) from error
         raise CacheBusy("another process is saving this note")
 
-    def intent(
+    def new_entry(
         self, note_id: str, kind: WriteKind, content: Content, *, base_etag: str | None, body: str
     ) -> PendingWrite:
-        """A new intent under a new write_id; not recorded yet."""
-        return self.intents.make(
+        """Make a journal entry under a new write_id; it is not recorded yet."""
+        return self.journal.make(
             write_id=self.new_id(),
             note_id=note_id,
             kind=kind,
@@ -86,7 +86,7 @@ class Desk:
         )
 
     def conflict(self, note_id: str, *, removing: bool = False) -> VersionConflict:
-        """The error that tells a caller which version to look at."""
+        """Make the error that tells a caller which version to look at."""
         note = self.cache.notes.get(note_id)
         now = {"current_local_version": note.local_version} if note else {}
         return VersionConflict(
@@ -96,17 +96,17 @@ class Desk:
         )
 
 
-def nothing_saved(error: NotariumError) -> NotariumError:
-    """The same error, saying so."""
-    return _saying(error, NOT_SAVED)
+def say_nothing_saved(error: NotariumError) -> NotariumError:
+    """Add to an error's message that nothing was saved."""
+    return _add(error, NOT_SAVED)
 
 
-def nothing_removed(error: NotariumError) -> NotariumError:
-    """The same error, saying so."""
-    return _saying(error, NOT_REMOVED)
+def say_nothing_removed(error: NotariumError) -> NotariumError:
+    """Add to an error's message that nothing was deleted."""
+    return _add(error, NOT_REMOVED)
 
 
-def _saying(error: NotariumError, what: str) -> NotariumError:
+def _add(error: NotariumError, what: str) -> NotariumError:
     if what not in error.user_message:
         error.user_message = f"{error.user_message.removesuffix('.')}; {what}"
     return error

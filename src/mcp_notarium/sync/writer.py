@@ -1,8 +1,8 @@
-"""``Writer``: every change of a note goes through here, to the store first and then to the cache.
+"""``Writer``: make every change of a note, in the store first and then in the index.
 
-A change made from an old view is merged or refused, never written over somebody else's; success is
-reported only after the store has answered; what was sent and not answered stays as an intent and is
-finished by :meth:`Writer.replay`. It does not read the change feed (``driver`` does).
+A change made from an old view is merged or refused; it never overwrites somebody else's. Success is
+reported only after the store has answered. A write that was sent and not answered stays in the journal
+and is finished by :meth:`Writer.replay`. The writer does not read the change feed; ``driver`` does.
 """
 
 from __future__ import annotations
@@ -27,28 +27,30 @@ from mcp_notarium.errors import (
     RateLimited,
 )
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.stores.contract import Backend
-from mcp_notarium.sync.journal import Hook, Intents
-from mcp_notarium.sync.journal_replay import Replay
-from mcp_notarium.sync.note_backoff import GRACE, Ill, demand_service
-from mcp_notarium.sync.note_locks import Turn, Turns
-from mcp_notarium.sync.process_owner import owner_gone
-from mcp_notarium.sync.push import Delivery, Taken
-from mcp_notarium.sync.removal import Removal
-from mcp_notarium.sync.save import Saved, Saving
-from mcp_notarium.sync.write_context import Desk
+from mcp_notarium.stores.contract import Store
+from mcp_notarium.sync.backoff import ItemBackoff
+from mcp_notarium.sync.journal import Hook, Journal, process_ended
+from mcp_notarium.sync.journal_replay import JournalReplay
+from mcp_notarium.sync.note_edits import NoteEdits, Saved
+from mcp_notarium.sync.note_fetch import ITEM_SECONDS, check_store_serves
+from mcp_notarium.sync.note_locks import NoteLock, NoteLocks
+from mcp_notarium.sync.push import Pusher, PushOutcome
+from mcp_notarium.sync.write_context import WriteContext
 
 __all__ = ["Replayed", "Saved", "Writer"]
 
 _PERHAPS_EVERYBODY = (BackendTimeout, BackendUnavailable, LoginRequired, RateLimited)
-"""Refusals that may meet every other intent as well."""
+"""Errors that may concern every other entry as well."""
 _MOST_LATE = 2
-"""Writes at most that are finished behind the caller's back: they take connections to the store."""
+"""Most writes that go on in the background: each takes a connection to the store."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What became of the unfinished intents. ``waiting`` are in doubt, ill or in other hands."""
+    """Count what became of the unfinished entries.
+
+    ``waiting`` are in doubt, backed off from, or leased to another process.
+    """
 
     finished: int = 0
     copies: int = 0
@@ -57,73 +59,76 @@ class Replayed:
 
 
 class Writer:
-    """The one way to change notes.
+    """Create, change and remove notes; nothing else does.
 
-    ``owner`` names this process in intents and ``lease`` (seconds) is how long others leave them
-    alone; ``gone`` tells whether the process of such a name has ended. ``stopwatch`` gives seconds of a
-    clock that nobody sets.
+    ``owner`` names this process in journal entries and ``lease`` (seconds) is how long others leave
+    them alone; ``owner_ended`` tells whether the process of such a name has ended. ``stopwatch``
+    gives seconds of a clock that nobody sets.
 
-    ``before_intent`` is called before an intent is recorded, inside its transaction, so that no
-    other process comes in between; if it raises, nothing is recorded. ``after_last_intent`` is
-    called outside of any transaction when none seems to be left; another process may just be
-    recording one, so it looks again under the write lock. ``reached`` is told each step of a
-    delivery, so that a test can stop there; ``differed`` the id of each note that the store by itself holds
+    ``before_record`` is called before an entry is recorded, inside its transaction, so that no other
+    process comes in between; if it raises, nothing is recorded. ``after_last_entry`` is called
+    outside any transaction when no entry seems to be left; another process may just be recording
+    one, so it looks again under the write lock. ``on_step`` is told each step of a push, so that a
+    test can stop there; ``on_difference`` the id of each note that the store by itself holds
     differently from what was sent.
     """
 
     def __init__(
         self,
         cache: Cache,
-        backend: Backend,
+        store: Store,
         *,
         clock: Callable[[], float],
         owner: str,
         lease: float,
         stopwatch: Callable[[], float] = time.monotonic,
-        before_intent: Hook | None = None,
-        after_last_intent: Hook | None = None,
-        gone: Callable[[str], bool] = owner_gone,
+        before_record: Hook | None = None,
+        after_last_entry: Hook | None = None,
+        owner_ended: Callable[[str], bool] = process_ended,
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        reached: Callable[[str], None] = lambda _step: None,
-        differed: Callable[[str], None] = lambda _note_id: None,
+        on_step: Callable[[str], None] = lambda _step: None,
+        on_difference: Callable[[str], None] = lambda _note_id: None,
     ) -> None:
         self._cache = cache
-        self._backend = backend
-        self._ill = Ill(stopwatch)
+        self._store = store
+        self._backoff = ItemBackoff(stopwatch)
         self._late: set[asyncio.Task[Any]] = set()
-        self._turns = Turns()
-        self._intents = Intents(
+        self._locks = NoteLocks()
+        self._journal = Journal(
             cache,
             clock=clock,
             owner=owner,
             lease=lease,
-            gone=gone,
-            before_intent=before_intent,
-            after_last_intent=after_last_intent,
+            owner_ended=owner_ended,
+            before_record=before_record,
+            after_last_entry=after_last_entry,
         )
-        delivery = Delivery(backend, self._intents, clock=clock, reached=reached, differed=differed)
-        self._replay = Replay(cache, backend, intents=self._intents, delivery=delivery, clock=clock)
-        desk = Desk(
+        pusher = Pusher(
+            store, self._journal, clock=clock, on_step=on_step, on_difference=on_difference
+        )
+        self._replay = JournalReplay(
+            cache, store, journal=self._journal, pusher=pusher, clock=clock
+        )
+        context = WriteContext(
             cache=cache,
-            backend=backend,
-            turns=self._turns,
-            intents=self._intents,
-            delivery=delivery,
+            store=store,
+            locks=self._locks,
+            journal=self._journal,
+            pusher=pusher,
             replay=self._replay,
             clock=clock,
             new_id=new_id,
             sleep=sleep,
         )
-        self._saving = Saving(desk)
-        self._removal = Removal(desk)
+        self._edits = NoteEdits(context)
 
     def call(self) -> AbstractAsyncContextManager[None]:
-        """Serve one call that writes at a time, in the order they came; drafting belongs inside.
+        """Serve one writing call at a time, in order of arrival; drafting belongs inside.
 
-        A cancelled one keeps its turn until the request that it has sent is answered.
+        A cancelled call keeps its place until the request that it has sent is answered.
         """
-        return self._turns.call()
+        return self._locks.call()
 
     async def save(self, *, note: Note | None, content: Content) -> Saved:
         """Create a note, or change ``note`` (as the caller read it) into ``content``.
@@ -134,8 +139,8 @@ class Writer:
         """
         wanted = _clean(content)
         if note is None:
-            return await self._saving.create(wanted)
-        return await self._saving.update(note, wanted)
+            return await self._edits.create(wanted)
+        return await self._edits.update(note, wanted)
 
     async def remove(self, note: Note) -> None:
         """Remove a note for good, as the caller read it. A note already gone is success.
@@ -143,80 +148,80 @@ class Writer:
         Raises ``InvalidRequest`` if it is not in the trash where the store wants that,
         ``VersionConflict`` if it has changed, otherwise as :meth:`save`.
         """
-        await self._removal.remove(note)
+        await self._edits.remove(note)
 
     async def replay(self) -> Replayed:
-        """Finish every intent nobody is busy with. One that fails or takes long holds up no other.
+        """Finish every unfinished entry that nobody works on. One that fails or is slow delays no other.
 
-        One that was tried in vain rests, for longer each time. Raises what the store answers to
-        everybody, if one fails and a request that is about all notes fails as well.
+        An entry that failed is backed off from, longer each time. Raises the store's error if an
+        entry fails and a request about all notes fails as well.
         """
-        counts = dict.fromkeys(Taken, 0)
+        counts = dict.fromkeys(PushOutcome, 0)
         waiting = 0
-        writes = self._intents.all_in_flight()
-        self._ill.forget_all_but({write.write_id for write in writes})
+        writes = self._journal.all_in_flight()
+        self._backoff.keep_only({write.write_id for write in writes})
         for write in writes:
             if len(self._late) >= _MOST_LATE or not self._is_free(write):
                 waiting += 1
                 continue
-            async with self._turns.of(write.note_id, beside_calls=True) as turn:
-                taken = await self._replay_one(write, turn)
-            if taken is None:
+            async with self._locks.lock(write.note_id, beside_calls=True) as lock:
+                outcome = await self._replay_one(write, lock)
+            if outcome is None:
                 waiting += 1
             else:
-                counts[taken] += 1
+                counts[outcome] += 1
         return Replayed(
-            finished=counts[Taken.STORED],
-            copies=counts[Taken.COPIED],
-            rejected=counts[Taken.REFUSED],
+            finished=counts[PushOutcome.STORED],
+            copies=counts[PushOutcome.COPIED],
+            rejected=counts[PushOutcome.REFUSED],
             waiting=waiting,
         )
 
     def unfinished(self) -> tuple[str, ...]:
-        """The ids of writes that :meth:`replay` would take up now."""
+        """Return the ids of the writes that :meth:`replay` would try now."""
         return tuple(
             write.write_id
-            for write in self._intents.all_in_flight()
-            if self._intents.claimable(write) and self._is_free(write)
+            for write in self._journal.all_in_flight()
+            if self._journal.claimable(write) and self._is_free(write)
         )
 
     async def drain(self) -> None:
-        """Wait for writes whose caller has gone away; before the cache is closed."""
-        await self._turns.drain()
+        """Wait for writes whose caller has left. Call it before the database is closed."""
+        await self._locks.drain()
 
     def _is_free(self, write: PendingWrite) -> bool:
-        return not self._turns.taken(write.note_id) and not self._ill.rests(write.write_id)
+        return not self._locks.is_locked(write.note_id) and not self._backoff.blocks(write.write_id)
 
-    async def _replay_one(self, write: PendingWrite, turn: Turn) -> Taken | None:
-        claimed = self._intents.claim(write)
+    async def _replay_one(self, write: PendingWrite, lock: NoteLock) -> PushOutcome | None:
+        claimed = self._journal.claim(write)
         if claimed is None:
             return None
         try:
-            async with asyncio.timeout(GRACE) as patience:
-                return (await turn.unbroken(self._replay.finish(claimed))).taken
+            async with asyncio.timeout(ITEM_SECONDS) as patience:
+                return (await lock.run_to_end(self._replay.finish(claimed))).outcome
         except TimeoutError:
             if not patience.expired():
                 raise
-            self._ill.failed(write.write_id)
-            self._let_go_on(turn)
+            self._backoff.record_failure(write.write_id)
+            self._continue_late(lock)
         except CacheError:
             raise
         except _PERHAPS_EVERYBODY as error:
-            self._ill.failed(write.write_id, error)
-            await demand_service(self._cache, self._backend)
+            self._backoff.record_failure(write.write_id, error)
+            await check_store_serves(self._cache, self._store)
         except NotariumError as error:
-            self._ill.failed(write.write_id, error)
+            self._backoff.record_failure(write.write_id, error)
         return None
 
-    def _let_go_on(self, turn: Turn) -> None:
-        """What was begun is not broken off; until it ends the note stays taken."""
-        if turn.task is not None and not turn.task.done():
-            self._late.add(turn.task)
-            turn.task.add_done_callback(self._late.discard)
+    def _continue_late(self, lock: NoteLock) -> None:
+        """Let the work that was begun go on; until it ends the note stays locked."""
+        if lock.task is not None and not lock.task.done():
+            self._late.add(lock.task)
+            lock.task.add_done_callback(self._late.discard)
 
 
 def _clean(content: Content) -> Content:
-    """The content as any store and the cache can hold it."""
+    """Return the content in a form that any store and the index can hold."""
     return Content(
         text=replace_surrogates(content.text),
         tags=tuple(replace_surrogates(tag) for tag in content.tags),

@@ -105,7 +105,7 @@ def _check_trashed(note: Note) -> None:
 
 
 async def _reset(app: App, call: CallContext) -> ManageAnswer:
-    if app.backend.capabilities.source_of_truth:
+    if app.store.capabilities.source_of_truth:
         raise InvalidRequest(
             "This store has no other copy; it cannot be reset.",
             resolution_hint="Nothing needs to be reset: what is here is the original.",

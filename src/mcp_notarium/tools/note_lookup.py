@@ -54,7 +54,7 @@ async def _fetch(app: App, note_id: str) -> Note | None:
 async def _asked(app: App, note_id: str) -> Revision | None:
     """What the note service says; None for what is told in the same words as a hidden note."""
     try:
-        return await app.backend.get(note_id)
+        return await app.store.get(note_id)
     except NoteNotFound:
         return None
     except NotariumError as error:

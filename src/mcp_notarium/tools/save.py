@@ -103,9 +103,9 @@ async def _draft(app: App, request: SaveRequest) -> Draft:
         trash=old.trash if request.trash is None else request.trash,
     )
     if content.text != old.text:
-        _check_size(content.text, app.backend.capabilities.max_note_bytes)
+        _check_size(content.text, app.store.capabilities.max_note_bytes)
     _check_policy(app.policy, note, content)
-    shares = app.backend.capabilities.shares_by_tag
+    shares = app.store.capabilities.shares_by_tag
     name = (
         name_of(app, content.text, note_id=None)
         if note is None

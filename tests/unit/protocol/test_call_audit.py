@@ -15,8 +15,7 @@ from mcp_notarium.protocol import call_audit
 from mcp_notarium.protocol.app_holder import House
 from mcp_notarium.protocol.sdk_server import build
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage.audit_log import AuditLog
-from support.memory_backend import Fault
+from support.memory_client import Fault
 from support.tooling import Desk
 
 pytestmark = pytest.mark.anyio
@@ -99,13 +98,13 @@ async def test_read_is_stored_soon_without_being_asked_for(desk, monkeypatch):
 async def test_act_is_recorded_before_it_is_begun_and_its_outcome_after(desk, monkeypatch):
     await desk.sync()
     seen = []
-    push = desk.backend.push
+    push = desk.remote.push
 
     async def watched(*args, **options):
         seen.extend(desk.app.audit.table.records())
         return await push(*args, **options)
 
-    monkeypatch.setattr(desk.backend, "push", watched)
+    monkeypatch.setattr(desk.remote, "push", watched)
     async with talking(desk) as client:
         saved = (await client.call_tool("save", {"text": "new"})).structured_content
     assert [told(record) for record in seen] == [("tool.save", "allowed", "")]
@@ -230,7 +229,7 @@ async def test_error_says_its_kind_and_only_ids_of_notes_here_are_kept(desk):
 
 async def test_write_without_an_answer_is_recorded_as_unknown(desk):
     await desk.sync()
-    desk.backend.faults.plan(Fault.LOST_ANSWER, on="push", times=9)
+    desk.remote.faults.plan(Fault.LOST_ANSWER, on="push", times=9)
     async with talking(desk) as client:
         result = await client.call_tool("save", {"text": "new"})
     assert result.is_error

@@ -138,14 +138,14 @@ async def test_a_reading_that_waited_for_the_network_is_not_answered_above_the_b
 ):
     desk, come = Desk(tmp_path), anyio.Event()
     desk.store.put("plain", "x\n")
-    get, asked = desk.backend.get, []
+    get, asked = desk.remote.get, []
 
     async def late(*args, **options):
         asked.append(args)
         await come.wait()
         return await get(*args, **options)
 
-    desk.backend.get = late
+    desk.remote.get = late
     try:
         async with waiting(desk, pipe[1]) as (direct, gate, backlog):
             gate.set()

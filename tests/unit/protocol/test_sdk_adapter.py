@@ -15,7 +15,7 @@ from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.protocol.app_holder import House
 from mcp_notarium.protocol.sdk_server import build
 from mcp_notarium.tools.catalog import TOOLS, wire_form
-from support.memory_backend import Fault
+from support.memory_client import Fault
 from support.tooling import Desk
 
 pytestmark = pytest.mark.anyio
@@ -380,10 +380,10 @@ async def test_refusals_that_name_a_note_count_as_read(desk):
 async def test_reads_do_not_wait_for_a_write_that_waits_for_the_network(desk, era):
     desk.store.put("n", "x")
     await desk.sync()
-    desk.backend.faults.plan(Fault.HANG_BEFORE, on="push")
+    desk.remote.faults.plan(Fault.HANG_BEFORE, on="push")
     async with talking(open_desk(desk), era) as client, anyio.create_task_group() as tasks:
         tasks.start_soon(client.call_tool, "save", {"text": "stuck"})
-        while "push" not in desk.backend.calls:
+        while "push" not in desk.remote.calls:
             await anyio.lowlevel.checkpoint()
         result = await client.call_tool("get", {"id": "n"})
         tasks.cancel_scope.cancel()

@@ -16,8 +16,14 @@ from mcp_notarium.errors import (
     ConfigError,
     OutcomeUnknown,
 )
-from mcp_notarium.stores.allowed_hosts import origin_of, usable_origin
-from mcp_notarium.stores.http_retries import Outcome, Patience, conclusion, retry_after_seconds
+from mcp_notarium.stores.http_rules import (
+    Outcome,
+    RetryPolicy,
+    error_for,
+    origin_of,
+    retry_after_seconds,
+    usable_origin,
+)
 from mcp_notarium.stores.json_answers import DEEPEST, AnswerTooLarge, parse_json, to_json
 
 CALM = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -64,7 +70,7 @@ def test_other_addresses_are_refused_without_being_quoted(base: str) -> None:
 
 
 def test_pauses_double_up_to_the_longest() -> None:
-    patience = Patience(first=0.5, longest=8.0)
+    patience = RetryPolicy(first=0.5, longest=8.0)
     assert [patience.pause(n, 1.0) for n in range(1, 7)] == [0.5, 1.0, 2.0, 4.0, 8.0, 8.0]
     assert patience.pause(3, 0.0) == 0.0
 
@@ -90,9 +96,9 @@ def test_retry_after_is_seconds_or_a_date(header: str | None, seconds: float | N
 
 def test_write_that_ran_out_of_time_before_it_was_sent_surely_did_nothing() -> None:
     late = Outcome(arrived=False, timed_out=True)
-    assert type(conclusion(late, write=True, in_doubt=False)) is BackendUnavailable
-    assert type(conclusion(late, write=False, in_doubt=False)) is BackendTimeout
-    assert type(conclusion(late, write=True, in_doubt=True)) is OutcomeUnknown
+    assert type(error_for(late, write=True, in_doubt=False)) is BackendUnavailable
+    assert type(error_for(late, write=False, in_doubt=False)) is BackendTimeout
+    assert type(error_for(late, write=True, in_doubt=True)) is OutcomeUnknown
 
 
 @CALM

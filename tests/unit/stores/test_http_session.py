@@ -25,7 +25,7 @@ from mcp_notarium.errors import (
     RateLimited,
 )
 from mcp_notarium.stores.http import HttpSession, Reply, Request
-from mcp_notarium.stores.http_retries import ConnectionDropped, Patience
+from mcp_notarium.stores.http_rules import ConnectionDropped, RetryPolicy
 from mcp_notarium.stores.json_answers import AnswerTooLarge
 from support.certificates import own_certificate, serving, trusted_folder
 
@@ -61,7 +61,7 @@ class Script:
             session = HttpSession(
                 bases=[BASE],
                 timeout=timeout,
-                patience=Patience(tries=4, first=0.5, longest=8.0),
+                retry_policy=RetryPolicy(tries=4, first=0.5, longest=8.0),
                 draw=lambda: drawn,
                 sleep=self.sleep,
                 clock=lambda: self.now,
@@ -364,7 +364,9 @@ def serve(
         server = await asyncio.start_server(handle, "127.0.0.1", 0, ssl=tls)
         base = f"{'https' if tls else 'http'}://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         client = HttpSession(
-            bases=[base], **{"timeout": 0.8, **session}, patience=Patience(tries=2, first=0.01)
+            bases=[base],
+            **{"timeout": 0.8, **session},
+            retry_policy=RetryPolicy(tries=2, first=0.01),
         )
         try:
             return await client.send(replace(request, url=base + "/a"))

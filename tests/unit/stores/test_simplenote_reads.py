@@ -21,35 +21,35 @@ from mcp_notarium.stores.contract import ChangePage, Entry
 from mcp_notarium.stores.http import Reply
 from mcp_notarium.stores.json_answers import DEEPEST
 from mcp_notarium.stores.simplenote import reads
-from mcp_notarium.stores.simplenote.store import SimplenoteBackend
+from mcp_notarium.stores.simplenote.store import SimplenoteStore
 from notarium_devtools.simperium import Simulator
 from support.simplenote_client import with_simulator
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
 def test_read_gets_over_a_short_outage(status: int) -> None:
-    async def step(sim: Simulator, backend: SimplenoteBackend) -> None:
+    async def step(sim: Simulator, store: SimplenoteStore) -> None:
         sim.put("n1", content="x")
         rule = sim.faults.status(status, path="*/note/i/*", times=2, body=b"<html>busy</html>")
-        assert (await backend.get("n1")).content.text == "x"
+        assert (await store.get("n1")).content.text == "x"
         assert rule.fired == 2
 
     with_simulator(step)
 
 
 def test_one_false_word_that_a_note_is_gone_is_not_believed() -> None:
-    async def step(sim: Simulator, backend: SimplenoteBackend) -> None:
+    async def step(sim: Simulator, store: SimplenoteStore) -> None:
         sim.put("n1", content="x")
         rule = sim.faults.status(404, path="*/note/i/*")
-        assert (await backend.get("n1")).content.text == "x"
+        assert (await store.get("n1")).content.text == "x"
         assert rule.fired == 1
         sim.reset_log()
         with pytest.raises(NoteNotFound):
-            await backend.get("n2")
+            await store.get("n2")
         assert len(sim.requests) == 2
         sim.reset_log()
         with pytest.raises(NoteNotFound):
-            await backend.get("n1", etag="7")
+            await store.get("n1", etag="7")
         assert len(sim.requests) == 1, "an old version that is gone loses nothing"
 
     with_simulator(step)
@@ -57,24 +57,24 @@ def test_one_false_word_that_a_note_is_gone_is_not_believed() -> None:
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 0.99])
 def test_truncated_json_is_a_protocol_error(share: float) -> None:
-    async def step(sim: Simulator, backend: SimplenoteBackend) -> None:
+    async def step(sim: Simulator, store: SimplenoteStore) -> None:
         sim.put("n1", content="x")
         sim.faults.truncate(share=share, path="*/note/*", times=3)
         with pytest.raises(BackendProtocolError):
-            await backend.get("n1")
+            await store.get("n1")
         with pytest.raises(BackendProtocolError):
-            await backend.list_page(since=None, mark=None, limit=5, with_content=True)
+            await store.list_page(since=None, mark=None, limit=5, with_content=True)
         with pytest.raises(BackendProtocolError):
-            await backend.changes(sim.bucket().current, wait=False, base_of=lambda _: None)
+            await store.changes(sim.bucket().current, wait=False, base_of=lambda _: None)
 
     with_simulator(step)
 
 
 def test_answer_cut_on_the_way_is_read_again() -> None:
-    async def step(sim: Simulator, backend: SimplenoteBackend) -> None:
+    async def step(sim: Simulator, store: SimplenoteStore) -> None:
         sim.put("n1", content="x" * 10_000)
         rule = sim.faults.cut_answer(path="*/note/index")
-        page = await backend.list_page(since=None, mark=None, limit=5, with_content=True)
+        page = await store.list_page(since=None, mark=None, limit=5, with_content=True)
         assert len(page.entries) == 1
         assert rule.fired == 1
 
@@ -82,13 +82,13 @@ def test_answer_cut_on_the_way_is_read_again() -> None:
 
 
 def test_slow_answer_is_a_timeout_and_the_next_page_smaller() -> None:
-    async def step(sim: Simulator, backend: SimplenoteBackend) -> None:
+    async def step(sim: Simulator, store: SimplenoteStore) -> None:
         for number in range(60):
             sim.put(f"n{number}", content="x")
         sim.faults.delay(20, path="*/note/index")
         with pytest.raises(BackendTimeout):
-            await backend.list_page(since=None, mark=None, limit=100, with_content=True)
-        page = await backend.list_page(since=None, mark=None, limit=100, with_content=True)
+            await store.list_page(since=None, mark=None, limit=100, with_content=True)
+        page = await store.list_page(since=None, mark=None, limit=100, with_content=True)
         assert len(page.entries) == 50
         assert page.next_mark
 
@@ -98,16 +98,16 @@ def test_slow_answer_is_a_timeout_and_the_next_page_smaller() -> None:
 def test_pages_grow_again_once_they_come_quickly() -> None:
     """An outage that looked like a slow line would else make every later load a slow one."""
 
-    async def step(sim: Simulator, backend: SimplenoteBackend) -> None:
+    async def step(sim: Simulator, store: SimplenoteStore) -> None:
         for number in range(100):
             sim.put(f"n{number}", content="x")
         sim.faults.delay(20, path="*/note/index", times=2)
         for _ in range(2):
             with pytest.raises(BackendTimeout):
-                await backend.list_page(since=None, mark=None, limit=100, with_content=True)
+                await store.list_page(since=None, mark=None, limit=100, with_content=True)
         sizes = []
         for _ in range(4):
-            page = await backend.list_page(since=None, mark=None, limit=100, with_content=True)
+            page = await store.list_page(since=None, mark=None, limit=100, with_content=True)
             sizes.append(len(page.entries))
         assert sizes == [25, 50, 100, 100]
 
@@ -115,29 +115,29 @@ def test_pages_grow_again_once_they_come_quickly() -> None:
 
 
 def test_pages_stay_small_while_they_come_slowly(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def step(sim: Simulator, backend: SimplenoteBackend) -> None:
+    async def step(sim: Simulator, store: SimplenoteStore) -> None:
         for number in range(60):
             sim.put(f"n{number}", content="x")
         sim.faults.delay(20, path="*/note/index")
         with pytest.raises(BackendTimeout):
-            await backend.list_page(since=None, mark=None, limit=60, with_content=True)
+            await store.list_page(since=None, mark=None, limit=60, with_content=True)
         monkeypatch.setattr(reads, "QUICK_SECONDS", 0.0)
         for _ in range(2):
-            page = await backend.list_page(since=None, mark=None, limit=60, with_content=True)
+            page = await store.list_page(since=None, mark=None, limit=60, with_content=True)
             assert len(page.entries) == 30
 
     with_simulator(step, timeout=1.0)
 
 
 def test_page_over_the_size_cap_is_fetched_in_smaller_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def step(sim: Simulator, backend: SimplenoteBackend) -> None:
+    async def step(sim: Simulator, store: SimplenoteStore) -> None:
         for number in range(8):
             sim.put(f"n{number}", content="x" * 10_000)
         sim.put("big", content="x" * 100_000)
         texts: dict[str, Any] = {}
         mark = None
         while True:
-            page = await backend.list_page(since=None, mark=mark, limit=8, with_content=True)
+            page = await store.list_page(since=None, mark=mark, limit=8, with_content=True)
             texts |= {entry.id: entry for entry in page.entries}
             mark = page.next_mark
             if mark is None:
@@ -163,33 +163,33 @@ def test_one_note_with_a_value_that_cannot_be_taken_comes_without_content(
         body = reply.body.replace(b'"odd"', odd.encode())
         return value(replace(reply, body=body), deepest=deepest)
 
-    async def step(sim: Simulator, backend: SimplenoteBackend) -> None:
+    async def step(sim: Simulator, store: SimplenoteStore) -> None:
         for number in range(8):
             sim.put(f"n{number}", content="x", foreign="odd" if number == 3 else "even")
         cursor = sim.bucket().current
         found: dict[str, Any] = {}
         mark = None
         while not found or mark is not None:
-            page = await backend.list_page(since=None, mark=mark, limit=8, with_content=True)
+            page = await store.list_page(since=None, mark=mark, limit=8, with_content=True)
             found |= {entry.id: type(entry) for entry in page.entries}
             mark = page.next_mark
         assert found == {f"n{n}": Entry if n == 3 else Revision for n in range(8)}
         with pytest.raises(BackendProtocolError):
-            await backend.get("n3")
+            await store.get("n3")
         sim.put("n3", foreign=["odd"])
         with pytest.raises(CursorLost):
-            await backend.changes(cursor, wait=False, base_of=lambda _: None)
+            await store.changes(cursor, wait=False, base_of=lambda _: None)
 
     monkeypatch.setattr(reads, "_value", distorted)
     with_simulator(step)
 
 
 def test_feed_over_the_size_cap_is_a_lost_cursor(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def step(sim: Simulator, backend: SimplenoteBackend) -> None:
+    async def step(sim: Simulator, store: SimplenoteStore) -> None:
         cursor = sim.bucket().current
         sim.put("n1", content="x" * 10_000)
         with pytest.raises(CursorLost):
-            await backend.changes(cursor, wait=False, base_of=lambda _: None)
+            await store.changes(cursor, wait=False, base_of=lambda _: None)
 
     request = reads.Request
     monkeypatch.setattr(reads, "Request", lambda *a, **k: request(*a, **k, largest=1000))
@@ -197,11 +197,11 @@ def test_feed_over_the_size_cap_is_a_lost_cursor(monkeypatch: pytest.MonkeyPatch
 
 
 def test_redirect_to_another_host_is_refused() -> None:
-    async def step(sim: Simulator, backend: SimplenoteBackend) -> None:
+    async def step(sim: Simulator, store: SimplenoteStore) -> None:
         sim.put("n1", content="x")
         rule = sim.faults.status(302, path="*/note/i/*", times=9)
         with pytest.raises(BackendProtocolError):
-            await backend.get("n1")
+            await store.get("n1")
         assert rule.fired == 1
 
     with_simulator(step)
@@ -209,11 +209,11 @@ def test_redirect_to_another_host_is_refused() -> None:
 
 @pytest.mark.parametrize("status", [400, 404])
 def test_place_in_the_feed_that_is_not_taken_is_a_lost_cursor(status: int) -> None:
-    async def step(sim: Simulator, backend: SimplenoteBackend) -> None:
+    async def step(sim: Simulator, store: SimplenoteStore) -> None:
         sim.faults.status(status, path="*/changes", times=2)
         for wait in (False, True):
             with pytest.raises(CursorLost):
-                await backend.changes(sim.bucket().current, wait=wait, base_of=lambda _: None)
+                await store.changes(sim.bucket().current, wait=wait, base_of=lambda _: None)
 
     with_simulator(step)
 
@@ -222,15 +222,15 @@ def test_place_in_the_feed_that_is_not_taken_is_a_lost_cursor(status: int) -> No
     "distortion", [{"aggregate": True}, {"duplicate": True}, {"reorder": True}]
 )
 def test_distorted_feed_tells_the_same(distortion: dict[str, bool]) -> None:
-    async def step(sim: Simulator, backend: SimplenoteBackend) -> None:
+    async def step(sim: Simulator, store: SimplenoteStore) -> None:
         sim.put("n1", content="one\n")
-        base = await backend.get("n1")
+        base = await store.get("n1")
         cursor = sim.bucket().current
         for text in ("one\ntwo\n", "zero\none\ntwo\n", "zero\n"):
             sim.edit("n1", content=text)
         sim.faults.distort_feed(**distortion)
-        page = await backend.changes(cursor, wait=False, base_of={"n1": base}.get)
-        assert page.changes == (await backend.get("n1"),)
+        page = await store.changes(cursor, wait=False, base_of={"n1": base}.get)
+        assert page.changes == (await store.get("n1"),)
         assert page.cursor != cursor
 
     with_simulator(step)
@@ -240,11 +240,11 @@ def test_distorted_feed_tells_the_same(distortion: dict[str, bool]) -> None:
 
 
 def test_long_poll_that_ends_in_silence_says_nothing_new(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def step(sim: Simulator, backend: SimplenoteBackend) -> None:
+    async def step(sim: Simulator, store: SimplenoteStore) -> None:
         cursor = sim.bucket().current
         for fault in (sim.faults.delay, lambda *_, **k: sim.faults.cut_answer(**k)):
             fault(30, path="*/changes")
-            page = await backend.changes(cursor, wait=True, base_of=lambda _: None)
+            page = await store.changes(cursor, wait=True, base_of=lambda _: None)
             assert page == ChangePage((), cursor)
             sim.faults.clear()
 
@@ -255,21 +255,21 @@ def test_long_poll_that_ends_in_silence_says_nothing_new(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("status", [502, 504])
 def test_long_poll_broken_off_at_once_is_a_failure(status: int) -> None:
-    async def step(sim: Simulator, backend: SimplenoteBackend) -> None:
+    async def step(sim: Simulator, store: SimplenoteStore) -> None:
         rule = sim.faults.status(status, path="*/changes", times=9)
         with pytest.raises((BackendUnavailable, BackendTimeout)):
-            await backend.changes(sim.bucket().current, wait=True, base_of=lambda _: None)
+            await store.changes(sim.bucket().current, wait=True, base_of=lambda _: None)
         assert rule.fired == 1
 
     with_simulator(step)
 
 
 def test_long_poll_without_network_is_a_failure() -> None:
-    async def step(sim: Simulator, backend: SimplenoteBackend) -> None:
-        await backend.list_page(since=None, mark=None, limit=1, with_content=False)
+    async def step(sim: Simulator, store: SimplenoteStore) -> None:
+        await store.list_page(since=None, mark=None, limit=1, with_content=False)
         sim.stop_listening()
         with pytest.raises(BackendUnavailable):
-            await backend.changes(sim.bucket().current, wait=True, base_of=lambda _: None)
+            await store.changes(sim.bucket().current, wait=True, base_of=lambda _: None)
 
     with_simulator(step)
 
@@ -277,12 +277,12 @@ def test_long_poll_without_network_is_a_failure() -> None:
 def test_empty_long_poll_is_never_answered_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
 
-    async def step(sim: Simulator, backend: SimplenoteBackend) -> None:
+    async def step(sim: Simulator, store: SimplenoteStore) -> None:
         async def sleep(seconds: float) -> None:
             pauses.append(seconds)
 
-        backend._reads._sleep = sleep
-        await backend.changes(sim.bucket().current, wait=True, base_of=lambda _: None)
+        store._reads._sleep = sleep
+        await store.changes(sim.bucket().current, wait=True, base_of=lambda _: None)
 
     with_simulator(step, poll_seconds=0.01)
     assert len(pauses) == 1
@@ -290,14 +290,14 @@ def test_empty_long_poll_is_never_answered_at_once(monkeypatch: pytest.MonkeyPat
 
 
 def test_every_failure_is_a_backend_error() -> None:
-    async def step(sim: Simulator, backend: SimplenoteBackend) -> None:
+    async def step(sim: Simulator, store: SimplenoteStore) -> None:
         for status in [*range(300, 309), *range(400, 452), *range(500, 512)]:
             if status in (401, 403):
                 continue
             sim.faults.clear()
             sim.faults.status(status, path="*/note/*", times=99)
             with pytest.raises((BackendError, NoteNotFound)):
-                await backend.get("n1")
+                await store.get("n1")
 
     with_simulator(step)
 
@@ -311,9 +311,9 @@ def test_much_is_read_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch, muc
         threads.append(threading.current_thread())
         return page_from(*args, **kwargs)
 
-    async def step(sim: Simulator, backend: SimplenoteBackend) -> None:
-        sim.put("n1", content="x" * (reads.MUCH if much else 1000))
-        page = await backend.list_page(since=None, mark=None, limit=8, with_content=True)
+    async def step(sim: Simulator, store: SimplenoteStore) -> None:
+        sim.put("n1", content="x" * (reads.THREAD_BYTES if much else 1000))
+        page = await store.list_page(since=None, mark=None, limit=8, with_content=True)
         assert [entry.id for entry in page.entries] == ["n1"]
         assert (threads == [threading.current_thread()]) is not much
         assert len(threads) == 1

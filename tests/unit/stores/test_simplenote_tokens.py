@@ -23,11 +23,11 @@ from mcp_notarium.errors import (
 )
 from mcp_notarium.secret import Secret
 from mcp_notarium.stores.registry import load, names
-from mcp_notarium.stores.simplenote.store import SimplenoteBackend
-from mcp_notarium.stores.simplenote.tokens import FIRST_PAUSE, LONGEST_PAUSE, VAIN_PAUSE, Tokens
+from mcp_notarium.stores.simplenote.store import SimplenoteStore
+from mcp_notarium.stores.simplenote.tokens import FIRST_PAUSE, LONGEST_PAUSE, RELOGIN_PAUSE, Tokens
 from mcp_notarium.stores.simplenote.urls import Urls
 from notarium_devtools.simperium import Simulator
-from support.simplenote_client import MemoryRecord, MemoryTokens, open_backend
+from support.simplenote_client import MemoryRecord, MemoryTokens, open_store
 
 
 class Desk:
@@ -54,12 +54,12 @@ class Clock:
 
 
 class Believing:
-    """Stands in for the judgement of tokens: takes every one, see test_simplenote_belonging."""
+    """Stands in for the judgement of tokens: takes every one, see test_simplenote_token_owner."""
 
     def recognises(self, _token: Secret) -> bool:
         return False
 
-    async def holds(self, _token: Secret, *, from_service: bool) -> bool:
+    async def accepts(self, _token: Secret, *, from_service: bool) -> bool:
         del from_service
         return True
 
@@ -71,7 +71,7 @@ def tokens_of(desk: Desk, store: Any = None, clock: Clock | None = None, **given
         password=given.get("password", Secret("p")),
         token=given.get("token"),
         store=store or MemoryTokens(),
-        belonging=Believing(),
+        owner=Believing(),
         clock=clock or Clock(),
     )
 
@@ -187,26 +187,26 @@ def test_outage_during_a_login_is_no_reason_to_rest() -> None:
     assert desk.calls == 2
 
 
-# Through the backend
+# Through the store
 
 
 @asynccontextmanager
-async def account(**options: Any) -> AsyncIterator[tuple[Simulator, SimplenoteBackend]]:
+async def account(**options: Any) -> AsyncIterator[tuple[Simulator, SimplenoteStore]]:
     async with Simulator().serving() as sim:
         sim.put("n1", content="x")
-        backend = open_backend(sim, **options)
+        simplenote = open_store(sim, **options)
         try:
-            yield sim, backend
+            yield sim, simplenote
         finally:
-            await backend.close()
+            await simplenote.close()
 
 
 def test_expired_token_is_renewed_in_the_middle_of_things() -> None:
     async def run() -> None:
-        async with account() as (sim, backend):
-            await backend.get("n1")
+        async with account() as (sim, simplenote):
+            await simplenote.get("n1")
             sim.account(sim.username).token = "f" * 32
-            found = await asyncio.gather(*[backend.get("n1") for _ in range(5)])
+            found = await asyncio.gather(*[simplenote.get("n1") for _ in range(5)])
             assert [revision.content.text for revision in found] == ["x"] * 5
             assert sum(r.path.endswith("/authorize/") for r in sim.requests) == 2
 
@@ -216,10 +216,10 @@ def test_expired_token_is_renewed_in_the_middle_of_things() -> None:
 @pytest.mark.parametrize("status", [401, 403])
 def test_refusal_is_tried_once_more_with_a_new_token_and_no_further(status: int) -> None:
     async def run() -> None:
-        async with account() as (sim, backend):
+        async with account() as (sim, simplenote):
             rule = sim.faults.status(status, path="*/note/*", times=99)
             with pytest.raises(LoginRequired):
-                await backend.get("n1")
+                await simplenote.get("n1")
             assert rule.fired == 2
 
     asyncio.run(run())
@@ -234,19 +234,19 @@ def test_one_note_that_is_refused_is_a_reason_for_one_login_and_not_for_one_at_e
     status: int,
 ) -> None:
     async def run() -> None:
-        async with account() as (sim, backend):
+        async with account() as (sim, simplenote):
             sim.put("n2", content="y")
-            await backend.get("n1")
+            await simplenote.get("n1")
             sim.faults.status(status, path="*/note/i/n2", times=999)
             for _ in range(3):
                 found = await asyncio.gather(
-                    *[backend.get("n2") for _ in range(5)], return_exceptions=True
+                    *[simplenote.get("n2") for _ in range(5)], return_exceptions=True
                 )
                 assert {type(one) for one in found} == {LoginRequired}
-                assert (await backend.get("n1")).content.text == "x"
+                assert (await simplenote.get("n1")).content.text == "x"
             assert logins(sim) == 2
             sim.faults.clear()
-            assert (await backend.get("n2")).content.text == "y"
+            assert (await simplenote.get("n2")).content.text == "y"
 
     asyncio.run(run())
 
@@ -263,7 +263,7 @@ def test_fresh_token_that_is_refused_rests_for_longer_each_time(
             renewed = await tokens.renewed(await tokens.current())
         except LoginRequired:
             return
-        tokens.tried(renewed, accepted=False)
+        tokens.record_use(renewed, accepted=False)
 
     async def run() -> list[float]:
         tokens = tokens_of(desk, store(), clock=clock)
@@ -273,11 +273,11 @@ def test_fresh_token_that_is_refused_rests_for_longer_each_time(
             calls = desk.calls
             await refused_once(tokens)
             at += [clock.now - began] * (desk.calls - calls)
-            clock.now += VAIN_PAUSE / 2
+            clock.now += RELOGIN_PAUSE / 2
         return at
 
     pauses = [after - before for before, after in pairwise(asyncio.run(run()))]
-    assert pauses[:6] == [VAIN_PAUSE * 2**number for number in range(6)]
+    assert pauses[:6] == [RELOGIN_PAUSE * 2**number for number in range(6)]
     assert max(pauses) == LONGEST_PAUSE
 
 
@@ -287,10 +287,10 @@ def test_token_that_is_accepted_ends_the_rest() -> None:
     async def run() -> None:
         tokens = tokens_of(desk)
         made = await tokens.renewed(await tokens.current())
-        tokens.tried(made, accepted=False)
+        tokens.record_use(made, accepted=False)
         with pytest.raises(LoginRequired):
             await tokens.renewed(made)
-        tokens.tried(made, accepted=True)
+        tokens.record_use(made, accepted=True)
         assert await tokens.renewed(made) != made
 
     asyncio.run(run())
@@ -302,7 +302,7 @@ def test_login_of_another_process_is_taken_up_also_while_a_token_rests() -> None
     async def run() -> Secret:
         tokens = tokens_of(desk, store)
         made = await tokens.renewed(await tokens.current())
-        tokens.tried(made, accepted=False)
+        tokens.record_use(made, accepted=False)
         store.store(Secret("fresh"))
         return await tokens.renewed(made)
 
@@ -313,12 +313,12 @@ def test_token_alone_is_enough_until_it_is_refused() -> None:
     async def run() -> None:
         async with Simulator().serving() as sim:
             sim.put("n1", content="x")
-            backend = open_backend(sim, token=sim.token, password="")
-            assert (await backend.get("n1")).content.text == "x"
+            simplenote = open_store(sim, token=sim.token, password="")
+            assert (await simplenote.get("n1")).content.text == "x"
             sim.change_password("other")
             with pytest.raises(LoginRequired):
-                await backend.get("n1")
-            await backend.close()
+                await simplenote.get("n1")
+            await simplenote.close()
             assert not [r for r in sim.requests if r.path.endswith("/authorize/")]
 
     asyncio.run(run())
@@ -326,10 +326,10 @@ def test_token_alone_is_enough_until_it_is_refused() -> None:
 
 def test_wrong_password_goes_out_once_whatever_is_called() -> None:
     async def run() -> None:
-        async with account(password="wrong") as (sim, backend):
+        async with account(password="wrong") as (sim, simplenote):
             for _ in range(5):
                 with pytest.raises(LoginRequired):
-                    await backend.get("n1")
+                    await simplenote.get("n1")
             assert len(sim.requests) == 1
 
     asyncio.run(run())
@@ -337,24 +337,24 @@ def test_wrong_password_goes_out_once_whatever_is_called() -> None:
 
 def test_login_that_takes_too_long_promises_that_nothing_was_written() -> None:
     async def run() -> None:
-        async with account(timeout=0.5) as (sim, backend):
+        async with account(timeout=0.5) as (sim, simplenote):
             sim.faults.delay(20, path="*/authorize/", times=9)
             with pytest.raises(BackendUnavailable):
-                await backend.delete("n1", etag="1", write_id="0d")
+                await simplenote.delete("n1", etag="1", write_id="0d")
             with pytest.raises(BackendTimeout):
-                await backend.get("n1")
+                await simplenote.get("n1")
 
     asyncio.run(run())
 
 
 def test_login_that_makes_no_sense_promises_that_nothing_was_written() -> None:
     async def run() -> None:
-        async with account() as (sim, backend):
+        async with account() as (sim, simplenote):
             sim.faults.status(200, body=b"<html>", path="*/authorize/", times=9)
             with pytest.raises(BackendUnavailable):
-                await backend.delete("n1", etag="1", write_id="0d")
+                await simplenote.delete("n1", etag="1", write_id="0d")
             with pytest.raises(BackendProtocolError):
-                await backend.get("n1")
+                await simplenote.get("n1")
 
     asyncio.run(run())
 
@@ -362,12 +362,12 @@ def test_login_that_makes_no_sense_promises_that_nothing_was_written() -> None:
 # The registry
 
 
-def test_backend_is_found_by_its_name() -> None:
-    assert load("simplenote") is SimplenoteBackend
+def test_store_is_found_by_its_name() -> None:
+    assert load("simplenote") is SimplenoteStore
     assert "simplenote" in names()
 
 
-def test_unknown_backend_is_refused_with_the_known_ones() -> None:
+def test_unknown_store_is_refused_with_the_known_ones() -> None:
     with pytest.raises(ConfigError) as caught:
         load("evernote")
     assert "simplenote" in str(caught.value.resolution_hint)
@@ -375,7 +375,7 @@ def test_unknown_backend_is_refused_with_the_known_ones() -> None:
 
 def test_plain_http_to_elsewhere_is_refused_at_construction() -> None:
     with pytest.raises(ConfigError):
-        SimplenoteBackend(
+        SimplenoteStore(
             urls=Urls(api="http://api.example/1"),
             username="u",
             password=None,
@@ -390,7 +390,7 @@ def test_plain_http_to_elsewhere_is_refused_at_construction() -> None:
 
 def test_rest_after_a_refused_password_is_measured_by_a_clock_that_nobody_sets() -> None:
     async def run() -> None:
-        async with account() as (_, backend):
-            assert backend._account._tokens._clock is time.monotonic
+        async with account() as (_, simplenote):
+            assert simplenote._account._tokens._clock is time.monotonic
 
     asyncio.run(run())

@@ -19,18 +19,18 @@ from mcp_notarium.errors import (
     VersionConflict,
 )
 from mcp_notarium.stores.contract import Answer
-from mcp_notarium.stores.simplenote.store import SimplenoteBackend
+from mcp_notarium.stores.simplenote.store import SimplenoteStore
 from notarium_devtools.simperium import Simulator
 from support.simplenote_client import pending, with_simulator
 
 
 @pytest.mark.parametrize("fault", ["cut_before", "cut_after", "cut_answer", "bad_gateway"])
 def test_push_gets_over_one_broken_connection_with_one_effect(fault: str) -> None:
-    async def step(sim: Simulator, backend: SimplenoteBackend) -> None:
+    async def step(sim: Simulator, store: SimplenoteStore) -> None:
         sim.put("n1", content="a\n")
-        base = await backend.get("n1")
+        base = await store.get("n1")
         rule = getattr(sim.faults, fault)(method="POST", path="*/note/i/*")
-        answer = await backend.push(pending(backend, Content("a\nb\n"), base=base))
+        answer = await store.push(pending(store, Content("a\nb\n"), base=base))
         assert rule.fired == 1
         assert answer.revision.content.text == "a\nb\n" == sim.note("n1")["content"]
         assert sim.version("n1") == 2
@@ -39,11 +39,11 @@ def test_push_gets_over_one_broken_connection_with_one_effect(fault: str) -> Non
 
 
 def test_push_is_one_request_with_base_stamp_and_idempotency_key() -> None:
-    async def step(sim: Simulator, backend: SimplenoteBackend) -> None:
+    async def step(sim: Simulator, store: SimplenoteStore) -> None:
         sim.put("n1", content="a")
-        base = await backend.get("n1")
+        base = await store.get("n1")
         sim.reset_log()
-        await backend.push(pending(backend, Content("b"), base=base, write_id="0b0b"))
+        await store.push(pending(store, Content("b"), base=base, write_id="0b0b"))
         (logged,) = sim.requests
         assert logged.method == "POST"
         assert logged.path.endswith("/note/i/n1/v/1")
@@ -54,32 +54,32 @@ def test_push_is_one_request_with_base_stamp_and_idempotency_key() -> None:
 
 @pytest.mark.parametrize("share", [0.0, 0.5])
 def test_push_whose_answer_is_broken_json_asks_for_the_note(share: float) -> None:
-    async def step(sim: Simulator, backend: SimplenoteBackend) -> None:
+    async def step(sim: Simulator, store: SimplenoteStore) -> None:
         sim.faults.truncate(share=share, method="POST", path="*/note/i/*")
-        answer = await backend.push(pending(backend, Content("a")))
+        answer = await store.push(pending(store, Content("a")))
         assert (answer.answer, answer.revision.etag) == (Answer.STORED, "1")
-        assert answer.revision == await backend.get("n1")
+        assert answer.revision == await store.get("n1")
 
     with_simulator(step)
 
 
 def test_push_that_was_answered_but_not_shown_is_in_doubt() -> None:
-    async def step(sim: Simulator, backend: SimplenoteBackend) -> None:
-        write = pending(backend, Content("a"))
-        await backend.push(write)
+    async def step(sim: Simulator, store: SimplenoteStore) -> None:
+        write = pending(store, Content("a"))
+        await store.push(write)
         sim.faults.status(503, method="GET", path="*/note/i/*", times=9)
         with pytest.raises(OutcomeUnknown):
-            await backend.push(write)
+            await store.push(write)
 
     with_simulator(step)
 
 
 @pytest.mark.parametrize("status", [400, 413, 417, 440])
 def test_body_that_will_never_be_taken_is_rejected(status: int) -> None:
-    async def step(sim: Simulator, backend: SimplenoteBackend) -> None:
+    async def step(sim: Simulator, store: SimplenoteStore) -> None:
         rule = sim.faults.status(status, method="POST", path="*/note/i/*", times=9)
         with pytest.raises(BackendRejected):
-            await backend.push(pending(backend, Content("a")))
+            await store.push(pending(store, Content("a")))
         assert rule.fired == (2 if status == 440 else 1)
 
     with_simulator(step)
@@ -87,46 +87,46 @@ def test_body_that_will_never_be_taken_is_rejected(status: int) -> None:
 
 @pytest.mark.parametrize("new", [True, False])
 def test_date_from_a_clock_that_is_far_off_is_refused_as_that(new: bool) -> None:
-    async def step(sim: Simulator, backend: SimplenoteBackend) -> None:
+    async def step(sim: Simulator, store: SimplenoteStore) -> None:
         base = None
         if not new:
             sim.put("n1", content="a")
-            base = await backend.get("n1")
-        write = pending(backend, Content("b"), base=base)
-        body = backend.compose(base, Content("b"), now=time.time() + 4 * 366 * 86_400)
+            base = await store.get("n1")
+        write = pending(store, Content("b"), base=base)
+        body = store.compose(base, Content("b"), now=time.time() + 4 * 366 * 86_400)
         with pytest.raises(DateRefused) as caught:
-            await backend.push(replace(write, body=body))
+            await store.push(replace(write, body=body))
         assert "clock" in str(caught.value.resolution_hint)
 
     with_simulator(step)
 
 
 def test_invalid_diff_is_got_over_by_sending_the_whole_again() -> None:
-    async def step(sim: Simulator, backend: SimplenoteBackend) -> None:
+    async def step(sim: Simulator, store: SimplenoteStore) -> None:
         sim.faults.status(440, method="POST", path="*/note/i/*")
-        assert (await backend.push(pending(backend, Content("a")))).answer is Answer.STORED
+        assert (await store.push(pending(store, Content("a")))).answer is Answer.STORED
 
     with_simulator(step)
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 405, 413, 418])
 def test_refusal_after_a_lost_answer_proves_nothing(status: int) -> None:
-    async def step(sim: Simulator, backend: SimplenoteBackend) -> None:
+    async def step(sim: Simulator, store: SimplenoteStore) -> None:
         sim.put("n1", content="a")
-        base = await backend.get("n1")
+        base = await store.get("n1")
         sim.faults.cut_after(method="POST", path="*/note/i/*")
         sim.faults.status(status, method="POST", path="*/note/i/*", nth=2, times=9)
         with pytest.raises(OutcomeUnknown):
-            await backend.push(pending(backend, Content("b"), base=base))
+            await store.push(pending(store, Content("b"), base=base))
         assert sim.note("n1")["content"] == "b"
 
     with_simulator(step)
 
 
 def test_too_large_note_is_rejected() -> None:
-    async def step(sim: Simulator, backend: SimplenoteBackend) -> None:
+    async def step(sim: Simulator, store: SimplenoteStore) -> None:
         with pytest.raises(BackendRejected) as caught:
-            await backend.push(pending(backend, Content("canary" * 10_000)))
+            await store.push(pending(store, Content("canary" * 10_000)))
         assert "too large" in str(caught.value)
         assert "canary" not in str(caught.value)
 
@@ -134,63 +134,63 @@ def test_too_large_note_is_rejected() -> None:
 
 
 def test_bad_version_is_a_conflict_or_a_missing_note() -> None:
-    async def step(sim: Simulator, backend: SimplenoteBackend) -> None:
+    async def step(sim: Simulator, store: SimplenoteStore) -> None:
         sim.put("n1", content="a")
-        base = await backend.get("n1")
+        base = await store.get("n1")
         sim.faults.status(405, method="POST", path="*/note/i/*", times=2)
         with pytest.raises(VersionConflict):
-            await backend.push(pending(backend, Content("b"), base=base))
+            await store.push(pending(store, Content("b"), base=base))
         sim.delete("n1")
         with pytest.raises(NoteNotFound):
-            await backend.push(pending(backend, Content("b"), base=base))
+            await store.push(pending(store, Content("b"), base=base))
 
     with_simulator(step)
 
 
 @pytest.mark.parametrize("status", [404, 405, 409, 412])
 def test_refused_delete_of_a_note_that_stands_is_no_success(status: int) -> None:
-    async def step(sim: Simulator, backend: SimplenoteBackend) -> None:
+    async def step(sim: Simulator, store: SimplenoteStore) -> None:
         sim.put("n1", content="a", deleted=True)
-        old = (await backend.get("n1")).etag
+        old = (await store.get("n1")).etag
         sim.faults.status(status, method="DELETE", path="*/note/i/*", times=9)
         with pytest.raises(BackendProtocolError):
-            await backend.delete("n1", etag=old, write_id="0d")
+            await store.delete("n1", etag=old, write_id="0d")
         sim.edit("n1", content="b")
         with pytest.raises(VersionConflict):
-            await backend.delete("n1", etag=old, write_id="0d")
+            await store.delete("n1", etag=old, write_id="0d")
 
     with_simulator(step)
 
 
 def test_delete_answered_by_somebody_in_between_is_no_success() -> None:
-    async def step(sim: Simulator, backend: SimplenoteBackend) -> None:
+    async def step(sim: Simulator, store: SimplenoteStore) -> None:
         sim.put("n1", content="a", deleted=True)
-        etag = (await backend.get("n1")).etag
+        etag = (await store.get("n1")).etag
         page = b"<html>Please log in to the hotel's network</html>"
         sim.faults.status(200, method="DELETE", path="*/note/i/*", body=page)
         with pytest.raises(BackendProtocolError):
-            await backend.delete("n1", etag=etag, write_id="0d")
-        assert (await backend.get("n1")).etag == etag
+            await store.delete("n1", etag=etag, write_id="0d")
+        assert (await store.get("n1")).etag == etag
 
     with_simulator(step)
 
 
 def test_delete_whose_answer_is_lost_once_is_done() -> None:
-    async def step(sim: Simulator, backend: SimplenoteBackend) -> None:
+    async def step(sim: Simulator, store: SimplenoteStore) -> None:
         sim.put("n1", content="a", deleted=True)
-        etag = (await backend.get("n1")).etag
+        etag = (await store.get("n1")).etag
         sim.faults.cut_after(method="DELETE", path="*/note/i/*")
-        await backend.delete("n1", etag=etag, write_id="0d")
+        await store.delete("n1", etag=etag, write_id="0d")
         assert "n1" not in sim.notes()
 
     with_simulator(step)
 
 
 def test_rate_limited_write_was_not_carried_out() -> None:
-    async def step(sim: Simulator, backend: SimplenoteBackend) -> None:
+    async def step(sim: Simulator, store: SimplenoteStore) -> None:
         sim.faults.status(429, method="POST", path="*/note/i/*", times=9, retry_after="90")
         with pytest.raises(RateLimited) as caught:
-            await backend.push(pending(backend, Content("a")))
+            await store.push(pending(store, Content("a")))
         assert caught.value.retry_after == 90.0
         assert sim.notes() == {}
 
@@ -207,14 +207,14 @@ def test_dirty_notes_are_listed_and_written_back_with_their_junk() -> None:
         "version": 17,
     }
 
-    async def step(sim: Simulator, backend: SimplenoteBackend) -> None:
+    async def step(sim: Simulator, store: SimplenoteStore) -> None:
         sim.put("agtzaW1.%@-odd", dirty)
-        page = await backend.list_page(since=None, mark=None, limit=5, with_content=True)
+        page = await store.list_page(since=None, mark=None, limit=5, with_content=True)
         (base,) = page.entries
         assert isinstance(base, Revision)
         assert (base.modified_at, base.content.trash) == (1.6e9, True)
-        write = pending(backend, Content("y", trash=True), base=base, note_id=base.id)
-        answer = await backend.push(write)
+        write = pending(store, Content("y", trash=True), base=base, note_id=base.id)
+        answer = await store.push(write)
         edits = {"content": "y", "modificationDate": 1_700_000_000.0}
         assert sim.note(base.id) == dirty | edits
         assert json.loads(answer.revision.raw) == dirty | edits

@@ -6,13 +6,13 @@ from mcp_notarium.domain.note import Content
 from mcp_notarium.sync.conflict_copy import (
     MARK,
     Echo,
-    Mending,
+    Repair,
     copy_content,
     copy_id,
     copy_write_id,
     inserted_lines,
     judge_echo,
-    mend,
+    plan_repair,
     survived,
     with_lost_tags,
 )
@@ -113,28 +113,28 @@ LINES = "one\ntwo\nthree\n"
             LINES + "4\n",
             "zero\n" + LINES,
             "zero\none\nthretwo\n4\n",
-            Mending(Content("zero\n" + LINES + "4\n"), copies=False),
+            Repair(Content("zero\n" + LINES + "4\n"), copies=False),
             id="a line nobody touched",
         ),
         pytest.param(
             LINES + "4\n",
             "zero\n" + LINES,
             LINES + "4\n",
-            Mending(Content("zero\n" + LINES + "4\n"), copies=False),
+            Repair(Content("zero\n" + LINES + "4\n"), copies=False),
             id="a line of theirs",
         ),
         pytest.param(
             "one\nmine\nthree\n",
             "one\ntheirs\nthree\n",
             "one\nmitheirs\nthree\n",
-            Mending(Content("one\ntheirs\nthree\n"), copies=True),
+            Repair(Content("one\ntheirs\nthree\n"), copies=True),
             id="both changed it",
         ),
         pytest.param(
             "one\nmine\nthree\n",
             "one\ntheirs\nthree\n",
             "one\nmine\ntheirs\nhree\n",
-            Mending(Content("one\ntheirs\nthree\n"), copies=True),
+            Repair(Content("one\ntheirs\nthree\n"), copies=True),
             id="both changed it and a third line went",
         ),
         pytest.param(
@@ -148,7 +148,7 @@ LINES = "one\ntwo\nthree\n"
 )
 def test_a_merge_of_the_store_is_mended_where_it_lost_a_line(mine, theirs, stored, mending):
     texts = {"base": LINES, "sent": mine, "theirs": theirs, "stored": stored}
-    assert mend(**{name: Content(text) for name, text in texts.items()}) == mending
+    assert plan_repair(**{name: Content(text) for name, text in texts.items()}) == mending
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_a_merge_of_the_store_is_mended_where_it_lost_a_line(mine, theirs, store
 )
 def test_tags_and_trash_of_both_must_be_there(stored, whole):
     sent, theirs = Content("a\n", ("mine",)), Content("a\n", ("theirs",), trash=True)
-    mending = mend(base=Content("a\n"), sent=sent, theirs=theirs, stored=stored)
+    mending = plan_repair(base=Content("a\n"), sent=sent, theirs=theirs, stored=stored)
     assert (mending is None) is whole
     if mending is not None:
         assert set(mending.content.tags) == {"mine", "theirs"}

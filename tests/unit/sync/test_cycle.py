@@ -9,14 +9,10 @@ from mcp_notarium.errors import (
     CacheBusy,
     CursorLost,
     LoginRequired,
-    RateLimited,
     RemoteVanished,
 )
 from mcp_notarium.sync.cycle import (
-    LONGEST_ASKED_DELAY,
-    LONGEST_DELAY,
     RESTING,
-    SHORTEST_DELAY,
     TRANSITIONS,
     WORKING,
     Effect,
@@ -24,10 +20,8 @@ from mcp_notarium.sync.cycle import (
     IllegalTransition,
     State,
     Step,
-    backoff_delay,
     event_of,
     receive,
-    retry_after_of,
 )
 
 
@@ -115,22 +109,3 @@ def test_each_kind_of_failure_has_its_event(error, event):
 def test_a_failure_that_makes_no_sense_in_a_state_is_an_ordinary_failure():
     assert event_of(CursorLost("x"), state=State.FETCHING) is Event.FAILED
     assert event_of(RemoteVanished("x"), state=State.PUSHING) is Event.FAILED
-
-
-def test_pauses_double_up_to_a_ceiling_and_are_spread_over_all_of_it():
-    ceilings = [backoff_delay(n, jitter=1.0) for n in (1, 2, 3, 4, 20, 10_000)]
-    assert ceilings == [1.0, 2.0, 4.0, 8.0, LONGEST_DELAY, LONGEST_DELAY]
-    assert backoff_delay(4, jitter=0.5) == 4.0
-    assert backoff_delay(4, jitter=0.0) == SHORTEST_DELAY
-
-
-def test_the_store_may_ask_for_more_patience_but_not_for_ever():
-    assert backoff_delay(1, jitter=0.5, retry_after=30.0) == 30.0
-    assert backoff_delay(20, jitter=0.9, retry_after=30.0) == 270.0
-    assert backoff_delay(1, jitter=0.5, retry_after=1e12) == LONGEST_ASKED_DELAY
-    assert backoff_delay(1, jitter=0.5, retry_after=-5.0) == 0.5
-
-
-def test_only_a_rate_limit_carries_a_request_for_patience():
-    assert retry_after_of(RateLimited("x", retry_after=7.0)) == 7.0
-    assert retry_after_of(BackendUnavailable("x")) is None

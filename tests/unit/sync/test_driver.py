@@ -10,7 +10,7 @@ from mcp_notarium.secret import Secret
 from mcp_notarium.sync import driver
 from mcp_notarium.sync.cycle import State
 from mcp_notarium.sync.leader import Leader
-from support.memory_backend import Fault
+from support.memory_client import Fault
 from support.sync_rig import in_step, running, until
 
 
@@ -32,17 +32,17 @@ def test_running_loads_everything_and_then_follows_the_feed(client, store):
 
 
 def test_a_change_elsewhere_shows_at_once_and_not_at_the_next_interval(client, store, time):
-    client.backend.poll_seconds = 30.0
+    client.remote.poll_seconds = 30.0
     store.put("n1", "one\n")
 
     async def scenario():
         async with running(client):
             await until(lambda: client.driver.status().state is State.IDLE)
             await asyncio.sleep(0.01)
-            calls = len(client.backend.calls)
+            calls = len(client.remote.calls)
             store.edit("n1", lambda text: text + "more\n")
             await until(in_step(store, client))
-            assert client.backend.calls[calls:] in ([], ["changes"])
+            assert client.remote.calls[calls:] in ([], ["changes"])
 
     asyncio.run(scenario())
 
@@ -51,13 +51,13 @@ def test_a_short_outage_costs_seconds_of_listening_and_not_minutes(
     client, store, time, monkeypatch
 ):
     store.put("n1", "one\n")
-    ask, asked = client.backend.changes, []
+    ask, asked = client.remote.changes, []
 
     async def noted(cursor, *, wait, base_of):
         asked.append((time.now, wait, bool(client.faults.planned)))
         return await ask(cursor, wait=wait, base_of=base_of)
 
-    monkeypatch.setattr(client.backend, "changes", noted)
+    monkeypatch.setattr(client.remote, "changes", noted)
 
     def listened_again():
         """The moments of the last failure and of the listening after it."""
@@ -79,7 +79,7 @@ def test_a_short_outage_costs_seconds_of_listening_and_not_minutes(
 
 
 def test_waking_starts_a_cycle_without_waiting_for_the_interval(client, store, time):
-    client.backend.poll_seconds = 1000.0
+    client.remote.poll_seconds = 1000.0
 
     async def stand_still(_seconds):
         await asyncio.Event().wait()
@@ -89,9 +89,9 @@ def test_waking_starts_a_cycle_without_waiting_for_the_interval(client, store, t
     async def scenario():
         async with running(client):
             await until(lambda: client.driver.status().state is State.IDLE)
-            calls = client.backend.calls.count("changes")
+            calls = client.remote.calls.count("changes")
             client.driver.wake()
-            await until(lambda: client.backend.calls.count("changes") >= calls + 2)
+            await until(lambda: client.remote.calls.count("changes") >= calls + 2)
 
     asyncio.run(scenario())
 
@@ -115,7 +115,7 @@ def test_memory_is_given_back_once_when_the_search_index_has_been_merged(client,
         looks.append(1)
         return slices.pop() if slices else False
 
-    monkeypatch.setattr(driver, "trim", lambda: trims.append(len(slices)))
+    monkeypatch.setattr(driver, "release_memory", lambda: trims.append(len(slices)))
 
     async def scenario():
         client.cache.notes.tidy = tidy
@@ -172,9 +172,9 @@ def test_a_write_that_stays_unanswered_is_tried_less_and_less_often(client, time
             client.faults.plan(Fault.TIMEOUT, on="push", times=10_000)
             with pytest.raises(OutcomeUnknown):
                 await client.create("mine\n")
-            start, pushes = time.now, client.backend.calls.count("push")
+            start, pushes = time.now, client.remote.calls.count("push")
             await until(lambda: time.now > start + 900)
-            return client.backend.calls.count("push") - pushes
+            return client.remote.calls.count("push") - pushes
 
     assert 5 <= asyncio.run(scenario()) <= 12
 
@@ -186,9 +186,9 @@ def test_failures_are_followed_by_longer_and_longer_pauses(client, store, time):
         async with running(client):
             await until(lambda: client.driver.status().complete)
             client.faults.plan(Fault.UNAVAILABLE, times=10_000)
-            start, calls = time.now, len(client.backend.calls)
+            start, calls = time.now, len(client.remote.calls)
             await until(lambda: time.now > start + 900)
-            made = len(client.backend.calls) - calls
+            made = len(client.remote.calls) - calls
             client.faults.clear()
             store.edit("n1", lambda text: text + "more\n")
             await until(in_step(store, client))
@@ -208,7 +208,7 @@ def test_a_store_that_asks_for_patience_is_left_alone_even_if_somebody_wakes(cli
     async def scenario():
         async with running(client):
             await until(lambda: client.driver.status().complete)
-            client.backend.changes = refusing
+            client.remote.changes = refusing
             client.driver.wake()
             await until(lambda: len(asked) >= 4)
 
@@ -221,11 +221,11 @@ def test_a_feed_that_answers_nothing_at_once_is_not_asked_in_a_tight_loop(client
     async def scenario():
         async with running(client):
             await until(lambda: client.driver.status().complete)
-            client.backend.poll_seconds = 0.0
+            client.remote.poll_seconds = 0.0
             client.faults.plan(Fault.STALE, on="changes", times=10**6)
-            start, calls = time.now, len(client.backend.calls)
+            start, calls = time.now, len(client.remote.calls)
             await until(lambda: time.now > start + 600)
-            return len(client.backend.calls) - calls
+            return len(client.remote.calls) - calls
 
     assert asyncio.run(scenario()) <= 40
 
@@ -245,7 +245,7 @@ def test_without_a_login_it_waits_and_goes_on_when_one_is_stored(client, store):
         async with running(client):
             await until(lambda: client.driver.status().needs_login)
             await until(lambda: len(ticks) > 5)
-            assert len(client.backend.calls) == 1
+            assert len(client.remote.calls) == 1
             assert not await client.driver.wait_first_page(60.0)
             client.faults.clear()
             client.cache.sync_state.set_login_token(Secret("a new token"))
@@ -308,10 +308,10 @@ def test_a_clock_that_is_set_changes_no_pause(client, store, time, years):
             client.faults.plan(Fault.UNAVAILABLE, times=10_000)
             start = time.now
             await until(lambda: time.now > start + 100)  # pauses are long by now: it is in one
-            start, calls = time.now, len(client.backend.calls)
+            start, calls = time.now, len(client.remote.calls)
             time.set_by = years * 365 * 86_400.0
             await until(lambda: time.now > start + 900)
-            made = len(client.backend.calls) - calls
+            made = len(client.remote.calls) - calls
             client.faults.clear()
             store.put("n1", "one\n")
             await until(lambda: in_step(store, client)() or time.now > start + 9_000)
@@ -324,7 +324,7 @@ def test_a_clock_that_is_set_changes_no_pause(client, store, time, years):
 
 def test_a_feed_that_fails_in_an_unexpected_way_does_not_end_sync(client, store, monkeypatch):
     store.put("n1", "one\n")
-    ask, failed = client.backend.changes, []
+    ask, failed = client.remote.changes, []
 
     async def odd(cursor, *, wait, base_of):
         if wait and not failed:
@@ -332,7 +332,7 @@ def test_a_feed_that_fails_in_an_unexpected_way_does_not_end_sync(client, store,
             raise ValueError("not foreseen")
         return await ask(cursor, wait=wait, base_of=base_of)
 
-    monkeypatch.setattr(client.backend, "changes", odd)
+    monkeypatch.setattr(client.remote, "changes", odd)
 
     async def scenario():
         async with running(client):
@@ -349,25 +349,25 @@ def test_what_the_feed_was_asked_before_a_request_does_not_answer_the_request(
 ):
     """A cycle for somebody asks the store after he has asked for it, and finishes open writes."""
     store.put("n1", "one\n")
-    engine, ledger = client.driver._engine, client.driver._ledger
-    ask, requests = client.backend.changes, []
+    engine, ledger = client.driver._engine, client.driver._progress
+    ask, requests = client.remote.changes, []
 
     async def asked_meanwhile(cursor, *, wait, base_of):
         page = await ask(cursor, wait=wait, base_of=base_of)
-        requests.append(ledger.ask())
+        requests.append(ledger.request_cycle())
         return page
 
     async def scenario():
         await client.sync()
         if news:
             store.edit("n1", lambda text: text + "more\n")
-        monkeypatch.setattr(client.backend, "changes", asked_meanwhile)
+        monkeypatch.setattr(client.remote, "changes", asked_meanwhile)
         await engine.work(await engine.listen())
         monkeypatch.undo()
         assert client.contents() == store.contents()
-        assert ledger.answered(requests[-1]) is None
+        assert ledger.request_result(requests[-1]) is None
         await client.sync()
-        assert ledger.answered(requests[-1])
+        assert ledger.request_result(requests[-1])
 
     asyncio.run(scenario())
 
@@ -381,7 +381,7 @@ def test_damage_that_is_met_while_listening_ends_the_run(client, store, monkeypa
 
     async def scenario():
         await client.sync()
-        monkeypatch.setattr(client.backend, "changes", damaged)
+        monkeypatch.setattr(client.remote, "changes", damaged)
         with pytest.raises(CacheDamaged):
             await client.driver._engine.listen()
 

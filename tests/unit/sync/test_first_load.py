@@ -17,7 +17,7 @@ from mcp_notarium.sync import listing
 from mcp_notarium.sync.cycle import State
 from mcp_notarium.sync.listing import ReadyPage
 from support import corpus
-from support.memory_backend import Fault
+from support.memory_client import Fault
 from support.sync_rig import Crash, until
 
 
@@ -29,13 +29,13 @@ def fill(store, count):
 def requests(client):
     """Records limit and mark of every listing."""
     seen = []
-    list_page = client.backend.list_page
+    list_page = client.remote.list_page
 
     async def recording(*, since, mark, limit, with_content):
         seen.append((limit, mark is not None, with_content))
         return await list_page(since=since, mark=mark, limit=limit, with_content=with_content)
 
-    client.backend.list_page = recording
+    client.remote.list_page = recording
     return seen
 
 
@@ -86,14 +86,14 @@ def test_the_first_page_is_small_and_the_others_are_large(client, store):
 def test_the_newest_notes_are_there_after_the_first_page(client, store):
     fill(store, 150)
     client.faults.plan(Fault.UNAVAILABLE, on="changes", times=9)
-    list_page = client.backend.list_page
+    list_page = client.remote.list_page
 
     async def first_only(**listing):
         if listing["mark"] is not None:
             await asyncio.Event().wait()
         return await list_page(**listing)
 
-    client.backend.list_page = first_only
+    client.remote.list_page = first_only
 
     async def scenario():
         load = asyncio.create_task(client.sync())
@@ -112,7 +112,7 @@ def test_the_newest_notes_are_there_after_the_first_page(client, store):
 def test_the_next_page_is_asked_for_while_the_last_one_is_being_stored(client, store):
     fill(store, 2200)
     seen = requests(client)
-    commit = client.driver._engine._intake.commit
+    commit = client.driver._engine._applier.commit
     expected = iter([3, 4])
 
     async def waiting(batch, tally):
@@ -120,7 +120,7 @@ def test_the_next_page_is_asked_for_while_the_last_one_is_being_stored(client, s
         await until(lambda: len(seen) >= asked)
         await commit(batch, tally)
 
-    client.driver._engine._intake.commit = waiting
+    client.driver._engine._applier.commit = waiting
     asyncio.run(client.sync())
     assert next(expected, None) is None
 
@@ -169,7 +169,7 @@ def test_a_store_that_tells_no_number_is_counted_beside_the_load(client, store):
 
 def test_what_was_counted_is_told_before_anything_else_is_stored(client, store, monkeypatch):
     fill(store, 2600)
-    list_page, told, counted = client.backend.list_page, [], asyncio.Event()
+    list_page, told, counted = client.remote.list_page, [], asyncio.Event()
 
     async def waiting(**arguments):
         if arguments["with_content"] and arguments["mark"] is not None:
@@ -180,7 +180,7 @@ def test_what_was_counted_is_told_before_anything_else_is_stored(client, store, 
             asyncio.get_running_loop().call_later(0.05, counted.set)
         return replace(page, total=None)
 
-    monkeypatch.setattr(client.backend, "list_page", waiting)
+    monkeypatch.setattr(client.remote, "list_page", waiting)
     asyncio.run(client.sync())
     assert told[0] == (2600, None)
     assert client.cache.sync_state.progress().total == 2600, "a bookmark tells other processes"
@@ -188,7 +188,7 @@ def test_what_was_counted_is_told_before_anything_else_is_stored(client, store, 
 
 def test_until_the_count_is_over_its_part_is_told(client, store, monkeypatch):
     fill(store, 2600)
-    list_page, told = client.backend.list_page, []
+    list_page, told = client.remote.list_page, []
 
     async def counting(**arguments):
         if not arguments["with_content"]:
@@ -197,7 +197,7 @@ def test_until_the_count_is_over_its_part_is_told(client, store, monkeypatch):
         page = await list_page(**arguments)
         return replace(page, total=None)
 
-    monkeypatch.setattr(client.backend, "list_page", counting)
+    monkeypatch.setattr(client.remote, "list_page", counting)
     asyncio.run(client.sync())
     assert told == [(None, None), (None, 1000), (None, 2000)]
     assert client.driver.status().at_least is None
@@ -243,7 +243,7 @@ def read_slowly(client, monkeypatch):
 
     async def read(taken, **options):
         listed = listing.Listing(**options)
-        async with aclosing(listing.read_ahead(client.backend, listed)) as ready_pages:
+        async with aclosing(listing.read_ahead(client.remote, listed)) as ready_pages:
             async for ready in ready_pages:
                 taken.append(ready.page)
                 for _ in range(100):
@@ -273,20 +273,20 @@ def test_two_pages_as_one_go_on_at_the_later_and_have_the_cursor_of_the_earlier(
         ListingPage((other,), "c2", "m2", total=totals[1], left_out=3), prepare([other])
     )
     page = ListingPage((one, other), "c1", "m2", total=7, left_out=5)
-    assert earlier.followed_by(later) == ReadyPage(page, prepare([one, other]))
+    assert earlier.joined_with(later) == ReadyPage(page, prepare([one, other]))
 
 
 @pytest.mark.parametrize("good", [1, 2, 3])
 def test_a_page_that_fails_hides_none_that_came_before_it(client, store, read_slowly, good):
     fill(store, 4200)
-    list_page, asked = client.backend.list_page, itertools.count(1)
+    list_page, asked = client.remote.list_page, itertools.count(1)
 
     async def failing(**arguments):
         if next(asked) > good:
             raise BackendProtocolError("no more")
         return await list_page(**arguments)
 
-    client.backend.list_page = failing
+    client.remote.list_page = failing
     taken = []
     with pytest.raises(BackendProtocolError, match="no more"):
         asyncio.run(read_slowly(taken))
@@ -295,17 +295,17 @@ def test_a_page_that_fails_hides_none_that_came_before_it(client, store, read_sl
 
 def test_notes_that_change_while_the_pages_are_read_are_not_missed(client, store):
     fill(store, 900)
-    list_page = client.backend.list_page
+    list_page = client.remote.list_page
 
     async def moving(**listing):
         page = await list_page(**listing)
         store.edit("n0000", lambda text: text + "changed\n")
-        store.put(f"new {len(client.backend.calls)}", "new\n")
+        store.put(f"new {len(client.remote.calls)}", "new\n")
         if listing["mark"] is None:
             store.remove("n0001")
         return page
 
-    client.backend.list_page = moving
+    client.remote.list_page = moving
     asyncio.run(client.sync())
     assert client.contents() == store.contents()
     assert client.driver.status().state is State.IDLE
@@ -315,17 +315,17 @@ def test_a_mark_the_store_has_forgotten_starts_the_listing_again(clients, store)
     fill(store, 700)
     client = clients()
     client.faults.plan(Fault.UNAVAILABLE, on="changes", times=9)
-    list_page = client.backend.list_page
+    list_page = client.remote.list_page
 
     async def second_page_fails(**listing):
         if listing["mark"] is not None:
             client.faults.plan(Fault.UNAVAILABLE, on="list_page")
         return await list_page(**listing)
 
-    client.backend.list_page = second_page_fails
+    client.remote.list_page = second_page_fails
     assert asyncio.run(client.sync()) is State.BACKING_OFF
     store.remove("n0650")
-    client.backend.list_page = list_page
+    client.remote.list_page = list_page
     client.faults.clear()
     client.faults.plan(Fault.REJECTED, on="list_page")
     asyncio.run(client.settle(2))
@@ -334,16 +334,16 @@ def test_a_mark_the_store_has_forgotten_starts_the_listing_again(clients, store)
 
 def test_a_listing_that_repeats_itself_is_an_error_and_not_a_loop(client, store):
     fill(store, 300)
-    list_page = client.backend.list_page
+    list_page = client.remote.list_page
 
     async def repeating(**listing):
         page = await list_page(**listing | {"mark": None})
         return ListingPage(page.entries, page.cursor, "the same mark", page.total)
 
-    client.backend.list_page = repeating
+    client.remote.list_page = repeating
     assert asyncio.run(client.sync()) is State.BACKING_OFF
     assert "repeats itself" in client.driver.status().last_error
-    assert len([call for call in client.backend.calls if call == "list_page"]) <= 4
+    assert len([call for call in client.remote.calls if call == "list_page"]) <= 4
 
 
 @pytest.mark.parametrize(("each", "most"), [(0, 25), (100, 35)], ids=["empty", "full"])
@@ -359,11 +359,11 @@ def test_a_listing_without_end_is_given_up_after_a_bounded_number_of_pages(
         return ListingPage(entries, "c", f"mark {number}")
 
     async def read():
-        async with aclosing(listing.pages(client.backend, listing.Listing())) as all_pages:
+        async with aclosing(listing.pages(client.remote, listing.Listing())) as all_pages:
             async for _page in all_pages:
                 pass
 
-    client.backend.list_page = endless
+    client.remote.list_page = endless
     with pytest.raises(BackendProtocolError, match="no end"):
         asyncio.run(read())
     assert next(pages) < most
@@ -374,13 +374,13 @@ def test_listings_without_content_are_filled_in_by_asking(client, store):
     client.faults.plan(Fault.WITHOUT_CONTENT, on="list_page")
     asyncio.run(client.sync())
     assert client.contents() == store.contents()
-    assert client.backend.calls.count("get") == 30
+    assert client.remote.calls.count("get") == 30
 
 
 def test_a_failure_in_the_middle_keeps_what_came_and_goes_on_later(client, store):
     fill(store, 2200)
     client.faults.plan(Fault.UNAVAILABLE, on="changes")
-    list_page = client.backend.list_page
+    list_page = client.remote.list_page
     pages = []
 
     async def third_fails(**listing):
@@ -389,7 +389,7 @@ def test_a_failure_in_the_middle_keeps_what_came_and_goes_on_later(client, store
             client.faults.plan(Fault.TIMEOUT, on="list_page")
         return await list_page(**listing)
 
-    client.backend.list_page = third_fails
+    client.remote.list_page = third_fails
 
     async def scenario():
         assert await client.sync() is State.BACKING_OFF

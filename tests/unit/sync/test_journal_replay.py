@@ -9,7 +9,7 @@ from mcp_notarium.domain.pending_write import WriteState
 from mcp_notarium.errors import BackendUnavailable, LoginRequired, OutcomeUnknown
 from mcp_notarium.sync.conflict_copy import MARK, copy_id
 from mcp_notarium.sync.writer import Replayed
-from support.memory_backend import Fault
+from support.memory_client import Fault
 from support.sync_rig import LEASE, until
 
 
@@ -58,13 +58,13 @@ def test_a_replay_that_was_rebased_still_carries_the_first_write_id(client, stor
         note = await client.create("one\n")
         write = await unanswered(client, note, "one\ntwo\n")
         store.edit(note.id, lambda text: "zero\n" + text)
-        push = client.backend.push
+        push = client.remote.push
 
         async def recording(sent_write):
             sent.append(sent_write.write_id)
             return await push(sent_write)
 
-        client.backend.push = recording
+        client.remote.push = recording
         client.faults.plan(Fault.TIMEOUT, on="push")
         await client.writer.replay()
         await client.writer.replay()
@@ -178,19 +178,19 @@ def test_a_write_that_another_process_finished_meanwhile_is_left_alone(clients, 
         note = await first.create("one\n")
         await unanswered(first, note, "one\ntwo\n")
         store.edit(note.id, lambda text: "zero\n" + text)
-        get = first.backend.get
+        get = first.remote.get
 
         async def overtaken(note_id, *, etag=None):
             head = await get(note_id, etag=etag)
-            first.backend.get = get
+            first.remote.get = get
             first.time.now += LEASE + 1
             assert await second.writer.replay() == Replayed(finished=1)
             return head
 
-        first.backend.get = overtaken
-        pushes = first.backend.calls.count("push")
+        first.remote.get = overtaken
+        pushes = first.remote.calls.count("push")
         assert await first.writer.replay() == Replayed(finished=1)
-        assert first.backend.calls.count("push") == pushes
+        assert first.remote.calls.count("push") == pushes
         return note
 
     note = asyncio.run(scenario())
@@ -205,9 +205,9 @@ def test_what_the_store_refuses_for_good_is_kept_as_rejected_and_not_sent_again(
         write = await unanswered(client, note, "mine\n")
         client.faults.plan(Fault.REJECTED, on="push")
         assert await client.writer.replay() == Replayed(rejected=1)
-        calls = len(client.backend.calls)
+        calls = len(client.remote.calls)
         assert await client.writer.replay() == Replayed()
-        assert len(client.backend.calls) == calls
+        assert len(client.remote.calls) == calls
         return write
 
     write = asyncio.run(scenario())
@@ -274,7 +274,7 @@ def test_a_save_that_was_taken_over_while_it_was_answered_is_shown_with_its_text
 
     async def scenario():
         note = await first.create("one\n")
-        push = first.backend.push
+        push = first.remote.push
 
         async def taken_over(write):
             answer = await push(write)
@@ -285,7 +285,7 @@ def test_a_save_that_was_taken_over_while_it_was_answered_is_shown_with_its_text
             return answer
 
         replays = []
-        first.backend.push = taken_over
+        first.remote.push = taken_over
         created, changed = await first.create("new\n"), await first.change(note, "one\ntwo\n")
         for replay in replays:
             replay.cancel()
@@ -308,7 +308,7 @@ def test_a_lease_that_was_given_before_the_clock_was_set_back_holds_nobody_up(
         time.set_by = 15 * 365 * 86_400.0
         first.faults.plan(Fault.HANG_BEFORE if hung else Fault.TIMEOUT, on="push")
         stuck = asyncio.create_task(first.create("mine\n"))
-        await until(lambda: first.backend.calls.count("push") == 1)
+        await until(lambda: first.remote.calls.count("push") == 1)
         if not hung:
             await asyncio.wait({stuck})
             assert isinstance(stuck.exception(), OutcomeUnknown)
@@ -337,7 +337,7 @@ def test_a_write_that_was_let_go_is_taken_up_at_once_by_whatever_clock(clients, 
 
 def test_a_write_of_an_ended_process_is_taken_over_at_once(clients, store):
     first = clients()
-    second = clients(gone=lambda owner: owner == first.owner)
+    second = clients(owner_ended=lambda owner: owner == first.owner)
 
     async def scenario():
         first.faults.plan(Fault.HANG_BEFORE, on="push")
@@ -358,7 +358,7 @@ def test_an_answer_that_comes_after_somebody_else_finished_the_write_changes_not
 
     async def scenario():
         entered, go_on = asyncio.Event(), asyncio.Event()
-        push = first.backend.push
+        push = first.remote.push
 
         async def slow(write):
             answer = await push(write)
@@ -366,7 +366,7 @@ def test_an_answer_that_comes_after_somebody_else_finished_the_write_changes_not
             await go_on.wait()
             return answer
 
-        first.backend.push = slow
+        first.remote.push = slow
         save = asyncio.create_task(first.create("mine\n"))
         await entered.wait()
         time.now += LEASE + 1
@@ -452,7 +452,7 @@ def test_a_conflict_copy_that_a_crash_left_behind_is_still_known_as_one(clients,
         if steps.count("committed") == 2:
             raise Stop
 
-    first = clients(reached=reached)
+    first = clients(on_step=reached)
 
     async def scenario():
         note = await first.create("line\n")
@@ -462,7 +462,7 @@ def test_a_conflict_copy_that_a_crash_left_behind_is_still_known_as_one(clients,
             await first.writer.replay()
         (copy,) = first.cache.pending.all()
         assert copy.copied
-        second = clients(gone=lambda _owner: True)
+        second = clients(owner_ended=lambda _owner: True)
         # Somebody has made a note of this very id, and the store merges the copy into it.
         store.put(copy.note_id, "in the way\n")
         store.rewrite = lambda fields: fields | {"text": "mixed up\n"}

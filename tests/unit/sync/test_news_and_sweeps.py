@@ -9,7 +9,7 @@ from mcp_notarium.errors import OutcomeUnknown
 from mcp_notarium.stores.contract import Capabilities, ChangePage, Entry
 from mcp_notarium.sync.cycle import State
 from mcp_notarium.sync.progress import SWEEP_PERIOD, SWEEP_PERIOD_BLIND
-from support.memory_backend import Fault
+from support.memory_client import Fault
 
 POLLED = Capabilities(delta_listing=True, idempotent_push=True, trash_before_delete=True)
 LISTED = Capabilities(idempotent_push=True)
@@ -21,7 +21,7 @@ def loaded(client, store):
     for number in range(20):
         store.put(f"n{number:02}", f"note {number}\n")
     asyncio.run(client.sync())
-    client.backend.calls.clear()
+    client.remote.calls.clear()
     return client
 
 
@@ -32,7 +32,7 @@ def sync(client):
 def test_a_cycle_without_news_is_one_small_request_and_changes_nothing(loaded):
     before = loaded.rows()
     assert sync(loaded) is State.IDLE
-    assert loaded.backend.calls == ["changes"]
+    assert loaded.remote.calls == ["changes"]
     assert loaded.rows() == before
 
 
@@ -42,7 +42,7 @@ def test_changes_elsewhere_arrive_without_asking_for_each_note(loaded, store):
     store.remove("n04")
     sync(loaded)
     assert loaded.contents() == store.contents()
-    assert loaded.backend.calls == ["changes", "changes"]
+    assert loaded.remote.calls == ["changes", "changes"]
 
 
 def test_changes_without_content_are_asked_for(loaded, store):
@@ -50,7 +50,7 @@ def test_changes_without_content_are_asked_for(loaded, store):
     loaded.faults.plan(Fault.WITHOUT_CONTENT, on="changes")
     sync(loaded)
     assert loaded.contents() == store.contents()
-    assert loaded.backend.calls == ["changes", "get", "changes"]
+    assert loaded.remote.calls == ["changes", "get", "changes"]
 
 
 def test_a_change_of_a_note_whose_write_is_unanswered_waits_for_the_write(loaded, store):
@@ -63,13 +63,13 @@ def test_a_change_of_a_note_whose_write_is_unanswered_waits_for_the_write(loaded
         loaded.faults.plan(Fault.NONSENSE, on="get")
         await loaded.sync()
         assert loaded.note("n03").text == "note 3\n"
-        assert loaded.driver._ledger.doubts() == ("n03",)
+        assert loaded.driver._progress.doubts() == ("n03",)
         await loaded.sync()
 
     asyncio.run(scenario())
     assert store.text("n03") == "mine\nnote 3\ntheirs\n"
     assert loaded.contents() == store.contents()
-    assert loaded.driver._ledger.doubts() == ()
+    assert loaded.driver._progress.doubts() == ()
 
 
 def test_one_note_that_cannot_be_read_does_not_hold_up_the_others(loaded, store):
@@ -80,10 +80,10 @@ def test_one_note_that_cannot_be_read_does_not_hold_up_the_others(loaded, store)
     assert sync(loaded) is State.IDLE
     different = {i for i in store.ids() if loaded.contents()[i] != store.contents()[i]}
     assert len(different) == 1
-    assert loaded.driver._ledger.doubts() == tuple(different)
+    assert loaded.driver._progress.doubts() == tuple(different)
     sync(loaded)
     assert loaded.contents() == store.contents()
-    assert loaded.driver._ledger.doubts() == ()
+    assert loaded.driver._progress.doubts() == ()
 
 
 def test_a_note_that_reads_older_than_the_feed_said_is_read_again(loaded, store):
@@ -91,10 +91,10 @@ def test_a_note_that_reads_older_than_the_feed_said_is_read_again(loaded, store)
     loaded.faults.plan(Fault.WITHOUT_CONTENT, on="changes")
     loaded.faults.plan(Fault.STALE, on="get")
     sync(loaded)
-    assert loaded.driver._ledger.doubts() == ("n03",)
+    assert loaded.driver._progress.doubts() == ("n03",)
     sync(loaded)
     assert loaded.contents() == store.contents()
-    assert loaded.driver._ledger.doubts() == ()
+    assert loaded.driver._progress.doubts() == ()
 
 
 def test_a_removed_id_that_is_used_again_is_followed(loaded, store):
@@ -111,16 +111,16 @@ def test_a_lost_cursor_is_replaced_by_comparing_everything(loaded, store):
     store.forget_cursors()
     assert sync(loaded) is State.IDLE
     assert loaded.contents() == store.contents()
-    assert loaded.backend.calls.count("list_page") == 1
-    loaded.backend.calls.clear()
+    assert loaded.remote.calls.count("list_page") == 1
+    loaded.remote.calls.clear()
     sync(loaded)
-    assert loaded.backend.calls == ["changes"]
+    assert loaded.remote.calls == ["changes"]
 
 
 def test_changes_made_while_a_sweep_reads_its_pages_are_not_missed(loaded, store):
     store.edit("n03", lambda text: text + "more\n")
     store.forget_cursors()
-    list_page = loaded.backend.list_page
+    list_page = loaded.remote.list_page
 
     async def moving(**listing):
         page = await list_page(**listing)
@@ -128,20 +128,20 @@ def test_changes_made_while_a_sweep_reads_its_pages_are_not_missed(loaded, store
         store.put("meanwhile", "new\n")
         return page
 
-    loaded.backend.list_page = moving
+    loaded.remote.list_page = moving
     sync(loaded)
     assert loaded.contents() == store.contents()
 
 
 def test_a_note_missing_from_a_listing_but_not_from_the_store_stays(loaded, store):
-    list_page = loaded.backend.list_page
+    list_page = loaded.remote.list_page
 
     async def forgetful(**listing):
         page = await list_page(**listing)
         kept = tuple(entry for entry in page.entries if entry.id not in ("n03", "n04"))
         return type(page)(kept, page.cursor, page.next_mark, page.total)
 
-    loaded.backend.list_page = forgetful
+    loaded.remote.list_page = forgetful
     store.edit("n09", lambda text: text + "more\n")
     store.forget_cursors()
     assert sync(loaded) is State.IDLE
@@ -151,7 +151,7 @@ def test_a_note_missing_from_a_listing_but_not_from_the_store_stays(loaded, stor
 def test_a_sweep_that_does_not_read_every_page_removes_nothing(loaded, store):
     store.remove("n03")
     store.forget_cursors()
-    list_page = loaded.backend.list_page
+    list_page = loaded.remote.list_page
 
     async def broken_second_page(**listing):
         if listing["mark"] is None:
@@ -159,11 +159,11 @@ def test_a_sweep_that_does_not_read_every_page_removes_nothing(loaded, store):
         loaded.faults.plan(Fault.UNAVAILABLE, on="list_page")
         return await list_page(**listing)
 
-    loaded.backend.list_page = broken_second_page
+    loaded.remote.list_page = broken_second_page
     before = loaded.contents()
     assert sync(loaded) is State.BACKING_OFF
     assert loaded.contents() == before
-    loaded.backend.list_page = list_page
+    loaded.remote.list_page = list_page
     sync(loaded)
     assert loaded.contents() == store.contents()
 
@@ -219,12 +219,12 @@ def test_emptying_the_trash_elsewhere_goes_through(client, store):
 
 def test_a_sweep_is_made_every_day_even_if_the_feed_works(loaded, time):
     sync(loaded)
-    assert "list_page" not in loaded.backend.calls
+    assert "list_page" not in loaded.remote.calls
     time.now += SWEEP_PERIOD + 1
     sync(loaded)
-    assert loaded.backend.calls.count("list_page") == 1
+    assert loaded.remote.calls.count("list_page") == 1
     sync(loaded)
-    assert loaded.backend.calls.count("list_page") == 1
+    assert loaded.remote.calls.count("list_page") == 1
 
 
 def test_many_missed_changes_are_listed_instead_of_asked_for_one_by_one(client, store):
@@ -236,12 +236,12 @@ def test_many_missed_changes_are_listed_instead_of_asked_for_one_by_one(client, 
             store.edit(f"n{number:03}", lambda text: text + "more\n")
         store.forget_cursors()
         client.faults.plan(Fault.CURSOR_LOST, on="changes")
-        client.backend.calls.clear()
+        client.remote.calls.clear()
         await client.sync()
 
     asyncio.run(scenario())
     assert client.contents() == store.contents()
-    assert client.backend.calls.count("get") == 0
+    assert client.remote.calls.count("get") == 0
 
 
 def test_a_feed_that_fails_once_is_tried_again_and_twice_is_replaced_by_polling(loaded, store):
@@ -252,7 +252,7 @@ def test_a_feed_that_fails_once_is_tried_again_and_twice_is_replaced_by_polling(
     assert sync(loaded) is State.IDLE
     assert loaded.contents() == store.contents()
     assert loaded.driver.status().feed is False
-    assert loaded.backend.calls == ["changes", "changes", "list_page"]
+    assert loaded.remote.calls == ["changes", "changes", "list_page"]
 
 
 def test_a_feed_that_comes_back_is_used_again_after_a_sweep_for_what_polling_cannot_see(
@@ -265,7 +265,7 @@ def test_a_feed_that_comes_back_is_used_again_after_a_sweep_for_what_polling_can
     sync(loaded)
     assert "n03" in loaded.contents()
     time.now += 400
-    loaded.backend.calls.clear()
+    loaded.remote.calls.clear()
     assert sync(loaded) is State.IDLE
     assert loaded.contents() == store.contents()
     assert loaded.driver.status().feed is True
@@ -279,11 +279,11 @@ def test_a_store_that_is_down_altogether_does_not_cost_the_feed(loaded, store):
             assert await loaded.sync() is State.BACKING_OFF
         loaded.faults.clear()
         store.edit("n03", lambda text: text + "more\n")
-        loaded.backend.calls.clear()
+        loaded.remote.calls.clear()
         assert await loaded.sync() is State.IDLE
 
     asyncio.run(scenario())
-    assert loaded.backend.calls == ["changes", "changes"]
+    assert loaded.remote.calls == ["changes", "changes"]
 
 
 def test_without_a_feed_changes_are_polled_and_removals_found_every_hour(clients, store, time):
@@ -295,14 +295,14 @@ def test_without_a_feed_changes_are_polled_and_removals_found_every_hour(clients
         await client.sync()
         store.edit("n1", lambda text: text + "more\n")
         store.remove("n2")
-        client.backend.calls.clear()
+        client.remote.calls.clear()
         await client.sync()
-        assert client.backend.calls == ["list_page"]
+        assert client.remote.calls == ["list_page"]
         assert client.note("n1").text == "x\nmore\n"
         assert client.cache.notes.get("n2") is not None
-        client.backend.calls.clear()
+        client.remote.calls.clear()
         await client.sync()
-        assert client.backend.calls == ["list_page"]
+        assert client.remote.calls == ["list_page"]
         time.now += SWEEP_PERIOD_BLIND + 1
         await client.sync()
 
@@ -366,16 +366,16 @@ def test_metrics_say_how_the_last_cycles_went(loaded, time):
 
 
 def test_an_answer_that_makes_no_sense_at_all_does_not_end_sync(loaded, store):
-    changes = loaded.backend.changes
+    changes = loaded.remote.changes
 
     async def broken(*_args, **_options):
         raise KeyError("a defect")
 
-    loaded.backend.changes = broken
+    loaded.remote.changes = broken
     assert sync(loaded) is State.BACKING_OFF
     assert "KeyError" in loaded.driver.status().last_error
     assert "a defect" not in loaded.driver.status().last_error
-    loaded.backend.changes = changes
+    loaded.remote.changes = changes
     assert sync(loaded) is State.IDLE
 
 
@@ -383,12 +383,12 @@ def test_a_feed_that_never_moves_its_cursor_does_not_loop(loaded):
     cursor = loaded.cache.sync_state.cursor()
 
     async def stuck(*_args, **_options):
-        loaded.backend.calls.append("changes")
+        loaded.remote.calls.append("changes")
         return ChangePage((Entry("n03", "r9", 9),), cursor)
 
-    loaded.backend.changes = stuck
+    loaded.remote.changes = stuck
     assert sync(loaded) is State.IDLE
-    assert loaded.backend.calls.count("changes") == 1
+    assert loaded.remote.calls.count("changes") == 1
 
 
 def test_doubts_are_kept_as_plain_ids_and_nothing_else(loaded, store):

@@ -14,16 +14,16 @@ from mcp_notarium.sync.planner import (
     Confirmed,
     Fetch,
     Forget,
-    Here,
     Known,
     Local,
+    LocalState,
     Missing,
     Move,
     Nothing,
+    RemoteState,
     Replace,
     Resolve,
-    Said,
-    Store,
+    Upsert,
     brake_limit,
     check_sweep_brake,
     check_tombstone_brake,
@@ -69,7 +69,7 @@ def pending(state=WriteState.IN_FLIGHT):
 
 
 def test_a_note_nobody_knew_is_stored_or_fetched_if_its_content_is_missing():
-    assert plan(NOBODY, revision(1)) == Store(revision(1))
+    assert plan(NOBODY, revision(1)) == Upsert(revision(1))
     assert plan(NOBODY, entry(1)) == Fetch("n")
 
 
@@ -83,7 +83,7 @@ def test_an_equal_etag_means_there_is_nothing_to_do():
 
 
 def test_a_higher_version_is_stored():
-    assert plan(HELD, revision(6)) == Store(revision(6))
+    assert plan(HELD, revision(6)) == Upsert(revision(6))
     assert plan(HELD, entry(6)) == Fetch("n")
 
 
@@ -125,11 +125,11 @@ def test_a_new_note_on_its_way_is_not_taken_from_the_feed_before_its_answer():
 
 
 def test_a_rejected_write_does_not_hold_the_note_back():
-    assert plan(Local(HELD.known, pending(WriteState.REJECTED)), revision(6)) == Store(revision(6))
+    assert plan(Local(HELD.known, pending(WriteState.REJECTED)), revision(6)) == Upsert(revision(6))
 
 
 def test_what_a_direct_answer_says_is_adopted_even_if_its_version_is_lower():
-    assert plan(HELD, Confirmed(revision(1, etag="made again"), "r5")) == Store(
+    assert plan(HELD, Confirmed(revision(1, etag="made again"), "r5")) == Upsert(
         revision(1, etag="made again")
     )
     assert plan(HELD, Confirmed(Tombstone("n"), "r5")) == Forget("n")
@@ -148,12 +148,12 @@ def test_a_note_made_again_under_the_same_number_is_replaced():
 def test_a_direct_answer_from_before_our_own_save_is_asked_for_again():
     assert plan(HELD, Confirmed(revision(4), "r4")) == Fetch("n")
     assert plan(HELD, Confirmed(Tombstone("n"), "r4")) == Fetch("n")
-    assert plan(HELD, Confirmed(revision(6), "r4")) == Store(revision(6))
+    assert plan(HELD, Confirmed(revision(6), "r4")) == Upsert(revision(6))
 
 
 def test_a_direct_answer_does_not_bring_back_a_note_removed_meanwhile():
     assert plan(NOBODY, Confirmed(revision(4), "r4")) == Fetch("n")
-    assert plan(NOBODY, Confirmed(revision(4), None)) == Store(revision(4))
+    assert plan(NOBODY, Confirmed(revision(4), None)) == Upsert(revision(4))
 
 
 def test_every_situation_that_can_occur_has_a_row():
@@ -170,13 +170,13 @@ def test_every_situation_that_can_occur_has_a_row():
         action = plan(local, remote)
         assert action.id == "n"
         met.add(type(action))
-    assert met == {Nothing, Store, Fetch, Forget, Resolve}
+    assert met == {Nothing, Upsert, Fetch, Forget, Resolve}
 
 
 def test_no_row_of_a_pending_note_touches_the_note():
-    moves = {row.move for (ours, _), row in CHANGES.items() if ours is Here.PENDING}
+    moves = {row.move for (ours, _), row in CHANGES.items() if ours is LocalState.PENDING}
     assert moves == {Move.RESOLVE, Move.NOTHING}
-    assert CHANGES[Here.PENDING, Said.SAME].move is Move.NOTHING
+    assert CHANGES[LocalState.PENDING, RemoteState.SAME].move is Move.NOTHING
 
 
 def test_an_answer_older_than_what_made_us_ask_is_not_taken():

@@ -7,7 +7,7 @@ import pytest
 from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import BackendUnavailable, OutcomeUnknown
 from mcp_notarium.sync.cycle import State
-from support.memory_backend import Fault
+from support.memory_client import Fault
 from support.sync_rig import LEASE, in_step, running, until
 
 
@@ -23,7 +23,7 @@ def test_of_two_processes_one_leads_and_the_other_takes_over(clients, store, tim
                 await asyncio.sleep(0)
             assert not second.driver.status().leader
             assert second.driver.status().complete
-            assert second.backend.calls == []
+            assert second.remote.calls == []
             left, took_over, acquire = time.now, [], second.driver._leader.acquire
 
             def noted():
@@ -70,22 +70,22 @@ def test_a_follower_has_the_leader_sync_now(clients, store):
                 store.put("n1", "one\n")
                 assert await second.driver.sync_now(60.0)
                 assert second.contents() == store.contents()
-                assert second.backend.calls == []
+                assert second.remote.calls == []
 
     asyncio.run(scenario())
 
 
 def test_waking_a_follower_reaches_the_leader(clients, store):
     first, second = clients(), clients()
-    first.backend.poll_seconds = 1000.0
+    first.remote.poll_seconds = 1000.0
 
     async def scenario():
         async with running(first):
             await until(lambda: first.driver.status().state is State.IDLE)
-            calls = first.backend.calls.count("changes")
+            calls = first.remote.calls.count("changes")
             second.driver.wake()
-            await until(lambda: first.backend.calls.count("changes") >= calls + 1)
-            await until(lambda: not second.driver._ledger.open_request)
+            await until(lambda: first.remote.calls.count("changes") >= calls + 1)
+            await until(lambda: not second.driver._progress.has_open_request)
 
     asyncio.run(scenario())
 
@@ -100,7 +100,7 @@ def test_a_write_of_a_follower_is_seen_by_the_leader_and_not_fetched_again(clien
             assert first.note(note.id).text == "mine\n"
             assert await first.driver.sync_now(60.0)
             assert first.contents() == store.contents()
-            assert "get" not in first.backend.calls
+            assert "get" not in first.remote.calls
 
     asyncio.run(scenario())
 
@@ -132,9 +132,9 @@ def test_a_leader_without_a_login_lets_one_with_a_login_lead(clients, store, tim
                 await until(in_step(store, first, second))
                 await until(lambda: not first.driver.status().needs_login)
                 assert first.cache.database.number("PRAGMA wal_autocheckpoint") == 0
-                start, calls = time.now, len(first.backend.calls)
+                start, calls = time.now, len(first.remote.calls)
                 await until(lambda: time.now > start + 3600.0)
-                assert len(first.backend.calls) == calls
+                assert len(first.remote.calls) == calls
                 assert second.driver.status().leader
 
     asyncio.run(scenario())
@@ -150,7 +150,7 @@ def test_where_nobody_has_a_login_all_say_so_and_each_tries_again_in_minutes_onl
     async def scenario():
         async with running(*group):
             await until(lambda: all(client.driver.status().needs_login for client in group))
-            await until(lambda: all(client.backend.calls for client in group))
+            await until(lambda: all(client.remote.calls for client in group))
             start = time.now
             while time.now < start + 1200.0:
                 await asyncio.sleep(0.001)
@@ -159,7 +159,7 @@ def test_where_nobody_has_a_login_all_say_so_and_each_tries_again_in_minutes_onl
 
     asyncio.run(scenario())
     for client in group:
-        assert 2 <= len(client.backend.calls) <= 6
+        assert 2 <= len(client.remote.calls) <= 6
 
 
 def test_a_request_is_answered_where_nobody_has_a_login(clients):
@@ -170,9 +170,9 @@ def test_a_request_is_answered_where_nobody_has_a_login(clients):
     async def scenario():
         async with running(first, second):
             await until(lambda: second.driver.status().needs_login)
-            number = second.driver._ledger.asked + 1
+            number = second.driver._progress.last_request + 1
             assert not await second.driver.sync_now(600.0)
-            assert second.driver._ledger.answered(number) is False
+            assert second.driver._progress.request_result(number) is False
 
     asyncio.run(scenario())
 
@@ -233,7 +233,7 @@ def test_a_reset_by_a_follower_voids_what_the_leader_has_on_its_way(clients, sto
         store.put(f"n{number:04}", "x\n")
 
     async def scenario():
-        commit, batches = first.driver._engine._intake.commit, []
+        commit, batches = first.driver._engine._applier.commit, []
 
         async def interrupted(batch, tally):
             batches.append(batch)
@@ -241,7 +241,7 @@ def test_a_reset_by_a_follower_voids_what_the_leader_has_on_its_way(clients, sto
                 await second.driver.reset()
             await commit(batch, tally)
 
-        first.driver._engine._intake.commit = interrupted
+        first.driver._engine._applier.commit = interrupted
         assert await first.sync() is State.IDLE
 
     asyncio.run(scenario())

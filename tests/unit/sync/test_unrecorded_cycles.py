@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from mcp_notarium.errors import CacheFull
-from support.memory_backend import Fault
+from support.memory_client import Fault
 
 
 class Full:
@@ -76,13 +76,13 @@ def test_a_failure_that_could_not_be_stored_gives_way_to_what_another_process_st
 def test_a_request_that_was_served_is_not_served_again_because_that_cannot_be_stored(
     loaded, monkeypatch
 ):
-    number = loaded.driver._ledger.ask()
+    number = loaded.driver._progress.request_cycle()
     full = Full(loaded, monkeypatch)
-    assert loaded.driver._ledger.open_request
+    assert loaded.driver._progress.has_open_request
     asyncio.run(loaded.sync())
-    assert not loaded.driver._ledger.open_request
+    assert not loaded.driver._progress.has_open_request
     full.room()
-    loaded.driver._ledger.ask()
-    assert loaded.driver._ledger.open_request
+    loaded.driver._progress.request_cycle()
+    assert loaded.driver._progress.has_open_request
     asyncio.run(loaded.sync())
-    assert loaded.driver._ledger.answered(number) is True
+    assert loaded.driver._progress.request_result(number) is True

@@ -15,10 +15,10 @@ from mcp_notarium.errors import (
     OutcomeUnknown,
     RateLimited,
 )
-from mcp_notarium.stores.withdrawal import demand_wanted
+from mcp_notarium.stores.contract import check_not_withdrawn
 from mcp_notarium.sync.conflict_copy import MARK
-from mcp_notarium.sync.write_context import nothing_saved
-from support.memory_backend import Fault
+from mcp_notarium.sync.write_context import say_nothing_saved
+from support.memory_client import Fault
 from support.sync_rig import Crash, until
 
 
@@ -165,14 +165,14 @@ def test_a_cancelled_caller_leaves_at_once_and_the_write_is_finished(client, sto
     async def scenario():
         note = await client.create("one\n")
         entered, go_on = asyncio.Event(), asyncio.Event()
-        push = client.backend.push
+        push = client.remote.push
 
         async def slow(write):
             entered.set()
             await go_on.wait()
             return await push(write)
 
-        client.backend.push = slow
+        client.remote.push = slow
         save = asyncio.create_task(client.change(note, "two\n"))
         await entered.wait()
         save.cancel()
@@ -193,14 +193,14 @@ def test_the_note_stays_taken_until_the_write_of_a_cancelled_caller_is_over(clie
     async def scenario():
         note = await client.create("one\n")
         pushed, go_on = [], asyncio.Event()
-        push = client.backend.push
+        push = client.remote.push
 
         async def slow(write):
             pushed.append(write.write_id)
             await go_on.wait()
             return await push(write)
 
-        client.backend.push = slow
+        client.remote.push = slow
         first = asyncio.create_task(client.change(note, "one\ntwo\n"))
         await until(lambda: pushed)
         first.cancel()
@@ -222,10 +222,10 @@ class Slow:
     def __init__(self, client):
         self.begun, self.go_on = [], asyncio.Event()
         self.most = self._now = 0
-        self._push, client.backend.push = client.backend.push, self.push
+        self._push, client.remote.push = client.remote.push, self.push
 
     async def push(self, write):
-        demand_wanted()
+        check_not_withdrawn()
         self.begun.append(write.content.text)
         self._now += 1
         self.most = max(self.most, self._now)
@@ -270,14 +270,14 @@ def test_no_call_begins_before_what_a_cancelled_one_has_sent_is_over(client, sto
     async def scenario():
         note = await client.trash(await client.create("one\n"))
         entered, go_on = asyncio.Event(), asyncio.Event()
-        delete = client.backend.delete
+        delete = client.remote.delete
 
         async def slow(*args, **options):
             entered.set()
             await go_on.wait()
             await delete(*args, **options)
 
-        client.backend.delete = slow
+        client.remote.delete = slow
         first = asyncio.create_task(call(lambda: client.writer.remove(note)))
         await entered.wait()
         first.cancel()
@@ -303,7 +303,7 @@ def test_a_call_waits_for_no_write_that_is_finished_behind_the_callers_back(clie
         await until(lambda: slow.begun)
         async with client.writer.call():
             pass  # it had nothing to write
-        client.backend.push = slow._push
+        client.remote.push = slow._push
         async with asyncio.timeout(10), client.writer.call():
             await client.create("free\n")
         slow.go_on.set()
@@ -365,15 +365,15 @@ def test_a_save_by_another_process_is_waited_for_and_then_reported_as_busy(clien
 
 def test_if_the_answer_cannot_be_recorded_the_write_stays_in_doubt(client, store):
     async def scenario():
-        finish = client.writer._intents.finish
+        finish = client.writer._journal.finish
 
         def full(*_args, **_options):
             raise CacheFull("no space")
 
-        client.writer._intents.finish = full
+        client.writer._journal.finish = full
         with pytest.raises(OutcomeUnknown):
             await client.create("mine\n")
-        client.writer._intents.finish = finish
+        client.writer._journal.finish = finish
         assert len(client.cache.pending.all()) == 1
         await client.writer.replay()
 
@@ -465,7 +465,7 @@ def test_the_flag_of_unfinished_writes_is_up_whenever_there_is_one(clients, stor
             assert client.cache.pending.count() == 0
             flag.clear()
 
-    client = clients(before_intent=lambda: flag.append(True), after_last_intent=down)
+    client = clients(before_record=lambda: flag.append(True), after_last_entry=down)
 
     async def scenario():
         await client.create("one\n")
@@ -486,7 +486,7 @@ def test_if_the_flag_cannot_be_raised_nothing_is_recorded_or_sent(clients):
     def fails():
         raise CacheFull("no space for the flag")
 
-    client = clients(before_intent=fails)
+    client = clients(before_record=fails)
 
     async def scenario():
         with pytest.raises(CacheFull):
@@ -494,7 +494,7 @@ def test_if_the_flag_cannot_be_raised_nothing_is_recorded_or_sent(clients):
 
     asyncio.run(scenario())
     assert client.cache.pending.all() == []
-    assert client.backend.calls == []
+    assert client.remote.calls == []
 
 
 @pytest.mark.parametrize("step", ["recorded", "pushed", "committed"])
@@ -505,7 +505,7 @@ def test_a_process_that_ends_at_any_step_of_a_save_leaves_one_note_with_the_new_
         if reached == step and client.ended:
             raise Crash
 
-    client = clients(reached=end)
+    client = clients(on_step=end)
 
     async def scenario():
         note = await client.create("one\n")
@@ -513,7 +513,7 @@ def test_a_process_that_ends_at_any_step_of_a_save_leaves_one_note_with_the_new_
         with pytest.raises(Crash):
             await client.change(note, "two\n")
         client.close()
-        after = clients(gone=lambda owner: owner == client.owner)
+        after = clients(owner_ended=lambda owner: owner == client.owner)
         await after.sync()
         return note, after
 
@@ -541,14 +541,14 @@ def test_a_copy_that_cannot_be_sent_now_is_sent_later(client, store):
 
 def test_a_refusal_that_ends_its_sentence_still_reads_well():
     assert (
-        nothing_saved(LoginRequired("No login is known.")).user_message
+        say_nothing_saved(LoginRequired("No login is known.")).user_message
         == "No login is known; nothing was saved"
     )
 
 
 def test_a_save_that_another_process_began_in_the_middle_of_ours_is_waited_for(clients, store):
     first, second = clients(), clients()
-    push, get = first.backend.push, second.backend.get
+    push, get = first.remote.push, second.remote.get
     answered, others = asyncio.Event(), []
 
     async def slow(*args, **options):
@@ -566,7 +566,7 @@ def test_a_save_that_another_process_began_in_the_middle_of_ours_is_waited_for(c
     async def scenario():
         nonlocal note
         note = await first.create("one\n")
-        first.backend.push, second.backend.get = slow, overtaken
+        first.remote.push, second.remote.get = slow, overtaken
         await second.change(note, "one\ntwo\n")
         await others[0]
 

@@ -6,7 +6,7 @@ import pytest
 
 from mcp_notarium.errors import BackendUnavailable, InvalidRequest, OutcomeUnknown, VersionConflict
 from mcp_notarium.stores.contract import Capabilities
-from support.memory_backend import Fault
+from support.memory_client import Fault
 
 UNGUARDED = Capabilities(change_feed=True, trash_before_delete=False)
 
@@ -32,7 +32,7 @@ def test_a_note_outside_the_trash_is_refused_with_the_way_to_do_it(client, store
     error = asyncio.run(scenario())
     assert "trash first" in error.resolution_hint
     assert len(store.ids()) == 1
-    assert "delete" not in client.backend.calls
+    assert "delete" not in client.remote.calls
 
 
 def test_a_store_without_a_trash_lets_any_note_be_removed(clients, store):
@@ -67,12 +67,12 @@ def test_a_note_that_the_caller_saw_in_an_older_state_is_not_removed(client, sto
         note = await client.trash(await client.create("old\n"))
         store.edit(note.id, lambda text: text + "rescued\n")
         await client.sync()
-        client.backend.calls.clear()
+        client.remote.calls.clear()
         with pytest.raises(VersionConflict):
             await client.writer.remove(note)
 
     asyncio.run(scenario())
-    assert client.backend.calls == []
+    assert client.remote.calls == []
 
 
 def test_a_note_already_gone_there_or_here_is_success(client, store):

@@ -9,7 +9,7 @@ from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import BackendProtocolError, BackendRejected, NoteNotFound, VersionConflict
 from mcp_notarium.stores.contract import Acknowledgement, Answer, Capabilities
 from mcp_notarium.sync.conflict_copy import MARK
-from support.memory_backend import Fault
+from support.memory_client import Fault
 
 STRICT = Capabilities(
     change_feed=True, long_poll=True, idempotent_push=True, detects_stale_base=True
@@ -26,7 +26,7 @@ def test_a_new_note_is_in_the_store_and_in_the_cache_when_save_returns(client, s
 
 def test_an_intent_is_on_record_before_anything_is_sent(clients, store):
     seen = []
-    client = clients(reached=lambda step: seen.append((step, len(client.cache.pending.all()))))
+    client = clients(on_step=lambda step: seen.append((step, len(client.cache.pending.all()))))
     asyncio.run(client.create("hello"))
     assert seen == [("recorded", 1), ("pushed", 1), ("committed", 0)]
 
@@ -58,11 +58,11 @@ def test_unknown_fields_of_another_program_survive_a_change(client, store):
 def test_saving_what_is_already_there_sends_nothing(client):
     async def scenario():
         note = await client.create("same")
-        client.backend.calls.clear()
+        client.remote.calls.clear()
         return await client.change(note, "same")
 
     saved = asyncio.run(scenario())
-    assert client.backend.calls == ["get"]
+    assert client.remote.calls == ["get"]
     assert saved.merged is False
 
 
@@ -157,7 +157,7 @@ def test_a_creation_that_the_store_knows_and_does_not_have_is_not_saved(client):
     async def contradicts(write):
         raise NoteNotFound("no such note", details={"id": write.note_id})
 
-    client.backend.push = contradicts
+    client.remote.push = contradicts
     with pytest.raises(BackendProtocolError, match="nothing was saved"):
         asyncio.run(client.create("new\n"))
     assert client.contents() == {}
@@ -168,14 +168,14 @@ def test_a_line_of_ours_is_kept_where_nobody_can_tell_what_was_before(client, st
     async def scenario():
         note = await client.create("hello world\n", "a")
         client.faults.plan(Fault.RACE, on="push", edit=lambda _: "hello brave world\n")
-        get = client.backend.get
+        get = client.remote.get
 
         async def only_the_newest(note_id, *, etag=None):
             if etag is not None:
                 raise NoteNotFound("pruned", details={"id": note_id})
             return await get(note_id)
 
-        client.backend.get = only_the_newest
+        client.remote.get = only_the_newest
         return await client.change(note, "hello\n")
 
     saved = asyncio.run(scenario())
@@ -187,17 +187,17 @@ def test_a_line_of_ours_is_kept_where_nobody_can_tell_what_was_before(client, st
 def test_a_line_nobody_touched_that_the_store_spoiled_is_mended(client, store):
     async def scenario():
         note = await client.create("one\ntwo\nthree\n")
-        push = client.backend.push
+        push = client.remote.push
 
         async def merges_badly(write):
-            client.backend.push = push
+            client.remote.push = push
             store.put(note.id, "zero\none\ntwo\nthree\n")
-            before = (await client.backend.get(note.id)).etag
+            before = (await client.remote.get(note.id)).etag
             store.put(note.id, "zero\none\nthretwo\n4\n")
-            revision = await client.backend.get(note.id)
+            revision = await client.remote.get(note.id)
             return Acknowledgement(revision, Answer.STORED, before)
 
-        client.backend.push = merges_badly
+        client.remote.push = merges_badly
         return await client.change(note, "one\ntwo\nthree\n4\n")
 
     saved = asyncio.run(scenario())
@@ -209,14 +209,14 @@ def test_a_line_nobody_touched_that_the_store_spoiled_is_mended(client, store):
 def test_tags_of_others_that_ours_replaced_are_put_back(client, store):
     async def scenario():
         note = await client.create("x\n", "old")
-        push = client.backend.push
+        push = client.remote.push
 
         async def after_theirs(write):
-            client.backend.push = push
+            client.remote.push = push
             store.put(note.id, "x\n", tags=("old", "theirs"))
             return await push(write)
 
-        client.backend.push = after_theirs
+        client.remote.push = after_theirs
         return await client.writer.save(note=note, content=Content("x\n", ("old", "mine")))
 
     saved = asyncio.run(scenario())
@@ -228,16 +228,16 @@ def test_tags_of_others_that_ours_replaced_are_put_back(client, store):
 def test_tags_that_the_store_dropped_in_a_merge_are_put_back(client, store):
     async def scenario():
         note = await client.create("x\n", "old")
-        push = client.backend.push
+        push = client.remote.push
 
         async def drops_our_tags(write):
-            client.backend.push = push
+            client.remote.push = push
             answer = await push(write)
             store.put(note.id, "x\n", tags=("old", "theirs"))
-            revision = await client.backend.get(note.id)
+            revision = await client.remote.get(note.id)
             return replace(answer, revision=revision, before=None, alone=False)
 
-        client.backend.push = drops_our_tags
+        client.remote.push = drops_our_tags
         content = Content("x\n", ("old", "mine"))
         return await client.writer.save(note=note, content=content)
 
@@ -299,7 +299,7 @@ def test_a_note_too_large_for_the_store_is_refused_before_it_is_sent(clients):
 
     error = asyncio.run(scenario())
     assert error.http_status_code == 413
-    assert client.backend.calls == []
+    assert client.remote.calls == []
 
 
 def test_a_lone_surrogate_is_stored_the_same_way_on_both_sides(client, store):
@@ -325,24 +325,24 @@ def test_a_store_that_takes_our_change_for_no_change_is_told_and_not_asked_again
         note = await client.create("one\n")
         fields = store.fields(note.id)
         store.rewrite = lambda _posted: fields
-        client.backend.calls.clear()
+        client.remote.calls.clear()
         return await client.change(note, "one  \n")
 
     saved = asyncio.run(scenario())
     assert (saved.note.text, saved.differs, saved.merged) == ("one\n", "line 1", False)
-    assert client.backend.calls.count("push") == 1
+    assert client.remote.calls.count("push") == 1
     assert client.cache.pending.all() == []
 
 
 def test_of_an_answer_that_alone_is_rewritten_nothing_stays(client, store):
-    push = client.backend.push
+    push = client.remote.push
 
     async def echoes_differently(write):
         answer = await push(write)
         revision = replace(answer.revision, content=Content("something else\n"))
         return replace(answer, revision=revision)
 
-    client.backend.push = echoes_differently
+    client.remote.push = echoes_differently
     note = asyncio.run(client.create("one\n"))
     assert note.text == "one\n"
     assert client.contents() == store.contents() == {note.id: Content("one\n")}

@@ -5,7 +5,7 @@ import pytest
 from mcp_notarium.errors import BackendUnavailable, InvalidRequest, NoteNotFound, VersionConflict
 from mcp_notarium.tools import get
 from mcp_notarium.tools.schemas import GetRequest
-from support.memory_backend import Fault
+from support.memory_client import Fault
 from support.tooling import Desk
 
 pytestmark = pytest.mark.anyio
@@ -104,19 +104,19 @@ async def test_stale_version_is_refused_with_the_current_one(desk):
 async def test_unknown_id_is_an_error_and_never_a_search(desk):
     desk.store.put("n", "lighthouse")
     await desk.sync()
-    desk.backend.calls.clear()
+    desk.remote.calls.clear()
     with pytest.raises(NoteNotFound) as caught:
         await read(desk, id="lighthouse")
     assert caught.value.details == {"id": "lighthouse"}
-    assert desk.backend.calls == []
+    assert desk.remote.calls == []
 
 
 async def test_during_the_first_sync_the_service_is_asked_and_the_note_kept(desk):
     desk.store.put("n", "not loaded yet")
     assert (await read(desk, id="n")).text == "not loaded yet"
-    desk.backend.calls.clear()
+    desk.remote.calls.clear()
     assert (await read(desk, id="n")).text == "not loaded yet"
-    assert desk.backend.calls == []
+    assert desk.remote.calls == []
 
 
 async def test_during_the_first_sync_an_unknown_id_is_still_unknown(desk):
@@ -125,7 +125,7 @@ async def test_during_the_first_sync_an_unknown_id_is_still_unknown(desk):
 
 
 async def test_during_the_first_sync_an_unreachable_service_is_said_to_be_so(desk):
-    desk.backend.faults.plan(Fault.UNAVAILABLE, on="get")
+    desk.remote.faults.plan(Fault.UNAVAILABLE, on="get")
     with pytest.raises(BackendUnavailable) as error:
         await read(desk, id="n")
     assert "first sync" in error.value.resolution_hint

@@ -6,11 +6,11 @@ import anyio
 import pytest
 
 from mcp_notarium.errors import QueryError
-from mcp_notarium.sync.progress import Ledger
+from mcp_notarium.sync.progress import SyncProgress
 from mcp_notarium.tools import list as list_
 from mcp_notarium.tools.schemas import ListRequest
 from mcp_notarium.tools.sync_status import note_on
-from support.memory_backend import Fault
+from support.memory_client import Fault
 from support.tooling import NOW, Desk
 
 pytestmark = pytest.mark.anyio
@@ -168,10 +168,10 @@ async def test_brand_new_cache_waits_for_the_first_page(desk):
 async def test_incomplete_cache_says_how_far_it_is(desk):
     for n in range(150):
         desk.store.put(f"n{n}", "x")
-    page = await desk.backend.list_page(since=None, mark=None, limit=100, with_content=True)
+    page = await desk.remote.list_page(since=None, mark=None, limit=100, with_content=True)
     with desk.app.cache.transaction():
         desk.app.cache.notes.apply(page.entries)
-        Ledger(desk.app.cache, clock=desk.clock).mark_loading(
+        SyncProgress(desk.app.cache, clock=desk.clock).mark_loading(
             anchor=page.cursor, mark="x", total=page.total
         )
     answer = await find(desk)
@@ -183,7 +183,7 @@ async def test_incomplete_cache_says_how_far_it_is(desk):
 
 async def test_unreachable_service_does_not_make_a_new_cache_wait(desk):
     desk.ticking = True
-    desk.backend.faults.plan(Fault.UNAVAILABLE, times=99)
+    desk.remote.faults.plan(Fault.UNAVAILABLE, times=99)
     async with desk.syncing():
         with anyio.fail_after(5):
             answer = await find(desk)
@@ -195,7 +195,7 @@ async def test_unreachable_service_does_not_make_a_new_cache_wait(desk):
 async def test_missing_login_is_said_with_the_way_out(desk):
     desk.store.put("n", "x")
     await desk.sync()
-    desk.backend.faults.plan(Fault.LOGIN, times=99)
+    desk.remote.faults.plan(Fault.LOGIN, times=99)
     async with desk.syncing():
         with anyio.fail_after(5):
             assert not await desk.app.driver.sync_now(4)
@@ -209,7 +209,7 @@ async def test_missing_login_is_said_with_the_way_out(desk):
 async def test_failure_is_mentioned_until_a_cycle_goes_well(desk):
     await desk.sync()
     assert (await find(desk)).sync is None
-    desk.backend.faults.plan(Fault.UNAVAILABLE, times=1)
+    desk.remote.faults.plan(Fault.UNAVAILABLE, times=1)
     desk.now += 12 * 60
     await desk.sync()
     answer = await find(desk)
@@ -225,10 +225,10 @@ async def test_failure_is_mentioned_until_a_cycle_goes_well(desk):
 async def test_before_the_first_cycle_has_ended_an_old_failure_is_not_mentioned(desk):
     cache = desk.app.cache
     with cache.transaction():  # as an earlier process left it
-        Ledger(cache, clock=desk.clock).mark_loaded(anchor=desk.store.cursor(), total=0)
+        SyncProgress(cache, clock=desk.clock).mark_loaded(anchor=desk.store.cursor(), total=0)
         cache.sync_state.record_cycle(at=NOW, duration_ms=1, status="backing_off", error="away")
     assert (await find(desk)).sync
-    desk.backend.faults.plan(Fault.HANG_BEFORE, times=9)
+    desk.remote.faults.plan(Fault.HANG_BEFORE, times=9)
     async with desk.syncing():
         await anyio.wait_all_tasks_blocked()
         assert desk.app.driver.status().leader

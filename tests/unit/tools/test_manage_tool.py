@@ -13,7 +13,7 @@ from mcp_notarium.errors import (
 from mcp_notarium.stores.contract import Acknowledgement, Answer
 from mcp_notarium.tools import manage
 from mcp_notarium.tools.schemas import ManageRequest
-from support.memory_backend import Fault
+from support.memory_client import Fault
 from support.tooling import Caller, Desk
 
 pytestmark = pytest.mark.anyio
@@ -27,7 +27,7 @@ async def act(desk: Desk, action: str, caller: Caller | None = None, **arguments
 async def noted(desk: Desk, **fields):
     desk.store.put("n", "text", **fields)
     await desk.sync()
-    desk.backend.calls.clear()
+    desk.remote.calls.clear()
     return desk.app.cache.notes.get("n").local_version
 
 
@@ -49,9 +49,9 @@ async def test_a_store_that_does_not_keep_the_trash_flag_is_no_success(desk):
     version = await noted(desk)
 
     async def keeps_nothing(write):
-        return Acknowledgement(await desk.backend.get(write.note_id), Answer.REPEATED)
+        return Acknowledgement(await desk.remote.get(write.note_id), Answer.REPEATED)
 
-    desk.backend.push = keeps_nothing
+    desk.remote.push = keeps_nothing
     with pytest.raises(VersionConflict, match="not in the trash") as refused:
         await act(desk, "trash", id="n", local_version=version)
     assert "local_version" in refused.value.resolution_hint
@@ -59,7 +59,7 @@ async def test_a_store_that_does_not_keep_the_trash_flag_is_no_success(desk):
 
 async def test_nothing_was_saved_is_said_when_the_store_is_down(desk):
     version = await noted(desk)
-    desk.backend.faults.plan(Fault.UNAVAILABLE, on="get", times=9)
+    desk.remote.faults.plan(Fault.UNAVAILABLE, on="get", times=9)
     with pytest.raises(BackendUnavailable) as refused:
         await act(desk, "trash", id="n", local_version=version)
     assert refused.value.user_message.endswith("nothing was saved")
@@ -69,7 +69,7 @@ async def test_what_is_in_the_trash_already_is_success_without_a_write(desk):
     version = await noted(desk, trash=True)
     answer = await act(desk, "trash", id="n", local_version=version)
     assert (answer.status, answer.new_local_version) == ("trashed", version)
-    assert desk.backend.calls == []
+    assert desk.remote.calls == []
 
 
 @pytest.mark.parametrize("action", ["trash", "untrash", "delete_permanently"])
@@ -84,7 +84,7 @@ async def test_note_actions_need_id_and_the_current_version(desk, action):
     assert "save" not in moved.value.resolution_hint
     with pytest.raises(NoteNotFound):
         await act(desk, action, id="text", local_version=version)
-    assert desk.backend.calls == []
+    assert desk.remote.calls == []
 
 
 async def test_removal_works_in_the_trash_only_and_with_consent_only(desk):
@@ -141,7 +141,7 @@ async def test_statistics_of_a_cache_that_was_never_synced(desk):
 
 
 async def test_statistics_count_failures(desk):
-    desk.backend.faults.plan(Fault.UNAVAILABLE, times=9)
+    desk.remote.faults.plan(Fault.UNAVAILABLE, times=9)
     await desk.sync()
     numbers = await act(desk, "get_stats")
     assert numbers.db_sync_error_count == 1
@@ -152,7 +152,7 @@ async def test_reset_needs_consent_and_loads_everything_again(desk):
     await noted(desk)
     with pytest.raises(ConfirmationRequired):
         await act(desk, "reset_cache")
-    assert desk.backend.calls == []
+    assert desk.remote.calls == []
     desk.store.put("m", "another")
     answer = await act(desk, "reset_cache", Caller(agrees=True))
     assert answer.status == "reset"
@@ -162,7 +162,7 @@ async def test_reset_needs_consent_and_loads_everything_again(desk):
 
 async def test_reset_without_the_service_keeps_the_cache(desk):
     await noted(desk)
-    desk.backend.faults.plan(Fault.UNAVAILABLE, times=9)
+    desk.remote.faults.plan(Fault.UNAVAILABLE, times=9)
     with pytest.raises(BackendUnavailable):
         await act(desk, "reset_cache", Caller(agrees=True))
     assert desk.app.cache.notes.get("n").text == "text"

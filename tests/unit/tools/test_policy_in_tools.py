@@ -254,14 +254,14 @@ def test_no_call_lifts_a_protecting_tag_or_hides_a_note(calls):
 
 def test_a_protecting_tag_given_in_the_middle_of_a_write_is_kept_and_what_it_hides_not_shown(desks):
     desk = synced(desks(Policy(visibility=NO_PRIVATE), a=("one\ntwo\n", "x")))
-    push = desk.backend.push
+    push = desk.remote.push
 
     async def raced(write):
-        desk.backend.push = push
+        desk.remote.push = push
         desk.store.put("a", "one\ntwo\nsecretive\n", tags=["x", "private"])
         return await push(write)
 
-    desk.backend.push = raced
+    desk.remote.push = raced
     with pytest.raises(Exception, match="removed elsewhere"):
         saved(desk, id="a", local_version=1, tags=["x", "y"])
     assert "private" in desk.store.fields("a")["tags"]
@@ -272,7 +272,7 @@ def test_a_protecting_tag_given_in_the_middle_of_a_write_is_kept_and_what_it_hid
 
 def test_the_same_holds_while_the_repair_cannot_be_sent(desks):
     desk = synced(desks(Policy(visibility=NO_PRIVATE), a=("one\ntwo\n", "x")))
-    push, pushes = desk.backend.push, []
+    push, pushes = desk.remote.push, []
 
     async def raced(write):
         pushes.append(write)
@@ -281,12 +281,12 @@ def test_the_same_holds_while_the_repair_cannot_be_sent(desks):
         desk.store.put("a", "one\ntwo\nsecretive\n", tags=["x", "private"])
         return await push(write)
 
-    desk.backend.push = raced
+    desk.remote.push = raced
     with pytest.raises(Exception, match="removed elsewhere"):
         saved(desk, id="a", local_version=1, tags=["x", "y"])
     assert "private" not in desk.store.fields("a")["tags"]  # the store has lost it for now
     assert desk.app.cache.notes.get("a") is None
-    desk.backend.push = push
+    desk.remote.push = push
     synced(synced(desk))
     assert "private" in desk.store.fields("a")["tags"]
     assert desk.app.cache.notes.get("a") is None
@@ -351,7 +351,9 @@ def test_log_lines_tell_nothing_of_hidden_notes(desks):
     synced(desk)
     desk.store.remove("h")
     synced(desk)
-    desk.app.driver._ledger.mark_left_out(2)  # notes without a usable id, which may be hidden ones
+    desk.app.driver._progress.mark_left_out(
+        2
+    )  # notes without a usable id, which may be hidden ones
     synced(desk)
     assert lines.said == []
     desk.store.put("a", "changed")
@@ -366,13 +368,13 @@ def test_log_lines_tell_nothing_of_hidden_notes(desks):
 def test_a_note_whose_tags_were_spoilt_a_moment_before_takes_no_text(desks, monkeypatch):
     rules = Visibility(hidden_tags=("private",))
     desk = synced(desks(Policy(visibility=rules), a=("text",)))
-    get = desk.backend.get
+    get = desk.remote.get
 
     async def spoilt(note_id, **how):
         revision = await get(note_id, **how)
         return replace(revision, etag="r2", server_version=2, raw='{"tags": "private"}')
 
-    monkeypatch.setattr(desk.backend, "get", spoilt)
+    monkeypatch.setattr(desk.remote, "get", spoilt)
     with pytest.raises(NoteNotFound):
         saved(desk, id="a", local_version=1, text="new")
     assert desk.store.text("a") == "text"

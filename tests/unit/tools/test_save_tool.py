@@ -19,7 +19,7 @@ from mcp_notarium.tools.overwrite_check import SMALL
 from mcp_notarium.tools.prompts import named
 from mcp_notarium.tools.schemas import SaveRequest
 from mcp_notarium.tools.stats import stats
-from support.memory_backend import Fault
+from support.memory_client import Fault
 from support.tooling import Caller, Desk
 
 pytestmark = pytest.mark.anyio
@@ -35,7 +35,7 @@ async def write(desk: Desk, caller: Caller | None = None, **arguments):
 async def noted(desk: Desk, text="one\ntwo\nthree\n", **fields):
     desk.store.put("n", text, **fields)
     await desk.sync()
-    desk.backend.calls.clear()
+    desk.remote.calls.clear()
     return desk.app.cache.notes.get("n").local_version
 
 
@@ -81,7 +81,7 @@ async def test_request_that_cannot_be_meant_is_refused_and_nothing_is_sent(desk,
     await noted(desk)
     with pytest.raises(InvalidRequest):
         await write(desk, **arguments)
-    assert "push" not in desk.backend.calls
+    assert "push" not in desk.remote.calls
 
 
 async def test_whole_text_replaces_and_keeps_tags(desk):
@@ -144,7 +144,7 @@ async def test_change_that_changes_nothing_is_success_without_a_write(desk, argu
     answer = await write(desk, id="n", local_version=version, **arguments)
     assert answer.unchanged
     assert answer.local_version == version
-    assert desk.backend.calls == []
+    assert desk.remote.calls == []
 
 
 async def test_stale_local_version_is_refused_and_names_the_current_one(desk):
@@ -193,7 +193,7 @@ async def test_unknown_id_is_an_error_and_creates_nothing(desk):
 
 async def test_unreachable_service_means_nothing_was_saved(desk):
     version = await noted(desk)
-    desk.backend.faults.plan(Fault.UNAVAILABLE, times=9)
+    desk.remote.faults.plan(Fault.UNAVAILABLE, times=9)
     with pytest.raises(BackendUnavailable):
         await write(desk, id="n", local_version=version, text="mine")
     assert desk.app.cache.notes.get("n").text == "one\ntwo\nthree\n"
@@ -201,7 +201,7 @@ async def test_unreachable_service_means_nothing_was_saved(desk):
 
 async def test_lost_answer_is_told_as_in_doubt(desk):
     version = await noted(desk)
-    desk.backend.faults.plan(Fault.LOST_ANSWER, on="push")
+    desk.remote.faults.plan(Fault.LOST_ANSWER, on="push")
     with pytest.raises(OutcomeUnknown) as caught:
         await write(desk, id="n", local_version=version, text="mine")
     assert caught.value.details["id"] == "n"
@@ -292,13 +292,13 @@ async def test_consent_to_one_version_is_not_used_for_another(desk):
 
 async def test_write_waits_for_the_one_before_it_whatever_the_note(desk):
     version = await noted(desk)
-    desk.backend.faults.plan(Fault.HANG_BEFORE, on="push")
+    desk.remote.faults.plan(Fault.HANG_BEFORE, on="push")
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(functools.partial(write, desk, id="n", local_version=version, text="a"))
         await anyio.wait_all_tasks_blocked()
         tasks.start_soon(functools.partial(write, desk, text="another note"))
         await anyio.wait_all_tasks_blocked()
-        assert desk.backend.calls.count("push") == 1
+        assert desk.remote.calls.count("push") == 1
         tasks.cancel_scope.cancel()
 
 
@@ -359,7 +359,7 @@ async def test_what_the_service_stores_differently_is_told_by_lines_and_to_the_p
 async def test_a_creation_that_was_stored_differently_is_told_when_it_is_asked_for_again(desk):
     await desk.sync()
     desk.store.rewrite = lambda fields: fields | {"text": fields["text"].upper()}
-    desk.backend.faults.plan(Fault.LOST_ANSWER, on="push")
+    desk.remote.faults.plan(Fault.LOST_ANSWER, on="push")
     with pytest.raises(OutcomeUnknown):
         await write(desk, text="new\n")
     answer = await write(desk, text="new\n")

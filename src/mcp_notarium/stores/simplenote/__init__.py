@@ -1,1 +1,1 @@
-"""Simplenote, over Simperium's HTTP interface. Simperium's own words stay inside this package."""
+"""Reach Simplenote over Simperium's HTTP interface. Simperium's own words stay in this package."""

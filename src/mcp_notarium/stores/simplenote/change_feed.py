@@ -1,7 +1,7 @@
-"""Pure codec of the change feed (``/changes``): JSON to what happened, each note at most once.
+"""Decode the change feed (``/changes``): JSON to what happened, each note at most once. Pure.
 
 The feed repeats entries, may change their order, joins several versions into one entry and also
-tells us our own writes. Where the differences fit the revision we hold, the note comes out whole;
+reports our own writes. Where the differences fit the revision we hold, the note comes out whole;
 everywhere else it comes out as an ``Entry``, which means: fetch it.
 """
 
@@ -21,14 +21,14 @@ from mcp_notarium.stores.simplenote.note_codec import Fields, etag_of, fields_of
 
 _BUCKET_GONE = frozenset({"EMPTY", "DROP"})
 MOST_STEPS = 100
-"""Changes of one note that are carried out one after the other; asking for it costs less than more."""
+"""Most changes of one note that are applied one after the other; a fetch costs less than more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One element of the feed. ``before`` None: the note did not exist; removals have no ``after``.
+    """Hold one element of the feed. ``before`` None: the note did not exist; removals have no ``after``.
 
-    Without readable version numbers it has no ``operations``, and the note is asked for.
+    Without readable version numbers it has no ``operations``, and the note is fetched.
     """
 
     note_id: str
@@ -39,28 +39,28 @@ class Change:
 
 
 def changes_from(answer: Any, *, cursor: str, base_of: BaseLookup) -> ChangePage:
-    """What ``answer`` says happened after ``cursor``.
+    """Decode what ``answer`` says happened after ``cursor``.
 
     Raises ``RemoteVanished`` if the whole bucket was emptied, ``BackendProtocolError`` for
     anything that is not a feed.
     """
     if not isinstance(answer, list):
-        raise _nonsense("no list of changes")
+        raise _invalid("no list of changes")
     if not answer:
         return ChangePage((), cursor)
     by_note: dict[str, list[Change]] = {}
-    told_of = [change for change in map(_change, answer) if change is not None]
-    for change in told_of:
+    readable = [change for change in map(_change, answer) if change is not None]
+    for change in readable:
         # Last mention last: the order of the page is that of the newest change of each note.
-        told = by_note.pop(change.note_id, [])
-        told.append(change)
-        by_note[change.note_id] = told
-    news = [_news_of(note_id, told, base_of(note_id)) for note_id, told in by_note.items()]
-    return ChangePage(tuple(news), _next_cursor(answer[-1]), len(answer) - len(told_of))
+        steps = by_note.pop(change.note_id, [])
+        steps.append(change)
+        by_note[change.note_id] = steps
+    changes = [_change_of(note_id, steps, base_of(note_id)) for note_id, steps in by_note.items()]
+    return ChangePage(tuple(changes), _next_cursor(answer[-1]), len(answer) - len(readable))
 
 
 def _change(item: Any) -> Change | None:
-    """None for a note that cannot be asked for, and for what is about no note."""
+    """Decode one element; None if it is about no note, or about one that cannot be asked for."""
     kind = item.get("o") if isinstance(item, dict) else None
     if isinstance(kind, str) and kind in _BUCKET_GONE:
         raise RemoteVanished("the note service says that all notes were removed at once")
@@ -78,35 +78,37 @@ def _change(item: Any) -> Change | None:
 
 
 def _readable(operations: Any) -> Any:
-    """None for what is nested too deeply: then the note is asked for by itself."""
+    """Return the operations; None if they are nested too deeply: then the note is fetched."""
     return None if deeper_than(operations, DEEPEST) else operations
 
 
-def _news_of(
-    note_id: str, told: Sequence[Change], base: Revision | None
+def _change_of(
+    note_id: str, steps: Sequence[Change], base: Revision | None
 ) -> Revision | Tombstone | Entry:
-    if told[-1].removed:
+    if steps[-1].removed:
         return Tombstone(note_id)
-    newest = max((change.after or 0) for change in told)
-    if any(change.removed for change in told):
-        return _reborn(note_id, newest, base)
+    newest = max((change.after or 0) for change in steps)
+    if any(change.removed for change in steps):
+        return _remade(note_id, newest, base)
     try:
-        return _followed(note_id, told, base, newest)
+        return _apply_steps(note_id, steps, base, newest)
     except DoesNotFit:
-        if base is not None and any(change.before is None for change in told):
-            return _reborn(note_id, newest, base)
+        if base is not None and any(change.before is None for change in steps):
+            return _remade(note_id, newest, base)
         return Entry(note_id, etag_of(newest), newest)
 
 
-def _followed(note_id: str, told: Sequence[Change], base: Revision | None, newest: int) -> Revision:
-    """The base with every step that leads on from it, if they are few and lead to the newest version."""
-    if len(told) > MOST_STEPS:
+def _apply_steps(
+    note_id: str, steps: Sequence[Change], base: Revision | None, newest: int
+) -> Revision:
+    """Apply every step after the base. Raises ``DoesNotFit`` if they do not lead to the newest version."""
+    if len(steps) > MOST_STEPS:
         raise DoesNotFit
     version = base.server_version if base else None
     fields: Fields = fields_of(base) if base else {}
-    for change in sorted(told, key=lambda step: step.after or 0):
+    for change in sorted(steps, key=lambda step: step.after or 0):
         if version is not None and change.after is not None and change.after <= version:
-            continue  # told twice, or our own write, which we hold already
+            continue  # repeated, or our own write, which we hold already
         if change.before != version or change.after is None:
             raise DoesNotFit
         fields = apply_to_object(fields, change.operations)
@@ -116,8 +118,8 @@ def _followed(note_id: str, told: Sequence[Change], base: Revision | None, newes
     return revision_from(note_id, fields, version=version)
 
 
-def _reborn(note_id: str, version: int, base: Revision | None) -> Entry:
-    """A note that was removed and made again, for all we know.
+def _remade(note_id: str, version: int, base: Revision | None) -> Entry:
+    """Return an entry for a note that may have been removed and made again.
 
     Its version count may have begun anew, so the number tells nothing about newer or older, and
     the same number may be another note.
@@ -131,9 +133,9 @@ def _reborn(note_id: str, version: int, base: Revision | None) -> Entry:
 def _next_cursor(last: Any) -> str:
     cursor = last.get("cv") if isinstance(last, dict) else None
     if not isinstance(cursor, str) or not 0 < len(cursor) <= LONGEST_PLACE:
-        raise _nonsense("no place in the stream of changes")
+        raise _invalid("no place in the stream of changes")
     return cursor
 
 
-def _nonsense(what: str) -> BackendProtocolError:
+def _invalid(what: str) -> BackendProtocolError:
     return BackendProtocolError(f"the note service answered a change feed with {what}")

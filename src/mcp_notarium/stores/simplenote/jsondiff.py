@@ -1,8 +1,8 @@
-"""Pure: Simperium's ``jsondiff`` differences, applied to the very object they were made from.
+"""Apply Simperium's ``jsondiff`` differences to the very object they were made from. Pure.
 
-It only ever applies a difference exactly. Whatever is ambiguous, does not fit or smells of broken
-text raises ``DoesNotFit``, and the caller fetches the whole object instead: a guess here would be
-a note that silently differs from the service's.
+A difference is only ever applied exactly. Whatever is ambiguous, does not fit or looks like broken text
+raises ``DoesNotFit``, and the caller fetches the whole object instead: a guess would be a note that
+silently differs from the service's.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class DoesNotFit(Exception):
 
 
 def apply_to_object(before: Mapping[str, Any], operations: Any) -> dict[str, Any]:
-    """A new object: ``before`` with ``operations`` (key to operation) carried out.
+    """Make a new object: ``before`` with ``operations`` (key to operation) applied.
 
     Raises ``DoesNotFit``; ``before`` is not changed.
     """
@@ -55,7 +55,7 @@ def _changed(old: Any, operation: Operation) -> Any:
 
 
 def _text(old: Any, delta: Any) -> str:
-    """``d``: a diff-match-patch delta; its lengths count UTF-16 units and must add up."""
+    """Apply ``d``: a diff-match-patch delta; its lengths count UTF-16 units and must add up."""
     if not isinstance(old, str) or not isinstance(delta, str):
         raise DoesNotFit
     from diff_match_patch import diff_match_patch  # noqa: PLC0415 - only texts need it
@@ -72,7 +72,7 @@ def _text(old: Any, delta: Any) -> str:
 
 
 def _increment(old: Any, step: Any) -> int:
-    # Of floats the sum need not be the number that was meant.
+    # A sum of floats need not be the number that was meant.
     if type(old) is not int or type(step) is not int:
         raise DoesNotFit
     return old + step
@@ -83,7 +83,7 @@ def _object(old: Any, operations: Any) -> dict[str, Any]:
 
 
 def _list(old: Any, operations: Any) -> list[Any]:
-    """``L``: index to operation; the indexes are those of the old list."""
+    """Apply ``L``: index to operation; the indexes are those of the old list."""
     if not isinstance(old, list):
         raise DoesNotFit
     steps = {_index(key): _mapping(step) for key, step in _mapping(operations).items()}
@@ -112,7 +112,7 @@ def _apply_to_item(new: list[Any], index: int, step: Operation) -> None:
 
 
 def _lines(old: Any, delta: Any) -> list[Any]:
-    """``dL``: a text delta over the items, each as a line of JSON."""
+    """Apply ``dL``: a text delta over the items, each as a line of JSON."""
     if not isinstance(old, list) or not all(isinstance(item, str) for item in old):
         raise DoesNotFit
     before = "".join(json.dumps(item, ensure_ascii=False) + "\n" for item in old)

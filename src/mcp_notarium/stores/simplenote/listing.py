@@ -1,9 +1,9 @@
-"""Pure codec of a bucket's listing (``/index``): JSON to a page of entries.
+"""Decode a bucket's listing (``/index``): JSON to a page of entries. Pure.
 
-A page is read whole or not at all; a single note that is no object, is nested too deeply or has no
-version number becomes an entry without content, so that it can neither hide nor spoil its neighbours.
-One without an id, or with one that no address can hold (other clients make such notes by mistake), is
-left out and counted.
+A page is read whole or not at all. A single note that is no object, is nested too deeply or has no
+version number becomes an entry without content, so it neither hides nor spoils its neighbours. One
+without an id, or with one that no URL can hold (other clients make such notes by mistake), is left out
+and counted.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from mcp_notarium.errors import BackendProtocolError
 from mcp_notarium.stores.contract import Entry, ListingPage
 from mcp_notarium.stores.json_answers import DEEPEST, deeper_than
 from mcp_notarium.stores.simplenote.note_codec import etag_of, revision_from
-from mcp_notarium.stores.simplenote.urls import possible_id
+from mcp_notarium.stores.simplenote.urls import is_possible_id
 
 LONGEST_PLACE = 1024
-"""Characters of a cursor or mark; those of the service have some 24."""
+"""Most characters of a cursor or mark; those of the service have some 24."""
 
 
 def page_from(answer: Any, *, mark: str | None, with_content: bool) -> ListingPage:
-    """The page that ``answer`` holds; ``mark`` is the one it was asked with.
+    """Decode the page in ``answer``; ``mark`` is the one it was requested with.
 
     A missing, empty or repeated mark ends the listing. Raises ``BackendProtocolError``.
     """
     if not isinstance(answer, dict) or not isinstance(answer.get("index"), list):
-        raise _nonsense("no list of notes")
+        raise _invalid("no list of notes")
     cursor = _opaque(answer.get("current"))
     if not cursor:
-        raise _nonsense("no place in the stream of changes")
+        raise _invalid("no place in the stream of changes")
     following = _opaque(answer.get("mark"))
     listed = [item for item in answer["index"] if has_address(item)]
     if not listed and not all(map(_named, answer["index"])):
-        raise _nonsense("no entry that is one")
+        raise _invalid("no entry that is one")
     return ListingPage(
         entries=tuple(_entry(item, with_content=with_content) for item in listed),
         cursor=cursor,
@@ -45,7 +45,7 @@ def page_from(answer: Any, *, mark: str | None, with_content: bool) -> ListingPa
 
 
 def _total(count: Any, *, listed: int, more: bool) -> int | None:
-    """The size of the whole listing, where ``count`` can mean that.
+    """Return the size of the whole listing, where ``count`` can mean that.
 
     It is not documented whether it counts the account or the page; a count that equals a page
     which is not the last one counts the page.
@@ -58,7 +58,7 @@ def _total(count: Any, *, listed: int, more: bool) -> int | None:
 def _entry(item: Any, *, with_content: bool) -> Revision | Entry:
     note_id, version = item["id"], version_from(item.get("v"))
     if version is None:
-        return Entry(note_id, "")  # it is asked for: the answer to that has a number of its own
+        return Entry(note_id, "")  # it will be fetched: that answer has a version of its own
     fields = item.get("d")
     if with_content and isinstance(fields, dict) and not deeper_than(fields, DEEPEST):
         return revision_from(note_id, fields, version=version)
@@ -66,12 +66,12 @@ def _entry(item: Any, *, with_content: bool) -> Revision | Entry:
 
 
 def has_address(item: Any) -> bool:
-    """Whether this is about a note that can be asked for."""
-    return _named(item) and possible_id(item["id"])
+    """Tell whether this is about a note that can be asked for."""
+    return _named(item) and is_possible_id(item["id"])
 
 
 def version_from(value: Any) -> int | None:
-    """A version number out of an answer; None for what is none."""
+    """Return the version number in an answer; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 10**18:
         return None
     return value
@@ -85,9 +85,9 @@ def _opaque(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int):
         return ""
     if len(str(value)) > LONGEST_PLACE:
-        raise _nonsense("a place too long to be kept")
+        raise _invalid("a place too long to be kept")
     return str(value)
 
 
-def _nonsense(what: str) -> BackendProtocolError:
+def _invalid(what: str) -> BackendProtocolError:
     return BackendProtocolError(f"the note service answered a listing with {what}")

@@ -1,8 +1,8 @@
-"""Getting a token from Simplenote: by password, or by a code sent by e-mail.
+"""Get a token from Simplenote: by password, or by a code sent by e-mail.
 
-One request each and no second try: a wrong password or code sent again locks the account for a
-while. The service's refusals become a ``LoginRequired`` that says in the user's words what is
-wrong; its own texts are compared with a fixed list and never quoted. It keeps no token; see
+Each login is one request without a second try: a wrong password or code sent again locks the account
+for a while. The service's refusals become a ``LoginRequired`` that says in the user's words what is
+wrong; its own texts are compared with a fixed list and never quoted. This module keeps no token; see
 ``tokens``.
 """
 
@@ -60,7 +60,7 @@ _NO_CODE = LoginRequired(
 
 
 class Authenticator:
-    """The login desk of one configuration; ``api_key`` (may be empty) is for passwords only."""
+    """Log in for one configuration; ``api_key`` (may be empty) is for passwords only."""
 
     def __init__(self, *, session: HttpSession, urls: Urls, api_key: Secret) -> None:
         self._session = session
@@ -69,15 +69,15 @@ class Authenticator:
 
     @classmethod
     def opened(cls, *, urls: Urls, api_key: Secret, timeout: float) -> Self:
-        """One with connections of its own; ``timeout`` in seconds. Close it after use."""
+        """Open one with connections of its own; ``timeout`` in seconds. Close it after use."""
         return cls(
             session=HttpSession(bases=urls.all(), timeout=timeout), urls=urls, api_key=api_key
         )
 
     async def by_password(self, username: str, password: Secret) -> Secret:
-        """A token. Raises ``LoginRequired``, ``RateLimited`` or what any request raises."""
+        """Get a token. Raises ``LoginRequired``, ``RateLimited`` or what any request raises."""
         if not usable_in_header(self._api_key):
-            raise _again(_WRONG_KEY)
+            raise _copy_of(_WRONG_KEY)
         body = {"username": normal_username(username), "password": password.reveal_text()}
         headers = {"x-simperium-api-key": self._api_key.reveal_text()}
         reply = await self._post(self._urls.authorize(), body, headers)
@@ -86,14 +86,14 @@ class Authenticator:
         return _token(reply, "access_token")
 
     async def request_code(self, username: str, *, request_source: str) -> None:
-        """Have a code sent by e-mail; ``request_source`` is the name we give ourselves.
+        """Request a code by e-mail; ``request_source`` is the name of this program.
 
         Raises ``LoginRequired``, ``RateLimited`` or what any request raises.
         """
         body = {"username": normal_username(username), "request_source": request_source}
         reply = await self._post(self._urls.account("request-login"), body, {})
         if not reply.ok:
-            raise _again(_NO_CODE)
+            raise _copy_of(_NO_CODE)
 
     async def complete_code(self, username: str, code: str) -> Secret:
         """Turn the code from the e-mail into a token; sent once, in upper case.
@@ -109,11 +109,11 @@ class Authenticator:
         body = {"username": normal_username(username), "auth_code": typed}
         reply = await self._post(self._urls.account("complete-login"), body, {})
         if not reply.ok:
-            raise _again(_OLD_CODE if _error_word(reply) == "request-not-found" else _WRONG_CODE)
+            raise _copy_of(_OLD_CODE if _error_word(reply) == "request-not-found" else _WRONG_CODE)
         return _token(reply, "sync_token")
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         await self._session.close()
 
     async def _post(self, url: str, body: dict[str, str], headers: dict[str, str]) -> Reply:
@@ -129,12 +129,12 @@ class Authenticator:
 
 
 def normal_username(username: str) -> str:
-    """The form in which Simplenote knows an address."""
+    """Return an address in the form in which Simplenote knows it."""
     return username.strip().lower()
 
 
 def usable_in_header(secret: Secret) -> bool:
-    """Whether a token or key has only characters that a header can carry."""
+    """Tell whether a token or key has only characters that a header can carry."""
     return _HEADER_VALUE.fullmatch(secret.reveal()) is not None
 
 
@@ -143,18 +143,18 @@ def _password_refusal(reply: Reply) -> NotariumError:
     if "rate limited" in said:
         return RateLimited("Simplenote asks to wait before the next login")
     if said in ("missing api key", "invalid app credentials"):
-        return _again(_WRONG_KEY)
+        return _copy_of(_WRONG_KEY)
     if said == "compromised password":
-        return _again(_COMPROMISED)
+        return _copy_of(_COMPROMISED)
     if said == "verification required":
-        return _again(_UNVERIFIED)
+        return _copy_of(_UNVERIFIED)
     if reply.status in (401, 403):
-        return _again(_WRONG_PASSWORD)
+        return _copy_of(_WRONG_PASSWORD)
     return BackendProtocolError(f"Simplenote answered a login with status {reply.status}")
 
 
-def _again(refusal: LoginRequired) -> LoginRequired:
-    """A fresh error of the same words: one that is raised twice would gather tracebacks."""
+def _copy_of(refusal: LoginRequired) -> LoginRequired:
+    """Make a new error with the same words: one that is raised twice would gather tracebacks."""
     return LoginRequired(refusal.message, resolution_hint=refusal.resolution_hint)
 
 

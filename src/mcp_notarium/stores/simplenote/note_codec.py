@@ -1,15 +1,15 @@
-"""Pure codec of Simplenote's note objects: JSON object to revision and back.
+"""Convert Simplenote's note objects to revisions and back. Pure.
 
 It never fails on what a note holds, only on what is not an object: old accounts have notes with
-missing fields, dates in milliseconds, ``deleted`` as a number and fields of other programs. What
-it does not understand it reads as empty and keeps untouched in ``raw``:
+missing fields, dates in milliseconds, ``deleted`` as a number and fields of other programs. A value
+that it does not understand reads as empty and stays untouched in ``raw``:
 
 * ``content`` that is no string reads as empty text, ``tags`` that is no list as no tags, and an
   item of ``tags`` that is no string is left out;
 * dates above 1e11 are milliseconds; a missing modification date is the creation date, else 0;
 * lone surrogates read as U+FFFD.
 
-It speaks to no network and knows no listing; see ``index`` and ``feed``.
+It knows no listing; see ``listing`` and ``change_feed``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LONGEST_VERSION = 18
 
 
 def revision_from(note_id: str, fields: Fields, *, version: int | None) -> Revision:
-    """How a stored object reads; ``version`` None gives the etag ''."""
+    """Read a stored object as a revision; ``version`` None gives the etag ''."""
     created = _seconds(fields.get("creationDate"))
     modified = _seconds(fields.get("modificationDate"))
     marks = _strings(fields.get("systemTags"))
@@ -49,23 +49,23 @@ def revision_from(note_id: str, fields: Fields, *, version: int | None) -> Revis
 
 
 def fields_from(value: Any) -> Fields:
-    """``value`` as a note object. Raises ``BackendProtocolError`` if it is none."""
+    """Return ``value`` as a note object. Raises ``BackendProtocolError`` if it is none."""
     if not isinstance(value, dict):
         raise BackendProtocolError("the note service answered a note that is not an object")
     return value
 
 
 def fields_of(revision: Revision) -> Fields:
-    """The whole object behind a revision."""
+    """Return the whole object behind a revision."""
     return fields_from(json.loads(revision.raw))
 
 
 def compose_fields(base: Fields | None, content: Content, *, now: float) -> Fields:
-    """The whole object to post: ``base`` with the edits, or a complete new one.
+    """Compose the whole object to post: ``base`` with the edits, or a complete new one.
 
-    Only keys that differ are touched, so that what the service or another device set meanwhile
-    stays; content equal to the base's gives the base itself, old modification date included.
-    ``now`` is epoch seconds.
+    Only keys that differ change, so that what the service or another device set meanwhile stays.
+    Content equal to the base's gives the base itself, old modification date included. ``now`` is
+    epoch seconds.
     """
     wanted = _cleaned(content)
     if base is None:
@@ -84,12 +84,12 @@ def compose_fields(base: Fields | None, content: Content, *, now: float) -> Fiel
 
 
 def etag_of(version: int) -> str:
-    """The etag of a version number."""
+    """Return the etag of a version number."""
     return str(version)
 
 
 def version_of(etag: str) -> int | None:
-    """The version number an etag was made from; None if it was not made here."""
+    """Return the version number an etag was made from; None if it was not made here."""
     made_here = etag.isascii() and etag.isdecimal() and len(etag) <= _LONGEST_VERSION
     return int(etag) if made_here else None
 

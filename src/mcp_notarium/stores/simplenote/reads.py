@@ -1,4 +1,4 @@
-"""Reading notes from Simplenote: listing, change feed and single revisions.
+"""Read notes from Simplenote: listing, change feed and single revisions.
 
 Versions come from the version header only. A page is complete or the call raises.
 """
@@ -16,24 +16,24 @@ from mcp_notarium.domain.note import Revision
 from mcp_notarium.errors import BackendProtocolError, BackendTimeout, CursorLost, NoteNotFound
 from mcp_notarium.stores.contract import BaseLookup, ChangePage, ListingPage
 from mcp_notarium.stores.http import Reply, Request
-from mcp_notarium.stores.http_retries import ConnectionDropped
+from mcp_notarium.stores.http_rules import ConnectionDropped
 from mcp_notarium.stores.json_answers import DEEPEST, AnswerTooLarge, parse_json
 from mcp_notarium.stores.simplenote import note_codec
 from mcp_notarium.stores.simplenote.change_feed import changes_from
 from mcp_notarium.stores.simplenote.listing import page_from
-from mcp_notarium.stores.simplenote.session import Account
-from mcp_notarium.stores.simplenote.urls import NOTES, Urls, possible_id
+from mcp_notarium.stores.simplenote.session import AccountSession
+from mcp_notarium.stores.simplenote.urls import NOTES, Urls, is_possible_id
 from mcp_notarium.threads import run_aside
 
 LARGEST_PAGE = 1000
 SMALLEST_PAGE = 10
 QUICK_SECONDS = 2.0
-"""A page that comes within this could as well have been twice as large."""
+"""A page that arrives within this time may be twice as large the next time."""
 POLL_SECONDS = 70.0
 SHORTEST_POLL_SECONDS = 1.0
-"""A long poll broken off sooner is a failure, and an empty answer sooner is held back."""
-MUCH = 256 * 1024
-"""Bytes of an answer that are read beside the event loop: fewer take it less than ten milliseconds."""
+"""A long poll that breaks off sooner is a failure; an empty answer sooner is delayed."""
+THREAD_BYTES = 256 * 1024
+"""Bytes from which an answer is decoded in a thread: fewer take less than ten milliseconds."""
 _VERSION_HEADER = "x-simperium-version"
 _BAD_REQUEST = 400
 _NOT_FOUND = 404
@@ -42,12 +42,12 @@ _ID = re.compile(r"[A-Za-z0-9_.%@-]{1,256}")
 
 
 class NoteReads:
-    """The reading half of a backend. ``stopwatch`` gives seconds from anywhere."""
+    """Read notes for the store. ``stopwatch`` gives seconds from any start."""
 
     def __init__(
         self,
         *,
-        account: Account,
+        account: AccountSession,
         urls: Urls,
         stopwatch: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -61,14 +61,14 @@ class NoteReads:
     async def list_page(
         self, *, since: str | None, mark: str | None, limit: int, with_content: bool
     ) -> ListingPage:
-        """See ``Backend.list_page``. An answer that is too much is asked for again in halves."""
+        """See ``Store.list_page``. A page that is too large is requested again in halves."""
         size = max(1, min(limit, self._page_limit if with_content else LARGEST_PAGE))
         while with_content:
             begun = self._stopwatch()
             try:
                 page = await self._page(since, mark, size, with_content=True)
             except AnswerTooLarge:
-                # One note that cannot be taken comes without content, so that it hides no other.
+                # A single note that is too large comes without content, so that it hides no other.
                 with_content, size = size > 1, max(1, size // 2)
             except BackendTimeout:
                 # On a slow line a smaller page may come through the next time.
@@ -81,7 +81,7 @@ class NoteReads:
         return await self._page(since, mark, size, with_content=False)
 
     async def changes(self, cursor: str, *, wait: bool, base_of: BaseLookup) -> ChangePage:
-        """See ``Backend.changes``. A feed too large to read counts as a lost cursor."""
+        """See ``Store.changes``. A feed too large to read counts as a lost cursor."""
         if not wait:
             return await self._changes(cursor, base_of, query={"wait": "0"}, patient=False)
         begun = self._stopwatch()
@@ -91,16 +91,16 @@ class NoteReads:
             if self._stopwatch() - begun < SHORTEST_POLL_SECONDS:
                 raise
             return ChangePage((), cursor)
-        # An empty page at once, again and again, would have the caller ask in a hot loop.
+        # Empty pages that come at once would make the caller poll in a hot loop.
         early = SHORTEST_POLL_SECONDS - (self._stopwatch() - begun)
         if early > 0 and not page.changes and page.cursor == cursor:
             await self._sleep(early)
         return page
 
     async def get(self, note_id: str, *, etag: str | None = None) -> Revision:
-        """See ``Backend.get``."""
+        """See ``Store.get``."""
         version = None if etag is None else note_codec.version_of(etag)
-        if not possible_id(note_id) or (etag is not None and version is None):
+        if not is_possible_id(note_id) or (etag is not None and version is None):
             raise _missing(note_id)
         url = self._urls.item(NOTES, note_id, version=version, query={})
         reply = await self._get(url)
@@ -124,7 +124,7 @@ class NoteReads:
         reply = await self._get(self._urls.bucket(NOTES, "index", query))
         if since is not None and reply.status in _UNKNOWN:
             raise _lost()
-        if len(reply.body) < MUCH:
+        if len(reply.body) < THREAD_BYTES:
             return _read(reply, mark, with_content=with_content)
         return await run_aside(
             partial(_read, reply, mark, with_content=with_content), too_late=lambda _page: None
@@ -148,12 +148,12 @@ class NoteReads:
 
 
 def _plain(note_id: str) -> bool:
-    """Whether the id has only characters that the service has in ids; others it calls bad."""
+    """Tell whether the id has only characters of the service's ids; it refuses others as bad."""
     return _ID.fullmatch(note_id) is not None
 
 
 def version_in(reply: Reply) -> int | None:
-    """The version the answer names; None if it names none."""
+    """Return the version the answer names; None if it names none."""
     return note_codec.version_of(reply.headers.get(_VERSION_HEADER, "").strip())
 
 
@@ -162,7 +162,7 @@ def _long_poll(url: str) -> Request:
 
 
 def _value(reply: Reply, *, deepest: int | None = DEEPEST) -> Any:
-    """The JSON of a good answer. Raises ``BackendProtocolError``."""
+    """Parse the JSON of a good answer. Raises ``BackendProtocolError``."""
     if not reply.ok:
         raise BackendProtocolError(f"Simplenote answered with status {reply.status}")
     return parse_json(reply.body, deepest=deepest)

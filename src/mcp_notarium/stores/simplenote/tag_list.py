@@ -1,7 +1,7 @@
-"""Keeping Simplenote's list of tags complete: a tag put on a note here also becomes a tag object.
+"""Complete Simplenote's list of tags: a tag put on a note here also becomes a tag object.
 
-Without one the tag would not show in Simplenote's own tag list. This is a courtesy after the note
-itself is stored: it runs in the background, never raises, and gives up on any failure.
+Without one the tag would not show in Simplenote's own tag list. This happens after the note itself is
+stored, in the background. It never raises and gives up on any failure.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from urllib.parse import quote
 from mcp_notarium.errors import NotariumError
 from mcp_notarium.stores.http import Request
 from mcp_notarium.stores.json_answers import parse_json, to_json
-from mcp_notarium.stores.simplenote.session import Account
+from mcp_notarium.stores.simplenote.session import AccountSession
 from mcp_notarium.stores.simplenote.urls import LONGEST_ID, Urls
 
 _LOG = logging.getLogger(__name__)
@@ -32,21 +32,21 @@ _UNUSABLE = re.compile(r"[\s,]")
 
 
 def tag_id(name: str) -> str:
-    """The id of a tag's object: NFC, lower case, percent-encoded. Equal ids are equal tags."""
+    """Derive the id of a tag's object: NFC, lower case, percent-encoded. Equal ids are equal tags."""
     return quote(unicodedata.normalize("NFC", name).lower(), safe="", errors="replace")
 
 
-def deserves_object(name: str) -> bool:
-    """Whether a tag is listed at all: e-mail addresses share a note and are never listed."""
+def is_listed(name: str) -> bool:
+    """Tell whether a tag gets an object: e-mail addresses share a note and never do."""
     if not name or _E_MAIL.fullmatch(name) or _UNUSABLE.search(name):
         return False
     return len(tag_id(name)) <= LONGEST_ID
 
 
 class TagList:
-    """The tag objects of one account. One task works at a time; ``close`` waits for it briefly."""
+    """Create the tag objects of one account. One task runs at a time; ``close`` waits for it briefly."""
 
-    def __init__(self, *, account: Account, urls: Urls, client_id: str) -> None:
+    def __init__(self, *, account: AccountSession, urls: Urls, client_id: str) -> None:
         self._account = account
         self._urls = urls
         self._client_id = client_id
@@ -55,16 +55,14 @@ class TagList:
         self._waiting: list[tuple[tuple[str, ...], Callable[[], Awaitable[Iterable[str]]]]] = []
         self._task: asyncio.Task[None] | None = None
 
-    def note_stored(
+    def list_tags(
         self, tags: Iterable[str], *, earlier: Callable[[], Awaitable[Iterable[str]]]
     ) -> None:
-        """A note with these tags was stored; ``earlier`` fetches the tags it had before.
+        """List the tags of a stored note; ``earlier`` fetches the tags it had before.
 
-        Returns at once. Tags that were there before are somebody else's doing and left alone.
+        Returns at once. Tags that the note had before are not ours to list.
         """
-        unseen = tuple(
-            tag for tag in tags if deserves_object(tag) and tag_id(tag) not in self._seen
-        )
+        unseen = tuple(tag for tag in tags if is_listed(tag) and tag_id(tag) not in self._seen)
         if not unseen or len(self._waiting) >= _MOST_WAITING:
             return
         self._waiting.append((unseen, earlier))
@@ -72,7 +70,7 @@ class TagList:
             self._task = asyncio.create_task(self._work())
 
     async def close(self) -> None:
-        """Let the task finish within a moment, then stop it."""
+        """Wait a moment for the task, then cancel it."""
         task, self._task = self._task, None
         if task is None:
             return
@@ -136,7 +134,7 @@ class TagList:
 
 
 def _names(answer: Any) -> set[str]:
-    """The tags in a listing by the hash of their name: ids were made by several rules."""
+    """Return the ids derived from the names in a listing: its own ids follow several rules."""
     entries = answer.get("index") if isinstance(answer, dict) else None
     listed = entries if isinstance(entries, list) else ()
     objects = [item.get("d") for item in listed if isinstance(item, dict)]

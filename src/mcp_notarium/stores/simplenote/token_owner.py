@@ -1,9 +1,9 @@
-"""Whether a token is of the account whose notes the cache holds.
+"""Decide whether a token is of the account whose notes the index holds.
 
 The data host answers any token with that token's notes and names no account. So a token that
-Simplenote did not give us for the configured user name itself is tried, before its first use, on
-notes that the cache has: ids are random, and under another account they do not exist. The outcome
-is remembered with the cache; asking again costs nothing until the token changes.
+Simplenote did not give us for the configured user name is tried, before its first use, on notes that
+the index has: ids are random, and under another account they do not exist. The result is stored in the
+database; asking again costs nothing until the token changes.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from mcp_notarium.stores.simplenote.urls import NOTES, Urls
 _REFUSED = frozenset({401, 403})
 _UNKNOWN = frozenset({400, 404})
 _SAME_SECOND = 1.0
-"""Other programs write the date of creation back as a whole number."""
+"""Other programs round the date of creation to a whole number."""
 
 Witness = tuple[str, float]
-"""A note the cache holds: its id, and when it was created (epoch seconds)."""
+"""A note in the index: its id, and when it was created (epoch seconds)."""
 
 
 class AccountRecord(Protocol):
-    """What the cache remembers of the account it was filled from. Never a token itself."""
+    """Store what is known of the account the index was filled from. Never a token itself."""
 
     def recognises(self, token: Secret) -> bool:
-        """Whether this is the token it was last told to remember."""
+        """Tell whether this is the token that was remembered last."""
 
     def remember(self, token: Secret, *, on_trust: bool) -> None:
-        """The notes are this token's; ``on_trust``: nobody could prove that."""
+        """Record that the notes are this token's; ``on_trust``: without proof."""
 
     @property
     def proven(self) -> bool:
@@ -46,14 +46,14 @@ class AccountRecord(Protocol):
 
     @property
     def unfinished(self) -> bool:
-        """Whether a write is still to be finished."""
+        """Whether a write is unfinished."""
 
     def sample_notes(self) -> Sequence[Witness]:
-        """A few notes that are not shared and not in the trash, if there are any such."""
+        """Return a few notes that are not shared and not in the trash, if there are any."""
 
 
-class Belonging:
-    """Judges tokens for one cache. Asks with the token in question, and reads single notes only."""
+class TokenOwner:
+    """Check tokens for one index: read single notes with the token in question."""
 
     def __init__(self, *, session: HttpSession, urls: Urls, record: AccountRecord) -> None:
         self._session = session
@@ -61,14 +61,14 @@ class Belonging:
         self._record = record
 
     def recognises(self, token: Secret) -> bool:
-        """Whether it was judged before; asks nobody."""
+        """Tell whether the token was checked before, without any request."""
         return self._record.recognises(token)
 
-    async def holds(self, token: Secret, *, from_service: bool) -> bool:
-        """Whether the token may be used; False if the service refuses it.
+    async def accepts(self, token: Secret, *, from_service: bool) -> bool:
+        """Tell whether the token may be used; False if the service refuses it.
 
         ``from_service``: Simplenote gave it to us for this user name. Raises ``OtherAccount``
-        if it is of another account than the cache's notes, and what a request raises.
+        if it is of another account than the index's notes, and what a request raises.
         """
         record = self._record
         if from_service and (not record.on_trust or record.recognises(token)):
@@ -76,45 +76,45 @@ class Belonging:
             return True
         if record.recognises(token):
             return True
-        witnesses = record.sample_notes()
-        if witnesses:
-            known = await self._known(token, witnesses)
+        sample_notes = record.sample_notes()
+        if sample_notes:
+            known = await self._known(token, sample_notes)
             if known is None:
                 return False
             if not known:
                 raise _other("SIMPLENOTE_TOKEN" if not from_service else "the login")
         elif not from_service and (record.proven or record.unfinished):
             raise _unprovable()
-        trusted = record.on_trust if witnesses else True
+        trusted = record.on_trust if sample_notes else True
         record.remember(token, on_trust=trusted and not from_service)
         return True
 
-    async def _known(self, token: Secret, witnesses: Sequence[Witness]) -> bool | None:
-        """Whether at least half of the notes exist under this token; None if it is refused.
+    async def _known(self, token: Secret, sample_notes: Sequence[Witness]) -> bool | None:
+        """Tell whether at least half of the notes exist under this token; None if it is refused.
 
         Not all of them: some may have been removed elsewhere since.
         """
         found = missed = 0
-        for witness in witnesses:
-            reply = await self._asked(token, witness[0])
+        for witness in sample_notes:
+            reply = await self._read(token, witness[0])
             if reply.status in _REFUSED:
                 return None
-            if _is(reply, witness):
+            if _is_witness(reply, witness):
                 found += 1
             else:
                 missed += 1
-            if 2 * max(found, missed) > len(witnesses):
+            if 2 * max(found, missed) > len(sample_notes):
                 break
         return found >= missed
 
-    async def _asked(self, token: Secret, note_id: str) -> Reply:
+    async def _read(self, token: Secret, note_id: str) -> Reply:
         url = self._urls.item(NOTES, note_id, version=None, query={})
         headers = {"x-simperium-token": token.reveal_text()}
         return await self._session.send(Request("GET", url, headers=headers))
 
 
-def _is(reply: Reply, witness: Witness) -> bool:
-    """Whether this is the note. An id alone is no proof: the notes that greet new users share it."""
+def _is_witness(reply: Reply, witness: Witness) -> bool:
+    """Tell whether this is the note. An id alone is no proof: welcome notes of new users share it."""
     if reply.status in _UNKNOWN:
         return False
     if not reply.ok:

@@ -1,11 +1,12 @@
-"""Which token to use now: the one given, the one stored, or a new one by password.
+"""Choose the token to use now: the configured one, the stored one, or a new one by password.
 
-None is used before it is known to be of the account whose notes the cache holds; see ``belonging``.
+No token is used before it is known to be of the account whose notes the index holds; see
+``token_owner``.
 
-Many requests may be refused at once and one of them renews for all. A refused password is not
+Many requests may be refused at once; one of them renews the token for all. A refused password is not
 sent again for minutes, growing to an hour, so that a wrong setting never locks the account. A service
 that only asks to slow down says itself for how long. A token that comes fresh from a login and is
-refused (for one note, say) is no reason to log in again for a while: that would help no more.
+refused (for one note, say) is no reason to log in again for a while: that would not help.
 """
 
 from __future__ import annotations
@@ -18,31 +19,31 @@ from typing import Protocol
 from mcp_notarium.errors import LoginRequired, NotariumError, RateLimited
 from mcp_notarium.secret import Secret
 from mcp_notarium.stores.simplenote.login import Authenticator, usable_in_header
-from mcp_notarium.stores.simplenote.token_owner import Belonging
+from mcp_notarium.stores.simplenote.token_owner import TokenOwner
 
 FIRST_PAUSE = 5 * 60.0
 LONGEST_PAUSE = 60 * 60.0
-VAIN_PAUSE = 60.0
-"""Seconds without a login for a token that a login has just given; twice as many each time, up to
+RELOGIN_PAUSE = 60.0
+"""Seconds without another login after a fresh token was refused; doubled each time, up to
 ``LONGEST_PAUSE``."""
 
 
 class TokenStore(Protocol):
-    """Where a token outlives the process. It may decline to store, by raising a NotariumError."""
+    """Keep a token beyond the process. It may decline to store, by raising a NotariumError."""
 
     def load(self) -> Secret | None:
-        """The stored token, read anew each time: another process may have logged in."""
+        """Read the stored token, anew each time: another process may have logged in."""
 
     def store(self, token: Secret) -> None:
-        """Keep this token instead of any other."""
+        """Store this token instead of any other."""
 
     def forget(self) -> None:
-        """Keep none."""
+        """Remove the stored token."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Refusal:
-    """What the service said to the password, and how long we leave it in peace (seconds)."""
+    """Hold the service's refusal of the password, and the pause before the next try (seconds)."""
 
     message: str
     hint: str | None
@@ -52,8 +53,8 @@ class _Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class _Vain:
-    """A token that a login gave and that is refused all the same; none is made for it ``until`` then."""
+class _RefusedFresh:
+    """Hold a token that a login gave and that is refused all the same; no login before ``until``."""
 
     token: Secret
     pause: float
@@ -61,7 +62,7 @@ class _Vain:
 
 
 class Tokens:
-    """The tokens of one account. ``clock`` gives seconds that nobody sets: pauses are measured by it."""
+    """Choose tokens for one account. ``clock`` gives seconds that nobody sets: it measures pauses."""
 
     def __init__(
         self,
@@ -71,7 +72,7 @@ class Tokens:
         password: Secret | None,
         token: Secret | None,
         store: TokenStore,
-        belonging: Belonging,
+        owner: TokenOwner,
         clock: Callable[[], float],
     ) -> None:
         self._authenticator = authenticator
@@ -79,16 +80,16 @@ class Tokens:
         self._password = password or None
         self._given = token or None
         self._store = store
-        self._belonging = belonging
+        self._owner = owner
         self._clock = clock
         self._current: Secret | None = None
         self._refusal: _Refusal | None = None
         self._made: Secret | None = None
-        self._vain: _Vain | None = None
+        self._refused_fresh: _RefusedFresh | None = None
         self._turn = asyncio.Lock()
 
     async def current(self) -> Secret:
-        """The token to use.
+        """Return the token to use.
 
         Raises ``LoginRequired`` if there is none to be had, ``OtherAccount`` if it is another
         account's, and what a request raises if that cannot be found out now.
@@ -99,48 +100,48 @@ class Tokens:
             return self._current
 
     async def renewed(self, refused: Secret) -> Secret:
-        """Another token than ``refused``, which the service just refused.
+        """Return another token than ``refused``, which the service just refused.
 
         Raises ``LoginRequired`` if there is no other way in, and like :meth:`current`.
         """
         async with self._turn:
             if self._current is not None and self._current != refused:
-                return self._current  # somebody was faster
+                return self._current  # another request was faster
             self._current = None
             self._current = await self._another(refused)
             if self._current == refused:
-                self._note_vain(refused)
+                self._record_refused_fresh(refused)
             return self._current
 
-    def tried(self, renewed: Secret, *, accepted: bool) -> None:
-        """What became of the request that a renewed token was for."""
+    def record_use(self, renewed: Secret, *, accepted: bool) -> None:
+        """Record whether the service accepted a renewed token."""
         if accepted:
-            self._vain = None
+            self._refused_fresh = None
         elif renewed == self._made:
-            self._note_vain(renewed)
+            self._record_refused_fresh(renewed)
 
     async def _given_one(self) -> Secret | None:
-        """The configured token; None if there is none, or none that the service accepts."""
+        """Return the configured token; None if there is none, or the service refuses it."""
         given = _usable(self._given)
-        if given is None or self._belonging.recognises(given):
+        if given is None or self._owner.recognises(given):
             return given
         logged_in = self._stored() == given
-        return given if await self._belonging.holds(given, from_service=logged_in) else None
+        return given if await self._owner.accepts(given, from_service=logged_in) else None
 
     async def _another(self, refused: Secret | None) -> Secret:
-        """The stored token, unless it is the refused one, or a new one by password."""
+        """Return the stored token, unless it is the refused one, or a new one by password."""
         stored = _usable(self._stored())
         if (
             stored is not None
             and stored != refused
-            and await self._belonging.holds(stored, from_service=True)
+            and await self._owner.accepts(stored, from_service=True)
         ):
             return stored
-        if refused is not None and self._is_vain(refused):
+        if refused is not None and self._is_refused_fresh(refused):
             self._current = refused  # other requests may well be served with it
             raise LoginRequired("Simplenote does not accept the login for this")
         made = await self._log_in()
-        if not await self._belonging.holds(made, from_service=True):
+        if not await self._owner.accepts(made, from_service=True):
             raise LoginRequired("Simplenote does not accept the login any more")
         return made
 
@@ -166,14 +167,22 @@ class Tokens:
             return token  # it lives as long as the process
         return token
 
-    def _is_vain(self, refused: Secret) -> bool:
-        vain = self._vain
-        return vain is not None and vain.token == refused and self._clock() < vain.until
+    def _is_refused_fresh(self, refused: Secret) -> bool:
+        refused_fresh = self._refused_fresh
+        return (
+            refused_fresh is not None
+            and refused_fresh.token == refused
+            and self._clock() < refused_fresh.until
+        )
 
-    def _note_vain(self, token: Secret) -> None:
-        if not self._is_vain(token):
-            pause = min(LONGEST_PAUSE, self._vain.pause * 2) if self._vain else VAIN_PAUSE
-            self._vain = _Vain(token, pause, self._clock() + pause)
+    def _record_refused_fresh(self, token: Secret) -> None:
+        if not self._is_refused_fresh(token):
+            pause = (
+                min(LONGEST_PAUSE, self._refused_fresh.pause * 2)
+                if self._refused_fresh
+                else RELOGIN_PAUSE
+            )
+            self._refused_fresh = _RefusedFresh(token, pause, self._clock() + pause)
 
     def _check_pause(self) -> None:
         refusal, now = self._refusal, self._clock()
@@ -198,7 +207,7 @@ class Tokens:
 
 
 def _usable(token: Secret | None) -> Secret | None:
-    """The token itself. Raises ``LoginRequired`` for one that no header can carry."""
+    """Return the token. Raises ``LoginRequired`` for one that no header can carry."""
     if token is not None and not usable_in_header(token):
         raise LoginRequired("the configured token has characters that no token has")
     return token

@@ -1,4 +1,4 @@
-"""Pure: where Simplenote lives, and how its addresses are put together."""
+"""Build Simplenote's URLs. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Self
 from urllib.parse import quote, urlencode, urlsplit
 
 APP_ID = "chalk-bump-f49"
-"""Simplenote's public name at Simperium; every client carries it."""
+"""Simplenote's public name at Simperium; every client sends it."""
 
 LONGEST_ID = 256
 NOTES = "note"
@@ -17,7 +17,7 @@ NOTES = "note"
 
 @dataclass(frozen=True, slots=True)
 class Urls:
-    """The three hosts: the api for notes, the one for passwords, the one for e-mailed codes."""
+    """Hold the three hosts: for notes, for passwords, for codes by e-mail."""
 
     api: str = "https://api.simperium.com/1"
     auth: str = "https://auth.simperium.com/1"
@@ -25,30 +25,30 @@ class Urls:
     app_id: str = APP_ID
 
     @classmethod
-    def given(cls, *, api: str, auth: str, app: str) -> Self:
-        """From settings: a Simperium host named without a path means its version 1."""
+    def from_settings(cls, *, api: str, auth: str, app: str) -> Self:
+        """Make URLs from settings: a Simperium host named without a path means its version 1."""
         return cls(api=_versioned(api), auth=_versioned(auth), app=app)
 
     def all(self) -> tuple[str, str, str]:
-        """Every base url, for the list of hosts that may be contacted."""
+        """Return every base URL, for the list of hosts that may be contacted."""
         return self.api, self.auth, self.app
 
     def authorize(self) -> str:
-        """Where a password becomes a token. The slash at the end is part of the address."""
+        """Return the URL that turns a password into a token. The slash at the end belongs to it."""
         return f"{self.auth.rstrip('/')}/{self.app_id}/authorize/"
 
     def account(self, verb: str) -> str:
-        """Where codes are asked for and handed in."""
+        """Return the URL for requesting or sending a code."""
         return f"{self.app.rstrip('/')}/account/{verb}"
 
     def bucket(self, bucket: str, verb: str, query: Mapping[str, str]) -> str:
-        """``index`` or ``changes`` of a bucket."""
+        """Return the URL of ``index`` or ``changes`` of a bucket."""
         return f"{self._base(bucket)}/{verb}{_query(query)}"
 
     def item(
         self, bucket: str, item_id: str, *, version: int | None, query: Mapping[str, str]
     ) -> str:
-        """One object, or one version of it."""
+        """Return the URL of one object, or of one version of it."""
         path = f"{self._base(bucket)}/i/{quote(item_id, safe='')}"
         return f"{path}{'' if version is None else f'/v/{version}'}{_query(query)}"
 
@@ -56,10 +56,10 @@ class Urls:
         return f"{self.api.rstrip('/')}/{self.app_id}/{bucket}"
 
 
-def possible_id(item_id: str) -> bool:
-    """Whether the service can have an object of this id at all.
+def is_possible_id(item_id: str) -> bool:
+    """Tell whether the service can have an object of this id at all.
 
-    Ids of dots alone are left out: in a path they would mean another place.
+    Ids of dots alone are left out: in a path they would mean another resource.
     """
     try:
         length = len(item_id.encode())

@@ -1,7 +1,7 @@
-"""Writing one note to Simplenote: push and guarded delete, and what each answer means.
+"""Write one note to Simplenote: push and guarded delete, and the meaning of each answer.
 
 While an earlier try of a write may have arrived, a refusal proves nothing and becomes
-``OutcomeUnknown``. It merges nothing and retries nothing itself.
+``OutcomeUnknown``. This module merges nothing and retries nothing itself.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from mcp_notarium.stores.http import Reply, Request
 from mcp_notarium.stores.json_answers import parse_json
 from mcp_notarium.stores.simplenote import note_codec
 from mcp_notarium.stores.simplenote.reads import NoteReads, version_in
-from mcp_notarium.stores.simplenote.session import Account
-from mcp_notarium.stores.simplenote.urls import NOTES, Urls, possible_id
+from mcp_notarium.stores.simplenote.session import AccountSession
+from mcp_notarium.stores.simplenote.urls import NOTES, Urls, is_possible_id
 
 _NOT_FOUND = 404
 _BAD_VERSION = 405
@@ -42,17 +42,19 @@ _NOT_DELETED = frozenset({_NOT_FOUND, _BAD_VERSION, _REPEATED, _EMPTY_CHANGE})
 
 
 class NoteWrites:
-    """The writing half of a backend, stamped with ``client_id``."""
+    """Write notes for the store, stamped with ``client_id``."""
 
-    def __init__(self, *, account: Account, urls: Urls, client_id: str, reads: NoteReads) -> None:
+    def __init__(
+        self, *, account: AccountSession, urls: Urls, client_id: str, reads: NoteReads
+    ) -> None:
         self._account = account
         self._urls = urls
         self._client_id = client_id
         self._reads = reads
 
     async def push(self, write: PendingWrite) -> Acknowledgement:
-        """See ``Backend.push``."""
-        if not possible_id(write.note_id):
+        """See ``Store.push``."""
+        if not is_possible_id(write.note_id):
             raise BackendRejected("Simplenote takes no note of this id")
         base = None if write.base_etag is None else note_codec.version_of(write.base_etag)
         if write.base_etag is not None and base is None:
@@ -60,7 +62,7 @@ class NoteWrites:
         request = self._push_request(write, base)
         reply = await self._account.send(request)
         if reply.status == _INVALID_DIFF:
-            # The service sometimes trips over its own diff; the same whole object may pass.
+            # The service sometimes fails on its own diff; the same whole object may pass.
             reply = await self._account.send(request)
         if reply.ok:
             return await self._stored(write.note_id, reply, next_version=(base or 0) + 1)
@@ -75,8 +77,8 @@ class NoteWrites:
         raise _refusal(reply)
 
     async def delete(self, note_id: str, *, etag: str, write_id: str) -> None:
-        """See ``Backend.delete``. A note that is not in the trash gives ``BackendRejected``."""
-        if not possible_id(note_id):
+        """See ``Store.delete``. A note that is not in the trash gives ``BackendRejected``."""
+        if not is_possible_id(note_id):
             return  # the service cannot have it
         version = note_codec.version_of(etag)
         if version is None:
@@ -90,7 +92,7 @@ class NoteWrites:
         elif not reply.ok:
             raise _refusal(reply)
         elif reply.body.strip():
-            # The service says nothing here; a page with words comes from somebody in between.
+            # The service answers without a body; a page with text comes from a proxy in between.
             await self._accept_absence(note_id, etag)
 
     def _push_request(self, write: PendingWrite, base: int | None) -> Request:
@@ -105,7 +107,7 @@ class NoteWrites:
         )
 
     async def _stored(self, note_id: str, reply: Reply, *, next_version: int) -> Acknowledgement:
-        """What the answer to a stored write says the note is now; if it says nothing, ask."""
+        """Read the note from the answer to a stored write; fetch it if the answer does not have it."""
         version = version_in(reply)
         try:
             fields = note_codec.fields_from(parse_json(reply.body))
@@ -116,12 +118,12 @@ class NoteWrites:
             alone = head.server_version == next_version
             return Acknowledgement(head, Answer.STORED, alone=alone)
         revision = note_codec.revision_from(note_id, fields, version=version)
-        # Every write stored makes the next number.
+        # Every stored write makes the next number.
         before = note_codec.etag_of(version - 1) if version > 1 else None
         return Acknowledgement(revision, Answer.STORED, before, alone=version == next_version)
 
     async def _head(self, note_id: str) -> Revision:
-        """The newest revision after a write was answered; without it all is in doubt."""
+        """Fetch the newest revision after a write was answered; without it the outcome is unknown."""
         try:
             return await self._reads.get(note_id)
         except (BackendError, LoginRequired) as error:
@@ -130,25 +132,25 @@ class NoteWrites:
     async def _conflict(self, note_id: str) -> NoReturn:
         """Raise ``VersionConflict``, or ``NoteNotFound`` if the note is gone."""
         await self._reads.get(note_id)
-        raise _moved_on(note_id)
+        raise _changed_since(note_id)
 
     async def _accept_absence(self, note_id: str, etag: str) -> None:
-        """A delete was not carried out: fine if the note is gone, else say why not."""
+        """Accept a refused delete if the note is gone; otherwise raise the reason."""
         try:
             head = await self._head(note_id)
         except NoteNotFound:
             return
         if head.etag == etag:
-            raise BackendProtocolError("Simplenote deletes neither this note nor says why")
-        raise _moved_on(note_id)
+            raise BackendProtocolError("Simplenote refused to delete the note and gave no reason")
+        raise _changed_since(note_id)
 
 
-def _moved_on(note_id: str) -> VersionConflict:
+def _changed_since(note_id: str) -> VersionConflict:
     return VersionConflict("the note has another revision at Simplenote", details={"id": note_id})
 
 
 def _refusal(reply: Reply) -> NotariumError:
-    """What a refused write means."""
+    """Return the error for a refused write."""
     if reply.in_doubt:
         return OutcomeUnknown("the write was sent and no answer came back")
     if reply.status == _TOO_LARGE:
@@ -165,7 +167,7 @@ def _refusal(reply: Reply) -> NotariumError:
 
 
 def _refused_field(reply: Reply) -> str | None:
-    """The field that the service names as the reason, where it names one."""
+    """Return the field that the service names as the reason, if it names one."""
     try:
         answer = parse_json(reply.body)
     except BackendProtocolError:

@@ -7,7 +7,7 @@ import pytest
 from mcp_notarium.errors import OutcomeUnknown
 from mcp_notarium.sync import note_fetch, writer
 from mcp_notarium.sync.cycle import State
-from support.memory_backend import Fault
+from support.memory_client import Fault
 from support.sync_rig import until
 
 REFUSALS = (Fault.UNAVAILABLE, Fault.TIMEOUT, Fault.LOGIN, Fault.RATE_LIMITED)
@@ -19,7 +19,7 @@ def loaded(client, store):
     for number in range(3):
         store.put(f"n{number}", f"note {number}\n")
     asyncio.run(client.sync())
-    client.backend.calls.clear()
+    client.remote.calls.clear()
     return client
 
 
@@ -31,7 +31,7 @@ def changed_elsewhere(loaded, store, *note_ids):
 
 
 def doubts(client):
-    return client.driver._ledger.doubts()
+    return client.driver._progress.doubts()
 
 
 @pytest.mark.parametrize("fault", REFUSALS)
@@ -40,7 +40,7 @@ def test_a_note_that_is_refused_while_others_are_served_is_put_in_doubt(loaded, 
     loaded.faults.plan(fault, on="get")
     assert asyncio.run(loaded.sync()) is State.IDLE
     assert doubts(loaded) == ("n0",)
-    assert loaded.backend.calls == ["changes", "get", "get", "get", "changes"]
+    assert loaded.remote.calls == ["changes", "get", "get", "get", "changes"]
     assert loaded.cache.sync_state.metrics().error_count == 0
     asyncio.run(loaded.sync())
     assert loaded.contents() == store.contents()
@@ -53,7 +53,7 @@ def test_alone_it_is_put_in_doubt_if_a_listing_is_served(loaded, store, fault):
     loaded.faults.plan(fault, on="get")
     assert asyncio.run(loaded.sync()) is State.IDLE
     assert doubts(loaded) == ("n0",)
-    assert loaded.backend.calls == ["changes", "get", "list_page", "changes"]
+    assert loaded.remote.calls == ["changes", "get", "list_page", "changes"]
 
 
 @pytest.mark.parametrize("fault", REFUSALS)
@@ -90,15 +90,15 @@ def test_where_everything_is_refused_the_cycle_ends_and_nothing_is_skipped(
     assert loaded.contents() == store.contents()
 
 
-def test_an_ill_note_is_asked_for_after_twice_as_long_each_time(loaded, store, time):
+def test_a_failing_note_is_asked_for_after_twice_as_long_each_time(loaded, store, time):
     changed_elsewhere(loaded, store, "n0")
     loaded.faults.plan(Fault.UNAVAILABLE, on="get", times=99)
     asked_at = []
     began = time.now
     for _ in range(40):
-        before = loaded.backend.calls.count("get")
+        before = loaded.remote.calls.count("get")
         asyncio.run(loaded.sync())
-        if loaded.backend.calls.count("get") > before:
+        if loaded.remote.calls.count("get") > before:
             asked_at.append(time.now - began)
         time.now += 1.0
     assert asked_at == [0, 1, 3, 7, 15, 31]
@@ -109,20 +109,20 @@ def test_news_come_before_what_was_in_doubt(loaded, store):
     changed_elsewhere(loaded, store, "n0")
     loaded.faults.plan(Fault.UNAVAILABLE, on="get")
     asyncio.run(loaded.sync())
-    loaded.backend.calls.clear()
+    loaded.remote.calls.clear()
     asyncio.run(loaded.sync())
-    assert loaded.backend.calls == ["changes", "get"]
+    assert loaded.remote.calls == ["changes", "get"]
 
 
 class Held:
     """A client whose requests for one note are answered when somebody says so."""
 
     def __init__(self, client, note_id, monkeypatch):
-        monkeypatch.setattr(note_fetch, "GRACE", 0.02)
-        monkeypatch.setattr(writer, "GRACE", 0.02)
+        monkeypatch.setattr(note_fetch, "ITEM_SECONDS", 0.02)
+        monkeypatch.setattr(writer, "ITEM_SECONDS", 0.02)
         self.open = asyncio.Event()
         self.asked = 0
-        get = client.backend.get
+        get = client.remote.get
 
         async def held(asked_for, *, etag=None):
             answer = await get(asked_for, etag=etag)
@@ -131,7 +131,7 @@ class Held:
                 await self.open.wait()
             return answer
 
-        monkeypatch.setattr(client.backend, "get", held)
+        monkeypatch.setattr(client.remote, "get", held)
 
 
 def test_a_late_answer_holds_up_nobody_and_is_used_when_it_comes(loaded, store, monkeypatch):
@@ -143,7 +143,7 @@ def test_a_late_answer_holds_up_nobody_and_is_used_when_it_comes(loaded, store, 
         assert loaded.note("n2").text == store.text("n2")
         assert await loaded.sync() is State.IDLE
         held.open.set()
-        await until(loaded.driver._engine.errands_due)
+        await until(loaded.driver._engine.retries_due)
         await loaded.sync()
         assert held.asked == 1
 
@@ -171,7 +171,7 @@ def test_a_late_answer_that_news_have_overtaken_is_not_used(loaded, store, monke
 
 def test_many_late_notes_leave_room_for_others(loaded, store, monkeypatch):
     async def scenario():
-        monkeypatch.setattr(note_fetch, "GRACE", 0.02)
+        monkeypatch.setattr(note_fetch, "ITEM_SECONDS", 0.02)
         ill = [f"ill{number}" for number in range(note_fetch.FETCHES + 1)]
         for note_id in ill:
             store.put(note_id, "ill\n")
@@ -201,7 +201,7 @@ async def unanswered(client, *note_ids):
 
 def refuse(client, monkeypatch, note_id, fault):
     """From now on this note is refused, however often it is asked for; gives when that was."""
-    get, asked_at = client.backend.get, []
+    get, asked_at = client.remote.get, []
 
     async def refusing(asked_for, *, etag=None):
         if asked_for == note_id:
@@ -209,12 +209,12 @@ def refuse(client, monkeypatch, note_id, fault):
             client.faults.plan(fault, on="get")
         return await get(asked_for, etag=etag)
 
-    monkeypatch.setattr(client.backend, "get", refusing)
+    monkeypatch.setattr(client.remote, "get", refusing)
     return asked_at
 
 
 @pytest.mark.parametrize("fault", [*REFUSALS, Fault.NONSENSE])
-def test_an_unfinished_write_to_an_ill_note_ends_no_cycle_and_keeps_back_no_other(
+def test_an_unfinished_write_to_a_failing_note_ends_no_cycle_and_keeps_back_no_other(
     loaded, store, monkeypatch, fault
 ):
     async def scenario():
@@ -234,7 +234,7 @@ def test_an_unfinished_write_to_an_ill_note_ends_no_cycle_and_keeps_back_no_othe
     assert loaded.cache.pending.all() == []
 
 
-def test_an_unfinished_write_to_an_ill_note_is_tried_after_twice_as_long_each_time(
+def test_an_unfinished_write_to_a_failing_note_is_tried_after_twice_as_long_each_time(
     loaded, monkeypatch, time
 ):
     asyncio.run(unanswered(loaded, "n0"))
@@ -264,11 +264,11 @@ def test_an_unfinished_write_that_takes_long_goes_on_behind_the_others(loaded, s
 
 def test_many_unfinished_writes_that_take_long_leave_room_for_others(loaded, store, monkeypatch):
     async def scenario():
-        monkeypatch.setattr(writer, "GRACE", 0.02)
+        monkeypatch.setattr(writer, "ITEM_SECONDS", 0.02)
         await unanswered(loaded, "n0", "n1", "n2")
         loaded.faults.plan(Fault.HANG_BEFORE, on="get", times=3)
         assert await loaded.sync() is State.IDLE
-        assert loaded.backend.calls.count("get") == 3 + writer._MOST_LATE  # one for each change
+        assert loaded.remote.calls.count("get") == 3 + writer._MOST_LATE  # one for each change
         late = asyncio.all_tasks() - {asyncio.current_task()}
         assert len(late) == writer._MOST_LATE
         for task in late:

@@ -5,18 +5,18 @@ import socket
 import subprocess
 import sys
 
-from mcp_notarium.sync.process_owner import owner_gone, owner_name
+from mcp_notarium.sync.journal import make_owner_name, process_ended
 
 
 def test_this_process_is_not_gone_and_each_name_is_used_once():
-    assert not owner_gone(owner_name())
-    assert owner_name() != owner_name()
+    assert not process_ended(make_owner_name())
+    assert make_owner_name() != make_owner_name()
 
 
 def test_an_ended_process_of_this_machine_is_gone():
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    assert owner_gone(f"{socket.gethostname()}:{ended.pid}:00000000")
+    assert process_ended(f"{socket.gethostname()}:{ended.pid}:00000000")
 
 
 def test_nothing_is_claimed_about_other_machines_or_unreadable_names():
@@ -29,4 +29,4 @@ def test_nothing_is_claimed_about_other_machines_or_unreadable_names():
         "",
         f"{socket.gethostname()}:{10**30}:0",
     ):
-        assert not owner_gone(name)
+        assert not process_ended(name)

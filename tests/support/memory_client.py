@@ -1,6 +1,6 @@
 """A client of the in-memory note store, with faults on order: fast, deterministic, no HTTP.
 
-``MemoryStore`` is the service; any number of ``MemoryBackend`` clients share one. Each client has
+``MemoryStore`` is the service; any number of ``MemoryClient`` clients share one. Each client has
 its own :class:`Faults`, taken in order by the calls they are meant for. No sleeping except in
 ``changes(wait=True)``, which returns as soon as the store changes.
 """
@@ -136,7 +136,7 @@ class Faults:
         return None
 
 
-class MemoryBackend:
+class MemoryClient:
     """One client of a :class:`MemoryStore`. ``calls`` lists every call, for negative proofs."""
 
     def __init__(
@@ -156,7 +156,7 @@ class MemoryBackend:
     async def list_page(
         self, *, since: str | None, mark: str | None, limit: int, with_content: bool
     ) -> ListingPage:
-        """See ``Backend.list_page``."""
+        """See ``Store.list_page``."""
         fault = await self._begin("list_page")
         start = self.store.sequence(since) if since is not None else -1
         below = int(mark, 16) if mark is not None else None
@@ -181,7 +181,7 @@ class MemoryBackend:
         return page
 
     async def changes(self, cursor: str, *, wait: bool, base_of: BaseLookup) -> ChangePage:
-        """See ``Backend.changes``. Own changes are included."""
+        """See ``Store.changes``. Own changes are included."""
         fault = await self._begin("changes")
         sequence = self.store.sequence(cursor)
         if wait and fault is not Fault.STALE:
@@ -213,7 +213,7 @@ class MemoryBackend:
         return _line(last.note_id, kept, last.after, bare=bare)
 
     async def get(self, note_id: str, *, etag: str | None = None) -> Revision:
-        """See ``Backend.get``."""
+        """See ``Store.get``."""
         fault = await self._begin("get")
         kept = self.store.kept(note_id)
         wanted = _seen(kept, fault)
@@ -226,7 +226,7 @@ class MemoryBackend:
         return revision
 
     def compose(self, base: Revision | None, content: Content, *, now: float) -> str:
-        """See ``Backend.compose``. Content equal to the base's gives the base's own body."""
+        """See ``Store.compose``. Content equal to the base's gives the base's own body."""
         fields: Fields = json.loads(base.raw) if base else {"created": now}
         wanted = Content(_clean(content.text), tuple(map(_clean, content.tags)), content.trash)
         if base is None or wanted != base.content:
@@ -235,11 +235,11 @@ class MemoryBackend:
         return json.dumps(fields)
 
     def revision_of(self, note_id: str, body: str) -> Revision:
-        """See ``Backend.revision_of``."""
+        """See ``Store.revision_of``."""
         return _revision(note_id, "", json.loads(body), None)
 
     async def push(self, write: PendingWrite) -> Acknowledgement:
-        """See ``Backend.push``."""
+        """See ``Store.push``."""
         planned = await self._begin_planned("push")
         fault = planned.kind if planned else None
         if fault is Fault.RACE and write.note_id in self.store.ids():
@@ -260,7 +260,7 @@ class MemoryBackend:
         return Acknowledgement(revision, answer, before, alone=alone)
 
     async def delete(self, note_id: str, *, etag: str, write_id: str) -> None:
-        """See ``Backend.delete``."""
+        """See ``Store.delete``."""
         planned = await self._begin_planned("delete")
         fault = planned.kind if planned else None
         if fault is Fault.RACE and note_id in self.store.ids():
@@ -275,7 +275,7 @@ class MemoryBackend:
         await self._end(fault, write=True)
 
     async def close(self) -> None:
-        """See ``Backend.close``."""
+        """See ``Store.close``."""
         self.calls.append("close")
 
     async def _begin(self, method: str) -> Fault | None:

@@ -10,13 +10,13 @@ import pytest
 
 from mcp_notarium.errors import BackendUnavailable, LoginRequired, OtherAccount
 from mcp_notarium.secret import Secret
-from mcp_notarium.stores.simplenote.token_owner import Belonging
+from mcp_notarium.stores.simplenote.token_owner import TokenOwner
 from notarium_devtools.simperium import Simulator
 from support.simplenote_client import (
     MemoryRecord,
     MemoryTokens,
-    open_backend,
     open_session,
+    open_store,
     urls_of,
 )
 
@@ -36,7 +36,7 @@ def _trying(step: Callable[[Simulator, Any], Awaitable[None]]) -> None:
                 sim.device(OTHERS).put(f"o{note_id}", content="theirs", creationDate=born)
             session = open_session(sim)
             try:
-                await step(sim, lambda r: Belonging(session=session, urls=urls_of(sim), record=r))
+                await step(sim, lambda r: TokenOwner(session=session, urls=urls_of(sim), record=r))
             finally:
                 await session.close()
 
@@ -51,7 +51,7 @@ def test_a_token_of_another_account_is_never_used_and_not_remembered() -> None:
     async def step(sim: Simulator, of: Any) -> None:
         record = MemoryRecord(NOTES)
         with pytest.raises(OtherAccount) as caught:
-            await of(record).holds(_token(sim, OTHERS), from_service=False)
+            await of(record).accepts(_token(sim, OTHERS), from_service=False)
         assert record.token is None
         assert {entry.method for entry in sim.requests} == {"GET"}
         assert isinstance(caught.value, LoginRequired)
@@ -63,11 +63,11 @@ def test_a_token_of_another_account_is_never_used_and_not_remembered() -> None:
 def test_the_accounts_own_token_is_proven_once_and_costs_nothing_afterwards() -> None:
     async def step(sim: Simulator, of: Any) -> None:
         record = MemoryRecord(NOTES)
-        assert await of(record).holds(_token(sim), from_service=False)
+        assert await of(record).accepts(_token(sim), from_service=False)
         assert record.proven
         sim.reset_log()
         assert of(record).recognises(_token(sim))
-        assert await of(record).holds(_token(sim), from_service=False)
+        assert await of(record).accepts(_token(sim), from_service=False)
         assert not sim.requests
 
     _trying(step)
@@ -77,10 +77,10 @@ def test_some_notes_removed_elsewhere_do_not_spoil_the_proof() -> None:
     async def step(sim: Simulator, of: Any) -> None:
         for note_id, _ in NOTES[::2]:
             sim.delete(note_id)
-        assert await of(MemoryRecord(NOTES)).holds(_token(sim), from_service=False)
+        assert await of(MemoryRecord(NOTES)).accepts(_token(sim), from_service=False)
         sim.delete(NOTES[1][0])
         with pytest.raises(OtherAccount):
-            await of(MemoryRecord(NOTES)).holds(_token(sim), from_service=False)
+            await of(MemoryRecord(NOTES)).accepts(_token(sim), from_service=False)
 
     _trying(step)
 
@@ -89,7 +89,7 @@ def test_an_id_that_both_accounts_have_is_no_proof() -> None:
     async def step(sim: Simulator, of: Any) -> None:
         sim.device(OTHERS).put("welcome", content="hello", creationDate=BORN + 9)
         for record in (MemoryRecord([("welcome", BORN)]), MemoryRecord([("welcome", BORN + 9.2)])):
-            judged = of(record).holds(_token(sim, OTHERS), from_service=False)
+            judged = of(record).accepts(_token(sim, OTHERS), from_service=False)
             if record.notes[0][1] == BORN:
                 with pytest.raises(OtherAccount):
                     await judged
@@ -102,7 +102,7 @@ def test_an_id_that_both_accounts_have_is_no_proof() -> None:
 def test_a_login_given_by_the_service_needs_no_proof() -> None:
     async def step(sim: Simulator, of: Any) -> None:
         record = MemoryRecord([("gone", BORN)])
-        assert await of(record).holds(_token(sim), from_service=True)
+        assert await of(record).accepts(_token(sim), from_service=True)
         assert record.proven
         assert not sim.requests
 
@@ -112,13 +112,13 @@ def test_a_login_given_by_the_service_needs_no_proof() -> None:
 def test_what_was_taken_on_trust_is_proven_by_the_next_login() -> None:
     async def step(sim: Simulator, of: Any) -> None:
         record = MemoryRecord()
-        assert await of(record).holds(_token(sim, OTHERS), from_service=False)
+        assert await of(record).accepts(_token(sim, OTHERS), from_service=False)
         assert record.on_trust
         record.notes = [(f"o{note_id}", born) for note_id, born in NOTES]
         with pytest.raises(OtherAccount):
-            await of(record).holds(_token(sim), from_service=True)
+            await of(record).accepts(_token(sim), from_service=True)
         assert record.on_trust
-        assert await of(record).holds(_token(sim, OTHERS), from_service=True)
+        assert await of(record).accepts(_token(sim, OTHERS), from_service=True)
         assert record.proven
 
     _trying(step)
@@ -129,26 +129,26 @@ def test_with_nothing_to_try_it_on_a_token_does_not_follow_a_proven_one() -> Non
         record = MemoryRecord()
         record.remember(_token(sim), on_trust=False)
         with pytest.raises(OtherAccount):
-            await of(record).holds(_token(sim, OTHERS), from_service=False)
+            await of(record).accepts(_token(sim, OTHERS), from_service=False)
         record.remember(Secret("mistyped"), on_trust=True)
         record.unfinished = True
         with pytest.raises(OtherAccount):
-            await of(record).holds(_token(sim), from_service=False)
+            await of(record).accepts(_token(sim), from_service=False)
         record.unfinished = False
-        assert await of(record).holds(_token(sim), from_service=False)
+        assert await of(record).accepts(_token(sim), from_service=False)
 
     _trying(step)
 
 
 def test_a_refused_token_is_judged_by_nobody_and_the_password_is_used_instead() -> None:
     async def step(sim: Simulator, of: Any) -> None:
-        assert not await of(MemoryRecord(NOTES)).holds(Secret("of nobody"), from_service=False)
+        assert not await of(MemoryRecord(NOTES)).accepts(Secret("of nobody"), from_service=False)
         record, tokens = MemoryRecord(NOTES), MemoryTokens()
-        backend = open_backend(sim, tokens=tokens, token="stale", record=record)
+        store = open_store(sim, tokens=tokens, token="stale", record=record)
         try:
-            assert (await backend.get("n1")).content.text == "mine"
+            assert (await store.get("n1")).content.text == "mine"
         finally:
-            await backend.close()
+            await store.close()
         assert record.recognises(_token(sim))
         assert tokens.stored == 1
 
@@ -160,7 +160,7 @@ def test_what_cannot_be_found_out_now_is_neither_believed_nor_called_foreign() -
         record = MemoryRecord(NOTES)
         sim.stop_listening()
         with pytest.raises(BackendUnavailable):
-            await of(record).holds(_token(sim), from_service=False)
+            await of(record).accepts(_token(sim), from_service=False)
         assert record.token is None
 
     _trying(step)

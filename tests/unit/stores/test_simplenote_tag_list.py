@@ -8,8 +8,8 @@ import pytest
 
 from mcp_notarium.domain.note import Content
 from mcp_notarium.stores.contract import Answer
-from mcp_notarium.stores.simplenote.store import SimplenoteBackend
-from mcp_notarium.stores.simplenote.tag_list import deserves_object, tag_id
+from mcp_notarium.stores.simplenote.store import SimplenoteStore
+from mcp_notarium.stores.simplenote.tag_list import is_listed, tag_id
 from notarium_devtools.simperium import Simulator
 from support.simplenote_client import pending, with_simulator
 
@@ -19,13 +19,13 @@ def tag_names(sim: Simulator) -> list[str]:
 
 
 def test_added_tag_gets_its_object_and_known_ones_no_second() -> None:
-    async def step(sim: Simulator, backend: SimplenoteBackend) -> None:
+    async def step(sim: Simulator, store: SimplenoteStore) -> None:
         sim.bucket("tag").force_write("random-id-of-old-times", {"name": "Known"})
         sim.put("n1", content="a", tags=["from elsewhere", "remote"])
-        base = await backend.get("n1")
+        base = await store.get("n1")
         tags = ("remote", "known", "Größe", "friend@example.com", "two words", "a-b")
-        await backend.push(pending(backend, Content("a", tags), base=base))
-        await backend.close()
+        await store.push(pending(store, Content("a", tags), base=base))
+        await store.close()
         assert tag_names(sim) == ["Größe", "Known", "a-b"]
         assert {"gr%C3%B6%C3%9Fe", "a-b"} <= set(sim.bucket("tag").all())
 
@@ -33,11 +33,11 @@ def test_added_tag_gets_its_object_and_known_ones_no_second() -> None:
 
 
 def test_tag_list_out_of_order_does_not_touch_the_push() -> None:
-    async def step(sim: Simulator, backend: SimplenoteBackend) -> None:
+    async def step(sim: Simulator, store: SimplenoteStore) -> None:
         sim.faults.status(500, path="*/tag/*", times=99)
-        answer = await backend.push(pending(backend, Content("a", ("new",))))
+        answer = await store.push(pending(store, Content("a", ("new",))))
         assert answer.answer is Answer.STORED
-        await backend.close()
+        await store.close()
         assert tag_names(sim) == []
 
     with_simulator(step)
@@ -45,10 +45,10 @@ def test_tag_list_out_of_order_does_not_touch_the_push() -> None:
 
 @pytest.mark.parametrize("index", ["5", "true", '"text"', '{"a": 1}', "[5, null, {}]", "null"])
 def test_tag_list_that_is_none_ends_nothing(index: str) -> None:
-    async def step(sim: Simulator, backend: SimplenoteBackend) -> None:
+    async def step(sim: Simulator, store: SimplenoteStore) -> None:
         sim.faults.status(200, path="*/tag/index", body=f'{{"index": {index}}}'.encode())
-        await backend.push(pending(backend, Content("a", ("new",))))
-        task = backend._tags._task
+        await store.push(pending(store, Content("a", ("new",))))
+        task = store._tags._task
         assert task is not None
         await task
         assert tag_names(sim) == ["new"]
@@ -57,11 +57,11 @@ def test_tag_list_that_is_none_ends_nothing(index: str) -> None:
 
 
 def test_close_does_not_wait_for_a_slow_tag_list(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def step(sim: Simulator, backend: SimplenoteBackend) -> None:
+    async def step(sim: Simulator, store: SimplenoteStore) -> None:
         sim.faults.delay(20, path="*/tag/*", times=99)
-        await backend.push(pending(backend, Content("a", ("new",))))
+        await store.push(pending(store, Content("a", ("new",))))
         async with asyncio.timeout(2):
-            await backend.close()
+            await store.close()
 
     monkeypatch.setattr("mcp_notarium.stores.simplenote.tag_list._CLOSING_SECONDS", 0.1)
     with_simulator(step, timeout=15)
@@ -84,4 +84,4 @@ def test_tag_id_is_the_hash_of_the_name(name: str, expected: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "a b", "a,b", "me@example.com", "汉" * 29, "x" * 257])
 def test_some_tags_get_no_object(name: str) -> None:
-    assert not deserves_object(name)
+    assert not is_listed(name)

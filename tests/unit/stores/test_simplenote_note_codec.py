@@ -21,7 +21,7 @@ from mcp_notarium.stores.simplenote.note_codec import (
     revision_from,
     version_of,
 )
-from mcp_notarium.stores.simplenote.urls import Urls, possible_id
+from mcp_notarium.stores.simplenote.urls import Urls, is_possible_id
 
 CALM = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -226,7 +226,7 @@ def test_etag_and_version_belong_together() -> None:
 
 @pytest.mark.parametrize("note_id", ["", ".", "..", "...", "x" * 257, "é" * 129, "\ud800"])
 def test_impossible_id_is_told(note_id: str) -> None:
-    assert not possible_id(note_id)
+    assert not is_possible_id(note_id)
 
 
 def test_ids_are_percent_encoded_once() -> None:
@@ -301,5 +301,5 @@ def test_any_value_is_a_page_or_a_protocol_error(answer: Any) -> None:
     ],
 )
 def test_a_simperium_host_without_a_path_means_version_1(given: str, used: str) -> None:
-    urls = Urls.given(api=given, auth=given, app="https://app.example")
+    urls = Urls.from_settings(api=given, auth=given, app="https://app.example")
     assert (urls.api, urls.auth, urls.app) == (used, used, "https://app.example")

@@ -22,19 +22,19 @@ HOUR = 3600.0
 
 
 class Lies:
-    """Kinds of lies, by name; each takes the place of methods of the client's backend."""
+    """Kinds of lies, by name; each takes the place of methods of the client's store."""
 
     def __init__(self, client):
-        self.backend = client.backend
+        self.remote = client.remote
         self.time = client.time
         self.truth = {
-            name: getattr(self.backend, name) for name in ("changes", "list_page", "get", "push")
+            name: getattr(self.remote, name) for name in ("changes", "list_page", "get", "push")
         }
         self.numbers = itertools.count(1)
 
     def end(self):
         for name, method in self.truth.items():
-            setattr(self.backend, name, method)
+            setattr(self.remote, name, method)
 
     def feed(self, answer, *, get=None):
         """``answer(wait, number, cursor)`` is what the feed says; None: the truth."""
@@ -45,15 +45,15 @@ class Lies:
                 told = await told
             if told is None:
                 return await self.truth["changes"](cursor, wait=wait, base_of=base_of)
-            self.backend.calls.append("changes")
+            self.remote.calls.append("changes")
             await asyncio.sleep(0)
             if isinstance(told, Exception):
                 raise told
             return told
 
-        self.backend.changes = changes
+        self.remote.changes = changes
         if get is not None:
-            self.backend.get = get
+            self.remote.get = get
 
     def listing(self, change):
         """``change`` is applied to each entry; or it raises."""
@@ -63,7 +63,7 @@ class Lies:
             entries = tuple(change(one, since) for one in page.entries)
             return type(page)(entries, page.cursor, page.next_mark, page.total)
 
-        self.backend.list_page = list_page
+        self.remote.list_page = list_page
 
     # The lies.
 
@@ -123,7 +123,7 @@ class Lies:
     def notes_that_are_not_given(self):
         async def get(note_id, *, etag=None):
             if note_id.startswith("x"):
-                self.backend.calls.append("get")
+                self.remote.calls.append("get")
                 raise BackendUnavailable("ill")
             return await self.truth["get"](note_id, etag=etag)
 
@@ -169,11 +169,11 @@ KINDS = sorted(
 
 async def asked_for(client, seconds):
     """How many requests are made in so many seconds of the rig's time."""
-    start, calls = client.time.now, len(client.backend.calls)
+    start, calls = client.time.now, len(client.remote.calls)
     made = 0
     while client.time.now < start + seconds and made < 2 * ILL:
         await asyncio.sleep(0)
-        made = len(client.backend.calls) - calls
+        made = len(client.remote.calls) - calls
     return made
 
 
@@ -181,7 +181,7 @@ async def asked_for(client, seconds):
 def test_reasons_without_news_are_followed_less_and_less_often(client, store, kind):
     for number in range(NOTES):
         store.put(f"n{number}", "text\n")
-    client.backend.poll_seconds = 0.05
+    client.remote.poll_seconds = 0.05
 
     async def scenario():
         async with running(client):
@@ -210,10 +210,10 @@ def test_what_the_feed_tells_of_our_own_writes_is_no_reason_to_listen_less(clien
             await until(lambda: client.driver.status().complete)
             note = await client.create("0\n")
             for number in range(20):
-                asked = client.backend.calls.count("changes")
+                asked = client.remote.calls.count("changes")
                 note = (await client.change(note, f"{number}\nmore\n")).note
-                await until(lambda asked=asked: client.backend.calls.count("changes") > asked)
-                pauses.append(client.driver._engine.pace.pause)
+                await until(lambda asked=asked: client.remote.calls.count("changes") > asked)
+                pauses.append(client.driver._engine.backoff.pause)
             store.edit(note.id, lambda text: text + "from elsewhere\n")
             await until(in_step(store, client))
 

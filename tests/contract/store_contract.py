@@ -1,4 +1,4 @@
-"""What every backend must do, as tests: subclass ``BackendContract`` and give it a bench.
+"""What every store must do, as tests: subclass ``StoreContract`` and give it a bench.
 
 Tests that need something a store need not have ask ``capabilities`` and nothing else.
 """
@@ -10,8 +10,8 @@ from contract.failing import FailingContract
 from contract.reading import ReadingContract
 from contract.writing import WritingContract
 
-__all__ = ["BackendContract", "Bench"]
+__all__ = ["Bench", "StoreContract"]
 
 
-class BackendContract(ReadingContract, WritingContract, FailingContract):
+class StoreContract(ReadingContract, WritingContract, FailingContract):
     """Subclass, give ``open_bench``, inherit the tests."""

@@ -7,60 +7,58 @@ import pytest
 
 from mcp_notarium.domain.note import Content
 from mcp_notarium.domain.pending_write import PendingWrite, WriteKind, WriteState
-from mcp_notarium.sync import idle_polling
-from mcp_notarium.sync.feed_trust import FAILURES
-from mcp_notarium.sync.idle_polling import Calm
-from support.memory_backend import Fault
+from mcp_notarium.sync.backoff import FEED_FAILURES, IDLE_SECONDS, IdleCheck
+from support.memory_client import Fault
 from support.sync_rig import running, until
 
 PUT = "INSERT OR REPLACE INTO sync_metadata(key, value) VALUES ('k', 'v')"
 
 
-@pytest.fixture(name="begun")
-def _begun(client, time):
-    quiet = Calm(client.cache.database, stopwatch=time.stopwatch)
-    assert not quiet.lasts()
-    quiet.begin()
-    assert quiet.lasts()
-    return quiet
+@pytest.fixture(name="idle")
+def _idle(client, time):
+    check = IdleCheck(client.cache.database.stamp, stopwatch=time.stopwatch)
+    assert not check.skips()
+    check.record_idle()
+    assert check.skips()
+    return check
 
 
-def test_it_ends_with_a_write_of_this_process(client, begun):
+def test_it_ends_with_a_write_of_this_process(client, idle):
     client.cache.database.run(PUT)
-    assert not begun.lasts()
+    assert not idle.skips()
 
 
-def test_it_ends_with_a_write_of_another_process(clients, begun):
+def test_it_ends_with_a_write_of_another_process(clients, idle):
     clients().cache.database.run(PUT)
-    assert not begun.lasts()
+    assert not idle.skips()
 
 
-def test_what_was_written_during_the_look_that_found_nothing_is_looked_at_again(client, begun):
+def test_what_was_written_during_the_look_that_found_nothing_is_looked_at_again(client, idle):
     client.cache.database.run(PUT)
-    assert not begun.lasts()
+    assert not idle.skips()
     client.cache.database.run(PUT)
-    begun.begin()
-    assert not begun.lasts()
+    idle.record_idle()
+    assert not idle.skips()
 
 
-def test_it_ends_by_itself_for_what_is_due_by_the_clock(begun, time):
-    time.now += idle_polling.SECONDS - 0.1
-    assert begun.lasts()
+def test_it_ends_by_itself_for_what_is_due_by_the_clock(idle, time):
+    time.now += IDLE_SECONDS - 0.1
+    assert idle.skips()
     time.now += 0.1
-    assert not begun.lasts()
+    assert not idle.skips()
 
 
-def test_a_cache_that_cannot_be_asked_is_not_calm(client, begun):
+def test_a_cache_that_cannot_be_asked_is_not_idle(client, idle):
     client.cache.database.close()
-    assert not begun.lasts()
+    assert not idle.skips()
 
 
-def test_a_look_that_could_not_be_taken_begins_nothing(begun, client):
+def test_a_look_that_could_not_be_taken_begins_nothing(idle, client):
     client.cache.database.run(PUT)
-    assert not begun.lasts()
-    begun.disturb()
-    begun.begin()
-    assert not begun.lasts()
+    assert not idle.skips()
+    idle.record_error()
+    idle.record_idle()
+    assert not idle.skips()
 
 
 def looks_of(client, time, *, seconds):
@@ -77,16 +75,14 @@ def looks_of(client, time, *, seconds):
 
 
 def test_at_rest_a_driver_looks_at_everything_only_now_and_then(client, time):
-    client.backend.poll_seconds = 1000.0
+    client.remote.poll_seconds = 1000.0
 
     async def scenario():
         async with running(client):
             await until(lambda: client.driver.status().complete)
             return await looks_of(client, time, seconds=100)
 
-    assert (
-        100 / idle_polling.SECONDS - 3 <= asyncio.run(scenario()) <= 100 / idle_polling.SECONDS + 3
-    )
+    assert 100 / IDLE_SECONDS - 3 <= asyncio.run(scenario()) <= 100 / IDLE_SECONDS + 3
 
 
 REJECTED = PendingWrite(
@@ -105,7 +101,7 @@ REJECTED = PendingWrite(
 
 @pytest.mark.parametrize("state", WriteState)
 def test_only_an_unfinished_write_keeps_a_driver_looking(client, time, state):
-    client.backend.poll_seconds = 1000.0
+    client.remote.poll_seconds = 1000.0
     client.cache.pending.add(replace(REJECTED, state=state, lease_until=time.now + 1000))
 
     async def scenario():
@@ -117,22 +113,22 @@ def test_only_an_unfinished_write_keeps_a_driver_looking(client, time, state):
     assert looks > 50 if state is WriteState.IN_FLIGHT else looks < 30
 
 
-def test_a_feed_that_was_given_up_is_not_left_waiting_by_it(client, time, monkeypatch):
-    client.backend.poll_seconds = 1000.0
-    feed, ask, asked = client.driver._engine.sources.feed, client.backend.changes, []
+def test_a_feed_that_was_suspended_is_not_left_waiting_by_it(client, time, monkeypatch):
+    client.remote.poll_seconds = 1000.0
+    feed, ask, asked = client.driver._engine.sources.feed, client.remote.changes, []
 
     async def noted(cursor, *, wait, base_of):
         asked.append(time.now)
         return await ask(cursor, wait=wait, base_of=base_of)
 
-    monkeypatch.setattr(client.backend, "changes", noted)
+    monkeypatch.setattr(client.remote, "changes", noted)
 
     async def scenario():
         async with running(client):
             await until(lambda: client.driver.status().complete)
-            client.faults.plan(Fault.UNAVAILABLE, on="changes", times=FAILURES)
+            client.faults.plan(Fault.UNAVAILABLE, on="changes", times=FEED_FAILURES)
             client.driver.wake()
-            # Given up and asked again may both happen between two looks: both leave a mark that stays.
+            # Suspended and asked again may both happen between two looks: both leave a mark that stays.
             await until(lambda: feed._retry_at and asked[-1] >= feed._retry_at)
 
     asyncio.run(scenario())
@@ -141,22 +137,22 @@ def test_a_feed_that_was_given_up_is_not_left_waiting_by_it(client, time, monkey
 
 
 def test_a_note_in_doubt_is_not_left_waiting_by_it(client, store, time, monkeypatch):
-    client.backend.poll_seconds = 1000.0
+    client.remote.poll_seconds = 1000.0
     store.put("n1", "one\n")
     asyncio.run(client.sync())
     store.edit("n1", lambda text: text + "more\n")
     client.faults.plan(Fault.WITHOUT_CONTENT, on="changes")
     client.faults.plan(Fault.UNAVAILABLE, on="get", times=2)
     asyncio.run(client.sync())
-    doubts = client.driver._ledger.doubts
+    doubts = client.driver._progress.doubts
     assert doubts() == ("n1",)
-    get, asked = client.backend.get, []
+    get, asked = client.remote.get, []
 
     async def noted(note_id):
         asked.append(time.now)
         return await get(note_id)
 
-    monkeypatch.setattr(client.backend, "get", noted)
+    monkeypatch.setattr(client.remote, "get", noted)
 
     async def scenario():
         async with running(client):
@@ -164,4 +160,4 @@ def test_a_note_in_doubt_is_not_left_waiting_by_it(client, store, time, monkeypa
 
     asyncio.run(scenario())
     failed, served = asked
-    assert served - failed < idle_polling.SECONDS
+    assert served - failed < IDLE_SECONDS

@@ -1,0 +1,160 @@
+"""Define the rules of HTTP: which hosts may be configured, how long to wait, which error a failure means. Pure.
+
+Nothing here sleeps, reads a clock or draws a number; ``http`` does.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING
+from urllib.parse import SplitResult, urlsplit
+
+from mcp_notarium.errors import (
+    BackendTimeout,
+    BackendUnavailable,
+    ConfigError,
+    NotariumError,
+    OutcomeUnknown,
+    RateLimited,
+)
+
+if TYPE_CHECKING:
+    from mcp_notarium.stores.http import Reply
+
+_TOO_MANY = 429
+_BAD_GATEWAY = 502
+_GATEWAY_TIMEOUT = 504
+_PORTS = {"https": 443, "http": 80}
+
+Origin = tuple[str, str, int]
+"""Scheme, host (lower-case) and port."""
+
+
+def usable_origin(base: str) -> Origin:
+    """Return the origin of a configured base URL.
+
+    Raises ``ConfigError`` unless it is https, or http to loopback.
+    """
+    try:
+        parts = urlsplit(base)
+        origin = _origin(parts)
+    except ValueError:
+        raise ConfigError("a note service address is not a url") from None
+    if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
+        raise ConfigError("a note service address holds more than scheme, host, port and path")
+    if origin[0] == "http" and not is_loopback(origin[1]):
+        raise ConfigError("a note service address must be https (plain http only to this machine)")
+    return origin
+
+
+def origin_of(url: str) -> Origin | None:
+    """Return the origin of any URL; None if it has none."""
+    try:
+        return _origin(urlsplit(url))
+    except ValueError:
+        return None
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether a host name or address means this machine."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class ConnectionDropped(BackendUnavailable):
+    """The service was reached but gave no answer of its own: cut off, or 502 by a gateway."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """Compute exponential back-off with full jitter.
+
+    The n-th pause is drawn from 0 to first * 2**(n-1), at most ``longest`` seconds.
+    """
+
+    tries: int = 5
+    first: float = 0.5
+    longest: float = 8.0
+
+    def pause(self, number: int, drawn: float) -> float:
+        """Return the seconds to wait after try ``number`` (from 1); ``drawn`` is uniform in [0, 1)."""
+        return drawn * min(self.longest, self.first * 2.0 ** (number - 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Hold how one try ended: a ``reply``, or none; ``arrived``: the request may have arrived."""
+
+    reply: Reply | None = None
+    retry_after: float | None = None
+    arrived: bool = True
+    timed_out: bool = False
+    cause: BaseException | None = None
+
+    @property
+    def may_have_arrived(self) -> bool:
+        """Whether the service may have acted although it did not confirm it.
+
+        A 429 comes before anything is done; after a 5xx nobody can tell.
+        """
+        if self.reply is None:
+            return self.arrived
+        return self.reply.status >= 500  # noqa: PLR2004 - every status from 500 is a failure
+
+    @property
+    def status(self) -> int | None:
+        """Status of the reply, if there is one."""
+        return None if self.reply is None else self.reply.status
+
+
+def error_for(outcome: Outcome, *, write: bool, in_doubt: bool) -> NotariumError:
+    """Return the error for the last try and the doubt left by the ones before.
+
+    A write that surely did not arrive gives ``BackendUnavailable``, however it failed.
+    """
+    if in_doubt:
+        return OutcomeUnknown("the write was sent and no answer came back")
+    if outcome.status == _TOO_MANY:
+        return RateLimited("the note service asks to slow down", retry_after=outcome.retry_after)
+    if not write and (outcome.timed_out or outcome.status == _GATEWAY_TIMEOUT):
+        return BackendTimeout("the note service did not answer in time")
+    if outcome.status == _BAD_GATEWAY or (outcome.reply is None and outcome.arrived):
+        return ConnectionDropped("the note service broke off without an answer")
+    if outcome.status is not None:
+        return BackendUnavailable(f"the note service is failing (status {outcome.status})")
+    return BackendUnavailable("the note service cannot be reached")
+
+
+def retry_after_seconds(header: str | None, *, now: float) -> float | None:
+    """Return the seconds from ``now`` that a ``Retry-After`` header asks for, never negative.
+
+    None for no header or one that is neither a number of seconds nor an HTTP date.
+    """
+    if header is None:
+        return None
+    try:
+        seconds = float(header)
+    except ValueError:
+        seconds = _until(header, now)
+    return max(0.0, seconds) if math.isfinite(seconds) else None
+
+
+def _until(date: str, now: float) -> float:
+    try:
+        return parsedate_to_datetime(date).timestamp() - now
+    except (ValueError, OverflowError, IndexError):
+        return math.nan
+
+
+def _origin(parts: SplitResult) -> Origin:
+    host = parts.hostname
+    if parts.scheme not in _PORTS or not host:
+        raise ValueError("no origin")
+    return parts.scheme, host.lower(), parts.port or _PORTS[parts.scheme]

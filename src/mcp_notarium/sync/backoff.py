@@ -1,0 +1,259 @@
+"""Decide when sync asks again: after failures, after cycles without news, for one item, while idle.
+
+Every class counts; none waits, reads a clock or draws a random number. Seconds are passed in, or come
+from a ``stopwatch`` that gives seconds from any start.
+
+* ``CycleBackoff``: how long the engine stays away from the store.
+* ``RetrySchedule``: when unfinished writes and notes in doubt are tried again.
+* ``ItemBackoff``: which single notes or writes are not asked for at the moment.
+* ``FeedHealth``: whether to use the change feed or listings.
+* ``IdleCheck``: whether a poll of the database can be skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from mcp_notarium.errors import CacheError, NotariumError, RateLimited
+
+FIRST_DELAY = 1.0
+"""Seconds; the ceiling of the first pause after a failure. It doubles with each further one."""
+SHORTEST_DELAY = 0.25
+LONGEST_DELAY = 300.0
+LONGEST_ASKED_DELAY = 3600.0
+"""A Retry-After beyond this is not believed."""
+FREE_EMPTY_CYCLES = 2
+"""Empty cycles in a row that cost no pause: the feed may repeat itself."""
+QUIET_SECONDS = 60.0
+"""Seconds of listening without an empty answer after which both counters start again."""
+FEED_FAILURES = 2
+"""Failures in a row after which the feed is suspended."""
+FEED_FIRST_PAUSE = 2.0
+"""Seconds of the first suspension; until then listings are polled. An outage that ends between a
+failure of the feed and the listing after it looks like a feed that is broken alone."""
+IDLE_SECONDS = 5.0
+"""Longest time one poll result is reused: some things fall due by the clock, without any write."""
+
+
+def backoff_delay(failures: int, *, jitter: float, retry_after: float | None = None) -> float:
+    """Return the seconds to wait after ``failures`` (1 or more) failures in a row.
+
+    ``jitter`` is uniform in [0, 1): the delay is spread over the whole range below a ceiling that
+    doubles, so that many clients do not come back at once. What the store asked for is the least.
+    """
+    ceiling = min(LONGEST_DELAY, FIRST_DELAY * 2.0 ** min(max(failures, 1) - 1, 16))
+    asked = min(max(retry_after or 0.0, 0.0), LONGEST_ASKED_DELAY)
+    return max(SHORTEST_DELAY, ceiling * jitter, asked)
+
+
+def retry_after_of(error: NotariumError) -> float | None:
+    """Return the seconds the store asked us to stay away, if it did."""
+    return error.retry_after if isinstance(error, RateLimited) else None
+
+
+class CycleBackoff:
+    """Compute the pauses of one engine from its failed and its empty cycles.
+
+    A cycle is *empty* if the store gave the reason for it (its change feed said something, or nothing
+    without waiting) and nothing was new. A cycle that the clock, a person or a write began is not.
+    Failures and empty cycles are counted apart and reset together: a store that fails and succeeds in
+    turn is not asked more often for that.
+    """
+
+    def __init__(self) -> None:
+        self._failures = 0
+        self._empty = 0
+        self._quiet = 0.0
+
+    def reset(self) -> None:
+        """Start again: something was new, a note or the end of an unfinished write."""
+        self._failures = self._empty = 0
+        self._quiet = 0.0
+
+    def record_failure(self) -> None:
+        """Count a failed cycle."""
+        self._failures += 1
+        self._quiet = 0.0
+
+    def record_empty(self) -> None:
+        """Count a cycle or an answer that the store gave a reason for and that brought nothing."""
+        self._empty += 1
+        self._quiet = 0.0
+
+    def record_quiet(self, seconds: float) -> None:
+        """Add seconds in which the feed said nothing: a silent feed needs no slowing down."""
+        self._quiet += seconds
+        if self._quiet >= QUIET_SECONDS:
+            self.reset()
+
+    def delay(self, *, jitter: float, retry_after: float | None) -> float:
+        """Return the seconds to stay away after a failure; see :func:`backoff_delay`."""
+        return backoff_delay(self._failures, jitter=jitter, retry_after=retry_after)
+
+    @property
+    def pause(self) -> float:
+        """Seconds for which the feed is not asked again after a cycle that went well."""
+        over = self._empty - FREE_EMPTY_CYCLES
+        return min(LONGEST_DELAY, 2.0 ** min(over, 16)) if over > 0 else 0.0
+
+
+class RetrySchedule:
+    """Schedule retries of one engine's unfinished writes and notes in doubt.
+
+    A new item is tried soon, always. Items that failed again wait twice as long each time. A cycle
+    that only stored what the change feed brought has tried none of them and lengthens nothing:
+    ``tried`` is set by a cycle that does try them.
+    """
+
+    def __init__(self) -> None:
+        self.tried = False
+        self._known: frozenset[str] = frozenset()
+        self._delay = 0.0
+        self._at = 0.0
+
+    def due(self, now: float) -> bool:
+        """Tell whether it is time to retry."""
+        return now >= self._at
+
+    def update(self, open_: frozenset[str], *, now: float) -> None:
+        """Set the next time after a cycle that left the items ``open_``; ``now`` is of any clock."""
+        new = open_ - self._known
+        if not open_:
+            self._delay, self._at = 0.0, now
+        elif new:
+            self._delay = FIRST_DELAY
+            soon = now + FIRST_DELAY
+            waiting = bool(open_ & self._known) and not self.tried
+            self._at = min(self._at, soon) if waiting else soon  # a new item delays no older one
+        elif self.tried:
+            self._delay = min(2 * self._delay, LONGEST_DELAY)
+            self._at = now + self._delay
+        self._known = open_
+        self.tried = False
+
+
+@dataclass(frozen=True, slots=True)
+class _ItemFailures:
+    """Failures in a row, and the stopwatch time before which the item is not asked for."""
+
+    failures: int
+    until: float
+
+
+class ItemBackoff:
+    """Back off from single items, by id, that the store does not serve while it serves others."""
+
+    def __init__(self, stopwatch: Callable[[], float]) -> None:
+        self._stopwatch = stopwatch
+        self._failing: dict[str, _ItemFailures] = {}
+
+    def blocks(self, ident: str) -> bool:
+        """Tell whether the item has failed too recently to be asked for now."""
+        failing = self._failing.get(ident)
+        return failing is not None and self._stopwatch() < failing.until
+
+    def record_failure(self, ident: str, error: NotariumError | None = None) -> None:
+        """Retry the item in the next cycle, then after twice as long each time."""
+        before = self._failing.get(ident)
+        failures = before.failures + 1 if before else 1
+        asked = retry_after_of(error) if error else None
+        pause = 0.0
+        if failures > 1 or asked is not None:
+            pause = backoff_delay(failures, jitter=1.0, retry_after=asked)
+        self._failing[ident] = _ItemFailures(failures, self._stopwatch() + pause)
+
+    def record_success(self, ident: str) -> None:
+        """Forget the failures of an item that was answered."""
+        self._failing.pop(ident, None)
+
+    def keep_only(self, idents: Collection[str]) -> None:
+        """Forget every item but these: no other will be asked for."""
+        self._failing = {ident: item for ident, item in self._failing.items() if ident in idents}
+
+
+class FeedHealth:
+    """Track whether one change feed can be used at the moment."""
+
+    def __init__(self, *, exists: bool, long_poll: bool) -> None:
+        self._exists = exists
+        self._long_poll = long_poll
+        self._failures = 0
+        self._suspensions = 0
+        self._retry_at = 0.0
+
+    def usable(self, now: float) -> bool:
+        """Tell whether to ask the feed rather than a listing."""
+        return self._exists and now >= self._retry_at
+
+    def can_long_poll(self, now: float) -> bool:
+        """Tell whether to let the feed answer only when something happens."""
+        return self._long_poll and self._failures == 0 and self.usable(now)
+
+    def retry_due(self, now: float) -> bool:
+        """Tell whether the feed was suspended and should be tried again now."""
+        return self.suspended and self.usable(now)
+
+    @property
+    def suspended(self) -> bool:
+        """Whether the feed is to be tried again, now or later."""
+        return self._suspensions > 0
+
+    def record_success(self) -> None:
+        """Use the feed again: it answered."""
+        self._failures = 0
+        self._suspensions = 0
+
+    def record_failure(self, now: float) -> bool:
+        """Count a request the feed did not answer; True if that suspends it.
+
+        The suspension doubles with every trial that fails, up to ``LONGEST_DELAY``.
+        """
+        self._failures += 1
+        if self._failures < FEED_FAILURES:
+            return False
+        pause = FEED_FIRST_PAUSE * 2.0 ** min(self._suspensions, 16)
+        self._retry_at = now + min(LONGEST_DELAY, pause)
+        self._suspensions += 1
+        return True
+
+    def end_suspension(self) -> None:
+        """Ask the feed first again: the listing fails as well, so the feed is not to blame."""
+        self._failures = min(self._failures, FEED_FAILURES - 1)
+        self._suspensions = 0
+        self._retry_at = 0.0
+
+
+class IdleCheck:
+    """Skip a poll of the database when nothing has been written since one that found nothing to do.
+
+    ``stamp`` gives a value of the database that differs after every write.
+    """
+
+    def __init__(
+        self, stamp: Callable[[], tuple[int, int]], *, stopwatch: Callable[[], float]
+    ) -> None:
+        self._stamp = stamp
+        self._stopwatch = stopwatch
+        self._now: tuple[int, int] | None = None
+        self._as_of: tuple[int, int] | None = None
+        self._until = 0.0
+
+    def skips(self) -> bool:
+        """Tell whether the poll can be skipped. Call it before every poll."""
+        try:
+            self._now = self._stamp()
+        except CacheError:
+            self._now = None  # the poll itself reports it
+        return (
+            self._now is not None and self._now == self._as_of and self._stopwatch() < self._until
+        )
+
+    def record_error(self) -> None:
+        """Do not reuse this poll: it could not be completed."""
+        self._now = None
+
+    def record_idle(self) -> None:
+        """Reuse this poll, made after :meth:`skips`: it found nothing. No effect after an error."""
+        self._as_of = self._now
+        self._until = self._stopwatch() + IDLE_SECONDS
