@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_notarium.domain.invisible_characters import find_hidden
+from mcp_notarium.domain.invisible_characters import find_invisible
 from mcp_notarium.protocol.call_pipeline import success
 from mcp_notarium.tools import schemas
 from mcp_notarium.tools.untrusted_text import BEGIN, END, SAID, draw, marked, reported
@@ -128,11 +128,11 @@ def test_findings_are_those_of_the_text_and_of_the_tags(text, tags):
     value, _ = shown(note(text, tags))
     wanted = [
         {"kind": one.kind, "count": one.count, "first_line": one.first_line}
-        for one in find_hidden(text)
+        for one in find_invisible(text)
     ]
     joined = "\n".join(tags)
     wanted += [
-        {"kind": one.kind, "count": one.count, "where": "tags"} for one in find_hidden(joined)
+        {"kind": one.kind, "count": one.count, "where": "tags"} for one in find_invisible(joined)
     ]
     assert value.get("findings", []) == wanted
     for finding in wanted:

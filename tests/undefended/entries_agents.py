@@ -128,7 +128,7 @@ AGENTS = (
         "        return None\n",
         (
             f"{_POLICY}::test_no_call_lifts_a_protecting_tag_or_hides_a_note",
-            "unit/domain/test_policy_judgements.py::test_what_may_be_written_is_what_stays_visible",
+            "unit/domain/test_policy.py::test_what_may_be_written_is_what_stays_visible",
         ),
         (39,),
     ),
@@ -143,7 +143,7 @@ AGENTS = (
     Defence(
         "a hidden part is not searched for",
         "tools/hidden_fields.py",
-        "        demand(policy.may_filter(Field.TEXT))\n",
+        "        raise_refusal(policy.refuse_filter(Field.TEXT))\n",
         "        pass\n",
         ("unit/tools/test_policy_in_tools.py::test_hidden_text_shows_nowhere",),
         (38,),
@@ -160,7 +160,7 @@ AGENTS = (
     Defence(
         "the policy is asked before each call",
         "protocol/call_pipeline.py",
-        '        demand(app.policy.may(tool.name, getattr(request, "action", None)))\n',
+        '        raise_refusal(app.policy.refuse_use(tool.name, getattr(request, "action", None)))\n',
         "",
         (
             "security/test_adversary_agents.py::test_a_tool_that_the_policy_forbids_does_nothing_even_if_it_is_there",

@@ -186,7 +186,7 @@ def _by_id(config: Config, note_id: str) -> dict[str, Any]:
 
 def _of_tool(policy: Policy, tool: str) -> dict[str, Any]:
     actions = _ACTIONS if tool == "manage" else (None,)
-    refusals = {action or tool: policy.may(tool, action) for action in actions}
+    refusals = {action or tool: policy.refuse_use(tool, action) for action in actions}
     refused = {name: refusal.message for name, refusal in refusals.items() if refusal is not None}
     return {
         "tool": tool,

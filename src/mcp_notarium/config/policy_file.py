@@ -87,9 +87,9 @@ def read(path: Path, *, named: bool) -> FoundPolicy:
         raise _untrusted(path, _reason(path, error), _instead(path)) from error
     if problem := _problem(path, opened):
         raise problem
-    from mcp_notarium.domain.policy_parser import parse  # noqa: PLC0415 - only where there is such a file
+    from mcp_notarium.domain.policy_parser import parse_policy  # noqa: PLC0415 - only where there is such a file
 
-    text = parse(opened.text)
+    text = parse_policy(opened.text)
     return FoundPolicy(text.policy, path, path, text.lines)
 
 

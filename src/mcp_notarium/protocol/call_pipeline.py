@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pydantic import BaseModel, ValidationError
 
 from mcp_notarium import logs
-from mcp_notarium.domain.policy import TOOLS, demand
+from mcp_notarium.domain.policy import TOOLS, raise_refusal
 from mcp_notarium.domain.text_normalization import has_lone_surrogate, replace_surrogates
 from mcp_notarium.errors import ConfirmationRequired, InvalidRequest, NotariumError, PolicyChanged
 from mcp_notarium.protocol.app_holder import House
@@ -95,7 +95,7 @@ class Answering:
         await self._backlog.room()
         request = _request(tool, asked.arguments)
         app.cache.notes.gate.demand()
-        demand(app.policy.may(tool.name, getattr(request, "action", None)))
+        raise_refusal(app.policy.refuse_use(tool.name, getattr(request, "action", None)))
         call = make(
             setting=app.config.destructive,
             confirmed=getattr(request, "confirm", None) is True,

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from mcp_notarium.domain.lines import total_lines
+from mcp_notarium.domain.lines import count_lines
 from mcp_notarium.domain.note import Revision
 from mcp_notarium.domain.preview import preview
 from mcp_notarium.domain.text_normalization import tag_key
@@ -63,7 +63,7 @@ def _note(revision: Revision) -> tuple[Value, ...]:
         int(content.trash),
         int(revision.pinned),
         int(revision.markdown),
-        total_lines(content.text),
+        count_lines(content.text),
         content.digest(),
         _AS_JSON(content.tags),
         preview(content.text),

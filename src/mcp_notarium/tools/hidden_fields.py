@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from mcp_notarium.domain.policy import Field, Policy, demand
+from mcp_notarium.domain.policy import Field, Policy, raise_refusal
 from mcp_notarium.search.query import And, Condition, Not, Or, Phrase, Query, Tagged, Word
 from mcp_notarium.tools.prompts import named
 
@@ -22,9 +22,9 @@ TEXT_HIDDEN = "The text of notes is hidden by the user's policy."
 def check_query(policy: Policy, query: Query) -> None:
     """Refuse a search for what is hidden."""
     if query.tags or query.excluded_tags or any(_asked(query.terms, Tagged)):
-        demand(policy.may_filter(Field.TAGS))
+        raise_refusal(policy.refuse_filter(Field.TAGS))
     if any(_asked(query.terms, Word | Phrase)):
-        demand(policy.may_filter(Field.TEXT))
+        raise_refusal(policy.refuse_filter(Field.TEXT))
 
 
 def _asked(condition: Condition | None, kind: Any) -> Iterator[bool]:
@@ -45,9 +45,9 @@ def check_change(policy: Policy, request: SaveRequest) -> None:
     if request.id is None:
         return
     if request.text is not None or request.text_patch is not None:
-        demand(policy.may_give(Field.TEXT))
+        raise_refusal(policy.refuse_edit(Field.TEXT))
     if request.tags is not None:
-        demand(policy.may_give(Field.TAGS))
+        raise_refusal(policy.refuse_edit(Field.TAGS))
 
 
 def without_text() -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from mcp_notarium.domain.lines import LineRange, cut, split_lines, total_lines
+from mcp_notarium.domain.lines import LineRange, count_lines, cut_lines, split_lines
 
 UNASKED_BYTES = 60_000
 """Largest text given when no range was asked for: about 16,000 tokens."""
@@ -40,7 +40,7 @@ def portion(
     ``most`` bytes at any rate, less than a line if need be. Raises ``InvalidRequest`` if ``start`` lies beyond the last line.
     """
     asked = start is not None or count is not None
-    total = total_lines(text)
+    total = count_lines(text)
     if not asked and json_bytes(text) <= min(UNASKED_BYTES, most):
         return Portion(text, total, 1, total, None, whole=True)
     if total == 0 and (start or 1) == 1:
@@ -51,7 +51,7 @@ def portion(
 
 def _fit(text: str, lines: LineRange, limit: int, most: int) -> Portion:
     """The first lines of the range that fit into ``limit`` bytes; a single one up to ``most``."""
-    part = cut(text, lines)
+    part = cut_lines(text, lines)
     kept, note = part.text, None
     count = part.count
     if json_bytes(kept) > limit:

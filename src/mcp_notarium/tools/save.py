@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.domain.patch import Operation, apply_patch
-from mcp_notarium.domain.policy import Policy, demand
+from mcp_notarium.domain.policy import Policy, raise_refusal
 from mcp_notarium.errors import InvalidRequest, VersionConflict
 from mcp_notarium.logs.escaping import one_line
 from mcp_notarium.tools.call_context import CallContext, require_consent
@@ -117,9 +117,9 @@ async def _draft(app: App, request: SaveRequest) -> Draft:
 def _check_policy(policy: Policy, note: Note | None, content: Content) -> None:
     """What is seen stays seen: judged on the note as it is and as it would be."""
     if note is None:
-        demand(policy.may_write("", None, content))
+        raise_refusal(policy.refuse_write("", None, content))
     elif content != note.content:
-        demand(policy.may_write(note.id, note.content, content))
+        raise_refusal(policy.refuse_write(note.id, note.content, content))
 
 
 async def _addressed(app: App, request: SaveRequest) -> Note | None:

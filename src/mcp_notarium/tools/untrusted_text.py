@@ -13,7 +13,7 @@ import secrets
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from mcp_notarium.domain.invisible_characters import find_hidden, kinds_hidden
+from mcp_notarium.domain.invisible_characters import find_invisible, find_invisible_kinds
 
 BEGIN: Final = "begin_untrusted"
 END: Final = "untrusted_end"
@@ -41,7 +41,7 @@ def reported(value: dict[str, Any]) -> dict[str, Any]:
     ``findings`` stands before the text, so that it is read first.
     """
     if "content" in value:
-        kinds = kinds_hidden(value.get("suggestions", ()))
+        kinds = find_invisible_kinds(value.get("suggestions", ()))
         rows = {"content": [_row(row) for row in value["content"]]}
         return value | rows | ({"hidden": list(kinds)} if kinds else {})
     findings = list(_findings(value))
@@ -49,15 +49,15 @@ def reported(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _row(row: dict[str, Any]) -> dict[str, Any]:
-    kinds = kinds_hidden([row.get("text", ""), *row.get("tags", ())])
+    kinds = find_invisible_kinds([row.get("text", ""), *row.get("tags", ())])
     return row | {"hidden": list(kinds)} if kinds else row
 
 
 def _findings(note: dict[str, Any]) -> Iterator[dict[str, Any]]:
     start = note.get("range_line_start", 1)
-    for found in find_hidden(note.get("text", ""), first_line=start):
+    for found in find_invisible(note.get("text", ""), first_line=start):
         yield {"kind": found.kind, "count": found.count, "first_line": found.first_line}
-    for found in find_hidden("\n".join(note.get("tags", ()))):
+    for found in find_invisible("\n".join(note.get("tags", ()))):
         yield {"kind": found.kind, "count": found.count, "where": "tags"}
 
 
