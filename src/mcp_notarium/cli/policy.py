@@ -16,7 +16,7 @@ from mcp_notarium.account import inspection, opener
 from mcp_notarium.account.startup_table import Open
 from mcp_notarium.cli import command_setup
 from mcp_notarium.config import Config
-from mcp_notarium.config.policy_file import READ_ONLY_VARIABLE, FoundPolicy, read
+from mcp_notarium.config.policy_file import READ_ONLY_VARIABLE, FoundPolicy, read_policy
 from mcp_notarium.domain.policy import TOOLS, Policy
 from mcp_notarium.errors import ConfigError
 from mcp_notarium.files.display_paths import shown
@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _check(args: argparse.Namespace) -> int:
     try:
-        return _in_order(read(args.file.expanduser(), named=True), as_json=args.json)
+        return _in_order(read_policy(args.file.expanduser(), named=True), as_json=args.json)
     except ConfigError as error:
         return _refused(error, as_json=args.json)
 
