@@ -40,7 +40,7 @@ AGENTS = (
         "tools/schemas.py",
         'extra="forbid", hide_input_in_errors=True, frozen=True, defer_build=True',
         'extra="ignore", hide_input_in_errors=True, frozen=True, defer_build=True',
-        ("unit/tools/test_tool_schemas.py::test_unknown_arguments_are_refused",),
+        ("unit/tools/test_schemas.py::test_unknown_arguments_are_refused",),
         (30,),
     ),
     Defence(
@@ -54,16 +54,16 @@ AGENTS = (
     Defence(
         "note text stands between boundaries",
         "protocol/call_pipeline.py",
-        "        value = marked(reported(value))\n",
-        "        value = reported(value)\n",
+        "        value = add_boundaries(add_findings(value))\n",
+        "        value = add_findings(value)\n",
         (f"{_DISPATCH}::test_note_text_stands_between_words_drawn_anew_and_what_it_hides_is_told",),
         (36, 37),
     ),
     Defence(
         "hidden characters are told",
         "protocol/call_pipeline.py",
-        "        value = marked(reported(value))\n",
-        "        value = marked(value)\n",
+        "        value = add_boundaries(add_findings(value))\n",
+        "        value = add_boundaries(value)\n",
         (f"{_DISPATCH}::test_note_text_stands_between_words_drawn_anew_and_what_it_hides_is_told",),
         (36,),
     ),
@@ -256,7 +256,7 @@ AGENTS = (
     ),
     Defence(
         "a question names no text of which no more may be read",
-        "tools/hidden_fields.py",
+        "tools/prompts.py",
         " or app.allowance.room == 0",
         "",
         (

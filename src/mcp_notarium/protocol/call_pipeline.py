@@ -31,7 +31,7 @@ from mcp_notarium.protocol.call_audit import (
 from mcp_notarium.protocol.unexpected_errors import unexpected
 from mcp_notarium.tools.catalog import Tool, by_name
 from mcp_notarium.tools.schemas import FromNotes
-from mcp_notarium.tools.untrusted_text import marked, reported
+from mcp_notarium.tools.untrusted_text import add_boundaries, add_findings
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
@@ -156,7 +156,7 @@ def success(answer: BaseModel) -> Answer:
     """The same facts as JSON value and as JSON text: some clients show only one of them."""
     value = answer.model_dump(exclude_none=True)
     if isinstance(answer, FromNotes):
-        value = marked(reported(value))
+        value = add_boundaries(add_findings(value))
     text = _json(value)
     try:
         size = len(text.encode())
@@ -171,7 +171,7 @@ def failure(error: NotariumError) -> Answer:
     """An error the agent sees and can act on. A question nobody has answered names a note."""
     value = logs.scrub_for_client(error.to_dict())
     if isinstance(error, ConfirmationRequired):
-        value = marked(value)
+        value = add_boundaries(value)
     text = replace_surrogates(_json(value))
     return Answer(text, len(text.encode()))
 
