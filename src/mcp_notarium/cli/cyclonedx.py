@@ -1,6 +1,6 @@
-"""A bill of materials as a CycloneDX 1.6 JSON value. Only shapes; knows no file and no package.
+"""Build a bill of materials as a CycloneDX 1.6 JSON value. Knows no file and no package.
 
-The tests hold what is made here against the official schema.
+The tests check the result against the official schema.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ _LONGEST_LICENCE = 64
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """One thing that takes part. ``ref`` is unique in a bill; ``needs`` are names of other refs.
+    """Describe one component. ``ref`` is unique in a bill; ``needs`` are names of other refs.
 
-    Whatever is not known is empty and left out. ``licence`` is an SPDX expression or a name;
-    ``properties`` are further facts by their name.
+    Unknown fields are empty and left out. ``licence`` is an SPDX expression or a name; ``properties``
+    are further facts by their name.
     """
 
     ref: str
@@ -31,20 +31,20 @@ class Component:
     licence: str = ""
     sha256: str = ""
     files: tuple[str, ...] = ()
-    """SHA-256 digests of the files an index may serve for it."""
+    """SHA-256 digests of the files that a package index may serve for it."""
     properties: Mapping[str, str] = field(default_factory=dict)
     needs: tuple[str, ...] = ()
 
 
 def package(name: str, version: str, **facts: Any) -> Component:
-    """A Python distribution, named as the package index does."""
+    """Return a Python distribution, named as the package index does."""
     plain = _NOT_IN_A_NAME.sub("-", name).lower()
     ref = f"pkg:pypi/{plain}@{version}"
     return Component(ref=ref, name=plain, version=version, purl=ref, **facts)
 
 
 def native(name: str, version: str, *, vendor: str, inside: str, **facts: Any) -> Component:
-    """A native library inside ``inside``, which hides it from scanners of packages."""
+    """Return a native library inside ``inside``, which hides it from package scanners."""
     return Component(
         ref=f"native:{name}@{version}#{inside}",
         name=name,
@@ -59,7 +59,7 @@ def native(name: str, version: str, *, vendor: str, inside: str, **facts: Any) -
 def bill(
     main: Component, parts: Iterable[Component], *, phase: str, serial: str, timestamp: str = ""
 ) -> dict[str, Any]:
-    """The whole document. ``phase`` is a CycloneDX lifecycle, ``serial`` a UUID."""
+    """Return the whole document. ``phase`` is a CycloneDX lifecycle, ``serial`` a UUID."""
     listed = sorted(parts, key=lambda part: part.ref)
     known = {part.ref for part in listed}
     metadata: dict[str, Any] = {"timestamp": timestamp} if timestamp else {}

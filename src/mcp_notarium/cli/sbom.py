@@ -1,9 +1,8 @@
-"""``mcp-notarium doctor --sbom``: what is installed and loaded in this very process, as CycloneDX JSON.
+"""Run ``mcp-notarium doctor --sbom``: list what is installed and loaded here, as CycloneDX JSON.
 
-Packages come from the installed metadata, native libraries from what they say of themselves at run
-time: which SQLCipher, SQLite and OpenSSL a wheel carries stands in no package list. On Linux every
-shared object that the process has mapped is named with its SHA-256. Needs no account and no key,
-opens no cache, asks nobody.
+Packages come from the installed metadata. Native libraries name themselves at run time: no package list
+says which SQLCipher, SQLite and OpenSSL a wheel carries. On Linux every shared object that the process
+has mapped is listed with its SHA-256. Needs no account and no key, opens no database, asks nobody.
 """
 
 from __future__ import annotations
@@ -35,17 +34,17 @@ _SERVED_WITH = (
     "cryptography.hazmat.bindings._rust",
     "argon2.low_level",
 )
-"""What a server has loaded when it serves, so that the list of mapped files is that of a server."""
+"""Modules a running server has loaded; loading them makes the list of mapped files that of a server."""
 
 
 def run() -> int:
-    """Print the bill. Raises ``LockedError`` (exit code 21) where the driver cannot be used."""
+    """Print the bill. Raises ``LockedError`` (exit code 21) if the driver cannot be used."""
     sys.stdout.write(json.dumps(made(), indent=1, ensure_ascii=False) + "\n")
     return 0
 
 
 def made() -> dict[str, Any]:
-    """The bill as a JSON value."""
+    """Return the bill as a JSON value."""
     for module in _SERVED_WITH:
         import_module(module)
     packages = dict(_packages(PROGRAM))
@@ -60,7 +59,7 @@ def made() -> dict[str, Any]:
 
 
 def _packages(root: str) -> Iterator[tuple[str, Component]]:
-    """The installed distributions that ``root`` needs, itself included, by their plain names.
+    """Return the installed distributions that ``root`` needs, itself included, by their plain names.
 
     A requirement that is not installed is one that this system does not need.
     """
@@ -90,7 +89,7 @@ def _packages(root: str) -> Iterator[tuple[str, Component]]:
 
 
 def _required(one: metadata.Distribution) -> list[str]:
-    """Plain names of what a distribution requires, without its extras."""
+    """Return plain names of what a distribution requires, without its extras."""
     names = []
     for line in one.requires or ():
         wanted, _, marker = line.partition(";")
@@ -107,7 +106,7 @@ def _licence(one: metadata.Distribution) -> str:
 
 
 def _native() -> Iterator[Component]:
-    """The libraries that no package list shows, as they name themselves."""
+    """Return the libraries that no package list shows, as they name themselves."""
     yield Component(
         ref="platform:python",
         name=platform.python_implementation().lower(),
@@ -144,13 +143,13 @@ def _openssl(said: str, *, inside: str) -> Component:
 
 
 def _number(said: str) -> str:
-    """``3.0.15`` of ``OpenSSL 3.0.15 3 Sep 2024``; the whole text where no number stands in it."""
+    """Return ``3.0.15`` of ``OpenSSL 3.0.15 3 Sep 2024``; the whole text if it has no number."""
     found = re.search(r"\d+(\.\d+)+[a-z]?", said)
     return found[0] if found else said or "unknown"
 
 
 def _mapped() -> Iterator[Component]:
-    """Every shared object of this process with its digest (Linux; nothing elsewhere)."""
+    """Return every shared object of this process with its digest (Linux; nothing elsewhere)."""
     try:
         lines = _MAPS.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:
