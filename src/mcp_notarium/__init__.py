@@ -1,3 +1,3 @@
-"""MCP Notarium: an encrypted local cache of a person's notes, served to agents over MCP."""
+"""MCP Notarium: serve a person's notes to agents over MCP, from an encrypted local index."""
 
 __version__ = "0.1.0"

@@ -1,4 +1,4 @@
-"""The program's one entry. Serving takes the shortest way; everything else loads ``cli.main``.
+"""Start the program. Serving takes the shortest way; everything else loads ``cli.main``.
 
 A client waits for the handshake, so this file imports nothing that the server does not need.
 """
@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 
 if __name__ == "__main__" and not sys.flags.safe_path:
-    # By ``python -m`` the working folder comes first among the places of modules, whoever owns it.
-    # The package is imported already and finds its own parts.
+    # ``python -m`` puts the working folder first in the module path, whoever owns that folder.
+    # The package is imported already and finds its own modules.
     del sys.path[0]
 
 import os
@@ -24,7 +24,7 @@ To stop it:     Ctrl+C
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run with ``argv`` (default: the process's arguments); returns the exit code."""
+    """Run with ``argv`` (default: the process's arguments) and return the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     serving = _serving(arguments)
     if serving is None:
@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _serving(arguments: list[str]) -> dict[str, str] | None:
-    """The options of ``[--env-file PATH] [serve] [--env-file PATH]``; None for anything else."""
+    """Return the options of ``[--env-file PATH] [serve] [--env-file PATH]``; None for anything else."""
     options: dict[str, str] = {}
     rest = list(arguments)
     verbs = 0

@@ -1,8 +1,7 @@
-"""Opens the house: Config → App, the whole wiring on one screen.
+"""Open the app: Config → App, the whole wiring on one screen.
 
-Nothing here decides anything; it says which room gets which. :func:`open_app` raises
-``LockedError`` where the cache may not be opened or turns out to be damaged, and leaves nothing open
-then.
+Nothing here decides anything; it says which part gets which. :func:`open_app` raises ``LockedError``
+if the database may not be opened or turns out to be damaged, and leaves nothing open then.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from mcp_notarium import logs as logging_room
+from mcp_notarium import logs
 from mcp_notarium.account import audit_anchor, opener, policy_change
 from mcp_notarium.account.inspection import Unlock
 from mcp_notarium.crypto import key_slots
@@ -47,14 +46,14 @@ _LEASE_MARGIN = 5.0
 _CLOSING_SECONDS = 2.0
 HEAD_START = 0.2
 _SHARE = 0.5
-"""Of the time that is left, for each step of closing: the next one needs some too."""
+"""Share of the remaining time for each step of closing: the next step needs some too."""
 
 
 @dataclass(frozen=True, slots=True)
 class App:
-    """Everything a tool needs, for one account; valid while :func:`open_app` is open.
+    """Hold everything a tool needs, for one account; valid while :func:`open_app` is open.
 
-    ``notices`` are sentences for the person about how the cache was opened. ``clock`` gives
+    ``notices`` are sentences for the person about how the database was opened. ``clock`` gives
     epoch seconds.
     """
 
@@ -71,17 +70,17 @@ class App:
 
     @property
     def policy(self) -> Policy:
-        """What the person has decided about agents."""
+        """Return what the person has decided about agents."""
         return self.config.policy
 
     def all_notices(self) -> tuple[str, ...]:
-        """``notices``, and whether the note service changes what it is given."""
+        """Return ``notices``, and whether the store changes what it is sent."""
         differences = describe_differences(self.cache.sync_state)
         return (*self.notices, differences) if differences else self.notices
 
 
-def _nobody(_damage: LockedError) -> None:
-    """Whoever works in the house meets the damage too."""
+def _ignore_damage(_damage: LockedError) -> None:
+    """Ignore the report: whoever uses the app meets the damage too."""
 
 
 @asynccontextmanager
@@ -94,17 +93,17 @@ async def open_app(
     whole: bool = False,
     read_only: bool = False,
     unlock: Unlock = key_slots.unlock,
-    damaged: Callable[[LockedError], None] = _nobody,
+    damaged: Callable[[LockedError], None] = _ignore_damage,
 ) -> AsyncIterator[App]:
-    """The open house, with sync running unless ``syncing`` is False; closed on leaving.
+    """Open the app, with sync running unless ``syncing`` is False; close it on leaving.
 
-    ``time_to_close`` gives the seconds that are left for closing, at any moment of it. ``whole``:
-    every page is looked at before. ``read_only``: no file of the folder is changed, and the rules that
-    the cache is kept under stay, too. ``unlock`` stands in for ``keyslots.unlock``. ``damaged`` is
-    called once, in the event loop, if the cache turns out to be damaged while it is open; what
-    raises ``CacheDamaged`` inside leaves as ``LockedError``.
+    ``time_to_close`` returns the seconds left for closing, at any moment of it. ``whole``: check every page
+    first. ``read_only``: change no file of the folder, and keep the visibility rules of the index.
+    ``unlock`` replaces ``key_slots.unlock``. ``damaged`` is called once, in the event loop, if the
+    database turns out to be damaged while it is open; ``CacheDamaged`` raised inside leaves as
+    ``LockedError``.
     """
-    log = log or logging_room.get("app")
+    log = log or logs.get("app")
     if read_only:
         opens = partial(opener.open_cache, guarded=True, read_only=True)
     else:
@@ -114,13 +113,13 @@ async def open_app(
     )
     opened.database.on_damage(lambda: damaged(opener.damaged(config)))
     try:
-        app = _wired(config, opened, log)
+        app = _wire(config, opened, log)
         for notice in app.notices:
             log.warning("cache.notice", message=notice)
         try:
             async with _running(app.driver, log, wanted=syncing, time_to_close=time_to_close):
                 yield app
-            await _closed(app, time_to_close)
+            await _close(app, time_to_close)
         finally:
             if not read_only and app.audit.flush(patient=True):
                 opened.anchor.write(app.audit.table, opened.database)
@@ -130,7 +129,7 @@ async def open_app(
         opened.close()
 
 
-def _wired(config: Config, opened: opener.OpenedCache, log: Logger) -> App:
+def _wire(config: Config, opened: opener.OpenedCache, log: Logger) -> App:
     cache = Cache(opened.database, config.policy.visibility)
     audit = _audit(config, opened)
     tokens = StoredToken(
@@ -173,14 +172,14 @@ def _wired(config: Config, opened: opener.OpenedCache, log: Logger) -> App:
 
 
 def _audit(config: Config, opened: opener.OpenedCache) -> AuditLog:
-    """The audit chain; a cache that has none yet gets its first record, which says why."""
+    """Return the audit log; a database without a record gets its first one, which says why."""
     keys = audit_anchor.audit_keys(opened.data_key)
     trail = AuditLog(opened.database, keys, clock=time.time, days=config.audit_days)
     if trail.table.head().count == 0:
         why = "rebuilt" if opened.rebuilt else "created" if opened.created else "upgraded"
         aside = opened.created and AccountFolder(config.account_dir).quarantine.is_dir()
         facts = {"why": why} | ({"older_files": "quarantine"} if aside else {})
-        with suppress(CacheBusy, CacheFull):  # the next record will not be begun either
+        with suppress(CacheBusy, CacheFull):  # the next record will fail, too
             trail.table.begin(time.time(), facts=facts)
     return trail
 
@@ -201,7 +200,7 @@ def _simplenote(config: Config, cache: Cache, tokens: StoredToken) -> Store:
 
 
 def _client_id(cache: Cache) -> str:
-    """Names this cache to the service, the same in every process and at every start."""
+    """Return the name of this database for the store, the same in every process and at every start."""
     known = cache.sync_state.get(_CLIENT_ID)
     if known is None:
         known = f"mcp-notarium-{uuid.uuid4().hex[:12]}"
@@ -213,10 +212,10 @@ def _client_id(cache: Cache) -> str:
 async def _running(
     driver: Driver, log: Logger, *, wanted: bool, time_to_close: Callable[[], float]
 ) -> AsyncIterator[None]:
-    """Sync in a task of its own, ended and awaited on leaving."""
-    task = asyncio.create_task(_synced(driver), name="sync") if wanted else None
+    """Run sync in a task of its own; end and await it on leaving."""
+    task = asyncio.create_task(_sync(driver), name="sync") if wanted else None
     if task is not None:
-        task.add_done_callback(lambda done: _say_why(done, log))
+        task.add_done_callback(lambda done: _log_failure(done, log))
     try:
         yield
     finally:
@@ -225,10 +224,10 @@ async def _running(
             await asyncio.wait({task}, timeout=time_to_close() * _SHARE)
 
 
-async def _synced(driver: Driver) -> None:
-    """Sync; where everything is here already, who wants to read goes first.
+async def _sync(driver: Driver) -> None:
+    """Run sync; if all notes are here already, wait a moment so that readers go first.
 
-    Importing what speaks to the network takes as long as answering a dozen questions.
+    Importing the network client takes as long as answering a dozen questions.
     """
     with suppress(CacheError):
         if driver.status().complete:
@@ -236,13 +235,13 @@ async def _synced(driver: Driver) -> None:
     await driver.run()
 
 
-def _say_why(task: asyncio.Task[None], log: Logger) -> None:
+def _log_failure(task: asyncio.Task[None], log: Logger) -> None:
     if not task.cancelled() and task.exception() is not None:
         log.error("sync.ended", exc=task.exception())
 
 
-async def _closed(app: App, time_to_close: Callable[[], float]) -> None:
-    """Let writes end whose caller has gone, then the connections."""
+async def _close(app: App, time_to_close: Callable[[], float]) -> None:
+    """Let writes end whose caller has gone, then close the connections."""
     try:
         await _in_time(app.writer.drain(), time_to_close)
     finally:

@@ -1,23 +1,23 @@
-"""The one exception tree: every failure a caller can act on differently is a class here.
+"""Define the one exception tree: a class for every failure that a caller can act on differently.
 
 ::
 
     NotariumError                    category, http status, user message, details, hint, subcategory
     ├── ConfigError                  a setting is malformed or unreadable
     │   ├── SettingsMissing          required settings are not set
-    │   └── PolicyChanged            the cache is under other visibility rules than this process
-    ├── LockedError                  the cache may not be opened; carries a Verdict
-    ├── Unfinished                   the change is in force; what it leaves behind could not be cleared
+    │   └── PolicyChanged            the index is under other visibility rules than this process
+    ├── LockedError                  the account may not be opened; carries a Verdict
+    ├── Unfinished                   the change is in force; its remains could not be cleared
     ├── InvalidRequest               the caller (agent or person) asked for something impossible
     │   ├── QueryError               the search text asks for something the query language cannot say
-    │   ├── PatchError               a line patch that lies outside the note or overlaps itself
+    │   ├── PatchError               a line patch lies outside the note or overlaps itself
     │   ├── ConfirmationRequired     destructive or sharing, and nobody confirmed it
     │   └── NotPermitted             the person's policy does not allow it
-    ├── NoteNotFound                 no such note, here or at the note service
-    ├── VersionConflict              the note has moved on since the caller read it
-    ├── LoginRequired                no usable login: none stored, or the note service refused it
-    │   └── OtherAccount             the login is of another account than the notes in the cache
-    ├── BackendError                 the note service
+    ├── NoteNotFound                 no such note, here or at the store
+    ├── VersionConflict              the note has changed since the caller read it
+    ├── LoginRequired                no usable login: none stored, or the store refused it
+    │   └── OtherAccount             the login is of another account than the local notes
+    ├── BackendError                 the store
     │   ├── BackendUnavailable       not reachable, or answering 5xx
     │   ├── BackendTimeout           no answer within the deadline
     │   ├── RateLimited              asked to slow down; carries retry_after seconds
@@ -25,17 +25,17 @@
     │   │   └── DateRefused          only because of its date: this computer's clock is far off
     │   ├── BackendProtocolError     it answered something that makes no sense, or too much
     │   ├── OutcomeUnknown           a write was sent and no answer came back
-    │   ├── CursorLost               the change feed no longer knows our place in it
+    │   ├── CursorLost               the change feed no longer knows our cursor
     │   └── RemoteVanished           too many notes disappeared at once to be believed
     └── CacheError                   the local database
         ├── CacheBusy                another process holds it
-        ├── StillLoading             not all notes are here yet, and a part is not to be shown
+        ├── StillLoading             not all notes are here yet, and a part may not be shown
         ├── CacheFull                no space left on the device
-        ├── NotRecorded              an act that cannot be put on record is not begun
+        ├── NotRecorded              an act that cannot be recorded is not begun
         └── CacheDamaged             the key is right and the file is not
 
-Whose fault it is stands in the class. Messages never carry note text, secrets, SQL or paths of
-other people's machines; they are rendered at the two doors only (``server`` and ``cli``).
+The class says whose fault it is. Messages never carry note text, secrets, SQL or paths of other
+people's machines. Only the two entry points render them (``protocol`` and ``cli``).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from typing import Any, ClassVar
 
 
 class Verdict(IntEnum):
-    """Why a cache is locked; the value is the exit code of ``status`` and ``doctor``."""
+    """Name why an account is locked; the value is the exit code of ``status`` and ``doctor``."""
 
     KEY_MISSING = 10
     WRONG_KEY = 11
@@ -63,8 +63,8 @@ class Verdict(IntEnum):
     KEYCHAIN_UNUSABLE = 23
 
 
-MOST_TOLD = 300
-"""Characters of message and way out, below which what an agent is told of a locked cache stays."""
+LONGEST_LOCKED_MESSAGE = 300
+"""Characters that message and hint of a locked account have together at most, for an agent."""
 ASK_DOCTOR = "Ask the user to run `mcp-notarium doctor` in a terminal; it names the ways out."
 ONE_MORE_TRY = (
     "Try again in a few seconds; if it stays like this, ask the user to close the other MCP clients "
@@ -73,11 +73,11 @@ ONE_MORE_TRY = (
 
 
 class NotariumError(Exception):
-    """Base of everything raised on purpose. Give a message; the class supplies the rest.
+    """Be the base of everything raised on purpose. Give a message; the class supplies the rest.
 
     ``message`` is for logs and developers, ``user_message`` for the person or the agent (defaults
     to ``message``), ``resolution_hint`` says what to do next, ``details`` are plain JSON values.
-    ``agent_hint`` is what an agent is told instead of the hint, where that is for a person.
+    ``agent_hint`` replaces the hint for an agent if the hint is for a person.
     """
 
     category: ClassVar[str] = "INTERNAL"
@@ -110,11 +110,11 @@ class NotariumError(Exception):
 
     @property
     def way_out(self) -> str | None:
-        """What an agent is told to do."""
+        """Return the hint for an agent."""
         return self.agent_hint or self.resolution_hint
 
     def to_dict(self) -> dict[str, Any]:
-        """The error as the client gets it: plain JSON values, no trace, path or secret."""
+        """Return the error for the client: plain JSON values, no trace, path or secret."""
         body: dict[str, Any] = {
             "category": self.category,
             "subcategory": self.subcategory,
@@ -153,18 +153,18 @@ class SettingsMissing(ConfigError):
 
 
 class PolicyChanged(ConfigError):
-    """The cache is kept under other rules of what agents may see than this process was started with."""
+    """The index follows other visibility rules than this process was started with."""
 
     subcategory = "policy_changed"
     http_status_code = 503
     default_hint = (
         "Ask the user to restart this MCP client (and others that use the account). Clients with "
-        "rules of their own need a cache of their own: another NOTARIUM_DATA_DIR."
+        "different rules need separate caches: set another NOTARIUM_DATA_DIR."
     )
 
 
 class LockedError(NotariumError):
-    """The cache may not be opened. Nothing was changed or deleted.
+    """The account may not be opened. Nothing was changed or deleted.
 
     The hint has all ways out, for a person. An agent is told one that keeps everything where it is.
     """
@@ -192,16 +192,16 @@ class LockedError(NotariumError):
         self.agent_hint = agent_hint
 
     def to_dict(self) -> dict[str, Any]:
-        """As every error; a message that quotes too much of its surroundings is cut."""
+        """Return the error for the client; a message that is too long is cut."""
         body = super().to_dict()
-        room = MOST_TOLD - 1 - len(body["resolution_hint"])
-        if len(body["message"]) > room:
-            body["message"] = body["message"][: room - 1] + "…"
+        space = LONGEST_LOCKED_MESSAGE - 1 - len(body["resolution_hint"])
+        if len(body["message"]) > space:
+            body["message"] = body["message"][: space - 1] + "…"
         return body
 
 
 class Unfinished(NotariumError):
-    """A change is in force, or was begun for good, and its last steps failed; the hint ends it."""
+    """A change is in force, or cannot be undone, and its last steps failed; the hint finishes it."""
 
     category = "DB_OPERATION"
     subcategory = "unfinished"
@@ -241,7 +241,7 @@ class NotPermitted(InvalidRequest):
 
 
 class NoteNotFound(NotariumError):
-    """No note with this id is known here or at the note service."""
+    """No note with this id is known here or at the store."""
 
     category = "NOT_FOUND"
     http_status_code = 404
@@ -261,7 +261,7 @@ class VersionConflict(NotariumError):
 
 
 class LoginRequired(NotariumError):
-    """There is no login that the note service accepts; the cache stays readable."""
+    """There is no login that the store accepts; local notes stay readable."""
 
     category = "AUTH"
     subcategory = "login_required"
@@ -273,32 +273,32 @@ class LoginRequired(NotariumError):
 
 
 class OtherAccount(LoginRequired):
-    """The login is of another account than the notes in the cache; it is not used for anything."""
+    """The login is of another account than the local notes; it is not used for anything."""
 
     subcategory = "other_account"
     default_hint = (
         "Ask the user to put a token of SIMPLENOTE_USERNAME's account into SIMPLENOTE_TOKEN, or to "
-        "take it out of the client's configuration and run `mcp-notarium login`. The cache was left "
-        "as it is. If it is the cache that was filled with a wrong token, `mcp-notarium reset-cache` "
-        "sets it aside and starts a new one."
+        "remove it from the client's configuration and run `mcp-notarium login`. The cache was not "
+        "changed. If the cache was filled with a wrong token, `mcp-notarium reset-cache` sets it "
+        "aside and starts a new one."
     )
 
 
 class BackendError(NotariumError):
-    """The note service did not do what was asked."""
+    """The store did not do what was asked."""
 
     category = "BACKEND_API"
     http_status_code = 502
 
 
 class BackendUnavailable(BackendError):
-    """The note service cannot be reached or is failing; the request was not carried out."""
+    """The store cannot be reached or is failing; the request was not carried out."""
 
     subcategory = "unavailable"
     http_status_code = 503
     retryable = True
     default_hint = (
-        "What is in the cache can still be listed and read; try this again in a few minutes."
+        "Notes in the cache can still be listed and read. Try this again in a few minutes."
     )
 
 
@@ -313,7 +313,7 @@ class BackendTimeout(BackendError):
 
 
 class RateLimited(BackendError):
-    """The note service asks to slow down; wait ``retry_after`` seconds (None: not said)."""
+    """The store asks to slow down; wait ``retry_after`` seconds (None: not said)."""
 
     subcategory = "rate_limit"
     http_status_code = 429
@@ -329,22 +329,22 @@ class RateLimited(BackendError):
 
 
 class BackendRejected(BackendError):
-    """The note service refuses this body for good (bad form, or too large)."""
+    """The store refuses this body permanently (bad form, or too large)."""
 
     subcategory = "rejected"
     http_status_code = 400
-    default_hint = "The note service will not take this text as it is: shorten or change it."
+    default_hint = "The note service does not accept this text: shorten or change it."
 
 
 class DateRefused(BackendRejected):
-    """The note service refuses the date of the change: the clock of this computer is far off."""
+    """The store refuses the date of the change: the clock of this computer is far off."""
 
     subcategory = "clock"
     default_hint = "Ask the user to set the clock of this computer, then try again."
 
 
 class BackendProtocolError(BackendError):
-    """The note service answered something that is not its protocol, or far too much."""
+    """The store's answer breaks its protocol, or is far too large."""
 
     subcategory = "bad_answer"
 
@@ -352,7 +352,7 @@ class BackendProtocolError(BackendError):
 class OutcomeUnknown(BackendError):
     """A write was sent and no answer came: it may or may not have been stored.
 
-    The intent stays in the cache and is finished with the same write_id by the next sync.
+    The journal entry stays, and the next sync finishes it with the same write_id.
     """
 
     subcategory = "in_doubt"
@@ -364,7 +364,7 @@ class OutcomeUnknown(BackendError):
 
 
 class CursorLost(BackendError):
-    """The change feed no longer knows our cursor; a complete sweep is needed."""
+    """The change feed no longer knows our cursor; a full listing is needed."""
 
     subcategory = "cursor_lost"
     retryable = True
@@ -387,7 +387,7 @@ class CacheError(NotariumError):
 
 
 class CacheBusy(CacheError):
-    """Another process holds the cache."""
+    """Another process holds the database."""
 
     subcategory = "busy"
     http_status_code = 503
@@ -396,14 +396,12 @@ class CacheBusy(CacheError):
 
 
 class StillLoading(CacheError):
-    """Not all notes are here yet, and under the person's rules a part of them is not shown."""
+    """Not all notes are here yet, and the person's rules hide some of them."""
 
     subcategory = "loading"
     http_status_code = 503
     retryable = True
-    default_hint = (
-        "Try again in a minute. Notes that are here can be read with `get` by their id already."
-    )
+    default_hint = "Try again in a minute. `get` can already read loaded notes by their id."
 
 
 class CacheFull(CacheError):
@@ -415,13 +413,13 @@ class CacheFull(CacheError):
 
 
 class NotRecorded(CacheError):
-    """The audit chain takes no record of it, so it was not begun."""
+    """The audit log cannot record the act, so it was not begun."""
 
     subcategory = "not_recorded"
     http_status_code = 503
     retryable = True
     default_hint = (
-        "Nothing was done. Try again in a few seconds; if it stays so, `mcp-notarium doctor`."
+        "Nothing was done. Try again in a few seconds; if that fails, run `mcp-notarium doctor`."
     )
 
 

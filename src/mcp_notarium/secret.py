@@ -1,7 +1,7 @@
-"""A secret value that never prints, pickles, compares loosely or lands in a traceback by accident.
+"""Hold a secret value that never prints, pickles, compares loosely or lands in a traceback by accident.
 
-It guards against accidents, not against code that asks for the value: :meth:`Secret.reveal` is the
-one way in, so every use of a secret can be found by searching for that word.
+It guards against accidents, not against code that asks for the value. Only :meth:`Secret.reveal` and
+:meth:`Secret.reveal_text` return it, so a search for "reveal" finds every use of a secret.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NoReturn, final
 
 @final
 class Secret:
-    """Bytes nobody sees unless they call :meth:`reveal` or :meth:`reveal_text`.
+    """Hold bytes that nobody sees unless they call :meth:`reveal` or :meth:`reveal_text`.
 
     Text is kept as UTF-8 (lone surrogates are refused with ``UnicodeEncodeError``).
     """
@@ -23,11 +23,11 @@ class Secret:
         self._value = value.encode() if isinstance(value, str) else bytes(value)
 
     def reveal(self) -> bytes:
-        """The bytes themselves. Keep them out of locals that outlive the call they are for."""
+        """Return the bytes. Keep them out of locals that outlive the call they are for."""
         return self._value
 
     def reveal_text(self) -> str:
-        """The value as text; raises ``UnicodeDecodeError`` if it is not UTF-8."""
+        """Return the value as text; raises ``UnicodeDecodeError`` if it is not UTF-8."""
         return self._value.decode()
 
     def __len__(self) -> int:

@@ -1,7 +1,7 @@
-"""Runs one blocking call beside the event loop, in a thread that holds nobody up at the end.
+"""Run one blocking call beside the event loop, in a thread that does not delay the end of the process.
 
-The threads of ``asyncio.to_thread`` are waited for when the process ends; a call that waits for a
-lock of another process would keep a server alive that was told to stop.
+The process waits at its end for threads of ``asyncio.to_thread``. A call that waits for a lock of
+another process would keep a server alive that was told to stop.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import Generic, TypeVar
 _Result = TypeVar("_Result")
 
 _STACK_BYTES = 16 * 1024 * 1024
-"""Some systems give a thread so little that deeply nested JSON could overflow it; only what is used
-takes memory."""
+"""Large enough for deeply nested JSON, which overflows the default stack of some systems. Only the
+used part takes memory."""
 
 
 async def run_aside(
     call: Callable[[], _Result], *, too_late: Callable[[_Result], object]
 ) -> _Result:
-    """The result of ``call``; raises what it raises.
+    """Run ``call`` in a thread and return its result; raises what it raises.
 
-    If the caller is cancelled, ``call`` goes on, and what it returns goes to ``too_late`` instead.
-    Nothing of either survives the end of the process.
+    If the caller is cancelled, ``call`` goes on, and its result goes to ``too_late`` instead. Neither
+    survives the end of the process.
     """
     handover = _Handover(call, too_late)
     usual = threading.stack_size(_STACK_BYTES)
@@ -42,7 +42,7 @@ async def run_aside(
 
 
 class _Handover(Generic[_Result]):
-    """One result on its way from a thread to the loop; it reaches exactly one taker."""
+    """Pass one result from a thread to the loop; exactly one receiver gets it."""
 
     def __init__(self, call: Callable[[], _Result], too_late: Callable[[_Result], object]) -> None:
         self._call = call
@@ -55,10 +55,12 @@ class _Handover(Generic[_Result]):
         self.ready: asyncio.Future[None] = self._loop.create_future()
 
     def work(self) -> None:
-        """In the thread: call, and hand over."""
+        """Call, and hand over. Runs in the thread."""
         try:
             result = self._call()
-            self._results.append(result)  # not before the call: the list may be another one then
+            self._results.append(
+                result
+            )  # look up the list after the call: it may be replaced meanwhile
         except BaseException as error:  # noqa: BLE001 - raised again where it is awaited
             self._error = error
         with self._lock:
@@ -70,13 +72,13 @@ class _Handover(Generic[_Result]):
             self._loop.call_soon_threadsafe(self._wake)
 
     def taken(self) -> _Result:
-        """In the loop, once ready: the result. Raises what the call raised."""
+        """Return the result, or raise what the call raised. Runs in the loop, once ready."""
         if self._error is not None:
             raise self._error
         return self._results.pop()
 
     def abandon(self) -> None:
-        """In the loop: nobody waits for the result any more."""
+        """Record that nobody waits for the result any more. Runs in the loop."""
         with self._lock:
             self._abandoned = True
         self._give_up()

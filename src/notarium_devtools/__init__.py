@@ -1,1 +1,1 @@
-"""Try and test the server without an account: a simulated note service, and a demo. Not in the wheel."""
+"""Provide a simulated note service and a demo, to try and test without an account. Not in the wheel."""

@@ -1,8 +1,8 @@
-"""Show the real server at its real work, against an embedded note service: ``./scripts/demo``.
+"""Demonstrate the real server against an embedded note service: ``./scripts/demo``.
 
-Starts the simulator on loopback with notes of real prose, launches the installed program as an MCP
-client would, and shows what a person would want to see before trusting it. Needs no account and no
-network, and leaves nothing behind.
+Starts the simulator on loopback with notes of real prose, starts the installed program as an MCP client
+would, and shows what a person wants to see before trusting it. Needs no account and no network, and
+leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mcp_notarium.cli.terminal import Screen
 from mcp_notarium.sync.listing import FIRST_PAGE, PAGE
 from notarium_devtools import demo_offline
+from notarium_devtools.demo_screen import Screen
 from notarium_devtools.simperium import Simulator
 from notarium_devtools.simperium.data import prose
 from notarium_devtools.simperium.faults import Hold
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 SEARCH = "garbage collection"
 HELD_BACK = 2.5
-"""Seconds for which all pages of notes but the first are held back, at least."""
+"""Minimum seconds for which all pages of notes but the first are held back."""
 _GLANCE = 0.5
 _PATIENCE = 30.0
 
 
 def main() -> int:
-    """Show the whole story; return 0 only if every step did what it says."""
+    """Run the whole demo; return 0 only if every step did what it says."""
     parser = argparse.ArgumentParser(prog="scripts/demo", description=__doc__)
     parser.add_argument(
         "--notes", type=int, default=400, help="how many notes the account has (default 400)"
@@ -53,14 +53,14 @@ def main() -> int:
         simulator.running(),
         tempfile.TemporaryDirectory(prefix="notarium-demo-") as folder,
     ):
-        stage = Stage(screen=screen, simulator=simulator, folder=Path(folder), rest=rest)
-        asyncio.run(stage.play())
+        stage = DemoRun(screen=screen, simulator=simulator, folder=Path(folder), rest=rest)
+        asyncio.run(stage.run())
     screen.check(not Path(folder).exists(), "and nothing is left behind")
     return screen.close()
 
 
-class Stage:
-    """The demo's props: a simulator, a data folder and the environment a client would give."""
+class DemoRun:
+    """Hold the demo's environment: a simulator, a data folder and the variables a client would set."""
 
     def __init__(
         self, *, screen: Screen, simulator: Simulator, folder: Path, rest: threading.Event
@@ -72,7 +72,7 @@ class Stage:
         self.key = secrets.token_urlsafe(24)
 
     def environment(self, *, key: str | None = None) -> dict[str, str]:
-        """What stands in an MCP client's configuration for this server."""
+        """Return what stands in an MCP client's configuration for this server."""
         return {
             "SIMPLENOTE_USERNAME": self.simulator.username,
             "SIMPLENOTE_PASSWORD": self.simulator.password,
@@ -88,7 +88,7 @@ class Stage:
 
     @asynccontextmanager
     async def server(self) -> AsyncIterator[Client]:
-        """The real server in a process of its own, spoken to by the SDK's client over stdio."""
+        """Run the real server in a process of its own, with the SDK's client over stdio."""
         from mcp import Client, StdioServerParameters  # noqa: PLC0415 - half a second, only here
 
         parameters = StdioServerParameters(
@@ -100,8 +100,8 @@ class Stage:
         async with Client(parameters, mode="legacy", read_timeout_seconds=30) as client:
             yield client
 
-    async def play(self) -> None:
-        """Every act in turn."""
+    async def run(self) -> None:
+        """Run all steps in order."""
         self.screen.title("MCP Notarium: a Simplenote account, served to an agent")
         self.screen.say(
             f"An embedded note service holds {len(self.simulator.notes())} notes. "
@@ -121,7 +121,7 @@ class Stage:
         demo_offline.clean_exit(self.screen, self.folder, self.environment())
 
     async def first_sync(self, client: Client) -> None:
-        """The first page answers at once, the rest arrives while the agent works."""
+        """Show that the first page answers at once and the rest arrives meanwhile."""
         self.screen.step("First sync")
         started = time.perf_counter()
         answer = await call(client, "list", limit=3)
@@ -146,7 +146,7 @@ class Stage:
         self.screen.check(total == truth, f"all {total} notes are here after {_ms(started)}")
 
     async def read(self, client: Client) -> None:
-        """List, search, and one note by lines."""
+        """Show list, search, and one note by lines."""
         self.screen.step("List, search, read by lines")
         for item in (await call(client, "list", limit=3))["content"]:
             self.screen.say(f"  {item['uuid'][:8]}  v{item['local_version']}  {item['text'][:60]}")
@@ -165,7 +165,7 @@ class Stage:
         )
 
     async def write(self, client: Client) -> dict[str, Any]:
-        """A new note, confirmed by the service, then a patch of one line."""
+        """Show a new note, confirmed by the service, then a patch of one line."""
         self.screen.step("Save, then patch one line")
         text = "Garden plan\n\n- beans\n- carrots\n- leeks\n"
         note = await call(client, "save", text=text, tags=["garden"])
@@ -185,7 +185,7 @@ class Stage:
         return note
 
     async def conflict(self, client: Client, note: dict[str, Any]) -> None:
-        """Another device edits the note while the agent still holds the old version."""
+        """Show an edit of another device while the agent still holds the old version."""
         self.screen.step("A conflict with another device")
         theirs = note["text"].replace("- beans", "- beans, climbing ones")
         self.simulator.edit(note["id"], content=theirs)
@@ -210,7 +210,7 @@ class Stage:
 
 
 async def call(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
-    """One tool call that must succeed; returns its structured content."""
+    """Call a tool that must succeed; return its structured content."""
     result = await client.call_tool(tool, arguments)
     if result.is_error or not isinstance(result.structured_content, dict):
         raise DemoFailed(tool, getattr(result.content[0], "text", ""))

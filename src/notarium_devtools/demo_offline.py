@@ -1,4 +1,4 @@
-"""The second half of the demo: no network, no key, a wrong key, and the way out."""
+"""Run the second half of the demo: no network, no key, a wrong key, and the recovery."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mcp_notarium.cli.terminal import Screen
+from notarium_devtools.demo_screen import Screen
 
 if TYPE_CHECKING:
     from mcp import Client
 
 
 def encrypted_file(screen: Screen, folder: Path) -> None:
-    """The file on disk is noise without the key."""
+    """Show that the file on disk is unreadable without the key."""
     screen.step("The cache on disk")
     path = next(folder.rglob("*.sqlite.encrypted"))
     head = path.read_bytes()[:32]
@@ -42,7 +42,7 @@ def encrypted_file(screen: Screen, folder: Path) -> None:
 
 
 async def read_and_refuse(screen: Screen, client: Client, search: str) -> None:
-    """Reading goes on from the cache; a write is refused honestly."""
+    """Show that reading continues from the local notes, and that a write is refused honestly."""
     started = time.perf_counter()
     result = await client.call_tool("list", {"query": search, "limit": 1})
     found = result.structured_content or {}
@@ -59,7 +59,7 @@ async def read_and_refuse(screen: Screen, client: Client, search: str) -> None:
 
 
 def wrong_key(screen: Screen, folder: Path, environment: dict[str, str]) -> None:
-    """A wrong key opens nothing, breaks nothing, and is told what to do."""
+    """Show that a wrong key opens nothing, breaks nothing, and gets instructions."""
     screen.step("A wrong key")
     before = _files(folder)
     code, answer = _converse(folder, environment)
@@ -72,7 +72,7 @@ def wrong_key(screen: Screen, folder: Path, environment: dict[str, str]) -> None
 
 
 def clean_exit(screen: Screen, folder: Path, environment: dict[str, str]) -> None:
-    """The right key again, then the client closes stdin."""
+    """Start with the right key again, then close stdin."""
     screen.step("Clean exit")
     code, answer = _converse(folder, environment)
     total = answer["structuredContent"]["total_items"]
@@ -89,7 +89,7 @@ def _files(folder: Path) -> dict[str, bytes]:
 
 
 def _converse(folder: Path, environment: dict[str, str]) -> tuple[int, dict[str, Any]]:
-    """Initialize, one ``list``, end of input; gives the exit code and the tool's result."""
+    """Send initialize, one ``list``, and the end of input; return the exit code and the tool's result."""
     hello = {
         "protocolVersion": "2025-11-25",
         "capabilities": {},

@@ -121,7 +121,7 @@ def test_a_recovery_key_is_shown_once_typed_back_tried_and_is_the_way_back(
     shown = screen.until(GROUPS.pattern)[0]
     number = int(screen.until(r"Type group (\d) of 9")[1])
     screen.type("WRNG")
-    screen.until("not what stands there")
+    screen.until("not the group shown")
     screen.type(shown.split("-")[number - 1].lower())
     assert screen.leave() == 0, screen.seen
     assert [one["type"] for one in listed(env)] == ["raw", "recovery"]

@@ -21,19 +21,19 @@ PROMPT_SECONDS = 25.0
 # when they come between its last step and the wait.
 _DEAF = """
 import asyncio, signal, sys, threading
-from mcp_notarium.cli import interruption; from mcp_notarium.cli import terminal
+from mcp_notarium.cli import signals as command_signals; from mcp_notarium.cli import terminal
 async def ask():
     return getattr(terminal, sys.argv[1])("Well? ")
 threading.Thread(target=threading.Event().wait, daemon=True).start()
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
-with interruption.stoppable():
+with command_signals.stop_on_signals():
     try:
         if sys.argv[2] == "loop":
             asyncio.run(ask())
         else:
             getattr(terminal, sys.argv[1])("Well? ")
     except KeyboardInterrupt as interrupt:
-        sys.exit(interruption.exit_code(interrupt))
+        sys.exit(command_signals.exit_code(interrupt))
 """
 
 
@@ -149,16 +149,15 @@ def test_a_code_typed_at_the_terminal_logs_in(simulator: Simulator, tmp_path: Pa
 def test_a_handler_that_was_set_while_a_prompt_waited_stays():
     code = """
 import os, signal
-from mcp_notarium.cli.prompt_signals import hearing
-from mcp_notarium.cli.interruption import Stopped, stoppable
+from mcp_notarium.cli.signals import CommandStopped, interruptible_wait, stop_on_signals
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup, too, may run the tests
-with stoppable():
+with stop_on_signals():
     before = signal.getsignal(signal.SIGHUP)
     try:
-        with hearing():
+        with interruptible_wait():
             assert signal.getsignal(signal.SIGHUP) is not before
             os.kill(os.getpid(), signal.SIGTERM)
-    except Stopped:
+    except CommandStopped:
         print(signal.getsignal(signal.SIGTERM) is signal.SIG_IGN)
     print(signal.getsignal(signal.SIGHUP) is before, signal.set_wakeup_fd(-1) == -1)
     print(signal.getsignal(signal.SIGALRM) is signal.SIG_DFL)

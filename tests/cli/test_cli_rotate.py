@@ -256,7 +256,7 @@ def test_the_way_of_stretching_changes_where_somebody_says_so_and_it_is_told(hom
     done = run(
         home.env(DB_ENCRYPTION_KDF="argon2id"), "rotate-key", "--new-key-file", home.file(NEW)
     )
-    assert f"stretched by {FLOOR} from now on" in done.stderr
+    assert f"key derivation is {FLOOR} from now on" in done.stderr
     for wrong in (
         ["--kdf", "argon2id", "--generate"],
         ["--keep-key"],

@@ -200,7 +200,7 @@ def test_status_works_beside_a_running_server(simulator: Simulator, tmp_path: Pa
         assert run(env, "status").returncode == 0
         done = run(env, "doctor")
         assert done.returncode == 0
-        assert "a server is at work" in done.stdout
+        assert "a server is using this cache" in done.stdout
         assert server.leave() == 0
 
 

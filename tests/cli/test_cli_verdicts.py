@@ -19,7 +19,7 @@ import pytest
 
 from mcp_notarium.crypto import key_slots
 from mcp_notarium.crypto.owner_hash import owner_hash
-from mcp_notarium.errors import MOST_TOLD, Verdict
+from mcp_notarium.errors import LONGEST_LOCKED_MESSAGE, Verdict
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import database
 from notarium_devtools.simperium import Simulator
@@ -365,7 +365,7 @@ def test_an_agent_is_told_one_way_out_and_doctor_all_of_them(
         with Server(room.env) as server:
             error = server.error("list")
             assert error["details"] == {"verdict": Verdict(code).name.lower(), "exit_code": code}
-            assert len(error["message"]) + len(error["resolution_hint"]) < MOST_TOLD
+            assert len(error["message"]) + len(error["resolution_hint"]) < LONGEST_LOCKED_MESSAGE
             assert error["resolution_hint"].startswith(("Ask the user to ", "Try again in"))
             assert not SAYS_WHERE_IT_GOES.search(error["resolution_hint"])
             assert server.leave() == int(code != Verdict.BUSY)
@@ -446,7 +446,7 @@ def test_beside_a_server_pages_are_looked_at_if_asked_for(room: Room) -> None:
     with Server(room.env) as server:
         # It answers before it leads, and a look may be taken where nobody does.
         until(lambda: server.tool("manage", action="get_stats")["sync_leader"])
-        for options, state, said in (((), "-", "use --deep"), (("--deep",), "ok", "authentic")):
+        for options, state, said in (((), "-", "add --deep"), (("--deep",), "ok", "authentic")):
             done = run(room.env, "doctor", "--offline", "--json", *options)
             assert done.returncode == 0, done.stdout
             found = json.loads(done.stdout)["findings"]

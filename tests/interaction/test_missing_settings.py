@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from mcp_notarium.errors import MOST_TOLD
+from mcp_notarium.errors import LONGEST_LOCKED_MESSAGE
 from support.talker import Talker, call, modern
 from support.whole import DEADLINE, RAW_KEY, SERVE
 
@@ -87,7 +87,7 @@ def test_every_call_says_what_is_missing_and_nothing_is_made(
             error = json.loads(result["content"][0]["text"])
             told = f"{error['message']} {error['resolution_hint']}"
             assert all(name in told for name in names)
-            assert len(told) < MOST_TOLD
+            assert len(told) < LONGEST_LOCKED_MESSAGE
             assert not error["retryable"]
         talker.hang_up()
         assert talker.leave()[0] == 1

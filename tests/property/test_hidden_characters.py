@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_notarium.domain.invisible_characters import KINDS, find_hidden, kinds_hidden
+from mcp_notarium.domain.invisible_characters import KINDS, find_invisible, find_invisible_kinds
 from support.patterns import length_of_a_match, ways_to_match
 
 IGNORABLE = [
@@ -65,7 +65,7 @@ SEEN = st.characters(
 
 
 def found(text, **options):
-    return {one.kind: (one.count, one.first_line) for one in find_hidden(text, **options)}
+    return {one.kind: (one.count, one.first_line) for one in find_invisible(text, **options)}
 
 
 def test_every_character_without_a_shape_is_of_exactly_one_kind():
@@ -82,7 +82,7 @@ def test_no_other_character_is_reported():
         for code in range(sys.maxunicode + 1)
         if not is_hidden(code) and not 0xD800 <= code <= 0xDFFF
     )
-    assert find_hidden(others) == ()
+    assert find_invisible(others) == ()
 
 
 @pytest.mark.parametrize(
@@ -109,11 +109,11 @@ def test_count_and_first_line_are_those_of_a_plain_count(places, end, start):
     line = start
     for before, character in places:
         line += before.count("\n")
-        (kind,) = kinds_hidden([f"x{character}x"])
+        (kind,) = find_invisible_kinds([f"x{character}x"])
         count, first = wanted.get(kind, (0, line))
         wanted[kind] = (count + 1, first)
     assert found(text, first_line=start) == wanted
-    assert kinds_hidden([text]) == tuple(kind for kind in KINDS if kind in wanted)
+    assert find_invisible_kinds([text]) == tuple(kind for kind in KINDS if kind in wanted)
 
 
 def test_carriage_return_is_a_line_end_before_a_line_feed_only():
@@ -170,7 +170,7 @@ def calls(times):
     text, seen = "\x00\u200b\u202e\ufe0f\U000e0041\U0001f469\u200d\r\n" * times, []
     sys.setprofile(lambda _frame, event, _given: seen.append(event))
     try:
-        find_hidden(text)
+        find_invisible(text)
     finally:
         sys.setprofile(None)
     return seen.count("call") + seen.count("c_call")

@@ -6,8 +6,8 @@ from contextlib import suppress
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mcp_notarium.domain.diff import NOWHERE, partners
-from mcp_notarium.domain.lines import LineRange, content_of, cut, split_lines, total_lines
+from mcp_notarium.domain.diff import NO_PARTNER, find_partners
+from mcp_notarium.domain.lines import LineRange, content_of, count_lines, cut_lines, split_lines
 from mcp_notarium.domain.merge import Merged, Overlap, merge, merge_tags
 from mcp_notarium.domain.patch import Operation, apply_patch
 from mcp_notarium.domain.preview import preview
@@ -40,14 +40,14 @@ def contents(text):
 def test_lines_join_back_byte_for_byte(text):
     lines = split_lines(text)
     assert "".join(lines) == text
-    assert total_lines(text) == len(lines)
+    assert count_lines(text) == len(lines)
     assert all(line.find("\n") in {-1, len(line) - 1} for line in lines)
 
 
 @given(ANY_TEXT, st.integers(1, 6))
 def test_pages_of_lines_join_back(text, size):
-    total = total_lines(text)
-    pages = [cut(text, LineRange(start, size)).text for start in range(1, total + 1, size)]
+    total = count_lines(text)
+    pages = [cut_lines(text, LineRange(start, size)).text for start in range(1, total + 1, size)]
     assert "".join(pages) == text
 
 
@@ -99,7 +99,7 @@ def modelled(lines, operations):
 
 @given(st.data(), small_texts())
 def test_patch_does_what_the_simple_model_does(data, text):
-    operations = data.draw(patches(total_lines(text)))
+    operations = data.draw(patches(count_lines(text)))
     if not operations:
         return
     patched = apply_patch(text, operations)
@@ -111,7 +111,7 @@ def test_patch_does_what_the_simple_model_does(data, text):
 
 @given(st.data(), small_texts())
 def test_lines_a_patch_does_not_name_survive_with_their_ends(data, text):
-    operations = data.draw(patches(total_lines(text)))
+    operations = data.draw(patches(count_lines(text)))
     if not operations:
         return
     named = {operation.line for operation in operations if operation.kind != "addition"}
@@ -202,8 +202,8 @@ def test_merge_never_raises(base, mine, theirs):
 
 @given(FEW_LINES, FEW_LINES, st.integers(0, 300))
 def test_partners_are_equal_and_in_order_whatever_the_budget(first, second, budget):
-    found = partners(first, second, budget=budget)
-    matched = [(index, other) for index, other in enumerate(found) if other != NOWHERE]
+    found = find_partners(first, second, budget=budget)
+    matched = [(index, other) for index, other in enumerate(found) if other != NO_PARTNER]
     assert all(first[index] == second[other] for index, other in matched)
     others = [other for _, other in matched]
     assert others == sorted(set(others))
@@ -211,7 +211,7 @@ def test_partners_are_equal_and_in_order_whatever_the_budget(first, second, budg
 
 @given(FEW_LINES)
 def test_partners_of_a_text_with_itself_are_itself(lines):
-    assert partners(lines, lines, budget=0) == list(range(len(lines)))
+    assert find_partners(lines, lines, budget=0) == list(range(len(lines)))
 
 
 def longest_common(first, second):
@@ -228,7 +228,7 @@ def longest_common(first, second):
 @given(st.lists(st.sampled_from("ab"), max_size=9), st.lists(st.sampled_from("ab"), max_size=9))
 def test_without_unique_lines_the_match_is_as_long_as_possible(first, second):
     doubled, other = first * 2, second * 2
-    matched = sum(index != NOWHERE for index in partners(doubled, other))
+    matched = sum(index != NO_PARTNER for index in find_partners(doubled, other))
     assert matched == longest_common(doubled, other)
 
 

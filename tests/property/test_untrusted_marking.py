@@ -6,10 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_notarium.domain.invisible_characters import find_hidden
+from mcp_notarium.domain.invisible_characters import find_invisible
 from mcp_notarium.protocol.call_pipeline import success
 from mcp_notarium.tools import schemas
-from mcp_notarium.tools.untrusted_text import BEGIN, END, SAID, draw, marked, reported
+from mcp_notarium.tools.untrusted_text import (
+    BEGIN,
+    END,
+    SAID,
+    add_boundaries,
+    add_findings,
+    draw_boundary,
+)
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 TAGS = st.lists(TEXT, max_size=3)
@@ -78,7 +85,7 @@ def test_each_answer_has_a_boundary_of_its_own():
     words = {word_of(shown(note("same"))[0]) for _ in range(200)}
     assert len(words) == 200
     assert all(len(word) == 16 and int(word, 16) >= 0 for word in words)
-    assert draw() != draw()
+    assert draw_boundary() != draw_boundary()
 
 
 @given(st.integers(1, 5), st.sampled_from(["text", "tags", "deep", "id"]))
@@ -92,7 +99,7 @@ def test_boundary_that_occurs_in_the_answer_is_drawn_again(taken, where):
         "id": {"id": forged},
     }[where]
     drawn = iter(words)
-    answer = marked(value, draw=lambda: next(drawn))
+    answer = add_boundaries(value, draw=lambda: next(drawn))
     assert answer[END] == words[-1]
 
 
@@ -128,11 +135,11 @@ def test_findings_are_those_of_the_text_and_of_the_tags(text, tags):
     value, _ = shown(note(text, tags))
     wanted = [
         {"kind": one.kind, "count": one.count, "first_line": one.first_line}
-        for one in find_hidden(text)
+        for one in find_invisible(text)
     ]
     joined = "\n".join(tags)
     wanted += [
-        {"kind": one.kind, "count": one.count, "where": "tags"} for one in find_hidden(joined)
+        {"kind": one.kind, "count": one.count, "where": "tags"} for one in find_invisible(joined)
     ]
     assert value.get("findings", []) == wanted
     for finding in wanted:
@@ -167,7 +174,7 @@ def test_suggestions_are_looked_at_too():
 
 def test_nothing_hidden_costs_nothing_and_the_marks_cost_little():
     plain = note("a").model_dump(exclude_none=True)
-    assert reported(plain) is plain
+    assert add_findings(plain) is plain
     sizes = [
         len(shown(answer)[1])
         - len(json.dumps(answer.model_dump(exclude_none=True), separators=(",", ":")))

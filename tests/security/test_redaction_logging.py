@@ -402,7 +402,7 @@ def test_the_folder_of_the_log_file_must_exist(tmp_path):
 
 def test_configuring_imports_neither_structlog_nor_the_stdlibs_logging():
     program = (
-        "import sys; from mcp_notarium import log; log.get('x').debug('x.y'); log.configure();"
+        "import sys; from mcp_notarium import logs; logs.get('x').debug('x.y'); logs.configure();"
         "print(sorted({'structlog', 'logging', 'json', 'asyncio', 'mcp'} & set(sys.modules)))"
     )
     done = subprocess.run(
@@ -494,7 +494,7 @@ def test_every_event_in_the_source_has_a_constant_dotted_name_and_no_note_under_
 
 
 def test_the_name_of_an_address_in_the_log_is_another_one_in_each_process():
-    code = "from mcp_notarium import log; print(*[log.scrub('ada@example.org') for _ in 'ab'])"
+    code = "from mcp_notarium import logs; print(*[logs.scrub('ada@example.org') for _ in 'ab'])"
     told = [
         subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=True

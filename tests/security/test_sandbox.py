@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.cli import doctor_permissions
+from mcp_notarium.cli import doctor_checks
 from mcp_notarium.errors import ConfigError
 from mcp_notarium.sandbox import confinement, landlock, seccomp
 from mcp_notarium.sandbox.confinement import Confinement
@@ -229,7 +229,7 @@ def test_a_filter_that_fails_is_told_or_refused(tmp_path, monkeypatch, known):
 @pytest.mark.parametrize(("wanted", "state"), [("auto", "warn"), ("require", "bad")])
 def test_doctor_tells_that_there_is_no_filter(monkeypatch, wanted, state):
     monkeypatch.setattr(seccomp, "lacking", lambda: "this kernel has no seccomp filters")
-    seen = doctor_permissions.sandbox(wanted)
+    seen = doctor_checks.check_sandbox(wanted)
     assert seen.state == state
     assert "this kernel has no seccomp filters" in seen.seen
 
@@ -244,7 +244,7 @@ def test_doctor_foresees_what_a_server_does(tmp_path):
             assert server.leave() == 0
     lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
     (confined,) = [line["state"] for line in lines if line["event"] == "server.confined"]
-    assert doctor_permissions.sandbox("auto").seen == f"auto: {confined}"
+    assert doctor_checks.check_sandbox("auto").seen == f"auto: {confined}"
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ def test_doctor_foresees_what_a_server_does(tmp_path):
 )
 def test_doctor_tells_what_this_kernel_can(monkeypatch, kernel, wanted, state, says):
     monkeypatch.setattr(landlock, "version", lambda: kernel)
-    seen = doctor_permissions.sandbox(wanted)
+    seen = doctor_checks.check_sandbox(wanted)
     assert seen.state == state
     assert says in seen.seen
     assert ("signals" in seen.seen) is ("signals" in says)

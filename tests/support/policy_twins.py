@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from mcp_notarium.domain.note import Revision
 from mcp_notarium.domain.pending_write import PendingWrite
-from mcp_notarium.domain.policy import Policy, demand
+from mcp_notarium.domain.policy import Policy, raise_refusal
 from mcp_notarium.errors import (
     BackendRejected,
     BackendTimeout,
@@ -87,7 +87,7 @@ class Twin(Desk):
         """What an agent is told, as text."""
         try:
             request = TOOLS[tool].request.model_validate(arguments)
-            demand(self.app.policy.may(tool, getattr(request, "action", None)))
+            raise_refusal(self.app.policy.refuse_use(tool, getattr(request, "action", None)))
             made = await TOOLS[tool].handle(self.app, request, self.caller)
         except ValidationError as error:
             return f"arguments: {error.error_count()}"

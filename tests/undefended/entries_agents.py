@@ -40,7 +40,7 @@ AGENTS = (
         "tools/schemas.py",
         'extra="forbid", hide_input_in_errors=True, frozen=True, defer_build=True',
         'extra="ignore", hide_input_in_errors=True, frozen=True, defer_build=True',
-        ("unit/tools/test_tool_schemas.py::test_unknown_arguments_are_refused",),
+        ("unit/tools/test_schemas.py::test_unknown_arguments_are_refused",),
         (30,),
     ),
     Defence(
@@ -54,16 +54,16 @@ AGENTS = (
     Defence(
         "note text stands between boundaries",
         "protocol/call_pipeline.py",
-        "        value = marked(reported(value))\n",
-        "        value = reported(value)\n",
+        "        value = add_boundaries(add_findings(value))\n",
+        "        value = add_findings(value)\n",
         (f"{_DISPATCH}::test_note_text_stands_between_words_drawn_anew_and_what_it_hides_is_told",),
         (36, 37),
     ),
     Defence(
         "hidden characters are told",
         "protocol/call_pipeline.py",
-        "        value = marked(reported(value))\n",
-        "        value = marked(value)\n",
+        "        value = add_boundaries(add_findings(value))\n",
+        "        value = add_boundaries(value)\n",
         (f"{_DISPATCH}::test_note_text_stands_between_words_drawn_anew_and_what_it_hides_is_told",),
         (36,),
     ),
@@ -128,7 +128,7 @@ AGENTS = (
         "        return None\n",
         (
             f"{_POLICY}::test_no_call_lifts_a_protecting_tag_or_hides_a_note",
-            "unit/domain/test_policy_judgements.py::test_what_may_be_written_is_what_stays_visible",
+            "unit/domain/test_policy.py::test_what_may_be_written_is_what_stays_visible",
         ),
         (39,),
     ),
@@ -143,7 +143,7 @@ AGENTS = (
     Defence(
         "a hidden part is not searched for",
         "tools/hidden_fields.py",
-        "        demand(policy.may_filter(Field.TEXT))\n",
+        "        raise_refusal(policy.refuse_filter(Field.TEXT))\n",
         "        pass\n",
         ("unit/tools/test_policy_in_tools.py::test_hidden_text_shows_nowhere",),
         (38,),
@@ -160,7 +160,7 @@ AGENTS = (
     Defence(
         "the policy is asked before each call",
         "protocol/call_pipeline.py",
-        '        demand(app.policy.may(tool.name, getattr(request, "action", None)))\n',
+        '        raise_refusal(app.policy.refuse_use(tool.name, getattr(request, "action", None)))\n',
         "",
         (
             "security/test_adversary_agents.py::test_a_tool_that_the_policy_forbids_does_nothing_even_if_it_is_there",
@@ -256,7 +256,7 @@ AGENTS = (
     ),
     Defence(
         "a question names no text of which no more may be read",
-        "tools/hidden_fields.py",
+        "tools/prompts.py",
         " or app.allowance.bytes_left == 0",
         "",
         (

@@ -7,7 +7,7 @@ from undefended.defence import Defence
 _MATRIX = "security/test_redaction_matrix.py::test_no_way_out_shows_any_part_of_any_secret"
 _LOGGING = "security/test_redaction_logging.py"
 _REDACTOR = "unit/logs/test_redactor.py"
-_SHAPES = "unit/logs/test_secret_patterns_and_lines.py"
+_SHAPES = "unit/logs/test_redaction_rules.py"
 
 REDACTION = (
     Defence(
@@ -21,7 +21,7 @@ REDACTION = (
     Defence(
         "registry: secrets that are known",
         "logs/redactor.py",
-        "        return text if self._known is None else self._known.sub(BLOT, text)\n",
+        "        return text if self._known is None else self._known.sub(REDACTED, text)\n",
         "        return text\n",
         (_MATRIX,),
         (32, 33),
@@ -40,7 +40,7 @@ REDACTION = (
     Defence(
         "names: values under a secret's name",
         "logs/redactor.py",
-        "        if allow_list.is_secret(name) or isinstance(value, Secret):\n",
+        "        if redaction_rules.is_secret(name) or isinstance(value, Secret):\n",
         "        if isinstance(value, Secret):\n",
         (f"{_REDACTOR}::test_whatever_stands_under_a_secrets_name_is_blotted",),
         (32,),
@@ -48,7 +48,7 @@ REDACTION = (
     Defence(
         "names: text only under listed ones",
         "logs/redactor.py",
-        "        if not allow_list.carries_text(name):\n",
+        "        if not redaction_rules.carries_text(name):\n",
         "        if False:\n",
         (
             f"{_REDACTOR}::test_text_under_a_name_that_is_not_listed_becomes_its_length",
@@ -59,7 +59,7 @@ REDACTION = (
     Defence(
         "shapes: what looks like a secret",
         "logs/redactor.py",
-        "        return secret_patterns.blot_shapes(self.without_known(line), email_key=self.email_key)\n",
+        "        return redaction_rules.redact_shapes(self.without_known(line), email_key=self.email_key)\n",
         "        return self.without_known(line)\n",
         (f"{_SHAPES}::test_what_looks_like_a_secret_is_blotted_unasked",),
         (32,),

@@ -155,7 +155,7 @@ START = (
     ),
     Defence(
         "a signal ends a prompt also when it comes just before the wait",
-        "cli/prompt_signals.py",
+        "cli/signals.py",
         "            signal.pthread_kill(waits, signal.SIGALRM)\n",
         "            pass\n",
         (_PROMPTS + "::test_a_signal_that_interrupts_no_wait_ends_the_command_all_the_same",),

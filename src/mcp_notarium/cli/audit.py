@@ -1,8 +1,8 @@
-"""``mcp-notarium audit``: is the record of what was done whole, what does it say, a copy of it.
+"""Run ``mcp-notarium audit``: verify, show and export the audit log.
 
-``verify`` looks at every record, the anchor beside the database, and a head that you noted elsewhere;
-exit code 3 means that something is wrong. Nothing here can change what is recorded; ``accept`` adds to it
-that a person knows why the anchor does not fit.
+``verify`` checks every record, the anchor beside the database, and a head that you noted elsewhere;
+exit code 3 means that something is wrong. No command can change a record. ``accept`` adds a record that
+a person knows why the anchor does not fit.
 """
 
 from __future__ import annotations
@@ -39,20 +39,22 @@ BROKEN_EXIT = 3
 _ANCHORS = {Kind.ANCHOR, Kind.TAIL_CUT, Kind.FOREIGN}
 _ACCEPTED = "cli.audit.accept"
 _ENOUGH = 16
-"""Digits of a head that say which it is; as long as a key, redaction would take it for one."""
+"""Digits that identify a head; redaction would take more of them for a key."""
 _HEAD = re.compile(r"(\d{1,15}):([0-9a-f]{64})")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The commands below ``audit``."""
+    """Add the commands below ``audit``."""
     verbs = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    verify = verbs.add_parser("verify", help="say whether the chain is whole (exit code 3: not)")
+    verify = verbs.add_parser(
+        "verify", help="check whether the chain is whole (exit code 3: it is not)"
+    )
     verify.add_argument(
         "--expect", metavar="COUNT:HEAD", help="a head that you noted elsewhere must be in it"
     )
     verify.add_argument("--json", action="store_true", help="print JSON")
     accept = verbs.add_parser(
-        "accept", help="make a new anchor where you know why the old one is gone or does not fit"
+        "accept", help="write a new anchor if you know why the old one is missing or does not fit"
     )
     accept.add_argument("--yes", action="store_true", help="do not ask")
     tail = verbs.add_parser("tail", help="show the newest records")
@@ -67,27 +69,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="KEYFILE",
         help="sign it with this Ed25519 key (PEM); the signature goes to FILE.sig",
     )
-    check = verbs.add_parser("verify-export", help="look at a file that was exported")
+    check = verbs.add_parser("verify-export", help="check an exported file")
     check.add_argument("file", type=Path, metavar="FILE")
     check.add_argument("--public", type=Path, metavar="KEYFILE", help="who must have signed it")
     check.add_argument("--signature", type=Path, metavar="SIGFILE", help="instead of FILE.sig")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what ``args.action`` says."""
+    """Run the action ``args.action``."""
     return _ACTIONS[args.action](args)
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
-    """The chain of the account and the anchor beside it."""
+class OpenChain:
+    """Hold the chain of the account and the anchor beside it."""
 
     trail: AuditLog
     anchor: Anchor
     database: Any
 
-    def verified(self, expected: Head | None) -> Verification:
-        """The verdict on the chain and on its anchor."""
+    def verify(self, expected: Head | None) -> Verification:
+        """Return the verdict on the chain and on its anchor."""
         anchored = None
         faults: tuple[Fault, ...] = ()
         try:
@@ -99,10 +101,10 @@ class Opened:
 
 
 @contextmanager
-def opened(config: Config, *, read_only: bool = False) -> Iterator[Opened]:
-    """The account's chain; ``read_only``: no file of the folder is changed.
+def open_chain(config: Config, *, read_only: bool = False) -> Iterator[OpenChain]:
+    """Open the account's chain; with ``read_only`` no file of the folder is changed.
 
-    Raises ``LockedError`` where there is no cache or it may not be opened.
+    Raises ``LockedError`` if there is no database or it may not be opened.
     """
     config = replace(config, on_unreadable="refuse")
     folder = AccountFolder(config.account_dir)
@@ -116,26 +118,26 @@ def opened(config: Config, *, read_only: bool = False) -> Iterator[Opened]:
     with closing(opener.open_cache(config, guarded=True, read_only=read_only)) as cache:
         keys = audit_keys(cache.data_key)
         trail = AuditLog(cache.database, keys, clock=time.time, days=config.audit_days)
-        yield Opened(trail, cache.anchor, cache.database)
+        yield OpenChain(trail, cache.anchor, cache.database)
 
 
 def _verify(args: argparse.Namespace) -> int:
     expected = None if args.expect is None else _head(args.expect)
-    with opened(command_setup.prepare(args), read_only=True) as chain:
-        found = chain.verified(expected)
+    with open_chain(command_setup.prepare(args), read_only=True) as chain:
+        found = chain.verify(expected)
     sys.stdout.write((json.dumps(_facts(found), indent=2) if args.json else _text(found)) + "\n")
     return 0 if found.whole else BROKEN_EXIT
 
 
 def _accept(args: argparse.Namespace) -> int:
-    """A new anchor at the chain's end, and a record that says what was wrong with the old one."""
-    with opened(command_setup.prepare(args)) as chain:
-        before = chain.verified(None)
+    """Write a new anchor at the chain's end, and a record of what was wrong with the old one."""
+    with open_chain(command_setup.prepare(args)) as chain:
+        before = chain.verify(None)
         at_anchor = [fault for fault in before.faults if fault.kind in _ANCHORS]
         if not at_anchor:
             talk("The anchor fits: there is nothing to accept.")
             return 0 if before.whole else BROKEN_EXIT
-        # Standard output, like every verdict: on stderr the head would be taken for a key and blotted.
+        # Standard output, like every verdict: on stderr the head would be taken for a key and redacted.
         sys.stdout.write(_text(before) + "\n")
         sys.stdout.flush()
         if not (args.yes or ask_yes(_question(before.head))):
@@ -145,7 +147,7 @@ def _accept(args: argparse.Namespace) -> int:
         facts = {"anchor": kinds, "head": str(before.head)}
         chain.trail.open(Entry(at=time.time(), act=_ACCEPTED, client=CLIENT, facts=facts))
         chain.anchor.accept(chain.trail.table, chain.database)
-        after = chain.verified(None)
+        after = chain.verify(None)
     talk("On record, and there is a new anchor.")
     sys.stdout.write(_text(after) + "\n")
     return 0 if after.whole else BROKEN_EXIT
@@ -182,7 +184,7 @@ def _text(found: Verification) -> str:
 def _tail(args: argparse.Namespace) -> int:
     if args.n < 1:
         raise InvalidRequest("-n wants a number above 0", resolution_hint="Say how many to show.")
-    with opened(command_setup.prepare(args), read_only=True) as chain:
+    with open_chain(command_setup.prepare(args), read_only=True) as chain:
         table = chain.trail.table
         records = list(table.records(first=max(1, table.head().count - args.n + 1)))
     for record in records:
@@ -213,7 +215,7 @@ def _export(args: argparse.Namespace) -> int:
         )
     key = None if args.sign is None else export_signatures.private_key(args.sign)
     since = None if args.since is None else _day(args.since)
-    with opened(command_setup.prepare(args)) as chain:
+    with open_chain(command_setup.prepare(args)) as chain:
         now = time.time()
         entry = Entry(at=now, act="cli.audit.export", client=CLIENT)
         chain.trail.open(entry)

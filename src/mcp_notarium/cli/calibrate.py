@@ -1,4 +1,4 @@
-"""``mcp-notarium keys calibrate``: measures this machine and makes guessing as dear as is bearable."""
+"""Run ``mcp-notarium keys calibrate``: raise the cost of guessing to what this machine can afford."""
 
 from __future__ import annotations
 
@@ -26,45 +26,46 @@ _SOME_MEMORY_KIB = 256 * 1024
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """How long a start may take, and whether to ask."""
+    """Add the time a start may take, and whether to ask."""
     parser.add_argument(
         "--seconds",
-        type=_bearable,
+        type=_permitted_seconds,
         default=_SECONDS,
-        help="how long stretching the passphrase may take at each start, "
+        help="how long the key derivation may take at each start, "
         f"{_SHORTEST:g} to {_LONGEST:g} (default: %(default)s)",
     )
     parser.add_argument(
         "--yes",
         action="store_true",
-        help="apply what is found without asking, unless it is less than today",
+        help="apply the result without asking, unless it is less than today",
     )
 
 
 def run(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
-    """Measure, propose, and apply on yes; exit code 0, also where --yes finds nothing dearer.
+    """Measure, propose, and apply on yes; exit code 0, also if --yes finds nothing more expensive.
 
-    Raises ``InvalidRequest`` where the key is random, or stretched by PBKDF2.
+    Raises ``InvalidRequest`` if the key is random, or derived by PBKDF2.
     """
     found = asked or getattr(find_passphrase(config, config.owner_hash), "passphrase", None)
     if found is None or user_key.read(found).kind != "passphrase":
         raise InvalidRequest(
-            "only a passphrase is stretched; a random key needs none",
-            resolution_hint="Nothing is to be done. With --ask-key another slot's passphrase can "
-            "be given.",
+            "only a passphrase has a key derivation to calibrate; a random key needs none",
+            resolution_hint="Nothing needs to be done. To calibrate another slot's passphrase, use --ask-key.",
         )
     present, beside = _present(config, found)
     if isinstance(present, kdf.Pbkdf2Sha512):
         raise InvalidRequest(
-            f"the passphrase is stretched by {_named(present)}, and only the cost of Argon2id is "
-            "measured; nothing is changed",
+            f"the key derivation of the passphrase is {_named(present)}, and only the cost of Argon2id "
+            "is measured; nothing was changed",
             resolution_hint="`mcp-notarium rotate-key --kdf argon2id --keep-key` changes that; or set "
             "DB_ENCRYPTION_KDF_ITERATIONS and run `mcp-notarium rotate-key --kdf pbkdf2-sha512 "
             "--keep-key` for more rounds.",
         )
     limit = _memory_limit()
     talk(f"Measuring, with up to {_shown(limit)} of memory and about {args.seconds:g} s a time ...")
-    best = kdf_policy.propose(seconds_of, target=args.seconds, most_memory_kib=limit, beside=beside)
+    best = kdf_policy.propose(
+        measure_seconds, target=args.seconds, most_memory_kib=limit, beside=beside
+    )
     chosen = best.parameters
     talk(f"{_named(chosen)} takes {best.seconds:.2f} s here. Today it is {_named(present)}.")
     if chosen == present:
@@ -75,7 +76,7 @@ def run(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
         if args.yes:
             talk("Nothing is changed. (Without --yes the command asks.)")
             return 0
-    if not (args.yes or ask_yes("Stretch the passphrase so from now on?")):
+    if not (args.yes or ask_yes("Use this from now on?")):
         talk("Nothing is changed.")
         return 1
     done = key_rotation.rotate_passphrase(
@@ -88,7 +89,7 @@ def run(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
 def _present(
     config: Config, key: Secret
 ) -> tuple[kdf.Argon2id | kdf.Pbkdf2Sha512, list[kdf.Parameters]]:
-    """How the passphrase is stretched today, and the others beside it.
+    """Return the passphrase's key derivation today, and the others beside it.
 
     Raises ``WrongKey`` if it opens nothing.
     """
@@ -109,11 +110,11 @@ def _named(parameters: kdf.Argon2id | kdf.Pbkdf2Sha512) -> str:
 
 
 def _cheaper(one: kdf.Argon2id, other: kdf.Argon2id) -> bool:
-    """Whether guessing needs less memory, or fills less of it in all."""
+    """Return whether guessing needs less memory, or fills less of it in total."""
     return one.memory_kib < other.memory_kib or kdf.filled(one) < kdf.filled(other)
 
 
-def _bearable(text: str) -> float:
+def _permitted_seconds(text: str) -> float:
     try:
         seconds = float(text)
     except ValueError:
@@ -126,8 +127,8 @@ def _bearable(text: str) -> float:
     return seconds
 
 
-def seconds_of(parameters: kdf.Argon2id) -> float:
-    """The median of a few derivations, in seconds."""
+def measure_seconds(parameters: kdf.Argon2id) -> float:
+    """Return the median of a few derivations, in seconds."""
     taken = []
     for _ in range(_ROUNDS):
         began = time.perf_counter()
@@ -137,17 +138,17 @@ def seconds_of(parameters: kdf.Argon2id) -> float:
 
 
 def _memory_limit() -> int:
-    """KiB: at most an eighth of the machine's memory; the cache is opened on smaller machines too.
+    """Return the limit in KiB: an eighth of the machine's memory; smaller machines open the database too.
 
-    A power of two, as is tried, and nothing outside what a key file may ask for.
+    It is a power of two, as the steps tried are, and within what a key file may demand.
     """
     try:
         total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
         return _SOME_MEMORY_KIB
-    bearable = 1 << (total // _SHARE_OF_MEMORY // 1024).bit_length() - 1
+    affordable = 1 << (total // _SHARE_OF_MEMORY // 1024).bit_length() - 1
     floor, ceiling = kdf.PRODUCTION.argon2_floor, kdf.PRODUCTION.argon2_ceiling
-    return max(floor.memory_kib, min(bearable, ceiling.memory_kib))
+    return max(floor.memory_kib, min(affordable, ceiling.memory_kib))
 
 
 def _shown(kib: int) -> str:

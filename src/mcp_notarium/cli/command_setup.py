@@ -1,20 +1,29 @@
-"""What every verb does first: protect the process, read the configuration, start logging."""
+"""Set up a command: protect the process, load the configuration, start logging, record the act."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from mcp_notarium import config, logs
-from mcp_notarium.cli import interruption
+from mcp_notarium.account.key_audit import CLIENT
+from mcp_notarium.audit.record import OK, OPEN, UNKNOWN, Entry
+from mcp_notarium.cli import signals
 from mcp_notarium.cli.terminal import talk
 from mcp_notarium.config import Config, Loaded
+from mcp_notarium.errors import NotariumError
 from mcp_notarium.protocol.preflight import check_configuration
 from mcp_notarium.sandbox import process_hardening
 
+if TYPE_CHECKING:
+    from mcp_notarium.app import App
+
 
 def prepare(args: argparse.Namespace) -> Config:
-    """The checked configuration; its secrets are gone from the environment afterwards.
+    """Return the checked configuration and remove its secrets from the environment.
 
     Raises ``ConfigError`` naming everything that has to be changed.
     """
@@ -22,17 +31,37 @@ def prepare(args: argparse.Namespace) -> Config:
 
 
 def load(args: argparse.Namespace) -> Loaded:
-    """As :func:`prepare`, with where everything comes from."""
+    """Prepare as :func:`prepare`, and return where each setting comes from, too."""
     process_hardening.harden_process()
-    logs.protect(*config.secrets_here())  # an error may quote a value that stands in a wrong place
+    logs.protect(*config.secrets_here())  # an error may quote a value from a wrong variable
     loaded = config.load_here(env_file=args.env_file)
     process_hardening.wipe_environment(*config.secret_names())
-    # A person reads along: routine events would only stand in the way.
+    # A person reads this: routine events would only distract.
     quiet = loaded.config.log_level in {"info", "warn"} and sys.stderr.isatty()
     logs.configure("error" if quiet else loaded.config.log_level, loaded.config.log_file)
     logs.protect_config(loaded.config)
     for warning in loaded.warnings:
         talk(f"note: {warning}")
     check_configuration(loaded.config)
-    interruption.watch(loaded.config.account_dir)
+    signals.watch_folder(loaded.config.account_dir)
     return loaded
+
+
+@contextmanager
+def record_command(app: App, act: str) -> Iterator[None]:
+    """Record ``act`` before it begins and its outcome when it ends.
+
+    Raises ``NotRecorded``, with nothing done, if the record cannot be written.
+    """
+    number = app.audit.open(Entry(at=app.clock(), act=act, client=CLIENT, outcome=OPEN))
+    outcome = UNKNOWN
+    try:
+        yield
+        outcome = OK
+    except NotariumError as error:
+        outcome = error.subcategory or error.category.lower()
+        raise
+    finally:
+        app.audit.close(
+            Entry(at=app.clock(), act=act, client=CLIENT, outcome=outcome, refers=number)
+        )

@@ -1,4 +1,4 @@
-"""``--print-config-vars``: every variable, its effective value, where it came from, what is wrong.
+"""Run ``--print-config-vars``: list every variable, its value, its source, and what is wrong.
 
 Works with an incomplete or wrong configuration too: that is when people call it. Secrets appear
 as their length, never in part.
@@ -24,7 +24,7 @@ _WIDEST_ORIGIN = 34
 def run(args: argparse.Namespace) -> int:
     """Print the table (or JSON) to stdout and the warnings to stderr; exit code 0."""
     process_hardening.harden_process()
-    logs.protect(*config.secrets_here())  # one may stand in a wrong variable, too
+    logs.protect(*config.secrets_here())  # a secret may be in a wrong variable, too
     inspected = config.inspect_here(env_file=args.env_file)
     shown = _as_json(inspected.settings) + "\n" if args.json else table(inspected.settings)
     sys.stdout.write(logs.scrub_for_client(shown))
@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def table(settings: tuple[Setting, ...]) -> str:
-    """The settings as aligned columns; a problem stands on a line of its own below its row."""
+    """Return the settings as aligned columns; a problem stands on a line of its own below its row."""
     rows = [(one.name, one_line(one.value) or "-", one.origin, one.purpose) for one in settings]
     limits = (len(max((row[0] for row in rows), key=len)), _WIDEST_VALUE, _WIDEST_ORIGIN)
     widths = [

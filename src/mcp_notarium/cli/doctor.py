@@ -1,10 +1,10 @@
-"""``mcp-notarium doctor``: examines configuration, libraries, folder, keys, cache and the way to the service.
+"""Run ``mcp-notarium doctor``: check configuration, libraries, folder, keys, database and network.
 
-Only reads a cache that is in order; a locked one it looks at from outside. It writes nothing but the mark
-by which the next start knows of damage; it tries a migration that is due
-and undoes it, and tries with an empty folder, which goes again, whether a cache can be made. Exit code:
-the verdict's (10-23) if the cache is locked or a page of it is damaged, 1 if the configuration is wrong,
-a sandbox is required that cannot be had, or the disk is full, else 0, also when the note service cannot be reached.
+It only reads a database that is in order, and checks a locked one from outside. It writes nothing but
+the mark that tells the next start about damage. It tries a pending migration and undoes it, and tries
+with an empty folder, which it removes again, whether a database can be created. Exit code: the verdict's
+(10-23) if the account is locked or a page is damaged; 1 if the configuration is wrong, a required
+sandbox is not available, or the disk is full; else 0, also if the store cannot be reached.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Any
 from mcp_notarium import __version__
 from mcp_notarium.account import audit_anchor, damage_marker, opener
 from mcp_notarium.app import App, open_app
-from mcp_notarium.cli import command_setup, doctor_permissions, status
-from mcp_notarium.cli.doctor_folder import BAD, NOT_CHECKED, OK, WARN, Finding, outside
+from mcp_notarium.cli import command_setup, doctor_checks, status
+from mcp_notarium.cli.doctor_checks import BAD, NOT_CHECKED, OK, WARN, Finding, check_folder
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import user_key
 from mcp_notarium.errors import CacheError, ConfigError, LockedError, NotariumError
@@ -34,18 +34,18 @@ from mcp_notarium.sync.status import describe_differences
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The form of the answer, and how far to look."""
+    """Add the output format and the depth of the checks."""
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument(
         "--deep",
         action="store_true",
-        help="compare every index with its table beside a server, too",
+        help="compare every index with its table, even while a server runs",
     )
     parser.add_argument("--offline", action="store_true", help="do not ask the note service")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the findings; the exit code says the worst."""
+    """Print the findings; the exit code is that of the worst."""
     try:
         loaded = command_setup.load(args)
     except ConfigError as error:
@@ -54,15 +54,18 @@ def run(args: argparse.Namespace) -> int:
     config = loaded.config
     found = [Finding("configuration", OK, f"account folder {config.account_dir}")]
     found += [_libraries(), _keychain(config)]
-    found += [doctor_permissions.policy(loaded.policy), doctor_permissions.sandbox(config.sandbox)]
+    found += [
+        doctor_checks.check_policy(loaded.policy),
+        doctor_checks.check_sandbox(config.sandbox),
+    ]
     cache, code = _cache(config, args)
     refused = any(one.name == "sandbox" and one.state == BAD for one in found)
     return _printed(found + cache, code or int(refused), as_json=args.json)
 
 
 def _cache(config: Config, args: argparse.Namespace) -> tuple[list[Finding], int]:
-    """The findings about the cache, its verdict first, and the exit code."""
-    facts, inside = status.collect(config), outside(config)
+    """Return the findings about the database, its verdict first, and the exit code."""
+    facts, inside = status.collect(config), check_folder(config)
     config = replace(config, on_unreadable="refuse")
     if facts["exit_code"] == 0 and facts["cache"] == status.IN_ORDER:
         try:
@@ -78,12 +81,12 @@ def _cache(config: Config, args: argparse.Namespace) -> tuple[list[Finding], int
 
 
 def _passphrase(config: Config) -> list[Finding]:
-    """Whether the key that opens the cache can be guessed."""
+    """Return whether the key that opens the database can be guessed."""
     key = find_passphrase(config, config.owner_hash) if config.db_encryption else None
     reason = user_key.weakness(key.passphrase) if key is not None else None
     if key is None or reason is None:
         return []
-    hint = "`mcp-notarium rotate-key` puts a better one in its place."
+    hint = "Replace it with `mcp-notarium rotate-key`."
     return [Finding("passphrase", WARN, f"the one in {key.origin} can be guessed: {reason}", hint)]
 
 
@@ -127,7 +130,7 @@ async def _inside(config: Config, *, deep: bool, offline: bool) -> list[Finding]
             _sync(app),
             _writes(app),
             *_differences(app),
-            doctor_permissions.on_record(app),
+            doctor_checks.policy_digest(app),
             _chain(app),
         ]
         if not offline:
@@ -136,10 +139,10 @@ async def _inside(config: Config, *, deep: bool, offline: bool) -> list[Finding]
 
 
 def _pages(config: Config, database: Database, *, deep: bool) -> Finding:
-    """Beside a server, which it would slow down, only if asked for."""
+    """Check the pages. Beside a server, which this would slow down, only if asked for."""
     folder = AccountFolder(config.account_dir)
     if not deep and holders(folder.server_lock):
-        seen = "not checked: a server is at work on this cache (use --deep)"
+        seen = "not checked: a server is using this cache (add --deep to check)"
         return Finding("pages", NOT_CHECKED, seen)
     wrong, compared = status.examined(config, database)
     if wrong:
@@ -159,7 +162,7 @@ def _sync(app: App) -> Finding:
         return Finding("sync", WARN, facts.last_error)
     left_out = app.driver.status().left_out
     if left_out:
-        hint = "See them in the note service's own app; copy their text into new notes to have it here."
+        hint = "Open them in the note service's own app, and copy their text into new notes to have it here."
         return Finding("sync", WARN, f"{left_out} notes have an id that cannot be asked for", hint)
     return Finding("sync", OK, f"last cycle: {facts.status}")
 
@@ -168,7 +171,7 @@ def _writes(app: App) -> Finding:
     writes = len(app.cache.pending.all())
     if not writes:
         return Finding("writes", OK, "none unfinished")
-    hint = "They are finished, with their own ids, as soon as a server reaches the note service."
+    hint = "A server finishes them, with their own ids, as soon as it reaches the note service."
     return Finding("writes", WARN, f"{writes} unfinished", hint)
 
 
@@ -179,14 +182,14 @@ def _differences(app: App) -> list[Finding]:
 
 
 def _chain(app: App) -> Finding:
-    """Whether the end of the audit chain is there, as every start asks; ``audit verify`` asks more."""
+    """Check the end of the audit chain, as every start does; ``audit verify`` checks all of it."""
     odd = audit_anchor.about_the_chain(app.notices)
     if odd is None:
-        seen = "nothing was seen against its end; `mcp-notarium audit verify` looks at all of it"
+        seen = "its end matches the anchor; `mcp-notarium audit verify` checks all of it"
         return Finding("audit chain", OK, seen)
     hint = (
         f"{audit_anchor.LOOK} If you know why (you put back an older copy of the folder, say), "
-        "`mcp-notarium audit accept` puts that on record."
+        "`mcp-notarium audit accept` records that."
     )
     return Finding("audit chain", WARN, odd.removesuffix(audit_anchor.LOOK).rstrip(), hint)
 

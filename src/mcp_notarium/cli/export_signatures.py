@@ -1,4 +1,4 @@
-"""Detached Ed25519 signatures over exports: base64 in a file of its own beside the export.
+"""Sign exports with detached Ed25519 signatures: base64 in a separate file beside the export.
 
 Keys are PEM files, as ``openssl genpkey -algorithm ed25519`` and ``openssl pkey -pubout`` make them.
 """
@@ -19,7 +19,7 @@ _LARGEST = 1 << 16
 
 
 def private_key(path: Path) -> Ed25519PrivateKey:
-    """The key in a PEM file without a passphrase. Raises ``ConfigError``."""
+    """Return the key in a PEM file without a passphrase. Raises ``ConfigError``."""
     try:
         key = serialization.load_pem_private_key(_read(path), password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
@@ -30,12 +30,12 @@ def private_key(path: Path) -> Ed25519PrivateKey:
 
 
 def signature(key: Ed25519PrivateKey, content: bytes) -> bytes:
-    """One line of base64."""
+    """Return the signature as one line of base64."""
     return base64.b64encode(key.sign(content)) + b"\n"
 
 
 def is_signed(content: bytes, signature_file: Path, public_file: Path) -> bool:
-    """Whether the signature is the key's over these bytes. Raises ``ConfigError``."""
+    """Return whether the key signed these bytes. Raises ``ConfigError``."""
     try:
         key = serialization.load_pem_public_key(_read(public_file))
     except (ValueError, UnsupportedAlgorithm):

@@ -1,4 +1,4 @@
-"""``mcp-notarium generate-key``: a random key, in a file of mode 0600, the keychain, or printed."""
+"""Run ``mcp-notarium generate-key``: write a random key to a file of mode 0600, the keychain, or stdout."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NEW = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_CLOEXEC", 0)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Where the key goes."""
+    """Add the options that say where the key goes."""
     place = parser.add_mutually_exclusive_group()
     place.add_argument(
         "--file",
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write one key to a new file, keep it in the keychain if none is there yet, or print it."""
+    """Write one key to a new file, store it in an empty keychain entry, or print it."""
     if args.keychain:
         return _keep(command_setup.prepare(args))
     process_hardening.harden_process()
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _write(path: Path) -> int:
-    """Never over a file that is there: it may hold the only key that opens a cache."""
+    """Write the key to a new file. An existing file may hold the only key of a database."""
     content = user_key.generate().reveal_text().encode() + b"\n"
     made = False
     try:
@@ -86,7 +86,7 @@ def _write(path: Path) -> int:
 
 
 def _keep(config: Config) -> int:
-    """Never over a key that is there: it may be the only one that opens a cache."""
+    """Store the key in the keychain. An existing key may be the only one of a database."""
     system = keychain.system_keychain()
     if system.get(keychain.KEY, config.owner_hash) is not None:
         raise InvalidRequest(

@@ -1,4 +1,4 @@
-"""``mcp-notarium keychain``: let the system's keychain open the cache, or no longer."""
+"""Run ``mcp-notarium keychain``: let the system's keychain open the account, or stop that."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mcp_notarium.keys.keychain import system_keychain
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """On or off."""
+    """Add the action and the source of the key."""
     parser.add_argument("action", choices=("enable", "disable"), help="what to do")
     parser.add_argument(
         "--ask-key", action="store_true", help="ask for a key instead of taking the configured one"
@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do it; exit code 0 when it is done and proven."""
+    """Enable or disable the keychain slot; exit code 0 when it is done and proven."""
     config = command_setup.prepare(args)
     if not config.keychain:
         raise InvalidRequest(
@@ -32,11 +32,11 @@ def run(args: argparse.Namespace) -> int:
     if args.action == "enable":
         done = keychain_slot.enable(config, system_keychain(), given=given)
         talk(f"{done.backend} opens the cache from now on (slot {done.slot_id}).")
-        talk("You may take DB_ENCRYPTION_KEY out of the clients' configurations. Keep it in a safe")
-        talk("place all the same: if the keychain is ever lost, it is the way back in.")
+        talk("You may remove DB_ENCRYPTION_KEY from the clients' configurations. Keep it in a safe")
+        talk("place: if the keychain is ever lost, you need it to open the cache.")
         return 0
     changed = keychain_slot.disable(config, system_keychain(), given=given)
-    talk("The keychain does not open the cache any more.")
+    talk("The keychain no longer opens the cache.")
     if changed is None:
-        talk("note: its entry opened nothing; it is removed.")
+        talk("note: its entry opened nothing and was removed.")
     return 0

@@ -1,7 +1,7 @@
-"""``mcp-notarium keys``: the keys that open the cache, each in a slot of its own.
+"""Run ``mcp-notarium keys``: manage the keys that open the account, each in its own slot.
 
-Every change is proven before it counts, and none can lock out the key it was made with. Old copies
-of the key file keep what a change takes away; the commands say so.
+Every change is proven before it takes effect, and none can lock out the key it was made with. Old
+copies of the key file keep what a change removes; the commands say so.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from mcp_notarium.keys.key_sources import find_passphrase
 from mcp_notarium.secret import Secret
 
 _TRIES = 3
-_COPIES = "Copies of the key file made before still have what was taken away here."
+_COPIES = "Older copies of the key file still contain what was removed here."
 _DOUBTFUL = (
-    "The copy of the key file says that it is newer. If so, an old key file was put back: "
-    "`mcp-notarium keys restore` puts the copy in its place."
+    "The copy of the key file claims to be newer. If it is, an old key file was put back. "
+    "To use the copy, run `mcp-notarium keys restore`."
 )
 _STATES: dict[str, Callable[..., Changed]] = {
     "disable": slot_management.disable,
@@ -44,7 +44,7 @@ _STATES: dict[str, Callable[..., Changed]] = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The commands below ``keys``."""
+    """Add the commands below ``keys``."""
     parser.add_argument(
         "--ask-key", action="store_true", help="ask for a key instead of taking the configured one"
     )
@@ -55,16 +55,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     new_key.add_arguments(adding)
     adding.add_argument("--label", default="", help="a name for it, up to 64 ASCII characters")
     for name, says in (
-        ("disable", "keep a slot, but let it open nothing"),
-        ("enable", "let a disabled slot open again"),
-        ("remove", "take a slot out of the key file"),
-        ("mark-compromised", "remember that a key is known to others and has to go"),
+        ("disable", "keep a slot, but stop it from opening the cache"),
+        ("enable", "let a disabled slot open the cache again"),
+        ("remove", "remove a slot from the key file"),
+        ("mark-compromised", "record that others know a key, so that it must be removed"),
     ):
         verbs.add_parser(name, help=says).add_argument("slot", type=int, metavar="SLOT")
-    paper = verbs.add_parser("recovery", help="a key on paper, for the day the other one is lost")
+    paper = verbs.add_parser("recovery", help="a key on paper, in case the other one is lost")
     paper.add_argument("what", choices=("create", "test"), help="make one, or prove that it opens")
     calibrate.add_arguments(
-        verbs.add_parser("calibrate", help="make guessing the passphrase as dear as is bearable")
+        verbs.add_parser(
+            "calibrate",
+            help="raise the cost of guessing the passphrase to what this machine can afford",
+        )
     )
     verbs.add_parser("backup", help="copy the key file to PATH").add_argument(
         "path", type=Path, metavar="PATH"
@@ -79,14 +82,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what ``args.action`` says."""
+    """Run the action ``args.action``."""
     config = command_setup.prepare(args)
     asked = ask_secret("Key: ") if args.ask_key else None
     return _ACTIONS.get(args.action, _change_state)(config, asked, args)
 
 
 def _list(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
-    found = slot_management.listing(config, _key_at_hand(config, asked))
+    found = slot_management.listing(config, _available_key(config, asked))
     text = json.dumps(_facts(found), indent=2) if args.json else table(found)
     sys.stdout.write(text + "\n")
     if found.doubtful:
@@ -94,7 +97,7 @@ def _list(config: Config, asked: Secret | None, args: argparse.Namespace) -> int
     return 0
 
 
-def _key_at_hand(config: Config, asked: Secret | None) -> Secret | None:
+def _available_key(config: Config, asked: Secret | None) -> Secret | None:
     if asked is not None:
         return asked
     found = find_passphrase(config, config.owner_hash)
@@ -122,7 +125,7 @@ def _facts(found: Listing) -> dict[str, Any]:
 
 
 def table(found: Listing) -> str:
-    """The slots for people, and what is to be known about them."""
+    """Return the slots as a table, with advice about them."""
     lines = _columns(
         [("slot", "type", "state", "cost", "label")]
         + [
@@ -139,12 +142,12 @@ def table(found: Listing) -> str:
         f"{_day(rotated) if rotated else 'never'}; key file number {found.keyfile.sequence}."
     )
     if found.opened_by is None:
-        lines.append("No key was at hand that opens it, so nothing proves that this list is true.")
+        lines.append("No available key opens it, so nothing proves that this list is true.")
     return "\n".join(lines + advice(found.keyfile.slots))
 
 
 def _columns(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Lines in which no two columns touch."""
+    """Return lines of aligned columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -153,7 +156,7 @@ def _columns(rows: Sequence[tuple[str, ...]]) -> list[str]:
 
 
 def advice(found: tuple[Slot, ...]) -> list[str]:
-    """What a person should know about these slots."""
+    """Return what a person should know about these slots."""
     says = [
         f"Slot {slot.id} is known to others: remove it (`mcp-notarium keys remove {slot.id}`)."
         for slot in found
@@ -165,7 +168,7 @@ def advice(found: tuple[Slot, ...]) -> list[str]:
 
 
 def cost(parameters: kdf.Parameters) -> str:
-    """The key derivation in a few words."""
+    """Describe the key derivation in a few words."""
     match parameters:
         case kdf.Argon2id(memory_kib, time_cost, lanes):
             return f"Argon2id {memory_kib // 1024} MiB, {time_cost} passes, {lanes} lanes"
@@ -190,7 +193,7 @@ def _add(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
     made = done.after.slots[-1]
     talk(f"Slot {made.id} is added; its key opens the cache from now on.")
     if made.type is SlotType.PASSPHRASE:
-        talk(f"It is stretched by {cost(made.kdf)}.")
+        talk(f"Its key derivation is {cost(made.kdf)}.")
     say_unless_copied(done.copied)
     return 0
 
@@ -217,7 +220,7 @@ def make_recovery(config: Config, asked: Secret | None) -> int:
         "shown again and opens this cache like any other key:",
         made,
     )
-    _demand_typed_back(made)
+    _require_typed_back(made)
     done = slot_management.add(config, made, label="on paper", given=Given(old=asked))
     talk(
         f"It is in force, in slot {done.after.slots[-1].id}. Try it: mcp-notarium keys recovery test"
@@ -226,13 +229,13 @@ def make_recovery(config: Config, asked: Secret | None) -> int:
     return 0
 
 
-def _demand_typed_back(made: Secret) -> None:
+def _require_typed_back(made: Secret) -> None:
     groups = recovery_codes.groups(made)
     number = secrets.randbelow(len(groups))
     for _ in range(_TRIES):
         if ask_line(f"Type group {number + 1} of {len(groups)}: ").upper() == groups[number]:
             return
-        talk("That is not what stands there.")
+        talk("That is not the group shown.")
     raise InvalidRequest(
         "the recovery key was not made", resolution_hint="Start again; a new one will be shown."
     )
@@ -265,14 +268,14 @@ def _back_up(config: Config, asked: Secret | None, args: argparse.Namespace) -> 
         if error.verdict is not Verdict.ROLLBACK_SEEN:
             raise
         # Only a key tells whether the copy is really newer.
-        copied = key_file_backup.back_up(config, args.path, key=_key_at_hand(config, asked))
+        copied = key_file_backup.back_up(config, args.path, key=_available_key(config, asked))
     talk(f"The key file (number {copied.sequence}) is copied to {args.path}.")
     talk("note: it opens with every key that opens the cache today, also after you change them.")
     return 0
 
 
 def _restore(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
-    key = _key_at_hand(config, asked) or ask_secret("Key: ")
+    key = _available_key(config, asked) or ask_secret("Key: ")
     beside = AccountFolder(config.account_dir).key_copy
     done = key_file_backup.restore(config, args.path or beside, key)
     talk(f"Key file number {done.keyfile.sequence} is in force again; it opens the database.")

@@ -1,6 +1,6 @@
-"""``mcp-notarium login``: a code by e-mail (or the password) becomes a token that is kept safely.
+"""Run ``mcp-notarium login``: exchange a code sent by e-mail (or the password) for a token.
 
-The token goes into the OS keychain, else into the encrypted cache; never into a file in clear.
+The token goes into the OS keychain, else into the encrypted database; never into a plain file.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from contextlib import suppress
 from dataclasses import replace
 
 from mcp_notarium.app import App, open_app
-from mcp_notarium.cli import command_setup, interruption, new_key
-from mcp_notarium.cli.audited_command import recorded
-from mcp_notarium.cli.terminal import ask_secret, demand_terminal, input_ended, read_line, talk
+from mcp_notarium.cli import command_setup, new_key, signals
+from mcp_notarium.cli.terminal import ask_secret, input_ended, read_line, require_terminal, talk
 from mcp_notarium.config import Config
 from mcp_notarium.errors import ConfigError, LockedError, NotariumError, OtherAccount
 from mcp_notarium.secret import Secret
@@ -22,7 +21,7 @@ from mcp_notarium.stores.simplenote.urls import Urls
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which way in, and whether the cache may be made with a weak key."""
+    """Add the login method, and whether a new database may have a weak key."""
     way = parser.add_mutually_exclusive_group()
     way.add_argument("--password", action="store_true", help="ask for the password, send no e-mail")
     way.add_argument(
@@ -32,9 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Log in; exit code 0 when the token works and is kept."""
+    """Log in; exit code 0 when the token works and is stored."""
     if not args.code_stdin:
-        demand_terminal()  # before a code is sent that nobody could type in
+        require_terminal()  # before a code is sent that nobody could type
     config = replace(command_setup.prepare(args), allow_weak=args.allow_weak)
     return asyncio.run(_log_in(config, args))
 
@@ -48,38 +47,42 @@ async def _log_in(config: Config, args: argparse.Namespace) -> int:
                 resolution_hint="Remove DB_ENCRYPTION=off, or set SIMPLENOTE_TOKEN or "
                 "SIMPLENOTE_PASSWORD in the client's configuration instead.",
             )
-        interruption.watch(config.account_dir)  # opening may have made the cache
+        signals.watch_folder(config.account_dir)  # opening may have created the database
         before = app.tokens.load()
         token = await _token(config, args)
-        with recorded(app, "cli.login"):
+        with command_setup.record_command(app, "cli.login"):
             app.tokens.store(token)
             try:
                 await _prove(app)
             except OtherAccount:
-                raise  # the login is good; it is the cache that is not of this account
+                raise  # the login is valid; the database belongs to another account
             except (NotariumError, KeyboardInterrupt, asyncio.CancelledError):
-                _put_back(app, before)
+                _restore_token(app, before)
                 raise
-    talk(f"Logged in. {app.config.backend.capitalize()} accepts the token; it is kept for servers.")
+    talk(
+        f"Logged in. {app.config.backend.capitalize()} accepts the token; it is stored for servers."
+    )
     return 0
 
 
 async def _token(config: Config, args: argparse.Namespace) -> Secret:
-    desk = Authenticator.opened(
+    authenticator = Authenticator.opened(
         urls=Urls.from_settings(api=config.api_url, auth=config.auth_url, app=config.app_url),
         api_key=config.api_key,
         timeout=config.api_timeout,
     )
     try:
         if args.password:
-            return await desk.by_password(config.username, ask_secret("Simplenote password: "))
+            return await authenticator.by_password(
+                config.username, ask_secret("Simplenote password: ")
+            )
         if args.code_stdin and input_ended():
-            raise _no_code()  # before one is sent that nobody could hand over
-        await desk.request_code(config.username, request_source=config.request_source)
+            raise _no_code()  # before a code is sent that nobody could pass on
+        await authenticator.request_code(config.username, request_source=config.request_source)
         talk("Simplenote has sent a code to the account's e-mail address.")
-        return await desk.complete_code(config.username, _code(from_stdin=args.code_stdin))
+        return await authenticator.complete_code(config.username, _code(from_stdin=args.code_stdin))
     finally:
-        await desk.close()
+        await authenticator.close()
 
 
 def _code(*, from_stdin: bool) -> str:
@@ -99,15 +102,15 @@ def _no_code() -> ConfigError:
     )
 
 
-def _put_back(app: App, before: Secret | None) -> None:
-    """A token that opens nothing does not stay in the place of one that may."""
+def _restore_token(app: App, before: Secret | None) -> None:
+    """Restore the previous token, so that a useless one does not replace it."""
     if before is None:
-        with suppress(LockedError):  # then it was not put there either
+        with suppress(LockedError):  # then it was not stored there either
             app.tokens.forget()
     else:
         app.tokens.store(before)
 
 
 async def _prove(app: App) -> None:
-    """One small request in the account's name."""
+    """Send one small request in the account's name."""
     await app.store.list_page(since=None, mark=None, limit=1, with_content=False)

@@ -1,4 +1,4 @@
-"""``mcp-notarium logout``: forgets the stored login. The notes in the cache stay."""
+"""Run ``mcp-notarium logout``: remove the stored login. The local notes stay."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import asyncio
 
 from mcp_notarium.app import open_app
 from mcp_notarium.cli import command_setup
-from mcp_notarium.cli.audited_command import recorded
 from mcp_notarium.cli.terminal import talk
 from mcp_notarium.config import Config
 from mcp_notarium.errors import LockedError
@@ -17,35 +16,35 @@ from mcp_notarium.keys import keychain
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """There is nothing to choose."""
+    """Add an epilog; there are no options."""
     parser.epilog = (
-        "Simplenote offers no way to end one login: to make the token useless everywhere, change "
-        "the account's password."
+        "Simplenote cannot end a single login. To invalidate the token everywhere, change the "
+        "account's password."
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Remove the token from the keychain and from the cache; exit code 23 if only from the latter."""
+    """Remove the token from keychain and database; exit code 23 if only from the latter."""
     config = command_setup.prepare(args)
-    if _is_made(AccountFolder(config.account_dir)):
+    if _has_database(AccountFolder(config.account_dir)):
         asyncio.run(_forget(config))
-        talk("The stored login is forgotten. The cache and its notes stay where they are.")
+        talk("The stored login was removed. The cache and its notes stay.")
     else:
-        _forget_outside(config)
+        _forget_in_keychain(config)
         talk("There is no cache here, so no login is stored in one.")
     if config.password or config.token:
         talk("note: SIMPLENOTE_PASSWORD or SIMPLENOTE_TOKEN is set and still lets servers log in.")
     return 0
 
 
-def _is_made(folder: AccountFolder) -> bool:
-    """Whether there is a cache: without one nothing is made, only to forget something in it."""
+def _has_database(folder: AccountFolder) -> bool:
+    """Return whether there is a database. Logging out must not create one."""
     with reached(folder):
         files = (folder.key_file, folder.key_copy, folder.plain_database)
         return any(file.exists() for file in files)
 
 
-def _forget_outside(config: Config) -> None:
+def _forget_in_keychain(config: Config) -> None:
     """Remove the token from the keychain, if there is one in this session."""
     system = keychain.system_keychain()
     if config.keychain and not system.missing:
@@ -55,7 +54,7 @@ def _forget_outside(config: Config) -> None:
 async def _forget(config: Config) -> None:
     async with open_app(config, syncing=False) as app:
         try:
-            with recorded(app, "cli.logout"):
+            with command_setup.record_command(app, "cli.logout"):
                 app.tokens.forget()
         except LockedError as error:
             raise LockedError(

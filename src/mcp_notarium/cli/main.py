@@ -1,7 +1,7 @@
-"""The command line: finds the verb, hands over, renders errors. Each verb is a module of its own.
+"""Run the command line: find the command, call its module, render errors.
 
-A verb's module is imported only when it is called; it offers ``add_arguments(parser)`` and
-``run(args) -> int``. Data goes to stdout, talk to stderr.
+Each command is a module of its own, imported only when it is called. It offers
+``add_arguments(parser)`` and ``run(args) -> int``. Data goes to stdout, messages to stderr.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from mcp_notarium import __version__, logs
-from mcp_notarium.cli import interruption, standard_streams
+from mcp_notarium.cli import signals, standard_streams
 from mcp_notarium.errors import NotariumError
 from mcp_notarium.logs.escaping import several_lines
 from mcp_notarium.logs.exception_summary import describe
@@ -28,7 +28,7 @@ BROKEN_PIPE_EXIT = 141
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """One row of the table: which module does it, and what ``--help`` says about it."""
+    """Describe a command: its module, and its summary for ``--help``."""
 
     module: str
     summary: str
@@ -39,34 +39,32 @@ VERBS = {
         "mcp_notarium.cli.serve", "serve an MCP client on stdin and stdout (the default)"
     ),
     "login": Verb("mcp_notarium.cli.login", "log in with a code sent by e-mail, or a password"),
-    "logout": Verb("mcp_notarium.cli.logout", "forget the stored login"),
-    "status": Verb("mcp_notarium.cli.status", "say in what state the cache is"),
-    "doctor": Verb("mcp_notarium.cli.doctor", "examine configuration, keys, cache and network"),
+    "logout": Verb("mcp_notarium.cli.logout", "remove the stored login"),
+    "status": Verb("mcp_notarium.cli.status", "show the state of the cache"),
+    "doctor": Verb("mcp_notarium.cli.doctor", "check configuration, keys, cache and network"),
     "rotate-key": Verb("mcp_notarium.cli.rotate_key", "change the passphrase of the cache"),
     "keys": Verb("mcp_notarium.cli.keys", "list, add and remove the keys that open the cache"),
     "keychain": Verb("mcp_notarium.cli.keychain", "let the system's keychain open the cache"),
     "generate-key": Verb("mcp_notarium.cli.generate_key", "make a new random key"),
-    "migrate-plaintext": Verb(
-        "mcp_notarium.cli.migrate_plaintext", "turn an unencrypted cache into an encrypted one"
-    ),
-    "policy": Verb("mcp_notarium.cli.policy", "what agents may see and do: show, check, explain"),
-    "purge": Verb("mcp_notarium.cli.purge", "destroy the local cache for good"),
-    "repair": Verb("mcp_notarium.cli.repair", "save what can be read of a damaged cache"),
+    "migrate-plaintext": Verb("mcp_notarium.cli.migrate_plaintext", "encrypt an unencrypted cache"),
+    "policy": Verb("mcp_notarium.cli.policy", "show, check and explain what agents may see and do"),
+    "purge": Verb("mcp_notarium.cli.purge", "destroy the local cache permanently"),
+    "repair": Verb("mcp_notarium.cli.repair", "recover what can be read of a damaged cache"),
     "reset-cache": Verb("mcp_notarium.cli.reset_cache", "empty the cache and load it again"),
-    "audit": Verb("mcp_notarium.cli.audit", "verify, show and export the record of what was done"),
+    "audit": Verb("mcp_notarium.cli.audit", "verify, show and export the audit log"),
 }
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Carry out a command line; returns the exit code, never raises an error of ours."""
+    """Run a command line and return the exit code; never raises an error of ours."""
     try:
-        with interruption.stoppable(), standard_streams.working():
+        with signals.stop_on_signals(), standard_streams.usable_streams():
             code = _dispatch(list(arguments))
     except SystemExit as leaving:  # argparse: --help is 0, a wrong command line is 2
         code = leaving.code if isinstance(leaving.code, int) else USAGE_EXIT
     except KeyboardInterrupt as interrupt:
-        _say(f"\n{interruption.said()}")
-        code = interruption.exit_code(interrupt)
+        _say(f"\n{signals.describe_interruption()}")
+        code = signals.exit_code(interrupt)
     except BrokenPipeError:
         code = BROKEN_PIPE_EXIT
     except NotariumError as error:
@@ -78,7 +76,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Its errors repeat what was typed; they take the way of all others."""
+    """Report errors of the command line like all others: they may repeat what was typed."""
 
     def error(self, message: str) -> NoReturn:
         from mcp_notarium import config  # noqa: PLC0415 - only where something is wrong
@@ -179,7 +177,7 @@ def _say(text: str) -> None:
 
 
 def _leave_streams() -> None:
-    """Where the reader has gone (`| head`, a closed terminal) the flush at exit must not complain."""
+    """Flush the streams; if the reader has gone (`| head`, a closed terminal), the exit must not complain."""
     for stream in (sys.stdout, sys.stderr):
         if stream is None:  # closed by who called us
             continue

@@ -1,4 +1,4 @@
-"""``mcp-notarium migrate-plaintext``: an unencrypted cache becomes an encrypted one."""
+"""Run ``mcp-notarium migrate-plaintext``: encrypt an unencrypted database."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from mcp_notarium.keys import key_sources
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Only whether a weak key is accepted; the key is the configured one."""
+    """Add whether a weak key is accepted; the key is the configured one."""
     new_key.add_allow_weak(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Encrypt with the configured key; exit code 0 when no plain file is left.
 
-    Raises ``Unfinished`` if the encrypted cache is in force and plain files are left.
+    Raises ``Unfinished`` if the encrypted database is in force and plain files are left.
     """
     config = command_setup.prepare(args)
     found = key_sources.find_passphrase(config, config.owner_hash)

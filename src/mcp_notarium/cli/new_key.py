@@ -1,8 +1,7 @@
-"""Where a new key comes from on the command line: a prompt, a file, standard input, or made up.
+"""Read a new key on the command line: from a prompt, a file, standard input, or generated.
 
-Never an argument: everybody on the machine can read those. A key that is made up is printed when
-everything is ready and proven, just before it counts: not for a change that is refused, and never
-too late.
+Never from an argument: everybody on the machine can read those. A generated key is printed when
+everything is ready and proven, just before it takes effect: not for a refused change, and never too late.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ _OTHERS_READ = 0o044
 
 @dataclass
 class NewKey:
-    """A new key. ``made``: nobody has seen it yet."""
+    """Hold a new key. ``made``: it was generated, and nobody has seen it yet."""
 
     secret: Secret
     made: bool = False
     _done: set[str] = field(default_factory=set)
 
     def at(self, step: str) -> None:
-        """What the change is to call at its steps. Raises ``ConfigError`` before it counts."""
+        """Handle a step of the change: print a generated key in time. Raises ``ConfigError`` before it takes effect."""
         if self.made and step == Step.VERIFY:
             self._show()
         self._done.add(step)
@@ -46,25 +45,25 @@ class NewKey:
     def in_change(
         self, done: str = "the key is changed, and the new one is in force"
     ) -> Iterator[None]:
-        """Around the change: if it fails, say whether it counts all the same, by ``done``."""
+        """Run the change inside; if it fails, say whether it took effect anyway, by ``done``."""
         try:
             yield
         except BaseException:
             if Step.SWITCH in self._done:
-                talk(f"note: {done} all the same.")
+                talk(f"note: {done} anyway.")
             elif self.made and Step.VERIFY in self._done:
-                talk("note: the key that was printed does not count; nothing is changed.")
+                talk("note: the printed key is not valid; nothing was changed.")
             raise
 
     def _show(self) -> None:
         try:
-            # Past the buffer of Python: what that keeps after a failure is written at the end.
+            # Not through Python's buffer, which keeps bytes after a failure and writes them at the end.
             left = (self.secret.reveal_text() + "\n").encode()
             while left:
                 left = left[os.write(sys.stdout.fileno(), left) :]
         except OSError as error:
             raise _unprintable(error.strerror) from None
-        # On a disk it must not be lost by a power cut that the change itself survives.
+        # In a file it must survive a power cut as the change itself does.
         with suppress(OSError, ValueError):
             os.fsync(sys.stdout.fileno())
 
@@ -72,12 +71,12 @@ class NewKey:
 def _unprintable(reason: str | None) -> ConfigError:
     return ConfigError(
         f"the new key cannot be printed ({reason}); nothing is changed",
-        resolution_hint="Nobody would have it. Look where standard output goes.",
+        resolution_hint="Check where standard output goes, then run the command again.",
     )
 
 
 def add_arguments(parser: argparse.ArgumentParser, *, rotating: bool = False) -> None:
-    """Where the new key comes from; ``rotating`` offers what only a change of key can do."""
+    """Add the sources of a new key; ``rotating`` adds those that only a key change has."""
     source = parser.add_mutually_exclusive_group()
     source.add_argument(
         "--new-key-file", type=Path, metavar="PATH", help="read the new key from a file"
@@ -88,43 +87,43 @@ def add_arguments(parser: argparse.ArgumentParser, *, rotating: bool = False) ->
     source.add_argument(
         "--generate",
         action="store_true",
-        help="make a random key and print it on stdout; it counts if the command ends well",
+        help="generate a random key and print it on stdout; it is valid if the command succeeds",
     )
     if rotating:
         source.add_argument(
             "--ask-new",
             action="store_true",
-            help="ask for the new key (what is done anyway, except with --reencrypt)",
+            help="ask for the new key (the default, except with --reencrypt)",
         )
         source.add_argument(
             "--keep-key",
             action="store_true",
-            help="keep the passphrase and change only how it is stretched (with --kdf)",
+            help="keep the passphrase and change only its key derivation (with --kdf)",
         )
         source.add_argument(
             "--keychain",
             action="store_true",
-            help="make a random key that only the system's keychain holds",
+            help="generate a random key that only the system's keychain holds",
         )
     add_allow_weak(parser)
 
 
 def add_allow_weak(parser: argparse.ArgumentParser) -> None:
-    """The option of every command that makes or sets a key."""
+    """Add the option of every command that makes or sets a key."""
     parser.add_argument(
         "--allow-weak", action="store_true", help="accept a passphrase that can be guessed"
     )
 
 
 def is_given(args: argparse.Namespace) -> bool:
-    """Whether an option of ``rotating`` asks for a new key; else ``--reencrypt`` keeps the old one."""
+    """Return whether an option asks for a new key; else ``--reencrypt`` keeps the old one."""
     return bool(
         args.generate or args.new_key_file is not None or args.new_key_stdin or args.ask_new
     )
 
 
 def read(args: argparse.Namespace) -> NewKey:
-    """The new key. Call it when nothing else can be wrong: a person may be asked to type it twice."""
+    """Return the new key. Call it last: a person may have to type it twice."""
     if args.generate:
         if sys.stdout.closed:
             raise _unprintable("standard output is closed")

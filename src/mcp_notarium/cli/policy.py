@@ -1,6 +1,6 @@
-"""``mcp-notarium policy``: what agents may see and do, whether the file is right, why a note is hidden.
+"""Run ``mcp-notarium policy``: show what agents may see and do, check the file, explain one note.
 
-Changes nothing. The file is edited by hand; running servers take it up when they are started again.
+Changes nothing. The file is edited by hand; servers read it when they start.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mcp_notarium.account import inspection, opener
 from mcp_notarium.account.startup_table import Open
 from mcp_notarium.cli import command_setup
 from mcp_notarium.config import Config
-from mcp_notarium.config.policy_file import READ_ONLY_VARIABLE, FoundPolicy, read
+from mcp_notarium.config.policy_file import READ_ONLY_VARIABLE, FoundPolicy, read_policy
 from mcp_notarium.domain.policy import TOOLS, Policy
 from mcp_notarium.errors import ConfigError
 from mcp_notarium.files.display_paths import shown
@@ -29,7 +29,7 @@ _ACTIONS = ("get_stats", "trash", "untrash", "delete_permanently", "reset_cache"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The commands below ``policy``."""
+    """Add the commands below ``policy``."""
     verbs = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     showing = verbs.add_parser("show", help="the rules that hold, and where each comes from")
     checking = verbs.add_parser(
@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _check(args: argparse.Namespace) -> int:
     try:
-        return _in_order(read(args.file.expanduser(), named=True), as_json=args.json)
+        return _in_order(read_policy(args.file.expanduser(), named=True), as_json=args.json)
     except ConfigError as error:
         return _refused(error, as_json=args.json)
 
@@ -81,7 +81,7 @@ def _in_order(found: FoundPolicy, *, as_json: bool) -> int:
 
 
 def _refused(error: ConfigError, *, as_json: bool) -> int:
-    """A file that is wrong is what was asked about, so with ``--json`` it is data."""
+    """Report a wrong file; with ``--json`` as data, because the file was asked about."""
     if not as_json:
         raise error
     facts = {"ok": False, "message": error.message, "resolution_hint": error.resolution_hint}
@@ -109,7 +109,7 @@ def _file(found: FoundPolicy) -> dict[str, Any]:
 
 
 def rules(found: FoundPolicy) -> list[tuple[str, Any, str]]:
-    """Every rule by its name in the file, its value, and where that comes from."""
+    """Return every rule by its name in the file, its value, and its source."""
     policy, seen = found.policy, found.policy.visibility
     rows: list[tuple[str, Any]] = [("mode", str(policy.mode))]
     rows += [(f"tools.{tool}", tool not in policy.switched_off) for tool in TOOLS]
@@ -140,7 +140,7 @@ def _origin(found: FoundPolicy, key: str) -> str:
 
 
 def explain(config: Config, note_id: str, tool: str) -> dict[str, Any]:
-    """What holds for this note and this tool, as far as the cache can tell, as JSON values."""
+    """Return what applies to this note and this tool, as far as the database can tell, as JSON values."""
     return _of_note(config, note_id) | _of_tool(config.policy, tool)
 
 
@@ -178,7 +178,7 @@ def _of_note(config: Config, note_id: str) -> dict[str, Any]:
 
 
 def _by_id(config: Config, note_id: str) -> dict[str, Any]:
-    """What can be said of a note whose tags nobody knows."""
+    """Return what can be said of a note whose tags are unknown."""
     if note_id in config.policy.visibility.hidden_ids:
         return {"rule": "hidden_ids", "visible": False}
     return {}
@@ -186,7 +186,7 @@ def _by_id(config: Config, note_id: str) -> dict[str, Any]:
 
 def _of_tool(policy: Policy, tool: str) -> dict[str, Any]:
     actions = _ACTIONS if tool == "manage" else (None,)
-    refusals = {action or tool: policy.may(tool, action) for action in actions}
+    refusals = {action or tool: policy.refuse_use(tool, action) for action in actions}
     refused = {name: refusal.message for name, refusal in refusals.items() if refusal is not None}
     return {
         "tool": tool,

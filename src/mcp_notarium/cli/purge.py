@@ -1,4 +1,4 @@
-"""``mcp-notarium purge``: destroys the local cache for good; the notes stay at the service."""
+"""Run ``mcp-notarium purge``: destroy the local database permanently; the notes stay at the store."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from mcp_notarium.keys.keychain import system_keychain
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What is to happen, and consent for scripts."""
+    """Add consent for scripts."""
     parser.add_argument(
         "--shred",
         action="store_true",
-        help="what is done anyway: the keys are erased first, so that no byte can be read again",
+        help="the default: the keys are erased first, so that nothing can be read again",
     )
     parser.add_argument("--yes", action="store_true", help="do not ask")
 

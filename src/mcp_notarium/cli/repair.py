@@ -1,4 +1,4 @@
-"""``mcp-notarium repair``: saves what can be read of a damaged cache; the rest comes from the service."""
+"""Run ``mcp-notarium repair``: recover what can be read of a damaged database; the store has the rest."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mcp_notarium.storage.salvage import SalvageReport
 
 
 def missing(found: SalvageReport) -> str:
-    """What is known of the notes that did not come over."""
+    """Return what is known of the notes that could not be recovered."""
     fetched = "the next sync compares everything with the note service and fetches what is missing."
     if found.expected is not None:
         lost = max(found.expected - found.notes, 0)
@@ -28,14 +28,14 @@ def missing(found: SalvageReport) -> str:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Where the key comes from."""
+    """Add the source of the key."""
     parser.add_argument(
         "--ask-key", action="store_true", help="ask for a key instead of taking the configured one"
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Repair; exit code 0 when a sound cache is in force, also where it was sound before.
+    """Repair; exit code 0 when a sound database is in force, also if it was sound before.
 
     Raises ``Unfinished`` if the new one is in force and the old files are not set aside.
     """

@@ -1,8 +1,8 @@
-"""``mcp-notarium reset-cache``: an empty cache, filled again from the note service.
+"""Run ``mcp-notarium reset-cache``: empty the index and fill it again from the store.
 
-A sound cache is emptied in place: its login and its unfinished writes stay. One that cannot be opened,
-has a damaged page, or holds the notes of another account than the login's, is moved to the
-quarantine, whole, and a new one is made.
+A sound database is emptied in place: its login and its unfinished writes stay. One that cannot be opened,
+has a damaged page, or holds the notes of another account is moved to the quarantine as a whole, and a
+new one is made.
 """
 
 from __future__ import annotations
@@ -14,17 +14,16 @@ from dataclasses import replace
 
 from mcp_notarium.account import key_rotation, opener, purge
 from mcp_notarium.app import App, open_app
-from mcp_notarium.cli import command_setup, interruption, new_key
-from mcp_notarium.cli.audited_command import recorded
+from mcp_notarium.cli import command_setup, new_key, signals
 from mcp_notarium.cli.terminal import ask_yes, talk
 from mcp_notarium.config import Config
 from mcp_notarium.errors import LockedError, LoginRequired, NotariumError, OtherAccount
 from mcp_notarium.keys import key_sources
 
 _LONGEST_SYNC = 3600.0
-_GLANCE = 0.5
+_POLL_SECONDS = 0.5
 _EMPTIED = (
-    "The cache was emptied; what has arrived is kept, and the next server start goes on loading."
+    "The cache was emptied; what has arrived is kept, and the next server start continues loading."
 )
 _SET_ASIDE = "The old cache is in the quarantine; the next server start makes a new one or goes on."
 _OTHER_KEYS = (
@@ -34,7 +33,7 @@ _OTHER_KEYS = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Consent for scripts, and whether the new cache may have a weak key."""
+    """Add consent for scripts, and whether the new database may have a weak key."""
     parser.add_argument("--yes", action="store_true", help="do not ask")
     new_key.add_allow_weak(parser)
 
@@ -46,14 +45,16 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _reset(config: Config, *, yes: bool) -> int:
-    config = replace(config, on_unreadable="refuse")  # nothing is set aside before it is agreed to
+    config = replace(
+        config, on_unreadable="refuse"
+    )  # nothing is set aside before the person agrees
     try:
         async with open_app(config, whole=True) as app:
-            interruption.watch(config.account_dir)  # opening may have made the cache
+            signals.watch_folder(config.account_dir)  # opening may have created the database
             if not _agreed("Empty the cache and load every note again?", yes=yes):
                 return 1
-            interruption.done(_EMPTIED)
-            with recorded(app, "cli.reset-cache"):
+            signals.note_change(_EMPTIED)
+            with command_setup.record_command(app, "cli.reset-cache"):
                 await app.driver.reset()
             return await _loaded(app)
     except LockedError as error:
@@ -61,7 +62,7 @@ async def _reset(config: Config, *, yes: bool) -> int:
     except OtherAccount as error:
         talk(f"The cache cannot be emptied in place: {_sentence(error)}")
     if config.db_encryption:
-        _demand_strong(config)  # or nothing would come in the place of what is set aside
+        _demand_strong(config)  # else nothing would replace what is set aside
         talk(_OTHER_KEYS)
     if not _agreed(
         "Move it to the quarantine (nothing is deleted) and start a new one? A write that was "
@@ -70,7 +71,7 @@ async def _reset(config: Config, *, yes: bool) -> int:
     ):
         return 1
     unsent = purge.may_hold_unsent_text(config)
-    interruption.done(_SET_ASIDE)
+    signals.note_change(_SET_ASIDE)
     moved = opener.set_aside(config)
     talk(f"The old files are in {moved}." if moved else "There was nothing to set aside.")
     if moved and unsent:
@@ -79,14 +80,14 @@ async def _reset(config: Config, *, yes: bool) -> int:
 
 
 def _demand_strong(config: Config) -> None:
-    """Raises ``WeakPassphrase`` if a new cache would be made with a key that can be guessed."""
+    """Raise ``WeakPassphrase`` if a new database would get a key that can be guessed."""
     key = key_sources.find_passphrase(config, config.owner_hash)
     if key is not None:
         key_rotation.demand_strong(key.passphrase, allow_weak=config.allow_weak)
 
 
 def _sentence(error: NotariumError) -> str:
-    """The message with one full stop; some are sentences already."""
+    """Return the message with one full stop; some are sentences already."""
     return f"{error.user_message.rstrip('.')}."
 
 
@@ -108,10 +109,10 @@ async def _filled(opened: AbstractAsyncContextManager[App]) -> int:
 
 
 async def _loaded(app: App) -> int:
-    """Wait for the first load, saying how far it is. Raises ``LoginRequired`` if it cannot begin."""
+    """Wait for the first load and report progress. Raises ``LoginRequired`` if it cannot begin."""
     cycle = asyncio.create_task(app.driver.sync_now(_LONGEST_SYNC))
     while not cycle.done():
-        await asyncio.wait({cycle}, timeout=_GLANCE)
+        await asyncio.wait({cycle}, timeout=_POLL_SECONDS)
         status = app.driver.status()
         if status.needs_login:
             cycle.cancel()

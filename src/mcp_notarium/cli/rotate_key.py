@@ -1,7 +1,7 @@
-"""``mcp-notarium rotate-key``: a new passphrase (or KDF, or cost) for the cache.
+"""Run ``mcp-notarium rotate-key``: set a new passphrase (or KDF, or cost).
 
-Rewrites the key file only: running servers go on. With ``--reencrypt`` the whole cache is written
-anew, while nobody else has it open. The old key comes from where it lives now, and is tried before
+Rewrites the key file only: running servers go on. With ``--reencrypt`` the whole database is
+re-encrypted while nobody else has it open. The old key comes from its usual place and is tried before
 anybody is asked for a new one.
 """
 
@@ -39,43 +39,43 @@ _ALL = "all"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Where the old and the new key come from."""
+    """Add the sources of the old and the new key."""
     new_key.add_arguments(parser, rotating=True)
     parser.add_argument(
         "--ask-old",
         action="store_true",
-        help="ask for the old key instead of the configured one; a recovery key is one, too",
+        help="ask for the old key instead of using the configured one; a recovery key works, too",
     )
     parser.add_argument(
         "--slot",
         type=int,
         action="append",
         metavar="N",
-        help="the slot whose key gives way, if it is not the one of the old key (repeatable)",
+        help="the slot whose key is replaced, if it is not that of the old key (repeatable)",
     )
     parser.add_argument(
         "--kdf",
         choices=("argon2id", "pbkdf2-sha512"),
-        help="how a new passphrase is stretched (default: as DB_ENCRYPTION_KDF says if it is set, "
-        "else as the old one; never at less cost with the same algorithm)",
+        help="key derivation of a new passphrase (default: DB_ENCRYPTION_KDF if it is set, else that "
+        "of the old one; never at less cost with the same algorithm)",
     )
     parser.add_argument(
         "--reencrypt",
         action="store_true",
-        help="write the whole cache anew under a new data key, so that old copies of the key file "
+        help="re-encrypt the whole cache under a new data key, so that old copies of the key file "
         "open nothing; the key stays the same unless a new one is given",
     )
     parser.add_argument(
         "--drop-other-keys",
         action="store_true",
-        help="with --reencrypt: let go, unasked, the slots whose keys are not at hand",
+        help="with --reencrypt: drop the slots whose keys are not available, without asking",
     )
 
 
 def run(args: argparse.Namespace) -> int:
     """Rotate; exit code 0 when the new key is in place and the old one opens nothing here."""
     config = command_setup.prepare(args)
-    _demand_sense(config, args)
+    _check_options(config, args)
     given = Given(
         old=ask_secret("Old key: ") if args.ask_old else None,
         system=keychain.system_keychain() if config.keychain else None,
@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
     return _rewrap(config, came, given, args)
 
 
-def _demand_sense(config: Config, args: argparse.Namespace) -> None:
+def _check_options(config: Config, args: argparse.Namespace) -> None:
     if args.keychain and (args.reencrypt or not config.keychain):
         raise InvalidRequest(
             "--keychain goes without --reencrypt, and needs NOTARIUM_KEYCHAIN not to be off",
@@ -97,7 +97,7 @@ def _demand_sense(config: Config, args: argparse.Namespace) -> None:
     if args.keep_key and (args.kdf is None or args.reencrypt or args.slot):
         raise InvalidRequest(
             "--keep-key goes with --kdf, and without --reencrypt and --slot",
-            resolution_hint="`mcp-notarium keys calibrate` makes guessing the same passphrase dearer.",
+            resolution_hint="`mcp-notarium keys calibrate` raises the cost of guessing the same passphrase.",
         )
     if args.kdf and (args.generate or args.keychain):
         raise InvalidRequest(
@@ -106,16 +106,15 @@ def _demand_sense(config: Config, args: argparse.Namespace) -> None:
         )
     if args.slot and args.reencrypt:
         raise InvalidRequest(
-            "--slot goes without --reencrypt, which leaves every slot behind whose key is not at "
-            "hand",
+            "--slot goes without --reencrypt, which drops every slot whose key is not available",
             resolution_hint="Leave it out.",
         )
 
 
 def _rewrap(config: Config, came: WayIn, given: Given, args: argparse.Namespace) -> int:
-    gone = [came.slot] if args.keep_key else _giving_way(came, args)
+    gone = [came.slot] if args.keep_key else _slots_to_replace(came, args)
     if came.slot not in gone:
-        _say_what_will_be(came, gone)
+        _announce_replacement(came, gone)
     new = _new_passphrase(came, args)
     with new.in_change():
         done = key_rotation.rotate_passphrase(
@@ -130,15 +129,15 @@ def _rewrap(config: Config, came: WayIn, given: Given, args: argparse.Namespace)
     talk(f"The key of this cache is changed (key file number {done.sequence}).")
     if args.keep_key:
         talk("The passphrase is the same.")
-    _say_stretching(config, done.gone, done.slot)
+    _tell_cost(config, done.gone, done.slot)
     if not done.proven:
         talk("note: another process is busy with the database; it was not opened as a proof.")
-    _say_what_opens(done.others)
+    _tell_remaining_slots(done.others)
     for notice in done.notices:
         if not (args.keep_key and notice == key_rotation.NEEDED_BY_CLIENTS):
             talk(f"note: {notice}")
     if not args.keep_key:
-        _say_where_the_old_one_is(config, came, done.gone)
+        _tell_old_key_places(config, came, done.gone)
     return 0
 
 
@@ -155,15 +154,15 @@ def _new_passphrase(came: WayIn, args: argparse.Namespace) -> NewKey:
     return new
 
 
-def _giving_way(came: WayIn, args: argparse.Namespace) -> Sequence[Slot]:
-    """The slots whose keys give way; asks where that is not clear and somebody can be asked."""
+def _slots_to_replace(came: WayIn, args: argparse.Namespace) -> Sequence[Slot]:
+    """Return the slots to replace; asks if that is unclear and somebody can be asked."""
     try:
         return came.slots_to_replace(args.slot)
     except AmbiguousSlot as unclear:
         if args.slot or not can_ask():
             raise
         candidates = unclear.candidates
-    talk("Which key is the new one to take the place of?")
+    talk("Which key does the new one replace?")
     for slot in candidates:
         talk(f"  {slot.id}  {slot.type.value}  {slot.label or '(no label)'}")
     answer = ask_line(f"Number of the slot, or `{_ALL}`: ")
@@ -176,11 +175,11 @@ def _giving_way(came: WayIn, args: argparse.Namespace) -> Sequence[Slot]:
     return chosen
 
 
-def _say_what_will_be(came: WayIn, gone: Sequence[Slot]) -> None:
-    """Before a new key is asked for: what happens to the others."""
+def _announce_replacement(came: WayIn, gone: Sequence[Slot]) -> None:
+    """Tell what happens to the other slots, before a new key is asked for."""
     named = ", ".join(described(slot) for slot in gone)
-    what = f"takes the place of {named}" if gone else "is one more, for there is none to replace"
-    talk(f"You came in by {described(came.slot)}, which stays. The new key {what}.")
+    what = f"replaces {named}" if gone else "is added, because there is none to replace"
+    talk(f"You opened the cache with {described(came.slot)}, which stays. The new key {what}.")
 
 
 def _into_keychain(config: Config, came: WayIn, given: Given, args: argparse.Namespace) -> int:
@@ -189,11 +188,11 @@ def _into_keychain(config: Config, came: WayIn, given: Given, args: argparse.Nam
             "the keychain's key gives way to another one of the keychain, and no other slot",
             resolution_hint="Leave out --slot.",
         )
-    gone = [came.slot] if came.by_keychain else _giving_way(came, args)
+    gone = [came.slot] if came.by_keychain else _slots_to_replace(came, args)
     system = keychain.system_keychain()
     if not came.by_keychain:
         keychain_slot.demand_free(config, system, given=given)
-    came = _with_another(config, came, gone, given)
+    came = _ensure_other_slot(config, came, gone, given)
     after = keychain_slot.rotate_into(
         config,
         system,
@@ -203,17 +202,17 @@ def _into_keychain(config: Config, came: WayIn, given: Given, args: argparse.Nam
     )
     talk(f"The key of this cache is changed (key file number {after.sequence}).")
     talk(f"The new one is in {system.name} and nowhere else; leave DB_ENCRYPTION_KEY unset.")
-    _say_what_opens(key_rotation.still_opening(came.keyfile, after))
+    _tell_remaining_slots(key_rotation.still_opening(came.keyfile, after))
     talk(f"note: {key_rotation.OLD_COPIES}")
     if not came.by_keychain:
-        _say_where_the_old_one_is(config, came, gone, then="take it out there")
+        _tell_old_key_places(config, came, gone, then="take it out there")
     for notice in keys.advice(after.slots):
         talk(f"note: {notice}")
     return 0
 
 
-def _with_another(config: Config, came: WayIn, gone: Sequence[Slot], given: Given) -> WayIn:
-    """The keychain must not be the only way in: offer a recovery key where somebody can write."""
+def _ensure_other_slot(config: Config, came: WayIn, gone: Sequence[Slot], given: Given) -> WayIn:
+    """Offer a recovery key, because the keychain must not be the only way in."""
     try:
         keychain_slot.demand_another(came.keyfile, without=gone)
     except SlotsRefused as refused:
@@ -231,33 +230,33 @@ def _reencrypt(config: Config, given: Given, args: argparse.Namespace) -> int:
     replacing = new_key.is_given(args)
     came, dropped = reencryption.left_behind(config, replacing=replacing, given=given)
     if dropped and not args.drop_other_keys:
-        _demand_let_go(dropped)
+        _confirm_dropped(dropped)
     new = _new_passphrase(came, args) if replacing else None
     doing = new or NewKey(came.key.passphrase)
-    with doing.in_change("the cache is written anew"):
+    with doing.in_change("the cache is re-encrypted"):
         done = reencryption.reencrypt(
             config,
             new=new.secret if new else None,
             parameters=key_rotation.stretching(config, args.kdf),
             allow_weak=args.allow_weak,
             drop_others=True,
-            told=Progress("rows written anew"),
+            told=Progress("rows re-encrypted"),
             given=Given(old=given.old, system=given.system, at=doing.at),
         )
-    talk(f"The cache is written anew under a new data key and compared: {done.notes:,} notes.")
+    talk(f"The cache was re-encrypted under a new data key and compared: {done.notes:,} notes.")
     if not done.state.left:
-        _say_what_old_copies_open(done.set_aside)
+        _tell_old_copies(done.set_aside)
     say_unless_copied(done.state.copied)
-    _say_what_opens(done.carried)
+    _tell_remaining_slots(done.carried)
     for slot in done.dropped:
-        talk(f"note: {described(slot)} is gone; its key opens nothing any more.")
+        talk(f"note: {described(slot)} was dropped; its key opens nothing any more.")
     if any(slot.type is SlotType.RECOVERY for slot in done.dropped):
         talk("note: `mcp-notarium keys recovery create` makes a new recovery key.")
     talk("note: backups of the old database still open with old copies of the key file.")
     if done.slot is not None:
-        _say_stretching(config, (*done.gone, *done.dropped), done.slot)
+        _tell_cost(config, (*done.gone, *done.dropped), done.slot)
         talk(f"note: {key_rotation.NEEDED_BY_CLIENTS}")
-        _say_where_the_old_one_is(config, came, done.gone)
+        _tell_old_key_places(config, came, done.gone)
     done.state.demand_finished(
         "the new cache is in force, but the old database could not be removed",
         hint="Nothing is lost, and servers can be started. Old copies of the key file open the old "
@@ -267,54 +266,54 @@ def _reencrypt(config: Config, given: Given, args: argparse.Namespace) -> int:
     return 0
 
 
-def _say_what_old_copies_open(set_aside: Sequence[Path]) -> None:
-    """Old copies of the key file, with their old keys."""
+def _tell_old_copies(set_aside: Sequence[Path]) -> None:
+    """Tell what old copies of the key file, with their old keys, still open."""
     if not set_aside:
-        talk("Old copies of the key file open nothing any more that lies here.")
+        talk("Old copies of the key file open nothing here any more.")
         return
-    talk("Old copies of the key file open nothing any more that is in use here.")
+    talk("Old copies of the key file open nothing that is in use here.")
     talk(
-        "note: they may still open what was set aside earlier. Delete it when nothing in it is needed:"
+        "note: they may still open what was set aside earlier. Delete it when you need nothing in it:"
     )
     for place in set_aside:
         talk(f"  {place}")
 
 
-def _demand_let_go(dropped: tuple[Slot, ...]) -> None:
-    """Name what does not follow, and let nobody lose it who has not said so."""
+def _confirm_dropped(dropped: tuple[Slot, ...]) -> None:
+    """Name the slots that would be dropped, and raise unless the person agrees."""
     if not can_ask():
         raise reencryption.would_drop(dropped)
-    talk("With a new data key these open nothing any more, for their keys are not at hand:")
+    talk("These cannot be kept under a new data key, because their keys are not available:")
     for slot in dropped:
         talk(f"  {described(slot)}")
-    if not ask_yes("Let them go?"):
+    if not ask_yes("Drop them?"):
         raise InvalidRequest(
             "nothing is changed",
-            resolution_hint="Come in by one of them (--ask-old), and it follows.",
+            resolution_hint="To keep one of them, give its key with --ask-old.",
         )
 
 
-def _say_stretching(config: Config, gone: Sequence[Slot], made: Slot) -> None:
-    """What the new passphrase costs, where that is not what the old one did."""
+def _tell_cost(config: Config, gone: Sequence[Slot], made: Slot) -> None:
+    """Tell the cost of the new passphrase if it differs from the old one's."""
     if isinstance(made.kdf, kdf.HkdfSha256):
         return
     before = [slot.kdf for slot in gone if not isinstance(slot.kdf, kdf.HkdfSha256)]
     if before and made.kdf not in before:
         was = " and ".join(keys.cost(one) for one in before)
-        talk(f"It is stretched by {keys.cost(made.kdf)} from now on; so far: {was}.")
+        talk(f"Its key derivation is {keys.cost(made.kdf)} from now on; before: {was}.")
     elif isinstance(made.kdf, kdf.Pbkdf2Sha512) and config.kdf == "argon2id":
-        talk("note: it is stretched by PBKDF2-SHA512 as before; `--kdf argon2id` changes that.")
+        talk("note: its key derivation is still PBKDF2-SHA512; `--kdf argon2id` changes that.")
 
 
-def _say_what_opens(others: Sequence[Slot]) -> None:
+def _tell_remaining_slots(others: Sequence[Slot]) -> None:
     for slot in others:
         talk(f"note: {described(slot)} still opens the cache, as before.")
 
 
-def _say_where_the_old_one_is(
+def _tell_old_key_places(
     config: Config, came: WayIn, gone: Sequence[Slot], *, then: str = "put the new one there"
 ) -> None:
-    """Where a key that has given way still lies about, and what to do with the one that stayed."""
+    """Tell where a replaced key is still stored, and what to do with the key that stayed."""
     old: Secret | None = came.key.passphrase if came.slot in gone else None
     if old is not None:
         origin = config.db_key_origin if old == config.db_key else ""
@@ -323,10 +322,10 @@ def _say_where_the_old_one_is(
         for place in client_configs.holding(old):
             talk(f"note: the old key still stands in {place.path} ({place.program}).")
     elif gone:
-        talk("note: the key that gave way was not typed, so nobody could look where it stands.")
+        talk("note: the replaced key was not typed, so its places could not be searched.")
     if came.slot.type is SlotType.RECOVERY:
         talk(
-            "note: your recovery key has been typed on a machine now. Make another one "
-            "(`mcp-notarium keys recovery create`), then take this one away "
+            "note: your recovery key was typed on a machine. Make another one "
+            "(`mcp-notarium keys recovery create`), then remove this one "
             f"(`mcp-notarium keys remove {came.slot.id}`)."
         )

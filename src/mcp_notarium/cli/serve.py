@@ -1,4 +1,4 @@
-"""``mcp-notarium serve`` when it comes through the command line (``serve --help``, odd options)."""
+"""Run ``mcp-notarium serve`` if it comes through the command line (``serve --help``, odd options)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from mcp_notarium.protocol.server import serve
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """``--sandbox`` beside ``--env-file``."""
+    """Add ``--sandbox`` beside ``--env-file``."""
     parser.add_argument(
         "--sandbox",
         choices=("auto", "require", "off"),
-        help="give up every file, port and signal that is not needed (Linux; default: "
+        help="block own access to unneeded files, ports and signals (Linux; default: "
         "NOTARIUM_SANDBOX, else auto)",
     )
 

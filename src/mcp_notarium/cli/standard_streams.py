@@ -1,7 +1,7 @@
-"""Standard streams that do not work: closed by whoever called us, or going to a disk that is full.
+"""Replace standard streams that do not work: closed by the caller, or on a full disk.
 
-Where one is closed Python has none, and the next file that is opened takes its number. A command that prints
-nothing works all the same; one that has something to print says that it cannot.
+Python has no stream object for a closed one, and the next opened file takes its number. A command that
+prints nothing works anyway; one that has something to print reports that it cannot.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from mcp_notarium.errors import NotariumError
 from mcp_notarium.protocol import stdio
 
 
-class Unprinted(NotariumError):
-    """What a command had to print could not be printed."""
+class OutputError(NotariumError):
+    """Report that a command's output could not be printed."""
 
 
 class Output:
-    """Standard output whose failures say what they are; None: it is closed.
+    """Write to standard output, with errors that say what failed; stream None: it is closed.
 
-    A reader that has gone (``BrokenPipeError``) is nobody's failure.
+    A reader that has gone (``BrokenPipeError``) is not an error.
     """
 
     def __init__(self, stream: TextIO | None) -> None:
@@ -31,13 +31,13 @@ class Output:
 
     @property
     def closed(self) -> bool:
-        """Whether nothing can be printed."""
+        """Return whether nothing can be printed."""
         return self._stream is None or self._stream.closed
 
     def write(self, text: str) -> int:
-        """Raises ``Unprinted``."""
+        """Write the text. Raises ``OutputError``."""
         if self._stream is None:
-            raise Unprinted("standard output is closed, so nothing can be printed")
+            raise OutputError("standard output is closed, so nothing can be printed")
         try:
             return self._stream.write(text)
         except BrokenPipeError:
@@ -46,7 +46,7 @@ class Output:
             raise _unwritten(error) from None
 
     def flush(self) -> None:
-        """Raises ``Unprinted``."""
+        """Flush the stream. Raises ``OutputError``."""
         if self._stream is None:
             return
         try:
@@ -61,8 +61,8 @@ class Output:
 
 
 @contextmanager
-def working() -> Iterator[None]:
-    """Inside there are all three, whatever is closed. Enter it before anything is opened."""
+def usable_streams() -> Iterator[None]:
+    """Provide all three streams, whatever is closed. Enter it before anything is opened."""
     stdio.fill()
     stdin: TextIO | None = sys.stdin
     stdout: TextIO | None = sys.stdout
@@ -78,6 +78,6 @@ def working() -> Iterator[None]:
             sys.stdin, sys.stdout = cast("TextIO", stdin), cast("TextIO", stdout)
 
 
-def _unwritten(error: OSError) -> Unprinted:
+def _unwritten(error: OSError) -> OutputError:
     why = (error.strerror or type(error).__name__).lower()
-    return Unprinted(f"what there was to print could not be written: {why}")
+    return OutputError(f"the output could not be written: {why}")

@@ -1,9 +1,9 @@
-"""``mcp-notarium status``: in what state the cache is, in a few lines or as JSON.
+"""Run ``mcp-notarium status``: show the state of the database, in a few lines or as JSON.
 
-Looks at every page of the cache, with ``--deep`` also at what is on them, and changes no file; only damage that
-it finds is marked, so that the next start knows it too. Tries a migration that is due, and undoes it. Exit
-code: 0, the verdict's (10-23), or 1 where the disk is full. Asks the note service nothing, and never sets
-anything aside, whatever DB_ON_UNREADABLE says.
+Checks every page, with ``--deep`` also what is on them, and changes no file; only damage that it finds
+is marked, so that the next start knows it too. Tries a pending migration and undoes it. Exit code: 0,
+the verdict's (10-23), or 1 if the disk is full. Asks the store nothing, and never sets anything aside,
+whatever DB_ON_UNREADABLE says.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ WITHOUT_SEARCH = (
 _OTHER_RULES = (
     "The cache is kept under other rules of what agents may see until a server is started anew."
 )
-_ROOM = 64 * 1024
-"""Bytes that SQLite needs beside a database to open it, and some more."""
+_FREE_BYTES = 64 * 1024
+"""Free bytes that SQLite needs beside a database to open it, with a margin."""
 _AGAIN = f"Try again. If it stays like this: {startup_decisions.BEGIN_ANEW}"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The form of the answer, and how far to look."""
+    """Add the output format and the depth of the checks."""
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument(
         "--deep", action="store_true", help="also compare every index with its table"
@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def collect(config: Config, *, deep: bool = False) -> dict[str, Any]:
-    """The facts as plain JSON values; a locked cache is a fact, not an error.
+    """Return the facts as plain JSON values; a locked account is a fact, not an error.
 
     ``deep`` also compares every index with its table.
     """
@@ -94,7 +94,7 @@ def collect(config: Config, *, deep: bool = False) -> dict[str, Any]:
 
 
 def _by_decision(config: Config, decision: Decision, *, deep: bool) -> dict[str, Any]:
-    """What start-up would do; only a cache that is in order is opened."""
+    """Return what start-up would do; only a database that is in order is opened."""
     match decision:
         case Locked(verdict, message, hint):
             return _refused(verdict, message, hint)
@@ -110,16 +110,19 @@ def _by_decision(config: Config, decision: Decision, *, deep: bool) -> dict[str,
             return _in_order(f"the next start sets it aside and loads a new one: {reason}")
         case Open():
             facts = asyncio.run(_inside(config, deep=deep)) | _key_facts(config)
-            _demand_room(config)
+            _require_space(config)
             return facts
 
 
-def _demand_room(config: Config) -> None:
-    """Raises ``CacheFull`` or ``LockedError`` where a server could not even begin: by a file without a name."""
+def _require_space(config: Config) -> None:
+    """Raise ``CacheFull`` or ``LockedError`` if a server could not even begin.
+
+    Tries it with a file without a name.
+    """
     with disk_errors("a server cannot open the cache"):
         try:
             with tempfile.TemporaryFile(dir=config.account_dir, buffering=0) as file:
-                file.write(bytes(_ROOM))
+                file.write(bytes(_FREE_BYTES))
         except OSError as error:
             raise OSError(error.errno, error.strerror, str(config.account_dir)) from error
 
@@ -129,12 +132,12 @@ def _in_order(cache: str) -> dict[str, Any]:
 
 
 def refused(error: LockedError) -> dict[str, Any]:
-    """The facts about a cache that is locked."""
+    """Return the facts about a locked account."""
     return _refused(error.verdict, error.user_message, error.resolution_hint or "")
 
 
 def unusable(error: CacheError) -> dict[str, Any]:
-    """The facts about a cache that nothing is known against, and that could not be opened."""
+    """Return the facts about a database that has no known fault and could not be opened."""
     if isinstance(error, CacheBusy):
         return _refused(Verdict.BUSY, error.user_message, error.resolution_hint or "")
     return {
@@ -155,7 +158,7 @@ def _refused(verdict: Verdict, message: str, hint: str) -> dict[str, Any]:
 
 
 def _key_facts(config: Config) -> dict[str, Any]:
-    """What opens the cache, and since when."""
+    """Return what opens the database, and since when."""
     if not config.db_encryption:
         return {}
     keyfile = slot_management.listing(config, None).keyfile
@@ -167,7 +170,7 @@ def _key_facts(config: Config) -> dict[str, Any]:
 
 
 def _opening(slot: Slot) -> str:
-    """The type of a slot, and whether its key has to go."""
+    """Return the type of a slot, and whether its key has to go."""
     known = slot.state is SlotState.COMPROMISED
     return f"{slot.type.value} ({slot.state.value})" if known else slot.type.value
 
@@ -185,11 +188,11 @@ async def _inside(config: Config, *, deep: bool) -> dict[str, Any]:
 
 
 def examined(config: Config, database: Database) -> tuple[tuple[str, ...], bool]:
-    """What is wrong, in every page and index, and whether the search index was compared with the notes.
+    """Return the faults in every page and index, and whether the search index was compared with the notes.
 
     ``database`` is closed. SQLite compares through a connection that may write, and whoever closes the
-    last one moves the log into the file; so not where a process that was killed has left a log, nor on a
-    disk that can only be read. Raises ``LockedError`` (BUSY).
+    last one moves the log into the file. So this is not done if a killed process has left a log, nor on a
+    read-only disk. Raises ``LockedError`` (BUSY).
     """
     folder = AccountFolder(config.account_dir)
     orphaned = has_log(database.path) and not holders(folder.server_lock)
@@ -229,7 +232,7 @@ def _cache_facts(app: App) -> dict[str, Any]:
 
 
 def text(facts: dict[str, Any]) -> str:
-    """The facts as aligned lines, the verdict last."""
+    """Return the facts as aligned lines, the verdict last."""
     left_out = {"verdict", "exit_code", "message", "resolution_hint", "notices"}
     lines = [
         f"{key.replace('_', ' '):<18}{'-' if value is None else value}"

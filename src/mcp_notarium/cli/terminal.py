@@ -1,4 +1,4 @@
-"""Talk on the terminal: progress, questions and verdicts. Data goes to stdout by other ways."""
+"""Talk on the terminal: progress, questions and messages. Data goes to stdout elsewhere."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from mcp_notarium.cli.prompt_signals import hearing
+from mcp_notarium.cli.signals import interruptible_wait
 from mcp_notarium.errors import ConfigError, InvalidRequest
 from mcp_notarium.keys.key_file import NOT_COPIED
 from mcp_notarium.secret import Secret
@@ -21,59 +21,15 @@ from mcp_notarium.secret import Secret
 _WIDTH = 96
 
 
-class Screen:
-    """What the demo prints, and whether everything it claimed was true."""
-
-    def __init__(self) -> None:
-        self._steps = 0
-        self._failed = 0
-        self._checks = 0
-        self._started = time.perf_counter()
-
-    def title(self, text: str) -> None:
-        """The first line."""
-        self._line(f"\n{text}\n{'=' * len(text)}")
-
-    def step(self, text: str) -> None:
-        """The heading of an act."""
-        self._steps += 1
-        self._line(f"\n{self._steps}. {text}")
-
-    def say(self, text: str) -> None:
-        """One remark."""
-        self._line(textwrap.fill(text, _WIDTH, initial_indent="   ", subsequent_indent="   "))
-
-    def quote(self, text: str) -> None:
-        """Some lines of a note, as they are."""
-        for line in text.splitlines():
-            self._line(f"   │ {line[: _WIDTH - 5]}")
-
-    def check(self, true: bool, claim: str) -> None:  # noqa: FBT001 - reads as a sentence
-        """A claim, marked as kept or broken."""
-        self._checks += 1
-        self._failed += not true
-        self._line(f"   {'✓' if true else '✗ NOT TRUE:'} {claim}")
-
-    def close(self) -> int:
-        """The last line; the exit code."""
-        took = time.perf_counter() - self._started
-        kept = self._checks - self._failed
-        self._line(f"\n{kept} of {self._checks} claims kept, in {took:.0f} s.\n")
-        return 1 if self._failed else 0
-
-    def _line(self, text: str) -> None:
-        print(text, flush=True)
-
-
 class Progress:
-    """How far something long is: a line on stderr at most once a second, with rate and time left."""
+    """Print the progress of a long task: a line on stderr at most once a second, with rate and time left."""
 
     def __init__(self, what: str) -> None:
         self._what = what
         self._began = self._told = time.monotonic()
 
     def __call__(self, done: int, total: int) -> None:
-        """So many of so many are done."""
+        """Report that so many of so many are done."""
         now = time.monotonic()
         if now - self._told < 1 or not done:
             return
@@ -84,7 +40,7 @@ class Progress:
 
 
 def talk(text: str) -> None:
-    """One line to the person, on stderr. Whether anybody reads it is nothing to stop for."""
+    """Print one line to the person, on stderr; a failure to print is ignored."""
     with suppress(OSError):
         print(text, file=sys.stderr, flush=True)
 
@@ -96,21 +52,21 @@ def say_unless_copied(copied: bool) -> None:  # noqa: FBT001 - the one fact it i
 
 
 def ask_secret(prompt: str) -> Secret:
-    """A secret typed on the terminal, unseen.
+    """Ask for a secret on the terminal, without echo.
 
-    Raises ``ConfigError`` where there is none, and ``InvalidRequest`` if nothing is typed (Ctrl+D, or
-    the terminal is gone) or what is typed is no UTF-8 text.
+    Raises ``ConfigError`` without a terminal, and ``InvalidRequest`` if nothing is typed (Ctrl+D, or
+    the terminal is gone) or the input is not UTF-8 text.
     """
-    demand_terminal()
+    require_terminal()
     with _interruptible(), _typed():
         typed = getpass.getpass(prompt, stream=sys.stderr)
-        typed.encode()  # bytes that are no text come as surrogates, depending on the locale
+        typed.encode()  # invalid bytes arrive as surrogates, depending on the locale
         return Secret(typed)
 
 
 def ask_line(prompt: str) -> str:
-    """One line typed on the terminal, without what surrounds it. Raises like :func:`ask_secret`."""
-    demand_terminal()
+    """Ask for one line on the terminal, stripped. Raises like :func:`ask_secret`."""
+    require_terminal()
     with _interruptible(), _typed():
         sys.stderr.write(prompt)
         sys.stderr.flush()
@@ -121,33 +77,33 @@ def ask_line(prompt: str) -> str:
 
 
 def read_line() -> str:
-    """One line of standard input, wherever that comes from; empty at its end."""
+    """Read one line of standard input, wherever that comes from; empty at its end."""
     with _interruptible():
         return sys.stdin.readline()
 
 
 def input_ended() -> bool:
-    """Whether standard input is known to have nothing to give, without waiting for it."""
+    """Return whether standard input is known to be at its end, without waiting for it."""
     if sys.stdin.closed:
         return True
     there = sys.stdin.buffer
     try:
         ready = bool(select.select([there], [], [], 0)[0])
-    except (OSError, ValueError):  # of a kind that cannot be looked at so
+    except (OSError, ValueError):  # select does not work on this kind of input
         return False
     return ready and isinstance(there, io.BufferedReader) and not there.peek(1)
 
 
 def show_once(words: str, secret: Secret) -> None:
     """Show a secret on the terminal and nowhere else. Raises like :func:`ask_secret`."""
-    demand_terminal()
+    require_terminal()
     if not sys.stderr.isatty():
         raise _no_terminal()
     talk(f"{textwrap.fill(words, _WIDTH)}\n\n    {secret.reveal_text()}\n")
 
 
 def ask_yes(question: str) -> bool:
-    """A yes-or-no question on the terminal; anything but yes is no, a terminal that is gone too."""
+    """Ask a yes-or-no question on the terminal; anything but yes is no, a terminal that is gone too."""
     with _interruptible():
         talk(f"{question} [y/N] ")
         with suppress(OSError, ValueError):
@@ -156,24 +112,24 @@ def ask_yes(question: str) -> bool:
 
 
 def can_ask() -> bool:
-    """Whether somebody sits at a terminal who can be asked."""
+    """Return whether somebody sits at a terminal who can be asked."""
     return sys.stdin.isatty()
 
 
-def demand_terminal() -> None:
-    """Raises ``ConfigError`` where nobody can be asked."""
+def require_terminal() -> None:
+    """Raise ``ConfigError`` if nobody can be asked."""
     if not can_ask():
         raise _no_terminal()
 
 
 @contextmanager
 def _typed() -> Iterator[None]:
-    """Turn what a terminal can answer beside a line of text into ``InvalidRequest``."""
+    """Convert the other results of a read from the terminal to ``InvalidRequest``."""
     try:
         yield
     except UnicodeError:
         raise InvalidRequest(
-            "what was typed is no text in UTF-8; nothing was changed",
+            "the input is not UTF-8 text; nothing was changed",
             resolution_hint="Set the terminal to UTF-8, or use the options that read a file.",
         ) from None
     except (EOFError, OSError, ValueError):
@@ -186,9 +142,9 @@ def _typed() -> Iterator[None]:
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Ctrl+C ends what is asked inside with ``KeyboardInterrupt``, also under ``asyncio.run``.
+    """Let Ctrl+C end a question with ``KeyboardInterrupt``, also under ``asyncio.run``.
 
-    That would only have the event loop cancel its task, and the loop waits for the answer itself.
+    There the event loop would only cancel its task, and the loop itself waits for the answer.
     Signals that are ignored stay ignored.
     """
     before = signal.getsignal(signal.SIGINT)
@@ -196,7 +152,7 @@ def _interruptible() -> Iterator[None]:
     if ours:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        with hearing():
+        with interruptible_wait():
             yield
     finally:
         if ours:

@@ -1,7 +1,7 @@
-"""Configuration: variables from the environment become one frozen :class:`Config`.
+"""Load the configuration: variables from the environment become one frozen :class:`Config`.
 
-The only room that reads ``os.environ``. It logs nothing and creates nothing: what was odd but
-usable comes back as warnings, what was not raises ``ConfigError`` with what to do about it.
+Only this package reads ``os.environ``. It logs nothing and creates nothing. What is odd but usable is
+returned as warnings; what is not usable raises ``ConfigError`` that says what to do.
 """
 
 from mcp_notarium.config.loader import (

@@ -1,4 +1,4 @@
-"""Turns the picked texts into a :class:`Config`, once they are all known to be good."""
+"""Build the :class:`Config` from the picked texts, once all are known to be valid."""
 
 from __future__ import annotations
 
@@ -18,19 +18,22 @@ _SIMPLENOTE = "simplenote"
 _KEY = "DB_ENCRYPTION_KEY"
 
 
-def complete(picks: dict[str, Pick], *, data_dir: Callable[[], Path]) -> None:
+def fill_defaults(picks: dict[str, Pick], *, data_dir: Callable[[], Path]) -> None:
     """Fill in what depends on other variables or on the platform."""
     if picks["NOTARIUM_BACKEND"].text != _SIMPLENOTE:
-        picks["SIMPLENOTE_USERNAME"] = _owner_elsewhere(picks)
+        picks["SIMPLENOTE_USERNAME"] = _owner_of_other_store(picks)
     folder = picks["NOTARIUM_DATA_DIR"]
     if folder.text is None and folder.problem is None:
         picks["NOTARIUM_DATA_DIR"] = _default_folder(folder, data_dir)
     if picks[_KEY].found_in:
-        picks[_KEY] = _warned_of(picks[_KEY])
+        picks[_KEY] = _warn_of_origin(picks[_KEY])
 
 
-def missing_key(picks: Mapping[str, Pick]) -> SettingsMissing | None:
-    """The key, where only a keychain may still have it; asked where other settings are missing, too."""
+def find_missing_key(picks: Mapping[str, Pick]) -> SettingsMissing | None:
+    """Return the error for a missing key, unless a keychain may have it.
+
+    Asked if other settings are missing, too.
+    """
     key = picks[_KEY]
     if picks["DB_ENCRYPTION"].text == "off" or key.origin != NOT_SET or key.problem:
         return None
@@ -43,18 +46,21 @@ def missing_key(picks: Mapping[str, Pick]) -> SettingsMissing | None:
     )
 
 
-def policy(picks: Mapping[str, Pick]) -> FoundPolicy:
-    """The policy; every pick is free of problems. Raises ``ConfigError``."""
+def build_policy(picks: Mapping[str, Pick]) -> FoundPolicy:
+    """Return the policy; every pick is free of problems. Raises ``ConfigError``."""
     named = picks[policy_file.FILE_VARIABLE].text
-    return policy_file.find(
+    return policy_file.find_policy(
         named=Path(named) if named else None,
         data_dir=Path(picks["NOTARIUM_DATA_DIR"].text or ""),
         read_only=picks[policy_file.READ_ONLY_VARIABLE].text == "on",
     )
 
 
-def config(picks: Mapping[str, Pick], found: FoundPolicy) -> Config:
-    """The configuration; every pick is free of problems, or lacks a required value, which is '' then."""
+def build_config(picks: Mapping[str, Pick], found: FoundPolicy) -> Config:
+    """Return the configuration; every pick is free of problems.
+
+    A pick may lack a required value, which is '' then.
+    """
     text = {name: pick.text or "" for name, pick in picks.items()}
     secret = {name: Secret(value) if value else None for name, value in text.items()}
     return Config(
@@ -94,8 +100,8 @@ def _origin(key: Pick) -> str:
     return f"{key.set_by} of {key.found_in}" if key.found_in else key.set_by
 
 
-def _warned_of(key: Pick) -> Pick:
-    """Whoever filled the working folder may have chosen the key, and may know it."""
+def _warn_of_origin(key: Pick) -> Pick:
+    """Add a warning: whoever filled the working folder may have chosen the key, and may know it."""
     warning = (
         f"{_KEY} comes from {key.found_in}, which lies in the working folder; it is used unless the "
         f"keychain has a key. Set {_KEY} in the environment of the client's server entry instead."
@@ -103,8 +109,8 @@ def _warned_of(key: Pick) -> Pick:
     return replace(key, warnings=(*key.warnings, warning))
 
 
-def _owner_elsewhere(picks: Mapping[str, Pick]) -> Pick:
-    """Other stores need no account: their cache belongs to the store's own name."""
+def _owner_of_other_store(picks: Mapping[str, Pick]) -> Pick:
+    """Return the store's own name as user name: other stores need no account."""
     username = picks["SIMPLENOTE_USERNAME"]
     if username.origin != NOT_SET:
         return username

@@ -1,8 +1,8 @@
-"""Loads the configuration: every variable picked from its best source, read, checked, explained.
+"""Load the configuration: pick every variable from its best source, parse, check and explain it.
 
 :func:`load` raises one ``ConfigError`` naming everything that is wrong; :func:`inspect` never
-raises and shows the same as rows. :func:`load_here` and :func:`inspect_here` are the only places
-that look at the environment and the working folder of this process.
+raises and shows the same as rows. Only :func:`load_here` and :func:`inspect_here` look at the
+environment and the working folder of this process.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mcp_notarium.config import builder, policy_file
 from mcp_notarium.config.policy_file import FoundPolicy
 from mcp_notarium.config.settings import Config
 from mcp_notarium.config.source_selection import NOT_SET, Pick, pick, pick_file
-from mcp_notarium.config.sources import gather
+from mcp_notarium.config.sources import gather_sources
 from mcp_notarium.config.variables import VARIABLES, Variable, secret_names
 from mcp_notarium.errors import ConfigError, NotariumError, SettingsMissing
 from mcp_notarium.secret import Secret
@@ -25,7 +25,7 @@ from mcp_notarium.secret import Secret
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One variable as it may be shown: secrets appear as "set (N characters)", never in part."""
+    """Hold one variable as it may be shown: secrets appear as "set (N characters)", never in part."""
 
     name: str
     value: str
@@ -36,9 +36,9 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The configuration, how each setting came about, and what was odd but usable.
+    """Hold the configuration, the origin of each setting, and what was odd but usable.
 
-    ``missing``: why nothing can be opened with it.
+    ``missing``: why no account can be opened with it.
     """
 
     config: Config
@@ -49,10 +49,10 @@ class Loaded:
 
 
 @dataclass(frozen=True, slots=True)
-class Inspected:
-    """What a person sees of a configuration that may be incomplete or wrong.
+class Inspection:
+    """Hold what a person sees of a configuration that may be incomplete or wrong.
 
-    ``source_problem`` is what hindered reading ``--env-file``; the rest stands in the settings.
+    ``source_problem`` says why ``--env-file`` could not be read; all else is in the settings.
     """
 
     settings: tuple[Setting, ...]
@@ -73,7 +73,7 @@ class _Reading:
         return (*self.source_warnings, *odd)
 
     def reasons(self) -> tuple[str, ...]:
-        """What may be the reason that something is not set although somebody has set it."""
+        """Return why something may count as not set although somebody has set it."""
         unset = [one for one in self.picks.values() if one.problem and one.origin == NOT_SET]
         odd = (warning for one in unset for warning in one.warnings)
         return (*self.source_warnings, *odd) if unset else ()
@@ -81,15 +81,15 @@ class _Reading:
     def problems(self) -> tuple[ConfigError, ...]:
         found = [pick_.problem for pick_ in self.picks.values()]
         if any(isinstance(problem, SettingsMissing) for problem in found):
-            found.append(builder.missing_key(self.picks))
+            found.append(builder.find_missing_key(self.picks))
         return tuple(problem for problem in (self.source_problem, *found) if problem)
 
 
 def default_data_dir(environ: Mapping[str, str]) -> Path:
-    """The platform's folder for application data of this user."""
+    """Return the platform's folder for application data of this user."""
     platform: str = sys.platform
     if platform == "linux":
-        # The XDG rule as platformdirs has it; importing that costs as much as the rest of a start.
+        # The XDG rule as in platformdirs, whose import costs as much as the rest of a start.
         home = environ.get("XDG_DATA_HOME", "").strip()
         return Path(home or "~/.local/share").expanduser() / "mcp-notarium"
     import platformdirs  # noqa: PLC0415 - slow, and not needed everywhere
@@ -105,11 +105,11 @@ def load(
     data_dir: Callable[[Mapping[str, str]], Path] = default_data_dir,
     complete: bool = True,
 ) -> Loaded:
-    """The checked configuration. Raises ``ConfigError`` with everything that has to be changed.
+    """Return the checked configuration. Raises ``ConfigError`` with everything that has to be changed.
 
     ``env_file`` (relative to ``cwd``) is read instead of ``cwd/.env``; ``environ`` wins over both.
-    ``data_dir`` gives the default of NOTARIUM_DATA_DIR. ``complete`` False: where nothing is wrong
-    but that required settings are missing, ``Loaded.missing`` says so.
+    ``data_dir`` gives the default of NOTARIUM_DATA_DIR. ``complete`` False: if only required settings
+    are missing and nothing is wrong, ``Loaded.missing`` says so.
     """
     reading = _read(environ, cwd=cwd, env_file=env_file, data_dir=data_dir)
     missing = None
@@ -117,9 +117,9 @@ def load(
         missing = _joined(problems, reasons=reading.reasons())
         if complete or not isinstance(missing, SettingsMissing):
             raise missing
-    found = builder.policy(reading.picks)
-    config = builder.config(reading.picks, found)
-    policy_file.demand_no_stray(found, account_dir=config.account_dir)
+    found = builder.build_policy(reading.picks)
+    config = builder.build_config(reading.picks, found)
+    policy_file.refuse_stray_file(found, account_dir=config.account_dir)
     return Loaded(config, _settings(reading), reading.warnings, found, missing)
 
 
@@ -129,25 +129,25 @@ def inspect(
     cwd: Path,
     env_file: Path | None = None,
     data_dir: Callable[[Mapping[str, str]], Path] = default_data_dir,
-) -> Inspected:
-    """As :func:`load`, but what is wrong comes back as rows and problems; never raises."""
+) -> Inspection:
+    """Return the configuration as rows and problems; never raises. Otherwise as :func:`load`."""
     reading = _read(environ, cwd=cwd, env_file=env_file, data_dir=data_dir)
-    return Inspected(_settings(reading), reading.warnings, reading.source_problem)
+    return Inspection(_settings(reading), reading.warnings, reading.source_problem)
 
 
 def load_here(*, env_file: Path | None = None, complete: bool = True) -> Loaded:
-    """:func:`load` for this process: its environment, its working folder."""
+    """Load the configuration of this process: its environment, its working folder."""
     return load(os.environ, cwd=_working_folder(), env_file=env_file, complete=complete)
 
 
 def secrets_here() -> tuple[Secret, ...]:
-    """What stands in the environment as secrets, before it is known whether it makes sense."""
+    """Return the secrets in the environment, before it is known whether they are valid."""
     found = (os.environ.get(name, "").strip() for name in secret_names())
     return tuple(Secret(os.fsencode(value)) for value in found if value)  # it may be no text
 
 
-def inspect_here(*, env_file: Path | None = None) -> Inspected:
-    """:func:`inspect` for this process: its environment, its working folder."""
+def inspect_here(*, env_file: Path | None = None) -> Inspection:
+    """Inspect the configuration of this process: its environment, its working folder."""
     return inspect(os.environ, cwd=_working_folder(), env_file=env_file)
 
 
@@ -165,12 +165,12 @@ def _read(
     env_file: Path | None,
     data_dir: Callable[[Mapping[str, str]], Path],
 ) -> _Reading:
-    gathered = gather(environ, cwd=cwd, env_file=env_file)
+    gathered = gather_sources(environ, cwd=cwd, env_file=env_file)
     picks = {
         variable.name: pick(variable, gathered.sources, cwd=cwd, environ=environ)
         for variable in VARIABLES
     }
-    builder.complete(picks, data_dir=lambda: data_dir(environ))
+    builder.fill_defaults(picks, data_dir=lambda: data_dir(environ))
     files = {one.name: pick_file(one, gathered.sources) for one in VARIABLES if one.has_file}
     return _Reading(picks, files, gathered.warnings, gathered.problem)
 

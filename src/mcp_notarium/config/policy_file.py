@@ -1,8 +1,8 @@
-"""Finds and reads the policy file, and says where each of its rules comes from.
+"""Find and read the policy file, and tell where each of its rules comes from.
 
-``policy.toml`` in the data folder, or the file that NOTARIUM_POLICY_FILE names. It must be a plain
-file that nobody but the user (or root) may change, in a folder of which the same is true; what is
-wrong with it is an error and never passed over. What the rules mean stands in ``policy``.
+The file is ``policy.toml`` in the data folder, or the one that NOTARIUM_POLICY_FILE names. It must
+be a plain file that only the user (or root) may change, in a folder of which the same is true. An
+unusable file is an error and never passed over. ``domain/policy`` says what the rules mean.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from mcp_notarium.config.text_files import MAXIMUM_BYTES, Opened, read_guarded
+from mcp_notarium.config.text_files import MAXIMUM_BYTES, TextFile, read_unlinked_file
 from mcp_notarium.domain.policy import PERMISSIVE, Policy
 from mcp_notarium.errors import ConfigError
 from mcp_notarium.files.display_paths import shown
@@ -32,10 +32,10 @@ _OTHERS_CHANGE = 0o022
 
 @dataclass(frozen=True, slots=True)
 class FoundPolicy:
-    """A policy, the file it is from (None: there is none), and the lines its rules stand in.
+    """Hold a policy, its file (None: there is none), and the lines of its rules.
 
-    ``looked_at`` is where the file lies, or would lie. ``read_only``: the environment has taken writing
-    away, whatever the file says.
+    ``looked_at`` is the path of the file, also if there is none. ``read_only``: the environment forbids
+    writing, whatever the file says.
     """
 
     policy: Policy
@@ -45,16 +45,16 @@ class FoundPolicy:
     read_only: bool = False
 
 
-def find(*, named: Path | None, data_dir: Path, read_only: bool) -> FoundPolicy:
-    """The policy that holds. Raises ``ConfigError``: a file that cannot be trusted hides nothing."""
-    found = read(named or data_dir / FILE_NAME, named=named is not None)
+def find_policy(*, named: Path | None, data_dir: Path, read_only: bool) -> FoundPolicy:
+    """Return the policy in force. Raises ``ConfigError``: a file that cannot be trusted hides nothing."""
+    found = read_policy(named or data_dir / FILE_NAME, named=named is not None)
     if not read_only:
         return found
     return replace(found, policy=found.policy.read_only(), read_only=True)
 
 
-def demand_no_stray(found: FoundPolicy, *, account_dir: Path) -> None:
-    """Raises ``ConfigError`` for a policy file in the account's folder, where none is read.
+def refuse_stray_file(found: FoundPolicy, *, account_dir: Path) -> None:
+    """Raise ``ConfigError`` for a policy file in the account's folder, where none is read.
 
     Whoever put it there believes that its rules hold.
     """
@@ -73,28 +73,28 @@ def demand_no_stray(found: FoundPolicy, *, account_dir: Path) -> None:
     )
 
 
-def read(path: Path, *, named: bool) -> FoundPolicy:
-    """The policy of one file; the permissive one if it is missing and nobody has ``named`` it."""
+def read_policy(path: Path, *, named: bool) -> FoundPolicy:
+    """Return the policy of one file; the permissive one if it is missing and was not ``named``."""
     try:
-        opened = read_guarded(path)
+        opened = read_unlinked_file(path)
     except FileNotFoundError:
         if named:
             raise _untrusted(path, "it does not exist", _instead(path)) from None
         return FoundPolicy(PERMISSIVE, path)
     except (OSError, ValueError) as error:
         if not named and isinstance(error, OSError) and error.errno in _NO_FOLDER:
-            return FoundPolicy(PERMISSIVE, path)  # the folder is refused where it is needed
+            return FoundPolicy(PERMISSIVE, path)  # whoever needs the folder refuses it
         raise _untrusted(path, _reason(path, error), _instead(path)) from error
     if problem := _problem(path, opened):
         raise problem
-    from mcp_notarium.domain.policy_parser import parse  # noqa: PLC0415 - only where there is such a file
+    from mcp_notarium.domain.policy_parser import parse_policy  # noqa: PLC0415 - only where there is such a file
 
-    text = parse(opened.text)
+    text = parse_policy(opened.text)
     return FoundPolicy(text.policy, path, path, text.lines)
 
 
-def _problem(path: Path, opened: Opened) -> ConfigError | None:
-    """Why the file or a folder above it may not be trusted, with the command that mends it."""
+def _problem(path: Path, opened: TextFile) -> ConfigError | None:
+    """Return why the file or a folder above it may not be trusted, and the command that repairs it."""
     if sys.platform == "win32":
         return None
     ours = opened.status.st_uid == os.geteuid()
@@ -109,7 +109,10 @@ def _problem(path: Path, opened: Opened) -> ConfigError | None:
 
 
 def _folder_problem(path: Path) -> ConfigError | None:
-    """Whoever may rename a folder above the file may put another in its place."""
+    """Return why a folder above the file may not be trusted.
+
+    Whoever may rename such a folder may put another file in its place.
+    """
     place = path.absolute().parent
     real = Path(os.path.realpath(place))  # a link on the way leads through other folders, too
     for folder in dict.fromkeys((place, real, *place.parents, *real.parents)):

@@ -1,4 +1,4 @@
-"""``docs/configuration.md``, made from the table of variables so that it cannot lie.
+"""Generate ``docs/configuration.md`` from the table of variables, so that it is always right.
 
 Run ``python -m mcp_notarium.config.reference_page`` to print it; a test compares it with the file.
 """
@@ -17,7 +17,7 @@ _HEAD = """\
 MCP Notarium is configured by environment variables, as MCP clients set them in a server's entry.
 `mcp-notarium --print-config-vars` (`--json`) shows every variable with its effective value and
 where it came from; secrets appear as "set (N characters)". It works with a wrong configuration
-too, and then says in the row what is wrong.
+too and says in the row what is wrong.
 
 ## Variables
 
@@ -32,12 +32,12 @@ _TAIL = """
 2. The file named by **`--env-file PATH`**: lines of `NAME=value`, for everything except the
    variables that say where credentials are sent.
 3. Without `--env-file`, a **`.env` in the working folder**. Editors start servers inside other
-   people's repositories, so such a file is read only if it is a regular file of yours, neither it
-   nor its folder can be written by others, and then only for the variables marked `.env` above.
-   Others of our variables in it are ignored with a warning; foreign variables are not looked at.
-   A `.env` that is not read is warned about with the reason and the command that mends it; where a
-   required variable is missing, the refusal says so too.
-   An access token there counts only if the environment does not already name an account.
+     people's repositories, so the server reads such a file only if it is a regular file of yours and
+   others can write neither to it nor to its folder, and then only for the variables marked `.env`
+   above. It ignores our other variables there with a warning, and foreign variables silently. If it
+   does not read a `.env`, it warns with the reason and the command that repairs it; if a required
+   variable is missing, the refusal says so too. An access token there counts only if the
+   environment does not already name an account.
 
 An empty value counts as not set. `${...}` is not expanded: a value that is nothing but a
 placeholder is an error, because it would silently become a password or a key.
@@ -46,39 +46,39 @@ placeholder is an error, because it would silently become a password or a key.
 
 Each secret marked with `_FILE` can stand in a file instead (Docker and Kubernetes secrets,
 systemd credentials): set for example `SIMPLENOTE_PASSWORD_FILE=/run/secrets/simplenote`. The file
-is regular, UTF-8, at most 64 KiB; one final newline is not part of the value. A file that others
-can read, or that belongs to neither you nor root, is used with a warning, except below
+must be regular, UTF-8 and at most 64 KiB; one final newline is not part of the value. The server
+warns if others can read the file, or if it belongs to neither you nor root, except below
 `/run/secrets` and `$CREDENTIALS_DIRECTORY`. Setting a variable and its file variant together is
-an error, only for `DB_ENCRYPTION_KEY` the variable is used and the file is not.
+an error; only `DB_ENCRYPTION_KEY` then wins over its file.
 
-The passphrase of the cache is looked for in this order, and the first that is there decides:
+The server looks for the passphrase in this order and uses the first it finds:
 
 1. `DB_ENCRYPTION_KEY` in the environment, then `DB_ENCRYPTION_KEY_FILE` there;
 2. the same two in the file named by `--env-file`;
 3. the keychain, unless `NOTARIUM_KEYCHAIN=off`;
 4. `DB_ENCRYPTION_KEY` in a `.env` of the working folder, with a warning that names the file. A
-   repository could bring one along, whose author knows the key: it never goes before a key that you
-   keep in the keychain. A keychain that cannot be asked (locked, silent) may hold one, and the start is
-   refused rather than the file believed.
+   repository may contain such a file, and its author knows the key: a key in your keychain always
+   wins. If the keychain does not answer (locked, silent), it may hold a key; the server then
+   refuses to start instead of using the file.
 
 ## What is checked
 
-* A required variable is missing, a number is not a number, a choice is none of its choices, a
-  file cannot be read: one CRITICAL line that says what to do, exit code 1. All such problems are
-  named at once, each with the place it comes from.
-* Where nothing is wrong and only required settings are missing (the user name; a key, unless
-  `DB_ENCRYPTION=off` or a keychain runs that may have it), the line comes at once, too. A server
-  that a client speaks to within 10 seconds then stays: it shakes hands and lists its tools, every
-  call says what is missing, and nothing is opened, made or read again. At a terminal, at the end of
-  input, or when nobody has spoken in time, it exits with 1.
-* A value that cannot be used, in a `.env` of the working folder: a warning that names the file, and
-  the value counts as not set. Nobody named that file, and a repository's `LOG_LEVEL` is often
-  another program's; it must not keep the server from starting.
-* A number below its minimum or above its maximum: the bound is used, with a warning.
-* Addresses use https; plain http is possible to 127.0.0.0/8, ::1 and localhost only. An address
-  that sends requests to another host than usual is warned about at every start.
-* `~` at the start of a path is your home folder. A relative path is taken from the working
-  folder, with a warning: clients choose that folder as they like.
+* If a required variable is missing, a number is not a number, a value is not one of the choices, or
+  a file cannot be read, the server writes one CRITICAL line that says what to do and exits with 1.
+  The line names all such problems, each with its place.
+* If only required settings are missing (the user name; a key, unless `DB_ENCRYPTION=off` or a
+  keychain may have it), the server writes the same line at once. If a client then speaks to it within
+  10 seconds, it stays: it answers the handshake and lists its tools, and every call says what is
+  missing. It opens, creates and rereads nothing. At a terminal, at the end of input, or if nobody
+  speaks in time, it exits with 1.
+* A value that cannot be used in a `.env` of the working folder counts as not set, with a warning that
+  names the file. Nobody named that file, and a repository's `LOG_LEVEL` often belongs to another
+  program; it must not keep the server from starting.
+* For a number below its minimum or above its maximum the bound is used, with a warning.
+* Addresses use https; plain http is possible to 127.0.0.0/8, ::1 and localhost only. The server warns
+  at every start about an address that sends requests to another host than usual.
+* `~` at the start of a path is your home folder. A relative path starts at the working folder, with
+  a warning: clients choose that folder freely.
 """
 
 _TRUSTED = {
@@ -89,7 +89,7 @@ _TRUSTED = {
 
 
 def markdown() -> str:
-    """The whole page."""
+    """Return the whole page."""
     return _HEAD + "".join(map(_row, VARIABLES)) + _TAIL
 
 

@@ -1,4 +1,4 @@
-"""The configuration as one frozen value. Made by ``config.load``; says nothing about its sources."""
+"""Define the configuration as one frozen value. ``config.load`` makes it; it knows no sources."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Sandbox = Literal["auto", "require", "off"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """Every setting, checked. Times in seconds, addresses without a final slash.
+    """Hold every setting, checked. Times are in seconds, addresses without a final slash.
 
     The defaults are those of the variable table. ``db_key_yields``: the key comes from a ``.env`` that
-    nobody named, and one in the keychain goes before it. ``kdf_chosen``: somebody has set ``kdf``. ``username``
-    stays out of the repr: it is an e-mail address. ``allow_weak``: a command was told to make a new
-    cache with a passphrase that can be guessed; no variable sets it.
+    nobody named, and a key in the keychain is preferred. ``kdf_chosen``: somebody has set ``kdf``.
+    ``username`` stays out of the repr: it is an e-mail address. ``allow_weak``: a command was told to
+    make a new database with a passphrase that can be guessed; no variable sets it.
     """
 
     username: str = field(repr=False)
@@ -59,12 +59,12 @@ class Config:
 
     @property
     def owner_hash(self) -> str:
-        """Whose cache it is: 64 hex digits made from the normalised username."""
-        from mcp_notarium.crypto import owner_hash as owner  # noqa: PLC0415 - needed only to open the cache
+        """Return the owner's hash: 64 hex digits made from the normalised user name."""
+        from mcp_notarium.crypto import owner_hash as owner  # noqa: PLC0415 - needed only to open the account
 
         return owner.owner_hash(self.username)
 
     @property
     def account_dir(self) -> Path:
-        """The folder of this account's cache and key file."""
+        """Return the folder of this account's database and key file."""
         return self.data_dir / self.owner_hash[:16]

@@ -1,6 +1,6 @@
-"""Picks one variable from the ranked sources: the best that sets it and may set it.
+"""Pick one variable from the ranked sources: the best source that sets it and may set it.
 
-Reads secret files on the way. Never raises: what is wrong with the variable stands in the pick.
+Reads secret files on the way. Never raises: a problem of the variable stands in the pick.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mcp_notarium.config.sources import Source
-from mcp_notarium.config.text_files import Opened, read_named
-from mcp_notarium.config.value_parser import read
+from mcp_notarium.config.text_files import TextFile, read_named_file
+from mcp_notarium.config.value_parser import parse_value
 from mcp_notarium.config.variables import Kind, Trust, Variable
 from mcp_notarium.errors import ConfigError, SettingsMissing
 from mcp_notarium.files.display_paths import shown
@@ -22,10 +22,10 @@ NOT_SET = "not set"
 
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """What became of one variable. ``text`` is canonical, None where there is none.
+    """Hold what became of one variable. ``text`` is canonical, None if there is none.
 
     ``set_by`` is the variable that really held it: its own name or the one with ``_FILE``.
-    ``found_in`` is the file it stands in if that is a ``.env`` nobody named.
+    ``found_in`` is the file it stands in, if that is a ``.env`` nobody named.
     """
 
     text: str | None
@@ -46,7 +46,7 @@ class _Found:
 def pick(
     variable: Variable, sources: Sequence[Source], *, cwd: Path, environ: Mapping[str, str]
 ) -> Pick:
-    """The variable from the first source that may set it, read as its kind says."""
+    """Return the variable from the first source that may set it, parsed by its kind."""
     warnings: list[str] = []
     found: _Found | None = None
     try:
@@ -65,7 +65,7 @@ def pick(
 
 
 def pick_file(variable: Variable, sources: Sequence[Source]) -> Pick:
-    """The variable that names a file with the value, as it may be shown. Reads nothing."""
+    """Return the ``_FILE`` variable as it may be shown. Reads nothing."""
     level = min(variable.trust, Trust.ENV_FILE)
     for source in sources:
         text = source.get(variable.file_name) if source.level <= level else None
@@ -78,7 +78,10 @@ def pick_file(variable: Variable, sources: Sequence[Source]) -> Pick:
 def _rejected(
     variable: Variable, found: _Found | None, problem: ConfigError, warnings: list[str]
 ) -> Pick:
-    """A value that cannot be used; one in a ``.env`` nobody named stops nothing."""
+    """Return the pick for a value that cannot be used.
+
+    In a ``.env`` that nobody named such a value only causes a warning.
+    """
     if found is None:
         return Pick(None, NOT_SET, warnings=tuple(warnings), problem=problem)
     message = f"{problem.message} (from {found.source.place})"
@@ -116,7 +119,7 @@ def _find(variable: Variable, sources: Sequence[Source], warnings: list[str]) ->
             level = min(variable.trust, Trust.ENV_FILE)
             file = _permitted(variable, variable.file_name, level, source, warnings)
         if value and file:
-            _settle(variable, warnings)
+            _resolve_double(variable, warnings)
         if value:
             return _Found(value, source, variable.name)
         if file:
@@ -145,7 +148,7 @@ def _is_stray(variable: Variable, source: Source, better: Sequence[Source]) -> b
     )
 
 
-def _settle(variable: Variable, warnings: list[str]) -> None:
+def _resolve_double(variable: Variable, warnings: list[str]) -> None:
     if not variable.value_beats_file:
         raise ConfigError(
             f"{variable.name} and {variable.file_name} are both set",
@@ -167,7 +170,7 @@ def _content(
         return found.text
     path = cwd / _expanded(found.text.strip(), name=found.set_by)
     name = shown(path) if _is_full(found.text) else f"a relative path, below {shown(cwd)}"
-    opened = read_named(path, called=found.set_by, name=name)
+    opened = read_named_file(path, called=found.set_by, name=name)
     if _is_exposed(opened, path, environ):
         warnings.append(
             f"the file named by {found.set_by} can be read by others or is not yours; chmod 600 it."
@@ -182,20 +185,23 @@ def _content(
 
 
 def _is_full(text: str) -> bool:
-    """Whether it looks like a path that may be shown; else it may be the secret, put here by mistake."""
+    """Return whether the text looks like a full path, which may be shown.
+
+    Any other text may be the secret itself, put here by mistake.
+    """
     return text.strip().startswith("~") or Path(text.strip()).is_absolute()
 
 
-def _is_exposed(opened: Opened, path: Path, environ: Mapping[str, str]) -> bool:
+def _is_exposed(opened: TextFile, path: Path, environ: Mapping[str, str]) -> bool:
     folders = ["/run/secrets", "/var/run/secrets", environ.get("CREDENTIALS_DIRECTORY", "")]
-    # What mounts secrets there also guards the folder; its modes follow its own rules.
+    # The system that mounts secrets there also protects the folder; its modes follow other rules.
     if any(folder and path.is_relative_to(folder) for folder in folders):
         return False
     return opened.readable_by_others or opened.foreign
 
 
 def _read(variable: Variable, text: str, warnings: list[str], *, cwd: Path) -> str:
-    result = read(variable, text)
+    result = parse_value(variable, text)
     if result.warning:
         warnings.append(result.warning)
     if variable.kind is not Kind.PATH or not result.text:
@@ -204,8 +210,8 @@ def _read(variable: Variable, text: str, warnings: list[str], *, cwd: Path) -> s
     if not path.is_absolute():
         path = cwd / path
         warnings.append(
-            f"{variable.name} is relative to the working folder, which clients choose as they "
-            f"like; write {path} instead."
+            f"{variable.name} is relative to the working folder, which clients choose freely; "
+            f"write {path} instead."
         )
     return str(path)
 

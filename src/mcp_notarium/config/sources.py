@@ -1,6 +1,6 @@
-"""Where the text of a variable comes from: the environment, ``--env-file``, a trusted ``.env``.
+"""Gather the sources of variables: the environment, ``--env-file``, a trusted ``.env``.
 
-Ranked, the environment first. Given as values, so that tests need no process environment.
+They are ranked, the environment first. They are values, so that tests need no process environment.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from mcp_notarium.config.text_files import Opened, read_found, read_named
+from mcp_notarium.config.text_files import TextFile, read_found_file, read_named_file
 from mcp_notarium.config.variables import BY_NAME, FILE_NAMES, Trust
 from mcp_notarium.errors import ConfigError
 from mcp_notarium.files.display_paths import shown
@@ -20,7 +20,7 @@ _OWN_PREFIXES = ("NOTARIUM_", "SIMPLENOTE_", "SIMPERIUM_", "DB_ENCRYPTION")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One source: how it is called, what it says, how far it is trusted, and where it is."""
+    """Hold one source: its label, its values, its trust level, and its place."""
 
     label: str
     values: Mapping[str, str]
@@ -28,21 +28,21 @@ class Source:
     place: str
 
     def get(self, name: str) -> str | None:
-        """The text, None where it is not set; empty counts as not set (clients send empty strings)."""
+        """Return the text, or None if it is not set. Empty counts as not set: clients send empty strings."""
         return self.values.get(name) or None
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
-    """The sources in rank order, with what was odd about finding them."""
+class Sources:
+    """Hold the sources in rank order, with what was odd about finding them."""
 
     sources: tuple[Source, ...]
     warnings: tuple[str, ...] = ()
     problem: ConfigError | None = None
 
 
-def gather(environ: Mapping[str, str], *, cwd: Path, env_file: Path | None) -> Gathered:
-    """The environment, then the named file, or else the ``.env`` of the working folder."""
+def gather_sources(environ: Mapping[str, str], *, cwd: Path, env_file: Path | None) -> Sources:
+    """Return the environment, then the named file or else the ``.env`` of the working folder."""
     real = Source("environment", environ, Trust.ENVIRONMENT, "the environment")
     unknown = tuple(
         f"{name} is not a variable of MCP Notarium; see --print-config-vars."
@@ -52,27 +52,27 @@ def gather(environ: Mapping[str, str], *, cwd: Path, env_file: Path | None) -> G
     try:
         more = _named(cwd / env_file) if env_file else _found(cwd / ".env")
     except ConfigError as problem:
-        return Gathered((real,), unknown, problem)
-    return Gathered((real, *more.sources), unknown + more.warnings)
+        return Sources((real,), unknown, problem)
+    return Sources((real, *more.sources), unknown + more.warnings)
 
 
-def _named(path: Path) -> Gathered:
-    opened = read_named(path, called="--env-file", name=shown(path))
+def _named(path: Path) -> Sources:
+    opened = read_named_file(path, called="--env-file", name=shown(path))
     values, warnings = _parse(opened, label="the file named by --env-file")
     if opened.readable_by_others or opened.foreign:
         warnings.append("the file named by --env-file can be read by others; chmod 600 it.")
-    return Gathered((Source("--env-file", values, Trust.ENV_FILE, shown(path)),), tuple(warnings))
+    return Sources((Source("--env-file", values, Trust.ENV_FILE, shown(path)),), tuple(warnings))
 
 
-def _found(path: Path) -> Gathered:
+def _found(path: Path) -> Sources:
     try:
-        opened = read_found(path)
+        opened = read_found_file(path)
     except FileNotFoundError:
-        return Gathered(())
+        return Sources(())
     except ConfigError as problem:
-        return Gathered((), (_ignored(path, problem),))
+        return Sources((), (_ignored(path, problem),))
     values, warnings = _parse(opened, label="the .env in the working folder")
-    return Gathered((Source(".env", values, Trust.WORKING_FOLDER, shown(path)),), tuple(warnings))
+    return Sources((Source(".env", values, Trust.WORKING_FOLDER, shown(path)),), tuple(warnings))
 
 
 def _ignored(path: Path, problem: ConfigError) -> str:
@@ -82,8 +82,8 @@ def _ignored(path: Path, problem: ConfigError) -> str:
     ).rstrip()
 
 
-def _parse(opened: Opened, *, label: str) -> tuple[dict[str, str], list[str]]:
-    """Our variables among the lines; the file may hold many that are none of our business."""
+def _parse(opened: TextFile, *, label: str) -> tuple[dict[str, str], list[str]]:
+    """Return our variables among the lines; the file may hold many foreign ones."""
     from dotenv.parser import parse_stream  # noqa: PLC0415 - only where such a file exists
 
     values: dict[str, str] = {}

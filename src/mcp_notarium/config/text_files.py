@@ -1,7 +1,8 @@
-"""Reads small text files of configuration: secret files, ``--env-file`` and a ``.env``.
+"""Read small text files of the configuration: secret files, ``--env-file`` and a ``.env``.
 
-Only regular files of at most 64 KiB, opened once and judged by what was opened. Follows links for
-the files a person named, never for a ``.env`` that merely lies there. Writes nothing.
+Reads only regular files of at most 64 KiB. A file is opened once, and what was opened is checked.
+Links are followed for files a person named, never for a ``.env`` found in the working folder. Writes
+nothing.
 """
 
 from __future__ import annotations
@@ -24,27 +25,27 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
-    """A file's text and what ``fstat`` said of it."""
+class TextFile:
+    """Hold a file's text and the result of ``fstat``."""
 
     text: str
     status: os.stat_result
 
     @property
     def readable_by_others(self) -> bool:
-        """Whether group or others may read it (never said on Windows, where modes mean nothing)."""
+        """Return whether group or others may read it; False on Windows, where modes mean nothing."""
         return sys.platform != "win32" and bool(self.status.st_mode & _OTHERS_READ)
 
     @property
     def foreign(self) -> bool:
-        """Whether it belongs to neither us nor root."""
+        """Return whether it belongs to neither us nor root."""
         return not _is_ours(self.status, or_root=True)
 
 
-def read_named(path: Path, *, called: str, name: str) -> Opened:
-    """The file a person named by ``called`` (a variable or an option).
+def read_named_file(path: Path, *, called: str, name: str) -> TextFile:
+    """Read the file that a person named by ``called`` (a variable or an option).
 
-    Raises ``ConfigError`` if it cannot be read; ``name`` is how the message calls it.
+    ``name`` is how the message calls the file. Raises ``ConfigError`` if it cannot be read.
     """
     try:
         return _read(path, flags=0)
@@ -61,11 +62,11 @@ def read_named(path: Path, *, called: str, name: str) -> Opened:
         ) from error
 
 
-def read_found(path: Path) -> Opened:
-    """A file that was found, not named: it and its folder must be ours, not writable by others.
+def read_found_file(path: Path) -> TextFile:
+    """Read a file that was found, not named: it and its folder must be ours, not writable by others.
 
-    Raises ``FileNotFoundError``, or ``ConfigError`` saying in a few words why it is not trusted and
-    what would make it so.
+    Raises ``FileNotFoundError``, or ``ConfigError`` that says why the file is not trusted and what
+    would change that.
     """
     in_folder = _folder_problem(path.parent)
     try:
@@ -79,8 +80,11 @@ def read_found(path: Path) -> Opened:
     return opened
 
 
-def read_guarded(path: Path) -> Opened:
-    """A file that no link may lead to; raises ``OSError`` or ``ValueError``. Modes are not looked at."""
+def read_unlinked_file(path: Path) -> TextFile:
+    """Read a file without following a link. Does not check modes.
+
+    Raises ``OSError`` or ``ValueError``.
+    """
     return _read(path, flags=getattr(os, "O_NOFOLLOW", 0))
 
 
@@ -99,7 +103,7 @@ def _file_problem(path: Path, status: os.stat_result) -> ConfigError | None:
     return None
 
 
-def _read(path: Path, *, flags: int) -> Opened:
+def _read(path: Path, *, flags: int) -> TextFile:
     # O_NONBLOCK: a pipe in place of the file must not hang the start.
     flags |= os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
     descriptor = os.open(path, flags)
@@ -110,7 +114,7 @@ def _read(path: Path, *, flags: int) -> Opened:
         content = stream.read(MAXIMUM_BYTES + 1)
     if len(content) > MAXIMUM_BYTES:
         raise ValueError("it is too large")
-    return Opened(_decoded(content), status)
+    return TextFile(_decoded(content), status)
 
 
 def _decoded(content: bytes) -> str:
@@ -152,7 +156,7 @@ def _writable_by_others(status: os.stat_result) -> bool:
 
 
 def _reason(error: Exception) -> str:
-    # Only our own words or the system's: the text of a decoding error quotes the file.
+    # Only our own words or the system's: a decoding error quotes the file.
     if isinstance(error, OSError):
         return error.strerror or type(error).__name__
     return str(error)

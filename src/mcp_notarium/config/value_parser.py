@@ -1,7 +1,7 @@
-"""The text of one variable read as its kind says. Pure: values in, values and warnings out.
+"""Parse the text of one variable by its kind. Pure: values in, values and warnings out.
 
-Raises ``ConfigError`` whose message names the variable and whose hint says what to write instead;
-the text of a secret never stands in either. Nor does a value that cannot be used, unless it is a number
+Raises ``ConfigError`` whose message names the variable and whose hint says what to write instead.
+Neither ever quotes a secret. Nor do they quote a value that cannot be used, unless it is a number
 or an address: it may be a secret that was pasted into the wrong line.
 """
 
@@ -28,15 +28,15 @@ _SHOWN = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
-    """A value in its canonical text, and what was odd about it ("" if nothing)."""
+class ParsedValue:
+    """Hold a value in its canonical text, and what was odd about it ("" if nothing)."""
 
     text: str
     warning: str = ""
 
 
-def read(variable: Variable, text: str) -> Read:
-    """``text`` as the variable's kind wants it: trimmed, canonical, within bounds."""
+def parse_value(variable: Variable, text: str) -> ParsedValue:
+    """Parse ``text`` by the variable's kind: trimmed, canonical, within bounds."""
     if _PLACEHOLDER.fullmatch(text.strip()):
         raise ConfigError(
             f"{variable.name} holds a placeholder that was never filled in",
@@ -48,7 +48,7 @@ def read(variable: Variable, text: str) -> Read:
     return _READERS[variable.kind](variable, text.strip())
 
 
-def _secret(variable: Variable, text: str) -> Read:
+def _secret(variable: Variable, text: str) -> ParsedValue:
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -56,29 +56,29 @@ def _secret(variable: Variable, text: str) -> Read:
             f"{variable.name} is not valid UTF-8",
             resolution_hint=f"Type {variable.name} again on a system that uses UTF-8.",
         ) from None  # the cause would carry the value
-    return Read(text)
+    return ParsedValue(text)
 
 
-def _text(variable: Variable, text: str) -> Read:
+def _text(variable: Variable, text: str) -> ParsedValue:
     if any(not char.isprintable() for char in text):
         raise ConfigError(
             f"{variable.name} holds characters that cannot be printed",
             resolution_hint=f"Type {variable.name} again without control characters.",
         )
-    return Read(text)
+    return ParsedValue(text)
 
 
-def _name(variable: Variable, text: str) -> Read:
+def _name(variable: Variable, text: str) -> ParsedValue:
     if not _NAME.fullmatch(text):
         raise ConfigError(
             f"{variable.name} holds something that is not a name",
             resolution_hint="Use letters, digits, '.', '_' and '-' only "
             f"(the default is {variable.default}).",
         )
-    return Read(text)
+    return ParsedValue(text)
 
 
-def _choice(variable: Variable, text: str) -> Read:
+def _choice(variable: Variable, text: str) -> ParsedValue:
     word = text.casefold()
     word = dict(variable.aliases).get(word, word)
     if word not in variable.choices:
@@ -86,10 +86,10 @@ def _choice(variable: Variable, text: str) -> Read:
             f"{variable.name} holds something that is not one of its choices",
             resolution_hint=f"Set {variable.name} to one of: {', '.join(variable.choices)}.",
         )
-    return Read(word)
+    return ParsedValue(word)
 
 
-def _number(variable: Variable, text: str) -> Read:
+def _number(variable: Variable, text: str) -> ParsedValue:
     whole = variable.kind is Kind.COUNT
     if not (_WHOLE if whole else _NUMBER).fullmatch(text):
         raise ConfigError(
@@ -102,16 +102,18 @@ def _number(variable: Variable, text: str) -> Read:
         return _clamped(variable, text, variable.minimum, "minimum")
     if number > variable.maximum:
         return _clamped(variable, text, variable.maximum, "maximum")
-    return Read(str(number if whole or not math.isclose(number, round(number)) else round(number)))
+    return ParsedValue(
+        str(number if whole or not math.isclose(number, round(number)) else round(number))
+    )
 
 
-def _clamped(variable: Variable, text: str, bound: int, word: str) -> Read:
+def _clamped(variable: Variable, text: str, bound: int, word: str) -> ParsedValue:
     relation = "below" if word == "minimum" else "above"
     warning = f"{variable.name} is {_shown(text)}, {relation} its {word}; {bound} is used instead."
-    return Read(str(bound), warning)
+    return ParsedValue(str(bound), warning)
 
 
-def _url(variable: Variable, text: str) -> Read:
+def _url(variable: Variable, text: str) -> ParsedValue:
     found = _URL.fullmatch(text)
     if found is None or int(found["port"] or 443) not in range(1, _HIGHEST_PORT + 1):
         raise ConfigError(
@@ -128,8 +130,10 @@ def _url(variable: Variable, text: str) -> Read:
         )
     address = text.rstrip("/")
     if address == variable.default or local:
-        return Read(address)
-    return Read(address, f"{variable.name} sends requests to {found['host']} instead of the usual.")
+        return ParsedValue(address)
+    return ParsedValue(
+        address, f"{variable.name} sends requests to {found['host']} instead of the usual host."
+    )
 
 
 def _is_loopback(host: str) -> bool:

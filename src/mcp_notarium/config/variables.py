@@ -1,7 +1,7 @@
-"""The table of variables: what can be configured, with which default, bounds and trust.
+"""List the variables: what can be configured, with which default, bounds and trust.
 
 Names are a contract with every MCP client configuration out there: add, do not rename.
-``docs/configuration.md`` is made from this table (``config/reference_page.py``).
+``docs/configuration.md`` is generated from this table (``config/reference_page.py``).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from enum import IntEnum, StrEnum
 
 
 class Trust(IntEnum):
-    """Which sources may set a variable; each level includes the ones above it."""
+    """Name the sources that may set a variable; each level includes the ones above it."""
 
     ENVIRONMENT = 1
     """Only the real environment: it decides to which host credentials are sent."""
@@ -22,7 +22,7 @@ class Trust(IntEnum):
 
 
 class Kind(StrEnum):
-    """How the text of a variable is read."""
+    """Name how the text of a variable is parsed."""
 
     TEXT = "text"
     NAME = "name"
@@ -36,7 +36,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variable:
-    """One variable. ``minimum`` and ``maximum`` clamp; ``aliases`` are accepted spellings."""
+    """Describe one variable. ``minimum`` and ``maximum`` clamp; ``aliases`` are accepted spellings."""
 
     name: str
     purpose: str
@@ -52,16 +52,16 @@ class Variable:
     value_beats_file: bool = False
     trust: Trust = Trust.ENV_FILE
     bound_to: str = ""
-    """From the working folder only where no better source sets this other variable."""
+    """Ignored in the working folder's ``.env`` if a better source sets this other variable."""
 
     @property
     def secret(self) -> bool:
-        """Whether the value is never shown."""
+        """Return whether the value is never shown."""
         return self.kind is Kind.SECRET
 
     @property
     def file_name(self) -> str:
-        """The variable that names a file holding the value."""
+        """Return the name of the variable that names a file holding the value."""
         return f"{self.name}_FILE"
 
 
@@ -72,7 +72,7 @@ _SWITCH_ALIASES = tuple(
 )
 
 BUILT_IN_API_KEY = "e2f0978acfea407aa23fdf557478d3f2"
-"""The application key of the Simplenote applications; it names the program, not a person."""
+"""The application key of the Simplenote applications; it identifies the program, not a person."""
 
 VARIABLES = (
     Variable(
@@ -101,9 +101,9 @@ VARIABLES = (
     ),
     Variable(
         name="DB_ENCRYPTION_KEY",
-        purpose="Passphrase that unlocks the encrypted cache, or `raw:` and 64 hex digits "
-        "(`mcp-notarium generate-key --file PATH` makes a file of one). Used before its file variant and the keychain; "
-        "from a `.env` of the working folder only if the keychain has no key.",
+        purpose="Passphrase of the encrypted database, or `raw:` and 64 hex digits "
+        "(`mcp-notarium generate-key --file PATH` writes one to a file). It wins over its file variant and the keychain; "
+        "in a `.env` of the working folder it is used only if the keychain has no key.",
         kind=Kind.SECRET,
         has_file=True,
         value_beats_file=True,
@@ -111,8 +111,8 @@ VARIABLES = (
     ),
     Variable(
         name="DB_ENCRYPTION",
-        purpose="Whether the cache is encrypted. `off` keeps notes readable on disk "
-        "and warns at every start.",
+        purpose="Whether the database is encrypted. `off` leaves notes readable on disk "
+        "and causes a warning at every start.",
         kind=Kind.CHOICE,
         default="on",
         choices=ON_OFF,
@@ -120,15 +120,15 @@ VARIABLES = (
     ),
     Variable(
         name="DB_ENCRYPTION_KDF",
-        purpose="How a passphrase is stretched in new key slots; an old slot keeps its own, and "
-        "where this is not set so does `rotate-key`.",
+        purpose="Key derivation (KDF) of new key slots. Existing slots keep theirs; `rotate-key` "
+        "keeps it too unless this is set.",
         kind=Kind.CHOICE,
         default="argon2id",
         choices=("argon2id", "pbkdf2-sha512"),
     ),
     Variable(
         name="DB_ENCRYPTION_KDF_ITERATIONS",
-        purpose="Rounds of PBKDF2-HMAC-SHA512, where that is chosen.",
+        purpose="Rounds of PBKDF2-HMAC-SHA512, if that KDF is chosen.",
         kind=Kind.COUNT,
         default="310000",
         minimum=210_000,
@@ -136,15 +136,15 @@ VARIABLES = (
     ),
     Variable(
         name="DB_ON_UNREADABLE",
-        purpose="What to do when the cache cannot be read: refuse and say why, or set it aside "
-        "and load all notes again (only where nothing can be lost).",
+        purpose="What to do if the database cannot be read: refuse and say why, or set it aside "
+        "and load all notes again (only if nothing can be lost).",
         kind=Kind.CHOICE,
         default="refuse",
         choices=("refuse", "rebuild"),
     ),
     Variable(
         name="DB_CIPHER_MEMORY_SECURITY",
-        purpose="Lock and wipe SQLCipher's memory; makes searching several times slower.",
+        purpose="Lock and wipe SQLCipher's memory. Searching becomes several times slower.",
         kind=Kind.CHOICE,
         default="off",
         choices=ON_OFF,
@@ -152,7 +152,7 @@ VARIABLES = (
     ),
     Variable(
         name="SYNC_INTERVAL_SECONDS",
-        purpose="Longest time between two looks for changes made elsewhere.",
+        purpose="Longest time between two checks for changes made elsewhere.",
         kind=Kind.SECONDS,
         default="300",
         minimum=60,
@@ -161,7 +161,7 @@ VARIABLES = (
     ),
     Variable(
         name="API_TIMEOUT_SECONDS",
-        purpose="How long one call of the note service may take.",
+        purpose="Longest time one call of the note service may take.",
         kind=Kind.SECONDS,
         default="30",
         minimum=5,
@@ -170,7 +170,7 @@ VARIABLES = (
     ),
     Variable(
         name="LOG_LEVEL",
-        purpose="How much is logged to stderr and to the log file.",
+        purpose="Level from which events are logged to stderr and to the log file.",
         kind=Kind.CHOICE,
         default="info",
         choices=("trace", "debug", "info", "warn", "error", "fatal"),
@@ -179,41 +179,41 @@ VARIABLES = (
     ),
     Variable(
         name="LOG_FILE_PATH",
-        purpose="File that log lines are appended to as JSON, besides stderr. "
+        purpose="File to which log lines are appended as JSON, in addition to stderr. "
         "Its folder must exist.",
         kind=Kind.PATH,
         shown_default="none",
     ),
     Variable(
         name="NOTARIUM_DATA_DIR",
-        purpose="Folder of the cache and its key file.",
+        purpose="Folder of the database and its key file.",
         kind=Kind.PATH,
         shown_default="the platform's folder for application data",
     ),
     Variable(
         name="NOTARIUM_BACKEND",
-        purpose="Which note store is served.",
+        purpose="Note store to serve.",
         kind=Kind.NAME,
         default="simplenote",
     ),
     Variable(
         name="NOTARIUM_TOOLS",
-        purpose="Which set of tools is offered to the agent.",
+        purpose="Set of tools offered to the agent.",
         kind=Kind.NAME,
         default="notarium",
     ),
     Variable(
         name="NOTARIUM_DESTRUCTIVE",
-        purpose="Before deleting for good, sharing or dropping most of a note: ask the person "
-        "where the client can and else want `confirm: true`; only ever ask the person; or refuse.",
+        purpose="Before an agent deletes permanently, shares a note or drops most of it: ask the person "
+        "if the client can, else require `confirm: true`; always ask the person; or refuse.",
         kind=Kind.CHOICE,
         default="ask",
         choices=("ask", "elicit", "deny"),
     ),
     Variable(
         name="NOTARIUM_SANDBOX",
-        purpose="Whether the server gives up every file, port and signal that it does not need "
-        "(Linux with Landlock and seccomp): where the system can; always, else it refuses to start; never.",
+        purpose="Whether the server blocks its own access to files, ports and signals it does not need "
+        "(Linux with Landlock and seccomp): if the system can; always, or refuse to start; never.",
         kind=Kind.CHOICE,
         default="auto",
         choices=("auto", "require", "off"),
@@ -228,7 +228,7 @@ VARIABLES = (
     ),
     Variable(
         name="NOTARIUM_POLICY_FILE",
-        purpose="File that says what agents may see and do (see docs/policy.md), instead of "
+        purpose="File with the rules on what agents may see and do (docs/policy.md), instead of "
         "`policy.toml` in NOTARIUM_DATA_DIR. It must exist.",
         kind=Kind.PATH,
         shown_default="policy.toml in NOTARIUM_DATA_DIR, if there is one",
@@ -236,8 +236,8 @@ VARIABLES = (
     ),
     Variable(
         name="NOTARIUM_READ_ONLY",
-        purpose="`on`: no tool changes anything, whatever the policy file says. `off` takes "
-        "nothing back that the file forbids.",
+        purpose="`on`: no tool changes anything, whatever the policy file says. `off` does not "
+        "permit what the file forbids.",
         kind=Kind.CHOICE,
         default="off",
         choices=ON_OFF,
@@ -253,7 +253,7 @@ VARIABLES = (
     ),
     Variable(
         name="SIMPLENOTE_REQUEST_SOURCE",
-        purpose="Program name told to Simplenote when it e-mails a login code.",
+        purpose="Program name sent to Simplenote when it e-mails a login code.",
         kind=Kind.NAME,
         default="mcp-notarium",
     ),
@@ -273,7 +273,7 @@ VARIABLES = (
     ),
     Variable(
         name="SIMPLENOTE_APP_URL",
-        purpose="Address that login codes are asked from. https, or plain http on this machine.",
+        purpose="Address that sends login codes. https, or plain http on this machine.",
         kind=Kind.URL,
         default="https://app.simplenote.com",
         trust=Trust.ENVIRONMENT,
@@ -293,5 +293,5 @@ FILE_NAMES = {variable.file_name: variable for variable in VARIABLES if variable
 
 
 def secret_names() -> tuple[str, ...]:
-    """The variables whose values are secrets, for wiping them from the environment once read."""
+    """Return the variables whose values are secrets, for wiping them from the environment."""
     return tuple(variable.name for variable in VARIABLES if variable.secret)

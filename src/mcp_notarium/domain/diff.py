@@ -1,10 +1,10 @@
-"""Find what changed from one sequence to another, and what did not. Knows nothing about text.
+"""Find what changed between two sequences. Knows nothing about text.
 
-Equal beginnings and ends come off first, then items that occur once on both sides are anchors
-(the longest run of them that keeps the order), and what is left between them is compared by
-Myers' greedy search. That search has a budget for the whole call: 20,000 lines of a repetitive
-text would else cost seconds. Where it runs out, the rest counts as replaced as a whole, which is
-true, only less fine.
+Equal beginnings and ends are matched first. Then items that occur once on both sides become
+anchors (the longest run of them that keeps the order), and Myers' greedy search compares what is
+left between them. That search has a budget for the whole call: 20,000 lines of a repetitive text
+would otherwise cost seconds. What is left when the budget runs out counts as replaced as a whole,
+which is true, only less fine.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-NOWHERE = -1
-"""The partner of an item that is gone."""
+NO_PARTNER = -1
+"""The partner of an item without one."""
 
 _BUDGET = 250_000
 _DEPTH = 32
@@ -23,7 +23,7 @@ _DEPTH = 32
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Items ``low`` .. ``high`` of the base became items ``start`` .. ``stop`` of a side."""
+    """Hold one change: items ``low`` .. ``high`` of the base became ``start`` .. ``stop`` of a side."""
 
     low: int
     high: int
@@ -32,23 +32,23 @@ class Change:
 
     @property
     def adds_only(self) -> bool:
-        """Nothing of the base is gone."""
+        """Return whether nothing of the base is gone."""
         return self.low == self.high
 
     @property
     def deletes_only(self) -> bool:
-        """Nothing is new."""
+        """Return whether nothing is new."""
         return self.start == self.stop
 
     @property
     def even(self) -> bool:
-        """As many items as before."""
+        """Return whether there are as many items as before."""
         return self.high - self.low == self.stop - self.start
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A stretch of both sequences still to be compared."""
+    """Hold a stretch of both sequences that is still to be compared."""
 
     low: int
     high: int
@@ -62,7 +62,7 @@ class _Matcher:
         numbers: dict[str, int] = {}
         self.first = [numbers.setdefault(item, len(numbers)) for item in first]
         self.second = [numbers.setdefault(item, len(numbers)) for item in second]
-        self.partner = [NOWHERE] * len(first)
+        self.partner = [NO_PARTNER] * len(first)
         self.budget = budget
 
     def run(self) -> list[int]:
@@ -93,7 +93,7 @@ class _Matcher:
         return _Part(low, high, other_low, other_high, part.depth)
 
     def _anchors(self, part: _Part) -> list[tuple[int, int]]:
-        """Items that occur once on both sides, as many as keep their order."""
+        """Return the items that occur once on both sides, as many as keep their order."""
         mine = self.first[part.low : part.high]
         other = self.second[part.other_low : part.other_high]
         count, other_count = Counter(mine), Counter(other)
@@ -106,7 +106,7 @@ class _Matcher:
         return _longest_rising(pairs)
 
     def _between(self, part: _Part, anchors: list[tuple[int, int]]) -> Iterator[_Part]:
-        """Match the anchors; what is left are the gaps that have something on both sides."""
+        """Match the anchors and yield the gaps that have something on both sides."""
         low, other_low = part.low, part.other_low
         for high, other_high in [*anchors, (part.high, part.other_high)]:
             if low < high and other_low < other_high:
@@ -116,7 +116,7 @@ class _Matcher:
             low, other_low = high + 1, other_high + 1
 
     def _search(self, part: _Part) -> None:
-        """Myers' search; leaves the part unmatched when the budget is used up."""
+        """Match the part by Myers' search; leave it unmatched when the budget is used up."""
         mine = self.first[part.low : part.high]
         other = self.second[part.other_low : part.other_high]
         size, other_size = len(mine), len(other)
@@ -159,40 +159,42 @@ def _goes_down(reach: dict[int, int], diagonal: int, distance: int) -> bool:
 
 
 def _step(reach: dict[int, int], diagonal: int, distance: int) -> int:
-    """Where the diagonal is entered with one more difference."""
+    """Return where the diagonal is entered with one more difference."""
     if _goes_down(reach, diagonal, distance):
         return reach[diagonal + 1]
     return reach[diagonal - 1] + 1
 
 
 def _longest_rising(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The longest subsequence of pairs, sorted by the first, whose second also rises."""
+    """Return the longest subsequence of pairs, sorted by the first, whose second also rises."""
     tails: list[int] = []
     ends: list[int] = []
     before: list[int] = []
     for index, (_, value) in enumerate(pairs):
         place = bisect_left(tails, value)
-        before.append(ends[place - 1] if place else NOWHERE)
+        before.append(ends[place - 1] if place else NO_PARTNER)
         tails[place : place + 1] = [value]
         ends[place : place + 1] = [index]
     chosen: list[tuple[int, int]] = []
-    index = ends[-1] if ends else NOWHERE
-    while index != NOWHERE:
+    index = ends[-1] if ends else NO_PARTNER
+    while index != NO_PARTNER:
         chosen.append(pairs[index])
         index = before[index]
     return chosen[::-1]
 
 
-def partners(first: Sequence[str], second: Sequence[str], *, budget: int = _BUDGET) -> list[int]:
-    """For each item of ``first`` its index in ``second``, or ``NOWHERE``; rising.
+def find_partners(
+    first: Sequence[str], second: Sequence[str], *, budget: int = _BUDGET
+) -> list[int]:
+    """Return for each item of ``first`` its index in ``second``, or ``NO_PARTNER``; rising.
 
     ``budget`` bounds the steps of the fine search, not the whole work, which is about linear.
     """
     return _Matcher(first, second, budget=budget).run()
 
 
-def changes(base: Sequence[str], side: Sequence[str]) -> list[Change]:
-    """What the side changed, in order; no two touch, and each stands as late as it can.
+def find_changes(base: Sequence[str], side: Sequence[str]) -> list[Change]:
+    """Return what the side changed, in order; no two touch, and each stands as late as it can.
 
     Standing late makes equal edits equal: one more ``x`` in a row of them can be seen at many
     places, and both sides must see it at the same.
@@ -200,7 +202,7 @@ def changes(base: Sequence[str], side: Sequence[str]) -> list[Change]:
     found: list[Change] = []
     limit = len(base)
     for change in reversed(list(_raw_changes(base, side))):
-        for part in reversed(_late(change, base, side, limit=limit)):
+        for part in reversed(_shift_late(change, base, side, limit=limit)):
             whole = part
             if found and part.high == found[-1].low:
                 last = found.pop()
@@ -212,26 +214,28 @@ def changes(base: Sequence[str], side: Sequence[str]) -> list[Change]:
 
 def _raw_changes(base: Sequence[str], side: Sequence[str]) -> Iterator[Change]:
     low = start = 0
-    for index, other in enumerate([*partners(base, side), len(side)]):
-        if other == NOWHERE:
+    for index, other in enumerate([*find_partners(base, side), len(side)]):
+        if other == NO_PARTNER:
             continue
         if index > low or other > start:
             yield Change(low, index, start, other)
         low, start = index + 1, other + 1
 
 
-def _late(change: Change, base: Sequence[str], side: Sequence[str], *, limit: int) -> list[Change]:
-    """The change as late as it can stand; what grew or shrank may stand later than the rest."""
+def _shift_late(
+    change: Change, base: Sequence[str], side: Sequence[str], *, limit: int
+) -> list[Change]:
+    """Return the change as late as it can stand; what grew or shrank may stand later than the rest."""
     even = min(change.high - change.low, change.stop - change.start)
     low, start = change.low + even, change.start + even
     rest = Change(low, change.high, start, change.stop)
-    slid = _slid(rest, base, side, limit=limit)
+    moved = _slide(rest, base, side, limit=limit)
     if not even:
-        return [slid]
-    return [change] if slid == rest else [Change(change.low, low, change.start, start), slid]
+        return [moved]
+    return [change] if moved == rest else [Change(change.low, low, change.start, start), moved]
 
 
-def _slid(change: Change, base: Sequence[str], side: Sequence[str], *, limit: int) -> Change:
+def _slide(change: Change, base: Sequence[str], side: Sequence[str], *, limit: int) -> Change:
     low, high, start, stop = change.low, change.high, change.start, change.stop
     while change.adds_only and high < limit and side[start] == base[high]:
         low, high, start, stop = low + 1, high + 1, start + 1, stop + 1

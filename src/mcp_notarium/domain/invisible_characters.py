@@ -1,8 +1,8 @@
-"""Characters in a text that a person does not see, and a model does. Pure; changes nothing.
+"""Find characters in a text that a person does not see and a model does. Pure; changes nothing.
 
-Instructions can be hidden in them, or a text be shown in another order than it has. What belongs to
-ordinary writing is not reported: an emoji's joiners and its choice of colour, and the joiners between
-two letters of a script that spells with them (Arabic and Indic scripts, Khmer, Mongolian and more).
+They can hide instructions, or show a text in another order than it has. What belongs to ordinary
+writing is not reported: an emoji's joiners and its choice of colour, and joiners between two letters
+of a script that spells with them (Arabic and Indic scripts, Khmer, Mongolian and more).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _JOINED = (
     "\u0620-\u08ff\u0900-\u0dff\u0f00-\u109f\u1780-\u17b3\u17b6-\u17ff\u1820-\u18af"
     "\ufb50-\ufdcf\ufdf0-\ufdff\ufe70-\ufefc"
 )
-"""Letters and marks between which a joiner, or its opposite, is spelling."""
+"""Letters and marks between which a joiner or non-joiner is part of the spelling."""
 
-# Each stands behind the character it is about: a pattern that begins with a set is searched fast.
+# Each pattern stands behind its character: a pattern that begins with a set is searched fast.
 _NO_ORDINARY_JOINER = (
     f"(?!(?<=[{_PICTURES}\ufe0f]\u200d)[{_PICTURES}]|(?<=[{_JOINED}][\u200c\u200d])[{_JOINED}])"
 )
@@ -28,7 +28,7 @@ _NO_ORDINARY_COLOUR = f"(?!(?<=[{_PICTURES}][\ufe0e\ufe0f])|(?<=[0-9#*]\ufe0f)\u
 _NO_CHARACTERS = "".join(
     chr(plane << 16 | last) for plane in range(17) for last in (0xFFFE, 0xFFFF)
 )
-"""The last two of each plane."""
+"""The last two code points of each plane."""
 
 _CONTROL_ASCII = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n)")
 
@@ -48,31 +48,34 @@ KINDS: Final[dict[str, re.Pattern[str]]] = {
     ),
     "tag": re.compile("[\U000e0000-\U000e007f]"),
 }
-"""What there is to find, in the order it is reported. Each is one character at a time."""
+"""The kinds, in the order they are reported. Each pattern matches one character."""
 
 
 @dataclass(frozen=True, slots=True)
-class Hidden:
-    """``count`` characters of a kind, the first of them in line ``first_line`` (from 1)."""
+class InvisibleCharacters:
+    """Hold ``count`` invisible characters of a kind; the first is in line ``first_line`` (from 1)."""
 
     kind: str
     count: int
     first_line: int
 
 
-def find_hidden(text: str, *, first_line: int = 1) -> tuple[Hidden, ...]:
-    """What is hidden in ``text``, whose first line has the number ``first_line``. Linear in time."""
+def find_invisible(text: str, *, first_line: int = 1) -> tuple[InvisibleCharacters, ...]:
+    """Return the invisible characters of ``text``, one entry per kind. Takes linear time.
+
+    ``first_line`` is the number of the text's first line.
+    """
     found = []
     for kind, pattern in _patterns(text):
         first = pattern.search(text)
         if first is not None:
             line = first_line + text.count("\n", 0, first.start())
-            found.append(Hidden(kind, len(pattern.findall(text, first.start())), line))
+            found.append(InvisibleCharacters(kind, len(pattern.findall(text, first.start())), line))
     return tuple(found)
 
 
-def kinds_hidden(texts: Iterable[str]) -> tuple[str, ...]:
-    """The kinds that occur in any of the texts, each once."""
+def find_invisible_kinds(texts: Iterable[str]) -> tuple[str, ...]:
+    """Return the kinds that occur in any of the texts, each once."""
     found = {kind for text in texts for kind, pattern in _patterns(text) if pattern.search(text)}
     return tuple(kind for kind in KINDS if kind in found)
 

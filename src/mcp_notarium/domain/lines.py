@@ -1,4 +1,4 @@
-r"""Cut a text into lines and give back parts of it, byte for byte. Does not change any text.
+r"""Split a text into lines and return parts of it byte for byte. Changes no text.
 
 A line ends at ``\n``; a ``\r`` right before it belongs to the end of the line. Nothing else ends
 a line: a lone ``\r``, form feed, U+0085, U+2028 and U+2029 are ordinary characters inside one.
@@ -15,9 +15,9 @@ LF = "\n"
 
 
 def split_lines(text: str) -> list[str]:
-    r"""The lines of a text with their ends; ``"".join`` of them is the text again.
+    r"""Return the lines of a text with their ends; ``"".join`` of them is the text again.
 
-    The empty text has no lines; only the last line may be without an end.
+    The empty text has no lines. Only the last line may lack an end.
     """
     *ended, rest = text.split(LF)
     lines = [line + LF for line in ended]
@@ -26,41 +26,41 @@ def split_lines(text: str) -> list[str]:
     return lines
 
 
-def total_lines(text: str) -> int:
-    r"""How many lines ``split_lines`` gives: 0 for ``""``, 1 for ``a`` and ``a\n``."""
+def count_lines(text: str) -> int:
+    r"""Return how many lines ``split_lines`` gives: 0 for ``""``, 1 for ``a`` and ``a\n``."""
     return text.count(LF) + (text != "" and not text.endswith(LF))
 
 
 def end_of(line: str) -> str:
-    r"""What ends this line: ``\r\n``, ``\n`` or nothing."""
+    r"""Return the end of this line: ``\r\n``, ``\n`` or nothing."""
     if line.endswith(CRLF):
         return CRLF
     return LF if line.endswith(LF) else ""
 
 
 def content_of(line: str) -> str:
-    """The line without its end."""
+    """Return the line without its end."""
     return line[: len(line) - len(end_of(line))]
 
 
-def ended(content: str, end: str) -> str:
-    r"""The line of this content with this end.
+def with_end(content: str, end: str) -> str:
+    r"""Return the line with this content and this end.
 
-    A content that itself ends with ``\r`` gets ``\r\n`` where ``\n`` is asked for, because the
-    ``\r`` would otherwise become part of the line's end.
+    A content that itself ends with ``\r`` gets ``\r\n`` if ``\n`` is asked for: the ``\r`` would
+    otherwise become part of the line's end.
     """
     return content + (CRLF if end == LF and content.endswith("\r") else end)
 
 
 def newline_of(text: str) -> str:
-    r"""The end that most lines of the text have; ``\n`` where none has one or both are equal."""
+    r"""Return the end that most lines have; ``\n`` if none has one or both are equally frequent."""
     with_return = text.count(CRLF)
     return CRLF if with_return > text.count(LF) - with_return else LF
 
 
 @dataclass(frozen=True, slots=True)
 class LineRange:
-    """``count`` lines from line ``start`` on (the first line is 1); count 0 means to the end."""
+    """Name ``count`` lines from line ``start`` on (the first line is 1); count 0 means to the end."""
 
     start: int = 1
     count: int = 0
@@ -68,7 +68,7 @@ class LineRange:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Lines ``start`` .. ``start + count - 1`` of a text that has ``total`` lines."""
+    """Hold lines ``start`` .. ``start + count - 1`` of a text that has ``total`` lines."""
 
     text: str
     start: int
@@ -77,15 +77,15 @@ class Slice:
 
     @property
     def partial(self) -> bool:
-        """Whether lines of the text are missing here."""
+        """Return whether lines of the text are missing here."""
         return self.count < self.total
 
 
-def cut(text: str, lines: LineRange) -> Slice:
-    """The named lines with their ends, unchanged; an end beyond the last line is clipped.
+def cut_lines(text: str, lines: LineRange) -> Slice:
+    """Return the named lines with their ends, unchanged; a range beyond the last line is clipped.
 
-    Raises ``InvalidRequest`` if the range starts after the last line, naming the number of
-    lines. Starting an empty text at line 1 is legal and gives the empty slice.
+    Raises ``InvalidRequest``, naming the number of lines, if the range starts after the last line.
+    Starting an empty text at line 1 is legal and gives the empty slice.
     """
     if lines.start < 1 or lines.count < 0:
         raise InvalidRequest(

@@ -1,16 +1,16 @@
-r"""Merge two changes of one note that were made from the same base. Loses no line either side added.
+r"""Merge two changes of one note that have the same base. Loses no line either side added.
 
-Lines are compared by what they say; their ends (``\n``, ``\r\n``, none at the end of the text) are
-merged beside them, so that a change of line ends never clashes with a change of words. The rules:
+Lines are compared by their words. Their ends (``\n``, ``\r\n``, none at the end of the text) are
+merged separately, so that a change of line ends never clashes with a change of words. The rules:
 
 * A change on one side only is taken; the same change on both sides is taken once.
 * Changes that touch but do not overlap are both taken.
-* Lines added at the same place by both are both kept, theirs first. What both added there in the
-  same way, at the beginning, at the end or where the two meet, is taken once.
+* Lines that both sides added at the same place are both kept, theirs first. What both added there in
+  the same way, at the beginning, at the end or where the two meet, is taken once.
 * Lines deleted by one side or by both are gone. Blocks changed line for line are merged line by line.
 * Everything else that overlaps (one side deletes or rewrites what the other edits) is ``Overlap``.
 
-Very large texts of few different lines may be compared coarsely (see ``matching``): then more is
+Very large texts of few different lines may be compared coarsely (see ``diff``): then more is
 ``Overlap``, never less text. Nothing here raises.
 """
 
@@ -19,28 +19,30 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from mcp_notarium.domain.diff import Change, changes
-from mcp_notarium.domain.lines import LF, content_of, end_of, ended, newline_of, split_lines
-from mcp_notarium.domain.merge_blocks import Line, both_added, overlap, says
+from mcp_notarium.domain.diff import Change, find_changes
+from mcp_notarium.domain.lines import LF, content_of, end_of, newline_of, split_lines, with_end
 from mcp_notarium.domain.note import Content
 from mcp_notarium.domain.text_normalization import tag_key
+
+_Line = tuple[str, str]
+"""The words of a line and its end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """Both changes in one text."""
+    """Hold the text with both changes."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """The two changes concern the same lines; a person or the agent has to decide."""
+    """Report that both changes concern the same lines; a person or the agent has to decide."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Lines:
-    """A text as two rows of equal length: what the lines say, and how they end."""
+    """Hold a text as two lists of equal length: the words of the lines and their ends."""
 
     says: list[str]
     ends: list[str]
@@ -49,18 +51,18 @@ class _Lines:
     def of(cls, text: str) -> _Lines:
         lines = split_lines(text)
         if "\r\n" not in text:
-            # Most notes; a megabyte of them takes a third of the time.
+            # Most notes are like this. A megabyte takes a third of the time this way.
             ends = [LF] * text.count(LF)
             return cls(text.split(LF)[: len(lines)], ends + [""] * (len(lines) - len(ends)))
         return cls([content_of(line) for line in lines], [end_of(line) for line in lines])
 
-    def pairs(self, start: int, stop: int) -> list[Line]:
+    def pairs(self, start: int, stop: int) -> list[_Line]:
         return list(zip(self.says[start:stop], self.ends[start:stop], strict=True))
 
 
 @dataclass(slots=True)
 class _Cluster:
-    """Changes of both sides that overlap, over the base lines ``low`` .. ``high``."""
+    """Hold changes of both sides that overlap, over the base lines ``low`` .. ``high``."""
 
     low: int
     high: int
@@ -78,15 +80,15 @@ class _Cluster:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A cluster and what both sides have in its place."""
+    """Hold a cluster and what each side has in its place."""
 
     cluster: _Cluster
-    mine: list[Line]
-    theirs: list[Line]
+    mine: list[_Line]
+    theirs: list[_Line]
 
 
 def merge(base: str, mine: str, theirs: str) -> Merged | Overlap:
-    """The text with both changes, or ``Overlap``. Equal sides, or one unchanged, always merge."""
+    """Return the text with both changes, or ``Overlap``. Equal sides, or one unchanged, always merge."""
     if mine in (base, theirs):
         return Merged(theirs)
     if theirs == base:
@@ -99,13 +101,13 @@ def merge(base: str, mine: str, theirs: str) -> Merged | Overlap:
 
 
 class _Merge:
-    """One run over three texts; ``run`` gives the merged lines or None for an overlap."""
+    """Run one merge of three texts; ``run`` returns the merged lines, or None for an overlap."""
 
     def __init__(self, base: _Lines, mine: _Lines, theirs: _Lines) -> None:
         self.base, self.mine, self.theirs = base, mine, theirs
 
-    def run(self) -> list[Line] | None:
-        merged: list[Line] = []
+    def run(self) -> list[_Line] | None:
+        merged: list[_Line] = []
         mine_at = theirs_at = at = 0
         for block in _blocks(self.base.says, self.mine.says, self.theirs.says):
             kept = block[0].low - at
@@ -119,8 +121,8 @@ class _Merge:
             at = block[-1].high
         return merged + self._kept(at, mine_at, theirs_at, len(self.base.says) - at)
 
-    def _block(self, block: list[_Cluster], mine_at: int, theirs_at: int) -> list[Line] | None:
-        """Clusters that touch. Seen as a whole they may be one edit that both sides made."""
+    def _block(self, block: list[_Cluster], mine_at: int, theirs_at: int) -> list[_Line] | None:
+        """Merge clusters that touch. As a whole they may be one edit that both sides made."""
         pieces: list[_Piece] = []
         for cluster in block:
             mine = self.mine.pairs(mine_at, mine_at + _length(cluster, cluster.mine))
@@ -128,13 +130,13 @@ class _Merge:
             pieces.append(_Piece(cluster, mine, theirs))
             mine_at, theirs_at = mine_at + len(mine), theirs_at + len(theirs)
         theirs = [line for piece in pieces for line in piece.theirs]
-        if says(theirs) == [text for piece in pieces for text, _ in piece.mine]:
+        if _texts_of(theirs) == [text for piece in pieces for text, _ in piece.mine]:
             return theirs
         return self._in_turn(pieces)
 
-    def _in_turn(self, pieces: list[_Piece]) -> list[Line] | None:
-        merged: list[Line] = []
-        before: tuple[_Cluster, list[Line]] | None = None
+    def _in_turn(self, pieces: list[_Piece]) -> list[_Line] | None:
+        merged: list[_Line] = []
+        before: tuple[_Cluster, list[_Line]] | None = None
         for piece in pieces:
             lines = self._resolve(piece)
             if lines is None:
@@ -144,8 +146,8 @@ class _Merge:
             before = None if shared else (piece.cluster, lines)
         return merged
 
-    def _kept(self, at: int, mine_at: int, theirs_at: int, count: int) -> list[Line]:
-        """Lines that neither side changed, with the line end that either side gave them."""
+    def _kept(self, at: int, mine_at: int, theirs_at: int, count: int) -> list[_Line]:
+        """Return lines that neither side changed, with the line end that either side gave them."""
         return [
             (text, _merged_end(base, mine, theirs))
             for text, base, mine, theirs in zip(
@@ -157,9 +159,9 @@ class _Merge:
             )
         ]
 
-    def _resolve(self, piece: _Piece) -> list[Line] | None:
+    def _resolve(self, piece: _Piece) -> list[_Line] | None:
         cluster, mine, theirs = piece.cluster, piece.mine, piece.theirs
-        if not cluster.mine or says(mine) == says(theirs):
+        if not cluster.mine or _texts_of(mine) == _texts_of(theirs):
             return theirs
         if not cluster.theirs:
             return mine
@@ -167,14 +169,14 @@ class _Merge:
         if all(part.deletes_only for part in parts):
             return []
         if all(part.adds_only for part in parts):
-            return both_added(theirs, mine)
+            return _join_additions(theirs, mine)
         if all(part.even for part in parts):
             return _line_by_line(self.base.says[cluster.low : cluster.high], mine, theirs)
         return None
 
 
 def _clusters(mine: list[Change], theirs: list[Change]) -> Iterator[_Cluster]:
-    """Changes of both sides in order, those that overlap together."""
+    """Yield changes of both sides in order, those that overlap together."""
     marked = [(change.low, change.high, True, change) for change in mine]
     marked += [(change.low, change.high, False, change) for change in theirs]
     cluster: _Cluster | None = None
@@ -191,9 +193,9 @@ def _clusters(mine: list[Change], theirs: list[Change]) -> Iterator[_Cluster]:
 def _blocks(
     base: Sequence[str], mine: Sequence[str], theirs: Sequence[str]
 ) -> Iterator[list[_Cluster]]:
-    """The clusters of both sides' changes, those that touch together."""
+    """Yield the clusters of both sides' changes, those that touch together."""
     block: list[_Cluster] = []
-    for cluster in _clusters(changes(base, mine), changes(base, theirs)):
+    for cluster in _clusters(find_changes(base, mine), find_changes(base, theirs)):
         if block and cluster.low > block[-1].high:
             yield block
             block = []
@@ -203,15 +205,15 @@ def _blocks(
 
 
 def _length(cluster: _Cluster, parts: list[Change]) -> int:
-    """How many lines the side has where the base has those of the cluster."""
+    """Return how many lines the side has in place of the cluster's base lines."""
     grown = sum(part.stop - part.start - part.high + part.low for part in parts)
     return cluster.high - cluster.low + grown
 
 
 def _line_by_line(
-    base: Sequence[str], mine: Sequence[Line], theirs: Sequence[Line]
-) -> list[Line] | None:
-    merged: list[Line] = []
+    base: Sequence[str], mine: Sequence[_Line], theirs: Sequence[_Line]
+) -> list[_Line] | None:
+    merged: list[_Line] = []
     for old, my_line, their_line in zip(base, mine, theirs, strict=True):
         if my_line[0] in (old, their_line[0]):
             merged.append(their_line)
@@ -223,18 +225,88 @@ def _line_by_line(
 
 
 def _shared_border(
-    before: tuple[_Cluster, list[Line]],
+    before: tuple[_Cluster, list[_Line]],
     cluster: _Cluster,
-    block: list[Line],
+    block: list[_Line],
 ) -> int:
-    """How many lines end one side's block and begin the other's, where one of them only adds."""
+    """Return how many lines end one side's block and begin the other's.
+
+    0 unless the sides differ and at least one of them only adds.
+    """
     other, lines = before
     sides_differ = bool(other.mine) != bool(cluster.mine)
     one_sided = not (other.mine and other.theirs) and not (cluster.mine and cluster.theirs)
     adds = other.low == other.high or cluster.low == cluster.high
     if not (sides_differ and one_sided and adds):
         return 0
-    return overlap(says(lines), says(block))[0]
+    return _find_overlap(_texts_of(lines), _texts_of(block))[0]
+
+
+def _texts_of(lines: Sequence[_Line]) -> list[str]:
+    """Return the lines without their ends."""
+    return [text for text, _ in lines]
+
+
+def _join_additions(first: list[_Line], second: list[_Line]) -> list[_Line]:
+    """Join two blocks of added lines, the first first, with what they share at the borders once.
+
+    Lines are compared by their words. Blank lines are never shared: they separate what was added, and
+    two additions must not run together.
+    """
+    head = _common_start(first, second)
+    tail = _common_start(first[head:][::-1], second[head:][::-1])
+    middle = first[head : len(first) - tail]
+    other = second[head : len(second) - tail]
+    meeting, inside = _find_overlap(_texts_of(middle), _texts_of(other))
+    if inside:
+        other = []
+    elif _find_overlap(_texts_of(other), _texts_of(middle))[1]:
+        middle, meeting = [], 0
+    return first[:head] + middle + other[meeting:] + first[len(first) - tail :]
+
+
+def _common_start(first: list[_Line], second: list[_Line]) -> int:
+    """Return how many lines both begin with, not counting blank ones at the end of these.
+
+    Blank lines separate what was added; sharing one would run two additions together.
+    """
+    count = 0
+    for index, ((text, _), (other, _)) in enumerate(zip(first, second, strict=False), start=1):
+        if text != other:
+            break
+        if text.strip():
+            count = index
+    return count
+
+
+def _find_overlap(left: list[str], right: list[str]) -> tuple[int, bool]:
+    """Return the longest end of ``left`` that begins ``right``, and whether all of ``right`` is in it.
+
+    Blank lines alone do not count as an overlap. Linear (Knuth, Morris and Pratt).
+    """
+    fallback = _fallbacks(right)
+    matched, inside = 0, not right
+    for text in left:
+        while matched and (matched == len(right) or text != right[matched]):
+            matched = fallback[matched - 1]
+        if matched < len(right) and text == right[matched]:
+            matched += 1
+        inside = inside or matched == len(right)
+    blank = not any(text.strip() for text in right[:matched])
+    blank_inside = bool(right) and not any(text.strip() for text in right)
+    return (0 if blank else matched), inside and not blank_inside
+
+
+def _fallbacks(pattern: list[str]) -> list[int]:
+    fallback = [0] * len(pattern)
+    matched = 0
+    for index in range(1, len(pattern)):
+        while matched and pattern[index] != pattern[matched]:
+            matched = fallback[matched - 1]
+        if pattern[index] == pattern[matched]:
+            matched += 1
+        fallback[index] = matched
+    return fallback
 
 
 def _merged_end(base: str, mine: str, theirs: str) -> str:
@@ -242,18 +314,18 @@ def _merged_end(base: str, mine: str, theirs: str) -> str:
 
 
 def _final_end(base: str, mine: str, theirs: str) -> bool:
-    """Whether the merged text ends with a line end: the side that changed this decides."""
+    """Return whether the merged text ends with a line end: the side that changed this decides."""
     before = base.endswith(LF)
     changed = mine != "" and mine.endswith(LF) != before
     decided_by = mine if changed or not theirs else theirs
     return decided_by.endswith(LF)
 
 
-def _joined(lines: list[Line], *, newline: str, final_end: bool) -> str:
-    """The text of the lines; no two of them run together, no empty last line is lost."""
+def _joined(lines: list[_Line], *, newline: str, final_end: bool) -> str:
+    """Join the lines to a text; no two of them run together, no empty last line is lost."""
     if not lines:
         return ""
-    parts = [text + end if end else ended(text, newline) for text, end in lines]
+    parts = [text + end if end else with_end(text, newline) for text, end in lines]
     last = lines[-1][0]
     if not final_end and last:
         parts[-1] = last
@@ -261,10 +333,10 @@ def _joined(lines: list[Line], *, newline: str, final_end: bool) -> str:
 
 
 def merge_tags(base: Sequence[str], mine: Sequence[str], theirs: Sequence[str]) -> tuple[str, ...]:
-    """The tags after both changes; tags are the same if only case or composition differs.
+    """Merge two changes of the tags; tags are the same if only case or composition differs.
 
-    Keeps the order and spelling of theirs, takes away what mine removed, appends what mine added.
-    Where only one side changed anything (order and spelling included), that side is the answer.
+    Keeps the order and spelling of theirs, removes what mine removed, appends what mine added.
+    If only one side changed anything (order and spelling included), that side is the result.
     """
     if list(theirs) == list(base):
         return tuple(mine)
@@ -279,10 +351,10 @@ def merge_tags(base: Sequence[str], mine: Sequence[str], theirs: Sequence[str]) 
 
 
 def merge_content(base: Content, mine: Content, theirs: Content) -> Content | None:
-    """Text, tags and trash merged each for itself; None if the texts overlap.
+    """Merge text, tags and trash separately. Return None if the texts overlap.
 
-    Trash: the side that changed it wins. So a note they moved to the trash while mine edited it
-    keeps the edit and stays in the trash, from where it can be restored; it comes out only if
+    Trash: the side that changed it wins. A note that they moved to the trash while mine edited it
+    keeps the edit and stays in the trash, where it can be restored. It leaves the trash only if
     mine itself restored it.
     """
     text = merge(base.text, mine.text, theirs.text)

@@ -1,7 +1,7 @@
-"""What a note is: frozen values shared by every room. Pure; knows no service and no database.
+"""Define what a note is: frozen values that all packages share. Pure; knows no store and no database.
 
-``Content`` is what a person changes, ``Revision`` is what the note service acknowledged (a *base*
-once we hold it), ``Note`` is what the cache hands to a reader.
+``Content`` is what a person changes, ``Revision`` is what the store acknowledged (a *base* once we
+hold it), ``Note`` is what the index hands to a reader.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """The parts of a note a person can change. ``tags`` keep their order and case."""
+    """Hold the parts of a note that a person can change. ``tags`` keep their order and case."""
 
     text: str
     tags: tuple[str, ...] = ()
     trash: bool = False
 
     def digest(self) -> str:
-        """SHA-256 (hex) over text, tags and trash; equal contents have equal digests."""
+        """Return SHA-256 (hex) over text, tags and trash; equal contents have equal digests."""
         parts = [self.text, *self.tags]
         lengths = ",".join(str(len(part)) for part in parts)
         form = "".join((lengths, ":", str(int(self.trash)), *parts))
@@ -29,11 +29,11 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """One state of one note as the note service acknowledged it.
+    """Hold one state of one note as the store acknowledged it.
 
-    ``etag`` is opaque and compared for equality only. ``server_version`` is the service's own
-    number where it has one. Times are Unix epoch seconds. ``raw`` is the service's whole object as
-    JSON text, unknown fields included, so that a later write can preserve them.
+    ``etag`` is opaque and compared for equality only. ``server_version`` is the store's own number, if
+    it has one. Times are Unix epoch seconds. ``raw`` is the store's whole object as JSON text, unknown
+    fields included, so that a later write can preserve them.
     """
 
     id: str
@@ -47,8 +47,11 @@ class Revision:
     markdown: bool = False
 
 
-def clear_tags(raw: str) -> bool:
-    """Whether the tags in an acknowledged object are all understood: a list of strings, or none."""
+def tags_understood(raw: str) -> bool:
+    """Return whether all tags of an acknowledged object are understood.
+
+    Understood are a list of strings, or no tags at all.
+    """
     fields = json.loads(raw)
     tags = fields.get("tags", []) if isinstance(fields, dict) else []
     return isinstance(tags, list) and all(isinstance(tag, str) for tag in tags)
@@ -56,14 +59,14 @@ def clear_tags(raw: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """The note service says this note is gone for good."""
+    """Report that the store has removed this note for good."""
 
     id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A note as the cache holds it. ``local_version`` grows with every change of the row."""
+    """Hold a note as the index has it. ``local_version`` grows with every change of the row."""
 
     id: str
     local_version: int
@@ -78,5 +81,5 @@ class Note:
 
     @property
     def content(self) -> Content:
-        """The changeable part, for comparing and patching."""
+        """Return the changeable part, for comparing and patching."""
         return Content(text=self.text, tags=self.tags, trash=self.trash)

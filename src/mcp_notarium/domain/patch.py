@@ -1,21 +1,21 @@
-r"""Apply a line patch to a text. All line numbers are those of the text given, the first is 1.
+r"""Apply a line patch to a text. All line numbers are those of the given text; the first line is 1.
 
-The order of work is: deletions from high to low, then modifications, then additions from low to
-high; as every number refers to the given text, the order of the operations in the list matters
-only for several additions at one line. The edges:
+Deletions are applied first, from high to low; then modifications; then additions, from low to high.
+Every number refers to the given text, so the order of the operations in the list matters only for
+several additions at one line. The edges:
 
 * An addition at line n stands before line n; n = total + 1 appends. Several additions at one line
   keep their given order. At a line that is deleted or modified they stand before its place.
 * A value may hold several lines. One line end at the very end of it is only its end: ``x`` and
-  ``x\n`` are the same one line, ``""`` is one empty line. Addition and modification need a value;
+  ``x\n`` are the same one line, ``""`` is one empty line. Additions and modifications need a value;
   that of a deletion is ignored.
 * New lines get the note's own line end (the more frequent one, ``\n`` in doubt), whatever ends
   stand in the value. A modified line keeps the end it had. Lines not named stay byte for byte.
-* If the text did not end with a line end, neither does the result, and the other way round. The
-  one exception is a result whose last line is empty: without its end it would not be a line.
+* The result ends with a line end exactly if the text did. The one exception is a result whose last
+  line is empty: without its end it would not be a line.
 * Deleting every line gives the empty text.
 
-Not done here: comparing versions; the caller makes sure the text is the one the numbers mean.
+Versions are not compared here; the caller makes sure that the numbers refer to this text.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, assert_never
 
-from mcp_notarium.domain.lines import LF, content_of, end_of, ended, newline_of, split_lines
+from mcp_notarium.domain.lines import LF, content_of, end_of, newline_of, split_lines, with_end
 from mcp_notarium.errors import PatchError
 
 Kind = Literal["addition", "modification", "deletion"]
@@ -32,7 +32,7 @@ Kind = Literal["addition", "modification", "deletion"]
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One step of a patch. ``value`` is needed for all kinds but a deletion."""
+    """Hold one step of a patch. Every kind but a deletion needs a ``value``."""
 
     kind: Kind
     line: int
@@ -41,7 +41,7 @@ class Operation:
 
 @dataclass(slots=True)
 class _Plan:
-    """What happens at each line; built whole before anything is changed."""
+    """Hold what happens at each line; it is complete before anything is changed."""
 
     total: int
     added: dict[int, list[str]] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class _Plan:
 
 
 def apply_patch(text: str, operations: Sequence[Operation]) -> str:
-    """The text after the operations, by the rules above.
+    """Apply the operations to the text by the rules above.
 
     Raises ``PatchError`` for an empty list, a line outside the note (naming how many lines it
     has), a missing value, and two operations that cannot both hold at one line.
@@ -105,7 +105,7 @@ def _check_line(operation: Operation, *, last: int, total: int) -> None:
 
 
 def _contents(operation: Operation) -> list[str]:
-    """The lines of the value without their ends; at least one."""
+    """Return the lines of the value without their ends; at least one."""
     if operation.value is None:
         raise PatchError(
             f"The {operation.kind} at line {operation.line} has no value.",
@@ -116,18 +116,18 @@ def _contents(operation: Operation) -> list[str]:
 
 
 def _patched(lines: list[str], plan: _Plan, *, newline: str) -> list[str]:
-    """The new lines; those that were the text's last may still be without an end."""
+    """Return the new lines; those that were the text's last may still lack an end."""
     patched: list[str] = []
     for number, line in enumerate(lines, start=1):
-        patched += [ended(content, newline) for content in plan.added.get(number, ())]
+        patched += [with_end(content, newline) for content in plan.added.get(number, ())]
         if (contents := plan.replaced.get(number)) is None:
             patched.append(line)
         else:
-            patched += [ended(content, end_of(line) or newline) for content in contents]
+            patched += [with_end(content, end_of(line) or newline) for content in contents]
     appended = plan.added.get(plan.total + 1, ())
     if appended and patched and not end_of(patched[-1]):
-        patched[-1] = ended(patched[-1], newline)
-    return patched + [ended(content, newline) for content in appended]
+        patched[-1] = with_end(patched[-1], newline)
+    return patched + [with_end(content, newline) for content in appended]
 
 
 def _joined(lines: list[str], *, final_end: bool) -> str:

@@ -1,4 +1,4 @@
-"""A write we have promised ourselves to finish: recorded before it is sent, dropped when answered."""
+"""Define a journal entry: a write recorded before it is sent and dropped when it is answered."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mcp_notarium.domain.note import Content
 
 
 class WriteKind(StrEnum):
-    """What the write does at the note service."""
+    """Name what the write does at the store."""
 
     CREATE = "create"
     UPDATE = "update"
@@ -17,7 +17,7 @@ class WriteKind(StrEnum):
 
 
 class WriteState(StrEnum):
-    """``IN_FLIGHT`` until answered; ``REJECTED`` when the service will never take it."""
+    """Name the state: ``IN_FLIGHT`` until answered, ``REJECTED`` if the store will never take it."""
 
     IN_FLIGHT = "in_flight"
     REJECTED = "rejected"
@@ -25,12 +25,12 @@ class WriteState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PendingWrite:
-    """One intent. ``write_id`` is the idempotency key and never changes over retries.
+    """Hold one journal entry. ``write_id`` is the idempotency key and never changes over retries.
 
     ``base_etag`` is the acknowledged revision the content was made from (None: a new note).
     ``body`` is the exact JSON text to send. ``owner`` and ``lease_until`` (epoch seconds) tell
-    other processes whether somebody is still busy with it. ``copied``: the conflict copy of this save is
-    this intent or was made before it, so nothing of it is copied again.
+    other processes whether somebody is still working on it. ``copied``: the conflict copy of this save
+    is this entry or was made before it, so nothing of it is copied again.
     """
 
     write_id: str

@@ -1,7 +1,7 @@
-"""``Policy``: everything the person has decided about agents, as one frozen value. Pure.
+"""Define ``Policy``: everything the person has decided about agents, as one frozen value. Pure.
 
-It judges; it enforces nothing. What is hidden never comes into the cache (``storage/visibility_gate``),
-what is not permitted is refused by the tools, and nothing in a tool can change a policy.
+It judges and enforces nothing. ``storage/visibility_gate`` keeps hidden notes out of the index, the
+tools refuse what is not permitted, and no tool can change a policy.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from mcp_notarium.domain.visibility import EVERYTHING, Visibility
 from mcp_notarium.errors import NotPermitted
 
 TOOLS = ("list", "get", "save", "manage")
-"""The names a policy may switch off; those of the catalogue, which is not loaded this early."""
+"""The tools a policy may switch off. Same as the catalogue's, which is not loaded this early."""
 
 
 class Mode(StrEnum):
-    """What may be changed at all."""
+    """Name what may be changed at all."""
 
     READ_ONLY = "read-only"
     WRITE = "write"
-    """Everything but deleting for good and emptying the cache."""
+    """Everything but permanent deletion and the reset of the index."""
     FULL = "full"
 
 
 class Field(StrEnum):
-    """A part of every note that can be hidden."""
+    """Name a part of every note that can be hidden."""
 
     TEXT = "text"
     TAGS = "tags"
@@ -35,7 +35,7 @@ class Field(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Bounds on reading and writing; None: none. Bytes are those of an answer's JSON in UTF-8."""
+    """Bound reading and writing; None is no bound. Bytes are those of a reply's JSON in UTF-8."""
 
     notes_per_call: int | None = None
     bytes_per_call: int | None = None
@@ -46,14 +46,14 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why something is not permitted, and what would be."""
+    """Hold why something is not permitted, and what would be."""
 
     message: str
     hint: str
 
 
-def demand(refusal: Refusal | None) -> None:
-    """Go on only if nothing is refused. Raises ``NotPermitted``."""
+def raise_refusal(refusal: Refusal | None) -> None:
+    """Raise ``NotPermitted`` if there is a refusal."""
     if refusal is not None:
         raise NotPermitted(refusal.message, resolution_hint=refusal.hint)
 
@@ -69,7 +69,7 @@ _NAMED = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """The person's decisions. The default permits everything."""
+    """Hold the person's decisions. The default permits everything."""
 
     mode: Mode = Mode.FULL
     switched_off: frozenset[str] = frozenset()
@@ -79,13 +79,16 @@ class Policy:
 
     @property
     def tools(self) -> tuple[str, ...]:
-        """The tools that exist for an agent, in their order."""
+        """Return the tools that exist for an agent, in their order."""
         gone = self.switched_off | ({"save"} if self.mode is Mode.READ_ONLY else set())
         return tuple(name for name in TOOLS if name not in gone)
 
     @property
     def meaning(self) -> dict[str, object]:
-        """All of it as JSON values, the same however it is written. Rules on notes stand in it as a digest."""
+        """Return all of it as JSON values, the same for every spelling of the same policy.
+
+        Rules on notes stand in it as a digest.
+        """
         return {
             "mode": self.mode.value,
             "switched_off": sorted(self.switched_off),
@@ -95,15 +98,18 @@ class Policy:
         }
 
     def read_only(self) -> Policy:
-        """The same without any change."""
+        """Return the same policy in read-only mode."""
         return replace(self, mode=Mode.READ_ONLY)
 
     def hides(self, part: Field) -> bool:
-        """Whether this part of notes is hidden."""
+        """Return whether this part of notes is hidden."""
         return part in self.hidden_fields
 
-    def may(self, tool: str, action: str | None = None) -> Refusal | None:
-        """Why the tool (with this ``action`` of ``manage``) may not be used; None if it may."""
+    def refuse_use(self, tool: str, action: str | None = None) -> Refusal | None:
+        """Return why the tool may not be used, or None if it may.
+
+        ``action`` is that of ``manage``.
+        """
         if tool in self.switched_off:
             return Refusal(f"`{tool}` is switched off.", _CHANGEABLE)
         changes = tool == "save" or (action is not None and action not in _LOOKING)
@@ -113,43 +119,48 @@ class Policy:
             return Refusal(f"`{action}` is not permitted here.", _CHANGEABLE)
         return None
 
-    def may_give(self, part: Field) -> Refusal | None:
-        """Why an existing note may not be given other text or tags; None if it may.
+    def refuse_edit(self, part: Field) -> Refusal | None:
+        """Return why an existing note may not get other text or tags, or None if it may.
 
-        Whoever may not see a part could otherwise overwrite it unseen, or guess at it.
+        An agent that may not see a part could otherwise overwrite it unseen, or guess at it.
         """
         if not self.hides(part):
             return None
         return Refusal(f"The {part} of notes is hidden and cannot be changed.", _CHANGEABLE)
 
-    def may_filter(self, part: Field) -> Refusal | None:
-        """Why notes may not be looked for by this part: the answers would tell what it is."""
+    def refuse_filter(self, part: Field) -> Refusal | None:
+        """Return why notes may not be filtered by this part, or None if they may.
+
+        The results would tell what a hidden part is.
+        """
         if not self.hides(part):
             return None
         other = "tags and dates" if part is Field.TEXT else "words and dates"
         return Refusal(f"The {part} of notes is hidden; look for {other}.", _CHANGEABLE)
 
-    def may_write(self, note_id: str, old: Content | None, new: Content) -> Refusal | None:
-        """Why a note (``old`` None: a new one) may not become ``new``; None if it may.
+    def refuse_write(self, note_id: str, old: Content | None, new: Content) -> Refusal | None:
+        """Return why a note may not become ``new``, or None if it may. ``old`` None is a new note.
 
-        A note that an agent sees stays one that it sees: no protecting tag comes, no tag that it is
-        seen by goes.
+        A note that an agent sees must stay visible to it: no tag may come that hides the note, no tag may
+        go that allows it.
         """
         rules = self.visibility
         if rules.sees(note_id, new.tags):
             return None
-        if added := rules.protecting(new.tags):
+        if added := rules.hiding_tags(new.tags):
             names = ", ".join(f'"{tag}"' for tag in added[:_NAMED])
             return Refusal(
                 f"This tag may not be given here: {names}.", f"Leave it out. {_CHANGEABLE}"
             )
         what = "A new note" if old is None else "The note"
         if not rules.allowed_tags:
-            return Refusal(f"{what} would be hidden from you as it is.", self._way_to_be_seen())
-        return Refusal(f"{what} needs another tag.", self._way_to_be_seen())
+            return Refusal(
+                f"{what} would be hidden from you as it is.", self._hint_for_visible_tags()
+            )
+        return Refusal(f"{what} needs another tag.", self._hint_for_visible_tags())
 
-    def _way_to_be_seen(self) -> str:
-        """What tags a note must carry."""
+    def _hint_for_visible_tags(self) -> str:
+        """Return the hint that names the tags a note must carry."""
         allowed = self.visibility.allowed_tags
         if allowed:
             names = ", ".join(f'"{tag}"' for tag in allowed[:_NAMED])
@@ -160,4 +171,4 @@ class Policy:
 
 
 PERMISSIVE = Policy()
-"""What holds where the person has set nothing."""
+"""The policy if the person has set none."""

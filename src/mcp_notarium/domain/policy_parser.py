@@ -1,8 +1,7 @@
-"""A policy file's text (TOML) read strictly. Pure: text in, ``Policy`` out.
+"""Parse the text of a policy file (TOML) strictly. Pure: text in, ``Policy`` out.
 
-Raises ``ConfigError`` that names the line and the key and says what to write instead. Nothing that
-is not understood is passed over: a rule that does not hold because of a slip of the pen would show
-what it was to hide.
+Raises ``ConfigError`` that names the line and the key and says what to write instead. Nothing
+unknown is passed over: a mistyped rule that did not hold would show what it should hide.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ LONGEST_ID = 1024
 MOST_ENTRIES = 10_000
 LARGEST = 10**12
 SMALLEST_ANSWER = 1_000
-"""Bytes; less would not hold an error."""
+"""Bytes. A smaller answer could not hold an error."""
 
 _CHECK = "Then run `mcp-notarium policy check`."
 _LIMITS = {
@@ -34,7 +33,7 @@ _LIMITS = {
     "writes_per_session": 0,
     "writes_per_hour": 0,
 }
-"""Each limit and the smallest number it takes."""
+"""Each limit and its smallest permitted value."""
 _TABLES = {
     "tools": TOOLS,
     "notes": (
@@ -49,14 +48,14 @@ _AT_LINE = re.compile(r"\(at line (\d+)")
 
 @dataclass(frozen=True, slots=True)
 class PolicyText:
-    """A policy and where its file says so: full keys like ``notes.hidden_tags`` to line numbers."""
+    """Hold a policy and the line of each full key (``notes.hidden_tags``) in its file."""
 
     policy: Policy
     lines: Mapping[str, int]
 
 
-def parse(text: str) -> PolicyText:
-    """The policy that ``text`` says. Raises ``ConfigError``."""
+def parse_policy(text: str) -> PolicyText:
+    """Return the policy that ``text`` describes. Raises ``ConfigError``."""
     try:
         found = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
@@ -197,7 +196,7 @@ class _Reader:
 
 
 def _not_toml(said: str) -> ConfigError:
-    """What the TOML reader says may quote the file; only the line is taken from it."""
+    """Return the error for text that is not TOML. The reader's message may quote the file; only the line is used."""
     at = _AT_LINE.search(said)
     where = f"line {at[1]}" if at else "at its end"
     return ConfigError(
@@ -215,7 +214,7 @@ _KEY_LINE = re.compile(
 
 
 def _lines(text: str) -> dict[str, int]:
-    """Where each key stands, as far as that can be told line by line; for messages only."""
+    """Return the line of each key, as far as it can be told line by line; for messages only."""
     found: dict[str, int] = {}
     table = ""
     for number, line in enumerate(text.split("\n"), 1):

@@ -1,4 +1,4 @@
-"""The first words of a note for a listing. Does not judge or escape what stands there."""
+"""Return the first words of a note for a listing. Does not judge or escape the text."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _ATTACHED = frozenset({_JOINER, "\ufe0e", "\ufe0f"})
 
 
 def preview(text: str, lines: int = 1) -> str:
-    r"""The first ``lines`` lines that are not blank, trimmed, joined by ``\n``; never empty.
+    r"""Return the first ``lines`` lines that are not blank, trimmed, joined by ``\n``; never empty.
 
-    Each is cut after at most 80 characters, before a character the cut would tear apart. A note
-    of nothing but white space gives ``(empty note)``.
+    Each is cut after at most 80 characters, never inside a visible character. A note of white space
+    only gives ``(empty note)``.
     """
     found: list[str] = []
     start = 0
@@ -30,7 +30,7 @@ def preview(text: str, lines: int = 1) -> str:
 
 
 def shorten(line: str, width: int = WIDTH) -> str:
-    """At most ``width`` characters of the line, cut where no visible character is torn.
+    """Return at most ``width`` characters of the line, cut between two visible characters.
 
     Looks back a few characters for such a place; a longer pile of marks is cut through.
     """
@@ -43,7 +43,7 @@ def shorten(line: str, width: int = WIDTH) -> str:
 
 
 def _torn(line: str, cut: int) -> bool:
-    """Whether the characters around the cut make one visible character together."""
+    """Return whether the characters around the cut make one visible character together."""
     before, after = line[cut - 1], line[cut]
     return (
         before == _JOINER

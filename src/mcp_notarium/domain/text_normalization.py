@@ -11,7 +11,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def replace_surrogates(text: str) -> str:
-    """The text with every lone surrogate as U+FFFD, so that it can be encoded as UTF-8.
+    """Replace every lone surrogate by U+FFFD, so that the text can be encoded as UTF-8.
 
     Any code point U+D800 .. U+DFFF in a Python string is a lone one, also two in a row.
     """
@@ -19,7 +19,7 @@ def replace_surrogates(text: str) -> str:
 
 
 def has_lone_surrogate(value: Any) -> bool:
-    """Whether a JSON value holds half a character somewhere, which no encoding can carry."""
+    """Return whether a JSON value holds a lone surrogate, which no encoding can carry."""
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -30,5 +30,5 @@ def has_lone_surrogate(value: Any) -> bool:
 
 
 def tag_key(tag: str) -> str:
-    """What two spellings of one tag have in common: NFC and case-folded."""
+    """Return what two spellings of one tag have in common: NFC and case-folded."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", tag).casefold())

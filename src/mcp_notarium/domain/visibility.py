@@ -1,7 +1,8 @@
-"""Which notes an agent may see, judged from a note's id and tags. Pure.
+"""Decide which notes an agent may see, by a note's id and tags. Pure.
 
-Rules of this file: denying wins over allowing; a note without tags is never allowed by accident,
-only by ``untagged``; tags that are not understood may be any; two spellings of a tag are one tag, as everywhere (``tag_key``).
+Rules of this file: denying wins over allowing. A note without tags is never allowed by accident,
+only by ``untagged``. Tags that are not understood may be any tag. Two spellings of a tag are one
+tag, as everywhere (``tag_key``).
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from mcp_notarium.domain.text_normalization import tag_key
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visibility:
-    """The rules. The default hides nothing.
+    """Hold the rules. The default hides nothing.
 
-    ``allowed_tags`` and ``allowed_ids`` None: no such rule; if there is one of them, a note must
-    meet one of them. ``untagged``: whether notes without tags are seen (those of ``allowed_ids``
-    always are).
+    ``allowed_tags`` and ``allowed_ids`` None mean no such rule; if either is set, a note must meet
+    one of them. ``untagged``: whether notes without tags are seen (those of ``allowed_ids`` always
+    are).
     """
 
     hidden_tags: tuple[str, ...] = ()
@@ -33,23 +34,23 @@ class Visibility:
     _allowed: frozenset[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_hidden", keys_of(self.hidden_tags))
-        object.__setattr__(self, "_allowed", keys_of(self.allowed_tags or ()))
+        object.__setattr__(self, "_hidden", tag_keys(self.hidden_tags))
+        object.__setattr__(self, "_allowed", tag_keys(self.allowed_tags or ()))
 
     @property
     def hides(self) -> bool:
-        """Whether there is any rule at all."""
+        """Return whether there is any rule at all."""
         narrowed = self.allowed_tags is not None or self.allowed_ids is not None
         return bool(self._hidden or self.hidden_ids or narrowed or not self.untagged)
 
     @property
     def judges_tags(self) -> bool:
-        """Whether any rule names tags; then a note whose tags are not understood is hidden."""
+        """Return whether any rule names tags; then a note whose tags are not understood is hidden."""
         return bool(self._hidden) or self.allowed_tags is not None
 
     @property
     def digest(self) -> str:
-        """SHA-256 (hex) over what the rules mean, however they are written; '' if nothing hides."""
+        """Return SHA-256 (hex) over the rules, the same for every spelling; '' if nothing hides."""
         if not self.hides:
             return ""
         meaning = {
@@ -60,18 +61,18 @@ class Visibility:
             "untagged": self.untagged,
         }
         if self.judges_tags:
-            meaning["unclear_tags"] = False  # caches from before showed such notes
+            meaning["unclear_tags"] = False  # an older index showed such notes
         text = json.dumps(meaning, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
     def sees(self, note_id: str, tags: Sequence[str], *, clear: bool = True) -> bool:
-        """Whether an agent may know of the note."""
+        """Return whether an agent may know of the note."""
         return self.hidden_by(note_id, tags, clear=clear) is None
 
     def hidden_by(self, note_id: str, tags: Sequence[str], *, clear: bool = True) -> str | None:
-        """The rule that hides the note, in the words of the policy file; None if it is seen.
+        """Return the rule that hides the note, in the words of the policy file, or None if it is seen.
 
-        ``clear`` False: it has tags beside these, or instead of them, that are not understood.
+        ``clear`` False: it has tags that are not understood, beside these or instead of them.
         """
         if note_id in self.hidden_ids:
             return "hidden_ids"
@@ -94,15 +95,15 @@ class Visibility:
             return None if self.allowed_ids is None else "allowed_ids"
         return None if self._allowed & keys else "allowed_tags"
 
-    def protecting(self, tags: Sequence[str]) -> tuple[str, ...]:
-        """Those of the tags that hide the note they are on."""
+    def hiding_tags(self, tags: Sequence[str]) -> tuple[str, ...]:
+        """Return those of the tags that hide the note they are on."""
         return tuple(tag for tag in tags if tag_key(tag.strip()) in self._hidden)
 
 
-def keys_of(tags: Sequence[str]) -> frozenset[str]:
-    """What tells tags apart."""
+def tag_keys(tags: Sequence[str]) -> frozenset[str]:
+    """Return the keys that tell tags apart."""
     return frozenset(tag_key(tag.strip()) for tag in tags)
 
 
 EVERYTHING = Visibility()
-"""Nothing is hidden."""
+"""The rules that hide nothing."""

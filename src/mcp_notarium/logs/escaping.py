@@ -1,4 +1,4 @@
-"""One event, one line: control, line-breaking, bidirectional and invisible characters are escaped.
+"""Keep one event on one line: escape control, line-breaking, bidirectional and invisible characters.
 
 Only what could forge a line, hide text or steer a terminal; letters of every script stay.
 """
@@ -16,12 +16,12 @@ _LAST_OF_PLANE_ZERO = 0xFFFF
 
 
 def one_line(text: str) -> str:
-    """``text`` with every unsafe character, newlines included, written as an escape of its code."""
+    """Return ``text`` with every unsafe character, newlines included, escaped by its code."""
     return _UNSAFE.sub(_escaped, text)
 
 
 def several_lines(text: str) -> str:
-    """As :func:`one_line`, but newlines and tabs stay: for text shown to a person."""
+    """Return ``text`` escaped as by :func:`one_line`, but with newlines and tabs: for a person."""
     return _UNSAFE_BUT_NEWLINE_AND_TAB.sub(_escaped, text)
 
 

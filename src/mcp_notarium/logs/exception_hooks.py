@@ -1,7 +1,7 @@
-"""The last resorts of the interpreter, turned into redacted log events.
+"""Turn the interpreter's last-resort hooks into redacted log events.
 
-Uncaught exceptions (main thread, other threads, finalisers, asyncio) and warnings otherwise print
-messages, and some of them values, straight to stderr.
+Uncaught exceptions (main thread, other threads, finalisers, asyncio) and warnings would otherwise
+print messages, and some of them values, straight to stderr.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _saved: dict[str, Any] = {}
 
 
 def install() -> None:
-    """Take over the interpreter's hooks; the ones found are kept for :func:`remove`."""
+    """Replace the interpreter's hooks; the ones found are kept for :func:`remove`."""
     if _saved:
         return
     _saved["excepthook"] = sys.excepthook
@@ -35,7 +35,7 @@ def install() -> None:
 
 
 def remove() -> None:
-    """Give the hooks back."""
+    """Restore the hooks."""
     if not _saved:
         return
     sys.excepthook = _saved["excepthook"]
@@ -66,7 +66,7 @@ def _unraisable(args: sys.UnraisableHookArgs) -> None:
 
 
 def _unhandled_in_loop(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    # "message" is a constant of asyncio's; the rest of the context are reprs of tasks.
+    # "message" is a constant of asyncio; the rest of the context are reprs of tasks.
     _log.error("loop.unhandled", message=context.get("message"), exc=context.get("exception"))
 
 
@@ -78,6 +78,6 @@ def _warning(  # noqa: PLR0917 - the signature is the interpreter's
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    del message, file, line  # what was warned about may be quoted in them
+    del message, file, line  # they may quote the values the warning is about
     place = "/".join(filename.replace("\\", "/").rsplit("/", 2)[-2:])
     _log.warning("python.warning", type=category.__qualname__, where=f"{place}:{lineno}")

@@ -1,8 +1,8 @@
-"""An exception as plain values: its type, where it was raised, what caused it.
+"""Describe an exception as plain values: its type, where it was raised, what caused it.
 
-Neither local variables nor source lines are read. The message is kept only where its words are
-the program's or the system's own; any other message may quote what it was raised about (a note, a
-tag, a password) and is replaced by its length.
+Reads neither local variables nor source lines. A message is kept only if its words are the
+program's or the system's own. Any other message may quote what it was raised about (a note, a tag, a
+password) and is replaced by its length.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MAXIMUM_MEMBERS = 5
 
 
 def describe(error: BaseException, *, depth: int = 0) -> dict[str, Any]:
-    """``{"type", "message", "frames", ...}`` of plain strings; never raises on a hostile error."""
+    """Return ``{"type", "message", "frames", ...}`` of plain strings; never raises on a hostile error."""
     described: dict[str, Any] = {"type": type(error).__qualname__, "message": message_of(error)}
     if frames := _frames(error.__traceback__):
         described["frames"] = frames
@@ -28,7 +28,7 @@ def describe(error: BaseException, *, depth: int = 0) -> dict[str, Any]:
 
 
 def message_of(error: BaseException) -> str:
-    """The message if it is ours or the operating system's, else how long it is."""
+    """Return the message if it is ours or the operating system's, else its length."""
     if isinstance(error, NotariumError):
         return error.message
     if isinstance(error, OSError) and isinstance(error.strerror, str):
@@ -64,5 +64,5 @@ def _frames(trace: TracebackType | None) -> list[str]:
 
 
 def _place(filename: str) -> str:
-    """The last two parts of a path: enough to find the module, and no home folder in it."""
+    """Return the last two parts of a path: enough to find the module, without a home folder."""
     return "/".join(filename.replace("\\", "/").rsplit("/", 2)[-2:])

@@ -1,17 +1,16 @@
-"""The logger every room holds: filters by level, then hands over to the chain.
+"""Define the logger that modules hold: it filters by level, then passes events to the pipeline.
 
-Creating one costs nothing and calling one below the level costs a comparison. It never raises: a
-log line is not worth a failed call.
+Creating one costs nothing, and a call below the level costs one comparison. It never raises: a log
+line is not worth a failed call.
 """
 
 from __future__ import annotations
 
-from mcp_notarium.logs.levels import CRITICAL, DEBUG, ERROR, INFO, TRACE, WARNING
-from mcp_notarium.logs.state import STATE
+from mcp_notarium.logs.state import CRITICAL, DEBUG, ERROR, INFO, STATE, TRACE, WARNING
 
 
 class Logger:
-    """A named source of events. The event is a constant dotted name, the facts are keywords."""
+    """Log events under a name. The event is a constant dotted name, the facts are keywords."""
 
     __slots__ = ("name",)
 
@@ -19,31 +18,31 @@ class Logger:
         self.name = name
 
     def trace(self, event: str, /, **facts: object) -> None:
-        """Every step, for tracing one call."""
+        """Log a step, for tracing one call."""
         self._log(TRACE, event, facts)
 
     def debug(self, event: str, /, **facts: object) -> None:
-        """What a developer wants to know."""
+        """Log what a developer wants to know."""
         self._log(DEBUG, event, facts)
 
     def info(self, event: str, /, **facts: object) -> None:
-        """What happened, in the ordinary course."""
+        """Log an ordinary event."""
         self._log(INFO, event, facts)
 
     def warning(self, event: str, /, **facts: object) -> None:
-        """Odd, and dealt with."""
+        """Log something odd that was dealt with."""
         self._log(WARNING, event, facts)
 
     def error(self, event: str, /, **facts: object) -> None:
-        """Something asked for was not done."""
+        """Log that something requested was not done."""
         self._log(ERROR, event, facts)
 
     def critical(self, event: str, /, **facts: object) -> None:
-        """The program cannot go on as it was meant to."""
+        """Log that the program cannot continue as intended."""
         self._log(CRITICAL, event, facts)
 
     def enabled(self, level: int) -> bool:
-        """Whether an event of this level would be written."""
+        """Return whether an event of this level would be written."""
         return level >= STATE.level
 
     def _log(self, level: int, event: str, facts: dict[str, object]) -> None:
@@ -55,5 +54,5 @@ class Logger:
 
 
 def get(name: str) -> Logger:
-    """The logger of a room, for example ``log.get("sync")``."""
+    """Return the logger of a package, for example ``logs.get("sync")``."""
     return Logger(name)

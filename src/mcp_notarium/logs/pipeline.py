@@ -1,8 +1,8 @@
-"""The chain every event passes: allow-list, redaction, rendering, the last filter, the sinks.
+"""Process every event: allow-list, redaction, rendering, the last filter, the sinks.
 
-Our own events go through structlog into the stdlib's loggers, so that other libraries' records,
-which start there, end in the same handlers and meet the same filter. Whatever raises on the way
-drops the event and writes ``[dropped]`` in its place.
+Our own events go through structlog into the stdlib's loggers. Records of other libraries start
+there, so they reach the same handlers and the same filter. If anything raises on the way, the event is
+dropped and ``[dropped]`` is written in its place.
 """
 
 from __future__ import annotations
@@ -18,14 +18,23 @@ import structlog
 from structlog.stdlib import ProcessorFormatter
 from structlog.typing import Processor as StructlogProcessor
 
-from mcp_notarium.logs.levels import DEBUG, ERROR, NAMES, TRACE, WARNING
-from mcp_notarium.logs.processors import Event, Renderer, rendered_without_secrets, shown_facts
-from mcp_notarium.logs.state import DROPPED, STATE, Sink, current_redactor
-from mcp_notarium.logs.third_party import own_words
+from mcp_notarium.logs.processors import Event, Renderer, facts_filter, line_filter
+from mcp_notarium.logs.state import (
+    DEBUG,
+    DROPPED,
+    ERROR,
+    LEVEL_NAMES,
+    STATE,
+    TRACE,
+    WARNING,
+    Sink,
+    current_redactor,
+)
+from mcp_notarium.logs.third_party import describe_record
 
 OWN = "mcp_notarium"
 NOISY = ("httpx", "httpcore", "mcp", "asyncio", "keyring", "filelock", "hpack", "dotenv")
-"""Libraries we load: heard from WARNING on, and in full only at debug and trace."""
+"""Libraries we load: logged from WARNING on, and in full only at debug and trace."""
 
 _attached: list[tuple[logging.Logger, logging.Handler]] = []
 _stamp = structlog.processors.TimeStamper(fmt="iso", utc=True)
@@ -33,15 +42,15 @@ _as_json: Renderer = structlog.processors.JSONRenderer()  # type: ignore[assignm
 
 
 class _Bound(structlog.BoundLoggerBase):
-    """structlog's own logger with a level that is a number, so that TRACE is one of them."""
+    """Extend structlog's logger by a numeric level, so that TRACE is one of them."""
 
     def emit(self, level: int, event: str, facts: dict[str, object]) -> None:
-        positional, keywords = self._process_event(NAMES[level], event, facts)
+        positional, keywords = self._process_event(LEVEL_NAMES[level], event, facts)
         self._logger.log(level, *positional, **keywords)
 
 
 class LineHandler(logging.Handler):
-    """Formats a record through the redacting chain and writes it as one line."""
+    """Format a record through the redacting pipeline and write it as one line."""
 
     def __init__(self, sink: Sink) -> None:
         super().__init__()
@@ -49,10 +58,14 @@ class LineHandler(logging.Handler):
         render = _as_json if sink.as_json else for_people
         self.setFormatter(
             ProcessorFormatter(
-                foreign_pre_chain=[own_words, _place_and_time, shown_facts(current_redactor)],
+                foreign_pre_chain=[
+                    describe_record,
+                    _place_and_time,
+                    facts_filter(current_redactor),
+                ],
                 processors=[
                     ProcessorFormatter.remove_processors_meta,
-                    rendered_without_secrets(render, current_redactor),
+                    line_filter(render, current_redactor),
                 ],
                 pass_foreign_args=True,
                 use_get_message=False,
@@ -60,7 +73,7 @@ class LineHandler(logging.Handler):
         )
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write the record; what cannot be made safe is dropped, what cannot be written is lost."""
+        """Write the record. What cannot be made safe is dropped, what cannot be written is lost."""
         try:
             line = self.format(record)
         except Exception:  # noqa: BLE001 - fails closed, whatever a value's methods raised
@@ -70,7 +83,7 @@ class LineHandler(logging.Handler):
 
 
 def emit(name: str, level: int, event: str, facts: dict[str, object]) -> None:
-    """One event of our own. Never raises."""
+    """Log one event of our own. Never raises."""
     try:
         start()
         _bound(name).emit(level, event, facts)
@@ -94,7 +107,7 @@ def start() -> None:
 
 
 def stop() -> bool:
-    """Detach what :func:`start` attached; whether there was anything."""
+    """Detach what :func:`start` attached. Return whether there was anything."""
     with STATE.lock:
         found = bool(_attached)
         for target, handler in _attached:
@@ -105,19 +118,19 @@ def stop() -> bool:
 
 
 def drop() -> None:
-    """Say in every sink that an event was dropped, and nothing else about it."""
+    """Write to every sink that an event was dropped, and nothing else about it."""
     for sink in _sinks():
         with suppress(OSError, ValueError):
             sink.write(dropped() + "\n")
 
 
 def dropped() -> str:
-    """The line that stands for a dropped event; it needs no redactor."""
-    return json.dumps({"level": NAMES[ERROR], "event": DROPPED})
+    """Return the line that stands for a dropped event; it needs no redactor."""
+    return json.dumps({"level": LEVEL_NAMES[ERROR], "event": DROPPED})
 
 
 def for_people(_logger: Any, _method: str, event: Event) -> str:
-    """A line for a terminal: time, level, source, event, facts."""
+    """Render a line for a terminal: time, level, source, event, facts."""
     facts = dict(event)
     time = str(facts.pop("timestamp", ""))[11:19]
     level = str(facts.pop("level", "")).upper()
@@ -141,7 +154,7 @@ def _listen_to_libraries() -> None:
     structlog.configure(
         processors=[
             _library_event,
-            shown_facts(current_redactor),
+            facts_filter(current_redactor),
             ProcessorFormatter.wrap_for_formatter,
         ],
         logger_factory=structlog.stdlib.LoggerFactory(),
@@ -178,7 +191,7 @@ def _own_event(name: str) -> Callable[[Any, str, Event], Event]:
 def _bound(name: str) -> _Bound:
     processors: list[StructlogProcessor] = [
         _own_event(name),
-        shown_facts(current_redactor),
+        facts_filter(current_redactor),
         ProcessorFormatter.wrap_for_formatter,
     ]
     return _Bound(logging.getLogger(f"{OWN}.{name}"), processors, {})

@@ -1,7 +1,7 @@
-"""The redaction as structlog processors: ``(logger, method, event) -> event`` and the last filter.
+"""Redact as structlog processors: ``(logger, method, event) -> event``, and the last filter.
 
-structlog itself is not needed for them. They read the current redactor through a callable, so a
-secret learnt later is blotted out of every later line.
+They do not need structlog itself. They read the current redactor through a callable, so a secret
+learnt later is removed from every later line.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ Renderer = Callable[[Any, str, Event], str]
 CurrentRedactor = Callable[[], Redactor]
 
 
-def shown_facts(redactor: CurrentRedactor) -> Processor:
-    """Every fact by the allow-list: see :meth:`Redactor.facts`."""
+def facts_filter(redactor: CurrentRedactor) -> Processor:
+    """Return a processor that passes every fact through the allow-list: :meth:`Redactor.facts`."""
 
     def process(_logger: Any, _method: str, event: Event) -> Event:
         return redactor().facts(_named(event))
@@ -27,8 +27,8 @@ def shown_facts(redactor: CurrentRedactor) -> Processor:
     return process
 
 
-def rendered_without_secrets(render: Renderer, redactor: CurrentRedactor) -> Renderer:
-    """``render`` with its line filtered once more and kept to one line."""
+def line_filter(render: Renderer, redactor: CurrentRedactor) -> Renderer:
+    """Return ``render`` with its line filtered once more and kept to one line."""
 
     def process(logger: Any, method: str, event: Event) -> str:
         return one_line(redactor().rendered(render(logger, method, event)))

@@ -1,7 +1,7 @@
-"""The redactor: live secrets in, text and values without them out.
+"""Remove secrets from text and values.
 
-A frozen value; :meth:`Redactor.with_secret` gives a new one. It can only blot out what it is
-shown: a secret shorter than ``spelling.MINIMUM_LENGTH`` is protected by its name alone.
+A redactor is a frozen value; :meth:`Redactor.with_secret` returns a new one. It removes only
+secrets it knows: one shorter than ``secret_encodings.MINIMUM_LENGTH`` is protected by its name alone.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from mcp_notarium.logs import allow_list, secret_encodings, secret_patterns
+from mcp_notarium.logs import redaction_rules, secret_encodings
 from mcp_notarium.logs.exception_summary import describe
-from mcp_notarium.logs.secret_patterns import BLOT
+from mcp_notarium.logs.redaction_rules import REDACTED
 from mcp_notarium.secret import Secret
 
 ID_LENGTH = 12
-"""Identifiers are cut to this many characters: enough to find a note, no long run left to hide in."""
+"""Identifiers are cut to this many characters: enough to find a note, too short to hide a secret."""
 
 MAXIMUM_DEPTH = 6
 MAXIMUM_ITEMS = 50
@@ -29,7 +29,7 @@ _LARGEST_NUMBER = 10**18
 
 @dataclass(frozen=True, slots=True)
 class Redactor:
-    """Blots ``secrets`` (raw bytes) and everything that looks like one out of text and values.
+    """Remove ``secrets`` (raw bytes) and everything that looks like one from text and values.
 
     ``email_key`` makes the pseudonyms of e-mail addresses; 16 random bytes per process will do.
     """
@@ -39,9 +39,9 @@ class Redactor:
     _known: re.Pattern[str] | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        # Longest first: of two secrets one of which starts with the other, both go whole.
+        # Longest first: if one secret starts with another, both are removed whole.
         ordered = sorted(self.secrets, key=lambda secret: (-len(secret), secret))
-        joined = "|".join(filter(None, map(secret_encodings.pattern, ordered)))
+        joined = "|".join(filter(None, map(secret_encodings.build_pattern, ordered)))
         known = re.compile(joined, re.IGNORECASE) if joined else None
         object.__setattr__(self, "_known", known)
 
@@ -49,32 +49,32 @@ class Redactor:
         return f"Redactor({len(self.secrets)} secrets)"
 
     def with_secret(self, *secrets: Secret) -> Redactor:
-        """A redactor that knows these secrets too; itself if it knew them all."""
+        """Return a redactor that knows these secrets too; itself if it knew them all."""
         known = self.secrets | {secret.reveal() for secret in secrets if secret}
         return self if known == self.secrets else Redactor(self.email_key, known)
 
     def text(self, text: str) -> str:
-        """Loose text (an error message, a line on stderr) without secrets."""
-        return secret_patterns.blot_pairs(self.rendered(text))
+        """Return loose text (an error message, a line on stderr) without secrets."""
+        return redaction_rules.redact_pairs(self.rendered(text))
 
     def rendered(self, line: str) -> str:
-        """A finished line without secrets; a JSON line stays JSON."""
-        return secret_patterns.blot_shapes(self.without_known(line), email_key=self.email_key)
+        """Return a finished line without secrets; a JSON line stays JSON."""
+        return redaction_rules.redact_shapes(self.without_known(line), email_key=self.email_key)
 
     def without_known(self, text: str) -> str:
-        """``text`` without the secrets themselves; addresses and long numbers stay."""
-        return text if self._known is None else self._known.sub(BLOT, text)
+        """Return ``text`` without the secrets themselves; addresses and long numbers stay."""
+        return text if self._known is None else self._known.sub(REDACTED, text)
 
     def facts(self, facts: Mapping[str, object]) -> dict[str, Any]:
-        """An event's facts as plain JSON values, by the allow-list of ``names``."""
+        """Return an event's facts as plain JSON values, filtered by the allow-list."""
         return {name: self.value(name, value) for name, value in facts.items()}
 
     def value(self, name: str, value: object, *, depth: int = 0) -> Any:
-        """One fact as it may be shown under ``name``; of unknown objects only the type."""
+        """Return one fact as it may be shown under ``name``; of unknown objects only the type."""
         if value is None or isinstance(value, bool):
             return value
-        if allow_list.is_secret(name) or isinstance(value, Secret):
-            return BLOT
+        if redaction_rules.is_secret(name) or isinstance(value, Secret):
+            return REDACTED
         return "[too deep]" if depth > MAXIMUM_DEPTH else self._plain(name, value, depth=depth)
 
     def _plain(self, name: str, value: object, *, depth: int) -> Any:
@@ -88,15 +88,15 @@ class Redactor:
 
     def _number(self, number: float) -> Any:
         if not -_LARGEST_NUMBER < number < _LARGEST_NUMBER:  # also NaN and the infinities
-            return BLOT
-        return number if self.rendered(str(number)) == str(number) else BLOT
+            return REDACTED
+        return number if self.rendered(str(number)) == str(number) else REDACTED
 
     def _words(self, name: str, text: str) -> str:
-        if not allow_list.carries_text(name):
+        if not redaction_rules.carries_text(name):
             return f"[withheld: {len(text)} characters]"
-        if allow_list.is_id(name) and self._known_free(text) and len(text) > ID_LENGTH:
+        if redaction_rules.is_id(name) and self._known_free(text) and len(text) > ID_LENGTH:
             text = text[:ID_LENGTH] + "…"
-        # The cut comes after the blotting: half a secret would not be recognised.
+        # Cut after redacting: half a secret would not be recognised.
         clean = self.text(text[:_LOOKED_AT])
         return clean if len(clean) <= MAXIMUM_TEXT else clean[:MAXIMUM_TEXT] + "…"
 
@@ -126,11 +126,12 @@ class Redactor:
         return shown
 
     def _mapping(self, mapping: Mapping[Any, object], *, depth: int) -> dict[str, Any]:
-        # The names inside a mapping are not written in our source: they may be tags or titles.
+        # The names inside a mapping do not come from our source: they may be tags or titles.
         known = {
             key: value
             for key, value in mapping.items()
-            if isinstance(key, str) and (allow_list.carries_text(key) or allow_list.is_secret(key))
+            if isinstance(key, str)
+            and (redaction_rules.carries_text(key) or redaction_rules.is_secret(key))
         }
         shown = {key: self.value(key, value, depth=depth) for key, value in known.items()}
         hidden = len(mapping) - len(known)

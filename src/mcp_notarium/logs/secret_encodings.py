@@ -1,7 +1,7 @@
-"""Every way one secret can be spelled in text, as one regular expression per secret.
+"""Match every encoding of a secret in text: one regular expression per secret.
 
-Instead of listing encodings (they multiply: JSON in repr in JSON ...), each *character* of the
-secret becomes a small alternation of its spellings, so a text half quoted by one layer and half by
+Encodings multiply (JSON in repr in JSON ...), so they are not listed. Instead each *character* of the
+secret becomes a small alternation of its spellings; a text half quoted by one layer and half by
 another still matches. Base64 (three alignments, both alphabets) and hexadecimal mix characters and
 get a pattern each. All patterns are meant for ``re.IGNORECASE``.
 
@@ -17,10 +17,10 @@ import unicodedata
 from collections.abc import Iterator
 
 MINIMUM_LENGTH = 6
-"""Shorter secrets are not searched for: they would blot out ordinary words everywhere."""
+"""Shorter secrets are not searched for: they would redact ordinary words everywhere."""
 
 HEAD_LENGTH = 12
-"""The start of a secret of at least 16 characters is looked for on its own (truncated values)."""
+"""The start of a secret of at least 16 characters is also searched for alone (truncated values)."""
 
 _LONG_ENOUGH_FOR_HEAD = 16
 _PERCENT = r"%(?:25){0,3}"
@@ -39,8 +39,8 @@ _FIRST_ASTRAL = 0x10000
 _FIRST_BEYOND_ASCII = 0x80
 
 
-def pattern(secret: bytes) -> str:
-    """A pattern for all spellings of ``secret``, or ``""`` if it is too short to look for."""
+def build_pattern(secret: bytes) -> str:
+    """Return a pattern for all spellings of ``secret``, or ``""`` if it is too short to search for."""
     if len(secret) < MINIMUM_LENGTH:
         return ""
     return "|".join(dict.fromkeys(_alternatives(secret)))
@@ -95,7 +95,7 @@ def _character(char: str, *, after_backslash: bool) -> str:
 
 
 def _plain(char: str) -> Iterator[str]:
-    """What stands for a character, with or without backslashes before it."""
+    """Yield the spellings of a character, with or without backslashes before it."""
     octets = char.encode("utf-8", "surrogateescape")
     yield re.escape(char)
     yield "".join(f"{_PERCENT}{octet:02x}" for octet in octets)
@@ -110,7 +110,7 @@ def _plain(char: str) -> Iterator[str]:
 
 
 def _escaped(char: str) -> Iterator[str]:
-    """What stands for a character after at least one backslash."""
+    """Yield the spellings of a character after at least one backslash."""
     code = ord(char)
     octets = char.encode("utf-8", "surrogateescape")
     if char in _LETTER_ESCAPES:
@@ -129,7 +129,7 @@ def _unicode_escape(code: int) -> str:
 
 
 def _base64(secret: bytes, shift: int) -> str:
-    """The characters of the encoding that depend on ``secret`` alone when ``shift`` bytes precede."""
+    """Return the characters of the encoding that depend on ``secret`` alone after ``shift`` other bytes."""
     encoded = base64.b64encode(b"\0" * shift + secret).decode()
     first = -(-shift * 8 // 6)
     last = (shift + len(secret)) * 8 // 6

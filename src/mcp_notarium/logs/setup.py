@@ -1,17 +1,18 @@
-"""Configures logging for this process, in two steps: cheap before the handshake, full after it."""
+"""Configure logging for this process, in two steps: cheap before the handshake, full after it."""
 
 from __future__ import annotations
 
 import atexit
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO, cast
+from typing import Any, TextIO, cast
 
 from mcp_notarium.logs import exception_hooks
-from mcp_notarium.logs.levels import LEVELS, WARNING
 from mcp_notarium.logs.sinks import RedactingStream, open_log_file, writer_to, writer_to_stream
-from mcp_notarium.logs.state import STATE, Sink, scrub, scrub_for_terminal
+from mcp_notarium.logs.state import LEVELS, STATE, WARNING, Sink, scrub, scrub_for_terminal
 
 _opened: list[int] = []
 _diverted: list[TextIO] = []
@@ -24,12 +25,12 @@ def configure(
     stream: TextIO | None = None,
     divert_stdout: bool = False,
 ) -> None:
-    """Log to ``stream`` (stderr) and ``file`` from ``level`` on, and take over the hooks.
+    """Log to ``stream`` (stderr) and ``file`` from ``level`` on, and install the hooks.
 
-    A terminal gets lines for people, anything else JSON, the file always JSON. Raises
-    ``ConfigError`` if the file cannot be used, changing nothing. Calling it again replaces what
-    was configured; nothing slow is imported. With ``divert_stdout`` whatever is printed goes to
-    the redacted stderr: for a server whose standard output is the protocol's.
+    A terminal gets lines for people, any other stream gets JSON; the file always gets JSON. Another call
+    replaces the configuration. Nothing slow is imported. With ``divert_stdout`` whatever is printed goes
+    to the redacted stderr: for a server, whose standard output belongs to the protocol. Raises
+    ``ConfigError`` if the file cannot be used, and changes nothing then.
     """
     descriptor = open_log_file(file) if file else None
     close()
@@ -51,14 +52,14 @@ def configure(
 
 
 def configure_full() -> None:
-    """Load the chain and listen to other libraries, before they are first used. Idempotent."""
+    """Load the pipeline and listen to other libraries, before they are first used. Idempotent."""
     from mcp_notarium.logs import pipeline  # noqa: PLC0415 - imports structlog
 
     pipeline.start()
 
 
 def close() -> None:
-    """Give everything back as it was found: handlers, hooks, stderr, the file. Idempotent."""
+    """Restore everything: handlers, hooks, stderr, the file. Idempotent."""
     chain = sys.modules.get("mcp_notarium.logs.pipeline")
     if chain is not None:
         chain.stop()
@@ -75,3 +76,27 @@ def close() -> None:
     STATE.level = WARNING
     STATE.configured = False
     atexit.unregister(close)
+
+
+@contextmanager
+def capture(level: str = "trace") -> Iterator[list[dict[str, Any]]]:
+    """Collect the events logged inside, redacted, newest last. For tests.
+
+    Nothing reaches the usual sinks.
+    """
+    import json  # noqa: PLC0415 - slow to import
+
+    from mcp_notarium.logs import pipeline  # noqa: PLC0415 - imports structlog
+
+    events: list[dict[str, Any]] = []
+    before = (STATE.sinks, STATE.level)
+    attached = pipeline.stop()
+    STATE.sinks = (Sink(lambda line: events.append(json.loads(line)), as_json=True),)
+    STATE.level = LEVELS[level.casefold()]
+    try:
+        yield events
+    finally:
+        pipeline.stop()
+        STATE.sinks, STATE.level = before
+        if attached:
+            pipeline.start()

@@ -1,4 +1,4 @@
-"""Where finished lines go: the log file, and a stderr that blots out secrets by itself."""
+"""Write finished lines to the log file, and to a stderr that removes secrets by itself."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _HELD_AT_MOST = 64 * 1024
 
 
 def open_log_file(path: Path) -> int:
-    """A descriptor that appends to ``path``, mode 0600. Raises ``ConfigError``.
+    """Return a descriptor that appends to ``path``, mode 0600. Raises ``ConfigError``.
 
     The folder must exist. A link, another user's file or anything that is not a regular file is
-    refused; an existing file of ours that others may read is closed to them.
+    refused. If others may read an existing file of ours, that permission is removed.
     """
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
     for name in ("O_NOFOLLOW", "O_CLOEXEC", "O_NONBLOCK"):
@@ -37,7 +37,7 @@ def open_log_file(path: Path) -> int:
 
 
 def writer_to(descriptor: int) -> Callable[[str], None]:
-    """Writes each line with one system call, so that lines of several servers do not mix."""
+    """Return a function that writes each line with one system call: lines of several servers do not mix."""
 
     def write(line: str) -> None:
         os.write(descriptor, line.encode("utf-8", "backslashreplace"))
@@ -46,7 +46,7 @@ def writer_to(descriptor: int) -> Callable[[str], None]:
 
 
 def writer_to_stream(stream: TextIO) -> Callable[[str], None]:
-    """Writes each line to a text stream and flushes it."""
+    """Return a function that writes each line to a text stream and flushes it."""
 
     def write(line: str) -> None:
         stream.write(line)
@@ -86,11 +86,11 @@ def _refused(reason: str) -> ConfigError:
 
 
 class RedactingStream:
-    """A text stream that passes whole lines on, without secrets.
+    """Pass whole lines on to a text stream, without secrets.
 
-    Text without a newline is held back until the line is complete (a secret may come in pieces),
-    except that ``flush`` on a terminal shows it: prompts have no newline. What the redaction
-    raises on is replaced by ``[dropped]``.
+    Text without a newline is held back until the line is complete (a secret may come in pieces). The
+    exception is ``flush`` on a terminal, which shows it: prompts have no newline. If redaction raises,
+    ``[dropped]`` is written instead.
     """
 
     def __init__(self, stream: TextIO, scrub: Callable[[str], str]) -> None:
@@ -109,7 +109,7 @@ class RedactingStream:
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """Write each."""
+        """Write each line."""
         for line in lines:
             self.write(line)
 
@@ -120,7 +120,7 @@ class RedactingStream:
         self.stream.flush()
 
     def finish(self) -> None:
-        """Pass on what is held, for the end of the program."""
+        """Pass on what is held, at the end of the program."""
         if self._held:
             self._release()
         self.stream.flush()
@@ -139,7 +139,7 @@ class RedactingStream:
 
 
 class _BytesSide:
-    """``sys.stderr.buffer`` of a :class:`RedactingStream`: bytes take the same way as text."""
+    """Stand in for ``sys.stderr.buffer`` of a :class:`RedactingStream`: bytes are redacted as text."""
 
     def __init__(self, stream: RedactingStream) -> None:
         self._redacting = stream

@@ -1,7 +1,8 @@
-"""What logging currently is: the level, the sinks, the redactor. One per process.
+"""Hold the state of logging: the levels, the level in force, the sinks, the redactor. One per process.
 
-Changed by ``setup`` and :func:`protect` only. The redactor is built on first use: compiling its
-patterns takes longer than everything else a start does before the handshake.
+Only ``setup`` and :func:`protect` change it. The redactor is built on first use: compiling its
+patterns takes longer than everything else a start does before the handshake. The levels stand here
+by number and by every name they may be configured with, so that the stdlib's logging is not needed.
 """
 
 from __future__ import annotations
@@ -12,22 +13,47 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from mcp_notarium.logs.levels import WARNING
-
 if TYPE_CHECKING:
     from mcp_notarium.config import Config
     from mcp_notarium.logs.redactor import Redactor
     from mcp_notarium.secret import Secret
 
+TRACE = 5
+DEBUG = 10
+INFO = 20
+WARNING = 30
+ERROR = 40
+CRITICAL = 50
+
+LEVELS = {
+    "trace": TRACE,
+    "debug": DEBUG,
+    "info": INFO,
+    "warn": WARNING,
+    "warning": WARNING,
+    "error": ERROR,
+    "fatal": CRITICAL,
+    "critical": CRITICAL,
+}
+
+LEVEL_NAMES = {
+    TRACE: "trace",
+    DEBUG: "debug",
+    INFO: "info",
+    WARNING: "warning",
+    ERROR: "error",
+    CRITICAL: "critical",
+}
+
 DROPPED = "[dropped]"
-"""Stands for everything that could not be made safe to show."""
+"""Replaces everything that could not be made safe to show."""
 
 Write = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """A place for finished lines; ``as_json`` or for people."""
+    """Hold a destination for finished lines, as JSON or for people."""
 
     write: Write
     as_json: bool
@@ -35,7 +61,7 @@ class Sink:
 
 @dataclass(slots=True)
 class State:
-    """The process's logging. ``configured`` False: warnings and worse go to stderr, no hooks."""
+    """Hold the process's logging. ``configured`` False: warnings and worse go to stderr, no hooks."""
 
     level: int = WARNING
     configured: bool = False
@@ -48,24 +74,24 @@ STATE = State()
 
 
 def current_redactor() -> Redactor:
-    """The redactor with every secret known so far."""
+    """Return the redactor with every secret known so far."""
     redactor = STATE.redactor
-    return redactor if redactor is not None else _grown(())
+    return redactor if redactor is not None else _add_secrets(())
 
 
 def protect(*secrets: Secret | None) -> None:
-    """From now on these secrets are blotted out of every line, in every spelling."""
-    _grown(tuple(secret for secret in secrets if secret))
+    """Remove these secrets from every line from now on, in every encoding."""
+    _add_secrets(tuple(secret for secret in secrets if secret))
 
 
 def protect_config(config: Config) -> None:
-    """:func:`protect` for every secret of a configuration."""
+    """Protect every secret of a configuration."""
     raw = _raw_key(config.db_key)
     protect(config.password, config.token, config.db_key, config.api_key, *raw)
 
 
 def scrub(text: str) -> str:
-    """``text`` without secrets, for error texts and whatever else leaves the process."""
+    """Return ``text`` without secrets, for error texts and whatever else leaves the process."""
     try:
         return current_redactor().text(text)
     except Exception:  # noqa: BLE001 - fails closed: nothing is better than a secret
@@ -73,7 +99,7 @@ def scrub(text: str) -> str:
 
 
 def scrub_for_terminal(text: str) -> str:
-    """``text`` without the secrets themselves, for the person the addresses in it belong to."""
+    """Return ``text`` without the secrets themselves, for the person whose addresses are in it."""
     try:
         return current_redactor().without_known(text)
     except Exception:  # noqa: BLE001 - as above
@@ -81,7 +107,7 @@ def scrub_for_terminal(text: str) -> str:
 
 
 def scrub_for_client(value: Any) -> Any:
-    """A JSON value without the secrets themselves; ids stay, so that an agent can name a note."""
+    """Return a JSON value without the secrets themselves; ids stay, so that an agent can name a note."""
     if isinstance(value, str):
         return scrub_for_terminal(value)
     if isinstance(value, dict):
@@ -91,7 +117,7 @@ def scrub_for_client(value: Any) -> Any:
     return value
 
 
-def _grown(secrets: tuple[Secret, ...]) -> Redactor:
+def _add_secrets(secrets: tuple[Secret, ...]) -> Redactor:
     from mcp_notarium.logs.redactor import Redactor  # noqa: PLC0415 - slow to import
 
     with STATE.lock:
@@ -101,7 +127,7 @@ def _grown(secrets: tuple[Secret, ...]) -> Redactor:
 
 
 def _raw_key(key: Secret | None) -> list[Secret]:
-    """The bytes a ``raw:`` key spells, and its digits without the word before them."""
+    """Return the bytes of a ``raw:`` key, and its digits without the prefix."""
     from mcp_notarium.secret import Secret  # noqa: PLC0415 - only where there is a key
 
     if key is None or not key.reveal().startswith(b"raw:"):

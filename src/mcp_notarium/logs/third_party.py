@@ -1,12 +1,12 @@
-"""Records of other libraries, reduced to what can be shown without knowing what they quote.
+"""Reduce records of other libraries to what can be shown without knowing what they quote.
 
 A library's message may hold note text (a rejected request, an exception's text), and redaction
 knows secrets, not notes. So the formatted message is shown only for libraries that log about
-connections and files; of others the constant template, or nothing but the place in the source.
+connections and files. For others only the constant template is shown, or only the place in the source.
 
-Of an address only the host and the first words of the path are shown: what follows may be a tag or
-a note's id, and what is searched for or asked after stands in the query. Of an answer's headers the
-names and plain numbers are shown: a service may say there whatever it likes.
+Of a URL only the host and the first words of the path are shown: the rest may be a tag or a note's
+id, and the query may hold the searched words. Of a response's headers the names and plain numbers
+are shown: a service may write anything there.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ADDRESS = re.compile(
     re.IGNORECASE,
 )
 _LITERAL = re.compile(r"b(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")", re.DOTALL)
-"""How httpcore shows the parts of requests and answers."""
+"""The form in which httpcore shows the parts of requests and responses."""
 _PLAIN_LITERAL = re.compile(r"http/\d\.\d|\d{1,10}|get|post|delete|/[^\s'\"<>]*")
 _SHOWN_LITERALS = frozenset(
     {
@@ -45,13 +45,13 @@ _PATH_WORDS = frozenset(
         "authorize", "account", "request-login", "complete-login",
     }
 )  # fmt: skip
-"""Parts of a path that are the same for every account; a new one is added deliberately."""
+"""Parts of a path that are the same for every account. Add a new one deliberately."""
 _ITEM = "i"
-"""Whatever follows it is somebody's."""
+"""Whatever follows it belongs to an account."""
 
 
-def own_words(_logger: Any, _method: str, event: Event) -> Event:
-    """A stdlib record as an event of ours; the chain redacts it like any other."""
+def describe_record(_logger: Any, _method: str, event: Event) -> Event:
+    """Turn a stdlib record into an event of ours; the pipeline redacts it like any other."""
     record: logging.LogRecord = event["_record"]
     told: Event = {
         "event": "library.message",
@@ -62,7 +62,7 @@ def own_words(_logger: Any, _method: str, event: Event) -> Event:
     }
     if record.exc_info and record.exc_info[1] is not None:
         told["exception"] = record.exc_info[1]
-    # ProcessorFormatter takes these two out again and insists on finding them.
+    # ProcessorFormatter removes these two again and requires them.
     told["_record"] = None
     told["_from_structlog"] = False
     return told
@@ -74,14 +74,14 @@ def _message(record: logging.LogRecord, template: str, args: Any) -> str:
         return template % args if args else template
     if library in _TALK_OF_CONNECTIONS:
         message = template % args if args else template
-        # Secrets first: of one that holds a slash a piece would remain, and be no secret any more.
+        # Secrets first: cutting the path of a secret with a slash would leave an unrecognisable piece.
         return without_paths(without_values(current_redactor().without_known(message)))
-    # With arguments apart from it, the template is a constant in the library's source.
+    # If there are arguments, the template is a constant in the library's source.
     return template if args else f"[withheld: {len(template)} characters]"
 
 
 def without_values(text: str) -> str:
-    """``text`` without what a service said in headers and behind a status: names and numbers stay."""
+    """Return ``text`` without header values and status phrases; names and numbers stay."""
     return _PHRASE.sub(_usual_phrase, _LITERAL.sub(_named_or_counted, text))
 
 
@@ -97,7 +97,7 @@ def _named_or_counted(found: re.Match[str]) -> str:
 
 
 def without_paths(text: str) -> str:
-    """``text`` with every address cut down to what is the same for every account."""
+    """Return ``text`` with every URL cut down to what is the same for every account."""
     return _ADDRESS.sub(_cut, text)
 
 
@@ -106,7 +106,7 @@ def _cut(found: re.Match[str]) -> str:
 
 
 def _shape(path: str) -> str:
-    """``/1/app/note/i/...`` and the like; three dots stand for everything that is left out."""
+    """Return ``/1/app/note/i/...`` and the like; three dots stand for everything left out."""
     shown = list(takewhile(_PATH_WORDS.__contains__, re.split("[/?#]", path)[1:]))
     if _ITEM in shown:
         shown = shown[: shown.index(_ITEM) + 1]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pydantic import BaseModel, ValidationError
 
 from mcp_notarium import logs
-from mcp_notarium.domain.policy import TOOLS, demand
+from mcp_notarium.domain.policy import TOOLS, raise_refusal
 from mcp_notarium.domain.text_normalization import has_lone_surrogate, replace_surrogates
 from mcp_notarium.errors import ConfirmationRequired, InvalidRequest, NotariumError, PolicyChanged
 from mcp_notarium.protocol.app_holder import House
@@ -31,7 +31,7 @@ from mcp_notarium.protocol.call_audit import (
 from mcp_notarium.protocol.unexpected_errors import unexpected
 from mcp_notarium.tools.catalog import Tool, by_name
 from mcp_notarium.tools.schemas import FromNotes
-from mcp_notarium.tools.untrusted_text import marked, reported
+from mcp_notarium.tools.untrusted_text import add_boundaries, add_findings
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
@@ -95,7 +95,7 @@ class Answering:
         await self._backlog.room()
         request = _request(tool, asked.arguments)
         app.cache.notes.gate.require_match()
-        demand(app.policy.may(tool.name, getattr(request, "action", None)))
+        raise_refusal(app.policy.refuse_use(tool.name, getattr(request, "action", None)))
         call = make(
             setting=app.config.destructive,
             confirmed=getattr(request, "confirm", None) is True,
@@ -156,7 +156,7 @@ def success(answer: BaseModel) -> Answer:
     """The same facts as JSON value and as JSON text: some clients show only one of them."""
     value = answer.model_dump(exclude_none=True)
     if isinstance(answer, FromNotes):
-        value = marked(reported(value))
+        value = add_boundaries(add_findings(value))
     text = _json(value)
     try:
         size = len(text.encode())
@@ -171,7 +171,7 @@ def failure(error: NotariumError) -> Answer:
     """An error the agent sees and can act on. A question nobody has answered names a note."""
     value = logs.scrub_for_client(error.to_dict())
     if isinstance(error, ConfirmationRequired):
-        value = marked(value)
+        value = add_boundaries(value)
     text = replace_surrogates(_json(value))
     return Answer(text, len(text.encode()))
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from json.encoder import encode_basestring, encode_basestring_ascii
 
-from mcp_notarium.domain.lines import total_lines
+from mcp_notarium.domain.lines import count_lines
 from mcp_notarium.domain.note import Revision
 from mcp_notarium.domain.preview import preview
 from mcp_notarium.domain.text_normalization import tag_key
@@ -69,7 +69,7 @@ def _note(revision: Revision) -> tuple[Value, ...]:
         int(content.trash),
         int(revision.pinned),
         int(revision.markdown),
-        total_lines(content.text),
+        count_lines(content.text),
         content.digest(),
         _AS_JSON(content.tags),
         preview(content.text),

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from mcp_notarium.domain.note import Revision, Tombstone, clear_tags
+from mcp_notarium.domain.note import Revision, Tombstone, tags_understood
 from mcp_notarium.domain.visibility import Visibility
 from mcp_notarium.errors import PolicyChanged
 from mcp_notarium.storage.connection import Database
@@ -76,7 +76,7 @@ class VisibilityGate:
     def hides(self, revision: Revision) -> str | None:
         """The rule that hides this revision of a note; None if it is seen."""
         rules = self.rules
-        clear = not rules.judges_tags or clear_tags(revision.raw)
+        clear = not rules.judges_tags or tags_understood(revision.raw)
         return rules.hidden_by(revision.id, revision.content.tags, clear=clear)
 
     def record_hidden(self, notes: Iterable[tuple[str, HiddenNote]]) -> None:

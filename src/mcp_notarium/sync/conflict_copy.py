@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass
 from enum import Enum
 
-from mcp_notarium.domain.diff import changes
+from mcp_notarium.domain.diff import find_changes
 from mcp_notarium.domain.lines import split_lines
 from mcp_notarium.domain.merge import merge_content, merge_tags
 from mcp_notarium.domain.note import Content
@@ -131,7 +131,7 @@ def differences(*, sent: Content, stored: Content) -> str:
     """Describe where the store holds something else than was sent, by line numbers; "" if nowhere."""
     lines = [
         line
-        for change in changes(split_lines(sent.text), split_lines(stored.text))
+        for change in find_changes(split_lines(sent.text), split_lines(stored.text))
         for line in range(change.low + 1, max(change.high, change.low + 1) + 1)
     ]
     told = [_lines(lines)] if lines else []

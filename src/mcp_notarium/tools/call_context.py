@@ -1,8 +1,8 @@
-"""What a handler may ask of the call it serves, without knowing the protocol or its SDK.
+"""Define what a handler may ask of its call, without the protocol or its SDK.
 
-The server makes one :class:`CallContext` for each call. Handlers read the cache as they like; what
-changes anything happens inside ``app.writer.call()``, so that writes are served one after another while
-reads never wait for the network behind a write.
+The server makes one :class:`CallContext` for each call. Handlers read the index freely. Every change
+happens inside ``app.writer.call()``: writes are served one after another, and reads never wait for
+the network behind a write.
 """
 
 from __future__ import annotations
@@ -14,21 +14,24 @@ from mcp_notarium.errors import ConfirmationRequired
 
 
 class CallContext(Protocol):
-    """One call: who asks, and how to ask back."""
+    """Represent one call: who asks, and how to ask back."""
 
     @property
     def client(self) -> str:
-        """Name of the client program, '' if it did not say."""
+        """Return the name of the client program, '' if it did not say."""
 
     async def confirm(self, message: str) -> bool:
-        """Did the person agree to ``message``? Raises ``ConfirmationRequired`` if nobody can say."""
+        """Return whether the person agrees to ``message``.
+
+        Raises ``ConfirmationRequired`` if nobody can say.
+        """
 
     async def progress(self, done: float, total: float | None, message: str) -> None:
-        """Tell the client how far the call is; nothing happens if it did not ask for that."""
+        """Report progress to the client; does nothing if the client did not ask for that."""
 
 
 class Way(Enum):
-    """How consent to a destructive or sharing action is found."""
+    """Name the way to obtain consent to a destructive or sharing action."""
 
     ASK = "ask the person through the client"
     ARGUMENT = "look at the argument `confirm`"
@@ -36,7 +39,7 @@ class Way(Enum):
 
 
 def way_of_consent(setting: str, *, can_elicit: bool) -> Way:
-    """The way for ``NOTARIUM_DESTRUCTIVE`` = ``setting`` with a client that can ask, or cannot."""
+    """Return the way for ``NOTARIUM_DESTRUCTIVE`` = ``setting`` with a client that can ask, or cannot."""
     if setting == "deny":
         return Way.REFUSE
     if can_elicit:
@@ -45,11 +48,11 @@ def way_of_consent(setting: str, *, can_elicit: bool) -> Way:
 
 
 def refusal(setting: str, message: str) -> ConfirmationRequired:
-    """The error for an action that nobody has agreed to, naming what would help."""
+    """Return the error for an action without consent, naming what would help."""
     hints = {
-        "deny": "The user has switched such actions off (NOTARIUM_DESTRUCTIVE=deny). "
+        "deny": "The user has disabled such actions (NOTARIUM_DESTRUCTIVE=deny). "
         "They can do this in the note service's own app.",
-        "elicit": "This client cannot ask the user, and NOTARIUM_DESTRUCTIVE=elicit wants that. "
+        "elicit": "This client cannot ask the user, and NOTARIUM_DESTRUCTIVE=elicit requires that. "
         "The user can do this in the note service's own app.",
     }
     hint = hints.get(
@@ -59,28 +62,28 @@ def refusal(setting: str, message: str) -> ConfirmationRequired:
 
 
 def unanswered(message: str) -> ConfirmationRequired:
-    """The error for a question that stood open for too long."""
+    """Return the error for a question that was not answered in time."""
     return ConfirmationRequired(
         "The user did not answer in time; nothing was changed.",
-        resolution_hint="Ask the user, and repeat the call when they are there to confirm it.",
+        resolution_hint="Ask the user, and repeat the call when they can confirm it.",
         details={"asks": message},
     )
 
 
 def refused_with_error(message: str) -> ConfirmationRequired:
-    """The error for a question that the client answered with what cannot be read, or with an error.
+    """Return the error for a question that the client answered with an error, or unreadably.
 
-    Some say with an error that their user said no.
+    Some clients report with an error that their user said no.
     """
     return ConfirmationRequired(
-        "The client gave no answer that can be read to the question; nothing was changed.",
+        "The client gave no readable answer to the question; nothing was changed.",
         resolution_hint="The user may have refused. Do not try again unless they ask for it.",
         details={"asks": message},
     )
 
 
 async def require_consent(call: CallContext, message: str) -> None:
-    """Go on only if the person agrees to ``message``; raises ``ConfirmationRequired``."""
+    """Raise ``ConfirmationRequired`` unless the person agrees to ``message``."""
     if not await call.confirm(message):
         raise ConfirmationRequired(
             "The user declined; nothing was changed.",

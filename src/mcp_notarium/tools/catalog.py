@@ -1,11 +1,11 @@
-"""The tools as a set: name, words for the model, shapes, honest annotations, handler.
+"""List the tools: name, words for the model, schemas, honest annotations, handler.
 
-The order is the order clients see. Descriptions are read by a model in every session, so each says
-purpose, when, when not and what comes back, and nothing else.
+The order is the order clients see. A model reads the descriptions in every session, so each says
+purpose, when, when not and what is returned, and nothing else.
 
-Annotations: ``save`` is destructive because it may replace a text, and reaches the open world
-because a tag that is an e-mail address shares a note. ``manage`` is idempotent: what is trashed,
-deleted or emptied stays so when asked again.
+Annotations: ``save`` is destructive because it may replace a text, and open-world because a tag that
+is an e-mail address shares a note. ``manage`` is idempotent: a repeated trash, deletion or reset changes
+nothing more.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Handler = Callable[..., Awaitable[BaseModel]]
 
 @dataclass(frozen=True, slots=True)
 class Annotations:
-    """What a client may rely on when it decides whether to ask its user."""
+    """Hold what a client may rely on when it decides whether to ask its user."""
 
     read_only: bool
     destructive: bool
@@ -35,7 +35,7 @@ class Annotations:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One tool, ready to be listed and called."""
+    """Describe one tool, ready to be listed and called."""
 
     name: str
     title: str
@@ -46,7 +46,7 @@ class Tool:
     handle: Handler
 
 
-# A line that names a tool is left out where that tool is switched off (``server.front.spoken``).
+# A line that names a tool is left out if that tool is disabled (``protocol/static_replies``).
 INSTRUCTIONS = """\
 The user's notes, kept in an encrypted local copy of their note service.
 Work in this order: `list` to find a note, `get` to read it.
@@ -128,12 +128,12 @@ TOOLS: tuple[Tool, ...] = (
 
 
 def by_name() -> dict[str, Tool]:
-    """The tools, found by their name."""
+    """Return the tools by their names."""
     return {tool.name: tool for tool in TOOLS}
 
 
 def wire_form(tool: Tool) -> dict[str, Any]:
-    """The tool as ``tools/list`` gives it."""
+    """Return the tool as ``tools/list`` shows it."""
     marks = tool.annotations
     return {
         "name": tool.name,
@@ -146,7 +146,7 @@ def wire_form(tool: Tool) -> dict[str, Any]:
 
 
 def _hints(marks: Annotations) -> dict[str, bool]:
-    """Where a tool only reads, destructive and idempotent mean nothing, the protocol says."""
+    """Return the hints. Destructive and idempotent are left out for a tool that only reads, as the protocol says."""
     writing = {"destructiveHint": marks.destructive, "idempotentHint": marks.idempotent}
     return {
         "readOnlyHint": marks.read_only,

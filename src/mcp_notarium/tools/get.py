@@ -1,7 +1,7 @@
-"""``get``: one note by its id, whole or by lines, never two versions mixed.
+"""Handle ``get``: return one note by its id, whole or by lines, never two versions mixed.
 
 Raises ``NoteNotFound`` for an unknown id; it never searches. With ``local_version`` the answer is of
-exactly that version or an error that names the current one.
+exactly that version, or an error names the current one.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from mcp_notarium.errors import VersionConflict
 from mcp_notarium.tools.call_context import CallContext
 from mcp_notarium.tools.hidden_fields import shown_tags, without_text
 from mcp_notarium.tools.note_lookup import find_note, versions_of
-from mcp_notarium.tools.paging import ANSWER_BYTES, Portion, json_bytes, portion
+from mcp_notarium.tools.paging import ANSWER_BYTES, Portion, cut_portion, json_bytes
 from mcp_notarium.tools.schemas import GetRequest, NoteAnswer
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
 
-AROUND = 1_000
-"""Bytes left for what stands around a text; tags are counted apart."""
+RESERVED_BYTES = 1_000
+"""Bytes reserved for the fields around a text; tags are counted separately."""
 
 
 async def handle(app: App, request: GetRequest, call: CallContext) -> NoteAnswer:
-    """The note, or the lines asked for."""
-    del call  # nothing to ask: reading changes nothing
+    """Return the note, or the requested lines."""
+    del call  # a read asks the person nothing
     note = await find_note(app, request.id)
     _check_version(note, request.local_version)
     return NoteAnswer(
@@ -46,7 +46,7 @@ def _check_version(note: Note, version: int | None) -> None:
 
 
 def fields_of(note: Note, policy: Policy) -> dict[str, Any]:
-    """The fields of a note on the wire, without its text."""
+    """Return the fields of a note on the wire, without its text."""
     return {
         "id": note.id,
         "local_version": note.local_version,
@@ -61,17 +61,17 @@ def fields_of(note: Note, policy: Policy) -> dict[str, Any]:
 def text_fields(
     app: App, note: Note, *, start: int | None = None, count: int | None = None
 ) -> dict[str, Any]:
-    """The text on the wire: as much of it as is asked for, fits, and may be read."""
+    """Return the text on the wire: as much of it as is requested, fits, and may be read."""
     if app.policy.hides(Field.TEXT):
         return without_text()
     room = app.allowance.bytes_left
-    most = ANSWER_BYTES if room is None else room - AROUND - json_bytes("".join(note.tags))
-    part = portion(note.text, start=start, count=count, most=min(most, ANSWER_BYTES))
+    most = ANSWER_BYTES if room is None else room - RESERVED_BYTES - json_bytes("".join(note.tags))
+    part = cut_portion(note.text, start=start, count=count, most=min(most, ANSWER_BYTES))
     return fields_of_portion(part, asked=start is not None or count is not None)
 
 
 def fields_of_portion(part: Portion, *, asked: bool) -> dict[str, Any]:
-    """The text on the wire; the range is told where there is one."""
+    """Return the text on the wire, with its range if there is one."""
     fields: dict[str, Any] = {
         "text": part.text,
         "text_is_partial": not part.whole,

@@ -1,9 +1,9 @@
-"""JSON Schemas that every client accepts: flat, without references, unions or noise.
+"""Generate JSON Schemas that every client accepts: flat, without references, unions or noise.
 
-Some clients refuse a whole tool list for one ``$ref`` or ``anyOf``, and every byte is read by a
-model in every session, so titles and empty defaults go, and answers advertise neither what is
-required nor their ``QUIET`` fields. ``additionalProperties`` goes too: some model services refuse
-it. Nothing here checks a value; the models do that, and they refuse unknown arguments.
+Some clients refuse a whole tool list for one ``$ref`` or ``anyOf``, and a model reads every byte in
+every session. So titles and empty defaults are removed; answers show neither what is required nor
+their ``QUIET`` fields. ``additionalProperties`` is removed too: some model services refuse it. Nothing
+here checks a value; the models do that, and they refuse unknown arguments.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
 QUIET: dict[str, Any] = {"x-quiet": True}
-"""``Field(json_schema_extra=QUIET)``: sent where it applies, but not worth a place in the schema."""
+"""``Field(json_schema_extra=QUIET)``: the field is sent if it applies, but not shown in the schema."""
 
 
 class _Flat(GenerateJsonSchema):
-    """Pydantic's generator with ``None`` taken to mean "not given" instead of a union."""
+    """Generate as pydantic does, but read ``None`` as "not given" instead of a union."""
 
     def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
         return self.generate_inner(schema["schema"])
@@ -32,19 +32,19 @@ class _Flat(GenerateJsonSchema):
 
 
 def request_schema(model: type[BaseModel]) -> dict[str, Any]:
-    """What a tool takes. Lower bounds are all obvious (pages and lines begin at 1)."""
+    """Return the schema of a tool's arguments. Lower bounds are obvious (pages and lines begin at 1)."""
     schema: dict[str, Any] = _without(_flat(model), "minimum")
     return schema
 
 
 def answer_schema(model: type[BaseModel]) -> dict[str, Any]:
-    """What a tool gives: every answer fits it, and further fields are allowed."""
+    """Return the schema of a tool's answer: every answer fits it, and further fields are allowed."""
     schema: dict[str, Any] = _without(_flat(model), "required")
     return schema
 
 
 def full_schema(model: type[BaseModel]) -> dict[str, Any]:
-    """The flat schema with everything in it, for the documentation."""
+    """Return the flat schema with everything in it, for the documentation."""
     return _flat(model, quiet=True)
 
 
@@ -60,7 +60,7 @@ def _flat(model: type[BaseModel], *, quiet: bool = False) -> dict[str, Any]:
 
 
 def _inline(node: Any, definitions: dict[str, Any]) -> Any:
-    """``node`` with every reference replaced and titles dropped, at any depth."""
+    """Return ``node`` with every reference replaced and titles dropped, at any depth."""
     if isinstance(node, list):
         return [_inline(item, definitions) for item in node]
     if not isinstance(node, dict):
@@ -80,7 +80,7 @@ def _inline(node: Any, definitions: dict[str, Any]) -> Any:
 
 
 def _without_quiet(node: Any) -> Any:
-    """``node`` without the fields marked ``QUIET``, at any depth."""
+    """Return ``node`` without the fields marked ``QUIET``, at any depth."""
     if isinstance(node, list):
         return [_without_quiet(item) for item in node]
     if not isinstance(node, dict):
@@ -96,7 +96,7 @@ def _without_quiet(node: Any) -> Any:
 
 
 def _without(node: Any, word: str) -> Any:
-    """``node`` without the keyword ``word``, at any depth; fields of that name stay."""
+    """Return ``node`` without the keyword ``word``, at any depth; fields of that name stay."""
     if isinstance(node, list):
         return [_without(item, word) for item in node]
     if not isinstance(node, dict):

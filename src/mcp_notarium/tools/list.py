@@ -1,7 +1,7 @@
-"""``list``: find notes by words, tags and dates, as short rows with honest totals.
+"""Handle ``list``: find notes by words, tags and dates, as short rows with honest totals.
 
-Answers from the cache. Only a brand-new cache makes it wait, for at most eight seconds, until the
-first page of the account is there; whatever is still missing then stands in ``sync``.
+Answers from the index. Only an empty index makes it wait, at most eight seconds, for the first page of
+the account; ``sync`` says what is still missing then.
 """
 
 from __future__ import annotations
@@ -23,16 +23,17 @@ if TYPE_CHECKING:
     from mcp_notarium.storage.note_search import Summary
 
 DEFAULT_LIMIT = 20
-MOST_LOOKED_UP = 8
+MOST_QUERIED = 8
 MOST_SUGGESTED = 5
 LARGEST_OFFSET = 2**53
-"""Pages far beyond any account are answered (empty), not passed on as numbers SQLite cannot hold."""
+"""Bounds the offset: SQLite cannot hold larger numbers. A page beyond any account is empty."""
 
 
 async def handle(app: App, request: ListRequest, call: CallContext) -> ListAnswer:
-    """One page of matching notes. Raises ``QueryError`` for a filter that makes no sense.
+    """Return one page of matching notes.
 
-    Also ``NotPermitted`` for a filter by what is hidden, and ``StillLoading``.
+    Raises ``QueryError`` for a filter that makes no sense, ``NotPermitted`` for a filter by a hidden
+    field, and ``StillLoading``.
     """
     query = query_of(request)
     check_query(app.policy, query)
@@ -59,7 +60,7 @@ async def handle(app: App, request: ListRequest, call: CallContext) -> ListAnswe
 
 
 def query_of(request: ListRequest) -> Query:
-    """The request as a ``Query``; filters in the text win over the arguments."""
+    """Convert the request to a ``Query``; filters in the text win over the arguments."""
     return parser.parse(
         request.query,
         tags=tuple(request.tags or ()),
@@ -83,7 +84,7 @@ def _row(summary: Summary, policy: Policy) -> ListItem:
 
 
 def _suggestions(app: App, query: Query) -> list[str] | None:
-    """Words that look like those asked for and would find something; None if there are none."""
-    words = words_of(query)[:MOST_LOOKED_UP]
+    """Return words similar to the searched ones that would find something, or None."""
+    words = words_of(query)[:MOST_QUERIED]
     near = [other for word in words for other in app.cache.search.suggest(word, within=query)]
     return list(dict.fromkeys(near))[:MOST_SUGGESTED] or None

@@ -1,7 +1,7 @@
-"""``manage``: trash, restore or remove one note; look at the state of things; start the cache anew.
+"""Handle ``manage``: trash, restore or remove one note, show statistics, reset the index.
 
-Trashing can be undone and needs no confirmation. Removal works on trashed notes only, and it and
-``reset_cache`` need one. Success of a note action means the note service has carried it out.
+Trashing can be undone and needs no confirmation. Permanent deletion works on trashed notes only; it and
+``reset_cache`` need one. Success of a note action means that the store has carried it out.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from mcp_notarium.domain.note import Note
 from mcp_notarium.errors import InvalidRequest, VersionConflict
 from mcp_notarium.tools.call_context import CallContext, require_consent
-from mcp_notarium.tools.hidden_fields import name_of
 from mcp_notarium.tools.note_lookup import find_at_version
+from mcp_notarium.tools.prompts import name_note
 from mcp_notarium.tools.schemas import ManageAnswer, ManageRequest, StatsAnswer
-from mcp_notarium.tools.stats import stats
+from mcp_notarium.tools.stats import collect_stats
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
@@ -24,10 +24,10 @@ _STATUS = {True: "trashed", False: "untrashed"}
 
 
 async def handle(app: App, request: ManageRequest, call: CallContext) -> ManageAnswer | StatsAnswer:
-    """Carry the action out. Raises ``InvalidRequest`` and what the action raises."""
+    """Carry out the action. Raises ``InvalidRequest`` and what the action raises."""
     match request.action:
         case "get_stats":
-            return stats(app)
+            return collect_stats(app)
         case "reset_cache":
             return await _reset(app, call)
         case "trash" | "untrash":
@@ -36,8 +36,8 @@ async def handle(app: App, request: ManageRequest, call: CallContext) -> ManageA
             return await _remove(app, request, call)
 
 
-async def _noted(app: App, request: ManageRequest) -> Note:
-    """The note the action is for."""
+async def _find_note(app: App, request: ManageRequest) -> Note:
+    """Return the note of the action."""
     if request.id is None:
         raise InvalidRequest(
             f"`{request.action}` needs `id` and `local_version`.",
@@ -47,17 +47,19 @@ async def _noted(app: App, request: ManageRequest) -> Note:
         return await find_at_version(app, request.id, request.local_version)
     except VersionConflict as error:
         error.resolution_hint = (
-            f"Nothing was changed. Look at the note again with `get`, and `{request.action}` it with "
-            "its new `local_version` only if that is still wanted."
+            f"Nothing was changed. Read the note again with `get`, and `{request.action}` it with "
+            "its new `local_version` only if the user still wants that."
         )
         raise
 
 
 async def _set_trash(app: App, request: ManageRequest, *, trash: bool) -> ManageAnswer:
     async with app.writer.call():
-        note = await _noted(app, request)
+        note = await _find_note(app, request)
         if note.trash == trash:
-            return _moved(note, said="It was so already; nothing was written.")
+            return _trash_answer(
+                note, said="The note was in this state already; nothing was written."
+            )
         with app.allowance.write():
             saved = await app.writer.save(note=note, content=replace(note.content, trash=trash))
     if saved.note.trash != trash:
@@ -67,10 +69,10 @@ async def _set_trash(app: App, request: ManageRequest, *, trash: bool) -> Manage
             details={"id": note.id, "local_version": saved.note.local_version},
             resolution_hint="Call `get` with this id and try again with its `local_version`.",
         )
-    return _moved(saved.note)
+    return _trash_answer(saved.note)
 
 
-def _moved(note: Note, *, said: str | None = None) -> ManageAnswer:
+def _trash_answer(note: Note, *, said: str | None = None) -> ManageAnswer:
     return ManageAnswer(
         id=note.id,
         status=_STATUS[note.trash],
@@ -81,13 +83,13 @@ def _moved(note: Note, *, said: str | None = None) -> ManageAnswer:
 
 
 async def _remove(app: App, request: ManageRequest, call: CallContext) -> ManageAnswer:
-    note = await _noted(app, request)
+    note = await _find_note(app, request)
     _check_trashed(note)
     app.allowance.require_write()
-    name = name_of(app, note.text, note_id=note.id)
+    name = name_note(app, note.text, note_id=note.id)
     await require_consent(call, f"Delete the {name} for good? It cannot be brought back.")
     async with app.writer.call():
-        note = await _noted(app, request)
+        note = await _find_note(app, request)
         _check_trashed(note)
         with app.allowance.write():
             await app.writer.remove(note)

@@ -1,6 +1,6 @@
-"""Finding one note by its id: in the cache, and during the first sync at the note service itself.
+"""Find one note by its id: in the index, and during the first sync also at the store.
 
-Never by anything else: an id that is not known is an error, not a search.
+Nothing else is searched: an unknown id is an error.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _ID_SHOWN = 80
 
 
 async def find_note(app: App, note_id: str) -> Note:
-    """The note with this id. Raises ``NoteNotFound``, or what the note service answers.
+    """Return the note with this id. Raises ``NoteNotFound``, or what the store answers.
 
-    Where rules hide notes, ``StillLoading`` is all that is told of one that cannot be shown before all
-    are here: the service may refuse a hidden one in words of its own.
+    If rules hide notes, ``StillLoading`` is the only answer about a note that cannot be shown before all
+    are here: the store may refuse a hidden one in words of its own.
     """
     note = app.cache.notes.get(note_id)
     if note is None and not app.driver.status().complete:
@@ -41,8 +41,8 @@ async def find_note(app: App, note_id: str) -> Note:
 
 
 async def _fetch(app: App, note_id: str) -> Note | None:
-    """Bring a note the first sync has not reached yet into the cache."""
-    revision = await _asked(app, note_id)
+    """Fetch a note that the first sync has not reached yet into the index."""
+    revision = await _ask_store(app, note_id)
     if revision is None:
         return None
     if app.cache.notes.get(note_id) is None:  # the sync may have stored a newer one meanwhile
@@ -51,8 +51,8 @@ async def _fetch(app: App, note_id: str) -> Note | None:
     return app.cache.notes.get(note_id)
 
 
-async def _asked(app: App, note_id: str) -> Revision | None:
-    """What the note service says; None for what is told in the same words as a hidden note."""
+async def _ask_store(app: App, note_id: str) -> Revision | None:
+    """Return the store's revision, or None if the answer must be the same as for a hidden note."""
     try:
         return await app.store.get(note_id)
     except NoteNotFound:
@@ -69,7 +69,7 @@ async def _asked(app: App, note_id: str) -> Revision | None:
 
 
 async def find_at_version(app: App, note_id: str, version: int | None) -> Note:
-    """The note a change is meant for. Raises ``VersionConflict`` if it is at another version."""
+    """Return the note a change is meant for. Raises ``VersionConflict`` if it is at another version."""
     if version is None:
         raise InvalidRequest(
             "`local_version` is required with `id`.",
@@ -85,7 +85,7 @@ async def find_at_version(app: App, note_id: str, version: int | None) -> Note:
 
 
 def versions_of(note: Note) -> dict[str, str | int | None]:
-    """What an error tells about a note's versions."""
+    """Return what an error tells about a note's versions."""
     return {
         "id": note.id,
         "current_local_version": note.local_version,

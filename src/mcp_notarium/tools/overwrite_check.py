@@ -1,6 +1,6 @@
-"""How much of a text a new text keeps. Pure.
+"""Decide whether a new text drops most of the old one. Pure.
 
-Kept is what stands in both: whole lines in any order, or runs of three words. So sorting a list,
+Kept is what both texts contain: whole lines in any order, or runs of three words. So sorting a list,
 indenting, and rewording here and there keep a text; writing something else over it does not.
 """
 
@@ -19,14 +19,14 @@ _WORDS = re.compile(r"[\u0e00-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac0
 
 
 def drops_most(old: str, new: str) -> bool:
-    """Writing ``new`` over ``old`` loses more than nine tenths of a text worth asking about."""
+    """Return whether ``new`` loses more than nine tenths of a text that is worth asking about."""
     if len(old) <= SMALL or not old.strip():
         return False
     return _kept_lines(old, new) < KEPT_AT_LEAST and _kept_runs(old, new) < KEPT_AT_LEAST
 
 
 def _kept_lines(old: str, new: str) -> float:
-    """The part of the old lines, by length, that the new text has too."""
+    """Return the part of the old lines, by length, that the new text has too."""
     before, after = Counter(_stripped(old)), Counter(_stripped(new))
     whole = sum(len(line) * times for line, times in before.items())
     kept = sum(len(line) * times for line, times in (before & after).items())
@@ -38,7 +38,7 @@ def _stripped(text: str) -> list[str]:
 
 
 def _kept_runs(old: str, new: str) -> float:
-    """The part of the old runs of three words that the new text has too."""
+    """Return the part of the old runs of three words that the new text has too."""
     before, after = _runs(old), _runs(new)
     return (before & after).total() / before.total() if before else 0.0
 

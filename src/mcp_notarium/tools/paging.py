@@ -1,6 +1,6 @@
-"""How much of a text fits into one answer, and where the next part begins. Pure.
+"""Decide how much of a text fits into one answer, and where the next part begins. Pure.
 
-Sizes are those of the text as JSON in UTF-8, because that is what travels.
+Sizes are those of the text as JSON in UTF-8, because that is what is sent.
 """
 
 from __future__ import annotations
@@ -8,20 +8,20 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from mcp_notarium.domain.lines import LineRange, cut, split_lines, total_lines
+from mcp_notarium.domain.lines import LineRange, count_lines, cut_lines, split_lines
 
 UNASKED_BYTES = 60_000
-"""Largest text given when no range was asked for: about 16,000 tokens."""
+"""Largest text returned if no range was requested: about 16,000 tokens."""
 
 ANSWER_BYTES = 1_000_000
-"""Largest text given at all. It travels twice and escaped; some clients break off at 10 MB."""
+"""Largest text returned at all. It is sent twice and escaped; some clients stop at 10 MB."""
 
-CUT_LINE = "One line is larger than an answer may be; only its beginning is given."
+CUT_LINE = "One line is larger than an answer may be; this is only its beginning."
 
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """A run of whole lines of a note. ``next_start`` is None at the end of the note."""
+    """Hold a run of whole lines of a note. ``next_start`` is None at the end of the note."""
 
     text: str
     total: int
@@ -32,15 +32,16 @@ class Portion:
     note: str | None = None
 
 
-def portion(
+def cut_portion(
     text: str, *, start: int | None, count: int | None, most: int = ANSWER_BYTES
 ) -> Portion:
-    """The lines asked for, as far as they fit (all of them where nothing was asked).
+    """Return the requested lines as far as they fit; all lines if no range was requested.
 
-    ``most`` bytes at any rate, less than a line if need be. Raises ``InvalidRequest`` if ``start`` lies beyond the last line.
+    At most ``most`` bytes, less than a line if need be. Raises ``InvalidRequest`` if ``start`` lies
+    beyond the last line.
     """
     asked = start is not None or count is not None
-    total = total_lines(text)
+    total = count_lines(text)
     if not asked and json_bytes(text) <= min(UNASKED_BYTES, most):
         return Portion(text, total, 1, total, None, whole=True)
     if total == 0 and (start or 1) == 1:
@@ -50,8 +51,8 @@ def portion(
 
 
 def _fit(text: str, lines: LineRange, limit: int, most: int) -> Portion:
-    """The first lines of the range that fit into ``limit`` bytes; a single one up to ``most``."""
-    part = cut(text, lines)
+    """Return the first lines of the range that fit into ``limit`` bytes; a single one up to ``most``."""
+    part = cut_lines(text, lines)
     kept, note = part.text, None
     count = part.count
     if json_bytes(kept) > limit:
@@ -73,7 +74,7 @@ def _fit(text: str, lines: LineRange, limit: int, most: int) -> Portion:
 
 
 def _leading(pieces: list[str], limit: int) -> list[str]:
-    """As many leading pieces as fit into ``limit`` bytes."""
+    """Return as many leading pieces as fit into ``limit`` bytes."""
     used = 0
     for index, piece in enumerate(pieces):
         used += json_bytes(piece)
@@ -83,7 +84,7 @@ def _leading(pieces: list[str], limit: int) -> list[str]:
 
 
 def _one_line(line: str, most: int) -> tuple[str, str | None]:
-    """A line too long for the usual portion: whole where an answer can hold it, else cut."""
+    """Return a line that is too long for the usual portion: whole if an answer can hold it, else cut."""
     if json_bytes(line) <= most:
         return line, None
     short = line[: max(0, most)]
@@ -93,5 +94,5 @@ def _one_line(line: str, most: int) -> tuple[str, str | None]:
 
 
 def json_bytes(text: str) -> int:
-    """Size of ``text`` as a JSON string in UTF-8."""
+    """Return the size of ``text`` as a JSON string in UTF-8."""
     return len(json.dumps(text, ensure_ascii=False).encode("utf-8", "replace"))

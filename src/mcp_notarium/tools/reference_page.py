@@ -1,4 +1,4 @@
-"""``docs/tools.md``, made from the tools themselves so that it cannot lie.
+"""Generate ``docs/tools.md`` from the tools themselves, so that it is always right.
 
 Run ``python -m mcp_notarium.tools.reference_page`` to print it; a test compares it with the file.
 """
@@ -28,23 +28,23 @@ model needs (no titles, no lower bounds, no rare fields); this page is complete.
 
 ## How calls are served
 
-* Reads are answered from the cache and never wait for the network, with two exceptions: the first
-  `list` on an empty cache waits up to 8 seconds for the first page, and `get` asks the note service
-  for a note that the first sync has not reached.
-* Writes are served one after another, in the order they came, and each is done only when the note
-  service has confirmed it. Reads go on meanwhile and see the last confirmed state.
-* The user's [policy](policy.md) may take tools away, refuse actions, hide notes (they do not exist then)
+* The server answers reads from the local index and does not wait for the network, with two exceptions:
+  the first `list` on an empty index waits up to 8 seconds for the first page, and `get` asks the note
+  service for a note that the first sync has not reached.
+* It serves writes one after another, in the order they came. Each is done only when the note service
+  has confirmed it. Reads continue meanwhile and see the last confirmed state.
+* The user's [policy](policy.md) may remove tools, refuse actions, hide notes (they do not exist then)
   or parts of notes, and limit how much is read and written. What it refuses is a `policy` error. While
-  it hides notes, `list` waits until all are loaded, an id that is not here yet is answered with `loading`
-  whether there is such a note or not, and `get_stats` leaves numbers out.
-* A call that is cancelled before its request was sent has no effect; one that was sent is finished, and
-  no other write begins until it is.
-* While more than 16 MiB of answers wait for the client to read them, no further call begins and no further
-  request is read. Both go on as the client reads.
+  it hides notes, `list` waits until all are loaded, `get` answers an id that is not here yet with
+  `loading` whether there is such a note or not, and `get_stats` omits numbers.
+* A call that is cancelled before its request was sent has no effect. One whose request was sent is
+  finished, and no other write begins before that.
+* While more than 16 MiB of answers wait for the client to read them, the server begins no further call
+  and reads no further request. It continues as the client reads.
 
 ## Errors
 
-What the agent can act on is a *tool error*: `isError` with this JSON as text (and no
+An error that the agent can act on is a *tool error*: `isError` with this JSON as text (and no
 `structuredContent`, which widespread clients check against the output schema even for errors).
 
 | field | |
@@ -55,24 +55,25 @@ What the agent can act on is a *tool error*: `isError` with this JSON as text (a
 `unavailable`, `timeout`, `rate_limit`, `rejected`, `clock`, `in_doubt`, `not_recorded`, `locked`, `policy`, \
 `loading`, `policy_changed`, `settings_missing`, ... |
 | `http_status_code` | the nearest HTTP status |
-| `message` | what is the case |
+| `message` | what happened |
 | `resolution_hint` | what to do next |
 | `retryable` | true: the same call may work later |
 | `details` | values to act on: `current_local_version`, `total_lines`, `retry_after_seconds`, `verdict`, \
 `trace_id`, ... |
 
-An unknown tool is a protocol error (-32602) with the same fields in its `data`. An unexpected exception is `INTERNAL` with a `trace_id`
-that also stands in the server's log; its text is never shown. A cache that may not be opened answers
-every tool with the same `locked` error: what is the case, and one way out, in less than 300 characters
-together. It asks for nothing that sets aside or deletes; `mcp-notarium doctor` tells the user all the ways. A
-server that lacks a required setting answers in the same way with `settings_missing` (`details.missing`) or
-the verdict `key_missing`.
+An unknown tool is a protocol error (-32602) with the same fields in its `data`. An unexpected exception
+is `INTERNAL` with a `trace_id` that the server's log has too; its text is never shown. If the database may
+not be opened, every tool answers with the same `locked` error: what happened, and one way out, in less
+than 300 characters together. It suggests nothing that sets aside or deletes; `mcp-notarium doctor` tells
+the user all ways. A server that lacks a required setting answers in the same way with `settings_missing`
+(`details.missing`) or the verdict `key_missing`.
 
 ## Consent
 
-Deleting for good, `reset_cache`, dropping more than nine tenths of a text of more than 500
-characters, and adding an e-mail address as a tag, or what could be read as one (Simplenote shares the note with that person), are
-not done on an agent's word alone. `NOTARIUM_DESTRUCTIVE` decides how consent is found:
+Four actions need more than an agent's word: permanent deletion, `reset_cache`, dropping more than nine
+tenths of a text of more than 500 characters, and adding a tag that is an e-mail address or could be read
+as one (Simplenote shares the note with that person). `NOTARIUM_DESTRUCTIVE` decides how consent is
+obtained:
 
 | value | client can ask its user (elicitation) | client cannot |
 |---|---|---|
@@ -80,24 +81,26 @@ not done on an agent's word alone. `NOTARIUM_DESTRUCTIVE` decides how consent is
 | `elicit` | the user is asked | refused |
 | `deny` | refused | refused |
 
-What counts is one save: several that each drop less need no consent, also where together they drop everything.
+Each save is judged alone: several that each drop less need no consent, even if together they drop
+everything.
 
-The question names the note: its first line (at most 60 characters, only what can be seen) and its id.
-Where the user can be asked, `confirm` changes nothing, also when the client answers with an error (some say
-so that their user rejected it); only "no such method" counts as a client that cannot ask. In the era without server requests the
-question is the result of the call, and the answer counts once, for ten minutes, and only for the same tool,
-arguments and question. A note of which the policy lets no more be read is named by its id alone.
+The question names the note by its first line (at most 60 visible characters) and its id. If the policy
+hides its text, or lets no more be read, the question names the id alone. If the user can be asked,
+`confirm` changes nothing, even if the client answers with an error (some clients report a refusal so); only
+"no such method" counts as a client that cannot ask. In the era without server requests the question is the
+result of the call; the answer counts once, for ten minutes, and only for the same tool, arguments and
+question.
 
 ## Note text is untrusted
 
 Anybody may have written into a note. An answer with text, titles, tags or words of notes begins with
 `begin_untrusted` and ends with `untrusted_end`; both hold one random word of 16 hex digits, drawn anew for
-each answer and in no note of it, so a note cannot forge the end. A refusal that names a note has them
-too. They cost about 40 tokens an answer, whatever its size; a row of a listing costs none.
+each answer and absent from its notes, so a note cannot forge the end. A refusal that names a note has
+them too. They cost about 40 tokens an answer, whatever its size; a row of a listing costs none.
 
-Text is given byte for byte. What a person would not see in it is reported beside it, for the text in this
-answer and its tags: `findings` of a note (kind, how often, `first_line` in the note, or `where`: `tags`), and
-`hidden` of a row, or of the suggestions (the kinds). Absent where there is nothing:
+Text is returned byte for byte. The answer reports invisible characters of its text and tags beside it:
+`findings` of a note (kind, count, `first_line` in the note, or `where`: `tags`), and `hidden` of a row or of
+the suggestions (the kinds). Both are absent if there are none:
 
 | kind | characters |
 |---|---|
@@ -107,12 +110,12 @@ answer and its tags: `findings` of a note (kind, how often, `first_line` in the 
 | `variation` | variation selectors |
 | `tag` | the tag block U+E0000 to U+E007F |
 
-Not reported, because ordinary writing needs it: joiners and a choice of colour inside an emoji, and joiners
-between two letters of scripts that spell with them, such as Persian or Hindi.
+Ordinary writing needs some of them, and they are not reported: joiners and a choice of colour inside an
+emoji, and joiners between two letters of scripts that spell with them, such as Persian or Hindi.
 
 ## Instructions
 
-Given to the client with the handshake:
+The client gets this with the handshake:
 
 ```
 {instructions}
@@ -124,31 +127,31 @@ _BEHAVIOUR = {
 * Search language: words (all of them, also inflected), `"a phrase"`, `-word`, `-"phrase"`, `a OR b`,
   `prefix*`, `tag:x`, `-tag:x`, `tag:"two words"`, `before:` and `after:` a day (both inclusive, UTC,
   by last change), `trash:yes|no|any`. Malformed filters are errors that say what to write; everything
-  else is words. A `trash:` in the text wins over `trash_status`; tags and dates of both hold.
-* Order: with words the best match first, then by `sort_by` and `sort_order`; without words by those
-  (`modified_at`, `DESC`), and so also for one word alone that stands in more than 1,000 notes.
+  else is words. A `trash:` in the text wins over `trash_status`; tags and dates of both apply.
+* Order: with words the best match first, then by `sort_by` and `sort_order`. Without words, and for a
+  single word that stands in more than 1,000 notes, only by those (`modified_at`, `DESC`).
 * A row's `text` is its first non-empty lines (`preview_lines`), trimmed, at most 80 characters each;
-  `(empty note)` if there are none. `hidden` names kinds of characters in it that cannot be seen.
+  `(empty note)` if there are none. `hidden` names kinds of invisible characters in it.
 * A page beyond the end is empty and has the true totals.
-* When no whole word matches, the search is made inside words and the answer has `inside_words`; when
+* If no whole word matches, the server searches inside words and the answer has `inside_words`. If
   nothing matches at all, `suggestions` are words that would.
-* `sync` is there only if something may be missing or old: `state`, `loaded` of `total`, `complete`,
-  and a sentence. It comes with the first sync cycle that fails, says how old the notes are, and goes
-  with the next one that does not. A server that is just starting says nothing before its first cycle
-  has ended.
+* `sync` appears only if something may be missing or old: `state`, `loaded` of `total`, `complete`,
+  and a sentence that says how old the notes are. It appears with the first sync cycle that fails and
+  disappears with the next that succeeds. A server that is just starting says nothing before its first
+  cycle has ended.
 """,
     "get": """\
-* Lines end at `\\n`; a `\\r` before it belongs to the end. An empty note has 0 lines. Text comes byte
-  for byte.
-* Without a range, up to 60,000 bytes are given, in whole lines; with one, up to 1,000,000. What is
-  left out is told by `text_is_partial` and `next_range_line_start`. A single line larger than that is
+* Lines end at `\\n`; a `\\r` before it belongs to the end. An empty note has 0 lines. Text is
+  returned byte for byte.
+* Without a range, an answer has up to 60,000 bytes in whole lines; with one, up to 1,000,000.
+  `text_is_partial` and `next_range_line_start` tell what is left out. A single line larger than that is
   cut, and `note` says so.
-* `range_line_start` alone is to the end, `range_line_count` alone is from line 1, a count of 0 is to
-  the end, an end beyond the last line is cut off; a start beyond it is an error that names the number
-  of lines.
+* `range_line_start` alone means to the end, `range_line_count` alone means from line 1, a count of 0
+  means to the end. An end beyond the last line is clipped; a start beyond it is an error that names the
+  number of lines.
 * With `local_version`, a note at another version is a `version_changed` error: parts of two versions
   are never mixed.
-* An unknown id is `NOT_FOUND`. Nothing is ever searched for instead.
+* An unknown id is `NOT_FOUND`. `get` never searches instead.
 """,
     "save": """\
 * Create: `text` (it may be empty), optionally `tags` and `trash`. Change: `id`, `local_version`, and
@@ -157,28 +160,28 @@ _BEHAVIOUR = {
   high to low, then modifications, then additions from low to high. An addition stands before its line,
   at last+1 it appends. A value may hold several lines. Line ends and a missing last line end stay as
   they are. Two operations that cannot both hold on one line, and lines outside the text, are errors.
-* A note that moved on in the cache since `local_version` (or is not at `server_version`, where given) is
-  a `conflict` error with `current_local_version`. A change elsewhere that the cache had not seen is
-  merged by lines (`merged`), or a conflict where the same lines changed. Nothing is written then.
+* If the local note has changed since `local_version` (or is not at a given `server_version`), the answer
+  is a `conflict` error with `current_local_version`. A change elsewhere that was not known here is merged
+  by lines (`merged`); if both changed the same lines it is a conflict, and nothing is written.
 * If nothing would change, nothing is written and the answer has `unchanged`.
-* The answer's text is bounded as that of `get` is.
-* Tags are trimmed, each is kept once in the spelling the note has; new ones hold no white space or
-  comma, at most 256 characters, at most 100 of them. Odd tags that are there already stay.
+* The answer's text has the same bounds as that of `get`.
+* Tags are trimmed, and each is kept once in the spelling the note has. New tags hold no white space or
+  comma and at most 256 characters; a note has at most 100. Odd tags that exist already stay.
 * A text has at most 1,048,576 bytes, or what the note service allows.
-* After an `in_doubt` error the write is finished by itself; do not repeat it. `conflict_copy_id` names
-  a note that keeps the text where the service mixed it up with a change made at the same moment.
-* Where the service, or something before it, by itself changed what was sent, `note` begins with
-  `stored differently:` and names the first lines (of what was sent), and `tags` or `trash` if they differ;
-  the answer is what the service holds. No copy is made. `get_stats`, `status` and `doctor` count such writes.
+* After an `in_doubt` error do not repeat the write; the server finishes it. `conflict_copy_id` names a
+  note that keeps the text if the service mixed it with a change made at the same moment.
+* If the service, or something before it, changed what was sent, `note` begins with `stored differently:`
+  and names the first lines (of what was sent), and `tags` or `trash` if they differ. The answer is what
+  the service holds. No copy is made. `get_stats`, `status` and `doctor` count such writes.
 * Annotated destructive, because it can replace a text, and open-world, because a tag can share.
 """,
     "manage": """\
-* `trash`, `untrash`, `delete_permanently`: `id` and the current `local_version`. A note in the
-  trash that is trashed again, at its current version, is success without a write. Only a note in the
-  trash can be deleted for good; one that is gone already is `NOT_FOUND`.
-* `reset_cache` empties the cache and loads every note again in the running server. Writes not yet
-  confirmed are kept. Nothing is emptied if the note service cannot be reached.
-* `get_stats` gives the numbers below; it asks the note service nothing.
+* `trash`, `untrash`, `delete_permanently`: `id` and the current `local_version`. Trashing
+  a note that is in the trash, at its current version, succeeds without a write. Only a note in the
+  trash can be deleted permanently; one that is gone already is `NOT_FOUND`.
+* `reset_cache` empties the local index and loads every note again in the running server. It keeps writes
+  that are not confirmed yet. It empties nothing if the note service cannot be reached.
+* `get_stats` returns the numbers below; it asks the note service nothing.
 """,
 }
 
@@ -192,7 +195,7 @@ _TYPES = {
 
 
 def document() -> str:
-    """The whole page."""
+    """Return the whole page."""
     tools = "\n".join("\n".join(_section(tool)) for tool in TOOLS)
     return f"{_HEAD.replace('{instructions}', INSTRUCTIONS)}\n{tools}"
 

@@ -1,7 +1,7 @@
-"""``save``: create a note, or change text, tags or trash of the version the caller has read.
+"""Handle ``save``: create a note, or change text, tags or trash of the version the caller has read.
 
-Success means the note service has stored it. Nothing is written when nothing would change, when the
-note is at another version, or when nobody has agreed to sharing it or dropping most of it.
+Success means that the store has stored it. Nothing is written if nothing would change, if the note is
+at another version, or if nobody has agreed to sharing it or dropping most of it.
 """
 
 from __future__ import annotations
@@ -11,29 +11,32 @@ from typing import TYPE_CHECKING
 
 from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.domain.patch import Operation, apply_patch
-from mcp_notarium.domain.policy import Policy, demand
+from mcp_notarium.domain.policy import Policy, raise_refusal
 from mcp_notarium.errors import InvalidRequest, VersionConflict
 from mcp_notarium.logs.escaping import one_line
 from mcp_notarium.tools.call_context import CallContext, require_consent
 from mcp_notarium.tools.get import fields_of, text_fields
-from mcp_notarium.tools.hidden_fields import check_change, name_of
+from mcp_notarium.tools.hidden_fields import check_change
 from mcp_notarium.tools.note_lookup import find_at_version, versions_of
 from mcp_notarium.tools.overwrite_check import drops_most
+from mcp_notarium.tools.prompts import name_note
 from mcp_notarium.tools.schemas import SavedAnswer, SaveRequest
-from mcp_notarium.tools.tag_rules import checked_tags, new_addresses
+from mcp_notarium.tools.tag_rules import check_tags, find_new_addresses
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
 
 LARGEST_NOTE = 1_048_576
-"""Bytes of UTF-8; note services take about 1 MB."""
+"""Bytes of UTF-8; stores accept about 1 MB."""
 
-_KEPT_SO = "The note service changed that; this is what it holds, and it would change it again."
+_SERVICE_CHANGED_IT = (
+    "The note service changed that. The answer is what it holds; it would change it again."
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What would be written, and what a person has to agree to first."""
+    """Hold the content to write, and the questions a person has to agree to first."""
 
     note: Note | None
     content: Content
@@ -41,12 +44,12 @@ class Draft:
 
     @property
     def changes_nothing(self) -> bool:
-        """The note is like this already."""
+        """Return whether the note is like this already."""
         return self.note is not None and self.note.content == self.content
 
 
 async def handle(app: App, request: SaveRequest, call: CallContext) -> SavedAnswer:
-    """Save, and give the note as the note service holds it now.
+    """Save, and return the note as the store holds it now.
 
     Raises ``InvalidRequest``, ``PatchError``, ``NoteNotFound``, ``VersionConflict``,
     ``ConfirmationRequired``, and what the writer raises.
@@ -58,7 +61,7 @@ async def handle(app: App, request: SaveRequest, call: CallContext) -> SavedAnsw
         app.allowance.require_write()
         await require_consent(call, " ".join(draft.asks))
     async with app.writer.call():
-        # Drafted again: the note may have moved on while a person thought or another write ran.
+        # Draft again: the note may have changed while the person was asked or another write ran.
         draft = await _draft(app, request)
         if draft.note is not None and draft.changes_nothing:
             return _answer(app, draft.note, unchanged=True)
@@ -70,7 +73,7 @@ async def handle(app: App, request: SaveRequest, call: CallContext) -> SavedAnsw
 
 
 def _check_shape(request: SaveRequest) -> None:
-    """Refuse what cannot be meant, whatever the note is."""
+    """Raise ``InvalidRequest`` for arguments that make no sense for any note."""
     if request.text is not None and request.text_patch is not None:
         raise InvalidRequest(
             "Give `text` or `text_patch`, not both.",
@@ -94,12 +97,12 @@ def _check_shape(request: SaveRequest) -> None:
 
 
 async def _draft(app: App, request: SaveRequest) -> Draft:
-    """The content that would be written, checked against the note as it is now."""
-    note = await _addressed(app, request)
+    """Return the content to write, checked against the note as it is now."""
+    note = await _find_target(app, request)
     old = Content("") if note is None else note.content
     content = Content(
         text=_text(request, old.text),
-        tags=old.tags if request.tags is None else checked_tags(request.tags, present=old.tags),
+        tags=old.tags if request.tags is None else check_tags(request.tags, present=old.tags),
         trash=old.trash if request.trash is None else request.trash,
     )
     if content.text != old.text:
@@ -107,23 +110,23 @@ async def _draft(app: App, request: SaveRequest) -> Draft:
     _check_policy(app.policy, note, content)
     shares = app.store.capabilities.shares_by_tag
     name = (
-        name_of(app, content.text, note_id=None)
+        name_note(app, content.text, note_id=None)
         if note is None
-        else name_of(app, old.text, note_id=note.id)
+        else name_note(app, old.text, note_id=note.id)
     )
     return Draft(note, content, _asks(old, content, name=name, shares=shares))
 
 
 def _check_policy(policy: Policy, note: Note | None, content: Content) -> None:
-    """What is seen stays seen: judged on the note as it is and as it would be."""
+    """Check that what is seen stays seen, on the note as it is and as it would be."""
     if note is None:
-        demand(policy.may_write("", None, content))
+        raise_refusal(policy.refuse_write("", None, content))
     elif content != note.content:
-        demand(policy.may_write(note.id, note.content, content))
+        raise_refusal(policy.refuse_write(note.id, note.content, content))
 
 
-async def _addressed(app: App, request: SaveRequest) -> Note | None:
-    """The note to change, None to create one."""
+async def _find_target(app: App, request: SaveRequest) -> Note | None:
+    """Return the note to change, or None to create one."""
     if request.id is None:
         return None
     note = await find_at_version(app, request.id, request.local_version)
@@ -162,9 +165,9 @@ def _check_size(text: str, allowed: int | None) -> None:
 
 
 def _asks(old: Content, new: Content, *, name: str, shares: bool) -> tuple[str, ...]:
-    """What a person must agree to before ``new`` is written over ``old``, the note called ``name``."""
+    """Return the questions for a person before ``new`` replaces ``old`` in the note called ``name``."""
     asks = []
-    added = new_addresses(new.tags, present=old.tags) if shares else ()
+    added = find_new_addresses(new.tags, present=old.tags) if shares else ()
     if added:
         people = ", ".join(map(one_line, added))
         asks.append(f"Share the {name} with {people} (an e-mail address as a tag)?")
@@ -187,9 +190,11 @@ def _answer(
 ) -> SavedAnswer:
     fields = text_fields(app, note)
     if copy_id is not None:
-        fields["note"] = "A change made elsewhere met yours; your text is also kept in the copy."
+        fields["note"] = (
+            "Your change collided with one made elsewhere; the copy keeps your text too."
+        )
     if differs:
-        told = f"stored differently: {differs}. {_KEPT_SO}"
+        told = f"stored differently: {differs}. {_SERVICE_CHANGED_IT}"
         fields["note"] = " ".join(filter(None, (told, fields.get("note"))))
     return SavedAnswer(
         **fields_of(note, app.policy),

@@ -1,8 +1,8 @@
-"""The words on the wire: what the four tools take and give, field for field.
+"""Define the wire schema: what the four tools take and return, field for field.
 
-Only shapes stand here. What may be asked of which note is decided by the handlers. Unknown
-arguments are refused; ``null`` means "not given"; whole numbers may arrive as ``"3"`` or ``3.0`` and
-lists as JSON text, because agents send them so. Answers leave out what is ``None``.
+Only shapes are checked here; the handlers decide what is permitted on which note. Unknown arguments
+are refused. ``null`` means "not given". Whole numbers may arrive as ``"3"`` or ``3.0`` and lists as
+JSON text, because agents send them so. Answers leave out what is ``None``.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def _whole(value: Any) -> Any:
     return value
 
 
-def _listed(value: Any) -> Any:
-    """Take a list that was sent as JSON text for the list it is."""
+def _parse_list(value: Any) -> Any:
+    """Parse a list that was sent as JSON text."""
     if isinstance(value, str) and value.lstrip().startswith("["):
         try:
             return json.loads(value)
@@ -56,13 +56,13 @@ def _trash_status(value: int) -> int:
 
 Whole = Annotated[int, BeforeValidator(_whole)]
 Positive = Annotated[int, Field(ge=1), BeforeValidator(_whole)]
-Tags = Annotated[list[str], BeforeValidator(_listed)]
+Tags = Annotated[list[str], BeforeValidator(_parse_list)]
 Day = Annotated[str, AfterValidator(_day)]
 NoteId = Annotated[str, AfterValidator(_identifier)]
 
 
 class Wire(BaseModel):
-    """What all requests share. Error texts never repeat what was sent."""
+    """Hold what all requests share. Error texts never repeat what was sent."""
 
     model_config = ConfigDict(
         extra="forbid", hide_input_in_errors=True, frozen=True, defer_build=True
@@ -70,13 +70,13 @@ class Wire(BaseModel):
 
 
 class Answer(BaseModel):
-    """What a tool gives back; fields may be added later."""
+    """Hold what a tool returns; fields may be added later."""
 
     model_config = ConfigDict(frozen=True, defer_build=True)
 
 
 class ListRequest(Wire):
-    """Arguments of ``list``."""
+    """Hold the arguments of ``list``."""
 
     query: str | None = Field(
         default=None,
@@ -97,7 +97,7 @@ class ListRequest(Wire):
 
 
 class GetRequest(Wire):
-    """Arguments of ``get``."""
+    """Hold the arguments of ``get``."""
 
     id: NoteId
     local_version: Whole | None = None
@@ -108,18 +108,18 @@ class GetRequest(Wire):
 
 
 class PatchOperation(Wire):
-    """One change of one line."""
+    """Hold one change of one line."""
 
     operation: Literal["addition", "modification", "deletion"]
     line_number: Positive
     value: str | None = None
 
 
-Patch = Annotated[list[PatchOperation], BeforeValidator(_listed)]
+Patch = Annotated[list[PatchOperation], BeforeValidator(_parse_list)]
 
 
 class SaveRequest(Wire):
-    """Arguments of ``save``."""
+    """Hold the arguments of ``save``."""
 
     id: NoteId | None = None
     local_version: Whole | None = None
@@ -141,7 +141,7 @@ Action = Literal["trash", "untrash", "delete_permanently", "get_stats", "reset_c
 
 
 class ManageRequest(Wire):
-    """Arguments of ``manage``."""
+    """Hold the arguments of ``manage``."""
 
     action: Action
     id: NoteId | None = None
@@ -150,7 +150,7 @@ class ManageRequest(Wire):
 
 
 class Sync(Answer):
-    """Why the local copy may be incomplete or old; left out while neither is the case."""
+    """Say why the local copy may be incomplete or old; left out if it is neither."""
 
     state: str
     loaded: int | None = None
@@ -160,7 +160,7 @@ class Sync(Answer):
 
 
 class FromNotes(Answer):
-    """An answer with text of notes in it; the boundaries are put around it where it goes out."""
+    """Hold an answer with text of notes; the boundaries are added when it is sent."""
 
     begin_untrusted: str | None = Field(
         default=None,
@@ -173,7 +173,7 @@ class FromNotes(Answer):
 
 
 class Finding(Answer):
-    """Characters of the answer's text that cannot be seen."""
+    """Describe invisible characters of the answer's text."""
 
     kind: Literal["control", "bidi", "zero_width", "variation", "tag"]
     count: int
@@ -182,7 +182,7 @@ class Finding(Answer):
 
 
 class ListItem(Answer):
-    """One row of a listing; ``text`` is a preview."""
+    """Hold one row of a listing; ``text`` is a preview."""
 
     type: Literal["text"] = Field(default="text", json_schema_extra=QUIET)
     uuid: str
@@ -195,7 +195,7 @@ class ListItem(Answer):
 
 
 class ListAnswer(FromNotes):
-    """What ``list`` gives."""
+    """Hold the answer of ``list``."""
 
     content: list[ListItem]
     next_page: int | None = None
@@ -209,7 +209,7 @@ class ListAnswer(FromNotes):
 
 
 class NoteAnswer(FromNotes):
-    """A note, as ``get`` gives it. Times are Unix epoch seconds (UTC)."""
+    """Hold a note as ``get`` returns it. Times are Unix epoch seconds (UTC)."""
 
     id: str
     local_version: int
@@ -229,7 +229,7 @@ class NoteAnswer(FromNotes):
 
 
 class SavedAnswer(NoteAnswer):
-    """What ``save`` gives: the note as the note service holds it now."""
+    """Hold the answer of ``save``: the note as the store holds it now."""
 
     text_is_partial: bool | None = Field(default=None, json_schema_extra=QUIET)
     next_range_line_start: int | None = Field(default=None, json_schema_extra=QUIET)
@@ -239,7 +239,7 @@ class SavedAnswer(NoteAnswer):
 
 
 class ManageAnswer(Answer):
-    """What ``manage`` gives for a note and for ``reset_cache``."""
+    """Hold the answer of ``manage`` for a note and for ``reset_cache``."""
 
     id: str | None = None
     status: str | None = None
@@ -249,7 +249,7 @@ class ManageAnswer(Answer):
 
 
 class StatsAnswer(Answer):
-    """What ``manage get_stats`` gives. Sizes are MB (1,000,000 bytes), times are Unix seconds."""
+    """Hold the answer of ``manage get_stats``. Sizes are MB (1,000,000 bytes), times are Unix seconds."""
 
     mcp_notarium_version: str
     runtime_version: str

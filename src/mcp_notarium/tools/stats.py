@@ -1,14 +1,15 @@
-"""The numbers of ``manage get_stats``: program, cache, sync. No note text, no path, no secret."""
+"""Collect the numbers of ``manage get_stats``: program, database, sync. No note text, path or secret."""
 
 from __future__ import annotations
 
+import os
 import platform
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mcp_notarium import __version__
 from mcp_notarium.domain.pending_write import WriteState
 from mcp_notarium.storage import driver
-from mcp_notarium.tools.memory_usage import rss_bytes
 from mcp_notarium.tools.schemas import StatsAnswer
 
 if TYPE_CHECKING:
@@ -23,15 +24,15 @@ _OF_THE_WHOLE_ACCOUNT = (
     "backend_cursor",
     "sync_left_out",
 )
-"""They move with hidden notes, too."""
+"""Numbers that also change with hidden notes."""
 _OF_A_PART = ("db_total_notes", "db_active_notes", "db_trashed_notes", "sync_loaded", "sync_total")
-"""While pages come in, how much of a page can be shown would tell how much cannot."""
+"""Numbers that would reveal, during the first load, how many notes are hidden."""
 
 
-def stats(app: App) -> StatsAnswer:
-    """Everything at once, from the cache; asks the note service nothing.
+def collect_stats(app: App) -> StatsAnswer:
+    """Return all numbers from the database; asks the store nothing.
 
-    Where rules hide notes, numbers are left out that would tell of those.
+    If rules hide notes, numbers that would reveal those are left out.
     """
     numbers = _program(app) | _cache(app) | _sync(app) | _writes(app)
     if app.policy.visibility.hides:
@@ -42,7 +43,7 @@ def stats(app: App) -> StatsAnswer:
 
 
 def _program(app: App) -> dict[str, object]:
-    rss = rss_bytes()
+    rss = _rss_bytes()
     return {
         "mcp_notarium_version": __version__,
         "runtime_version": f"{platform.python_implementation()} {platform.python_version()}",
@@ -97,3 +98,25 @@ def _writes(app: App) -> dict[str, object]:
     writes = app.cache.pending.all()
     rejected = sum(write.state is WriteState.REJECTED for write in writes)
     return {"pending_writes": len(writes) - rejected, "rejected_writes": rejected}
+
+
+def _rss_bytes() -> int | None:
+    """Return resident memory in bytes: now on Linux, the peak on other POSIX systems, else None."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError, AttributeError):
+        return _peak_bytes()
+
+
+def _peak_bytes() -> int | None:
+    try:
+        import resource  # noqa: PLC0415 - does not exist on Windows
+    except ImportError:
+        return None
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _unit()
+
+
+def _unit() -> int:
+    """Return the unit of ``ru_maxrss``: bytes on macOS, kilobytes elsewhere."""
+    return 1 if os.uname().sysname == "Darwin" else 1024

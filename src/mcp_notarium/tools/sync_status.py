@@ -1,6 +1,6 @@
-"""How complete and how fresh the cache is, in the words of the answers.
+"""Describe how complete and how fresh the index is, in the words of the answers.
 
-Says nothing while everything is plainly in order: an agent reads every byte.
+Says nothing while everything is in order: an agent reads every byte.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from mcp_notarium.sync.status import SyncStatus
 
 FIRST_PAGE_SECONDS = 8.0
-"""How long the first ``list`` on an empty cache waits; clients give up after 30 to 60 seconds."""
+"""How long the first ``list`` on an empty index waits; clients give up after 30 to 60 seconds."""
 
-_STUCK = ("needs_auth", "halted")
-_LOOK_SECONDS = 0.25
+_NEEDS_PERSON = ("needs_auth", "halted")
+_POLL_SECONDS = 0.25
 
 
 async def wait_for_notes(app: App, call: CallContext) -> None:
-    """Give the first sync a moment to bring what can be shown.
+    """Wait a moment for the first sync to fetch what can be shown.
 
-    Where rules hide notes, nothing is listed before all are here: the first hundred less some would
-    tell how many of them are hidden. Raises ``StillLoading`` then.
+    If rules hide notes, nothing is listed before all are here: a first page with gaps would reveal how
+    many notes are hidden. Raises ``StillLoading`` then.
     """
     if not app.policy.visibility.hides:
         await wait_for_first_page(app, call)
@@ -38,20 +38,20 @@ async def wait_for_notes(app: App, call: CallContext) -> None:
 
 async def _wait_for_all(app: App, call: CallContext) -> None:
     await call.progress(0, None, "Loading the notes")
-    for _ in range(round(FIRST_PAGE_SECONDS / _LOOK_SECONDS)):
+    for _ in range(round(FIRST_PAGE_SECONDS / _POLL_SECONDS)):
         status = app.driver.status()
         if status.complete:
             return
-        if status.failure or status.state in _STUCK:
+        if status.failure or status.state in _NEEDS_PERSON:
             break
-        await asyncio.sleep(_LOOK_SECONDS)
+        await asyncio.sleep(_POLL_SECONDS)
     status = app.driver.status()
     if status.needs_login or status.state == "halted" or not status.complete:
         raise still_loading(app, "they are listed when all are here.")
 
 
 def still_loading(app: App, until: str) -> StillLoading:
-    """The error for what cannot be told before all notes are here; ``until`` says what then is."""
+    """Return the error for what cannot be told before all notes are here; ``until`` says what happens then."""
     status = app.driver.status()
     if status.needs_login or status.state == "halted":
         return StillLoading(note_on(status, now=app.clock()) or "The notes are not here.")
@@ -59,15 +59,15 @@ def still_loading(app: App, until: str) -> StillLoading:
 
 
 async def wait_for_first_page(app: App, call: CallContext) -> None:
-    """On a cache that has never held anything, give the first sync a moment to bring page one.
+    """Wait a moment for the first page if the index has never held a note.
 
-    Does not wait for a sync that has failed already or that only a person can help.
+    Does not wait for a sync that has failed already or that only a person can repair.
     """
     if app.cache.notes.counts().total or not _worth_waiting(app.driver.status()):
         return
     await call.progress(0, None, "Loading the newest notes")
-    for _ in range(round(FIRST_PAGE_SECONDS / _LOOK_SECONDS)):
-        if await app.driver.wait_first_page(_LOOK_SECONDS):
+    for _ in range(round(FIRST_PAGE_SECONDS / _POLL_SECONDS)):
+        if await app.driver.wait_first_page(_POLL_SECONDS):
             return
         if not _worth_waiting(app.driver.status()):
             return
@@ -75,11 +75,11 @@ async def wait_for_first_page(app: App, call: CallContext) -> None:
 
 def _worth_waiting(status: SyncStatus) -> bool:
     nothing_yet = not status.complete and not status.loaded
-    return nothing_yet and not status.failure and status.state not in _STUCK
+    return nothing_yet and not status.failure and status.state not in _NEEDS_PERSON
 
 
 def sync_of(app: App) -> Sync | None:
-    """What an agent should know about the cache before it trusts an answer; None if nothing."""
+    """Return what an agent should know about the index before it trusts an answer, or None."""
     status = app.driver.status()
     note = note_on(status, now=app.clock())
     if note is None:
@@ -94,7 +94,7 @@ def sync_of(app: App) -> Sync | None:
 
 
 def note_on(status: SyncStatus, *, now: float) -> str | None:
-    """One or two sentences on what is missing or old, None if nothing is."""
+    """Return one or two sentences on what is missing or old, or None."""
     as_of = _as_of(status, now=now)
     if status.needs_login:
         return f"No login is accepted; the user must run `mcp-notarium login`. {as_of}"
@@ -134,7 +134,7 @@ def _as_of(status: SyncStatus, *, now: float) -> str:
 
 
 def _age(seconds: float) -> str:
-    """In the largest unit of which there are at least two."""
+    """Return the age in the largest unit of which there are at least two."""
     for size, unit in ((86_400, "days"), (3_600, "h"), (60, "min")):
         if seconds >= 2 * size:
             return f"{seconds // size:.0f} {unit}"

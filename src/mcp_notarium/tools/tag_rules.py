@@ -1,9 +1,8 @@
-"""Which tags a note may be given. Pure.
+"""Decide which tags a note may get. Pure.
 
-Tags hold no white space and no comma, and ``Work`` and ``work`` are one tag. What a note already
-carries stays as it is, however odd: other clients have put it there. A tag that is an e-mail address
-shares the note with that person; what the service takes for one is for it to say, so every tag counts that
-could be one.
+Tags hold no white space and no comma, and ``Work`` and ``work`` are one tag. Existing tags stay as
+they are, however odd: other clients have set them. A tag that is an e-mail address shares the note with
+that person. The store decides what it takes for an address, so every tag that could be one counts.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ LONGEST_TAG = 256
 
 _BREAKS = re.compile(r"[\s,\x00-\x1f\x7f]+")
 _ADDRESS = re.compile(r"[^@]@+[^@]")
-"""Something on both sides: also ``"a@b"@example.org`` and ``name@host``, but not ``@home``."""
+"""Text on both sides of the sign: also ``"a@b"@example.org`` and ``name@host``, but not ``@home``."""
 
 
-def checked_tags(wanted: Sequence[str], *, present: Sequence[str] = ()) -> tuple[str, ...]:
-    """The tags to store: trimmed, each once, in the order given.
+def check_tags(wanted: Sequence[str], *, present: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the tags to store: trimmed, each once, in the given order.
 
     Raises ``InvalidRequest`` for a *new* tag that is empty, too long, or holds white space or a
-    comma, and for more than 100 tags where the note had fewer.
+    comma, and for more than 100 tags if the note had fewer.
     """
     if tuple(wanted) == tuple(present):
         return tuple(present)
@@ -63,12 +62,12 @@ def _name(tag: str) -> str:
     return name
 
 
-def new_addresses(wanted: Sequence[str], *, present: Sequence[str]) -> tuple[str, ...]:
-    """The e-mail addresses among ``wanted`` that the note is not shared with yet."""
+def find_new_addresses(wanted: Sequence[str], *, present: Sequence[str]) -> tuple[str, ...]:
+    """Return the e-mail addresses among ``wanted`` that the note is not shared with yet."""
     known = {tag_key(tag) for tag in present}
     return tuple(tag for tag in wanted if tag_key(tag) not in known and _may_be_address(tag))
 
 
 def _may_be_address(tag: str) -> bool:
-    """In any width of letters: who takes full-width ones for plain ones shares by them too."""
+    """Return whether the tag could be an address; full-width letters count as plain ones."""
     return _ADDRESS.search(unicodedata.normalize("NFKC", tag)) is not None

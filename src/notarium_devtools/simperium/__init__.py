@@ -1,12 +1,12 @@
-"""An embedded Simperium: a real HTTP server on loopback for the demo and the tests.
+"""Simulate Simperium: a real HTTP server on loopback for the demo and the tests.
 
-``with Simulator().running() as sim:`` and speak to ``sim.url``. What it models and how sure we are
-of it stands in docs/simulator.md.
+Use ``with Simulator().running() as sim:`` and send requests to ``sim.url``. docs/simulator.md says what it
+models and how certain that is.
 """
 
 from __future__ import annotations
 
-from notarium_devtools.simperium.accounts import Account, Doors
+from notarium_devtools.simperium.accounts import Account, LoginRules
 from notarium_devtools.simperium.device import Device, whole_note
 from notarium_devtools.simperium.faults import Faults, Rule
 from notarium_devtools.simperium.http import Logged
@@ -19,10 +19,10 @@ __all__ = [
     "Account",
     "Bucket",
     "Device",
-    "Doors",
     "Faults",
     "Limits",
     "Logged",
+    "LoginRules",
     "Refused",
     "Rule",
     "Simulator",

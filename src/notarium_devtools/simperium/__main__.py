@@ -1,6 +1,6 @@
-"""``python -m notarium_devtools.simperium``: a Simperium of one's own until stdin closes.
+"""Run ``python -m notarium_devtools.simperium``: serve a private Simperium until stdin closes.
 
-It prints one line of JSON saying where it is and how to log in, and keeps nothing afterwards.
+It prints one line of JSON with its address and login, and keeps nothing afterwards.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from notarium_devtools.simperium.simulator import Simulator
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Serve until stdin ends or a signal comes. Returns the exit code."""
+    """Serve until stdin ends or a signal comes. Return the exit code."""
     chosen = _parser().parse_args(arguments)
     simulator = Simulator(port=chosen.port, latency=chosen.latency / 1000)
     notes = prose(chosen.notes, chosen.seed)

@@ -1,6 +1,6 @@
-"""Accounts and the ways into them: password, e-mailed code, token.
+"""Manage accounts and their logins: password, e-mailed code, token.
 
-It decides who may enter and mints tokens; it knows no HTTP. A token belongs to the account, not to
+Decides who may log in and issues tokens; knows no HTTP. A token belongs to the account, not to
 the login: every login of one account gives the same one, until the password changes.
 """
 
@@ -21,7 +21,7 @@ _CODE_LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 
 @dataclass(slots=True)
 class Account:
-    """One user with their buckets. ``compromised`` and ``unverified`` refuse the login."""
+    """Hold one user with their buckets. ``compromised`` and ``unverified`` refuse the login."""
 
     username: str
     password: str
@@ -34,7 +34,7 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class SentCode:
-    """A login code as the e-mail would carry it."""
+    """Hold a login code as the e-mail would carry it."""
 
     username: str
     code: str
@@ -43,36 +43,36 @@ class SentCode:
 
 
 @dataclass(frozen=True, slots=True)
-class Doors:
-    """The rules of logging in."""
+class LoginRules:
+    """Hold the rules of logging in."""
 
     code_seconds: float = 600.0
     max_bad_codes: int = 5
-    """After so many wrong codes in a row the account host answers 429."""
+    """Wrong codes in a row after which the account host answers 429."""
 
 
 class Accounts:
-    """Everybody who has an account."""
+    """Hold all accounts."""
 
     def __init__(
         self,
         *,
         limits: Limits | None = None,
         require_schema: bool = True,
-        doors: Doors | None = None,
+        login_rules: LoginRules | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.sent_codes: list[SentCode] = []
         self._limits = limits or Limits()
         self._note_rules = NOTE if require_schema else LENIENT_NOTE
-        self._doors = doors or Doors()
+        self._login_rules = login_rules or LoginRules()
         self._clock = clock
         self._by_name: dict[str, Account] = {}
         self._open_codes: dict[str, SentCode] = {}
         self._bad_codes: dict[str, int] = {}
 
     def add(self, username: str, password: str) -> Account:
-        """Open an account. Raises ``Refused`` 409 if the name is taken."""
+        """Add an account. Raises ``Refused`` 409 if the name is taken."""
         name = _normal(username)
         if name in self._by_name:
             raise Refused(409, "account exists")
@@ -81,18 +81,18 @@ class Accounts:
         return account
 
     def get(self, username: str) -> Account:
-        """The account of that name. Raises ``KeyError``."""
+        """Return the account of that name. Raises ``KeyError``."""
         return self._by_name[_normal(username)]
 
     def by_token(self, token: str) -> Account | None:
-        """Whose token this is."""
+        """Return the account of this token."""
         for account in self._by_name.values():
             if hmac.compare_digest(account.token.encode(), token.encode()):
                 return account
         return None
 
     def bucket(self, account: Account, name: str) -> Bucket:
-        """A bucket of the account, made when first named; case does not count."""
+        """Return a bucket of the account, created when first named; case does not count."""
         key = name.lower()
         if key not in account.buckets:
             rules = self._note_rules if key == "note" else ANYTHING
@@ -102,7 +102,7 @@ class Accounts:
         return account.buckets[key]
 
     def log_in(self, username: str, password: str) -> Account:
-        """Enter by password. Raises ``Refused`` with the service's plain-text reasons."""
+        """Log in by password. Raises ``Refused`` with the service's plain-text reasons."""
         account = self._by_name.get(_normal(username))
         if account is None:
             raise Refused(401, f"unknown username: {username}")
@@ -125,12 +125,12 @@ class Accounts:
         self._open_codes[name] = sent
 
     def redeem_code(self, username: str, code: str) -> Account:
-        """Enter by code, once. Raises ``Refused`` with the service's error word as reason."""
+        """Log in by code, once. Raises ``Refused`` with the service's error word as reason."""
         name = _normal(username)
-        if self._bad_codes.get(name, 0) >= self._doors.max_bad_codes:
+        if self._bad_codes.get(name, 0) >= self._login_rules.max_bad_codes:
             raise Refused(429, "too-many-requests")
         sent = self._open_codes.get(name)
-        if sent is None or self._clock() > sent.sent_at + self._doors.code_seconds:
+        if sent is None or self._clock() > sent.sent_at + self._login_rules.code_seconds:
             raise Refused(400, "request-not-found")
         if not hmac.compare_digest(sent.code.encode(), code.upper().encode()):
             self._bad_codes[name] = self._bad_codes.get(name, 0) + 1
@@ -140,7 +140,7 @@ class Accounts:
         return self._by_name[name]
 
     def change_password(self, username: str, password: str) -> str:
-        """Set a new password; the old token dies. Returns the new token."""
+        """Set a new password; the old token becomes invalid. Return the new token."""
         account = self.get(username)
         account.password = password
         account.token = secrets.token_hex(16)

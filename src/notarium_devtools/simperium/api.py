@@ -1,4 +1,4 @@
-"""The three hosts' answers: from a parsed request to a response, without sockets.
+"""Answer requests for the three hosts: from a parsed request to a response, without sockets.
 
 Login host: plain-text errors. Account host: JSON errors. Data host: HTML errors. It reads and
 writes buckets and never sleeps, except in a long poll, which waits through ``wait_for_change``.
@@ -31,7 +31,7 @@ WaitForChange = Callable[[Bucket, str], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request; ``segments`` are the path's parts, each percent-decoded exactly once."""
+    """Hold one request; ``segments`` are the path's parts, each percent-decoded exactly once."""
 
     method: str
     segments: tuple[str, ...]
@@ -41,13 +41,13 @@ class Request:
 
     @property
     def path(self) -> str:
-        """The decoded path, for logs and fault patterns."""
+        """Return the decoded path, for logs and fault patterns."""
         return "/" + "/".join(self.segments)
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """One answer."""
+    """Hold one response."""
 
     status: int = 200
     body: bytes = b""
@@ -56,7 +56,7 @@ class Response:
 
 
 def failure(request: Request, status: int, reason: str = "") -> Response:
-    """An error as the addressed host words it."""
+    """Return an error in the form of the addressed host."""
     if request.segments[:1] == ("account",):
         return Response(status, json_text({"error": reason}), _JSON)
     if request.segments[2:3] in {("authorize",), ("create",)}:
@@ -76,7 +76,7 @@ def _phrase(status: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """Answers requests over one set of accounts."""
+    """Answer requests over one set of accounts."""
 
     accounts: Accounts
     faults: Faults
@@ -86,7 +86,7 @@ class Api:
     wait_for_change: WaitForChange
 
     async def respond(self, request: Request) -> Response:
-        """The answer; never raises for anything a client can send."""
+        """Return the response; never raises for anything a client can send."""
         try:
             return await self._routed(request)
         except SchemaRefused as refusal:

@@ -1,4 +1,4 @@
-"""Notes to fill an account with: real prose for demos and measurements, and dirty old notes.
+"""Generate notes for an account: real prose for demos and measurements, and dirty old notes.
 
 The same count and seed give the same notes on one Python version. Nothing here is a person's text:
 the prose comes from Python's own documentation, the rest was written for this purpose.
@@ -29,23 +29,23 @@ _TAGS = (
 
 
 def prose(count: int, seed: int = 0) -> list[dict[str, Any]]:
-    """``count`` whole note objects in any order of age, spread over twelve years.
+    """Return ``count`` whole note objects in any order of age, spread over twelve years.
 
     A few are in the trash, pinned or Markdown; a few are Polish, German, Chinese, Japanese, Korean
-    or Thai. Beyond a few hundred the texts come again under numbered titles.
+    or Thai. Beyond a few hundred the texts repeat under numbered titles.
     """
     dice = random.Random(seed)  # noqa: S311 - repeatable, guards nothing
     return [_written(text, tags, dice) for text, tags in itertools.islice(_texts(dice), count)]
 
 
 def tag_objects(notes: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """The tag bucket an official client would have made for these notes, by tag id."""
+    """Return the tag bucket an official client would have made for these notes, by tag id."""
     names = {tag_id(name): name for note in notes for name in note.get("tags") or ()}
     return {key: {"name": name, "index": place} for place, (key, name) in enumerate(names.items())}
 
 
 def tag_id(name: str) -> str:
-    """The id of a tag object: lower-cased and percent-encoded but for ``-_.~``."""
+    """Return the id of a tag object: lower-cased and percent-encoded but for ``-_.~``."""
     return quote(name.lower().encode("utf-8", "replace"), safe="")
 
 
@@ -115,14 +115,14 @@ def _paged(text: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Dirty:
-    """Objects as old accounts hold them, by id; no current client would be allowed to post them."""
+    """Hold objects as old accounts have them, by id; no current client could post them."""
 
     notes: dict[str, dict[str, Any]]
     tags: dict[str, dict[str, Any]]
 
 
 def dirty(seed: int = 0) -> Dirty:
-    """One note for each kind of dirt known from real accounts, and a tag bucket with duplicates.
+    """Return one note for each kind of dirt known from real accounts, and a tag bucket with duplicates.
 
     Content is a text in every one of them; any other field may be missing or odd.
     """

@@ -1,4 +1,4 @@
-"""Another device of the same account: what it sees is the truth, what it edits is remote.
+"""Act as another device of the same account: it sees the true state, and its edits are remote.
 
 It reads and writes the buckets directly, past HTTP and past all faults. Reads return copies.
 """
@@ -17,7 +17,7 @@ NAME = "another-device"
 
 
 def whole_note(fields: Mapping[str, Any], *, now: float) -> dict[str, Any]:
-    """A note object with every field a client fills in; ``now`` in epoch seconds."""
+    """Return a note object with every field a client fills in; ``now`` in epoch seconds."""
     empty = {
         "content": "",
         "tags": [],
@@ -32,14 +32,14 @@ def whole_note(fields: Mapping[str, Any], *, now: float) -> dict[str, Any]:
 
 
 class Device:
-    """The notes of one account as another device sees and edits them."""
+    """Read and edit the notes of one account as another device does."""
 
     def __init__(self, notes: Bucket, clock: Callable[[], float]) -> None:
         self._notes = notes
         self._now = clock
 
     def note(self, note_id: str) -> dict[str, Any]:
-        """The newest object. Raises ``KeyError``."""
+        """Return the newest object. Raises ``KeyError``."""
         try:
             stored = self._notes.read(note_id)
         except Refused:
@@ -47,11 +47,11 @@ class Device:
         return dict(copy.deepcopy(stored.value))
 
     def notes(self) -> dict[str, dict[str, Any]]:
-        """Every object by id, the trashed ones included."""
+        """Return every object by id, the trashed ones included."""
         return {key: dict(copy.deepcopy(s.value)) for key, s in self._notes.all().items()}
 
     def version(self, note_id: str) -> int:
-        """The newest version number. Raises ``KeyError``."""
+        """Return the newest version number. Raises ``KeyError``."""
         try:
             return self._notes.read(note_id).version
         except Refused:
@@ -92,20 +92,20 @@ class Device:
         return self._notes.write(note_id, posted, base=base, clientid=NAME).version
 
     def trash(self, note_id: str) -> int:
-        """Move to the trash. Returns the version."""
+        """Move to the trash. Return the version."""
         return self.edit(note_id, deleted=True)
 
     def delete(self, note_id: str) -> None:
-        """Remove for good, in the trash or not. Raises ``Refused`` 404."""
+        """Remove permanently, in the trash or not. Raises ``Refused`` 404."""
         self._notes.force_remove(note_id, clientid=NAME)
 
     def load(
         self, notes: Mapping[str, Mapping[str, Any]] | Iterable[Mapping[str, Any]]
     ) -> list[str]:
-        """Fill the account with notes that were always there; returns their ids.
+        """Fill the account with notes that were always there; return their ids.
 
         Notes without ids get the same ones every time. The objects are taken over, not copied. The
-        change feed does not carry them and every cursor given out before is forgotten.
+        change feed does not carry them, and every cursor issued before becomes unknown.
         """
         if not isinstance(notes, Mapping):
             notes = {_nth_id(number): note for number, note in enumerate(notes)}

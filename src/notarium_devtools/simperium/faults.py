@@ -1,4 +1,4 @@
-"""Programmable misfortune: which request meets which fault, and how often it happened.
+"""Inject faults: which request meets which fault, and how often it happened.
 
 A rule counts the requests that match it and fires from its ``nth`` match on, ``times`` times. It
 only says what shall happen; ``http.py`` makes it happen.
@@ -21,7 +21,7 @@ _BAD_GATEWAY = (
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """Answer with a status instead of doing anything. ``body`` None: what the host would say."""
+    """Answer with a status instead of doing anything. ``body`` None: the host's own text."""
 
     status: int
     body: bytes | None = None
@@ -35,26 +35,26 @@ class CutBefore:
 
 @dataclass(frozen=True, slots=True)
 class CutAfter:
-    """Do it, then close the connection without an answer: the client cannot know."""
+    """Carry it out, then close the connection without an answer: the client cannot know."""
 
 
 @dataclass(frozen=True, slots=True)
 class CutAnswer:
-    """Do it, send the given share of the answer's body, then close the connection."""
+    """Carry it out, send the given share of the answer's body, then close the connection."""
 
     share: float
 
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """Do it and answer with only the given share of the body, as if that were all of it."""
+    """Carry it out and answer with only the given share of the body, as if that were all."""
 
     share: float
 
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """Wait before (or, ``after`` set, after) doing it, then go on."""
+    """Wait before (or, ``after`` set, after) carrying it out, then go on."""
 
     seconds: float
     after: bool = False
@@ -62,7 +62,7 @@ class Delay:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Run something in the serving thread before the request is looked at, then go on."""
+    """Run something in the serving thread before the request is handled, then go on."""
 
     action: Callable[[], object]
 
@@ -79,7 +79,7 @@ Fault = Status | CutBefore | CutAfter | CutAnswer | Truncate | Delay | Call | Ho
 
 @dataclass(slots=True)
 class Rule:
-    """One fault with the requests it is meant for, and its counters."""
+    """Hold one fault with the requests it is meant for, and its counters."""
 
     fault: Fault
     method: str | None
@@ -91,7 +91,7 @@ class Rule:
     fired: int = 0
 
     def meets(self, method: str, path: str, query: dict[str, str]) -> bool:
-        """Count the request if it matches, and say whether the fault happens to it."""
+        """Count the request if it matches, and return whether the fault happens to it."""
         if self.method not in {None, method} or not fnmatchcase(path, self.path):
             return False
         if any(not fnmatchcase(query.get(key, ""), want) for key, want in self.query.items()):
@@ -104,12 +104,11 @@ class Rule:
 
 
 class Faults:
-    """The rules in force. Every method may be called from any thread.
+    """Hold the rules in force. Every method may be called from any thread.
 
     ``path`` is a shell pattern over the decoded path (``*`` also matches ``/``); ``query`` holds
-    patterns for parameters, a parameter that is absent counting as empty. ``nth`` counts matching
-    requests from 1. Each method returns its rule, whose ``matched`` and ``fired`` tell what became
-    of it.
+    patterns for parameters; an absent parameter counts as empty. ``nth`` counts matching requests from 1.
+    Each method returns its rule, whose ``matched`` and ``fired`` tell what happened.
     """
 
     def __init__(self) -> None:
@@ -213,7 +212,7 @@ class Faults:
         nth: int = 1,
         times: int = 1,
     ) -> Rule:
-        """Run ``action`` before a matching request is looked at, then go on with it."""
+        """Run ``action`` before a matching request is handled, then go on with it."""
         return self.add(Call(action), method=method, path=path, query=query, nth=nth, times=times)
 
     def forget_cv(self, *, nth: int = 1, times: int = 1) -> Rule:
@@ -223,7 +222,7 @@ class Faults:
     def distort_feed(
         self, *, aggregate: bool = False, duplicate: bool = False, reorder: bool = False
     ) -> None:
-        """From now on the change feed sends entries like this; without arguments, normally."""
+        """Send such entries in the change feed from now on; without arguments, normal ones."""
         self.feed = Distortions(aggregate=aggregate, duplicate=duplicate, reorder=reorder)
 
     def clear(self) -> None:

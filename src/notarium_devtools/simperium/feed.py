@@ -1,4 +1,4 @@
-"""Changes in the form ``GET /changes`` answers them, plain or as a busy service may send them.
+"""Format changes as ``GET /changes`` answers them, plain or as a busy service may send them.
 
 Pure: it turns changes into JSON values and applies the allowed distortions (repeated, reordered,
 aggregated entries). A reader that follows the rules must survive every one of them.
@@ -16,7 +16,7 @@ from notarium_devtools.simperium.store import Change
 
 @dataclass(frozen=True, slots=True)
 class Distortions:
-    """What the feed does to its entries; the default is nothing."""
+    """Hold what the feed does to its entries; the default is nothing."""
 
     aggregate: bool = False
     """All changes of one object become one entry that spans several versions."""
@@ -27,7 +27,7 @@ class Distortions:
 
 
 def feed_entries(changes: Sequence[Change], distortions: Distortions) -> list[dict[str, Any]]:
-    """The JSON array of a feed answer. The last entry always carries the newest cv."""
+    """Return the JSON array of a feed answer. The last entry always carries the newest cv."""
     if distortions.aggregate:
         changes = _aggregated(changes)
     entries = [_entry(change) for change in changes]

@@ -1,7 +1,7 @@
-"""A small HTTP/1.1 server on loopback that can fail on command.
+"""Serve HTTP/1.1 on loopback and fail on command.
 
 It parses with h11, keeps connections alive, carries out faults (cuts, delays, broken answers) and
-keeps a log of requests without secrets. What is answered is decided in ``api.py``.
+keeps a log of requests without secrets. ``api.py`` decides the answers.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _GLANCE = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Logged:
-    """One request as the log keeps it; ``status`` is 0 where no answer was given.
+    """Hold one request as the log keeps it; ``status`` is 0 if no answer was given.
 
     ``received`` and ``sent`` are the bytes of the bodies.
     """
@@ -49,7 +49,7 @@ class Logged:
 
 
 class _Cut(Exception):
-    """The connection ends here, without a word."""
+    """End the connection here, without an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class _Answer:
 
 @dataclass(slots=True)
 class Server:
-    """Listens, answers, logs. Lives in one event loop; only ``latency`` may change from outside."""
+    """Listen, answer, log. Lives in one event loop; only ``latency`` may change from outside."""
 
     api: Api
     faults: Faults
@@ -73,23 +73,23 @@ class Server:
     _connections: dict[asyncio.Task[None], asyncio.StreamWriter] = field(default_factory=dict)
 
     def hold_port(self) -> None:
-        """Own the port without listening: connections are refused, nobody else can take it."""
+        """Reserve the port without listening: connections are refused, nobody else can take it."""
         self._socket = _bound(self.port)
         self.port = self._socket.getsockname()[1]
 
     async def listen(self) -> None:
-        """Accept connections on the port that is held."""
+        """Accept connections on the reserved port."""
         self._listener = await asyncio.start_server(self._connected, sock=self._socket, limit=_READ)
 
     def refuse(self) -> None:
-        """Go off the network: cut all connections, refuse new ones, keep the port."""
+        """Simulate a lost network: cut all connections, refuse new ones, keep the port."""
         self.close_listener()
         for writer in self._connections.values():
             writer.transport.abort()
         self.hold_port()
 
     def resume(self) -> None:
-        """Come back after ``refuse``; connections succeed as soon as this returns."""
+        """End ``refuse``; connections succeed as soon as this returns."""
         if self._socket is None or self._listener is not None:
             return
         # The kernel queues connections from here on; the loop picks them up in its next round.
@@ -97,7 +97,7 @@ class Server:
         self._resuming = asyncio.get_running_loop().create_task(self.listen())
 
     def close_listener(self) -> None:
-        """Stop accepting connections and let go of the port."""
+        """Stop accepting connections and release the port."""
         if self._listener is not None:
             self._listener.close()
             self._listener = None
@@ -106,7 +106,7 @@ class Server:
         self._socket = None
 
     async def stop(self) -> None:
-        """Let go of everything; returns when no task of this server is left."""
+        """Release everything; returns when no task of this server is left."""
         self.close_listener()
         # Connections already accepted still have to introduce themselves.
         await asyncio.sleep(0)
@@ -215,7 +215,7 @@ def _forced(request: Request, status: int, body: bytes | None, retry_after: str 
 
 
 class _Connection:
-    """One client: whole requests in, answers out."""
+    """Serve one client: whole requests in, answers out."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -223,7 +223,7 @@ class _Connection:
         self._wire = h11.Connection(h11.SERVER)
 
     async def next_request(self) -> Request | None:
-        """The next request with its body; None when the client is done."""
+        """Return the next request with its body, or None when the client is done."""
         if self._wire.our_state is h11.DONE and self._wire.their_state is h11.DONE:
             self._wire.start_next_cycle()
         if self._wire.our_state is not h11.IDLE:

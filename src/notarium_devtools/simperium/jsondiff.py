@@ -1,7 +1,7 @@
-"""Differences between two JSON objects in the form the change feed carries them.
+"""Compute differences between two JSON objects in the form of the change feed.
 
 Texts become diff-match-patch deltas, lists are replaced whole, nested objects nest. It makes
-differences and never applies them: that is the business of whoever reads the feed.
+differences and never applies them: the reader of the feed does that.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _DELETE, _INSERT = -1, 1
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two JSON values are equal; unlike Python, ``true`` is not 1 here."""
+    """Return whether two JSON values are equal; unlike Python, ``true`` is not 1 here."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, list) and isinstance(other, list):
@@ -33,7 +33,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 def object_difference(before: Value, after: Value) -> Operations:
-    """The operations, by key, that turn ``before`` into ``after``; empty if they are equal."""
+    """Return the operations, by key, that turn ``before`` into ``after``; empty if they are equal."""
     operations: Operations = {key: {"o": "-"} for key in before if key not in after}
     for key, value in after.items():
         if key not in before:
@@ -44,7 +44,7 @@ def object_difference(before: Value, after: Value) -> Operations:
 
 
 def text_delta(before: str, after: str) -> str:
-    """A diff-match-patch delta; lengths count UTF-16 units, inserted text is percent-encoded."""
+    """Return a diff-match-patch delta; lengths count UTF-16 units, inserted text is percent-encoded."""
     matcher = diff_match_patch()
     steps = matcher.diff_main(before, after)
     if len(steps) > 2:  # noqa: PLR2004 - the library's own rule for when cleaning up pays

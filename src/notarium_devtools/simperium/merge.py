@@ -1,4 +1,4 @@
-"""What the service makes of a write that was made from an older version.
+"""Merge a write that was made from an older version, as the service does.
 
 It reproduces the service's own, dangerous merge (see docs/simulator.md): texts by fuzzy patching,
 everything else by "the later poster wins". It knows no versions and no storage.
@@ -16,7 +16,7 @@ _MISSING = object()
 
 
 def rebase(base: Value, posted: Value, head: Value) -> Value:
-    """Carry the difference from ``base`` to ``posted`` over to ``head``."""
+    """Apply the difference from ``base`` to ``posted`` to ``head``."""
     result = dict(head)
     for key in {**base, **posted}:
         merged = _merged(

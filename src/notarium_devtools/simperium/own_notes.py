@@ -1,5 +1,5 @@
 # ruff: noqa: RUF001 - Chinese and Japanese keep their own punctuation
-"""A few everyday notes in several languages and scripts, written for this purpose."""
+"""Provide everyday notes in several languages and scripts, written for this purpose."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a bucket accepts: the form of ids, required fields, types, and when a delete is allowed.
+"""Check what a bucket accepts: the form of ids, required fields, types, and permitted removals.
 
 The real schema is not published; these rules follow what clients send and which requests are known
 to be refused. Values already stored are never checked, so that an old account can hold anything.
@@ -39,7 +39,7 @@ class SchemaRefused(Refused):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The schema of one bucket."""
+    """Hold the schema of one bucket."""
 
     checks: Mapping[str, Check] = field(default_factory=dict)
     required: frozenset[str] = frozenset()
@@ -47,7 +47,7 @@ class Rules:
     """Whether only an object with ``deleted`` set may be removed."""
 
     def check(self, before: Value | None, posted: Value, *, now: float) -> None:
-        """Raise ``SchemaRefused`` for the first bad field; unchanged fields are not looked at."""
+        """Raise ``SchemaRefused`` for the first bad field; unchanged fields are not checked."""
         for name in sorted(self.required if before is None else ()):
             if name not in posted:
                 raise SchemaRefused(name, "is a required property")
@@ -58,7 +58,7 @@ class Rules:
                 raise SchemaRefused(name, "is not of the right form")
 
     def check_removal(self, value: Value) -> None:
-        """Raise ``Refused`` unless the object may be removed for good."""
+        """Raise ``Refused`` unless the object may be removed permanently."""
         if self.trash_first and not value.get("deleted"):
             raise SchemaRefused("deleted", "must be true before an object is deleted")
 

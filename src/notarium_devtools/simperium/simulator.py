@@ -1,4 +1,4 @@
-"""The simulator as its users see it: start it, look into it, disturb it.
+"""Start, inspect and disturb the simulator.
 
 It wires accounts, faults and server together and may be used from any thread while it serves.
 """
@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
 
-from notarium_devtools.simperium.accounts import Account, Accounts, Doors, SentCode
+from notarium_devtools.simperium.accounts import Account, Accounts, LoginRules, SentCode
 from notarium_devtools.simperium.api import Api
 from notarium_devtools.simperium.device import Device
 from notarium_devtools.simperium.faults import Faults, Rule
@@ -24,13 +24,12 @@ _PATIENCE = 10.0
 
 
 class Simulator(Device):
-    """An embedded Simperium with one account, ``user@example.com``, to begin with.
+    """Simulate Simperium with one account, ``user@example.com``, to begin with.
 
-    It is itself the other device of that account. ``latency`` (seconds) passes before every
-    answer. ``publish_delay`` (seconds) is how long the service takes to give a note tagged
-    ``published`` its address while serving; None: it never does by itself. ``poll_seconds`` is the longest a
-    long poll is held. Where ``limits`` are given, their ``max_object_bytes`` counts instead of
-    ``max_note_bytes``.
+    It also acts as the other device of that account. ``latency`` (seconds) passes before every answer.
+    ``publish_delay`` (seconds) is how long the service takes to give a note tagged ``published`` its
+    address while serving; None: it never does by itself. ``poll_seconds`` is the longest duration of a long
+    poll. If ``limits`` are given, their ``max_object_bytes`` replaces ``max_note_bytes``.
     """
 
     def __init__(
@@ -41,7 +40,7 @@ class Simulator(Device):
         max_note_bytes: int = 1_000_000,
         require_schema: bool = True,
         limits: Limits | None = None,
-        doors: Doors | None = None,
+        login_rules: LoginRules | None = None,
         app_id: str = "chalk-bump-f49",
         api_key: str = "the-simulators-own-api-key",
         username: str = "user@example.com",
@@ -58,7 +57,7 @@ class Simulator(Device):
         self.poll_seconds = poll_seconds
         self.publish_delay = publish_delay
         self.accounts = Accounts(
-            limits=limits, require_schema=require_schema, doors=doors, clock=clock
+            limits=limits, require_schema=require_schema, login_rules=login_rules, clock=clock
         )
         api = Api(
             accounts=self.accounts,
@@ -79,69 +78,69 @@ class Simulator(Device):
 
     @property
     def url(self) -> str:
-        """``http://127.0.0.1:PORT``. Valid once it serves."""
+        """Return ``http://127.0.0.1:PORT``. Valid once it serves."""
         return f"http://127.0.0.1:{self._server.port}"
 
     @property
     def api_url(self) -> str:
-        """The base of the data host."""
+        """Return the base of the data host."""
         return f"{self.url}/1"
 
     @property
     def auth_url(self) -> str:
-        """The base of the login host."""
+        """Return the base of the login host."""
         return f"{self.url}/1"
 
     @property
     def app_url(self) -> str:
-        """The base of the account host."""
+        """Return the base of the account host."""
         return self.url
 
     @property
     def username(self) -> str:
-        """The first account's name."""
+        """Return the first account's name."""
         return self._default.username
 
     @property
     def password(self) -> str:
-        """The first account's password."""
+        """Return the first account's password."""
         return self._default.password
 
     @property
     def token(self) -> str:
-        """The first account's token, as every login gives it."""
+        """Return the first account's token, as every login gives it."""
         return self._default.token
 
     @property
     def sent_codes(self) -> list[SentCode]:
-        """The login codes "e-mailed" so far, oldest first."""
+        """Return the login codes "e-mailed" so far, oldest first."""
         return list(self.accounts.sent_codes)
 
     def add_account(self, username: str, password: str) -> Account:
-        """Open another account. Raises ``Refused`` 409 if the name is taken."""
+        """Add another account. Raises ``Refused`` 409 if the name is taken."""
         return self.accounts.add(username, password)
 
     def account(self, username: str) -> Account:
-        """An account by name. Raises ``KeyError``."""
+        """Return an account by name. Raises ``KeyError``."""
         return self.accounts.get(username)
 
     def change_password(self, password: str, *, username: str | None = None) -> str:
-        """Change a password; the old token dies. Returns the new token."""
+        """Change a password; the old token becomes invalid. Return the new token."""
         return self.accounts.change_password(username or self.username, password)
 
     def bucket(self, name: str = "note", *, username: str | None = None) -> Bucket:
-        """A bucket itself, past HTTP and faults."""
+        """Return a bucket itself, past HTTP and faults."""
         return self.accounts.bucket(self.accounts.get(username or self.username), name)
 
     def device(self, username: str) -> Device:
-        """Another device of another account."""
+        """Return another device of another account."""
         return Device(self.bucket("note", username=username), self._now)
 
     # What happens on the wire
 
     @property
     def latency(self) -> float:
-        """Seconds before every answer."""
+        """Return the seconds before every answer."""
         return self._server.latency
 
     @latency.setter
@@ -150,7 +149,7 @@ class Simulator(Device):
 
     @property
     def requests(self) -> list[Logged]:
-        """Every request so far, in the order they were finished."""
+        """Return every request so far, in the order they were finished."""
         return list(self._server.log)
 
     def reset_log(self) -> None:
@@ -162,7 +161,7 @@ class Simulator(Device):
         return self.faults.call(action, method="GET", path="*/index", query={"mark": "?*"}, nth=nth)
 
     def publish(self, note_id: str, *, delay: float = 0.0) -> None:
-        """The service gives the note its public address, ``delay`` seconds from now."""
+        """Give the note its public address, ``delay`` seconds from now, as the service does."""
         if delay <= 0 or self._loop is None:
             self._give_address(note_id)
         else:
@@ -202,11 +201,11 @@ class Simulator(Device):
             await self._server.stop()
 
     def stop_listening(self) -> None:
-        """The network is down: connections are cut and new ones refused, on the same port."""
+        """Simulate a lost network: connections are cut and new ones refused, on the same port."""
         self._in_loop(self._server.refuse)
 
     def resume(self) -> None:
-        """The network is back."""
+        """Restore the network."""
         self._in_loop(self._server.resume)
 
     def _serve_in_thread(

@@ -1,4 +1,4 @@
-"""Buckets of versioned JSON objects with a log of changes: the service's memory, without sockets.
+"""Store buckets of versioned JSON objects with a log of changes, without sockets.
 
 A bucket merges, checks, counts versions and forgets old ones as the service does. It knows nothing
 of accounts, HTTP or faults. Every public method may be called from any thread.
@@ -27,7 +27,7 @@ _R = TypeVar("_R")
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One step in the life of one object; ``before`` or ``after`` is None where it did not exist."""
+    """Hold one step of one object; ``before`` or ``after`` is None if it did not exist."""
 
     id: str
     cv: str
@@ -41,7 +41,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page of the index, most recently changed first, and the bucket's cv at that moment."""
+    """Hold a page of the index, most recently changed first, and the bucket's cv at that moment."""
 
     current: str
     entries: tuple[Entity, ...]
@@ -60,7 +60,7 @@ def _locked(
 
 
 class Bucket:
-    """The objects of one kind of one account."""
+    """Hold the objects of one kind of one account."""
 
     def __init__(
         self,
@@ -88,12 +88,12 @@ class Bucket:
 
     @property
     def current(self) -> str:
-        """The cv of the last change."""
+        """Return the cv of the last change."""
         return self._current
 
     @_locked
     def read(self, object_id: str, version: int | None = None) -> Stored:
-        """The newest or the named version. Raises ``Refused`` 404 (or 400 for a bad id)."""
+        """Return the newest or the named version. Raises ``Refused`` 404 (or 400 for a bad id)."""
         entity = self._find(object_id)
         wanted = entity.version if version is None else version
         if wanted not in entity.versions:
@@ -102,7 +102,7 @@ class Bucket:
 
     @_locked
     def all(self) -> dict[str, Stored]:
-        """Every object at its newest version."""
+        """Return every object at its newest version."""
         return {key: Stored(key, e.version, e.head) for key, e in self._entities.items()}
 
     @_locked
@@ -115,7 +115,7 @@ class Bucket:
 
     @_locked
     def page(self, *, limit: int, mark: str | None = None, since: str | None = None) -> Page:
-        """One page of the index. Raises ``Refused`` for an unknown ``since`` or a bad ``mark``."""
+        """Return one page of the index. Raises ``Refused`` for an unknown ``since`` or a bad ``mark``."""
         floor = 0 if since is None else self._resume(since)
         below = self._sequence + 1 if mark is None else _sequence_of(mark)
         entities = self._newest_first(below=below, floor=floor, count=limit + 1)
@@ -129,7 +129,7 @@ class Bucket:
 
     @_locked
     def changes_since(self, cv: str | None) -> tuple[Change, ...]:
-        """What happened after ``cv``, oldest first. Raises ``Refused`` 404 if it is not known."""
+        """Return the changes after ``cv``, oldest first. Raises ``Refused`` 404 if it is not known."""
         start = self._resume(cv)
         skipped = start - (self._sequence - len(self._log))
         return tuple(self._log)[skipped:]
@@ -198,9 +198,9 @@ class Bucket:
 
     @_locked
     def load(self, objects: Mapping[str, Value]) -> None:
-        """Take over many objects that were there before anybody looked, in order of age.
+        """Take over many objects that were there from the beginning, in order of age.
 
-        They do not stand in the change feed: every cv given out before is forgotten.
+        They are not in the change feed: every cv issued before becomes unknown.
         """
         for object_id, value in objects.items():
             self._sequence += 1
@@ -209,7 +209,7 @@ class Bucket:
 
     @_locked
     def forget_changes(self) -> None:
-        """Age out the whole change log: every cv given out before is unknown from now on."""
+        """Age out the whole change log: every cv issued before becomes unknown."""
         self._log.clear()
         self._current = self._new_cv()
         self._known = {self._current: self._sequence}

@@ -1,4 +1,4 @@
-"""One object with its versions, and how many of them a bucket keeps.
+"""Keep the versions of one object, as many as a bucket keeps.
 
 Pure: no clock, no randomness, no storage. Old versions go as the vendor describes it: the newest
 sixty stay, then every tenth of those before, a hundred of them.
@@ -14,7 +14,7 @@ from notarium_devtools.simperium.jsondiff import Value
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much a bucket remembers. Numbers the vendor does not publish are our guess."""
+    """Hold how much a bucket remembers. Numbers the vendor does not publish are our guess."""
 
     recent_versions: int = 60
     archived_versions: int = 100
@@ -29,7 +29,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """An object at one version."""
+    """Hold an object at one version."""
 
     id: str
     version: int
@@ -38,7 +38,7 @@ class Stored:
 
 @dataclass(slots=True)
 class Entity:
-    """One object with the versions that are still kept."""
+    """Hold one object with the versions that are still kept."""
 
     id: str
     version: int
@@ -49,12 +49,12 @@ class Entity:
 
     @property
     def head(self) -> Value:
-        """The newest value."""
+        """Return the newest value."""
         return self.versions[self.version]
 
     @property
     def text(self) -> bytes:
-        """The newest value as JSON text (ASCII), kept until the next version."""
+        """Return the newest value as JSON text (ASCII), kept until the next version."""
         if not self._text:
             self._text = json_text(self.head)
         return self._text
@@ -83,10 +83,10 @@ _IN_UNICODE = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 
 
 def json_text(value: object) -> bytes:
-    """Compact JSON in ASCII, so that any text, even half a surrogate pair, has a form."""
+    """Return compact JSON in ASCII, so that any text, even half a surrogate pair, has a form."""
     return _IN_ASCII.encode(value).encode("ascii")
 
 
 def json_size(value: object) -> int:
-    """How many bytes the value takes as compact JSON in UTF-8."""
+    """Return how many bytes the value takes as compact JSON in UTF-8."""
     return len(_IN_UNICODE.encode(value).encode("utf-8", "surrogatepass"))

@@ -35,7 +35,7 @@ def chain(config):
     with closing(open_cheaply(config, guarded=True)) as opened:
         keys = audit_keys(opened.data_key)
         trail = AuditLog(opened.database, keys, clock=lambda: 5.0, days=365)
-        yield audit_cli.Opened(trail, opened.anchor, opened.database)
+        yield audit_cli.OpenChain(trail, opened.anchor, opened.database)
 
 
 def worked(config, count=3, *, stopping=True):
@@ -50,7 +50,7 @@ def worked(config, count=3, *, stopping=True):
 
 def verdict(config, expected=None):
     with chain(config) as made:
-        return made.verified(expected)
+        return made.verify(expected)
 
 
 def acts(config):
@@ -113,7 +113,7 @@ def test_crash_between_flush_and_first_anchor_is_no_fault(config, monkeypatch):
             patch.setattr(audit_anchor, "replace_private", crash)
             assert not made.anchor.write(made.trail.table, made.database)
         assert made.anchor.notice(made.trail.table, made.database) is None
-        assert made.verified(None).whole
+        assert made.verify(None).whole
         assert made.anchor.write(made.trail.table, made.database)
     assert verdict(config).whole
 

@@ -15,7 +15,7 @@ from mcp_notarium.account import (
     slot_management,
 )
 from mcp_notarium.account.key_changes import Given
-from mcp_notarium.cli import doctor_folder
+from mcp_notarium.cli import doctor_checks
 from mcp_notarium.crypto import kdf, key_slots, recovery_codes, user_key
 from mcp_notarium.crypto.errors import SlotsRefused, WeakPassphrase
 from mcp_notarium.crypto.kdf_policy import KdfPolicy
@@ -375,7 +375,7 @@ def test_databases_in_the_quarantine_are_named(tmp_path):
     open_cheaply(config).close()
     (place,) = anew(config).set_aside
     assert place.parent == folder_of(config).quarantine
-    (seen,) = [one for one in doctor_folder.outside(config) if one.name == "quarantine"]
+    (seen,) = [one for one in doctor_checks.check_folder(config) if one.name == "quarantine"]
     assert f"encrypted databases in {place.name}" in seen.seen
     assert "may still open" in seen.hint
 

@@ -32,7 +32,7 @@ from mcp_notarium.account.startup_table import (
 )
 from mcp_notarium.cli import main
 from mcp_notarium.crypto.key_file_codec import FileState
-from mcp_notarium.errors import ASK_DOCTOR, MOST_TOLD, LockedError, Verdict
+from mcp_notarium.errors import ASK_DOCTOR, LONGEST_LOCKED_MESSAGE, LockedError, Verdict
 from mcp_notarium.files.account_folder import Problem
 
 ME = Identity(owner_hash="me", vault_id="v", generation="g", sequence=3)
@@ -213,7 +213,7 @@ def test_an_agent_is_told_one_way_out_that_leaves_everything_where_it_is(
             continue
         told = refusal(decision).to_dict()
         assert told["message"] == decision.message
-        assert len(told["message"]) + len(told["resolution_hint"]) < MOST_TOLD
+        assert len(told["message"]) + len(told["resolution_hint"]) < LONGEST_LOCKED_MESSAGE
         assert told["resolution_hint"] == decision.one
         assert decision.one.startswith(("Ask the user to ", "Try again in a few seconds"))
         assert decision.one.endswith(".")
@@ -227,7 +227,7 @@ def test_an_agent_is_told_one_way_out_that_leaves_everything_where_it_is(
 def test_what_was_met_while_it_was_open_is_told_in_the_same_way():
     for plain, setting in itertools.product((True, False), OnUnreadable):
         told = refusal(startup_decisions.met(plain=plain, on_unreadable=setting)).to_dict()
-        assert len(told["message"]) + len(told["resolution_hint"]) < MOST_TOLD
+        assert len(told["message"]) + len(told["resolution_hint"]) < LONGEST_LOCKED_MESSAGE
         assert not RISKY.search(told["resolution_hint"])
 
 
@@ -235,7 +235,7 @@ def test_what_was_met_while_it_was_open_is_told_in_the_same_way():
 def test_a_refusal_that_quotes_its_surroundings_at_length_is_cut_for_an_agent(verdict):
     error = LockedError(verdict, "held by " + "process 1; " * 90, resolution_hint="Close them.")
     told = error.to_dict()
-    assert len(told["message"]) + len(told["resolution_hint"]) == MOST_TOLD - 1
+    assert len(told["message"]) + len(told["resolution_hint"]) == LONGEST_LOCKED_MESSAGE - 1
     assert told["message"].endswith("…")
     assert told["resolution_hint"] == ASK_DOCTOR
     assert error.resolution_hint == "Close them."

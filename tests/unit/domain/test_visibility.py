@@ -62,7 +62,7 @@ def test_equal_digests_mean_equal_judgements(one, other, note_id, tags):
 
 @given(rules, ids, tags)
 def test_a_protecting_tag_hides_whatever_else_is_said(rules, note_id, tags):
-    if rules.protecting(tags):
+    if rules.hiding_tags(tags):
         assert not rules.sees(note_id, tags)
 
 

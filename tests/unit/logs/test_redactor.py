@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from mcp_notarium.errors import BackendUnavailable
-from mcp_notarium.logs import allow_list
+from mcp_notarium.logs import redaction_rules
+from mcp_notarium.logs.redaction_rules import REDACTED
 from mcp_notarium.logs.redactor import MAXIMUM_ITEMS, Redactor
-from mcp_notarium.logs.secret_patterns import BLOT
 from mcp_notarium.secret import Secret
 
 PLAIN = Redactor(email_key=b"k")
@@ -50,7 +50,7 @@ def test_text_under_a_listed_name_passes():
 )  # fmt: skip
 @pytest.mark.parametrize("value", ["abc", 123456, ["abc"], {"a": "abc"}, b"abc"])
 def test_whatever_stands_under_a_secrets_name_is_blotted(name, value):
-    assert PLAIN.facts({name: value}) == {name: BLOT}
+    assert PLAIN.facts({name: value}) == {name: REDACTED}
 
 
 @pytest.mark.parametrize("name", ["db_key_origin", "tokens_used", "keyslots", "monkey", "sequence"])
@@ -60,8 +60,8 @@ def test_names_that_only_sound_like_a_secrets_are_not_blotted(name):
 
 def test_a_secret_is_blotted_under_every_name():
     assert PLAIN.facts({"reason": Secret("abc"), "other": Secret("abc")}) == {
-        "reason": BLOT,
-        "other": BLOT,
+        "reason": REDACTED,
+        "other": REDACTED,
     }
 
 
@@ -73,7 +73,7 @@ def test_identifiers_are_cut_and_short_ones_kept():
 def test_a_secret_logged_as_an_identifier_is_blotted_whole():
     for secret in ("5f" * 16, "fourteen-chars"):
         redactor = PLAIN.with_secret(Secret(secret))
-        assert redactor.facts({"note_id": secret}) == {"note_id": BLOT}
+        assert redactor.facts({"note_id": secret}) == {"note_id": REDACTED}
 
 
 def test_objects_show_their_type_and_never_their_repr():
@@ -90,7 +90,7 @@ def test_bytes_become_their_length():
 def test_names_inside_a_mapping_must_be_listed_because_they_may_be_tags():
     value = {"status": "ok", "holiday": 3, "text": "diary", 7: 1, "token": "abc"}
     assert PLAIN.facts({"reason": value}) == {
-        "reason": {"status": "ok", "token": BLOT, "[other names]": 3}
+        "reason": {"status": "ok", "token": REDACTED, "[other names]": 3}
     }
 
 
@@ -113,12 +113,12 @@ def test_a_value_that_contains_itself_ends():
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), 10**30, -(10**18)])
 def test_numbers_that_json_or_secrets_speak_against_are_blotted(number):
-    assert PLAIN.facts({"count": number}) == {"count": BLOT}
+    assert PLAIN.facts({"count": number}) == {"count": REDACTED}
 
 
 def test_a_numeric_secret_is_blotted_where_it_is_logged_as_a_number():
     redactor = PLAIN.with_secret(Secret("31415926"))
-    assert redactor.facts({"count": 31415926}) == {"count": BLOT}
+    assert redactor.facts({"count": 31415926}) == {"count": REDACTED}
 
 
 def test_a_text_is_blotted_before_it_is_cut():
@@ -136,7 +136,7 @@ def test_our_errors_keep_their_message_and_others_only_their_length():
 
 def test_a_secret_in_one_of_our_messages_is_blotted():
     shown = KNOWING.facts({"exception": BackendUnavailable("pw correct horse refused")})
-    assert shown["exception"]["message"] == f"pw {BLOT} refused"
+    assert shown["exception"]["message"] == f"pw {REDACTED} refused"
 
 
 def test_what_the_system_says_about_a_file_is_kept_without_its_name():
@@ -196,6 +196,6 @@ def test_learning_a_known_secret_again_changes_nothing():
 
 
 def test_no_listed_name_is_a_secrets_name_or_names_a_notes_content():
-    listed = allow_list.WORDS | allow_list.IDS
-    assert not [name for name in listed if allow_list.is_secret(name)]
+    listed = redaction_rules.WORDS | redaction_rules.IDS
+    assert not [name for name in listed if redaction_rules.is_secret(name)]
     assert not listed & {"text", "title", "tag", "tags", "query", "content", "preview", "body"}

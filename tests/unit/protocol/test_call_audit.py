@@ -15,6 +15,7 @@ from mcp_notarium.protocol import call_audit
 from mcp_notarium.protocol.app_holder import House
 from mcp_notarium.protocol.sdk_server import build
 from mcp_notarium.secret import Secret
+from mcp_notarium.storage.audit_log import AuditLog
 from support.memory_client import Fault
 from support.tooling import Desk
 

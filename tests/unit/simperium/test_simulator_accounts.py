@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from notarium_devtools.simperium import Doors, Refused
+from notarium_devtools.simperium import LoginRules, Refused
 from notarium_devtools.simperium.accounts import Accounts
 
 
@@ -22,7 +22,7 @@ def clock():
 
 @pytest.fixture
 def accounts(clock):
-    accounts = Accounts(doors=Doors(code_seconds=60, max_bad_codes=3), clock=clock)
+    accounts = Accounts(login_rules=LoginRules(code_seconds=60, max_bad_codes=3), clock=clock)
     accounts.add("User@Example.com", "secret")
     return accounts
 

@@ -5,41 +5,41 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_notarium.errors import InvalidRequest
-from mcp_notarium.tools.paging import ANSWER_BYTES, CUT_LINE, UNASKED_BYTES, json_bytes, portion
+from mcp_notarium.tools.paging import ANSWER_BYTES, CUT_LINE, UNASKED_BYTES, cut_portion, json_bytes
 
 LONG = "".join(f"line {n} \u00e9\r\n" for n in range(1, 20_001))
 
 
 def test_short_text_comes_whole():
-    part = portion("a\nb", start=None, count=None)
+    part = cut_portion("a\nb", start=None, count=None)
     assert (part.text, part.total, part.whole, part.next_start) == ("a\nb", 2, True, None)
 
 
 @pytest.mark.parametrize(("start", "count"), [(None, None), (1, None), (1, 0), (None, 5)])
 def test_empty_text_has_an_empty_first_line(start, count):
-    part = portion("", start=start, count=count)
+    part = cut_portion("", start=start, count=count)
     assert (part.text, part.total, part.count, part.whole) == ("", 0, 0, True)
 
 
 @pytest.mark.parametrize(("text", "start"), [("", 2), ("a\nb", 3)])
 def test_start_beyond_the_end_is_an_error_that_names_the_lines(text, start):
     with pytest.raises(InvalidRequest) as caught:
-        portion(text, start=start, count=1)
+        cut_portion(text, start=start, count=1)
     assert "total_lines" in caught.value.details
 
 
 def test_range_is_cut_at_the_end_of_the_text():
-    part = portion("a\nb\nc\n", start=2, count=99)
+    part = cut_portion("a\nb\nc\n", start=2, count=99)
     assert (part.text, part.start, part.count, part.next_start) == ("b\nc\n", 2, 2, None)
     assert not part.whole
 
 
 def test_range_that_is_everything_is_whole():
-    assert portion("a\nb\n", start=1, count=0).whole
+    assert cut_portion("a\nb\n", start=1, count=0).whole
 
 
 def test_unasked_long_text_is_bounded_and_says_where_to_go_on():
-    part = portion(LONG, start=None, count=None)
+    part = cut_portion(LONG, start=None, count=None)
     assert json_bytes(part.text) <= UNASKED_BYTES
     assert not part.whole
     assert part.next_start == part.count + 1
@@ -48,7 +48,7 @@ def test_unasked_long_text_is_bounded_and_says_where_to_go_on():
 
 def test_asked_range_may_be_long_but_not_endless():
     huge = "0123456789\n" * 200_000
-    part = portion(huge, start=1, count=0)
+    part = cut_portion(huge, start=1, count=0)
     assert UNASKED_BYTES < json_bytes(part.text) <= ANSWER_BYTES
     assert part.next_start == part.count + 1
 
@@ -56,19 +56,19 @@ def test_asked_range_may_be_long_but_not_endless():
 def test_following_the_next_place_gives_the_text_byte_for_byte():
     text, start = "", 1
     while start is not None:
-        part = portion(LONG, start=None if start == 1 else start, count=None)
+        part = cut_portion(LONG, start=None if start == 1 else start, count=None)
         text += part.text
         start = part.next_start
     assert text == LONG
 
 
 def test_single_long_line_is_given_whole_while_an_answer_can_hold_it():
-    part = portion("x" * 500_000, start=None, count=None)
+    part = cut_portion("x" * 500_000, start=None, count=None)
     assert (len(part.text), part.whole, part.next_start) == (500_000, True, None)
 
 
 def test_line_larger_than_an_answer_is_cut_and_says_so():
-    part = portion("\u20ac" * 500_000 + "\nrest", start=None, count=None)
+    part = cut_portion("\u20ac" * 500_000 + "\nrest", start=None, count=None)
     assert json_bytes(part.text) <= ANSWER_BYTES
     assert part.note == CUT_LINE
     assert not part.whole
@@ -80,7 +80,7 @@ def test_line_larger_than_an_answer_is_cut_and_says_so():
 )
 def test_ranges_are_parts_of_the_text(text, start, count):
     try:
-        part = portion(text, start=start, count=count)
+        part = cut_portion(text, start=start, count=count)
     except InvalidRequest:
         return
     assert part.text in text

@@ -306,7 +306,7 @@ def test_nothing_is_listed_before_everything_is_here(desks, monkeypatch):
     desk = desks(Policy(visibility=NO_PRIVATE), a=("text",), b=("text", "private"))
     with pytest.raises(StillLoading):
         listed(desk)
-    numbers = stats.stats(desk.app)
+    numbers = stats.collect_stats(desk.app)
     assert numbers.db_total_notes is None
     assert numbers.sync_loaded is None
     assert got(desk, id="a").text == "text"

@@ -2,17 +2,17 @@
 
 import pytest
 
-from mcp_notarium.tools.prompts import WIDTH, named
+from mcp_notarium.tools.prompts import WIDTH, describe_note
 
 
 def test_first_line_and_id_name_a_note():
-    assert named("Shopping\n- milk", note_id="8f3c") == "note “Shopping” (id 8f3c)"
-    assert named("Shopping\n- milk", note_id=None) == "new note “Shopping”"
+    assert describe_note("Shopping\n- milk", note_id="8f3c") == "note “Shopping” (id 8f3c)"
+    assert describe_note("Shopping\n- milk", note_id=None) == "new note “Shopping”"
 
 
 @pytest.mark.parametrize("text", ["", " \n\t\n", "\u200b\n\u3164\u2800\ufe0f", "\x00\n" * 9000])
 def test_note_without_anything_to_see_is_called_that(text):
-    assert named(text, note_id="n") == "note without text (id n)"
+    assert describe_note(text, note_id="n") == "note without text (id n)"
 
 
 @pytest.mark.parametrize(
@@ -32,15 +32,15 @@ def test_note_without_anything_to_see_is_called_that(text):
     ],
 )
 def test_only_what_can_be_seen_is_shown(text, seen):
-    assert named(text, note_id="n") == f"note “{seen}” (id n)"
+    assert describe_note(text, note_id="n") == f"note “{seen}” (id n)"
 
 
 def test_long_line_is_cut_and_says_so():
-    name = named("word " * 100, note_id=None)
+    name = describe_note("word " * 100, note_id=None)
     assert name.endswith("…”")
     assert len(name) <= len("new note “…”") + WIDTH
 
 
 def test_id_from_elsewhere_is_made_visible_and_bounded():
-    assert named("x", note_id="a\n\u202eb") == "note “x” (id a\\u000a\\u202eb)"
-    assert len(named("x", note_id="i" * 256)) < 100
+    assert describe_note("x", note_id="a\n\u202eb") == "note “x” (id a\\u000a\\u202eb)"
+    assert len(describe_note("x", note_id="i" * 256)) < 100

@@ -4,6 +4,7 @@ import functools
 
 import anyio
 import pytest
+from support.memory_backend import Fault
 
 from mcp_notarium.errors import (
     BackendUnavailable,
@@ -16,10 +17,9 @@ from mcp_notarium.errors import (
 )
 from mcp_notarium.tools import save
 from mcp_notarium.tools.overwrite_check import SMALL
-from mcp_notarium.tools.prompts import named
+from mcp_notarium.tools.prompts import describe_note
 from mcp_notarium.tools.schemas import SaveRequest
-from mcp_notarium.tools.stats import stats
-from support.memory_client import Fault
+from mcp_notarium.tools.stats import collect_stats
 from support.tooling import Caller, Desk
 
 pytestmark = pytest.mark.anyio
@@ -247,7 +247,9 @@ async def test_dropping_most_of_a_note_needs_consent(desk, arguments):
     version = await noted(desk, LONG)
     with pytest.raises(ConfirmationRequired) as caught:
         await write(desk, id="n", local_version=version, **arguments)
-    assert caught.value.message.startswith(f"Overwrite the {named(LONG, note_id='n')} and drop")
+    assert caught.value.message.startswith(
+        f"Overwrite the {describe_note(LONG, note_id='n')} and drop"
+    )
     assert desk.store.text("n") == LONG
     await write(desk, Caller(agrees=True), id="n", local_version=version, **arguments)
     assert desk.store.text("n") != LONG
@@ -352,7 +354,7 @@ async def test_what_the_service_stores_differently_is_told_by_lines_and_to_the_p
     assert answer.text == desk.store.text("n") == "one\ntwo\nthree\n\n"
     assert (answer.merged, answer.conflict_copy_id) == (None, None)
     assert len(desk.store.ids()) == 1
-    one, told = stats(desk.app).notices
+    one, told = collect_stats(desk.app).notices
     assert (one, told.partition(" writes")[0]) == ("one", "The note service has stored 1")
 
 

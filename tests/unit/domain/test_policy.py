@@ -27,18 +27,18 @@ def test_tools_a_policy_knows_are_those_of_the_catalogue():
 )
 def test_a_mode_permits_these_changes_and_all_reading(mode, permitted):
     policy = Policy(mode=mode)
-    found = {action for action in ACTIONS if policy.may("manage", action) is None}
-    found |= {"save"} if policy.may("save") is None else set()
+    found = {action for action in ACTIONS if policy.refuse_use("manage", action) is None}
+    found |= {"save"} if policy.refuse_use("save") is None else set()
     assert found == permitted
-    assert policy.may("list") is None
-    assert policy.may("get") is None
+    assert policy.refuse_use("list") is None
+    assert policy.refuse_use("get") is None
 
 
 def test_tools_that_are_off_or_could_never_be_used_do_not_exist():
     assert PERMISSIVE.tools == TOOLS
     assert Policy(switched_off=frozenset({"manage"})).tools == ("list", "get", "save")
     assert PERMISSIVE.read_only().tools == ("list", "get", "manage")
-    assert Policy(switched_off=frozenset({"get"})).may("get") is not None
+    assert Policy(switched_off=frozenset({"get"})).refuse_use("get") is not None
 
 
 @given(
@@ -53,28 +53,28 @@ def test_tools_that_are_off_or_could_never_be_used_do_not_exist():
 )
 def test_what_may_be_written_is_what_stays_visible(rules, before, after):
     policy = Policy(visibility=rules)
-    refusal = policy.may_write("1", Content("", before), Content("", after))
+    refusal = policy.refuse_write("1", Content("", before), Content("", after))
     assert (refusal is None) == rules.sees("1", after)
 
 
 def test_refusals_say_which_tags_are_wanted_and_who_can_change_that():
     narrow = Policy(visibility=Visibility(allowed_tags=("work", "home"), untagged=False))
-    refusal = narrow.may_write("1", None, Content(""))
+    refusal = narrow.refuse_write("1", None, Content(""))
     assert '"work", "home"' in refusal.hint
     assert "policy file" in refusal.hint
     protecting = Policy(visibility=Visibility(hidden_tags=("private",)))
-    assert '"Private"' in protecting.may_write("1", None, Content("", ("Private",))).message
+    assert '"Private"' in protecting.refuse_write("1", None, Content("", ("Private",))).message
 
 
 def test_new_notes_are_refused_where_only_certain_ones_are_open():
     policy = Policy(visibility=Visibility(allowed_ids=("1",)))
-    assert policy.may_write("new", None, Content("", ("any",))) is not None
-    assert policy.may_write("1", Content(""), Content("", ("any",))) is None
+    assert policy.refuse_write("new", None, Content("", ("any",))) is not None
+    assert policy.refuse_write("1", Content(""), Content("", ("any",))) is None
 
 
 def test_hidden_parts_can_be_neither_changed_nor_looked_for():
     policy = Policy(hidden_fields=frozenset({Field.TEXT}))
-    assert policy.may_give(Field.TEXT) is not None
-    assert policy.may_filter(Field.TEXT) is not None
-    assert policy.may_give(Field.TAGS) is None
-    assert policy.may_filter(Field.TAGS) is None
+    assert policy.refuse_edit(Field.TEXT) is not None
+    assert policy.refuse_filter(Field.TEXT) is not None
+    assert policy.refuse_edit(Field.TAGS) is None
+    assert policy.refuse_filter(Field.TAGS) is None

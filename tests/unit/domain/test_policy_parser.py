@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mcp_notarium.domain.policy import Field, Limits, Mode, Policy
-from mcp_notarium.domain.policy_parser import parse
+from mcp_notarium.domain.policy_parser import parse_policy
 from mcp_notarium.domain.visibility import Visibility
 from mcp_notarium.errors import ConfigError
 
@@ -34,7 +34,7 @@ writes_per_hour = 5
 
 
 def test_everything_a_file_can_say():
-    read = parse(WHOLE)
+    read = parse_policy(WHOLE)
     assert read.policy == Policy(
         mode=Mode.WRITE,
         switched_off=frozenset({"manage"}),
@@ -97,7 +97,7 @@ def test_everything_a_file_can_say():
 )
 def test_every_mistake_is_an_error_that_names_its_place_and_the_way_out(text, said):
     with pytest.raises(ConfigError) as refused:
-        parse(text)
+        parse_policy(text)
     assert said in refused.value.message
     assert refused.value.resolution_hint
 
@@ -108,7 +108,7 @@ def test_every_mistake_is_an_error_that_names_its_place_and_the_way_out(text, sa
 def test_any_text_is_a_policy_or_a_config_error(text):
     said = ""
     try:
-        parse(text)
+        parse_policy(text)
     except ConfigError as error:
         said = error.message
     assert "secret-word" not in said

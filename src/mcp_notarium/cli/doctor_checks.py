@@ -1,37 +1,45 @@
-"""What ``doctor`` finds in the account's folder without opening the cache: keys, files, rights, locks.
+"""Check for ``doctor`` what needs no open database: folder, keys, locks, policy, sandbox.
 
-Needs no key and changes nothing, so that it can be told of a locked cache, too.
+Needs no key and changes nothing, so that it works for a locked account, too.
 """
 
 from __future__ import annotations
 
 import os
 import shlex
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from mcp_notarium.account import slot_management
 from mcp_notarium.cli import keys
-from mcp_notarium.config import Config
+from mcp_notarium.config import Config, Sandbox
+from mcp_notarium.config.policy_file import READ_ONLY_VARIABLE, FoundPolicy
 from mcp_notarium.crypto.key_slots import KeyFile, SlotState
-from mcp_notarium.errors import LockedError
+from mcp_notarium.errors import ConfigError, LockedError
 from mcp_notarium.files import quarantine
 from mcp_notarium.files.account_folder import AccountFolder, find_problem
+from mcp_notarium.files.display_paths import shown
 from mcp_notarium.files.lock_holders import holders
+from mcp_notarium.sandbox.confinement import foreseen
+
+if TYPE_CHECKING:
+    from mcp_notarium.app import App
 
 OK, WARN, BAD, NOT_CHECKED = "ok", "warn", "bad", "-"
 OLD_DAYS = 365
-"""A key that was not changed for so long is worth a reminder."""
+"""Days after which an unchanged key causes a reminder."""
 _DAY = 86_400
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing looked at: its name, ``ok``, ``warn``, ``bad`` or ``-``, what was seen, what to do.
+    """Hold one check: its name, ``ok``, ``warn``, ``bad`` or ``-``, what was seen, what to do.
 
-    ``-``: it was not looked at, and what was seen says why.
+    ``-``: it was not checked, and ``seen`` says why.
     """
 
     name: str
@@ -40,56 +48,56 @@ class Finding:
     hint: str = ""
 
 
-def outside(config: Config) -> list[Finding]:
-    """Everything that can be said without opening the cache; no more than is safe is looked at."""
+def check_folder(config: Config) -> list[Finding]:
+    """Return all findings of the folder that need no open database; reads no more than is safe."""
     folder = AccountFolder(config.account_dir)
     if not folder.path.is_dir():
         return []
-    looks: list[Callable[[Config, AccountFolder], Iterator[Finding]]] = [_permissions, _locks]
+    checks: list[Callable[[Config, AccountFolder], Iterator[Finding]]] = [_permissions, _locks]
     if find_problem(folder) is None:
-        looks = [_keys, *looks, _quarantine]
+        checks = [_keys, *checks, _quarantine]
     found: list[Finding] = []
-    for look in looks:
-        with suppress(OSError):  # the verdict tells of a folder that cannot be read
-            found += look(config, folder)
+    for check in checks:
+        with suppress(OSError):  # the verdict reports an unreadable folder
+            found += check(config, folder)
     return found
 
 
 def _keys(config: Config, folder: AccountFolder) -> Iterator[Finding]:
-    """The ways in, and databases that nothing opens; a lost key file is the verdict's business."""
+    """Check the key slots, and find databases that no key opens; the verdict reports a lost key file."""
     if not config.db_encryption:
         return
     with suppress(LockedError):
         found = slot_management.listing(config, None).keyfile
-        yield slot_finding(found, now=time.time())
-        yield _strangers(folder, found.generation)
+        yield check_slots(found, now=time.time())
+        yield _databases(folder, found.generation)
 
 
-def slot_finding(found: KeyFile, *, now: float) -> Finding:
-    """The ways in, how old they are, and whether one of them is known to others."""
+def check_slots(found: KeyFile, *, now: float) -> Finding:
+    """Return which slots there are, how old they are, and whether a key is known to others."""
     active = [s for s in found.slots if s.state is not SlotState.DISABLED]
     days = max((int(now) - (found.rotated or found.created)) // _DAY, 0)
     seen = f"{', '.join(s.type.value for s in active)}; last changed {days} days ago"
     known = any(s.state is SlotState.COMPROMISED for s in active)
     says = keys.advice(found.slots)
     if days >= OLD_DAYS:
-        says.append("The key is old: `mcp-notarium rotate-key` puts a new one in its place.")
+        says.append("The key is old: replace it with `mcp-notarium rotate-key`.")
     return Finding("keys", WARN if known or days >= OLD_DAYS else OK, seen, " ".join(says))
 
 
-def _strangers(folder: AccountFolder, generation: str) -> Finding:
+def _databases(folder: AccountFolder, generation: str) -> Finding:
     generations = folder.generations()
-    strange = [folder.database(g).name for g in generations if g != generation]
-    if strange:
+    unknown = [folder.database(g).name for g in generations if g != generation]
+    if unknown:
         hint = f"Delete it in {folder.path}, or keep it with the key file that opens it."
-        return Finding("databases", WARN, f"no key file here names {', '.join(strange)}", hint)
+        return Finding("databases", WARN, f"no key file here names {', '.join(unknown)}", hint)
     if not generations:
         return Finding("databases", WARN, "the one that the key file names is missing")
     return Finding("databases", OK, "one, and the key file names it")
 
 
 def _permissions(config: Config, _folder: AccountFolder) -> Iterator[Finding]:
-    """Start-up refuses what it opens itself if others may read it; this looks at the rest too."""
+    """Check the rest of the files too: start-up only refuses what it opens itself."""
     if os.name != "posix":
         yield Finding("permissions", OK, "left to the system's own rules for your folder")
         return
@@ -104,7 +112,7 @@ def _permissions(config: Config, _folder: AccountFolder) -> Iterator[Finding]:
 
 
 def _locks(_config: Config, folder: AccountFolder) -> Iterator[Finding]:
-    """Who has the cache open, and who is changing its keys or moving its files."""
+    """Return who has the account open, and who is changing its keys or moving its files."""
     users = "; ".join(str(one) for one in holders(folder.server_lock))
     yield Finding("open by", OK, users or "nobody else that could be seen")
     changers = "; ".join(str(one) for one in holders(folder.keys_lock))
@@ -112,14 +120,12 @@ def _locks(_config: Config, folder: AccountFolder) -> Iterator[Finding]:
 
 
 def _quarantine(_config: Config, folder: AccountFolder) -> Iterator[Finding]:
-    """What was set aside stays until the person removes it."""
+    """Report the files that were set aside; they stay until the person removes them."""
     place = folder.quarantine
     work = quarantine.work_folder(folder)
     if work.exists():
-        hint = (
-            "`mcp-notarium repair` removes it when it is run again; while one is at work, leave it."
-        )
-        yield Finding("repair", WARN, "the copy that a repair works on is there", hint)
+        hint = "Run `mcp-notarium repair` again to remove it. Leave it while a repair is running."
+        yield Finding("repair", WARN, "the work copy of a repair is still there", hint)
     kept = sorted(one.name for one in place.iterdir() if one != work) if place.is_dir() else []
     if not kept:
         yield Finding("quarantine", OK, "empty")
@@ -131,3 +137,32 @@ def _quarantine(_config: Config, folder: AccountFolder) -> Iterator[Finding]:
         seen += f"; encrypted databases in {', '.join(databases)}"
         hint += " Old keys, with old copies of the key file, may still open its databases."
     yield Finding("quarantine", OK, seen, hint)
+
+
+def check_policy(found: FoundPolicy) -> Finding:
+    """Return the policy file in force and the remaining tools; ``policy show`` prints its rules."""
+    where = "no policy file" if found.path is None else shown(found.path)
+    if found.read_only:
+        where += f", {READ_ONLY_VARIABLE}"
+    tools = ", ".join(found.policy.tools) or "none"
+    return Finding("policy", OK, f"{where}; mode {found.policy.mode}; tools: {tools}")
+
+
+def policy_digest(app: App) -> Finding:
+    """Return the keyed digest that a server started now leaves in the audit log for this policy."""
+    digest = app.audit.digest("policy", app.policy.meaning)
+    if not digest:
+        return Finding("policy digest", OK, "none without encryption")
+    return Finding("policy digest", OK, digest)
+
+
+def check_sandbox(wanted: Sandbox) -> Finding:
+    """Return whether a server would confine itself, and to what, on this kernel."""
+    try:
+        effect = foreseen(wanted)
+    except ConfigError as error:
+        return Finding("sandbox", BAD, error.message, error.resolution_hint or "")
+    if effect is None:
+        return Finding("sandbox", WARN, "off: a server keeps all its rights (NOTARIUM_SANDBOX=off)")
+    weak = "not confined" in effect and sys.platform == "linux"
+    return Finding("sandbox", WARN if weak else OK, f"{wanted}: {effect}")

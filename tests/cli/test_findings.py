@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcp_notarium.cli import doctor_folder, repair
+from mcp_notarium.cli import doctor_checks, repair
 from mcp_notarium.crypto import kdf, key_slots
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.secret import Secret
@@ -23,7 +23,7 @@ def test_an_old_key_is_worth_a_reminder(days, state):
         now=MADE,
         bounds=BOUNDS,
     )
-    seen = doctor_folder.slot_finding(found, now=MADE + days * DAY + 1.5)
+    seen = doctor_checks.check_slots(found, now=MADE + days * DAY + 1.5)
     assert seen.state == state
     assert f"last changed {days} days ago" in seen.seen
     assert ("mcp-notarium rotate-key" in seen.hint) is (state == "warn")
