@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from mcp_notarium.storage.connection import Database
-from mcp_notarium.storage.migrations import version_1, version_2, version_3, version_4, version_5
+from mcp_notarium.storage.migrations import version_1
 
 APPLICATION_ID = 0x4E4F5441  # "NOTA"
 
@@ -27,13 +27,7 @@ class Migration:
     rewrite: Callable[[Database], None] | None = None
 
 
-MIGRATIONS = (
-    Migration(1, version_1.NAME, version_1.STATEMENTS),
-    Migration(2, version_2.NAME, rewrite=version_2.rewrite),
-    Migration(3, version_3.NAME, version_3.STATEMENTS),
-    Migration(4, version_4.NAME, version_4.STATEMENTS),
-    Migration(5, version_5.NAME, version_5.STATEMENTS),
-)
+MIGRATIONS = (Migration(1, version_1.NAME, version_1.STATEMENTS),)
 SCHEMA_VERSION = MIGRATIONS[-1].version
 
 
