@@ -214,9 +214,24 @@ def schema_newer(room: Room) -> None:
         inside.run("PRAGMA user_version = 99")
 
 
+LATER_RELEASE = """
+from functools import partial
+from mcp_notarium.storage import schema
+step = schema.Migration(schema.SCHEMA_VERSION + 1, "a table", ("CREATE TABLE in_the_way(x)",))
+schema.SCHEMA_VERSION = step.version
+schema.migrate = partial(schema.migrate, migrations=(*schema.MIGRATIONS, step))
+schema.rehearse = partial(schema.rehearse, migrations=(*schema.MIGRATIONS, step))
+"""
+"""A release whose schema is one step further."""
+
+
 def migration_that_fails(room: Room) -> None:
     with opened(room) as inside, inside.schema_change():
-        inside.run("PRAGMA user_version = 1")  # and the record of schema 2 is in the way
+        inside.run("CREATE TABLE in_the_way(x)")
+    later = room.place / "later"
+    later.mkdir()
+    (later / "sitecustomize.py").write_text(LATER_RELEASE)
+    room.env["PYTHONPATH"] = str(later)
 
 
 def held(room: Room) -> None:

@@ -152,7 +152,7 @@ CACHE = (
     ),
     Defence(
         "what is recorded cannot be changed by a statement",
-        "storage/migrations/version_3.py",
+        "storage/migrations/version_1.py",
         "    CREATE TRIGGER audit_never_changed BEFORE UPDATE ON audit BEGIN\n"
         "      SELECT RAISE(ABORT, 'an audit record is never changed');\n",
         "    CREATE TRIGGER audit_never_changed BEFORE UPDATE ON audit BEGIN\n      SELECT 1;\n",

@@ -1,7 +1,7 @@
-"""How records hang together: each MAC covers its record and the MAC before it.
+"""Chain audit records: each MAC covers its record and the MAC before it.
 
 MAC = HMAC-SHA256(subkey ``audit``, previous MAC ‖ canonical record). Without a data key (plain mode)
-it is SHA-256 over the same bytes behind a label: that finds accidents, not somebody who can count.
+it is SHA-256 over a label and the same bytes: that finds accidents, but no attacker.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mcp_notarium.domain.text_normalization import replace_surrogates
 from mcp_notarium.secret import Secret
 
 GENESIS: Final = "0" * 64
-"""What the first record follows."""
+"""The MAC that the first record follows."""
 
 _GENERATED_ID: Final = re.compile(r"[0-9a-fA-F-]{16,64}|(?=(?:[^0-9]*[0-9]){2})[0-9A-Za-z]{10,64}")
 """Hexadecimal, a UUID, or letters and digits in one piece."""
@@ -27,7 +27,7 @@ _KEYLESS: Final = b"mcp-notarium/v1/audit-without-a-key\n"
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """How long a chain is, and the MAC of its last record."""
+    """Hold the length of a chain and the MAC of its last record."""
 
     count: int = 0
     mac: str = GENESIS
@@ -38,38 +38,38 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """Makes and checks MACs. ``key`` None: the cache has no data key."""
+    """Make and verify MACs. ``key`` None: the database has no data key."""
 
     key: Secret | None
 
     @property
     def keyed(self) -> bool:
-        """Whether only somebody with the key can make a MAC that fits."""
+        """Tell whether a valid MAC needs the key."""
         return self.key is not None
 
     def mac(self, previous: str, covered: bytes) -> str:
-        """64 hex digits over what came before and these bytes."""
+        """Return the MAC over the previous one and these bytes, as 64 hex digits."""
         message = bytes.fromhex(previous) + covered
         if self.key is None:
             return hashlib.sha256(_KEYLESS + message).hexdigest()
         return hmac.new(self.key.reveal(), message, hashlib.sha256).hexdigest()
 
     def verifies(self, record: Record, *, number: int | None = None) -> bool:
-        """Whether the record's MAC is ours, as if the record had this ``number``."""
+        """Tell whether the record's MAC is valid, as if the record had this ``number``."""
         try:
             due = self.mac(record.previous, record.covered(number=number))
-        except ValueError:  # what stands there as ``previous`` is no MAC at all
+        except ValueError:  # ``previous`` is no MAC at all
             return False
         return hmac.compare_digest(due.encode(), record.mac.encode("utf-8", "replace"))
 
     def seal_record(self, record: Record) -> Record:
-        """The record with its MAC."""
+        """Return the record with its MAC."""
         return replace(record, mac=self.mac(record.previous, record.covered()))
 
 
 @dataclass(frozen=True, slots=True)
 class AuditKeys:
-    """The three keys of a chain: its MACs, the digests in it, the anchor outside. None: plain mode."""
+    """Hold the keys of a chain: its MACs, its digests, the anchor outside. None: plain mode."""
 
     chain: Secret | None = None
     digests: Secret | None = None
@@ -77,13 +77,13 @@ class AuditKeys:
 
     @property
     def seal(self) -> Seal:
-        """What binds the records."""
+        """Return the seal of the chain."""
         return Seal(self.chain)
 
     def digest(self, name: str, arguments: Any) -> str:
-        """Names a call without telling it: the same call has the same digest, in this cache only.
+        """Return a keyed digest of a call: the same call has the same digest, in this database only.
 
-        '' without a key: whoever can guess a query could find it in a digest that anybody can make.
+        It is '' without a key: a digest that anybody can make would confirm a guessed query.
         """
         if self.digests is None:
             return ""
@@ -94,9 +94,10 @@ class AuditKeys:
         return hmac.new(self.digests.reveal(), said, hashlib.sha256).hexdigest()
 
     def note(self, note_id: str) -> str:
-        """A note's id as it may stand in a record: one made of words may tell what the note is about.
+        """Return a note's id as it may stand in a record.
 
-        Such a one is named by a digest, or where there is no key, not at all.
+        An id made of words may tell what the note is about. It is replaced by a digest, or left out if
+        there is no key.
         """
         if _GENERATED_ID.fullmatch(note_id):
             return note_id
@@ -104,18 +105,18 @@ class AuditKeys:
 
 
 def append_to_chain(entry: Entry, head: Head, seal: Seal) -> tuple[Record, Head]:
-    """The entry as the chain's next record, and the head it makes."""
+    """Make the entry the chain's next record; return the record and the new head."""
     record = seal.seal_record(make_record(entry, number=head.count + 1, previous=head.mac))
     return record, Head(record.number, record.mac)
 
 
 def reseal(record: Record, previous: str, seal: Seal) -> Record:
-    """The same record behind another MAC, under another key."""
+    """Return the record after another previous MAC, under another key."""
     return seal.seal_record(replace(record, previous=previous))
 
 
 def _encodable(value: Any) -> Any:
-    """The same value without halves of characters, which have no byte form."""
+    """Return the value without lone surrogates, which have no byte form."""
     match value:
         case str():
             return replace_surrogates(value)

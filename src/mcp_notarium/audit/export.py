@@ -1,8 +1,8 @@
-"""The chain as JSON Lines for somebody else: one record a line, and a last line that closes the file.
+"""Export the chain as JSON Lines, one record a line, and check such an export.
 
-The last line names the head and the SHA-256 of everything before it. Without the cache's key nobody can
-check the MACs; what can be checked is that the lines are those that were exported, that they hang
-together, and (with a detached signature over the whole file) by whom they were exported.
+The last line names the head and the SHA-256 of everything before it. The MACs need the database's key.
+Without it one can check that the lines are those that were exported, that they follow each other, and
+(with a detached signature over the whole file) who exported them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def as_json(record: Record) -> dict[str, Any]:
-    """A record as plain JSON values, for people and programs; also one that somebody has changed."""
+    """Return a record as plain JSON values, even if somebody has changed it."""
     return {
         "number": record.number,
         "at": utc_text(record.at_ms),
@@ -45,7 +45,7 @@ def as_json(record: Record) -> dict[str, Any]:
 
 
 def _as_it_stands(text: str) -> Any:
-    """The JSON value, or the text where it is none: only ``verify`` says what is wrong with it."""
+    """Return the JSON value, or the text if it is none: ``verify`` reports what is wrong with it."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -53,7 +53,7 @@ def _as_it_stands(text: str) -> Any:
 
 
 def utc_text(at_ms: int) -> str:
-    """Epoch milliseconds as UTC; what no calendar has stays a number."""
+    """Return epoch milliseconds as UTC text; a time that no calendar has stays a number."""
     try:
         moment = _EPOCH + timedelta(milliseconds=at_ms)
     except OverflowError:
@@ -62,10 +62,10 @@ def utc_text(at_ms: int) -> str:
 
 
 def export_lines(records: Iterable[Record], *, now_ms: int, end: Head) -> Iterator[bytes]:
-    """The lines of an export, each with its newline.
+    """Yield the lines of an export, each with its newline.
 
-    ``end`` is the chain's; it is named where there is no record, for the beginning of all chains would
-    fit every one of them.
+    ``end`` is the head of the chain. It is named if there is no record, because the beginning of all
+    chains would fit every one of them.
     """
     digest, head, count = hashlib.sha256(), Head(), 0
     for record in records:
@@ -85,7 +85,7 @@ def export_lines(records: Iterable[Record], *, now_ms: int, end: Head) -> Iterat
 
 
 def find_export_faults(exported: Iterable[bytes]) -> tuple[Head, list[Fault]]:
-    """What is wrong with the lines of an export; the head that its last line names."""
+    """Return the head that the last line of an export names, and the faults of its lines."""
     digest, before, count = hashlib.sha256(), Head(), 0
     faults: list[Fault] = []
     closing: dict[str, Any] | None = None
@@ -113,7 +113,7 @@ def find_export_faults(exported: Iterable[bytes]) -> tuple[Head, list[Fault]]:
 
 
 def _end(closing: dict[str, Any]) -> Head:
-    """The head that the last line names."""
+    """Return the head that the last line names."""
     named = _HEAD.fullmatch(str(closing.get("head")))
     return Head() if named is None else Head(int(named[1]), named[2])
 

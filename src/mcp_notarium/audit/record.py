@@ -1,7 +1,7 @@
-"""One record of the audit chain, and the one byte form that its MAC covers.
+"""Define a record of the audit chain and the byte form that its MAC covers.
 
-Content-free by construction: an argument is a keyed digest, a name is one of ours, a note is its id.
-Whoever builds an :class:`Entry` keeps that promise; this module only bounds what comes from outside.
+Records have no content: arguments are keyed digests, names are ours, a note is its id. The builder of
+an :class:`Entry` keeps that promise; this module only bounds what comes from outside.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Facts = dict[str, Any]
 
 
 class Decision(StrEnum):
-    """Whether it was let through, and by whom."""
+    """Say whether an act was permitted, and by whom."""
 
     ALLOWED = "allowed"
     REFUSED = "refused"
@@ -35,13 +35,13 @@ class Decision(StrEnum):
 
 OK: Final = "ok"
 UNKNOWN: Final = "unknown"
-"""It was sent, and nobody knows yet whether it was done."""
+"""It was sent, and nobody knows whether it was done."""
 OPEN: Final = ""
-"""The outcome of a record that is followed by another one; after a crash it is not."""
+"""The outcome of a record that a later record completes; after a crash none does."""
 
 
 class Act(StrEnum):
-    """What the chain itself and the program do; tools and commands name their own."""
+    """Name the acts of the chain and the program; tools and commands name their own."""
 
     BEGUN = "chain.begun"
     CARRIED = "chain.carried"
@@ -54,10 +54,10 @@ class Act(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """What is to be recorded. ``at``: epoch seconds; ``bytes_out``: what the caller was given.
+    """Hold an act to record. ``at``: epoch seconds; ``bytes_out``: bytes the caller got.
 
-    ``refers`` is the number of the record whose outcome this one tells (or, without one, to which somebody
-    agreed), 0 for none.
+    ``refers`` is the number of the record whose outcome this one tells (or, without an outcome, to which
+    somebody agreed), 0 for none.
     """
 
     at: float
@@ -74,7 +74,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """A stored entry: texts as they stand in the table. ``previous`` and ``mac`` are hex digits.
+    """Hold a stored entry: texts as they are in the table. ``previous`` and ``mac`` are hex digits.
 
     ``at_ms``: epoch milliseconds; ``notes`` and ``facts`` are canonical JSON.
     """
@@ -94,7 +94,7 @@ class Record:
     mac: str = ""
 
     def covered(self, *, number: int | None = None) -> bytes:
-        """The bytes that the MAC covers beside the previous MAC, as if it had this ``number``."""
+        """Return the bytes that the MAC covers beside the previous MAC, as if it had this ``number``."""
         return canonical_json.encode(
             [
                 *(self.number if number is None else number, self.at_ms, self.client, self.act),
@@ -105,7 +105,7 @@ class Record:
 
 
 def make_record(entry: Entry, *, number: int, previous: str) -> Record:
-    """The entry at its place in the chain, still without its MAC."""
+    """Make the record of an entry at its place in the chain, without its MAC."""
     kept = [replace_surrogates(note)[:_LONGEST_ID] for note in entry.notes[:MOST_NOTES]]
     more = len(entry.notes) - len(kept)
     facts = entry.facts | {"notes_left_out": more} if more else entry.facts
@@ -126,6 +126,6 @@ def make_record(entry: Entry, *, number: int, previous: str) -> Record:
 
 
 def clean_client_name(name: str) -> str:
-    """The name of a client program in one short line, whatever it calls itself."""
+    """Return the name of a client program as one short printable line."""
     line = "".join(each if each.isprintable() else "?" for each in replace_surrogates(name))
     return line[:_LONGEST_CLIENT]

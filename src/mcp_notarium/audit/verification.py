@@ -1,7 +1,7 @@
-"""Says whether a chain is whole, and if not, what is wrong where.
+"""Verify a chain and say what is wrong where.
 
-:class:`ChainVerifier` is fed the records in the order of their numbers and asked at the end. It compares the
-chain with itself, with the anchor that was kept outside it, and with a head somebody noted elsewhere.
+:class:`ChainVerifier` takes the records in the order of their numbers. It compares the chain with itself,
+with the anchor that is kept outside it, and with a head that somebody noted elsewhere.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from mcp_notarium.audit.chain import GENESIS, Head, Seal
 from mcp_notarium.audit.record import Act, Record
 
 _MOST_COMPARED: Final = 200
-"""Records that do not fit are compared with each other's places, up to so many."""
+"""Up to this many records with a wrong MAC are tried at each other's places."""
 _MOST_KEPT: Final = 1000
 MOST_FAULTS: Final = 100
 
 
 class Kind(StrEnum):
-    """What may be wrong."""
+    """Name the kinds of faults."""
 
     EDITED = "edited"
     DELETED = "deleted"
@@ -37,7 +37,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that is wrong, at record ``number``, in words for a person."""
+    """Hold one fault at record ``number``, in words for a person."""
 
     kind: Kind
     number: int
@@ -46,9 +46,9 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """The verdict on a chain. ``first`` is the number of its oldest record, 0 if there is none.
+    """Hold the result for a chain. ``first`` is the number of its oldest record, 0 if there is none.
 
-    ``noted`` lists what is no fault but should be known.
+    ``noted`` lists facts that are no fault but should be known.
     """
 
     head: Head
@@ -58,15 +58,15 @@ class Verification:
 
     @property
     def whole(self) -> bool:
-        """Whether nothing is wrong."""
+        """Tell whether there is no fault."""
         return not self.faults
 
 
 @dataclass(slots=True)
 class ChainVerifier:
-    """Feed it every record, then ask :meth:`result`.
+    """Verify a chain: feed every record, then ask for :meth:`result`.
 
-    ``anchored`` is the head kept outside, ``expected`` one that a person noted.
+    ``anchored`` is the head kept outside, ``expected`` a head that a person noted.
     """
 
     seal: Seal
@@ -83,7 +83,7 @@ class ChainVerifier:
     _seen: dict[int, str] = field(default_factory=dict)
 
     def feed(self, record: Record) -> None:
-        """The next record, its number higher than the one before."""
+        """Take the next record; its number is higher than the one before."""
         fits = self.seal.verifies(record)
         if not self.first:
             self.first = record.number
@@ -100,7 +100,7 @@ class ChainVerifier:
         self.head = Head(record.number, record.mac)
 
     def result(self) -> Verification:
-        """Everything that is wrong, the earliest first."""
+        """Return all faults, the earliest first."""
         faults = [*self._of_unfit(), *self._faults, *self._of_beginning()]
         faults += self._of_anchor() + self._of_expected()
         faults.sort(key=lambda fault: fault.number)
@@ -110,7 +110,7 @@ class ChainVerifier:
         return (each.count for each in (self.anchored, self.expected) if each is not None)
 
     def _compare(self, record: Record, *, fits: bool) -> None:
-        """With the record before."""
+        """Compare a record with the one before."""
         missing = record.number - self.head.count - 1
         if missing:
             last = record.number - 1
@@ -124,7 +124,7 @@ class ChainVerifier:
             )
 
     def _read_chain_record(self, record: Record) -> None:
-        """What authentic records say about the chain itself."""
+        """Read what an authentic record says about the chain itself."""
         if record.act not in (Act.PRUNED, Act.CARRIED):
             return
         try:
@@ -134,7 +134,7 @@ class ChainVerifier:
                 return
             self._carried.append(Head(int(facts["old_count"]), str(facts["old_head"])))
             faults = ", ".join(map(str, facts["faults"]))
-        # Without a key anybody can make what fits.
+        # Without a key anybody can make a valid MAC.
         except (ValueError, KeyError, TypeError, ArithmeticError, RecursionError):
             self._add(Kind.EDITED, record.number, "says something about the chain that is no sense")
             return
@@ -158,9 +158,9 @@ class ChainVerifier:
     def _of_beginning(self) -> list[Fault]:
         due = self._pruned or Head()
         if not self.first:
-            return []  # what should be there is for the anchor to say
+            return []  # the anchor tells what should be there
         if self._started_from.count < due.count:
-            return []  # pruning is one transaction, so this is a chain with a later mark: the MACs say
+            return []  # pruning is one transaction, so a later record pruned: the MACs tell
         if self._started_from == due:
             return []
         if self._started_from.count == due.count:
@@ -205,7 +205,7 @@ class ChainVerifier:
         return [Fault(Kind.UNEXPECTED, count, words)]
 
     def _differs(self, head: Head) -> bool:
-        """Whether the chain has another record at that place; one that was pruned cannot be asked."""
+        """Tell whether the chain has another record at that place; pruned ones cannot be compared."""
         if head.count == 0:
             return head.mac != GENESIS
         if self._pruned is not None and head.count <= self._pruned.count:

@@ -1,8 +1,8 @@
-"""Canonical JSON: one byte form per value, and a reader that trusts nothing.
+"""Encode and decode canonical JSON: one byte form per value, and a strict reader.
 
-Sorted keys, no spaces, ASCII, integers only. Reading refuses duplicate keys, fractions, NaN, huge
-numbers, deep nesting and more than ``LARGEST`` bytes. Whether bytes *are* canonical is for the
-caller to ask, by encoding again.
+Keys are sorted; there are no spaces, only ASCII and integers. Reading refuses duplicate keys, fractions,
+NaN, huge numbers, deep nesting and more than ``LARGEST`` bytes. The caller checks whether bytes *are*
+canonical by encoding again.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=
 
 
 def encode(value: Any) -> bytes:
-    """The one byte form of a JSON value without fractions."""
+    """Return the one byte form of a JSON value without fractions."""
     return _ENCODER.encode(value).encode("ascii")
 
 
 def decode(raw: bytes) -> dict[str, Any]:
-    """The JSON object in these bytes. Raises ``KeyFileDamaged``, whatever the bytes are."""
+    """Return the JSON object in these bytes. Raises ``KeyFileDamaged`` and nothing else."""
     if len(raw) > LARGEST:
         raise KeyFileDamaged("it is larger than 64 KiB")
     try:

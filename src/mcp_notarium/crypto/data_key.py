@@ -1,4 +1,4 @@
-"""The data key: 256 random bits that everything else is derived from, one label per purpose."""
+"""Hold the data key, 256 random bits, and derive a subkey for each purpose."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PURPOSE = re.compile(r"[a-z][a-z0-9-]*")
 
 @final
 class DataKey:
-    """Holds the data key and hands out subkeys; it prints, pickles and hashes no more than a Secret.
+    """Hold the data key and derive subkeys; like a Secret it is never printed, pickled or hashed.
 
     Purposes in use: ``db-enc``, ``db-mac``, ``key-file-mac``, ``owner``; ``audit``,
     ``audit-digests`` and ``audit-anchor`` for the audit chain.
@@ -30,24 +30,23 @@ class DataKey:
 
     @classmethod
     def generate(cls, random_bytes: RandomBytes = secrets.token_bytes) -> DataKey:
-        """A new random data key."""
+        """Make a new random data key."""
         return cls(Secret(random_bytes(KEY_SIZE)))
 
     def secret(self) -> Secret:
-        """The key itself, for wrapping it and for nothing else."""
+        """Return the key itself, only for wrapping it."""
         return self._secret
 
     def subkey(self, purpose: str) -> Secret:
-        """32 bytes for one purpose (a lower-case word of ASCII letters, digits and hyphens)."""
+        """Derive 32 bytes for one purpose (a lower-case word of ASCII letters, digits and hyphens)."""
         if not _PURPOSE.fullmatch(purpose):
             raise ValueError("a purpose is a lower-case ASCII word")
         return hkdf(self._secret, label=(_LABEL + purpose).encode())
 
     def database_key(self, salt: bytes) -> Secret:
-        """SQLCipher's raw form ``x'<160 hex>'``: encryption key, page MAC key, 16-byte salt.
+        """Return SQLCipher's raw form ``x'<160 hex>'``: encryption key, page MAC key, 16-byte salt.
 
-        Giving all three leaves SQLCipher nothing to derive, and a damaged salt in the file does
-        no harm.
+        With all three SQLCipher derives nothing, and a damaged salt in the file does no harm.
         """
         if len(salt) != SALT_SIZE:
             # A shorter string would silently be taken as a passphrase by SQLCipher.
@@ -56,7 +55,7 @@ class DataKey:
         return Secret(f"x'{encryption.reveal().hex()}{mac.reveal().hex()}{salt.hex()}'")
 
     def page_mac_key(self) -> Secret:
-        """The key of the HMAC at the end of every database page."""
+        """Return the key of the HMAC at the end of every database page."""
         return self.subkey("db-mac")
 
     def __eq__(self, other: object) -> bool:

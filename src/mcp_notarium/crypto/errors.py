@@ -1,6 +1,6 @@
-"""The ways a key or a key file refuses: leaves of the error tree, so that any door can show them.
+"""Define the errors of keys and key files, as leaves of the error tree.
 
-Start-up catches them and gives them the sentence of its table; elsewhere they speak for themselves.
+Start-up replaces their message with the sentence of its table; elsewhere they are shown as they are.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ _LOOK = "Run `mcp-notarium doctor`; it names what is wrong and the way out."
 
 
 class KeyFileDamaged(LockedError):
-    """The key file is not what was written: bytes changed, cut, or put together by somebody else."""
+    """The key file is not what was written: changed, cut, or made by somebody else."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(
@@ -21,7 +21,7 @@ class KeyFileDamaged(LockedError):
 
 
 class KeyFileNewer(LockedError):
-    """The key file is whole and was written by a later release."""
+    """The key file is intact and was written by a later release."""
 
     def __init__(self, version: int) -> None:
         super().__init__(
@@ -33,7 +33,7 @@ class KeyFileNewer(LockedError):
 
 
 class WrongKey(LockedError):
-    """The key file is whole and no slot opens with this key: proven, the database untouched."""
+    """The key file is intact and no slot opens with this key: proven without the database."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -45,7 +45,7 @@ class WrongKey(LockedError):
 
 
 class MalformedKey(LockedError):
-    """What was given as a key cannot be one."""
+    """The text given as a key cannot be one."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(
@@ -58,7 +58,7 @@ class MalformedKey(LockedError):
 
 
 class WeakPassphrase(InvalidRequest):
-    """A new passphrase that could be guessed."""
+    """The new passphrase could be guessed."""
 
     subcategory = "weak_passphrase"
     default_hint = (
@@ -72,14 +72,14 @@ class WeakPassphrase(InvalidRequest):
 
 
 class SlotsRefused(InvalidRequest):
-    """A change of the slots after which somebody could be locked out, or that names none."""
+    """The change of slots could lock somebody out, or names no slot."""
 
     subcategory = "slots"
     default_hint = "`mcp-notarium keys list` shows the slots; nothing was changed."
 
 
 class KdfOutOfMemory(LockedError):
-    """There is not enough memory to stretch the passphrase; a weaker try is never made."""
+    """There is not enough memory to derive the key; weaker parameters are never tried."""
 
     def __init__(self, memory_kib: int) -> None:
         super().__init__(

@@ -1,4 +1,4 @@
-"""From a passphrase to a wrapping key: Argon2id, PBKDF2-HMAC-SHA512, or HKDF for random keys.
+"""Derive a wrapping key from a passphrase: Argon2id, PBKDF2-HMAC-SHA512, or HKDF for random keys.
 
 Parameters read from disk are hostile: :func:`derive` checks floor and ceiling before any work and
 never retries with weaker ones. Nothing here reads a clock, a file or a setting.
@@ -20,12 +20,12 @@ SALT_SIZE = 16
 _SLOT_LABEL = b"mcp-notarium/v1/slot"
 
 RandomBytes = Callable[[int], bytes]
-"""Where random bytes come from; a test may give its own."""
+"""The source of random bytes; a test may give its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Argon2id:
-    """Argon2id, version 1.3. The defaults are RFC 9106's second choice and our floor."""
+    """Hold parameters of Argon2id 1.3. The defaults are RFC 9106's second choice and our floor."""
 
     memory_kib: int = 65_536
     time_cost: int = 3
@@ -34,14 +34,14 @@ class Argon2id:
 
 @dataclass(frozen=True, slots=True)
 class Pbkdf2Sha512:
-    """PBKDF2-HMAC-SHA512, for those who need an approved algorithm."""
+    """Hold parameters of PBKDF2-HMAC-SHA512, for those who need an approved algorithm."""
 
     iterations: int = 310_000
 
 
 @dataclass(frozen=True, slots=True)
 class HkdfSha256:
-    """No stretching: for secrets that are 256 random bits already."""
+    """Name HKDF without stretching, for secrets that are 256 random bits already."""
 
 
 Parameters = Argon2id | Pbkdf2Sha512 | HkdfSha256
@@ -49,10 +49,10 @@ Parameters = Argon2id | Pbkdf2Sha512 | HkdfSha256
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What is accepted from disk: below the floor is weakening, above the ceiling exhaustion.
+    """Hold the bounds for parameters from disk: the floor prevents weakening, the ceiling exhaustion.
 
-    ``slots_at_ceiling``: a key file may cost as much work as so many slots at the ceiling. A wrong
-    passphrase is tried on each of its slots, so the ceiling of one says little.
+    ``slots_at_ceiling``: a key file may cost as much work as this many slots at the ceiling. A wrong
+    passphrase is tried on each slot, so a ceiling per slot is not enough.
     """
 
     argon2_floor: Argon2id
@@ -62,17 +62,17 @@ class Bounds:
     slots_at_ceiling: int = 1
 
     def refusal_of_all(self, parameters: Iterable[Parameters]) -> str | None:
-        """Why these parameters are not worked with one after the other, or None."""
+        """Return why these parameters cost too much together, or None."""
         fits = self._shares(parameters) <= self.slots_at_ceiling
         return None if fits else "its slots cost too much work together"
 
     def argon2_work_left(self, beside: Iterable[Parameters]) -> int:
-        """KiB times passes that a slot may cost beside these in one key file."""
+        """Return the KiB times passes that a slot may cost beside these in one key file."""
         ceiling = filled(self.argon2_ceiling)
         return min(ceiling, int((self.slots_at_ceiling - self._shares(beside)) * ceiling))
 
     def _shares(self, parameters: Iterable[Parameters]) -> Fraction:
-        """Their work, in slots at the ceiling."""
+        """Return their work, in slots at the ceiling."""
         return sum(map(self._share, parameters), start=Fraction(0))
 
     def _share(self, parameters: Parameters) -> Fraction:
@@ -85,7 +85,7 @@ class Bounds:
                 return Fraction(0)
 
     def refuses(self, parameters: Parameters) -> str | None:
-        """Why these parameters are not worked with, or None."""
+        """Return why these parameters are refused, or None."""
         match parameters:
             case Argon2id():
                 return self._refuses_argon2(parameters)
@@ -110,7 +110,7 @@ class Bounds:
 
 
 def filled(parameters: Argon2id) -> int:
-    """How much memory is filled, in KiB: what the time goes by."""
+    """Return memory times passes, in KiB, which the time depends on."""
     return parameters.memory_kib * parameters.time_cost
 
 
@@ -134,7 +134,7 @@ TEST_BOUNDS = Bounds(
 
 
 def normalise_passphrase(passphrase: Secret) -> Secret:
-    """The passphrase in Unicode form NFC: the same words typed on another machine are the same key.
+    """Return the passphrase in NFC: the same words typed on another machine are the same key.
 
     Raises ``UnicodeDecodeError`` if it is not UTF-8.
     """
@@ -144,7 +144,7 @@ def normalise_passphrase(passphrase: Secret) -> Secret:
 def derive(
     passphrase: Secret, *, salt: bytes, parameters: Parameters, bounds: Bounds = PRODUCTION
 ) -> Secret:
-    """A 32-byte wrapping key. The passphrase is taken byte for byte; normalise it before.
+    """Derive a 32-byte wrapping key. The passphrase is taken byte for byte; normalise it before.
 
     Raises ``KeyFileDamaged`` for parameters out of bounds, before any work, and
     ``KdfOutOfMemory``.
@@ -163,7 +163,7 @@ def derive(
 
 
 def hkdf(secret: Secret, *, label: bytes, salt: bytes | None = None) -> Secret:
-    """32 bytes by HKDF-SHA256 for one purpose; the label is the domain separation."""
+    """Derive 32 bytes by HKDF-SHA256 for one purpose; the label separates domains."""
     from cryptography.hazmat.primitives.hashes import SHA256  # noqa: PLC0415 - start-up time
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF  # noqa: PLC0415 - start-up time
 

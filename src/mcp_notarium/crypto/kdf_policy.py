@@ -22,10 +22,10 @@ Measure = Callable[[Argon2id], float]
 
 @dataclass(frozen=True, slots=True)
 class KdfPolicy:
-    """The least that each algorithm costs from now on, and which is ``wanted`` for a new passphrase.
+    """Hold the least cost of each algorithm, and the algorithm ``wanted`` for a new passphrase.
 
-    ``wanted`` is ``argon2id`` or ``pbkdf2-sha512``; ``chosen``: somebody has asked for it, else that
-    of the old passphrase stays.
+    ``wanted`` is ``argon2id`` or ``pbkdf2-sha512``; ``chosen``: somebody has asked for it, else the
+    algorithm of the old passphrase stays.
     """
 
     argon2id: kdf.Argon2id
@@ -34,7 +34,7 @@ class KdfPolicy:
     chosen: bool
 
     def parameters_for(self, costs: Iterable[kdf.Parameters]) -> kdf.Parameters:
-        """The parameters for a passphrase that replaces slots of these ``costs``, at least as dear."""
+        """Return the parameters for a passphrase that replaces slots of these ``costs``, at least as costly."""
         found = tuple(costs)
         argon = [one for one in found if isinstance(one, kdf.Argon2id)]
         rounds = [one.iterations for one in found if isinstance(one, kdf.Pbkdf2Sha512)]
@@ -51,7 +51,7 @@ class KdfPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """The dearest parameters within the limits, and the seconds they took."""
+    """Hold the costliest parameters within the limits, and the seconds they took."""
 
     parameters: Argon2id
     seconds: float
@@ -65,10 +65,10 @@ def propose(
     beside: Iterable[Parameters] = (),
     bounds: Bounds = PRODUCTION,
 ) -> Proposal:
-    """The dearest Argon2id that takes at most ``target`` seconds and ``most_memory_kib``.
+    """Return the costliest Argon2id within ``target`` seconds and ``most_memory_kib``.
 
-    ``beside`` are the other slots of the key file, with which it must find room. The floor if even
-    that takes longer: it is never gone below.
+    ``beside`` are the other slots of the key file, whose work counts against the same ceiling. The floor
+    is returned if even that takes longer.
     """
     room = bounds.argon2_work_left(beside)
     best = Proposal(bounds.argon2_floor, measure(bounds.argon2_floor))

@@ -1,7 +1,7 @@
-"""The key file as a frozen value, and its bytes. ``docs/format.md`` says what every byte means.
+"""Read and write the bytes of a key file. ``docs/format.md`` says what every byte means.
 
 Reading checks everything that can be checked without a key: size, form, checksum, version, names,
-types, ranges, canonical bytes. Whether a key opens it is ``keyslots``' business.
+types, ranges, canonical bytes. ``key_slots`` opens it with a key.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LABEL = re.compile(r"[\x20-\x7e]{0,64}")
 
 
 class SlotType(StrEnum):
-    """Where the secret that opens a slot comes from."""
+    """Say where the secret that opens a slot comes from."""
 
     PASSPHRASE = "passphrase"  # noqa: S105 - a word of the format, not a password
     RAW = "raw"
@@ -41,7 +41,7 @@ class SlotType(StrEnum):
 
 
 class SlotState(StrEnum):
-    """``ACTIVE`` opens; ``COMPROMISED`` opens and should go; ``DISABLED`` never opens."""
+    """Say whether a slot opens: ``COMPROMISED`` opens and should go, ``DISABLED`` never opens."""
 
     ACTIVE = "active"
     DISABLED = "disabled"
@@ -59,7 +59,7 @@ class FileState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """The data key, wrapped once. ``salt`` 16, ``nonce`` 12, ``wrapped`` 48 bytes."""
+    """Hold the data key, wrapped once. ``salt`` 16, ``nonce`` 12, ``wrapped`` 48 bytes."""
 
     id: int
     type: SlotType
@@ -73,7 +73,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class KeyFile:
-    """One key file. Times are epoch seconds; ``mac`` is empty until it is sealed."""
+    """Hold one key file. Times are epoch seconds; ``mac`` is empty until it is made."""
 
     vault_id: str
     generation: str
@@ -89,22 +89,22 @@ class KeyFile:
     mac: bytes = b""
 
     def signed_bytes(self) -> bytes:
-        """What the MAC is made over: everything but ``mac`` and ``sum``."""
+        """Return the bytes that the MAC covers: everything but ``mac`` and ``sum``."""
         return canonical_json.encode(_body(self))
 
 
 def is_label(text: str) -> bool:
-    """Whether a slot can be called so: at most 64 printable ASCII characters."""
+    """Tell whether a text may be a slot's label: at most 64 printable ASCII characters."""
     return _LABEL.fullmatch(text) is not None
 
 
 def kdf_work(slots: Iterable[Slot]) -> list[kdf.Parameters]:
-    """What one key may cost: all slots are tried but those that are disabled."""
+    """Return the parameters that one key may be tried with: those of all slots not disabled."""
     return [slot.kdf for slot in slots if slot.state is not SlotState.DISABLED]
 
 
 def slot_aad(*, vault_id: str, slot: Slot) -> bytes:
-    """What a wrapped key is bound to, so that it opens nowhere else and at no other cost."""
+    """Return the AAD that binds a wrapped key to its place and its cost."""
     place = {
         "id": slot.id,
         "kdf": _kdf_fields(slot.kdf),
@@ -117,7 +117,7 @@ def slot_aad(*, vault_id: str, slot: Slot) -> bytes:
 
 
 def serialise(keyfile: KeyFile) -> bytes:
-    """The bytes of a sealed key file."""
+    """Return the bytes of a key file with its MAC."""
     body = _body(keyfile) | {"mac": _b64(keyfile.mac)}
     return canonical_json.encode(body | {"sum": _checksum(body)})
 
@@ -125,7 +125,7 @@ def serialise(keyfile: KeyFile) -> bytes:
 def parse(raw: bytes, *, bounds: kdf.Bounds = kdf.PRODUCTION) -> KeyFile:
     """Read bytes from disk. Raises ``KeyFileDamaged`` or ``KeyFileNewer`` and nothing else.
 
-    The checksum is looked at before the version: a flipped bit is damage, not another release.
+    The checksum is checked before the version: a flipped bit is damage, not another release.
     """
     found = canonical_json.decode(raw)
     written = found.pop("sum", None)
@@ -247,7 +247,7 @@ def _slot(found: Any, bounds: kdf.Bounds) -> Slot:
 
 
 def _parameters(found: Any, type_: SlotType, bounds: kdf.Bounds) -> kdf.Parameters:
-    """The parameters of a slot: the right kind for its type, and within bounds."""
+    """Parse the parameters of a slot: the right kind for its type, and within bounds."""
     parameters: kdf.Parameters
     match found:
         case {"algorithm": "argon2id", "lanes": lanes, "memory_kib": memory, "time_cost": time}:
@@ -258,7 +258,7 @@ def _parameters(found: Any, type_: SlotType, bounds: kdf.Bounds) -> kdf.Paramete
             parameters = kdf.HkdfSha256()
         case _:
             raise KeyFileDamaged("a slot names an unknown key derivation")
-    # A passphrase without stretching would be a giveaway, a stretched random key a waste.
+    # A passphrase needs stretching, a random key does not.
     if (type_ is SlotType.PASSPHRASE) == isinstance(parameters, kdf.HkdfSha256):
         raise KeyFileDamaged("a slot's key derivation does not fit its type")
     if reason := bounds.refuses(parameters):

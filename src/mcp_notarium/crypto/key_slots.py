@@ -1,7 +1,7 @@
-"""Slots of the key file: make them, open them, exchange them. The file's bytes are in ``layout``.
+"""Make, open and replace the slots of a key file. ``key_file_codec`` has the file's bytes.
 
-A key is tested by unwrapping a slot, never by trying the database. What comes out is proven twice:
-by the slot's own tag and by the MAC over the whole file, made with a key derived from it.
+A key is tested by unwrapping a slot, never by trying the database. The data key is proven twice: by
+the slot's own tag, and by the MAC over the whole file, made with a key derived from it.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _OPENED_BY: dict[user_key.Kind, tuple[SlotType, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A data key and the slot it came out of."""
+    """Hold a data key and the slot that opened."""
 
     data_key: DataKey
     slot: Slot
@@ -73,7 +73,7 @@ def build(
     bounds: kdf.Bounds = kdf.PRODUCTION,
     random_bytes: RandomBytes = secrets.token_bytes,
 ) -> KeyFile:
-    """A new key file with one slot, sequence 1 and fresh random identifiers, sealed.
+    """Make a new key file with one slot, sequence 1, new random identifiers and its MAC.
 
     ``parameters`` are for a passphrase; a raw key always gets a raw slot. Raises ``MalformedKey``.
     """
@@ -100,14 +100,14 @@ def build(
 
 
 def unlock(keyfile: KeyFile, passphrase: Secret, *, bounds: kdf.Bounds = kdf.PRODUCTION) -> DataKey:
-    """The data key. Raises ``WrongKey``, ``MalformedKey``, ``KeyFileDamaged`` (forged)."""
+    """Return the data key. Raises ``WrongKey``, ``MalformedKey``, ``KeyFileDamaged`` (forged)."""
     return open_slot(keyfile, passphrase, bounds=bounds).data_key
 
 
 def open_slot(
     keyfile: KeyFile, passphrase: Secret, *, bounds: kdf.Bounds = kdf.PRODUCTION
 ) -> Opened:
-    """Like :func:`unlock`, and which slot it was. A disabled slot is not even tried."""
+    """Return the data key and the slot that opened. A disabled slot is not tried."""
     key = user_key.read(passphrase)
     for slot in keyfile.slots:
         if slot.type not in _OPENED_BY[key.kind] or slot.state is SlotState.DISABLED:
@@ -121,12 +121,12 @@ def open_slot(
 
 
 def has_valid_mac(keyfile: KeyFile, data_key: DataKey) -> bool:
-    """Whether somebody who had this data key wrote the key file as it is."""
+    """Tell whether somebody with this data key wrote the key file as it is."""
     return hmac.compare_digest(keyfile.mac, _mac(keyfile, data_key))
 
 
 def belongs_to(keyfile: KeyFile, data_key: DataKey, username: str) -> bool:
-    """Whether the key file was made for this user name."""
+    """Tell whether the key file was made for this user name."""
     return hmac.compare_digest(keyfile.owner_tag, _owner_tag(data_key, username))
 
 
@@ -141,7 +141,7 @@ def add_slot(
     bounds: kdf.Bounds = kdf.PRODUCTION,
     random_bytes: RandomBytes = secrets.token_bytes,
 ) -> KeyFile:
-    """The same key file with one more slot, as :func:`new_slot` makes it, next sequence, sealed."""
+    """Add a slot, as :func:`new_slot` makes it; next sequence, new MAC."""
     slot = new_slot(
         keyfile,
         data_key,
@@ -163,11 +163,11 @@ def replace_slots(
     rotated: int | None = None,
     bounds: kdf.Bounds = kdf.PRODUCTION,
 ) -> KeyFile:
-    """The same key file with these slots, next sequence, sealed.
+    """Replace the slots of a key file; next sequence, new MAC.
 
-    Raises ``SlotsRefused`` if there would be too many, or they would cost more work together than
-    is read again, or there is no active slot that opens without the OS keychain: a keychain that is
-    reset must never be the end of the notes.
+    Raises ``SlotsRefused`` if there are too many slots, if they cost more work together than the reader
+    accepts, or if no active slot opens without the OS keychain: resetting a keychain must never lose
+    the notes.
     """
     if len(slots) > MOST_SLOTS:
         raise SlotsRefused(f"a key file has at most {MOST_SLOTS} slots")
@@ -192,7 +192,7 @@ def replace_slots(
 def next_generation(
     keyfile: KeyFile, data_key: DataKey, *, random_bytes: RandomBytes = secrets.token_bytes
 ) -> KeyFile:
-    """The same slots for another database file under the same data key, next sequence, sealed."""
+    """Name another database file under the same data key and slots; next sequence, new MAC."""
     changed = replace(
         keyfile,
         generation=random_bytes(8).hex(),
@@ -213,7 +213,7 @@ def new_slot(
     bounds: kdf.Bounds = kdf.PRODUCTION,
     random_bytes: RandomBytes = secrets.token_bytes,
 ) -> Slot:
-    """A slot for this key file that opens with ``passphrase`` (of any kind), under the next id.
+    """Make a slot for this key file that opens with ``passphrase`` (of any kind), with the next id.
 
     ``type_`` KEYRING marks a raw key that only the keychain holds; None: as the key's kind says.
     ``parameters`` are for a passphrase only.
@@ -244,9 +244,9 @@ def rewrap_slot(
     bounds: kdf.Bounds = kdf.PRODUCTION,
     random_bytes: RandomBytes = secrets.token_bytes,
 ) -> Slot:
-    """The same slot for the data key of another key file: its number, state, label and cost stay.
+    """Wrap the data key of another key file in a slot; its number, state, label and cost stay.
 
-    ``secret`` is what opens it; raises ``MalformedKey``.
+    ``secret`` opens the slot. Raises ``MalformedKey``.
     """
     salt, nonce = random_bytes(kdf.SALT_SIZE), random_bytes(envelope.NONCE_SIZE)
     fresh = replace(slot, salt=salt, nonce=nonce, wrapped=b"")
@@ -260,9 +260,9 @@ def renewed(
     username: str,
     random_bytes: RandomBytes = secrets.token_bytes,
 ) -> KeyFile:
-    """The key file of the same cache for a new data key, a new vault and generation, not sealed.
+    """Start the key file for a new data key, with a new vault id and generation, without MAC.
 
-    It still has the old slots, which open nothing: ``replace_slots`` puts others in and seals it
+    It still has the old slots, which open nothing: ``replace_slots`` puts others in and makes the MAC
     with sequence 1.
     """
     return replace(

@@ -1,7 +1,7 @@
-"""Recovery keys: 160 random bits in the form a person can write on paper. Pure.
+"""Encode and decode recovery keys: 160 random bits that a person can write on paper. Pure.
 
 Nine groups of four letters, Crockford's base 32 (no I, L, O, U): eight groups of key and one of
-checksum, so that a slip of the pen is told from a wrong key. Spaces for hyphens or nothing at all,
+checksum, so that a typing error is told from a wrong key. Spaces for hyphens or nothing at all,
 small letters, and the look-alikes I, L (one) and O (zero) are read as what they were meant to be.
 """
 
@@ -32,21 +32,21 @@ _ODD_GROUPS = 2
 
 
 def generate(random_bytes: RandomBytes = secrets.token_bytes) -> Secret:
-    """A new recovery key as it is shown: nine groups of four letters and digits, with hyphens."""
+    """Make a new recovery key as it is shown: nine groups of four letters and digits, with hyphens."""
     return write(random_bytes(SIZE))
 
 
 def write(material: bytes) -> Secret:
-    """The 20 bytes as nine groups."""
+    """Encode the 20 bytes as nine groups."""
     text = _letters(material) + _check(material)
     return Secret("-".join(text[at : at + 4] for at in range(0, len(text), 4)))
 
 
 def is_recovery_key(text: str) -> bool:
-    """Whether this is never taken for a passphrase.
+    """Tell whether this text is a recovery key, not a passphrase.
 
-    Nine groups of four are a recovery key even with a slip in them. However else it is divided, only
-    a checksum that fits tells it from 36 letters that somebody has chosen as a passphrase.
+    Nine groups of four are a recovery key even with a typing error. In any other grouping only a valid
+    checksum tells it from 36 letters that somebody has chosen as a passphrase.
     """
     if _FORM.fullmatch(text.strip().upper()):
         return True
@@ -58,9 +58,9 @@ def is_recovery_key(text: str) -> bool:
 
 
 def slip(text: str) -> str:
-    """What is wrong with it, if it was probably meant as a recovery key; '' if it was not.
+    """Return what is wrong with a text probably meant as a recovery key; '' if it was not.
 
-    For a key that has opened nothing as a passphrase: too short, too long, or mistyped.
+    For a key that opened nothing as a passphrase: too short, too long, or mistyped.
     """
     upper = text.strip().upper()
     parts = _BETWEEN.split(upper)
@@ -80,7 +80,7 @@ def slip(text: str) -> str:
 
 
 def read(text: str) -> Secret:
-    """The 20 bytes of what somebody typed. Raises ``MalformedKey`` for a slip; never echoes it."""
+    """Decode what somebody typed into 20 bytes. Raises ``MalformedKey``; never echoes the text."""
     plain = _BETWEEN.sub("", text.strip().upper()).translate(_MEANT)
     letters, check = plain[:_LETTERS], plain[_LETTERS:]
     if len(plain) != _LETTERS + _CHECK_LETTERS or set(plain) - set(_ALPHABET):
@@ -92,7 +92,7 @@ def read(text: str) -> Secret:
 
 
 def groups(shown: Secret) -> list[str]:
-    """The groups of a key as shown, for typing one of them back."""
+    """Return the groups of a key as shown, for typing one of them back."""
     return shown.reveal_text().split("-")
 
 

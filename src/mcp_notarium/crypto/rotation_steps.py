@@ -1,7 +1,7 @@
-"""Changing the passphrase as a table of steps, and what a half-done change needs to be at rest.
+"""List the steps of a key change, and decide what a half-done change needs.
 
-Only the wrapping changes: the data key and the database stay as they are. ``account/key_rotation.py`` takes
-the steps; start-up and the next rotation take what :func:`plan_rest` says. Nothing here does anything.
+Only the wrapping changes: the data key and the database stay as they are. ``account/key_rotation.py``
+runs the steps; start-up and the next rotation do what :func:`plan_rest` returns. This module does nothing itself.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from mcp_notarium.crypto.slot_changes import described
 from mcp_notarium.secret import Secret
 
 PERSONAL_SLOTS = (SlotType.PASSPHRASE, SlotType.RAW)
-"""Slots whose secret a person keeps and gives to clients; the others are ways back in."""
+"""Slots whose secret a person keeps and gives to clients; the others are for recovery."""
 
 
 class Step(StrEnum):
-    """The steps of a change of passphrase, in order; each is also a place to crash at."""
+    """Name the steps of a key change, in order; tests crash after each."""
 
     LOCK = "lock"
     UNWRAP = "unwrap"
@@ -44,7 +44,7 @@ class Step(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One step: what it does, and which passphrase opens the cache after a crash behind it."""
+    """Hold a step: what it does, and which passphrase opens the cache after a crash following it."""
 
     step: Step
     sentence: str
@@ -70,7 +70,7 @@ REWRAP = (
 
 
 class AmbiguousSlot(SlotsRefused):
-    """Several keys could be the one that a new key takes the place of."""
+    """Several slots could be the one that a new key replaces."""
 
     def __init__(self, candidates: Sequence[Slot]) -> None:
         named = "; ".join(described(slot) for slot in candidates)
@@ -85,12 +85,12 @@ class AmbiguousSlot(SlotsRefused):
 def slots_to_replace(
     keyfile: KeyFile, slot: Slot, *, kept: bool = False, wanted: Sequence[int] | None = None
 ) -> tuple[Slot, ...]:
-    """The slots that a new key takes the place of, where ``slot`` is the one that was opened.
+    """Return the slots that a new key replaces, if ``slot`` is the one that was opened.
 
-    A key that a person types for clients replaces itself. The recovery key and the keychain's
-    (``kept``: the opened one is of the keychain, whatever its type) stay, and what is replaced is
-    the passphrase or raw key beside them; nothing if there is none. ``wanted`` says which instead.
-    Raises ``AmbiguousSlot`` if there are several, ``SlotsRefused`` if one of ``wanted`` cannot be.
+    A key that a person types for clients replaces itself. The recovery key and the keychain's key
+    (``kept``: the opened slot is the keychain's, whatever its type) stay; then the passphrase or raw key
+    beside them is replaced, or none if there is none. ``wanted`` names the slots instead. Raises
+    ``AmbiguousSlot`` if there are several, ``SlotsRefused`` if one of ``wanted`` cannot be replaced.
     """
     if wanted is not None:
         chosen = tuple(slot_changes.find_slot(keyfile, number) for number in dict.fromkeys(wanted))
@@ -123,9 +123,9 @@ def rewrap(
     bounds: kdf.Bounds = kdf.PRODUCTION,
     random_bytes: RandomBytes = secrets.token_bytes,
 ) -> KeyFile:
-    """The key file in which ``new`` stands for the slots of :func:`slots_to_replace`; the others stay.
+    """Return the key file with a slot for ``new`` in place of :func:`slots_to_replace`.
 
-    ``now`` becomes the day of the last change of key, unless ``new`` is ``old`` in another stretching;
+    ``now`` becomes the time of the last key change, unless ``new`` is ``old`` with other KDF parameters;
     ``keychain`` is the name of the keychain that alone has ``new``, if one has. Raises ``WrongKey``
     if ``old`` opens nothing, ``MalformedKey``, and as :func:`slots_to_replace`.
     """
@@ -144,7 +144,7 @@ def rewrap(
         random_bytes=random_bytes,
     )
     slots = (*(one for one in keyfile.slots if one not in gone), slot)
-    rotated = None if new == old else now  # the same key in another stretching is no new one
+    rotated = None if new == old else now  # the same key with other KDF parameters is no new key
     return key_slots.replace_slots(
         keyfile, opened.data_key, slots=slots, rotated=rotated, bounds=bounds
     )
@@ -161,7 +161,7 @@ def _stays(slot: Slot) -> SlotsRefused:
 
 
 class RestStep(StrEnum):
-    """What brings a folder to rest after a crash."""
+    """Name what completes or undoes a key change after a crash."""
 
     RESTORE_MAIN = "restore_main"
     """Write the key file again from its copy."""
@@ -172,7 +172,7 @@ class RestStep(StrEnum):
 
 
 def plan_rest(*, main: KeyFile | None, copy: KeyFile | None, strays: bool) -> tuple[RestStep, ...]:
-    """What to do, given what can be read (None: missing or damaged). Nothing if neither can.
+    """Return what to do, given what can be read (None: missing or damaged); nothing if neither can.
 
     The key file always wins over its copy: the rename of the key file is the commit point.
     """

@@ -1,7 +1,7 @@
-"""What can be done to the slots of a key file, one pure function each.
+"""Change the slots of a key file, one pure function per change.
 
-Every one gives the next key file (sequence + 1, sealed) or raises ``SlotsRefused`` with nothing
-changed. A slot never changes its secret; it is added, taken out of use, or removed.
+Each returns the next key file (sequence + 1, new MAC) or raises ``SlotsRefused`` and changes nothing.
+A slot never changes its secret; it is added, disabled, or removed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mcp_notarium.crypto.key_file_codec import KeyFile, Slot, SlotState
 
 
 def find_slot(keyfile: KeyFile, slot_id: int) -> Slot:
-    """The slot with this id."""
+    """Return the slot with this id. Raises ``SlotsRefused`` if there is none."""
     for slot in keyfile.slots:
         if slot.id == slot_id:
             return slot
@@ -24,10 +24,10 @@ def find_slot(keyfile: KeyFile, slot_id: int) -> Slot:
 
 
 def described(slot: Slot) -> str:
-    """A slot for a person: number, label, type, and its state if it is not active.
+    """Describe a slot for a person: number, label, type, and its state if it is not active.
 
-    The label stands before the type: what is quoted behind the word passphrase is blotted out of what
-    does not go to a terminal, as a passphrase would be.
+    The label stands before the type: quoted text after the word passphrase is redacted outside of
+    terminals, as a passphrase would be.
     """
     words = [f'"{slot.label}"'] if slot.label else []
     words += [slot.type.value]
@@ -36,22 +36,22 @@ def described(slot: Slot) -> str:
 
 
 def disable(keyfile: KeyFile, data_key: DataKey, slot_id: int) -> KeyFile:
-    """The slot stays and opens nothing any more."""
+    """Disable a slot; it stays and opens nothing any more."""
     return _in_state(keyfile, data_key, slot_id, SlotState.DISABLED)
 
 
 def enable(keyfile: KeyFile, data_key: DataKey, slot_id: int) -> KeyFile:
-    """A disabled or compromised slot opens again."""
+    """Make a disabled or compromised slot active again."""
     return _in_state(keyfile, data_key, slot_id, SlotState.ACTIVE)
 
 
 def mark_compromised(keyfile: KeyFile, data_key: DataKey, slot_id: int) -> KeyFile:
-    """The slot still opens, and every listing says that it should go."""
+    """Mark a slot as compromised; it still opens, and every listing says that it should go."""
     return _in_state(keyfile, data_key, slot_id, SlotState.COMPROMISED)
 
 
 def remove(keyfile: KeyFile, data_key: DataKey, slot_id: int) -> KeyFile:
-    """The slot is gone. Copies of the key file made before still have it."""
+    """Remove a slot. Older copies of the key file still have it."""
     gone = find_slot(keyfile, slot_id)
     kept = tuple(slot for slot in keyfile.slots if slot.id != gone.id)
     return key_slots.replace_slots(keyfile, data_key, slots=kept)

@@ -1,7 +1,7 @@
-"""What a person or the keychain gives as the key, and the rule for *new* passphrases.
+"""Read the key that a person or the keychain gives, and judge *new* passphrases.
 
-A passphrase, ``raw:`` and 64 hex digits, or a recovery key (``recovery`` has its form). An existing
-one is never judged: it opens or it does not.
+A key is a passphrase, ``raw:`` and 64 hex digits, or a recovery key (see ``recovery_codes``). An
+existing key is never judged: it opens or it does not.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _WORDS = (
 
 @dataclass(frozen=True, slots=True)
 class UserKey:
-    """A key as given, read once: ``material`` is the NFC passphrase or the random bytes."""
+    """Hold a key as read: ``material`` is the NFC passphrase or the random bytes."""
 
     kind: Kind
     material: Secret
 
 
 def read(given: Secret) -> UserKey:
-    """Tell the kinds apart. Raises ``MalformedKey``; never echoes what was given."""
+    """Read a key and tell its kind. Raises ``MalformedKey``; never echoes the key."""
     try:
         text = given.reveal_text()
     except UnicodeDecodeError:
@@ -59,12 +59,12 @@ def read(given: Secret) -> UserKey:
 
 
 def generate(random_bytes: RandomBytes = secrets.token_bytes) -> Secret:
-    """A new raw key in the form that DB_ENCRYPTION_KEY takes: ``raw:`` and 64 hex digits."""
+    """Make a new raw key as DB_ENCRYPTION_KEY takes it: ``raw:`` and 64 hex digits."""
     return Secret(RAW_PREFIX + random_bytes(KEY_SIZE).hex())
 
 
 def weakness(given: Secret) -> str | None:
-    """Why a new key should not be taken, or None. Random keys are never weak.
+    """Return why a new key is too weak, or None. Random keys are never weak.
 
     Raises ``MalformedKey`` like :func:`read`.
     """
@@ -89,12 +89,12 @@ def _raw(digits: str) -> Secret:
 
 
 def _repeats(text: str) -> bool:
-    """Whether it is one piece over and over; the last one may be cut short."""
+    """Tell whether it is one piece repeated; the last one may be cut short."""
     return any(text.startswith(text[size:]) for size in range(1, len(text) // 2 + 1))
 
 
 def _without_patterns(text: str) -> str:
-    """What is left of a passphrase when everything guessable is taken out."""
+    """Return what is left of a passphrase without everything guessable."""
     for word in _WORDS:
         text = text.replace(word, "")
     kept: list[str] = []

@@ -1,4 +1,4 @@
-"""Make letters comparable for search, beyond what the index's own tokenizer does. Pure text work.
+"""Fold letters for search beyond what the index's own tokenizer does. Pure.
 
 The index tokenizer (FTS5 ``unicode61 remove_diacritics 1``) folds case and takes one accent off
 Latin letters. It does not see that ``ł`` is an ``l`` or ``ß`` is ``ss``, drops only one of two
@@ -35,10 +35,10 @@ __all__ = [
 ]
 
 SENTINEL = "0000000"
-"""A token no query asks for; keeps phrases from reaching over what is left out."""
+"""A token no query contains; it keeps phrases from matching across left-out text."""
 CONTEXT = 12
-"""Tokens of plain text kept on both sides of a line in the supplement. A phrase of one more always
-stands whole in one column."""
+"""Tokens of plain text kept before and after a line in the supplement. A phrase of one more token
+always stands whole in one column."""
 
 _LETTERS = {
     "æ": "ae",
@@ -85,7 +85,7 @@ _PLAIN = (
 _NOT_PLAIN = re.compile(f"[^{_PLAIN}]")
 
 
-# Compiled when they are needed: together that takes 20 ms.
+# Compiled on first use: together that takes 20 ms.
 
 
 @cache
@@ -104,7 +104,7 @@ def _not_plain_nor_gram() -> re.Pattern[str]:
 
 
 class _FoldTable(dict[int, str]):
-    """What each character becomes; filled as characters are met."""
+    """Map each character to its folded form; filled as characters occur."""
 
     def __missing__(self, code: int) -> str:
         folded = self[code] = _folded(chr(code))
@@ -130,9 +130,9 @@ _TABLE = _FoldTable()
 
 
 def fold(text: str) -> str:
-    """The text in lower case, without accents, strokes, ligatures and invisible characters.
+    """Return the text in lower case, without accents, strokes, ligatures and invisible characters.
 
-    Folding twice changes nothing more. Lines and separators stay where they are.
+    Folding again changes nothing. Lines and separators stay where they are.
     """
     if text.isascii():
         return text.lower()
@@ -140,37 +140,37 @@ def fold(text: str) -> str:
 
 
 def gram_runs(folded: str) -> list[str]:
-    """The stretches of a folded text that are indexed by grams instead of words."""
+    """Return the runs of a folded text that are indexed by grams instead of words."""
     return _gram_run().findall(folded)
 
 
 def without_grams(text: str) -> str:
-    """The text with a space in place of every stretch that is indexed by grams."""
+    """Replace every run that is indexed by grams by a space."""
     return _gram_run().sub(" ", text)
 
 
 def grams(run: str) -> list[str]:
-    """The index tokens of one run: every pair of neighbours, and the last character alone.
+    """Return the index tokens of one run: every pair of neighbours, and the last character alone.
 
-    A token has 7 decimal digits per character, so it is one token of the index and the pairs
-    beginning with a character can be found by its 7 digits as a prefix.
+    A token has 7 decimal digits per character. So it is one token of the index, and the 7 digits of a
+    character are a prefix of the pairs that begin with it.
     """
     digits = [f"{ord(character):07d}" for character in run]
     return [one + other for one, other in pairwise(digits)] + digits[-1:]
 
 
 def pieces(folded: str) -> list[str]:
-    """The words and runs of a folded text, in its order."""
+    """Return the words and runs of a folded text, in its order."""
     return _piece().findall(folded)
 
 
 def is_run(piece: str) -> bool:
-    """Whether a piece is a run, indexed by grams."""
+    """Tell whether a piece is a run, indexed by grams."""
     return bool(_gram_run().match(piece))
 
 
 def tokens(folded: str) -> list[str]:
-    """What the supplement holds of a folded text: its words, and the grams of its runs."""
+    """Return the supplement's tokens of a folded text: its words, and the grams of its runs."""
     found: list[str] = []
     for piece in pieces(folded):
         found += grams(piece) if is_run(piece) else [piece]
@@ -178,27 +178,26 @@ def tokens(folded: str) -> list[str]:
 
 
 def words_only(text: str) -> str:
-    """The folded words of a text, one space between them, without what grams index."""
+    """Return the folded words of a text, one space between them, without runs."""
     return _SEPARATORS.sub(" ", without_grams(fold(text))).strip()
 
 
 def tokenizer_folds(text: str) -> bool:
-    """Whether the tokenizer makes of these words (grams apart) what ``fold`` makes of them."""
+    """Tell whether the tokenizer folds these words (apart from runs) like ``fold``."""
     return not _not_plain_nor_gram().search(text)
 
 
 def is_searchable(text: str) -> bool:
-    """Whether the index can find anything of this text: a letter, a digit or a gram."""
+    """Tell whether the index can find anything of this text: a letter, a digit or a gram."""
     return any(map(str.isalnum, text)) or bool(gram_runs(fold(text)))
 
 
 def supplement(text: str) -> str:
-    """What to index beside this note's text; empty for most notes in most languages.
+    """Return the text to index beside this note's text; empty for most notes in most languages.
 
-    Lines whose letters fold differently from the tokenizer's way, or that hold a run, stand in it
-    with all their tokens in the order of the note, and ``CONTEXT`` tokens before and after them, so
-    that a phrase that begins on one line and ends on the next stands whole in it. ``SENTINEL``
-    stands where something is left out.
+    It holds the lines that the tokenizer folds differently or that contain a run: all their tokens in
+    the order of the note, and ``CONTEXT`` tokens before and after. So a phrase that begins on one line
+    and ends on the next stands whole in it. ``SENTINEL`` marks what is left out.
     """
     if text.isascii() or not _NOT_PLAIN.search(text):
         return ""
@@ -221,7 +220,7 @@ def supplement(text: str) -> str:
 
 
 def _differs(line: str) -> bool:
-    """Whether words of this line are in the index otherwise than a query would spell them."""
+    """Tell whether the tokenizer indexes words of this line differently from a query."""
     if line.isascii() or not _NOT_PLAIN.search(line):
         return False
     return not tokenizer_folds(line) or bool(_gram_run().search(fold(line)))

@@ -1,7 +1,7 @@
-"""Write a condition as one FTS5 expression; the only place that quotes text for FTS5.
+"""Write a condition as one FTS5 expression; nothing else quotes text for FTS5.
 
-Everything a person typed ends up between double quotes, where FTS5 sees only tokens. What cannot
-be said in one expression (nothing but exclusions, signs without letters, tags) is left to ``sql``.
+Everything a person typed goes between double quotes, where FTS5 sees only tokens. ``sql_conditions``
+handles what one expression cannot say: exclusions alone, signs without letters, tags.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LONGEST_PART = CONTEXT + 1
 
 
 def match_of(condition: Condition, expansions: Expansions) -> str | None:
-    """The condition as one FTS5 expression, or None if it cannot be said in one."""
+    """Return the condition as one FTS5 expression, or None if one cannot say it."""
     match condition:
         case Word(text, prefix):
             terms = () if prefix else expansions.get(text, ())
@@ -53,7 +53,7 @@ def match_of(condition: Condition, expansions: Expansions) -> str | None:
 def split(
     conditions: Sequence[Condition], expansions: Expansions
 ) -> tuple[str | None, list[Condition]]:
-    """All conditions together as (one FTS5 expression, what it could not take in).
+    """Split the conditions into one FTS5 expression and the conditions it cannot say.
 
     Exclusions go into the expression if there is anything to exclude from.
     """
@@ -75,7 +75,7 @@ def split(
 
 
 def plain_words(condition: Condition) -> Iterator[str]:
-    """The words asked for that are one word to the index, as typed; not those excluded."""
+    """Yield the words that are one word to the index, as typed; excluded ones are left out."""
     match condition:
         case Word(text, prefix=False) if words_only(text).isalnum() and not gram_runs(fold(text)):
             yield text
@@ -85,7 +85,7 @@ def plain_words(condition: Condition) -> Iterator[str]:
 
 
 def _leaf(text: str, *, prefix: bool) -> str | None:
-    """A word or phrase: words where they stand in a row, a run of grams wherever it stands."""
+    """Write a word or phrase: words where they stand in a row, a run of grams wherever it stands."""
     found = pieces(fold(text))
     if not any(map(is_run, found)):
         return _words(text, prefix=prefix)
@@ -107,7 +107,7 @@ def _words(text: str, *, prefix: bool) -> str | None:
 
 
 def _mixed(found: Sequence[str], *, prefix: bool) -> str:
-    """Words and runs in a row. The first run may begin, the last one end, within a longer one."""
+    """Write words and runs in a row. The first may begin, the last end, inside a longer run."""
     *_, last = found
     before = tokens(" ".join(found[:-1]))
     if not is_run(last):
@@ -123,7 +123,7 @@ _Ending = tuple[Sequence[str], bool]
 
 
 def _endings(words: Sequence[str], *, prefix: bool) -> list[_Ending]:
-    """The ways to spell words whose last one may be a prefix."""
+    """Return the ways to spell words whose last one may be a prefix."""
     if not prefix:
         return [(words, False)]
     *before, last = words
@@ -135,10 +135,10 @@ def _endings(words: Sequence[str], *, prefix: bool) -> list[_Ending]:
 
 
 def _in_a_row(words: Sequence[str], endings: Sequence[_Ending], *, columns: str) -> str:
-    """Tokens that stand one after the other in one column.
+    """Write tokens that follow each other in one column.
 
-    The supplement holds plain text only near what is not plain, so a long row is asked for in
-    parts that overlap, each of which stands whole in one of the columns.
+    The supplement holds plain text only near other text, so a long row is searched in parts that
+    overlap; each part stands whole in one of the columns.
     """
     first, rest = 0, len(words)
     parts = []
@@ -157,7 +157,7 @@ def _in_a_row(words: Sequence[str], endings: Sequence[_Ending], *, columns: str)
 
 
 def _columns(words: Sequence[str], *, prefix: bool = False, within: str = _BOTH) -> str:
-    """Where to look: a number that looks like a gram must not meet one."""
+    """Choose the columns: a number that looks like a gram must not match a gram."""
     if within == _SUPPLEMENT:
         return _SUPPLEMENT if any(map(_is_gram_like, words)) else _BOTH
     last = len(words) - 1

@@ -1,4 +1,4 @@
-"""Turn what was typed into a Query. Whatever is typed either parses or raises ``QueryError``.
+"""Parse what was typed into a Query. Any text either parses or raises ``QueryError``.
 
 ::
 
@@ -12,8 +12,8 @@
     after:2024-05-01   last changed on that day (UTC) or later
     trash:yes|no|any   only trashed notes, only others (default), all
 
-Everything else, AND and NOT and brackets included, is words. A filter that is written wrongly is
-an error, because as words it would quietly find something else; in quotes it is words.
+Everything else is words, AND and NOT and brackets included. A malformed filter is an error, because
+as words it would quietly find something else; in quotes it is words.
 """
 
 from __future__ import annotations
@@ -72,14 +72,14 @@ _TRASH: dict[str, Trash] = {
 
 @dataclass(frozen=True, slots=True)
 class _Filter:
-    """A date or trash filter: it holds for the whole query."""
+    """Hold a date or trash filter, which applies to the whole query."""
 
     key: str
     value: str
 
 
 class _OrSign:
-    """The word OR in capitals, outside quotes."""
+    """Stand for the word OR in capitals, outside quotes."""
 
 
 _Item = Condition | _Filter | _OrSign
@@ -87,7 +87,7 @@ _Item = Condition | _Filter | _OrSign
 
 @dataclass(slots=True)
 class _Draft:
-    """The query while it is read."""
+    """Hold the query while it is parsed."""
 
     query: Query
     conditions: list[Condition] = field(default_factory=list)
@@ -103,9 +103,9 @@ def parse(
     sort_by: SortBy | None = None,
     sort_order: SortOrder | None = None,
 ) -> Query:
-    """The query of this text and these arguments together.
+    """Parse a text and arguments into one query.
 
-    Tags add up, of several dates the narrowest counts, ``trash:`` in the text wins over ``trash``
+    Tags add up, the narrowest of several dates counts, ``trash:`` in the text wins over ``trash``
     (0 or "active", 1 or "trashed", 2 or "any"). ``before`` and ``after`` are days, YYYY-MM-DD.
     Raises ``QueryError`` and nothing else.
     """
@@ -157,7 +157,7 @@ def _items(typed: str) -> Iterator[_Item]:
 
 
 def _item(found: re.Match[str]) -> _Item | None:
-    """One item of the text; None for empty quotes."""
+    """Parse one item of the text; None for empty quotes."""
     minus, key = found["minus"] is not None, (found["key"] or "").lower()
     quoted, bare = found["quoted"], found["bare"]
     if not key and bare and (unfinished := _UNFINISHED.fullmatch(bare)):
@@ -196,7 +196,7 @@ def _filter(key: str, value: str, *, minus: bool) -> _Item:
 
 
 def _groups(items: Sequence[_Item]) -> Iterator[list[_Item]]:
-    """Items joined by OR together. An OR with nothing on one side is a word."""
+    """Group items joined by OR. An OR with nothing on one side is a word."""
     group: list[_Item] = []
     joining = False
     for index, item in enumerate(items):
@@ -265,7 +265,7 @@ def _day_start(item: _Filter) -> int:
 
 
 def day_start(day: str) -> int | None:
-    """Epoch seconds of the beginning of a day (YYYY-MM-DD) in UTC; None if there is no such day."""
+    """Return the epoch seconds of the start of a day (YYYY-MM-DD, UTC); None if there is no such day."""
     found = _DATE.fullmatch(day)
     try:
         known = date(*map(int, found.groups())) if found else None

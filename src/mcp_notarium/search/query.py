@@ -1,4 +1,4 @@
-"""What a search asks for, as frozen values. Knows neither how it was written nor how it is run."""
+"""Define a search query as frozen values, apart from its syntax and its SQL."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SortOrder = Literal["ASC", "DESC"]
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word as written; with ``prefix`` also every word that begins with it."""
+    """Match a word as written; with ``prefix`` also every word that begins with it."""
 
     text: str
     prefix: bool = False
@@ -20,35 +20,35 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """Words that stand next to each other in this order."""
+    """Match words next to each other in this order."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Tagged:
-    """Notes with this tag, where a tag is one alternative of several."""
+    """Match notes with this tag, as one of several alternatives."""
 
     tag: str
 
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """Notes for which the condition does not hold."""
+    """Match notes for which the condition does not hold."""
 
     condition: Condition
 
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """All of them; at least two."""
+    """Match all of at least two conditions."""
 
     conditions: tuple[Condition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """At least one of them; at least two."""
+    """Match any of at least two conditions."""
 
     conditions: tuple[Condition, ...]
 
@@ -58,10 +58,10 @@ Condition = Word | Phrase | Tagged | Not | And | Or
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One search. The default is every note that is not in the trash, last changed first.
+    """Hold one search. The default is every note outside the trash, last changed first.
 
     ``tags``: all of them; ``any_tags``: at least one of them, if there are any (a policy's allowed
-    tags); ``excluded_tags``: none of them; compared by ``query.fold.tag_key``.
+    tags); ``excluded_tags``: none of them; compared by ``text_normalization.tag_key``.
     ``after`` and ``before`` are Unix epoch seconds: ``after <= modified_at < before``.
     With ``terms`` the best match comes first and the sort decides between equals.
     """

@@ -1,11 +1,11 @@
-"""Turn a Query into SQL for the cache's tables; runs nothing.
+"""Build the SQL of a query. Runs nothing.
 
-Composes its own constants only: what a person typed goes into parameters.
+It composes its own constants only: what a person typed goes into parameters.
 
-The wide table ``notes`` is read for the rows of one page and nothing else: which rows these are
-is decided on the narrow indexes ``notes_listing``, ``notes_meta``, ``note_tags(key, pk)`` and on
-``notes_fts``. ``INDEXED BY`` makes SQLite refuse rather than scan the wide table one day. The one
-exception are terms without a letter, digit or picture (``++``), which no index knows.
+The wide table ``notes`` is read only for the rows of one page. The narrow indexes ``notes_listing``,
+``notes_meta``, ``note_tags(key, pk)`` and ``notes_fts`` decide which rows these are. ``INDEXED BY``
+makes SQLite refuse a statement rather than scan the wide table. The one exception are terms without
+a letter, digit or picture (``++``), which no index has.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ KEPT = {
     "trashed": Statement("SELECT trashed FROM note_counts"),
     "any": Statement("SELECT active + trashed FROM note_counts"),
 }
-"""How many notes there are, by ``Query.trash``; triggers keep the numbers."""
+"""Numbers of notes that triggers keep, by ``Query.trash``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def build(
 
 
 def words_of(query: Query) -> tuple[str, ...]:
-    """The words asked for, as typed, each once: no phrases, prefixes, exclusions, grams."""
+    """Return the words of the query, as typed, each once: no phrases, prefixes, exclusions, grams."""
     return tuple(dict.fromkeys(plain_words(query.terms))) if query.terms else ()
 
 
@@ -105,7 +105,7 @@ def _listing(query: Query, narrow: Clauses, *, limit: int, offset: int) -> State
 
 
 def _walk(query: Query, narrow: Clauses, trash: int) -> Statement:
-    """The notes in or out of the trash, which one index has in their order."""
+    """Select the notes in or out of the trash, which one index has in their order."""
     clauses = metadata(query, trash=(trash,))
     return _notes(query, _IN_ORDER[query.sort_by], clauses, narrow)
 
@@ -119,7 +119,7 @@ def _notes(query: Query, index: str, clauses: Clauses, narrow: Clauses) -> State
 
 
 def _one_page(query: Query, walks: Sequence[Statement], *, limit: int, offset: int) -> Statement:
-    """A page of several walks together; SQLite merges them if each is in order."""
+    """Select a page of several walks together; SQLite merges them if each is in order."""
     page = " UNION ALL ".join(walk.sql for walk in walks)
     parameters = [value for walk in walks for value in walk.parameters]
     order = _order(query).replace("m.pk", "pk")
@@ -164,7 +164,7 @@ def _search_count(query: Query, expression: str, narrow: Clauses) -> Statement:
 
 
 def _with_rows(page: str, order: str, parameters: tuple[Parameter, ...]) -> Statement:
-    """The wide rows of a page of ``pk``, ``sorted`` and perhaps ``rank``, in its order."""
+    """Select the wide rows of a page of ``pk``, ``sorted`` and perhaps ``rank``, in its order."""
     return Statement(
         f"WITH page AS MATERIALIZED ({page}) SELECT {_COLUMNS} FROM page "  # noqa: S608  # constants
         f"CROSS JOIN notes AS n ON n.pk = page.pk ORDER BY {order.replace('m.pk', 'page.pk')}",
@@ -173,7 +173,7 @@ def _with_rows(page: str, order: str, parameters: tuple[Parameter, ...]) -> Stat
 
 
 def _order(query: Query) -> str:
-    """The sort; equals follow by pk, so that the order is always the same.
+    """Return the sort; equals follow by pk, so that the order is always the same.
 
     Ascending is exactly descending read backwards, so one index serves both.
     """

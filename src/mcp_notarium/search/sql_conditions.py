@@ -1,6 +1,6 @@
-"""What decides which notes a query means, as SQL conditions on the narrow tables and indexes. Runs nothing.
+"""Build the SQL conditions of a query on the narrow tables and indexes. Runs nothing.
 
-Composes its own constants only: what a person typed goes into parameters.
+It composes its own constants only: what a person typed goes into parameters.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Parameter = str | int
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """SQL text and the values for its question marks."""
+    """Hold SQL text and the values for its question marks."""
 
     sql: str
     parameters: tuple[Parameter, ...] = ()
@@ -35,9 +35,9 @@ _LITERAL = "instr((SELECT wide.text FROM notes AS wide WHERE wide.pk = m.pk), ?)
 
 @dataclass(slots=True)
 class Clauses:
-    """Conditions on ``m.pk`` joined by AND, with their parameters in order.
+    """Hold conditions on ``m.pk`` joined by AND, with their parameters in order.
 
-    ``tagged``: one of them names the few notes that are possible at all, by their tags.
+    ``tagged``: a tag among them names the few notes that are possible at all.
     """
 
     parts: list[str] = field(default_factory=list)
@@ -45,17 +45,17 @@ class Clauses:
     tagged: bool = False
 
     def add(self, sql: str, *parameters: Parameter) -> None:
-        """One condition more."""
+        """Add a condition."""
         self.parts.append(sql)
         self.parameters += parameters
 
     def where(self, prefix: str = " WHERE ") -> str:
-        """All of them behind ``prefix``; nothing if there are none."""
+        """Return all of them after ``prefix``; an empty text if there are none."""
         return prefix + " AND ".join(self.parts) if self.parts else ""
 
 
 def conditions_of(query: Query, rest: Sequence[Condition]) -> list[Condition]:
-    """Tags and what full-text search could not say."""
+    """Return the conditions on tags, and those that full-text search cannot express."""
     if query.any_tags:
         rest = (_any_of(query.any_tags), *rest)
     conditions = [*map(Tagged, query.tags), *rest]
@@ -65,7 +65,7 @@ def conditions_of(query: Query, rest: Sequence[Condition]) -> list[Condition]:
 
 
 def narrowing(conditions: Sequence[Condition], expansions: Expansions) -> Clauses:
-    """The conditions as clauses, cheap ones first."""
+    """Return the conditions as clauses, cheap ones first."""
     clauses = Clauses()
     for condition in sorted(conditions, key=_reads_text):
         parameters: list[Parameter] = []
@@ -79,7 +79,7 @@ def _any_of(tags: Sequence[str]) -> Condition:
 
 
 def _reads_text(condition: Condition) -> bool:
-    """Whether the wide table may be read for this; such conditions come last."""
+    """Tell whether the condition may read the wide table; such conditions come last."""
     match condition:
         case Not(inner):
             return _reads_text(inner)
@@ -92,7 +92,7 @@ def _reads_text(condition: Condition) -> bool:
 
 
 def _tags_of(condition: Condition) -> list[str] | None:
-    """The keys, if the condition is one tag or a choice of tags."""
+    """Return the keys if the condition is one tag or a choice of tags."""
     match condition:
         case Tagged(tag):
             return [tag_key(tag)]
@@ -104,7 +104,7 @@ def _tags_of(condition: Condition) -> list[str] | None:
 
 
 def _expression(condition: Condition, expansions: Expansions, parameters: list[Parameter]) -> str:
-    """The condition as a SQL expression on ``m.pk``; appends its parameters in order."""
+    """Return the condition as an SQL expression on ``m.pk``; append its parameters in order."""
     if expression := match_of(condition, expansions):
         parameters.append(expression)
         return f"m.pk IN (SELECT rowid {MATCHED})"
@@ -134,7 +134,7 @@ def _nested(
 
 
 def metadata(query: Query, *, trash: Sequence[int] | None = None) -> Clauses:
-    """Trash and dates, as columns of the narrow indexes; ``trash`` instead of what the query says."""
+    """Return the clauses for trash and dates; ``trash`` replaces that of the query."""
     clauses = Clauses()
     wanted = TRASH[query.trash] if trash is None else trash
     if len(wanted) == 1:
@@ -147,10 +147,10 @@ def metadata(query: Query, *, trash: Sequence[int] | None = None) -> Clauses:
 
 
 def both(first: Clauses, second: Clauses, prefix: str = " WHERE ") -> str:
-    """Those of both behind ``prefix``; their parameters follow in the same order."""
+    """Join both after ``prefix``; their parameters follow in the same order."""
     return Clauses(first.parts + second.parts).where(prefix)
 
 
 def dated(query: Query) -> bool:
-    """Whether it matters when a note was changed."""
+    """Tell whether the query limits when a note was changed."""
     return query.before is not None or query.after is not None

@@ -1,7 +1,7 @@
-"""The English stemmer of the index (Porter 1980, as FTS5's ``porter``), for two questions only.
+"""Stem English words like the index (Porter 1980, as FTS5's ``porter``).
 
-Which whole words may a prefix stand for, when the index has only their stems (``completions``), and
-which word must be asked for to hit a given stem (``spelling``). The index does its own stemming.
+The index does its own stemming. This answers two questions: which whole words a prefix may stand for
+(``completions``), because the index has only stems, and which word finds a given stem (``spelling``).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _consonant(word: str, index: int) -> bool:
 
 
 def _measure(stem: str) -> int:
-    """How often a vowel is followed by a consonant."""
+    """Count how often a consonant follows a vowel."""
     kinds = [_consonant(stem, index) for index in range(len(stem))]
     return sum(not kind and after for kind, after in pairwise(kinds))
 
@@ -49,7 +49,7 @@ def _has_vowel(stem: str) -> bool:
 
 
 def _short(stem: str) -> bool:
-    """Ends consonant, vowel, consonant, the last not w, x or y."""
+    """Tell whether it ends consonant, vowel, consonant, the last not w, x or y."""
     size = len(stem)
     return (
         size > 2  # noqa: PLR2004  # three letters are looked at
@@ -61,7 +61,7 @@ def _short(stem: str) -> bool:
 
 
 def stem(word: str) -> str:
-    """What the index stores for this token (lower case, folded)."""
+    """Return what the index stores for this token (lower case, folded)."""
     # The index counts bytes, so every byte is a letter here.
     letters = word.encode().decode("latin-1")
     if not _SHORTEST <= len(letters) <= _LONGEST:
@@ -126,7 +126,7 @@ def _last(word: str) -> str:
 
 
 def spelling(term: str) -> str:
-    """A word whose stem is this index term; the term itself if none is known."""
+    """Return a word whose stem is this index term; the term itself if none is known."""
     for ending in ("", "e", "s", "ing", "ed", "es", "y", "ion", "al"):
         if stem(term + ending) == term:
             return term + ending
@@ -134,9 +134,9 @@ def spelling(term: str) -> str:
 
 
 def completions(prefix: str) -> list[str]:
-    """Words to ask for beside the terms that begin with the prefix, one for each stem.
+    """Return words to search beside the terms that begin with the prefix, one for each stem.
 
-    Their own stems do not begin so: ``organiz*`` must also find "organ", the stem of "organize",
+    Their stems do not begin with the prefix: ``organiz*`` must also find "organ", the stem of "organize",
     and ``running*`` the stem "run". The endings tried are those the stemmer knows.
     """
     if not (prefix.isascii() and prefix.isalpha()):
@@ -150,7 +150,7 @@ def completions(prefix: str) -> list[str]:
 
 
 def _candidates(prefix: str) -> list[str]:
-    """The prefix, with each ending completed that may have begun, and with a few after it."""
+    """Return the prefix, completed by each ending that may have begun, and with a few endings added."""
     begun = [
         prefix + ending[size:]
         for ending in _ENDINGS

@@ -1,7 +1,7 @@
-"""``AccountRecord``: which account the notes here are from, as far as a token can tell.
+"""Record which account the notes are from, as far as a token can tell.
 
-A row of ``sync_metadata`` holds a keyed hash of the last token that was found to fit, with a fresh
-random key each time; the token cannot be had from it. It decides nothing; see the store.
+A row of ``sync_metadata`` holds a keyed hash of the last token that was accepted, with a new random
+key each time; the token cannot be read from it. The store decides what follows.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ _KEY_BYTES = 32
 
 
 class AccountRecord:
-    """The account of one cache."""
+    """Hold the account of one database."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
         self._rows = SyncState(database)
 
     def recognises(self, token: Secret) -> bool:
-        """Whether this is the token it was last told to remember."""
+        """Tell whether this is the token that was remembered last."""
         known = self._read()
         if known is None:
             return False
         return hmac.compare_digest(known["mark"], _mark(known["key"], token))
 
     def remember(self, token: Secret, *, on_trust: bool) -> None:
-        """The notes are this token's; ``on_trust``: nobody could prove that."""
+        """Remember that the notes are this token's; ``on_trust``: nobody could prove that."""
         if self.recognises(token) and self.on_trust == on_trust:
             return
         key = secrets.token_hex(_KEY_BYTES)
@@ -45,26 +45,26 @@ class AccountRecord:
 
     @property
     def proven(self) -> bool:
-        """Whether a token was remembered, and not on trust."""
+        """Tell whether a token was remembered, and not on trust."""
         known = self._read()
         return known is not None and not known["on_trust"]
 
     @property
     def on_trust(self) -> bool:
-        """Whether a token was remembered, on trust."""
+        """Tell whether a token was remembered on trust."""
         known = self._read()
         return known is not None and bool(known["on_trust"])
 
     @property
     def unfinished(self) -> bool:
-        """Whether a write is still to be finished."""
+        """Tell whether the journal has a write without an answer."""
         return self._db.number(_UNFINISHED) > 0
 
     def sample_notes(self) -> Sequence[tuple[str, float]]:
-        """Id and time of creation (epoch seconds) of up to eight notes: some new, some old.
+        """Return id and time of creation (epoch seconds) of up to eight notes: some new, some old.
 
-        A shared note is another account's, too, and one in the trash may be gone by now: such are
-        taken only where there are no others.
+        Shared notes belong to other accounts, too, and notes in the trash may be gone by now: such
+        notes are returned only if there are no others.
         """
         rows = self._db.rows(_WITNESSES) or self._db.rows(_ANY)
         return [(row[0], row[1]) for row in rows]

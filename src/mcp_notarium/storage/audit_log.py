@@ -1,8 +1,8 @@
-"""``AuditLog``: what the doors write the audit chain with. Acts that change something first, reads in time.
+"""Write the audit log: changes before they are made, reads soon after.
 
-:meth:`open` puts a record on the disk before the act; if it cannot, it raises and the act must not be
-begun. :meth:`note` keeps a record in memory until :meth:`flush`, which the caller sees to soon. What
-cannot be stored for long is counted, and the chain says how many are missing. One thread only.
+:meth:`AuditLog.open` puts a record on the disk before the act; if it raises, the act must not begin.
+:meth:`AuditLog.note` keeps a record in memory until :meth:`AuditLog.flush`. Records that cannot be
+stored for long are dropped and counted, and the chain says how many are missing. One thread only.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from mcp_notarium.storage.audit_table import AuditTable
 from mcp_notarium.storage.connection import Database
 
 MOST_KEPT: Final = 5000
-"""Records that wait for a disk that takes none; one has about half a kilobyte."""
+"""Records kept in memory while the disk takes none; one has about half a kilobyte."""
 _PAUSE: Final = 600.0
-"""Seconds between two looks for records that are kept long enough."""
+"""Seconds between two searches for expired records."""
 _DAY: Final = 86_400.0
 
 
 class AuditLog:
-    """The audit chain of an open cache, for one process.
+    """Write the audit log of an open database for one process.
 
-    ``days``: how many calendar days records are kept. ``clock`` gives epoch seconds, ``stopwatch``
-    those of a clock nobody sets.
+    Records are kept for ``days`` calendar days. ``clock`` gives epoch seconds, ``stopwatch`` seconds
+    of a monotonic clock.
     """
 
     def __init__(
@@ -54,32 +54,32 @@ class AuditLog:
 
     @property
     def waiting(self) -> int:
-        """How many records are only in memory."""
+        """Return how many records are only in memory."""
         return len(self._waiting)
 
     def digest(self, name: str, arguments: Any) -> str:
-        """See :meth:`AuditKeys.digest`."""
+        """Return the keyed digest of a call; see :meth:`AuditKeys.digest`."""
         return self._keys.digest(name, arguments)
 
     def named(self, note_id: str) -> str:
-        """See :meth:`AuditKeys.note`."""
+        """Return a note's id as it may be recorded; see :meth:`AuditKeys.note`."""
         return self._keys.note(note_id)
 
     def now(self) -> float:
-        """Epoch seconds, as records have them."""
+        """Return epoch seconds, as records have them."""
         return self._clock()
 
     def known(self, note_id: str) -> bool:
-        """Whether it is the id of a note here, and not something else in its place. Never raises."""
+        """Tell whether this is the id of a stored note. Never raises."""
         try:
             return self._db.row("SELECT 1 FROM notes WHERE id = ?", (note_id,)) is not None
         except CacheError:
             return False
 
     def open(self, entry: Entry) -> int:
-        """Record an act before it is begun, on the disk; the number to refer to.
+        """Record an act on the disk before it begins; return the record's number.
 
-        Raises ``NotRecorded`` (or ``CacheDamaged``): then it must not be begun.
+        Raises ``NotRecorded`` (or ``CacheDamaged``): then the act must not begin.
         """
         try:
             return self._append([*self._due(), entry], durable=True).count
@@ -93,19 +93,19 @@ class AuditLog:
             ) from error
 
     def close(self, entry: Entry) -> None:
-        """Record the outcome of an act, on the disk if that can be. Never raises.
+        """Record the outcome of an act, on the disk if possible. Never raises.
 
-        The act is done by now; telling its caller otherwise would have it done again.
+        The act is done by now; an error would make the caller repeat it.
         """
         self._waiting.append(entry)
         self._store(durable=True)
 
     def note(self, entry: Entry) -> None:
-        """Record something that changes nothing, with the next :meth:`flush`. Never raises."""
+        """Record an act that changes nothing, with the next :meth:`flush`. Never raises."""
         self._waiting.append(entry)
 
     def flush(self, *, patient: bool = False) -> bool:
-        """Store what waits, without waiting for the disk; False if some of it waits on.
+        """Store the records in memory without waiting for the disk; False if some could not be stored.
 
         Unless ``patient`` it does not wait for another process's transaction either. Never raises.
         """
@@ -119,7 +119,7 @@ class AuditLog:
     def tidy(self) -> None:
         """Remove the records that are older than ``days``, at most every ten minutes. Never raises.
 
-        It does not wait for another process's transaction; it comes again.
+        It does not wait for another process's transaction; a later call tries again.
         """
         now = self._stopwatch()
         if self._tidied_at is not None and now - self._tidied_at < _PAUSE:
@@ -140,7 +140,7 @@ class AuditLog:
         return True
 
     def _due(self) -> list[Entry]:
-        """Everything that waits, and how much could not."""
+        """Return the records in memory, after one that counts the dropped ones."""
         if not self._lost:
             return list(self._waiting)
         gap = Entry(at=self._clock(), act=Act.GAP, facts={"not_recorded": self._lost})

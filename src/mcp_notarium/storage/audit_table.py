@@ -1,7 +1,7 @@
-"""``AuditTable``: the audit chain of one cache, stored. Appends, reads, prunes, carries over.
+"""Store the audit chain of one database: append, read, verify, prune, carry over.
 
 The head is always read inside the write transaction that appends to it, so two servers can never
-make two records that follow the same one. What a record says is ``audit/``'s business.
+make two records that follow the same one. The package ``audit`` says what a record means.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheError
 from mcp_notarium.storage.connection import Database, Row
 
 ANCHORED = "audit_anchored"
-"""Row of ``sync_metadata``: an anchor was written for this chain, so one must be there."""
+"""Row of ``sync_metadata``: an anchor was written for this chain, so it must exist."""
 
 _BELOW_ALL_NUMBERS = -(1 << 63)
 """Below every number that a row can have; our own begin with 1."""
 _SLICE = 500
 _MOST_PRUNED = 20_000
-"""Records that go in one transaction: others wait for it."""
+"""Records that one transaction removes: other processes wait for it."""
 
 
 class AuditTable:
-    """The chain in one database, under one key."""
+    """Hold the chain of one database under one key."""
 
     def __init__(self, database: Database, seal: Seal) -> None:
         self._db = database
         self.seal = seal
 
     def head(self) -> Head:
-        """The end of the chain; the beginning of all chains if it is empty."""
+        """Return the end of the chain; the beginning of all chains if it is empty."""
         row = self._db.row("SELECT number, mac FROM audit ORDER BY number DESC LIMIT 1")
         return Head() if row is None else Head(*row)
 
     def append(self, entries: Iterable[Entry], *, durable: bool) -> Head:
-        """Add records in the caller's transaction, or in one of their own; the new head.
+        """Add records in the caller's transaction, or in their own; return the new head.
 
         Raises ``CacheError`` with nothing added.
         """
@@ -52,20 +52,20 @@ class AuditTable:
         return head
 
     def begin(self, at: float, *, facts: Facts) -> None:
-        """Start a chain if there is none yet, saying why."""
+        """Start a chain if there is none yet; ``facts`` say why."""
         with self._db.joined(durable=True):
             if self.head().count == 0:
                 self.append([Entry(at=at, act=Act.BEGUN, facts=facts)], durable=True)
 
     def records(self, *, first: int = 1, last: int | None = None) -> Iterator[Record]:
-        """Records in the order of their numbers, read some hundred at a time."""
+        """Yield records in the order of their numbers, read some hundred at a time."""
         rows = self._slice(first - 1, last)
         while rows:
             yield from map(_record, rows)
             rows = self._slice(rows[-1][0], last)
 
     def _slice(self, before: int, last: int | None) -> Sequence[Row]:
-        """The next rows behind number ``before``, whatever somebody has put there."""
+        """Return the next rows after number ``before``, whatever somebody has put there."""
         try:
             return self._db.rows(_SLICE_BEHIND, (before, last, _SLICE))
         except (CacheDamaged, CacheBusy):
@@ -74,19 +74,18 @@ class AuditTable:
             return [*map(_as_text, self._db.rows(_BYTES_BEHIND, (before, last, _SLICE)))]
 
     def first(self) -> int:
-        """The number of the oldest record there is; 1 on an empty chain."""
+        """Return the number of the oldest record; 1 on an empty chain."""
         return self._db.number("SELECT min(number) FROM audit") or 1
 
     def first_number_since(self, at: float) -> int:
-        """The number of the first record not older than ``at`` (epoch seconds)."""
+        """Return the number of the first record not older than ``at`` (epoch seconds)."""
         found = self._db.number("SELECT min(number) FROM audit WHERE at_ms >= ?", (int(at * 1000),))
         return found or self.head().count + 1
 
     def verify(self, *, anchored: Head | None, expected: Head | None = None) -> Verification:
-        """Look at the whole chain. Servers may go on meanwhile.
+        """Verify the whole chain. Servers may keep running meanwhile.
 
-        What looks wrong is looked at again in one snapshot: another process may have pruned while we
-        read.
+        A fault is checked again in one snapshot: another process may have pruned while we read.
         """
         found = self._verify_records(ChainVerifier(self.seal, anchored, expected))
         if found.whole or self._db.in_transaction:
@@ -100,9 +99,9 @@ class AuditTable:
         return check.result()
 
     def prune(self, last: int, *, at: float) -> int:
-        """Take away the records up to number ``last``, leaving one that says so; how many went.
+        """Remove the records up to number ``last`` and record that; return how many were removed.
 
-        The newest record stays. The record of it and the removal are one transaction.
+        The newest record stays. Removal and record are one transaction.
         """
         if self._db.row("SELECT 1 FROM audit WHERE number <= ? LIMIT 1", (last,)) is None:
             return 0
@@ -115,7 +114,7 @@ class AuditTable:
             return self._db.run("DELETE FROM audit WHERE number <= ?", (end[0],))
 
     def store_sealed(self, records: Iterable[Record]) -> None:
-        """Store records that are sealed already, behind the last one."""
+        """Store records that have their MAC already, after the last one."""
         with self._db.joined(durable=True):
             self._db.run_many(_INSERT, [_row(record) for record in records])
 
@@ -132,9 +131,9 @@ def carry_over(
 ) -> None:
     """Copy the whole chain under the target's key and end it with a record that links the two.
 
-    The old chain is verified on the way (with ``anchored``, its anchor), and what is wrong with it, or
-    stands in ``wrong``, goes into that record: sealing it anew must not make it good. ``target`` is
-    empty and new. ``rescuing``: the source is damaged; what can be read of it is taken.
+    The old chain is verified on the way (with ``anchored``, its anchor). Its faults, and those in
+    ``wrong``, go into that record: a new MAC must not hide them. ``target`` is empty and new.
+    ``rescuing``: the source is damaged; what can be read of it is copied.
     """
     check, faults = ChainVerifier(source.seal, anchored), [*wrong]
     records = _readable(source, faults) if rescuing else source.records()
@@ -156,7 +155,7 @@ def carry_over(
 
 
 def _readable(source: AuditTable, faults: list[str]) -> Iterator[Record]:
-    """The records up to the first page that cannot be read; that there was one is a fault."""
+    """Yield the records up to the first unreadable page; such a page is a fault."""
     try:
         yield from source.records()
     except CacheError:
@@ -166,12 +165,12 @@ def _readable(source: AuditTable, faults: list[str]) -> Iterator[Record]:
 def _resealed(
     records: Iterable[Record], check: ChainVerifier, seal: Seal
 ) -> Iterator[list[Record]]:
-    """The records under another key, some hundred at a time; ``check`` sees them as they were."""
+    """Yield the records under another key, some hundred at a time; ``check`` sees the old ones."""
     batch: list[Record] = []
     previous: str | None = None
     for record in records:
         check.feed(record)
-        # After a pruning the first one follows what went.
+        # After a pruning the first record follows a removed one.
         batch.append(reseal(record, record.previous if previous is None else previous, seal))
         previous = batch[-1].mac
         if len(batch) == _SLICE:
@@ -185,7 +184,7 @@ def _record(row: Row) -> Record:
 
 
 def _as_text(row: Row) -> Row:
-    """A row of bytes as one of texts; what is no text shows its bytes, and fits no MAC."""
+    """Turn bytes of a row into text; what is no text shows its bytes, and no MAC fits it."""
     return tuple(
         part.decode("utf-8", "backslashreplace") if isinstance(part, bytes) else part
         for part in row

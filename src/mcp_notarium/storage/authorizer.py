@@ -1,7 +1,7 @@
-"""What a statement may do on an open cache: the authorizer, asked before each prepare.
+"""Decide what an SQL statement may do; SQLite asks before each prepare.
 
-It is the last line behind bound parameters: one injected ``ATTACH ... KEY ''`` would write every
-note out in clear. It decides from the action alone and keeps no state but "a migration is running".
+It is the last defence behind bound parameters: one injected ``ATTACH ... KEY ''`` would write every
+note out in clear. It decides from the action alone; its only state is "a migration is running".
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ _VIRTUAL_TABLES = frozenset({"fts5", "fts5vocab"})
 
 
 class Authorizer:
-    """The authorizer of one connection; pass :meth:`judge` to ``set_authorizer``."""
+    """Authorize the statements of one connection; pass :meth:`judge` to ``set_authorizer``."""
 
     def __init__(self) -> None:
         self._schema_open = False
 
     @contextmanager
     def schema_change(self) -> Iterator[None]:
-        """Let numbered migrations create tables and set ``user_version`` while it is entered."""
+        """Let migrations create tables and set ``user_version`` inside the ``with`` block."""
         self._schema_open = True
         try:
             yield
@@ -69,7 +69,7 @@ class Authorizer:
         database: str | None,
         _by: str | None,
     ) -> int:
-        """SQLite's question before each prepare; answers its codes for yes and no."""
+        """Answer SQLite's question before each prepare with its codes for yes and no."""
         return _OK if self._permits(action, first, second, database) else _DENY
 
     def _permits(
@@ -94,4 +94,4 @@ class Authorizer:
 
 
 Judge = Callable[[int, str | None, str | None, str | None, str | None], int]
-"""The form of an authorizer."""
+"""The signature of an authorizer."""

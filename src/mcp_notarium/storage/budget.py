@@ -1,7 +1,7 @@
-"""``Budget``: how much this session may still read and write under the policy's limits.
+"""Count what this session reads and writes, and enforce the policy's limits.
 
-A session is one process. Writes of the last hour are counted in the cache, for all processes that
-share it. What is not permitted raises ``NotPermitted``.
+A session is one process. Writes of the last hour are counted in the database, for all processes that
+share it. ``NotPermitted`` is raised beyond a limit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _CHANGEABLE = "The user has set this in MCP Notarium's policy file and can chang
 
 
 class Budget:
-    """The limits of one session over one cache; ``clock`` gives epoch seconds."""
+    """Hold the limits of one session; ``clock`` gives epoch seconds."""
 
     def __init__(self, limits: Limits, cache: Cache, *, clock: Callable[[], float]) -> None:
         self._limits = limits
@@ -30,19 +30,19 @@ class Budget:
         self._written = 0
 
     def limit_rows(self, wanted: int) -> int:
-        """How many notes one listing may show."""
+        """Return how many notes one listing may show."""
         return min(wanted, self._limits.notes_per_call or wanted)
 
     @property
     def bytes_left(self) -> int | None:
-        """Bytes that the next answer may have; None: any number."""
+        """Return the bytes that the next answer may have; None: any number."""
         bounds = [self._limits.bytes_per_call]
         if self._limits.bytes_per_session is not None:
             bounds.append(max(0, self._limits.bytes_per_session - self._read))
         return min((bound for bound in bounds if bound is not None), default=None)
 
     def charge_read(self, size: int) -> None:
-        """Count an answer of ``size`` bytes that was read for; refused if there is no room for it."""
+        """Count an answer of ``size`` bytes. Raises ``NotPermitted`` beyond a limit."""
         largest, whole = self._limits.bytes_per_call, self._limits.bytes_per_session
         if largest is not None and size > largest:
             raise NotPermitted(
@@ -61,11 +61,11 @@ class Budget:
         self._read += size
 
     def record_read(self, size: int) -> None:
-        """Count an answer that cannot be refused any more, because something was written."""
+        """Count an answer that can no longer be refused, because something was written."""
         self._read += size
 
     def require_write(self) -> None:
-        """Raises if not one more write is permitted now; counts nothing."""
+        """Raise ``NotPermitted`` if no further write is permitted now; count nothing."""
         most = self._limits.writes_per_session
         if most is not None and self._written >= most:
             raise NotPermitted(
@@ -79,7 +79,7 @@ class Budget:
 
     @contextmanager
     def write(self) -> Iterator[None]:
-        """Count what is written inside; a write that was not made is not counted."""
+        """Count the write inside the ``with`` block, unless it was not made."""
         at = self._reserve()
         try:
             yield
@@ -104,7 +104,7 @@ class Budget:
         self._written -= 1
         if self._limits.writes_per_hour is None:
             return
-        # What kept the write from being made is what is to be told.
+        # The caller needs the error of the write, not this one.
         with suppress(CacheError), self._cache.transaction():
             times = self._last_hour()
             if at in times:
@@ -112,7 +112,7 @@ class Budget:
             self._store(times)
 
     def _last_hour(self) -> list[float]:
-        """When the writes of the last hour began. A clock that was set back does not block for long."""
+        """Return when the writes of the last hour began. A clock set back does not block for long."""
         now = self._clock()
         times: list[float] = json.loads(self._cache.sync_state.get(_WRITES) or "[]")
         return [time for time in times if abs(now - time) < HOUR]

@@ -1,4 +1,4 @@
-"""``Cache``: the rooms of one open database under one roof. It adds nothing to them."""
+"""Bundle the tables of one open database."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mcp_notarium.storage.sync_state import SyncState
 
 
 class Cache:
-    """Everything that is stored for one account, and seen under ``rules``."""
+    """Hold everything that is stored for one account, as visible under ``rules``."""
 
     def __init__(self, database: Database, rules: Visibility = EVERYTHING) -> None:
         self.database = database
@@ -23,11 +23,11 @@ class Cache:
         self.pending = PendingWrites(database)
 
     def transaction(self, *, durable: bool = False) -> AbstractContextManager[None]:
-        """See :meth:`Database.transaction`."""
+        """Run one write transaction; see :meth:`Database.transaction`."""
         return self.database.transaction(durable=durable)
 
     def another(self) -> Cache:
-        """The same notes through a connection of its own; see :meth:`Database.another`."""
+        """Open the same notes through a second connection; see :meth:`Database.another`."""
         return Cache(self.database.another(), self.notes.gate.rules)
 
     def close(self) -> None:

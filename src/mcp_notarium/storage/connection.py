@@ -1,7 +1,7 @@
-"""``Database``: one open connection, its transactions, and its errors in our own words.
+"""Run statements and transactions on one open connection, with errors of our own.
 
-It knows no table. How a file is created, checked and opened stands in ``database.py``; what the
-statements are stands in the modules that run them. One thread at a time may use a ``Database``.
+It knows no table. ``database.py`` creates, checks and opens files; the statements are in the modules
+that run them. One thread at a time may use a ``Database``.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ Parameters = Sequence[Any] | Mapping[str, Any]
 Row = tuple[Any, ...]
 
 CHECKPOINT_PAGES = 1000
-"""How far the WAL grows before the process that checkpoints moves it into the main file."""
+"""Pages of WAL after which the process that checkpoints moves it into the main file."""
 
 LOOKS = 3
-"""How often a database that others write to is looked at before it counts as damaged."""
+"""How often a database that others write to is checked before it counts as damaged."""
 _ROWS_AT_ONCE = (500, 50, 5, 1)
 """Rows per INSERT; few different numbers, so that statements are prepared once."""
 _MOST_AT_ONCE = 2 * 1024 * 1024
-"""Characters in the rows of one INSERT of several: the database has a copy of each."""
+"""Characters in the rows of one INSERT of several rows: the database copies each value."""
 _SEARCH_REOPEN = "SELECT rowid FROM notes_fts WHERE notes_fts MATCH 'a' LIMIT 1"
-"""The search index remembers how it is built up; a check after another process has merged parts of it
-would miss what is gone. Opening it lets it look again."""
+"""FTS5 remembers its structure; a check after another process has merged segments would miss the old
+ones. Opening the index makes it read the structure again."""
 _SEARCH_CHECK = "INSERT INTO notes_fts(notes_fts, rank) VALUES ('integrity-check', 1)"
 
 
 class Database:
-    """An open cache file. Every method may raise ``CacheError`` or one of its subclasses.
+    """Hold an open database file. Every method may raise ``CacheError`` or one of its subclasses.
 
-    After ``CacheDamaged`` the connection is closed and stays so: what SQLCipher answers after a
-    page it could not decrypt means nothing.
+    After ``CacheDamaged`` the connection is closed and stays closed: SQLCipher's answers after a page
+    it could not decrypt mean nothing.
     """
 
     def __init__(
@@ -67,21 +67,21 @@ class Database:
         self._damage: str | None = None
         self._damage_callbacks: list[Callable[[], None]] = []
         self._failures = (driver_error, MemoryError, OverflowError)
-        self._durable: bool | None = None  # of the open transaction; None: none is open
+        self._durable: bool | None = None  # of the open transaction; None: no transaction is open
         self._synced = "FULL"
 
     @property
     def closed(self) -> bool:
-        """Whether the connection is gone, by :meth:`close` or by damage."""
+        """Tell whether the connection was closed, by :meth:`close` or by damage."""
         return self._connection is None
 
     @property
     def in_transaction(self) -> bool:
-        """Whether the caller is inside :meth:`transaction`."""
+        """Tell whether the caller is inside :meth:`transaction`."""
         return self._durable is not None
 
     def another(self) -> Database:
-        """One more connection to the same file, for another thread; the caller closes it.
+        """Open one more connection to the same file, for another thread; the caller closes it.
 
         Raises what ``database.connect`` raises.
         """
@@ -89,42 +89,42 @@ class Database:
         return self._reconnect()
 
     def reopened(self, *, read_only: bool) -> Database:
-        """The same file, also where this connection is closed; raises what ``database.connect`` does.
+        """Open the same file, even if this connection is closed; raises what ``database.connect`` does.
 
-        A process has one view of the log's index: it cannot be only read and written at the same time.
+        A process has one view of the WAL index: it cannot be read-only and writable at the same time.
         """
         return self._reconnect(read_only=read_only)
 
     def mark_damaged(self, damage: str) -> None:
-        """Close for good: the file is damaged, and here or elsewhere somebody has met it."""
+        """Close the connection for good because the file is damaged; run the callbacks once."""
         first, self._damage = self._damage is None, damage
         self.close()
         for tell in self._damage_callbacks if first else ():
             tell()
 
     def on_damage(self, tell: Callable[[], None]) -> None:
-        """Have it called once damage is met, in the thread that meets it; at once if it has been."""
+        """Call ``tell`` when damage is found, in the thread that finds it; at once if it was found."""
         self._damage_callbacks.append(tell)
         if self._damage is not None:
             tell()
 
     def rows(self, sql: str, parameters: Parameters = ()) -> list[Row]:
-        """All rows of a query."""
+        """Return all rows of a query."""
         found: list[Row] = self._do(lambda c, p: c.execute(sql, p).fetchall(), parameters)
         return found
 
     def row(self, sql: str, parameters: Parameters = ()) -> Row | None:
-        """The first row of a query, or None."""
+        """Return the first row of a query, or None."""
         found: Row | None = self._do(lambda c, p: c.execute(sql, p).fetchone(), parameters)
         return found
 
     def number(self, sql: str, parameters: Parameters = ()) -> int:
-        """The one integer a query answers; 0 if it answers nothing."""
+        """Return the one integer a query answers; 0 if it answers nothing."""
         found = self.row(sql, parameters)
         return int(found[0]) if found and found[0] is not None else 0
 
     def run(self, sql: str, parameters: Parameters = ()) -> int:
-        """Run a statement; returns the number of rows it changed (-1 where that means nothing).
+        """Run a statement; return the number of rows it changed (-1 where that means nothing).
 
         Outside a transaction it commits by itself, without waiting for the disk.
         """
@@ -138,10 +138,10 @@ class Database:
             self._do(lambda c, p: c.executemany(sql, p), everything)
 
     def insert_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Run an INSERT whose ``VALUES {rows}`` stands for these rows, many in one statement.
+        """Run an INSERT with ``VALUES {rows}`` for these rows, many in one statement.
 
-        The driver gives Python back to other threads, and waits for it, once per statement and not
-        once per row. All rows are of one width.
+        The driver releases Python's lock once per statement, not once per row. All rows have the same
+        width.
         """
         at = 0
         while at < len(rows):
@@ -153,11 +153,11 @@ class Database:
 
     @contextmanager
     def transaction(self, *, durable: bool = False) -> Iterator[None]:
-        """One write transaction: all of it or, on any exception, nothing.
+        """Run one write transaction: all of it or, on any exception, nothing.
 
         ``durable`` waits until the disk has it (power loss included); otherwise a power cut may
-        undo the newest transactions, never tear one. Does not nest: raises ``RuntimeError``. Where the
-        database is only read it is as if somebody else were writing for good: raises ``CacheBusy``.
+        undo the newest transactions, never tear one. Raises ``RuntimeError`` if nested, and
+        ``CacheBusy`` if the database is read-only.
         """
         if self.read_only:
             raise CacheBusy("the cache is only read")
@@ -178,7 +178,7 @@ class Database:
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """Read the file as it is at the first query, whatever others write meanwhile. Does not nest."""
+        """Read the file as it is at the first query, whatever others write. Does not nest."""
         self.run("BEGIN")
         try:
             yield
@@ -187,7 +187,7 @@ class Database:
 
     @contextmanager
     def joined(self, *, durable: bool = False) -> Iterator[None]:
-        """The caller's transaction if one is open, else a new one.
+        """Join the caller's transaction if one is open, else run a new one.
 
         Raises ``RuntimeError`` if ``durable`` is asked for inside one that is not.
         """
@@ -199,7 +199,7 @@ class Database:
 
     @contextmanager
     def without_waiting(self) -> Iterator[None]:
-        """Raise ``CacheBusy`` at once, while it is entered, where another process is writing."""
+        """Raise ``CacheBusy`` at once inside the ``with`` block while another process is writing."""
         self._live().set_busy_timeout(0.0)
         try:
             yield
@@ -209,24 +209,24 @@ class Database:
 
     @contextmanager
     def schema_change(self) -> Iterator[None]:
-        """Let migrations create tables while it is entered."""
+        """Let migrations create tables inside the ``with`` block."""
         with self._authorizer.schema_change():
             yield
 
     def data_version(self) -> int:
-        """A number that changes whenever *another* connection has committed."""
+        """Return a number that changes whenever *another* connection has committed."""
         return self.number("PRAGMA data_version")
 
     def stamp(self) -> tuple[int, int]:
-        """Something that stays the same until anything is written, by this connection or another."""
+        """Return a value that changes whenever anything is written, by any connection."""
         return self.data_version(), self._live().total_changes
 
     def user_version(self) -> int:
-        """The schema version in the file; 0 in a new one."""
+        """Return the schema version in the file; 0 in a new file."""
         return self.number("PRAGMA user_version")
 
     def set_checkpointer(self, wanted: bool) -> None:  # noqa: FBT001 - reads as a setter
-        """Whether this connection moves the WAL into the main file. At most one of all may."""
+        """Set whether this connection moves the WAL into the main file. At most one of all may."""
         self.run(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES if wanted else 0}")
         self.checkpointer = wanted
 
@@ -236,11 +236,11 @@ class Database:
         return found is not None and found[0] == 0
 
     def shrink(self) -> None:
-        """Let go of the pages that are kept in memory."""
+        """Free the pages that are cached in memory."""
         self.run("PRAGMA shrink_memory")
 
     def size_bytes(self) -> int:
-        """Bytes on disk: the main file and its WAL."""
+        """Return the bytes on disk of the main file and its WAL."""
         total = 0
         for suffix in ("", "-wal"):
             with suppress(FileNotFoundError):
@@ -248,10 +248,10 @@ class Database:
         return total
 
     def check(self, *, deep: bool = False) -> tuple[str, ...]:
-        """What is wrong with the file, in technical words; empty when all is well.
+        """Check the file; return its faults in technical words, empty if there are none.
 
-        Moves the WAL into the main file first: the page check knows no WAL and would report
-        damage that is none. ``deep`` also compares indexes with their tables (twice the time).
+        Move the WAL into the main file first: the page check does not know the WAL and would report
+        false damage. ``deep`` also compares indexes with their tables (twice the time).
         Raises ``CacheBusy`` or ``CacheFull`` if the WAL could not be moved.
         """
         questions = ["PRAGMA cipher_integrity_check"] if self.encrypted else []
@@ -259,11 +259,10 @@ class Database:
         return self._faults(questions, first=self.checkpoint)
 
     def walk(self, *, deep: bool = False) -> tuple[str, ...]:
-        """Like :meth:`check`, for a file that servers may be at work on: it moves nothing.
+        """Check a file that servers may be using: like :meth:`check`, but nothing is moved.
 
-        Reads every page that is in use, whether it stands in the file or in the log, and again where
-        something seems wrong: what another process changes meanwhile is no damage. Only ``deep``
-        compares the search index with the notes. Raises ``CacheBusy`` or ``CacheFull``.
+        Read every page that is in use, in the file or in the WAL. A fault is checked again: a change by
+        another process is no damage. Only ``deep`` compares the full-text index with the notes. Raises ``CacheBusy`` or ``CacheFull``.
         """
         questions = ["PRAGMA integrity_check" if deep else "PRAGMA quick_check"]
         if deep and not self.read_only:  # the statement that compares counts as one that writes
@@ -295,12 +294,12 @@ class Database:
         self.rows(_SEARCH_REOPEN)
         for question in questions:
             found = tuple(str(line[0]) for line in self.rows(question) if line[0] != "ok")
-            if found:  # after a bad page the other answers mean nothing
+            if found:  # after a bad page the other checks mean nothing
                 return found
         return ()
 
     def close(self) -> None:
-        """Let go of the file. Idempotent; never raises."""
+        """Close the file. Idempotent; never raises."""
         connection, self._connection = self._connection, None
         if connection is not None:
             with suppress(*self._failures):
@@ -340,7 +339,7 @@ class Database:
         return meaning
 
     def _damage_behind_error(self, connection: Connection) -> CacheDamaged | None:
-        """After some unreadable pages SQLCipher first answers "logic error"; all else fails then."""
+        """Return the damage behind a "logic error": SQLCipher answers so after some unreadable pages."""
         try:
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         except self._failures as error:
@@ -360,7 +359,7 @@ def _spread(sql: str, width: int, count: int) -> str:
 
 
 def _storable(value: Any) -> Any:
-    """The same parameters with every lone surrogate as U+FFFD: SQLite stores UTF-8 only."""
+    """Replace every lone surrogate by U+FFFD: SQLite stores UTF-8 only."""
     if isinstance(value, str):
         return replace_surrogates(value)
     if isinstance(value, Mapping):

@@ -1,8 +1,8 @@
-"""How a cache file is created and opened: the recipe that keeps notes unreadable for others.
+"""Create and open a database file with the settings that keep notes unreadable for others.
 
-``create`` is the only way a file comes into being; ``connect`` never makes one. Neither deletes
-or repairs anything, and neither decides what to do about a file that cannot be opened: they say
-what is the case. Keys come as the driver's 160-digit form and are never part of an SQL text.
+Only ``create`` makes a file; ``connect`` never does. Neither deletes or repairs anything, and neither
+decides what to do about a file that cannot be opened. Keys have the driver's 160-digit form and are
+never part of an SQL text.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ _MIB = 1 << 20
 _SMALLEST_CACHE = 24 * _MIB
 _LARGEST_CACHE = 96 * _MIB
 _SECOND_CACHE = 16 * _MIB
-"""Of a second connection, which stores many notes and reads few pages twice: less would cost time."""
+"""For a second connection, which stores many notes and reads few pages twice: less costs time."""
 
 
 def companions(path: Path) -> tuple[Path, ...]:
-    """The files that belong together: the database, its WAL, its shared-memory index.
+    """Return the files that belong together: the database, its WAL, its shared-memory index.
 
-    The last is the rollback journal, which is there only while a database is being made.
+    The last one is the rollback journal, which exists only while a database is being made.
     """
     return tuple(path.with_name(path.name + suffix) for suffix in ("", "-wal", "-shm", "-journal"))
 
@@ -61,10 +61,10 @@ def create(
     memory_security: bool = False,
     busy_timeout: float = BUSY_SECONDS,
 ) -> Database:
-    """Make a new cache with all tables; ``key`` None makes a plain one.
+    """Create a new database with all tables; ``key`` None makes a plain one.
 
     ``meta`` becomes the first rows of ``sync_metadata``. Raises ``FileExistsError`` if anything
-    stands at ``path`` (a dangling link included); leaves nothing behind when it fails.
+    exists at ``path`` (a dangling link included); leaves nothing behind when it fails.
     """
     _check_key_form(key)
     _create_private(path)
@@ -93,7 +93,7 @@ def connect(
     largest_cache: int = _LARGEST_CACHE,
     read_only: bool = False,
 ) -> Database:
-    """Open an existing cache; the caller has proved the key and looks at the schema next.
+    """Open an existing database; the caller has proved the key and checks the schema next.
 
     Raises ``LockedError`` (DATABASE_MISSING, UNSAFE_PATH) before the file is touched, and
     ``CacheDamaged``, ``CacheBusy`` or ``CacheFull`` when it does not open. A new connection does
@@ -130,7 +130,7 @@ def _create_private(path: Path) -> None:
 
 
 def _require_private(path: Path) -> None:
-    """Refuse what is not a private regular file. Opens nothing: closing would drop SQLite's locks."""
+    """Refuse all but a private regular file. It opens nothing: closing would drop SQLite's locks."""
     try:
         found = path.lstat()
     except FileNotFoundError:
@@ -220,11 +220,11 @@ def _open(
 
 
 def _read_only_uri(path: Path) -> str:
-    """The name under which SQLite reads a database and its log, and changes neither.
+    """Return the URI under which SQLite reads a database and its WAL, and changes neither.
 
-    Without a log the file is all there is. Beside one SQLite shares the index that a server keeps, or
-    makes one in memory where a killed one has left it; the file of that index must be there, but may be
-    empty. Raises ``LockedError`` if it is not and cannot be made.
+    Without a WAL the file is complete. With a WAL, SQLite shares the index that a server keeps, or makes
+    one in memory if a killed server left it; the index file must exist, but may be empty. Raises
+    ``LockedError`` if it does not exist and cannot be made.
     """
     _, log, index, _ = companions(path)
     name = f"{path.absolute().as_uri()}?mode=ro"
@@ -270,7 +270,7 @@ def _unlock(
 
 
 def page_cache(size_bytes: int, *, largest: int = _LARGEST_CACHE) -> int:
-    """Bytes of pages that a connection to a database of this size keeps in memory, at most."""
+    """Return the bytes of pages that a connection to a database of this size caches, at most."""
     return min(max(size_bytes // 8, _SMALLEST_CACHE), largest)
 
 

@@ -1,7 +1,6 @@
-"""The SQLCipher driver: found, judged and imported here and nowhere else.
+"""Import the SQLCipher driver and check that it is suitable; nothing else imports it.
 
-The import happens at the first call, because it costs start-up time. This module opens no file; it
-only says what the driver is and whether it may be trusted with notes.
+The import happens at the first call, because it costs start-up time. This module opens no file.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Any, Protocol
 from mcp_notarium.errors import LockedError, Verdict
 
 DISTRIBUTIONS = ("sqlcipher3-binary", "sqlcipher3", "sqlcipher3-wheels")
-"""All of them install the same import package, so the last one unpacked wins silently."""
+"""All of them install the same import package: the last one unpacked wins silently."""
 
 OLDEST_CIPHER = (4, 12)
 """The oldest SQLCipher these settings were measured with (160-digit keys, temp_store enforced)."""
@@ -31,15 +30,15 @@ _REINSTALL = (
 
 
 class Connection(Protocol):
-    """The part of the driver's connection that the cache uses."""
+    """Describe the part of the driver's connection that we use."""
 
     @property
     def in_transaction(self) -> bool:
-        """Whether a transaction is open."""
+        """Tell whether a transaction is open."""
 
     @property
     def total_changes(self) -> int:
-        """How many rows this connection has changed so far."""
+        """Return how many rows this connection has changed so far."""
 
     def execute(self, sql: str, parameters: Any = (), /) -> Any:
         """Run one statement and return its cursor."""
@@ -48,21 +47,21 @@ class Connection(Protocol):
         """Run one statement once per row of parameters."""
 
     def set_key(self, key: str, /) -> None:
-        """Give the key without any SQL text."""
+        """Set the key without any SQL text."""
 
     def set_busy_timeout(self, seconds: float, /) -> None:
-        """Wait so long for another connection's transaction."""
+        """Wait this long for another connection's transaction."""
 
     def set_authorizer(self, callback: Callable[..., int] | None, /) -> None:
         """Ask ``callback`` before each statement is prepared."""
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class DriverFacts:
-    """What the driver is. ``provider`` is empty where it is not SQLCipher."""
+    """Hold what is known of the driver. ``provider`` is empty if it is not SQLCipher."""
 
     distribution: str
     cipher_version: str
@@ -73,12 +72,12 @@ class DriverFacts:
 
     @property
     def single_checkpointer(self) -> bool:
-        """Whether only one process may checkpoint (the WAL-reset defect of older SQLite)."""
+        """Tell whether only one process may checkpoint (the WAL-reset defect of older SQLite)."""
         return self.sqlite_version < WAL_RESET_FIXED
 
 
 def installed(version: Callable[[str], str] | None = None) -> tuple[str, ...]:
-    """The driver distributions present, as ``name version``; ``version`` is a stand-in for tests."""
+    """Return the installed driver distributions as ``name version``; tests may give ``version``."""
     from importlib import metadata  # noqa: PLC0415 - costs start-up time
 
     found = []
@@ -92,7 +91,7 @@ def installed(version: Callable[[str], str] | None = None) -> tuple[str, ...]:
 
 @functools.cache
 def module() -> Any:
-    """The driver's DB-API module, imported once. Raises ``LockedError`` (CRYPTO_UNSUITABLE)."""
+    """Return the driver's DB-API module, imported once. Raises ``LockedError`` (CRYPTO_UNSUITABLE)."""
     found = installed()
     if len(found) > 1:
         raise _unsuitable(
@@ -107,7 +106,7 @@ def module() -> Any:
 
 @functools.cache
 def facts() -> DriverFacts:
-    """What the installed driver is, asked once. Raises ``LockedError`` (CRYPTO_UNSUITABLE)."""
+    """Return the facts about the installed driver, read once. Raises ``LockedError`` (CRYPTO_UNSUITABLE)."""
     driver = module()
     connection = driver.connect(":memory:", isolation_level=None)
     try:
@@ -130,9 +129,9 @@ def facts() -> DriverFacts:
 
 
 def require_suitable(found: DriverFacts) -> DriverFacts:
-    """The same facts if notes may be trusted to this driver, else ``LockedError``.
+    """Return the same facts if the driver is suitable; raise ``LockedError`` if it is not.
 
-    Asked in plain mode too: there the same driver runs without a key.
+    It is checked in plain mode too: there the same driver runs without a key.
     """
     for bad, message in (
         (not found.cipher_version, "the driver is plain SQLite, not SQLCipher"),

@@ -12,17 +12,17 @@ from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheError, CacheFull
 _BUSY, _LOCKED, _NOMEM, _READONLY, _IOERR = 5, 6, 7, 8, 10
 _CORRUPT, _FULL, _CANTOPEN, _PROTOCOL, _TOOBIG, _NOTADB = 11, 13, 14, 15, 18, 26
 _PRIMARY = 0xFF
-# What an I/O error was about stands in the higher byte: writing, flushing, cutting, or the shared
-# memory beside the log, which needs room on the disk even for reading.
+# The higher byte of an I/O error names the operation: write, flush, truncate, or the shared memory
+# beside the WAL, which needs disk space even for reading.
 _NEEDS_ROOM = frozenset({3, 4, 5, 6, 18, 19, 21})
 _NO_ROOM = "the disk takes no more data; what was stored before is untouched"
 
 
 def translate(error: BaseException, *, writing: bool) -> CacheError:
-    """What a driver's exception means. ``writing``: it came from inside a write transaction.
+    """Turn a driver's exception into ours. ``writing``: it came from inside a write transaction.
 
-    A failed write to the disk is reported as full: a quota or a size limit answers "I/O error"
-    too, and what was stored before is not touched by it. A failed *read* is damage.
+    A failed write to the disk is reported as a full disk: a quota or a size limit answers "I/O error"
+    too, and what was stored before stays. A failed *read* is damage.
     """
     extended = getattr(error, "sqlite_errorcode", 0)
     code = extended & _PRIMARY

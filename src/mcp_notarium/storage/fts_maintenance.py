@@ -1,9 +1,9 @@
-"""``FtsMaintenance``: keeps the search index in step where triggers would be too slow.
+"""Keep the full-text index in step with the notes where triggers would be too slow.
 
 Triggers keep ``notes_fts`` for every plain write, and remove the terms of old text from the index
 for good (FTS5 ``secure-delete``). For many rows at once both cost too much: the index would write
 a segment per row, and search every term of every old text in lists as long as the collection.
-Many rows are therefore indexed with one statement, and what they leave behind is merged away in
+Many rows are therefore indexed with one statement, and the segments they leave are merged in
 slices by ``tidy``. Everything here happens inside the caller's transaction, except ``tidy``.
 """
 
@@ -18,21 +18,21 @@ from mcp_notarium.storage.connection import Database
 from mcp_notarium.storage.note_changes import BULK_SIZE
 
 MOST_BY_TRIGGERS = 8
-"""Up to so many replaced rows the triggers do it, each taking some milliseconds."""
+"""Up to this many replaced rows are indexed by triggers, some milliseconds each."""
 
 _BULK_AUTOMERGE = 16
-"""Of a load: the index is merged two thirds less often, which is a sixth of the work of a first one, and
-searched as fast. What is left is merged when nothing else is to be done."""
-_DEFAULT_AUTOMERGE = 4  # what FTS5 begins with: every write merges a little
+"""FTS5 ``automerge`` during a load: two thirds fewer merges, which saves a sixth of the work of a first
+load; searching is as fast. The rest is merged when the server is idle."""
+_DEFAULT_AUTOMERGE = 4  # the default of FTS5: every write merges a little
 _BULK_HASHSIZE = 16 << 20
-"""Bytes of words that a load collects before they are written as one part of the index."""
-_DEFAULT_HASHSIZE = 1 << 20  # what FTS5 begins with
+"""Bytes of words that a load collects before they are written as one segment."""
+_DEFAULT_HASHSIZE = 1 << 20  # the default of FTS5
 _SLICE_PAGES = 200
 _MOST_RECORDED = 100
 
 
 class _MergeDue(IntEnum):
-    """Whether a merge of the whole index is due."""
+    """Say whether a merge of the whole index is due."""
 
     NOTHING = 0
     START = 1
@@ -40,7 +40,7 @@ class _MergeDue(IntEnum):
 
 
 class FtsMaintenance:
-    """The search index of one cache, seen from those who write notes."""
+    """Maintain the full-text index of one database for those who write notes."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -49,9 +49,9 @@ class FtsMaintenance:
     def index_at_once(
         self, *, replaced: Sequence[int] = (), written: Sequence[int]
     ) -> Iterator[None]:
-        """Triggers rest while it is entered; it does their work for these rows (pk) at once.
+        """Switch triggers off inside the ``with`` block; index these rows (pk) at once.
 
-        ``replaced`` are about to be rewritten or deleted, ``written`` are there at the end.
+        ``replaced`` rows are about to be rewritten or deleted, ``written`` rows exist at the end.
         """
         self._db.run("UPDATE search_index SET deferred = 1")
         if replaced:
@@ -69,29 +69,27 @@ class FtsMaintenance:
         if len(written) > BULK_SIZE:
             self._configure("automerge", _DEFAULT_AUTOMERGE)
             self._configure("hashsize", _DEFAULT_HASHSIZE)
-            self._set_merge_due(
-                _MergeDue.START
-            )  # else it is a save that merges them all, and waits for seconds
+            self._set_merge_due(_MergeDue.START)  # else some save merges them all, for seconds
         if replaced:
             self._configure("secure-delete", 1)
             self._set_merge_due(_MergeDue.START)
 
     def empty(self) -> None:
-        """Drop every term, together with what deleted notes left behind."""
+        """Remove every term, those of deleted notes included."""
         self._db.run("INSERT INTO notes_fts(notes_fts) VALUES ('delete-all')")
         self._set_merge_due(_MergeDue.NOTHING)
 
     def changes(self) -> int:
-        """A number that grows whenever words come into the index."""
+        """Return a number that grows whenever words come into the index."""
         return self._db.number("SELECT changes FROM search_index")
 
     def changed_since(self, change: int) -> list[int] | None:
-        """The notes (pk) whose words came in after ``change``; None if too many to tell."""
+        """Return the notes (pk) indexed after ``change``; None if there were too many to record."""
         pks = [row[0] for row in self._db.rows(_CHANGED_SINCE, (change,))]
         return pks if len(pks) == self.changes() - change else None
 
     def mark_vocabulary_stale(self) -> None:
-        """Whoever keeps a copy of the vocabulary reads it again: words in it may not be known of."""
+        """Make every copy of the vocabulary be read again: words may have gone."""
         self._db.run("UPDATE search_index SET changes = changes + 1000")
 
     def _record_changes(self, written: Sequence[int]) -> None:
@@ -100,9 +98,9 @@ class FtsMaintenance:
             self._db.run(_RECORD_CHANGES, (json.dumps(written),))
 
     def tidy(self) -> bool:
-        """Merge a slice of the index in a transaction of its own; True while more is to be done.
+        """Merge a slice of the index in its own transaction; True while more is due.
 
-        Costs nothing when nothing is due. At the end no term of replaced or removed text is left.
+        It costs nothing if nothing is due. At the end no term of replaced or removed text is left.
         """
         owed = _MergeDue(self._db.number("SELECT owed FROM search_index"))
         if owed is _MergeDue.NOTHING:

@@ -1,4 +1,4 @@
-"""Changes sorted into what one batch of them does to the note table. Pure."""
+"""Sort changes of notes into the inserts, updates and deletes of one batch. Pure."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from mcp_notarium.domain.text_normalization import replace_surrogates
 Change = Revision | Tombstone
 
 BULK_SIZE = 250
-"""More notes than this at once are a load: stored beside the event loop, which so many would hold up
-longer than they would the write lock, and merged into the search index afterwards."""
+"""More notes than this at once are a load: stored in a worker thread, because so many would block the
+event loop longer than the write lock, and merged into the full-text index afterwards."""
 BATCH = 2000
-"""How many notes are looked up and written together, in one transaction of some 0.4 s during a load, for
-which others wait. Half as many load a sixth slower (20,000 notes); more take more memory for little."""
+"""Notes that are looked up and written together, in one transaction of some 0.4 s during a load; other
+processes wait for it. Half as many load a sixth slower (20,000 notes); more cost memory and gain little."""
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What :meth:`NoteTable.apply` did, in notes."""
+    """Count what :meth:`NoteTable.apply` did, in notes."""
 
     stored: int = 0
     removed: int = 0
@@ -36,7 +36,7 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the table has of a note already."""
+    """Hold what the table has of a note already."""
 
     pk: int
     local_version: int
@@ -45,7 +45,7 @@ class Known:
 
 @dataclass(slots=True)
 class Plan:
-    """What one batch does to the table, sorted by kind. New notes get keys from ``first_pk`` on."""
+    """Hold what one batch does to the table, by kind. New notes get keys from ``first_pk`` on."""
 
     first_pk: int
     gone: list[int] = field(default_factory=list)
@@ -53,7 +53,7 @@ class Plan:
     new: list[tuple[int, Revision]] = field(default_factory=list)
 
     def take(self, change: Change, known: Known | None) -> None:
-        """Sort one change in; ``known`` is what the table has of its note."""
+        """Add one change; ``known`` is what the table has of its note."""
         match change, known:
             case Revision(), None:
                 self.new.append((self.first_pk + len(self.new), change))
@@ -64,27 +64,27 @@ class Plan:
 
     @property
     def new_pks(self) -> list[int]:
-        """The keys the new notes get."""
+        """Return the keys of the new notes."""
         return [pk for pk, _ in self.new]
 
     @property
     def replaced(self) -> list[int]:
-        """Keys of rows that will be gone or different."""
+        """Return the keys of rows that will be gone or different."""
         return [*self.gone, *(known.pk for known, _ in self.changed)]
 
     @property
     def written(self) -> list[int]:
-        """Keys of rows that will be new or different."""
+        """Return the keys of rows that will be new or different."""
         return [*self.new_pks, *(known.pk for known, _ in self.changed)]
 
     def outcome(self, size: int) -> Applied:
-        """What the batch of ``size`` changes did."""
+        """Return what the batch of ``size`` changes did."""
         stored = len(self.new) + len(self.changed)
         return Applied(stored, len(self.gone), size - stored - len(self.gone))
 
 
 def batches(changes: Iterable[Change]) -> Iterator[dict[str, Change]]:
-    """Batches in which no note stands twice, so that each can be written as a whole."""
+    """Yield batches with each note at most once, so that each can be written as a whole."""
     batch: dict[str, Change] = {}
     for change in changes:
         clean = _clean(change)
@@ -97,7 +97,7 @@ def batches(changes: Iterable[Change]) -> Iterator[dict[str, Change]]:
 
 
 def _clean(change: Change) -> Change:
-    """The change without lone surrogates, which cannot be stored; mostly itself."""
+    """Return the change without lone surrogates, which cannot be stored; mostly itself."""
     try:
         change.id.encode()
         if isinstance(change, Revision):

@@ -28,7 +28,7 @@ _LATEST = 253_402_300_799  # the end of the year 9999: what a calendar date can 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The rows of one revision, without what only the table knows.
+    """Hold the rows of one revision, without what only the table knows.
 
     ``note``: the columns of ``notes`` without key and version, ``base``: those of ``note_base``
     without the key, ``tags``: tag and key of each; all in the order of the statements there.
@@ -41,17 +41,17 @@ class Rows:
 
 
 Prepared = Mapping[str, Rows]
-"""Note id to rows that were made beforehand."""
+"""Rows made beforehand, by note id."""
 NO_PREPARED_ROWS: Prepared = {}
 
 
 def prepare(revisions: Iterable[Revision]) -> Prepared:
-    """The rows of these, made where it holds nobody up; some 40 microseconds each."""
+    """Make the rows of these revisions outside the event loop; some 40 microseconds each."""
     return {revision.id: rows_of(revision) for revision in revisions}
 
 
 def rows_of(revision: Revision, prepared: Prepared = NO_PREPARED_ROWS) -> Rows:
-    """The rows of a revision: the prepared ones where they were made of this very object."""
+    """Return the rows of a revision: the prepared ones if they were made from this very object."""
     rows = prepared.get(revision.id)
     if rows is not None and rows.revision is revision:
         return rows
@@ -100,9 +100,9 @@ def _seconds(value: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class StoredRaw:
-    """``rest`` with the text missing at ``text_at`` (None: nothing was cut out).
+    """Hold a raw object without the note's text, cut out at ``text_at`` (None: nothing was cut).
 
-    ``escaped`` tells which of JSON's two spellings the text had: all-ASCII or as it is.
+    ``escaped`` tells which of JSON's two spellings the text had: all-ASCII or unescaped.
     """
 
     rest: str
@@ -111,7 +111,7 @@ class StoredRaw:
 
 
 def without_text(raw: str, text: str) -> StoredRaw:
-    """Cut ``text`` out of ``raw`` if it stands there in a spelling that can be made again."""
+    """Cut ``text`` out of ``raw`` if it has a spelling there that can be made again."""
     raw = _storable(raw)
     for escaped in (False, True):
         spelled = _spelled(text, escaped=escaped)
@@ -122,7 +122,7 @@ def without_text(raw: str, text: str) -> StoredRaw:
 
 
 def with_text(stored: StoredRaw, text: str) -> str:
-    """The raw object again; ``text`` is the one it was cut from."""
+    """Return the raw object again; ``text`` is the text that was cut out."""
     at = stored.text_at
     if at is None:
         return stored.rest
@@ -134,7 +134,7 @@ def _spelled(text: str, *, escaped: bool) -> str:
 
 
 def _storable(raw: str) -> str:
-    """The same JSON with lone surrogates escaped: as UTF-8 they could not be stored."""
+    """Escape lone surrogates in JSON: they have no UTF-8 form and could not be stored."""
     try:
         raw.encode()
     except UnicodeEncodeError:

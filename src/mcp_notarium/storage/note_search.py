@@ -1,8 +1,8 @@
-"""``SearchIndex``: one page of the notes a query asks for, and how many there are.
+"""Find one page of the notes a query asks for, and count all of them.
 
-What a query means in SQL stands in ``search/sql_builder.py``; this runs it. When words find nothing it
-looks once more inside words (``fahrt`` in ``Schifffahrt``) and says so; for misspelt words it
-offers words that do find something within the same limits.
+``search/sql_builder.py`` turns a query into SQL; this module runs it. If words find nothing, it looks
+once more inside words (``fahrt`` in ``Schifffahrt``) and says so. For misspelt words it offers words
+that do find something within the same limits.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from mcp_notarium.storage.connection import Database, Row
 from mcp_notarium.storage.vocabulary import Vocabulary
 
 MOST_RANKED = 1000
-"""Hits of one word alone that are ranked. Ranking takes three times as long as finding, and says little
-where a word stands in a thousand notes; beyond that the newest come first."""
+"""Notes of a single-word query that are ranked. Ranking takes three times as long as finding, and says
+little if a thousand notes have the word; beyond that the newest come first."""
 
 _SHORTEST_PART = 3
 _MOST_EXPANSIONS = 1000
@@ -34,7 +34,7 @@ _WORD = re.compile(r"\w+")
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A note in a listing. ``head`` is the preview: its first lines, cut and without blank ones."""
+    """Hold a note of a listing. ``head`` is the preview: its first lines, cut, without blank ones."""
 
     id: str
     head: str
@@ -50,7 +50,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One page. ``total`` counts all pages; ``inside_words``: no whole word matched."""
+    """Hold one page. ``total`` counts all pages; ``inside_words``: no whole word matched."""
 
     notes: list[Summary]
     total: int
@@ -70,17 +70,17 @@ class SearchIndex:
         if not found.total and (inside := self._expansions(query)):
             wider = build(query, limit=limit, offset=offset, expansions=inside)
             found = self._page(wider, limit, offset)
-            # Said of hits only: a word that is inside no note there may be one of a note that is gone.
+            # Only for hits: a term of the index may belong to a note that is gone.
             found = replace(found, inside_words=found.total > 0)
         if preview_lines > 1:
             found = replace(found, notes=self._with_longer_heads(found.notes, preview_lines))
         return found
 
     def suggest(self, word: str, *, within: Query | None = None, limit: int = 3) -> list[str]:
-        """Words spelled almost like this one that do find something, best first.
+        """Return words spelled almost like this one that do find something, best first.
 
-        ``within`` gives the limits that hold (tags, dates, trash); its terms do not matter. A word
-        that stands only in notes outside of them is never offered.
+        ``within`` gives the limits (tags, dates, trash); its terms do not matter. A word that only
+        notes outside of the limits have is never offered.
         """
         found: list[str] = []
         wanted = words_only(replace_surrogates(word))
@@ -93,7 +93,7 @@ class SearchIndex:
         return found
 
     def _page(self, statements: Statements, limit: int, offset: int) -> Found:
-        """Read a page and count all pages; a word alone with too many hits is not ranked."""
+        """Read a page and count all pages; a single word with too many hits is not ranked."""
         page, total = statements.rows, None
         if statements.unranked is not None:
             total = self._count(statements)
@@ -111,7 +111,7 @@ class SearchIndex:
         return self._db.number(statements.count.sql, statements.count.parameters)
 
     def _expansions(self, query: Query) -> dict[str, list[str]]:
-        """For each word asked for: the index terms that have it inside."""
+        """Return the index terms that contain each word of the query."""
         inside = {}
         for word in words_of(query):
             folded = words_only(word)
@@ -136,7 +136,7 @@ class SearchIndex:
         return list(dict.fromkeys(near))
 
     def _as_written(self, term: str, within: Query) -> str | None:
-        """A whole word of a note within the limits whose stem is this index term."""
+        """Return a whole word of a note within the limits whose stem is this index term."""
         query = replace(within, terms=Word(spelling(term)))
         statements = build(query, limit=1, expansions={spelling(term): [term]})
         row = self._db.row(statements.rows.sql, statements.rows.parameters)

@@ -1,8 +1,7 @@
-"""``NoteTable``: the acknowledged notes, stored and read one by one.
+"""Store and read the acknowledged notes.
 
-``notes`` holds only what the note service acknowledged and an agent may see (``withholding.py``);
-what a person wants and the service has not confirmed stands in ``pending_writes``. Searching is in
-``search.py``.
+``notes`` holds only what the store acknowledged and an agent may see (``visibility_gate.py``). Writes
+that the store has not confirmed are in ``pending_writes``. ``note_search.py`` searches.
 """
 
 from __future__ import annotations
@@ -31,27 +30,27 @@ __all__ = ["Applied", "Counts", "NoteTable", "TagCount"]
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How many notes there are."""
+    """Hold the numbers of notes in and out of the trash."""
 
     active: int
     trashed: int
 
     @property
     def total(self) -> int:
-        """All notes, the trash included."""
+        """Return the number of all notes, the trash included."""
         return self.active + self.trashed
 
 
 @dataclass(frozen=True, slots=True)
 class TagCount:
-    """A tag in one of its spellings, and how many notes outside the trash carry it."""
+    """Hold a tag in one of its spellings, and how many notes outside the trash carry it."""
 
     tag: str
     notes: int
 
 
 class NoteTable:
-    """The notes of one cache. Writing methods must run inside ``Database.transaction``."""
+    """Hold the notes of one database. Writing methods must run inside ``Database.transaction``."""
 
     def __init__(self, database: Database, rules: Visibility = EVERYTHING) -> None:
         self._db = database
@@ -59,7 +58,7 @@ class NoteTable:
         self.gate = VisibilityGate(database, rules)
 
     def get(self, note_id: str) -> Note | None:
-        """The note as it is here, or None."""
+        """Return the note as it is stored, or None."""
         row = self._db.row(_GET, (note_id,))
         if row is None:
             return None
@@ -77,7 +76,7 @@ class NoteTable:
         )
 
     def base(self, note_id: str) -> Revision | None:
-        """The revision the note service acknowledged last, its raw object whole; or None."""
+        """Return the revision the store acknowledged last, its raw object whole; or None."""
         row = self._db.row(_BASE, (note_id,))
         if row is None:
             return None
@@ -95,12 +94,12 @@ class NoteTable:
         )
 
     def etag(self, note_id: str) -> str | None:
-        """The etag of the acknowledged revision, or None."""
+        """Return the etag of the acknowledged revision, or None."""
         row = self._db.row(_ETAG, (note_id,))
         return None if row is None else row[0]
 
     def etags(self, ids: Sequence[str] | None = None) -> dict[str, str]:
-        """Id to etag of these notes, as far as they are here; None: of every note.
+        """Return id to etag of those of these notes that are stored; None: of every note.
 
         About 150 bytes each, no text is read.
         """
@@ -109,26 +108,26 @@ class NoteTable:
         return dict(self._db.rows(_ETAGS_OF, (json.dumps(list(ids)),)))
 
     def last_seen_etag(self, note_id: str) -> str | None:
-        """The etag of the last revision that came, also of a withheld note. For sync only."""
+        """Return the etag of the last revision that came, also of a hidden note. For sync only."""
         withheld = self.gate.hidden_notes([note_id])
         return withheld[note_id].etag if withheld else self.etag(note_id)
 
     def counts(self) -> Counts:
-        """Kept totals; costs the same at any size."""
+        """Return the totals that triggers keep; the cost is the same at any size."""
         row = self._db.row("SELECT active, trashed FROM note_counts")
         return Counts(*row) if row else Counts(0, 0)
 
     def tags(self, limit: int = 100) -> list[TagCount]:
-        """The most used tags of notes outside the trash, most used first, then by name."""
+        """Return the most used tags of notes outside the trash, most used first, then by name."""
         return [TagCount(*row) for row in self._db.rows(_TAGS, (limit,))]
 
     def apply(self, changes: Iterable[Change], *, prepared: Prepared = NO_PREPARED_ROWS) -> Applied:
-        """Store revisions and remove what has a tombstone, in the order given.
+        """Store revisions and remove notes with a tombstone, in the order given.
 
-        A revision whose etag is already here changes nothing; one that the rules hide is removed.
-        Rows that were ``prepared`` of these very revisions are not made again. Raises ``PolicyChanged``
-        if the cache is under other rules by now, and ``RuntimeError`` outside a transaction: what is
-        stored and the cursor that covers it belong together.
+        A revision whose etag is stored already changes nothing; one that the rules hide is removed.
+        Rows ``prepared`` from these very revisions are not made again. Raises ``PolicyChanged`` if
+        the index is under other rules by now, and ``RuntimeError`` outside a transaction: the notes
+        and the cursor that covers them belong together.
         """
         self._require_transaction()
         self.gate.require_match()
@@ -138,7 +137,7 @@ class NoteTable:
         return done
 
     def hide(self, notes: Mapping[str, HiddenNote]) -> None:
-        """Remove these notes and note down that they are withheld; inside a transaction."""
+        """Remove these notes and record that they are hidden; inside a transaction."""
         self._require_transaction()
         self.gate.record_hidden(notes.items())
         for batch in batches(map(Tombstone, notes)):
@@ -146,7 +145,7 @@ class NoteTable:
         self._index.mark_vocabulary_stale()
 
     def clear(self) -> None:
-        """Remove every note. Version numbers given before are not given again for other text."""
+        """Remove every note. Version numbers given before are never given again for other text."""
         self._require_transaction()
         self.gate.require_match()
         self.gate.clear()
@@ -158,9 +157,9 @@ class NoteTable:
             self._db.run("DELETE FROM notes")
 
     def tidy(self) -> bool:
-        """One slice of idle work on the search index; see :meth:`FtsMaintenance.tidy`.
+        """Merge a slice of the full-text index when idle; see :meth:`FtsMaintenance.tidy`.
 
-        Call it outside a transaction, again and again while it returns True, with pauses.
+        Call it outside a transaction, repeatedly while it returns True, with pauses.
         """
         return self._index.tidy()
 
@@ -256,7 +255,7 @@ CROSS JOIN notes n ON n.id = wanted.value
 CROSS JOIN note_base b ON b.pk = n.pk
 """
 _FLOOR = "SELECT CAST(value AS INTEGER) FROM sync_metadata WHERE key = 'local_version_floor'"
-# Numbers that are simply the service's own come back as they were; only ours must not restart.
+# Numbers that the store gave come back unchanged; only ours must not restart.
 _RAISE_FLOOR = """
 INSERT INTO sync_metadata(key, value)
 SELECT 'local_version_floor', CAST(max(local_version) + 1 AS TEXT) FROM notes

@@ -1,9 +1,8 @@
-"""Which pages of an encrypted database file are authentic, read without opening a connection.
+"""Check page MACs of an encrypted database file without opening a connection.
 
-Opening a database to find out what is wrong with it is not harmless: it replays and deletes a
-left-over WAL. This reads a few pages of the main file only and checks the page MACs itself. It
-must run before this process has a connection to the file: closing any descriptor of a file drops
-the locks SQLite holds on it.
+Opening a database changes it: SQLite replays and deletes a left-over WAL. This reads a few pages of
+the main file and checks the page MACs itself. It must run before this process has a connection to the
+file: closing any descriptor of a file drops the locks SQLite holds on it.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _PLAIN_MAGIC = b"SQLite format 3\x00"
 
 @dataclass(frozen=True, slots=True)
 class PageSample:
-    """What the main file looks like from outside. ``size`` in bytes; pages count from 1.
+    """Hold what the main file looks like from outside. ``size`` in bytes; pages count from 1.
 
     ``good`` and ``bad`` count the pages that were read. ``salt_ok``: the file starts with the
     salt it should have (in the 160-digit key form a wrong one does no harm). ``plaintext_magic``
@@ -43,7 +42,7 @@ class PageSample:
 
     @property
     def torn(self) -> bool:
-        """Whether the file ends inside a page."""
+        """Tell whether the file ends inside a page."""
         return self.size % PAGE_SIZE != 0
 
 

@@ -1,7 +1,7 @@
-"""``PendingWrites``: intents recorded before they are sent and dropped when answered.
+"""Store the journal: writes are recorded before they are sent and dropped when answered.
 
-It decides nothing about them; planner and writer do. ``add`` and ``reject`` reach the disk before
-they return, because after a power cut they are the only trace of what somebody wrote.
+Planner and writer decide about them. ``add`` and ``reject`` reach the disk before they return,
+because after a power cut they are the only trace of what somebody wrote.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mcp_notarium.storage.connection import Database, Row
 
 
 class PendingWrites:
-    """The intents of one cache, oldest first.
+    """Hold the journal entries of one database, oldest first.
 
     Methods join the caller's transaction. ``add`` and ``reject`` raise ``RuntimeError`` inside one
     that is not durable.
@@ -25,7 +25,7 @@ class PendingWrites:
         self._db = database
 
     def add(self, write: PendingWrite) -> None:
-        """Record an intent. Raises ``CacheError`` if its write_id is already there."""
+        """Record an entry. Raises ``CacheError`` if its write_id exists already."""
         content = write.content
         with self._db.joined(durable=True):
             self._db.run(
@@ -39,33 +39,33 @@ class PendingWrites:
             )
 
     def drop(self, write_id: str) -> None:
-        """Forget an intent that has been answered; nothing happens if it is gone already."""
+        """Remove an entry that has been answered; do nothing if it is gone already."""
         self._db.run("DELETE FROM pending_writes WHERE write_id = ?", (write_id,))
 
     def get(self, write_id: str) -> PendingWrite | None:
-        """One intent, or None."""
+        """Return one entry, or None."""
         row = self._db.row(f"{_SELECT} WHERE write_id = ?", (write_id,))
         return None if row is None else _write(row)
 
     def for_note(self, note_id: str) -> list[PendingWrite]:
-        """The intents of one note, the rejected ones included."""
+        """Return the entries of one note, rejected ones included."""
         rows = self._db.rows(f"{_SELECT} WHERE note_id = ? {_OLDEST_FIRST}", (note_id,))
         return [_write(row) for row in rows]
 
     def all(self) -> list[PendingWrite]:
-        """Every intent, the rejected ones included."""
+        """Return every entry, rejected ones included."""
         return [_write(row) for row in self._db.rows(f"{_SELECT} {_OLDEST_FIRST}")]
 
     def count(self) -> int:
-        """How many intents there are; reads no text."""
+        """Count the entries; reads no text."""
         return self._db.number("SELECT count(*) FROM pending_writes")
 
     def any_in_flight(self) -> bool:
-        """Whether there is an intent without an answer; reads no text."""
+        """Tell whether an entry waits for its answer; reads no text."""
         return self._db.row(_ANY_IN_FLIGHT) is not None
 
     def reject(self, write_id: str, reason: str) -> None:
-        """Mark an intent as refused for good; it stays, because it is somebody's text."""
+        """Mark an entry as refused for good; it stays, because it is somebody's text."""
         with self._db.joined(durable=True):
             self._db.run(
                 "UPDATE pending_writes SET state = 'rejected', reason = ? WHERE write_id = ?",
@@ -82,12 +82,11 @@ class PendingWrites:
         latest: float = math.inf,
         gone_owner: str | None = None,
     ) -> bool:
-        """Take an intent over to finish it; True if it is ours until ``lease_until``.
+        """Take over an entry to finish it; True if it is ours until ``lease_until``.
 
-        Succeeds when its lease has run out at ``now`` (epoch seconds) or ends after ``latest``, which
-        no lease does that was given by the same clock; when it is ours already, or when it belongs to
-        ``gone_owner``, a process known to have ended. Of several processes that try at once exactly
-        one succeeds.
+        It succeeds if the lease ended before ``now`` (epoch seconds), if it ends after ``latest`` (no
+        lease of the same clock does), if the entry is ours already, or if it belongs to ``gone_owner``,
+        a process known to have ended. Of several processes that try at once exactly one succeeds.
         """
         taken = self._db.run(
             _CLAIM, (owner, lease_until, write_id, now, latest, owner, gone_owner or owner)
@@ -95,7 +94,7 @@ class PendingWrites:
         return taken == 1
 
     def renew(self, write_id: str, *, owner: str, lease_until: float) -> bool:
-        """Prolong our lease; False if the intent is gone or somebody else's by now."""
+        """Prolong our lease; False if the entry is gone or another process has it."""
         renewed = self._db.run(
             "UPDATE pending_writes SET lease_until = ? WHERE write_id = ? AND owner = ?",
             (lease_until, write_id, owner),

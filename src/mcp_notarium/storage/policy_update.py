@@ -1,8 +1,8 @@
-"""Brings a cache that was filled under other rules under those of now.
+"""Apply new visibility rules to an index that was filled under other rules.
 
-Whoever calls it has the cache to himself. What is hidden from now on is removed at once, in the
-transaction that records the rules; what is no longer hidden is not here and has to be fetched, so
-the cursor goes, and the next cycle compares everything.
+The caller holds the account alone. Notes that are hidden from now on are removed at once, in the
+transaction that records the rules. Notes that are no longer hidden have to be fetched, so the cursor
+is cleared and the next cycle compares everything.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mcp_notarium.storage.visibility_gate import RULES_KEY, HiddenNote
 
 
 def apply_rules(cache: Cache) -> int:
-    """Put the cache under its rules; returns how many notes were removed. 0 too if they hold."""
+    """Apply the rules; return how many notes were removed, 0 if these rules are in force already."""
     with cache.transaction(durable=True):
         if cache.notes.gate.matches_index:
             return 0

@@ -1,8 +1,8 @@
-"""Reads what is still authentic out of a damaged cache, note by note, into a new and empty one.
+"""Copy the readable notes of a damaged database into a new and empty one.
 
-A page whose MAC does not fit makes a connection useless, so every failure costs a new one; ranges of
-notes are halved until the unreadable ones are found. A note is taken over only with the service's
-own object behind it: one half alone could not be synchronised.
+A page with a wrong MAC makes a connection useless, so every failure costs a new connection. Ranges of
+notes are halved until the unreadable ones are found. A note is copied only together with the
+service's own object: one half alone could not be synchronised.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from mcp_notarium.storage.connection import Database, Row
 from mcp_notarium.storage.table_copy import TABLES, OnProgress, Table
 
 Open = Callable[[], Database]
-"""Opens the damaged database, again and again; each result is closed here."""
+"""Open the damaged database; it is called again and again, and each result is closed here."""
 
 _SLICE = 256
 _PROBES = 16
-"""A slice of which none of so many keys can be read is given up: the service has its notes, too."""
+"""A slice is given up if none of this many keys can be read: the service has its notes, too."""
 _ROWS_OF_A_PAGE = 40
 _GAP = 4096
-"""Behind the last readable note so many keys are looked at, where nothing says how far to look."""
+"""How many keys after the last readable note are tried if nothing tells the last key."""
 _NOTES, _BASE = (next(t for t in TABLES if t.name == name) for name in ("notes", "note_base"))
 _TAGS_AT = _NOTES.all_columns.index("tags")
 _BASE_AT = len(_NOTES.all_columns)
@@ -33,10 +33,10 @@ _BASE_AT = len(_NOTES.all_columns)
 
 @dataclass(slots=True)
 class SalvageReport:
-    """What came over. ``lost``: keys (pk) at which a note stood, or may have stood, unreadable.
+    """Hold what was copied. ``lost``: keys (pk) of notes that exist, or may exist, unreadable.
 
-    ``expected``: how many notes the database said it had; None if that cannot be read either.
-    ``open_end``: more may have stood behind the last that could be read; nothing tells how many.
+    ``expected``: how many notes the database says it has; None if that cannot be read either.
+    ``open_end``: more notes may follow the last readable one; nothing tells how many.
     ``complete`` names the small tables of which every row was read.
     """
 
@@ -55,7 +55,7 @@ def salvage(
     without: frozenset[str],
     told: OnProgress = lambda _done, _of: None,
 ) -> SalvageReport:
-    """Copy every readable note, unfinished write and setting but those ``without``.
+    """Copy every readable note, journal entry and setting except those ``without``.
 
     ``target`` is new and empty; ``pages`` the pages that the damaged file really has. Raises
     ``CacheError`` if not even the tables can be found.
@@ -81,7 +81,7 @@ def _copy_notes(
     last = _last_key(opens)
     found.open_end = last is None
     bound = pages * _ROWS_OF_A_PAGE if last is None else last
-    seen = 0  # the end of the last slice of which anything could be read
+    seen = 0  # the end of the last slice with a readable note
     for start in range(0, bound, _SLICE):
         end = min(start + _SLICE, bound)
         lost = len(found.lost)
@@ -94,7 +94,7 @@ def _copy_notes(
         elif found.open_end and end - seen > _GAP + max((found.expected or 0) - found.notes, 0):
             break
         told(end, bound if last is not None else max(found.expected or 0, end))
-    if found.open_end:  # what was looked for behind the end need never have been there
+    if found.open_end:  # keys tried after the end may never have existed
         found.lost = [key for key in found.lost if key <= seen]
 
 
@@ -111,14 +111,14 @@ def _readable_of_slice(opens: Open, start: int, end: int, lost: list[int]) -> It
 
 
 def _all_unreadable(opens: Open, start: int, end: int) -> bool:
-    """Whether none of some keys spread over the slice can be looked up."""
+    """Tell whether none of some keys spread over the slice can be looked up."""
     step = max((end - start) // _PROBES, 1)
     keys = range(start + 1, end + 1, step)
     return all(_try_rows(opens, _PAIRS, (key - 1, key)) is None for key in keys)
 
 
 def _readable(opens: Open, start: int, end: int, lost: list[int]) -> Iterator[list[Row]]:
-    """The rows with ``start < pk <= end``; what cannot be read is noted in ``lost``."""
+    """Yield the rows with ``start < pk <= end``; add unreadable keys to ``lost``."""
     rows = _try_rows(opens, _PAIRS, (start, end))
     if rows is not None:
         yield rows
@@ -131,7 +131,7 @@ def _readable(opens: Open, start: int, end: int, lost: list[int]) -> Iterator[li
 
 
 def _try_rows(opens: Open, sql: str, parameters: tuple[object, ...] = ()) -> list[Row] | None:
-    """The answer, or None if it cannot be read."""
+    """Return the rows, or None if they cannot be read."""
     try:
         with closing(opens()) as damaged:
             return damaged.rows(sql, parameters)
@@ -140,7 +140,7 @@ def _try_rows(opens: Open, sql: str, parameters: tuple[object, ...] = ()) -> lis
 
 
 def _require_tables(opens: Open) -> None:
-    """Raises the ``CacheError`` of a database without tables."""
+    """Raise ``CacheError`` if not even the tables can be found."""
     with closing(opens()) as damaged:
         damaged.rows("SELECT name FROM sqlite_master")
 
@@ -151,7 +151,7 @@ def _expected_notes(opens: Open) -> int | None:
 
 
 def _last_key(opens: Open) -> int | None:
-    """The highest key a note has, from any table with one row for each; None: no end is readable."""
+    """Return the highest key of a note, from any table with one row per note; None if unreadable."""
     answers = [_try_rows(opens, question) for question in _LAST_KEYS]
     return max((rows[0][0] or 0 for rows in answers if rows), default=None)
 
@@ -166,7 +166,7 @@ def _store(target: Database, rows: list[Row]) -> None:
 
 
 def _copy_small_table(opens: Open, target: Database, name: str, without: frozenset[str]) -> bool:
-    """A table with few rows: all at once, or what can be had one by one. True if all came over."""
+    """Copy a table with few rows at once, or its readable rows one by one; True if complete."""
     table = next(table for table in TABLES if table.name == name)
     columns, key = ", ".join(table.all_columns), table.key[0]
     rows = _try_rows(opens, f"SELECT {columns} FROM {name}")  # noqa: S608 - names of our own

@@ -1,8 +1,8 @@
-"""The tables of the cache as numbered migrations, and how a database gets from one to the next.
+"""Create the tables and migrate them from one schema version to the next.
 
 Each migration runs in one transaction together with its record and ``user_version``; a crash
-leaves the version before or the version after. Migrations only add or rewrite, they never drop
-what somebody wrote. Copying the file before a migration is the caller's business.
+leaves the version before or the version after. Migrations add or rewrite, they never drop what
+somebody wrote. The caller copies the file before a migration.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from mcp_notarium.storage.connection import Database
-from mcp_notarium.storage.migrations import version_1, version_2, version_3, version_4, version_5
+from mcp_notarium.storage.migrations import version_1
 
 APPLICATION_ID = 0x4E4F5441  # "NOTA"
 
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """One step of the schema: what leads to ``version``, statements first."""
+    """Hold one step of the schema, which leads to ``version``; statements run first."""
 
     version: int
     name: str
@@ -27,19 +27,13 @@ class Migration:
     rewrite: Callable[[Database], None] | None = None
 
 
-MIGRATIONS = (
-    Migration(1, version_1.NAME, version_1.STATEMENTS),
-    Migration(2, version_2.NAME, rewrite=version_2.rewrite),
-    Migration(3, version_3.NAME, version_3.STATEMENTS),
-    Migration(4, version_4.NAME, version_4.STATEMENTS),
-    Migration(5, version_5.NAME, version_5.STATEMENTS),
-)
+MIGRATIONS = (Migration(1, version_1.NAME, version_1.STATEMENTS),)
 SCHEMA_VERSION = MIGRATIONS[-1].version
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaState:
-    """What a database says about its schema."""
+    """Hold what a database says about its schema."""
 
     version: int
     application_id: int
@@ -47,20 +41,20 @@ class SchemaState:
 
     @property
     def ours(self) -> bool:
-        """Whether this is a cache of this program (of any version)."""
+        """Tell whether this is a database of this program (of any version)."""
         return self.version > 0 and self.application_id == APPLICATION_ID
 
     @property
     def empty(self) -> bool:
-        """Whether nothing was ever written to it."""
+        """Tell whether nothing was ever written to it."""
         return self.version == 0 and self.tables == 0
 
     def newer_than(self, known: int = SCHEMA_VERSION) -> bool:
-        """Whether a later release of the program made it."""
+        """Tell whether a later release of the program made it."""
         return self.version > known
 
     def older_than(self, known: int = SCHEMA_VERSION) -> bool:
-        """Whether :func:`migrate` has work to do."""
+        """Tell whether :func:`migrate` has steps to run."""
         return self.ours and self.version < known
 
 
@@ -80,7 +74,7 @@ def create_tables(
     meta: Mapping[str, str],
     migrations: Sequence[Migration] = MIGRATIONS,
 ) -> None:
-    """Give an empty database all tables and its first metadata, in one transaction."""
+    """Create all tables and the first metadata in an empty database, in one transaction."""
     with database.schema_change(), database.transaction(durable=True):
         database.run(f"PRAGMA application_id = {APPLICATION_ID}")
         for step in migrations:
@@ -91,15 +85,15 @@ def create_tables(
 
 
 def migrate(database: Database, migrations: Sequence[Migration] = MIGRATIONS) -> tuple[int, ...]:
-    """Take every step the database has not taken; returns their versions (empty: up to date).
+    """Run every missing step; return their versions (empty: up to date).
 
-    Raises ``CacheError`` with the database unchanged by the step that failed. The caller has
-    checked :class:`SchemaState`: a foreign or newer database is refused there.
+    Raises ``CacheError``; the step that failed changed nothing. The caller has checked
+    :class:`SchemaState`: a foreign or newer database is refused there.
     """
     taken = []
     for step in migrations:
         with database.schema_change(), database.transaction(durable=True):
-            # Asked inside the write lock: two processes may be migrating at once.
+            # Inside the write lock: two processes may be migrating at once.
             if step.version > database.user_version():
                 _run_step(database, step)
                 taken.append(step.version)
@@ -107,7 +101,7 @@ def migrate(database: Database, migrations: Sequence[Migration] = MIGRATIONS) ->
 
 
 def rehearse(database: Database, migrations: Sequence[Migration] = MIGRATIONS) -> None:
-    """Take the steps that :func:`migrate` would take, in one transaction that is undone.
+    """Run the steps of :func:`migrate` in one transaction that is rolled back.
 
     Raises ``CacheError`` where ``migrate`` would. The database is unchanged in any case.
     """
@@ -119,7 +113,7 @@ def rehearse(database: Database, migrations: Sequence[Migration] = MIGRATIONS) -
 
 
 class _Undone(Exception):
-    """Leaves a transaction without committing it."""
+    """Leave a transaction without committing it."""
 
 
 def _run_step(database: Database, step: Migration) -> None:

@@ -1,7 +1,7 @@
-"""``SyncState``: our place in the store's stream of changes, and how the last cycles went.
+"""Store the sync state: the cursor, the first load, the last cycles, the login token.
 
-Rows of ``sync_metadata``. The cursor moves only in the transaction that stores what it covers;
-that is the caller's business, every setter joins the transaction that is open.
+These are rows of ``sync_metadata``. The cursor moves only in the transaction that stores what it
+covers; the caller sees to that, and every setter joins the open transaction.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _LOGIN_TOKEN = "login_token"  # noqa: S105 - the name of a row, not a token
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far the first load is. ``anchor_cursor`` is the cursor of its first page.
+    """Hold how far the first load is. ``anchor_cursor`` is the cursor of its first page.
 
-    ``mark`` is where the next page starts, ``total`` what the store says it has (None: unknown).
+    ``mark`` is where the next page starts, ``total`` how many notes the store has (None: unknown).
     """
 
     anchor_cursor: str | None = None
@@ -39,7 +39,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """The last cycles: times in epoch seconds, ``error_count`` counts failures in a row."""
+    """Hold the result of the last cycles: epoch seconds, ``error_count`` failures in a row."""
 
     last_sync_at: float | None = None
     duration_ms: int | None = None
@@ -48,7 +48,7 @@ class Metrics:
     last_error: str | None = None
 
     def after(self, *, at: float, duration_ms: int, status: str, error: str | None) -> Metrics:
-        """The same with one more cycle, as :meth:`SyncState.record_cycle` takes it."""
+        """Return the metrics after one more cycle; see :meth:`SyncState.record_cycle`."""
         return Metrics(
             last_sync_at=at if error is None else self.last_sync_at,
             duration_ms=duration_ms,
@@ -60,25 +60,25 @@ class Metrics:
 
 @dataclass(frozen=True, slots=True)
 class Differences:
-    """So many writes the store holds differently from what was sent; the last at epoch seconds."""
+    """Count the writes the store holds differently from what was sent; the last at epoch seconds."""
 
     count: int = 0
     last_at: float = 0.0
 
 
 class SyncState:
-    """What sync must remember between two starts of the program."""
+    """Hold what sync must remember between two starts of the program."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
 
     def get(self, key: str) -> str | None:
-        """The value of a key, or None."""
+        """Return the value of a key, or None."""
         row = self._db.row("SELECT value FROM sync_metadata WHERE key = ?", (key,))
         return None if row is None else row[0]
 
     def set(self, key: str, value: str | None) -> None:
-        """Store a value; None removes the key. What is learnt where the cache is only read is not kept."""
+        """Store a value; None removes the key. Do nothing if the database is read-only."""
         if self._db.read_only:
             return
         if value is None:
@@ -87,7 +87,7 @@ class SyncState:
             self._db.run(_PUT, (key, value))
 
     def cursor(self) -> str | None:
-        """Our place in the store's stream of changes; None before the first complete load."""
+        """Return the cursor in the store's stream of changes; None before the first complete load."""
         return self.get(_CURSOR)
 
     def set_cursor(self, cursor: str | None) -> None:
@@ -95,27 +95,27 @@ class SyncState:
         self.set(_CURSOR, cursor)
 
     def progress(self) -> Progress:
-        """How far the first load is; a fresh ``Progress`` if none was begun."""
+        """Return how far the first load is; a new ``Progress`` if none was begun."""
         value = self.get(_PROGRESS)
         return Progress() if value is None else Progress(**json.loads(value))
 
     def set_progress(self, progress: Progress | None) -> None:
-        """Remember how far the first load is; None forgets it (a reset)."""
+        """Store how far the first load is; None forgets it (a reset)."""
         self.set(_PROGRESS, None if progress is None else json.dumps(asdict(progress)))
 
     def metrics(self) -> Metrics:
-        """How the last cycles went."""
+        """Return the result of the last cycles."""
         value = self.get(_METRICS)
         return Metrics() if value is None else Metrics(**json.loads(value))
 
     def record_load(self, *, at: float) -> None:
-        """Note that everything is here as of ``at`` (epoch seconds); its cycle may still go on."""
+        """Record that everything is stored as of ``at`` (epoch seconds); its cycle may still run."""
         before = self.metrics()
         status = _AT_REST if before.status == _NEVER else before.status
         self.set(_METRICS, json.dumps(asdict(replace(before, last_sync_at=at, status=status))))
 
     def differences(self) -> Differences:
-        """How often the store has changed by itself what it was given."""
+        """Return how often the store changed what it was given."""
         value = self.get(_DIFFERENCES)
         return Differences() if value is None else Differences(**json.loads(value))
 
@@ -127,7 +127,7 @@ class SyncState:
     def record_cycle(
         self, *, at: float, duration_ms: int, status: str, error: str | None = None
     ) -> Metrics:
-        """Note the end of a cycle at ``at`` (epoch seconds); ``error`` None means it went well.
+        """Record the end of a cycle at ``at`` (epoch seconds); ``error`` None means success.
 
         A failed cycle leaves ``last_sync_at`` at the last good one.
         """
@@ -137,16 +137,16 @@ class SyncState:
 
     @property
     def can_store_login(self) -> bool:
-        """Whether a login token may be stored here: only in an encrypted cache, if it may be changed."""
+        """Tell whether a login token may be stored: only in an encrypted, writable database."""
         return self._db.encrypted and not self._db.read_only
 
     def login_token(self) -> Secret | None:
-        """The stored login token, or None."""
+        """Return the stored login token, or None."""
         value = self.get(_LOGIN_TOKEN) if self._db.encrypted else None
         return None if value is None else Secret(value)
 
     def set_login_token(self, token: Secret | None) -> None:
-        """Store or (None) forget the login token. Raises ``CacheError`` in a plain cache."""
+        """Store the login token; None forgets it. Raises ``CacheError`` in a plain database."""
         if token is not None and not self.can_store_login:
             raise CacheError(
                 "a login is not stored in an unencrypted cache",
@@ -156,7 +156,7 @@ class SyncState:
         self.set(_LOGIN_CHANGES, str(self.login_changes() + 1))
 
     def login_changes(self) -> int:
-        """A number that grows whenever a login is stored or forgotten, wherever it is kept."""
+        """Return a number that grows whenever a login is stored or forgotten, wherever it is kept."""
         return int(self.get(_LOGIN_CHANGES) or 0)
 
 

@@ -1,8 +1,8 @@
-"""Copies everything of one open cache into another, new and empty one, row by row.
+"""Copy every row of one open database into another, new and empty one.
 
-The target gets its pages written by its own connection, under its own key; nothing of the old file's
-bytes is taken over, and no statement ever knows two keys. The search index is built again from the
-notes, whose ``pk`` stay what they were, gaps included.
+The target's own connection writes its pages under its own key; no bytes of the old file are copied,
+and no statement ever knows two keys. The full-text index is built again from the notes. The ``pk`` of
+notes stay the same, gaps included.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from mcp_notarium.storage.connection import Database, Row
 _SLICE = 500
 
 OnProgress = Callable[[int, int], None]
-"""Called with how many rows are done, and of how many."""
+"""Is called with the number of rows done, and of all rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table that is copied: its columns, the key first, by which it is read in order."""
+    """Hold a table to copy: its columns; rows are read in the order of the key."""
 
     name: str
     key: tuple[str, ...]
@@ -29,7 +29,7 @@ class Table:
 
     @property
     def all_columns(self) -> tuple[str, ...]:
-        """Key and columns, in the order they are copied in."""
+        """Return key and columns, in the order of copying."""
         return (*self.key, *self.columns)
 
 
@@ -63,8 +63,8 @@ TABLES = (
 REBUILT_TABLES = frozenset(
     {"note_counts", "search_index", "index_changes", "schema_migrations", "audit"}
 )
-"""Tables that the target fills by itself (so does ``notes_fts`` with its shadow tables), and the audit
-chain, which is sealed anew (``audit_table.carry_over``)."""
+"""Tables that the target fills by itself (like ``notes_fts`` with its shadow tables), and the audit
+chain, which gets new MACs (``audit_table.carry_over``)."""
 
 
 def copy_into(
@@ -76,7 +76,7 @@ def copy_into(
 ) -> None:
     """Copy every row. ``keep``: keys of ``sync_metadata`` whose values in the target stay.
 
-    Several transactions; the caller lets the target count only when this has returned. Raises
+    It takes several transactions; the target is valid only when this has returned. Raises
     ``CacheError`` of either side, ``CacheFull`` among them.
     """
     total = sum(source.number(f"SELECT count(*) FROM {table.name}") for table in TABLES)  # noqa: S608 - names of this module
@@ -97,7 +97,7 @@ def copy_into(
 
 
 def content_digest(database: Database, *, without: Collection[str]) -> str:
-    """SHA-256 in hex over every copied row, in order; ``without`` these keys of the metadata."""
+    """Return SHA-256 in hex over every copied row, in order; ``without`` these keys of the metadata."""
     digest = hashlib.sha256()
     for table in TABLES:
         digest.update(f"table {table.name}\n".encode())
@@ -109,12 +109,12 @@ def content_digest(database: Database, *, without: Collection[str]) -> str:
 
 
 def _is_named(table: Table, row: Row, names: Collection[str]) -> bool:
-    """Whether it is the metadata of one of these names; other tables have ids that anybody chooses."""
+    """Tell whether it is metadata of one of these names; ids in other tables are anybody's choice."""
     return table.name == "sync_metadata" and row[0] in names
 
 
 def slices(database: Database, table: Table) -> Iterator[list[Row]]:
-    """All rows in the order of the key, some hundred at a time."""
+    """Yield all rows in the order of the key, some hundred at a time."""
     last: Row = ()
     while rows := database.rows(_selection(table, first=not last), (*last, _SLICE)):
         yield rows

@@ -1,9 +1,9 @@
-"""``VisibilityGate``: the one gate before the note table. What a policy hides does not get in.
+"""Keep notes that a policy hides out of the index. A hidden note is not stored.
 
-A hidden note leaves no row in ``notes``, its base, its tags or the search index; every answer made
-from those is therefore the answer of an account without it. ``withheld`` holds what sync needs, and
-nothing that a tool reads looks there. The cache remembers by which rules it was filled
-(``RULES_KEY``); whoever holds others stores nothing.
+A hidden note leaves no row in ``notes``, its base, its tags or the full-text index. Every answer made
+from those is therefore the answer of an account without the note. ``withheld`` holds what sync needs;
+no tool reads it. The database records by which rules it was filled (``RULES_KEY``); a process with
+other rules stores nothing.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from mcp_notarium.storage.connection import Database
 from mcp_notarium.storage.note_changes import Change
 
 RULES_KEY = "policy.visibility"
-"""The row of ``sync_metadata`` with the digest of the rules; none: nothing is hidden."""
+"""The row of ``sync_metadata`` with the digest of the rules; no row: nothing is hidden."""
 
 
 @dataclass(frozen=True, slots=True)
 class HiddenNote:
-    """What is known of a hidden note: which revision of it was seen last, and the rule."""
+    """Hold what is known of a hidden note: the last revision and the rule that hides it."""
 
     etag: str
     server_version: int | None
@@ -32,7 +32,7 @@ class HiddenNote:
 
 
 class VisibilityGate:
-    """The gate of one cache under one set of rules."""
+    """Keep hidden notes out of one database under one set of rules."""
 
     def __init__(self, database: Database, rules: Visibility) -> None:
         self._db = database
@@ -40,21 +40,21 @@ class VisibilityGate:
 
     @property
     def matches_index(self) -> bool:
-        """Whether the cache was filled under these rules."""
+        """Tell whether the index was filled under these rules."""
         row = self._db.row("SELECT value FROM sync_metadata WHERE key = ?", (RULES_KEY,))
         return (row[0] if row else "") == self.rules.digest
 
     def require_match(self) -> None:
-        """Raises ``PolicyChanged`` if the cache is filled under other rules by now."""
+        """Raise ``PolicyChanged`` if the index is filled under other rules by now."""
         if not self.matches_index:
             raise PolicyChanged(
                 "the rules of what agents may see were changed while this server ran"
             )
 
     def filter_changes(self, batch: Mapping[str, Change]) -> dict[str, Change]:
-        """The changes with every hidden note as one that is gone; inside a transaction.
+        """Return the changes, with a tombstone for every hidden note; inside a transaction.
 
-        Notes down what is withheld, and forgets what no longer is.
+        Record the notes that are hidden, and forget those that no longer are.
         """
         if not self.rules.hides:
             return dict(batch)
@@ -74,26 +74,26 @@ class VisibilityGate:
         }
 
     def hides(self, revision: Revision) -> str | None:
-        """The rule that hides this revision of a note; None if it is seen."""
+        """Return the rule that hides this revision of a note; None if it is visible."""
         rules = self.rules
         clear = not rules.judges_tags or tags_understood(revision.raw)
         return rules.hidden_by(revision.id, revision.content.tags, clear=clear)
 
     def record_hidden(self, notes: Iterable[tuple[str, HiddenNote]]) -> None:
-        """Remember that these are withheld."""
+        """Record that these notes are hidden."""
         self._db.run_many(
             _PUT, [(id_, one.etag, one.server_version, one.rule) for id_, one in notes]
         )
 
     def hidden_notes(self, ids: Sequence[str] | None = None) -> dict[str, HiddenNote]:
-        """The withheld ones among these notes; None: all of them. For sync, never for a tool."""
+        """Return the hidden ones among these notes (None: all hidden notes). For sync, never for a tool."""
         if not self.rules.hides:
             return {}
         rows = self._db.rows(_ALL) if ids is None else self._db.rows(_OF, (json.dumps(list(ids)),))
         return {row[0]: HiddenNote(*row[1:]) for row in rows}
 
     def clear(self) -> None:
-        """Forget all of them."""
+        """Forget all hidden notes."""
         self._db.run("DELETE FROM withheld")
 
     def _forget(self, ids: Sequence[str]) -> None:

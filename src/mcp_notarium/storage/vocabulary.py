@@ -1,9 +1,8 @@
-"""``Vocabulary``: the terms of the search index, for looking inside words and for suggestions.
+"""Keep the terms of the full-text index in memory, for looking inside words and for suggestions.
 
-Asked only when a search has found nothing. Reading all terms means reading the whole index, so
-they are kept in memory (about a megabyte for 50,000 notes), and the words of a few changed notes
-are added to them; only after many changes are they read again. Terms are what the index holds:
-folded and stemmed.
+It is used only when a search has found nothing. Reading all terms means reading the whole index, so
+they are kept (about a megabyte for 50,000 notes), and the words of a few changed notes are added.
+After many changes all terms are read again. Terms are folded and stemmed.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _SHORT_WORD = 5
 
 
 class Vocabulary:
-    """The terms of one cache's search index."""
+    """Hold the terms of one full-text index."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -32,11 +31,11 @@ class Vocabulary:
         self._changes: int | None = None
 
     def containing(self, part: str, *, limit: int) -> list[str]:
-        """Up to ``limit`` terms that have ``part`` in them, in alphabetical order."""
+        """Return up to ``limit`` terms that contain ``part``, in alphabetical order."""
         return sorted({term for term, _ in self._around(part)})[:limit]
 
     def near(self, word: str, *, limit: int) -> list[str]:
-        """Up to ``limit`` terms spelled almost like ``word``, the nearest first; not itself."""
+        """Return up to ``limit`` terms spelled almost like ``word``, the nearest first; not itself."""
         reach = 1 if len(word) < _SHORT_WORD else 2
         apart = {
             term: distance(word, term, at_most=reach) for term in self._sharing_a_part(word, reach)
@@ -46,14 +45,14 @@ class Vocabulary:
             for term, mistakes in apart.items()
             if 0 < mistakes <= reach
         )
-        # A term that has gone must not stand in the place of one that is there.
+        # A term that is gone must not displace one that exists.
         return list(islice((term for *_, term in found if self._is_there(term)), limit))
 
     def _is_there(self, term: str) -> bool:
         return self._db.row("SELECT 1 FROM temp.index_terms WHERE term = ?", (term,)) is not None
 
     def _sharing_a_part(self, word: str, reach: int) -> set[str]:
-        """Terms that may be near: of ``reach + 1`` parts, ``reach`` mistakes leave one intact."""
+        """Return terms that may be near: of ``reach + 1`` parts, ``reach`` mistakes leave one intact."""
         size = -(-len(word) // (reach + 1))
         return {
             term
@@ -63,7 +62,7 @@ class Vocabulary:
         }
 
     def _around(self, part: str) -> Iterator[tuple[str, int]]:
-        """Every place where ``part`` stands: the term and the position in it."""
+        """Yield every occurrence of ``part``: the term and the position in it."""
         terms = self._current()
         at = terms.find(part)
         while at >= 0:
@@ -72,7 +71,7 @@ class Vocabulary:
             at = terms.find(part, at + 1)
 
     def _current(self) -> str:
-        """All terms, one a line. Those of text that is gone may stay: they find nothing."""
+        """Return all terms, one a line. Terms of removed text may stay: they find nothing."""
         changes = self._index.changes()
         if changes != self._changes:
             fresh = None if self._changes is None else self._index.changed_since(self._changes)
@@ -92,14 +91,14 @@ class Vocabulary:
                 yield term
 
     def _terms_of(self, pks: list[int]) -> set[str]:
-        """What the index makes of the words of these notes."""
+        """Return the index terms of the words of these notes."""
         texts = self._db.rows(_TEXTS, (json.dumps(pks),))
         words = {word for (text,) in texts for word in words_only(text).split()}
         return {term for term in map(stem, words) if 0 < len(term) <= _LONGEST_TERM}
 
 
 def distance(one: str, other: str, *, at_most: int) -> int:
-    """How many letters differ, are missing, too many or swapped; ``at_most + 1`` if more."""
+    """Count letters that differ, are missing, extra or swapped; ``at_most + 1`` if more."""
     if abs(len(one) - len(other)) > at_most:
         return at_most + 1
     before: list[int] = []

@@ -1,12 +1,7 @@
 import pytest
 
-from mcp_notarium.audit.chain import Seal
-from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import CacheError
-from mcp_notarium.search.parser import parse
 from mcp_notarium.storage import database, schema
-from mcp_notarium.storage.audit_table import AuditTable
-from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.schema import MIGRATIONS, SCHEMA_VERSION, Migration
 from support import corpus
 from support.cache_room import KEY, create, make, reopen, store
@@ -74,17 +69,22 @@ def test_a_step_another_process_took_meanwhile_is_not_taken_twice(tmp_path, cach
     other.close()
 
 
-def test_a_cache_of_version_2_gets_room_for_an_audit_chain(tmp_path):
-    path = tmp_path / "cache.db"
-    path.touch(mode=0o600)
-    older = database._open(path, KEY, memory_security=False, busy_timeout=1)
-    schema.create_tables(older, meta={}, migrations=MIGRATIONS[:2])
-    schema.migrate(older)
-    chain = AuditTable(older, Seal(None))
-    chain.begin(1.0, facts={"why": "upgraded"})
-    chain.begin(2.0, facts={"why": "upgraded"})
-    assert [record.at_ms for record in chain.records()] == [1000]
-    older.close()
+def test_a_step_may_rewrite_notes_and_is_undone_as_a_whole_if_that_fails(cache):
+    store(cache, corpus.revisions(3))
+    said = ["UPDATE notes SET colour = 'red'"]
+
+    def rewrite(database):
+        for statement in said:
+            database.run(statement)
+
+    step = Migration(NEXT, "colour every note", WIDER.statements, rewrite)
+    said.append("UPDATE nowhere SET colour = 'red'")
+    with pytest.raises(CacheError):
+        schema.migrate(cache.database, (*MIGRATIONS, step))
+    assert cache.database.user_version() == SCHEMA_VERSION
+    said.pop()
+    assert schema.migrate(cache.database, (*MIGRATIONS, step)) == (NEXT,)
+    assert cache.database.rows("SELECT DISTINCT colour FROM notes") == [("red",)]
 
 
 def test_migrations_are_numbered_from_one_without_gaps():
@@ -125,38 +125,6 @@ def test_a_base_without_its_note_is_impossible(cache):
         cache.database.run(
             "INSERT INTO note_base(pk, etag, created_at, modified_at, raw) VALUES (9, 'e', 0, 0, '')"
         )
-
-
-def test_search_finds_phrases_across_scripts_in_a_cache_of_version_1(tmp_path):
-    texts = {
-        "a": "Web会議 の資料",
-        "b": "会議の資料はWebにあります",
-        "c": "Zürich\nđường",
-        "d": "plain",
-    }
-    path = tmp_path / "cache.db"
-    made = make(tmp_path)
-    made.close()
-    path.unlink()
-    path.touch(mode=0o600)
-    first = database._open(path, KEY, memory_security=False, busy_timeout=1)
-    schema.create_tables(first, meta={}, migrations=MIGRATIONS[:1])
-    cache = Cache(first)
-    store(cache, [corpus.make(note_id, Content(text)) for note_id, text in texts.items()])
-    with cache.transaction():
-        # What version 1 kept beside such a note.
-        old = {"a": "web 0000000 00264160035696 0035696", "b": "web 0000000 0026416", "c": "duong"}
-        for note_id, supplement in old.items():
-            cache.database.run(
-                "UPDATE notes SET supplement = ? WHERE id = ?", (supplement, note_id)
-            )
-    assert cache.search.find(parse('"Web会議"'), limit=9).total == 0
-    assert schema.migrate(cache.database, MIGRATIONS[:2]) == (2,)
-    assert [n.id for n in cache.search.find(parse('"Web会議"'), limit=9).notes] == ["a"]
-    assert [n.id for n in cache.search.find(parse('"zurich duong"'), limit=9).notes] == ["c"]
-    assert [n.id for n in cache.search.find(parse("plain"), limit=9).notes] == ["d"]
-    assert cache.database.check(deep=True) == ()
-    cache.close()
 
 
 def test_a_rehearsed_migration_leaves_nothing_whether_it_goes_through_or_not(cache):

@@ -1,4 +1,4 @@
-"""Schema 1: notes with their search index, what the note service acknowledged, intents, metadata.
+"""Define schema 1: notes with their full-text index, bases, hidden notes, journal, audit chain, metadata.
 
 Shapes that matter:
 
@@ -13,11 +13,17 @@ Shapes that matter:
   index, and ``index_changes`` tells for the last of them which note it was, so that a copy of the
   vocabulary can be kept up without reading the whole index again.
 * ``note_counts`` holds the totals every listing needs; triggers keep it.
+* ``pending_writes.copied`` marks a conflict copy, so that it is known as one after a crash.
+* ``withheld`` has only what sync needs to leave a hidden note alone while it does not change: id, etag,
+  version, and the rule that hides it, for the person who asks why.
+* ``audit`` is append-only as far as a database can enforce it: records are never changed, follow each
+  other without a gap, and only the oldest may go. ``audit/record.py`` says what the columns mean. Who has
+  the key can drop these triggers; the MACs are for the rest.
 """
 
 from __future__ import annotations
 
-NAME = "notes, search index, bases, pending writes, metadata"
+NAME = "notes, search index, bases, hidden notes, pending writes, audit chain, metadata"
 
 _NOTES = """
 CREATE TABLE notes (
@@ -177,10 +183,62 @@ _PENDING = (
       owner       TEXT NOT NULL,
       lease_until REAL NOT NULL,
       state       TEXT NOT NULL DEFAULT 'in_flight' CHECK (state IN ('in_flight', 'rejected')),
-      reason      TEXT NOT NULL DEFAULT ''
+      reason      TEXT NOT NULL DEFAULT '',
+      copied      INTEGER NOT NULL DEFAULT 0 CHECK (copied IN (0, 1))
     ) STRICT
     """,
     "CREATE INDEX pending_of_note ON pending_writes(note_id, created_at)",
+)
+
+_HIDDEN_NOTES = (
+    """
+    CREATE TABLE withheld (
+      id             TEXT PRIMARY KEY CHECK (id <> ''),
+      etag           TEXT NOT NULL,
+      server_version INTEGER,
+      rule           TEXT NOT NULL
+    ) STRICT, WITHOUT ROWID
+    """,
+)
+
+_AUDIT = (
+    """
+    CREATE TABLE audit (
+      number    INTEGER PRIMARY KEY CHECK (number >= 1),
+      at_ms     INTEGER NOT NULL,
+      client    TEXT NOT NULL,
+      act       TEXT NOT NULL CHECK (act <> ''),
+      digest    TEXT NOT NULL,
+      notes     TEXT NOT NULL,
+      decision  TEXT NOT NULL,
+      outcome   TEXT NOT NULL,
+      bytes_out INTEGER NOT NULL CHECK (bytes_out >= 0),
+      refers    INTEGER NOT NULL CHECK (refers >= 0 AND refers < number),
+      facts     TEXT NOT NULL,
+      previous  TEXT NOT NULL CHECK (length(previous) = 64),
+      mac       TEXT NOT NULL CHECK (length(mac) = 64)
+    ) STRICT
+    """,
+    """
+    CREATE TRIGGER audit_never_changed BEFORE UPDATE ON audit BEGIN
+      SELECT RAISE(ABORT, 'an audit record is never changed');
+    END
+    """,
+    """
+    CREATE TRIGGER audit_without_gap BEFORE INSERT ON audit
+    WHEN EXISTS (SELECT 1 FROM audit)
+     AND new.number <> (SELECT max(number) FROM audit) + 1
+    BEGIN
+      SELECT RAISE(ABORT, 'an audit record follows the last one');
+    END
+    """,
+    """
+    CREATE TRIGGER audit_oldest_first BEFORE DELETE ON audit
+    WHEN old.number <> (SELECT min(number) FROM audit)
+    BEGIN
+      SELECT RAISE(ABORT, 'only the oldest audit record may go');
+    END
+    """,
 )
 
 _METADATA = (
@@ -203,4 +261,6 @@ STATEMENTS = (
     *_TAGS,
     _BASE,
     *_PENDING,
+    *_HIDDEN_NOTES,
+    *_AUDIT,
 )
