@@ -134,10 +134,10 @@ def differences(*, sent: Content, stored: Content) -> str:
         for change in find_changes(split_lines(sent.text), split_lines(stored.text))
         for line in range(change.low + 1, max(change.high, change.low + 1) + 1)
     ]
-    told = [_lines(lines)] if lines else []
-    told += ["tags"] if sent.tags != stored.tags else []
-    told += ["trash"] if sent.trash != stored.trash else []
-    return ", ".join(told)
+    parts = [_lines(lines)] if lines else []
+    parts += ["tags"] if sent.tags != stored.tags else []
+    parts += ["trash"] if sent.trash != stored.trash else []
+    return ", ".join(parts)
 
 
 def _lines(numbers: list[int]) -> str:
