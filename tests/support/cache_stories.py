@@ -107,7 +107,10 @@ def _plain_left(found: Found) -> bool:
 
 
 def _repair(home: Path, at: At) -> None:
-    _demand_finished(repair.repair(given_key(home), given=_given(at)).state)
+    done = repair.repair(given_key(home), given=_given(at))
+    if done is None:
+        raise InvalidRequest("nothing is wrong")
+    _demand_finished(done.state)
 
 
 def _spoil(home: Path) -> str:
