@@ -381,7 +381,7 @@ def test_purge_asks_for_the_accounts_name_and_leaves_nothing(
     env: dict[str, str], simulator: Simulator, tmp_path: Path
 ) -> None:
     assert run(env, "purge").returncode == 1
-    screen = Terminal(env, "purge", "--shred")
+    screen = Terminal(env, "purge")
     screen.until("to go on: ")
     screen.type("no")
     assert screen.leave() == 1
@@ -408,7 +408,7 @@ def test_purge_names_what_may_be_left_in_a_keychain_that_it_could_not_ask(
         assert "again where the keychain can be asked" in done.stderr
         left = [path.name for path in account_folder(simulator, tmp_path).iterdir()]
         assert all(name.endswith(".lock") for name in left)
-    assert run(env, "purge", "--shred", "--yes").returncode == 0
+    assert run(env, "purge", "--yes").returncode == 0
 
 
 def test_logout_after_a_purge_makes_nothing(

@@ -30,10 +30,7 @@ STORIES = [story for story in DISTINCT if story.command]
 NEXT = 1 if LONG else 9
 """In the short form every ninth place before the commit point, and every one behind it."""
 NO_FILE = {"begin", "commit", "committed", "flock"}
-AGAIN = {
-    name: name
-    for name in ("rotate-key --reencrypt", "migrate-plaintext", "repair", "purge --shred")
-}
+AGAIN = {name: name for name in ("rotate-key --reencrypt", "migrate-plaintext", "repair", "purge")}
 """What is run again where something is left; whoever changes slots has nothing to leave."""
 FAILURE = "cannot be"
 
@@ -129,7 +126,7 @@ def test_a_failure_of_the_disk_is_called_one_only_while_what_was_before_counts(
         shutil.rmtree(home)
 
 
-@pytest.mark.parametrize("name", ["migrate-plaintext", "repair", "purge --shred"])
+@pytest.mark.parametrize("name", ["migrate-plaintext", "repair", "purge"])
 def test_what_is_left_is_cleared_by_the_command_that_is_named(tried, name, monkeypatch, capsys):
     (story,) = (one for one in STORIES if one.name == name)
     *_, whole = tried(story)

@@ -164,8 +164,8 @@ def _keep_old_keys(home: Path) -> None:
     (home.parent / "copy.json").unlink()
 
 
-def _shred(home: Path, at: At) -> None:
-    purge.shred(given_key(home), None, given=_given(at))
+def _purge(home: Path, at: At) -> None:
+    purge.purge_account(given_key(home), None, given=_given(at))
 
 
 def _purged(found: Found) -> None:
@@ -179,7 +179,7 @@ def _purged(found: Found) -> None:
         left = [path.name for path in _ours(found) if _readable(path)]
         demand(Broken.MIXED, not left, f"{left} would open it")
     with found.again():
-        _shred(found.home, nowhere)
+        _purge(found.home, nowhere)
     demand(Broken.STRAY, not _ours(found), _ours(found))
     with found.again(), closing(opening.open_cache(found.config())) as opened:
         demand(Broken.MIXED, opened.created, "an old cache opens")
@@ -228,12 +228,12 @@ CACHE_STORIES = (
         unflushed=(Verdict.KEY_FILE_DAMAGED, Broken.UNTRUE),
     ),
     Story(
-        name="purge --shred",
-        act=_shred,
-        command=("purge", "--shred", "--yes"),
-        says="files are erased",
+        name="purge",
+        act=_purge,
+        command=("purge", "--yes"),
+        says="files were removed",
         lead=_keep_old_keys,
         judged=_purged,
-        unflushed=(None, Broken.UNTRUE),  # names go at once; what is flushed is the erasing
+        unflushed=(None, Broken.UNTRUE),  # nothing is written, so only folders are flushed
     ),
 )

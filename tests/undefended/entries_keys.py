@@ -267,17 +267,17 @@ KEYS = (
         (17,),
     ),
     Defence(
-        "what is erased is overwritten",
-        "files/erasure.py",
+        "what `migrate-plaintext` erases is overwritten",
+        "account/plaintext_migration.py",
         "        left -= file.write(bytes(min(left, _CHUNK)))\n",
         "        left -= min(left, _CHUNK)\n",
         (
-            "crash/test_power_loss.py::test_every_byte_that_is_to_go_is_overwritten_before_its_place_is_given_back",
+            "crash/test_power_loss.py::test_every_plain_byte_is_overwritten_before_its_place_is_given_back",
         ),
         (48,),
     ),
     Defence(
-        "keys are erased first",
+        "keys are removed first",
         "account/purge.py",
         '    keys = [path for path in ours if "notarium_keys" in path.name]\n',
         "    keys: list[Path] = []\n",

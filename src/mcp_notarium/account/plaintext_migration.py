@@ -1,12 +1,13 @@
-"""Turns the cache of the plain mode into an encrypted one and erases the plain bytes.
+"""Encrypt the cache of the plain mode, then erase the plain bytes.
 
-The plain database counts until the encrypted one is complete, compared and committed; only then is
-it given a name that never counts, overwritten and removed. A run that was cut short is gone on with
-by the next one.
+The plain database is in force until the encrypted one is complete, compared and committed. Only then
+is it renamed to a name that is never in force, overwritten and removed. The next run continues one
+that was cut short.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -24,7 +25,6 @@ from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.kdf import Parameters
 from mcp_notarium.crypto.key_slots import KeyFile
 from mcp_notarium.errors import InvalidRequest, LockedError, Verdict
-from mcp_notarium.files import erasure
 from mcp_notarium.files.account_folder import AccountFolder, trusted
 from mcp_notarium.files.locks import Presence, key_lock
 from mcp_notarium.files.private_files import At, disk_errors, sync_folder
@@ -35,7 +35,13 @@ from mcp_notarium.storage import database, schema
 from mcp_notarium.storage.database import Database, companions
 from mcp_notarium.storage.table_copy import Told
 
+SURVIVES = (
+    "On SSDs, copy-on-write file systems, in snapshots and in backups old bytes can survive, and so "
+    "can what SQLite gave back to the file system before; only disk encryption and the end of those "
+    "copies help there."
+)
 _UNUSABLE = "the cache cannot be encrypted"
+_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,18 +110,46 @@ def _erase_plain(folder: AccountFolder, plain: Database | None, log: FileIO | No
     """
     if plain is not None:
         plain.close()  # which removes the log
-    erasure.erase(folder.plain_remains)  # of an earlier run
+    erase(folder.plain_remains)  # of an earlier run
     if folder.plain_database.exists():
         folder.plain_database.rename(folder.plain_remains)
         sync_folder(folder.path)
     at(Step.RETIRE)
     if log is not None:
-        erasure.overwrite(log)
+        overwrite(log)
         log.close()
     for file in _plain_files(folder):
-        erasure.erase(file)
+        erase(file)
     folder.certificate.unlink(missing_ok=True)
     at(Step.REMOVE)
+
+
+def overwrite(file: FileIO) -> None:
+    """Write zeros over an open file, whatever its name is by now, flush, cut it to nothing."""
+    file.seek(0)
+    left = os.fstat(file.fileno()).st_size
+    while left > 0:
+        left -= file.write(bytes(min(left, _CHUNK)))
+    os.fsync(file.fileno())
+    file.truncate(0)
+    os.fsync(file.fileno())
+
+
+def erase(path: Path) -> bool:
+    """Overwrite a file and remove it; False if it was not there.
+
+    Follows no link: what is not a regular file is only removed. Overwriting reaches as far as the
+    file system lets it, see ``SURVIVES``. Raises ``OSError``.
+    """
+    flags = os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+    if not path.is_symlink() and path.is_file():
+        with FileIO(os.open(path, flags), "wb") as file:
+            overwrite(file)
+    elif not path.is_symlink() and not path.exists():
+        return False
+    path.unlink()
+    sync_folder(path.parent)
+    return True
 
 
 @contextmanager

@@ -77,6 +77,17 @@ def test_the_plain_bytes_are_overwritten_before_the_file_is_removed(tmp_path):
     assert not second_name.exists()
 
 
+def test_erasing_a_link_removes_it_and_what_it_leads_to_stays(tmp_path):
+    precious = tmp_path / "precious"
+    precious.write_text("keep me")
+    link = tmp_path / "link"
+    link.symlink_to(precious)
+    assert plaintext_migration.erase(link)
+    assert precious.read_text() == "keep me"
+    assert not link.is_symlink()
+    assert not plaintext_migration.erase(tmp_path / "nowhere")
+
+
 def test_without_a_plain_cache_there_is_nothing_to_do(tmp_path):
     with pytest.raises(InvalidRequest):
         encrypt(account(tmp_path))
