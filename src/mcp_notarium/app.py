@@ -141,7 +141,7 @@ def _wired(config: Config, opened: opener.OpenedCache, log: Logger) -> App:
     backend = _simplenote(config, cache, tokens)
 
     def nothing_pending() -> None:
-        opened.certificate.renew(opened.database)
+        opened.pending_marker.renew(opened.database)
 
     def differed(note_id: str) -> None:
         log.warning("sync.stored_differently", note_id=note_id)
@@ -152,7 +152,7 @@ def _wired(config: Config, opened: opener.OpenedCache, log: Logger) -> App:
         clock=time.time,
         owner=owner_name(),
         lease=2 * config.api_timeout + _LEASE_MARGIN,
-        before_intent=opened.certificate.withdraw,
+        before_intent=opened.pending_marker.withdraw,
         after_last_intent=nothing_pending,
         differed=differed,
     )

@@ -23,7 +23,14 @@ from support.account import (
     open_cheaply,
 )
 
-FILES = ("database", "key_file", "key_copy", "prepared_key_file", "certificate", "plain_database")
+FILES = (
+    "database",
+    "key_file",
+    "key_copy",
+    "prepared_key_file",
+    "pending_marker",
+    "plain_database",
+)
 DAMAGES = st.tuples(
     st.sampled_from(FILES),
     st.sampled_from(["flip", "cut", "zero", "delete", "empty", "copy of the key file", "rubbish"]),

@@ -233,9 +233,7 @@ KEYS = (
         "files/locks.py",
         "        lock.acquire(timeout=timeout, poll_interval=_POLL)\n",
         "        lock.release()\n",
-        (
-            "unit/files/test_quarantine_and_locks.py::test_a_second_holder_of_the_key_lock_is_refused_as_busy",
-        ),
+        ("unit/files/test_locks.py::test_a_second_holder_of_the_key_lock_is_refused_as_busy",),
         (22,),
     ),
     Defence(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
-from mcp_notarium.account import pending_marker
+from mcp_notarium.account import markers
 from mcp_notarium.account.startup_facts import Driver, Identity, Sample, SchemaSeen
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.key_slots import KeyFile
@@ -79,7 +79,7 @@ def inside(database: Database) -> tuple[SchemaSeen, Identity | None]:
 
 def nothing_pending(folder: AccountFolder, files: KeyFiles, *, plain: bool) -> bool:
     """Whether it is certain for everything that a rebuild would set aside."""
-    promised = pending_marker.standing_for(folder)
+    promised = markers.pending_marker_generation(folder)
     if promised is None:
         return False
     if plain:

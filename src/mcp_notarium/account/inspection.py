@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from mcp_notarium.account import damage_marker, file_facts, startup_table
+from mcp_notarium.account import file_facts, markers, startup_table
 from mcp_notarium.account.startup_facts import (
     Files,
     Identity,
@@ -34,8 +34,7 @@ from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.errors import KeyFileDamaged, MalformedKey, WrongKey
 from mcp_notarium.crypto.key_slots import KeyFile, SlotState, SlotType
 from mcp_notarium.errors import CacheBusy, CacheDamaged, LockedError
-from mcp_notarium.files.access_errors import reached
-from mcp_notarium.files.account_folder import AccountFolder, find_problem
+from mcp_notarium.files.account_folder import AccountFolder, find_problem, folder_errors
 from mcp_notarium.keys import key_file, keychain
 from mcp_notarium.keys.key_file import KeyFiles
 from mcp_notarium.keys.key_sources import KEYCHAIN, Found, KeySettings, find_passphrase
@@ -214,7 +213,7 @@ class Observer:
         if found is None or data_key is None or not seen.owner_matches or not seen.files.current:
             return scene
         path = scene.folder.database(found.generation)
-        whole = self._whole or damage_marker.is_marked(scene.folder)
+        whole = self._whole or markers.is_damage_marked(scene.folder)
         sample = file_facts.sample(path, data_key, found, every=whole)
         if sample.bad and file_facts.has_log(path):  # a server may have begun one meanwhile
             seen = replace(seen, files=replace(seen.files, wal=True))
@@ -332,7 +331,7 @@ class Observer:
         """Raises ``CacheDamaged`` where the pages alone do not show that a database is sound."""
         if not schema_seen.ours or schema_seen.version > schema_seen.program:
             return
-        marked, sample = damage_marker.is_marked(scene.folder), scene.seen.sample
+        marked, sample = markers.is_damage_marked(scene.folder), scene.seen.sample
         # Beside a log the file may lack pages that neither of them has.
         unproven = (
             scene.seen.plain or scene.seen.files.wal or (sample is not None and sample.bad > 0)
@@ -345,7 +344,7 @@ class Observer:
 
 def verdict(settings: OpeningSettings, *, bounds: kdf.Bounds = kdf.PRODUCTION) -> Decision:
     """What start-up would decide; changes nothing."""
-    with reached(AccountFolder(settings.account_dir)):
+    with folder_errors(AccountFolder(settings.account_dir)):
         scene = Observer(settings, bounds=bounds, read_only=True).look(now=time.time())
     scene.close()
     return startup_table.decide(scene.seen)

@@ -27,8 +27,7 @@ from mcp_notarium.errors import (
 )
 from mcp_notarium.files import os_errors, quarantine
 from mcp_notarium.files.account_folder import AccountFolder
-from mcp_notarium.files.lock_holders import named
-from mcp_notarium.files.locks import Presence, busy
+from mcp_notarium.files.locks import Presence, busy, describe_holders
 from mcp_notarium.files.private_files import At, sync_folder, temporary_pattern
 from mcp_notarium.keys import key_file
 from mcp_notarium.storage import database, table_copy
@@ -102,7 +101,7 @@ def be_alone(presence: Presence, folder: AccountFolder) -> None:
         presence.exclude()
     except LockedError:
         raise busy(
-            f"other MCP Notarium servers have this cache open{named(folder.server_lock)}"
+            f"other MCP Notarium servers have this cache open{describe_holders(folder.server_lock)}"
         ) from None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mcp_notarium.account.audit_anchor import Anchor
-from mcp_notarium.account.pending_marker import Certificate
+from mcp_notarium.account.markers import PendingMarker
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.files.locks import Presence
 from mcp_notarium.storage.database import Database
@@ -15,7 +15,7 @@ from mcp_notarium.storage.database import Database
 class OpenedCache:
     """An open cache. ``data_key`` None and ``generation`` '': it is not encrypted.
 
-    ``certificate`` promises that no intent is inside; who records one withdraws it first.
+    ``pending_marker`` promises that no intent is inside; who records one withdraws it first.
     ``anchor`` remembers where its audit chain ended. ``rebuilt``: it was made in the place of another.
     """
 
@@ -24,7 +24,7 @@ class OpenedCache:
     generation: str
     created: bool
     notices: tuple[str, ...]
-    certificate: Certificate
+    pending_marker: PendingMarker
     presence: Presence
     anchor: Anchor
     rebuilt: bool = False
@@ -32,6 +32,6 @@ class OpenedCache:
     def close(self) -> None:
         """Promise that nothing is pending, if so; close the database; leave. Never raises."""
         if not self.database.closed:
-            self.certificate.renew(self.database)
+            self.pending_marker.renew(self.database)
             self.database.close()
         self.presence.release()

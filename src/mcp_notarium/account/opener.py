@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from mcp_notarium.account import (
     creation,
-    damage_marker,
+    markers,
     schema_migration,
     startup_decisions,
     startup_table,
@@ -26,8 +26,8 @@ from mcp_notarium.account import (
 from mcp_notarium.account.audit_anchor import Anchor, audit_keys
 from mcp_notarium.account.creation import Made
 from mcp_notarium.account.inspection import Observer, OpeningSettings, Scene, Unlock
+from mcp_notarium.account.markers import PendingMarker
 from mcp_notarium.account.opened_cache import OpenedCache
-from mcp_notarium.account.pending_marker import Certificate
 from mcp_notarium.account.startup_facts import OnUnreadable
 from mcp_notarium.account.startup_table import Create, Decision, Locked, Migrate, Open, Rebuild
 from mcp_notarium.crypto import key_slots
@@ -41,9 +41,15 @@ from mcp_notarium.errors import (
     LockedError,
     Verdict,
 )
-from mcp_notarium.files import location_warnings, quarantine
-from mcp_notarium.files.access_errors import reached
-from mcp_notarium.files.account_folder import AccountFolder, find_problem, prepare, trusted
+from mcp_notarium.files import quarantine
+from mcp_notarium.files.account_folder import (
+    AccountFolder,
+    find_problem,
+    folder_errors,
+    location_warnings,
+    prepare,
+    trusted,
+)
 from mcp_notarium.files.locks import Presence, busy, key_lock
 from mcp_notarium.files.private_files import At, disk_errors, nowhere
 from mcp_notarium.keys import key_file
@@ -82,7 +88,7 @@ def open_cache(
 
     ``kdf`` stands in for the settings' parameters of a new slot. ``refetchable`` False: the cache
     is the only place the notes are kept and is never rebuilt. ``guarded``: everything that records
-    an intent calls ``certificate.withdraw`` first, so the promise may stand while the cache is
+    an intent calls ``pending_marker.withdraw`` first, so the promise may stand while the cache is
     open; otherwise it is withdrawn now. ``whole``: every page is looked at, as it is where damage was
     met before. Damage that is found so, or met later, marks the folder for the next start.
     ``read_only``: for looking; no other file of the folder is changed, and where a start would have to
@@ -106,17 +112,17 @@ def open_cache(
         clock=clock,
         at=at,
     )
-    with reached(AccountFolder(settings.account_dir)):
+    with folder_errors(AccountFolder(settings.account_dir)):
         try:
             if read_only:
                 return opener.as_it_is(read_only=True) or opener.seen_again()
             return opener.as_it_is() or opener.under_lock()
         except CacheDamaged as error:
-            damage_marker.mark(AccountFolder(settings.account_dir))
+            markers.mark_damage(AccountFolder(settings.account_dir))
             raise damaged(settings) from error
         except LockedError as error:
             if whole and error.verdict is Verdict.DATABASE_DAMAGED:
-                damage_marker.mark(
+                markers.mark_damage(
                     AccountFolder(settings.account_dir)
                 )  # a start would not look so far
             raise
@@ -167,7 +173,7 @@ class _Opener:
         ``read_only``: what a crash has left half done stays for the next start. ``at_rest``: nobody is
         changing what lies there.
         """
-        if damage_marker.is_marked(AccountFolder(self.settings.account_dir)) and not read_only:
+        if markers.is_damage_marked(AccountFolder(self.settings.account_dir)) and not read_only:
             return None  # every page is to be looked at, once, and the mark to be taken away
         presence = self._presence()
         scene: Scene | None = None
@@ -222,7 +228,7 @@ class _Opener:
                 _let_go(scene, presence)
                 raise
             if not opened.database.closed:
-                damage_marker.forget(folder)
+                markers.clear_damage_marker(folder)
             return opened
 
     def _done(self, scene: Scene, presence: Presence, decision: Decision) -> OpenedCache:
@@ -342,19 +348,19 @@ class _Opener:
     ) -> OpenedCache:
         folder = scene.folder
         generation = made.keyfile.generation if made.keyfile is not None else ""
-        certificate = Certificate(folder, generation)
+        pending_marker = PendingMarker(folder, generation)
         if not self.guarded:
-            certificate.withdraw()
-        elif not certificate.stands():
-            certificate.renew(made.database)
-        made.database.when_damaged(lambda: damage_marker.mark(folder))
+            pending_marker.withdraw()
+        elif not pending_marker.stands():
+            pending_marker.renew(made.database)
+        made.database.when_damaged(lambda: markers.mark_damage(folder))
         return OpenedCache(
             database=made.database,
             data_key=made.data_key,
             generation=generation,
             created=created,
-            notices=(*notices, *_key_notice(scene.key), *location_warnings.warnings(folder.path)),
-            certificate=certificate,
+            notices=(*notices, *_key_notice(scene.key), *location_warnings(folder.path)),
+            pending_marker=pending_marker,
             presence=_present(presence),
             anchor=Anchor(folder, generation, audit_keys(made.data_key).anchor),
         )

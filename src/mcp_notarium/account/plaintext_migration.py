@@ -120,7 +120,7 @@ def _erase_plain(folder: AccountFolder, plain: Database | None, log: FileIO | No
         log.close()
     for file in _plain_files(folder):
         erase(file)
-    folder.certificate.unlink(missing_ok=True)
+    folder.pending_marker.unlink(missing_ok=True)
     at(Step.REMOVE)
 
 

@@ -17,8 +17,7 @@ from mcp_notarium.config import Config
 from mcp_notarium.crypto import key_slots
 from mcp_notarium.errors import CacheDamaged, LockedError, Verdict
 from mcp_notarium.files.account_folder import AccountFolder, trusted
-from mcp_notarium.files.lock_holders import named
-from mcp_notarium.files.locks import KEY_LOCK_SECONDS, key_lock
+from mcp_notarium.files.locks import KEY_LOCK_SECONDS, describe_holders, key_lock
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.policy_update import settle
 
@@ -98,7 +97,7 @@ def _others(folder: AccountFolder) -> LockedError:
     return LockedError(
         Verdict.BUSY,
         "another MCP Notarium server works with this cache under other rules of what agents may see"
-        + named(folder.server_lock),
+        + describe_holders(folder.server_lock),
         resolution_hint="If the policy file was changed, close all MCP clients that use this account "
         "and start them again. Clients with rules of their own need a cache of their own: give them "
         "another NOTARIUM_DATA_DIR.",

@@ -232,7 +232,7 @@ class _Work:
         replaced = companions(self.folder.database(before.generation))
 
         def clear() -> None:
-            for file in (*replaced, self.folder.certificate):
+            for file in (*replaced, self.folder.pending_marker):
                 file.unlink(missing_ok=True)
             sync_folder(self.folder.path)
             self.given.at(Step.REMOVE)

@@ -12,7 +12,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mcp_notarium.account import damage_marker, new_generation, startup_decisions, startup_table
+from mcp_notarium.account import markers, new_generation, startup_decisions, startup_table
 from mcp_notarium.account.inspection import Observer, OpeningSettings, Scene, never
 from mcp_notarium.account.key_changes import Given, nothing_there
 from mcp_notarium.account.new_generation import InForce, Step
@@ -138,11 +138,11 @@ class _Work:
         replaced = companions(self.folder.database(old.generation))
 
         def clear() -> None:
-            damage_marker.forget(self.folder)
+            markers.clear_damage_marker(self.folder)
             for file in replaced:
                 if file.exists():
                     file.rename(aside / file.name)
-            self.folder.certificate.unlink(missing_ok=True)
+            self.folder.pending_marker.unlink(missing_ok=True)
             sync_folder(aside)
             sync_folder(self.folder.path)
             self.given.at(Step.REMOVE)

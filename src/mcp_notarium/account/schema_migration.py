@@ -8,16 +8,23 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
+from contextlib import closing
 from pathlib import Path
 
-from mcp_notarium.account import file_facts
+from mcp_notarium.account import file_facts, startup_table
+from mcp_notarium.account.inspection import Observer, OpeningSettings
+from mcp_notarium.account.startup_table import Migrate
 from mcp_notarium.crypto.data_key import DataKey
+from mcp_notarium.crypto.kdf import PRODUCTION, Bounds
 from mcp_notarium.crypto.key_slots import KeyFile
-from mcp_notarium.errors import CacheError, LockedError, Verdict
+from mcp_notarium.errors import CacheBusy, CacheError, CacheFull, LockedError, Verdict
 from mcp_notarium.files import quarantine
-from mcp_notarium.files.account_folder import AccountFolder
+from mcp_notarium.files.account_folder import AccountFolder, folder_errors, trusted
+from mcp_notarium.files.locks import Presence
 from mcp_notarium.files.private_files import sync_folder
 from mcp_notarium.storage import database, page_check, schema
+from mcp_notarium.storage.connection import Database
 
 _CHUNK = 1 << 20
 
@@ -50,6 +57,38 @@ def migrate(
     except CacheError as error:
         raise failed(error.message) from error
     return copy
+
+
+def rehearse(settings: OpeningSettings, *, bounds: Bounds = PRODUCTION) -> None:
+    """Take every step of the migration and undo it, so that a failure is known before a start.
+
+    The database is as before. Does nothing where it is in use or needs no migration. Raises
+    ``LockedError`` (MIGRATION_FAILED) if it does not go through, ``CacheFull`` if there is no room for
+    it, and ``LockedError`` (BUSY) while another process holds the folder alone.
+    """
+    folder = trusted(settings.account_dir)
+    with folder_errors(folder):
+        presence = Presence(folder)
+        try:
+            presence.share()
+            with closing(Observer(settings, bounds=bounds).look(now=time.time())) as scene:
+                if scene.database is not None and isinstance(
+                    startup_table.decide(scene.seen), Migrate
+                ):
+                    _try(scene.database)
+        finally:
+            presence.release()
+
+
+def _try(database: Database) -> None:
+    try:
+        schema.rehearse(database)
+    except CacheBusy:
+        return
+    except CacheFull:
+        raise
+    except CacheError as error:
+        raise failed(error.message) from error
 
 
 def _copied(path: Path, copy: Path) -> Path:

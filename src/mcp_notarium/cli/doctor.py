@@ -17,7 +17,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from mcp_notarium import __version__
-from mcp_notarium.account import audit_anchor, damage_marker, opener
+from mcp_notarium.account import audit_anchor, markers, opener
 from mcp_notarium.app import App, open_app
 from mcp_notarium.cli import command_setup, doctor_permissions, sbom, status
 from mcp_notarium.cli.doctor_folder import BAD, NOT_CHECKED, OK, WARN, Finding, outside
@@ -25,7 +25,7 @@ from mcp_notarium.config import Config
 from mcp_notarium.crypto import user_key
 from mcp_notarium.errors import CacheError, ConfigError, LockedError, NotariumError
 from mcp_notarium.files.account_folder import AccountFolder
-from mcp_notarium.files.lock_holders import holders
+from mcp_notarium.files.locks import find_holders
 from mcp_notarium.keys.key_sources import find_passphrase
 from mcp_notarium.keys.keychain import system_keychain
 from mcp_notarium.storage import driver
@@ -145,12 +145,12 @@ async def _inside(config: Config, *, deep: bool, offline: bool) -> list[Finding]
 def _pages(config: Config, database: Database, *, deep: bool) -> Finding:
     """Beside a server, which it would slow down, only if asked for."""
     folder = AccountFolder(config.account_dir)
-    if not deep and holders(folder.server_lock):
+    if not deep and find_holders(folder.server_lock):
         seen = "not checked: a server is at work on this cache (use --deep)"
         return Finding("pages", NOT_CHECKED, seen)
     wrong, compared = status.examined(config, database)
     if wrong:
-        damage_marker.mark(folder)
+        markers.mark_damage(folder)
         return Finding("pages", BAD, f"{len(wrong)} faults, first: {wrong[0]}")
     agree = "search index and tables agree" if compared else f"every index{status.WITHOUT_SEARCH}"
     return Finding("pages", OK, f"every page is authentic, {agree}")

@@ -19,7 +19,7 @@ from mcp_notarium.crypto.key_slots import KeyFile, SlotState
 from mcp_notarium.errors import LockedError
 from mcp_notarium.files import quarantine
 from mcp_notarium.files.account_folder import AccountFolder, find_problem
-from mcp_notarium.files.lock_holders import holders
+from mcp_notarium.files.locks import find_holders
 
 OK, WARN, BAD, NOT_CHECKED = "ok", "warn", "bad", "-"
 OLD_DAYS = 365
@@ -105,9 +105,9 @@ def _permissions(config: Config, _folder: AccountFolder) -> Iterator[Finding]:
 
 def _locks(_config: Config, folder: AccountFolder) -> Iterator[Finding]:
     """Who has the cache open, and who is changing its keys or moving its files."""
-    users = "; ".join(str(one) for one in holders(folder.server_lock))
+    users = "; ".join(str(one) for one in find_holders(folder.server_lock))
     yield Finding("open by", OK, users or "nobody else that could be seen")
-    changers = "; ".join(str(one) for one in holders(folder.keys_lock))
+    changers = "; ".join(str(one) for one in find_holders(folder.keys_lock))
     yield Finding("changed by", OK, changers or "nobody that could be seen")
 
 

@@ -11,8 +11,7 @@ from mcp_notarium.cli.audited_command import recorded
 from mcp_notarium.cli.terminal import talk
 from mcp_notarium.config import Config
 from mcp_notarium.errors import LockedError
-from mcp_notarium.files.access_errors import reached
-from mcp_notarium.files.account_folder import AccountFolder
+from mcp_notarium.files.account_folder import AccountFolder, folder_errors
 from mcp_notarium.keys import keychain
 
 
@@ -40,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _is_made(folder: AccountFolder) -> bool:
     """Whether there is a cache: without one nothing is made, only to forget something in it."""
-    with reached(folder):
+    with folder_errors(folder):
         files = (folder.key_file, folder.key_copy, folder.plain_database)
         return any(file.exists() for file in files)
 

@@ -21,10 +21,10 @@ from typing import Any
 
 from mcp_notarium import __version__
 from mcp_notarium.account import (
-    damage_marker,
     inspection,
-    migration_rehearsal,
+    markers,
     opener,
+    schema_migration,
     slot_management,
     startup_decisions,
 )
@@ -37,8 +37,7 @@ from mcp_notarium.crypto.key_slots import Slot, SlotState
 from mcp_notarium.domain.pending_write import WriteState
 from mcp_notarium.errors import CacheBusy, CacheError, CacheFull, LockedError, Verdict
 from mcp_notarium.files.account_folder import AccountFolder, find_obstacle
-from mcp_notarium.files.lock_holders import holders
-from mcp_notarium.files.locks import Presence
+from mcp_notarium.files.locks import Presence, find_holders
 from mcp_notarium.files.private_files import disk_errors
 from mcp_notarium.storage.database import Database
 
@@ -104,7 +103,7 @@ def _by_decision(config: Config, decision: Decision, *, deep: bool) -> dict[str,
                 return _refused(Verdict.UNSAFE_PATH, obstacle.reason, obstacle.command)
             return _in_order("not made yet")
         case Migrate(version, program):
-            migration_rehearsal.rehearse(config)
+            schema_migration.rehearse(config)
             return _in_order(f"schema {version}; the next start migrates it to {program}")
         case Rebuild(_, reason):
             return _in_order(f"the next start sets it aside and loads a new one: {reason}")
@@ -179,7 +178,7 @@ async def _inside(config: Config, *, deep: bool) -> dict[str, Any]:
         return facts
     wrong, compared = examined(config, app.cache.database)
     if wrong:
-        damage_marker.mark(AccountFolder(config.account_dir))
+        markers.mark_damage(AccountFolder(config.account_dir))
         raise opener.damaged(config)
     return facts | {"checked": f"every page, every index{'' if compared else WITHOUT_SEARCH}"}
 
@@ -192,7 +191,7 @@ def examined(config: Config, database: Database) -> tuple[tuple[str, ...], bool]
     disk that can only be read. Raises ``LockedError`` (BUSY).
     """
     folder = AccountFolder(config.account_dir)
-    orphaned = has_log(database.path) and not holders(folder.server_lock)
+    orphaned = has_log(database.path) and not find_holders(folder.server_lock)
     presence = Presence(folder).share()
     try:
         if not orphaned and os.access(database.path, os.W_OK):

@@ -12,19 +12,32 @@ import re
 import stat
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from mcp_notarium.errors import LockedError, Verdict
+from mcp_notarium.errors import CacheError, LockedError, Verdict
 from mcp_notarium.files import os_errors
 from mcp_notarium.files.display_paths import shown
 from mcp_notarium.files.os_errors import ELSEWHERE, moved
+from mcp_notarium.files.private_files import disk_errors
 from mcp_notarium.files.private_groups import writable_by_us_alone
 
 _DATABASE = re.compile(r"notarium_cache\.([0-9a-f]{16})\.sqlite\.encrypted")
 _OURS = re.compile(
     r"\.?(notarium_|nothing_pending|damage_met|audit_anchor)|(keys|server|sync|policy)\.lock$"
 )
+
+_SYNCED = re.compile(
+    r"dropbox|onedrive|google ?drive|googledrive|mobile documents|icloud|nextcloud|owncloud"
+    r"|pcloud|syncthing|seafile|my ?box files",
+    re.IGNORECASE,
+)
+_OCTAL = re.compile(r"\\([0-7]{3})")
+"""How the kernel writes white space and backslashes in a name; other letters stand as they are."""
+_NETWORK = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "fuse.sshfs", "afs", "ceph", "9p", "davfs"}
+_MOUNTS = Path("/proc/self/mountinfo")
+_POINT, _AFTER_DASH = 4, 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,18 +88,18 @@ class AccountFolder:
         return self.path / "notarium_cache.sqlite.erasing"
 
     @property
-    def certificate(self) -> Path:
-        """Says that no unfinished write is inside, see ``certificate.py``."""
+    def pending_marker(self) -> Path:
+        """Says that no unfinished write is inside, see ``account/markers``."""
         return self.path / "nothing_pending.json"
 
     @property
-    def damage_mark(self) -> Path:
-        """Says that the database turned out to be damaged while it was open, see ``damage.py``."""
+    def damage_marker(self) -> Path:
+        """Says that the database turned out to be damaged while it was open, see ``account/markers``."""
         return self.path / "damage_met.json"
 
     @property
     def audit_anchor(self) -> Path:
-        """Where the audit chain ended, see ``anchor.py``."""
+        """Where the audit chain ended, see ``account/audit_anchor``."""
         return self.path / "audit_anchor.json"
 
     @property
@@ -101,7 +114,7 @@ class AccountFolder:
 
     @property
     def policy_lock(self) -> Path:
-        """Held by whoever brings the cache under other rules, see ``ruled.py``."""
+        """Held by whoever brings the cache under other rules, see ``account/policy_change``."""
         return self.path / "policy.lock"
 
     @property
@@ -170,6 +183,60 @@ def find_obstacle(folder: AccountFolder) -> Problem | None:
             os_errors.advice(error, place=place),
         )
     return None
+
+
+@contextmanager
+def folder_errors(folder: AccountFolder) -> Iterator[None]:
+    """Turn OS errors on the account folder into errors that name the path.
+
+    A database that the system does not let be opened counts as one, too. Raises ``CacheFull`` or
+    ``LockedError`` (UNSAFE_PATH) for them; other errors pass.
+    """
+    with disk_errors("the cache folder cannot be used"):
+        try:
+            yield
+        except CacheError as error:
+            # SQLite says only that it cannot; what is in the way is known to the folder.
+            obstacle = find_obstacle(folder) if type(error) is CacheError else None
+            if obstacle is None:
+                raise
+            raise LockedError(
+                Verdict.UNSAFE_PATH, obstacle.reason, resolution_hint=obstacle.command
+            ) from error
+
+
+def location_warnings(path: Path, *, mounts: Path = _MOUNTS) -> tuple[str, ...]:
+    """List what is doubtful about keeping a database under this path; nothing is refused.
+
+    Locks on network drives often do not hold, and a synchroniser may put an old file over a new one.
+    """
+    found = []
+    if any(_SYNCED.search(part) for part in path.parts):
+        found.append(
+            "The cache lies in a folder that is synchronised with other machines; set "
+            "NOTARIUM_DATA_DIR to a local one."
+        )
+    if file_system(path, mounts=mounts) in _NETWORK:
+        found.append(
+            "The cache lies on a network drive, where locks may not hold; set NOTARIUM_DATA_DIR "
+            "to a local one."
+        )
+    return tuple(found)
+
+
+def file_system(path: Path, *, mounts: Path = _MOUNTS) -> str:
+    """Return the type of the file system the path lies on, or '' where that cannot be found out."""
+    try:
+        lines = mounts.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return ""
+    best, kind = -1, ""
+    for line in lines:
+        before, _, after = line.partition(" - ")
+        point = Path(_OCTAL.sub(lambda found: chr(int(found[1], 8)), before.split()[_POINT]))
+        if path.is_relative_to(point) and len(point.parts) >= best:
+            best, kind = len(point.parts), after.split()[_AFTER_DASH - 1]
+    return kind
 
 
 def _problems(folder: AccountFolder) -> Iterator[Problem]:

@@ -13,16 +13,19 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
 
 from mcp_notarium.errors import ONE_MORE_TRY, LockedError, Verdict
 from mcp_notarium.files.account_folder import AccountFolder
-from mcp_notarium.files.lock_holders import named
 
 KEY_LOCK_SECONDS = 5.0
 """Whoever waits answers nobody meanwhile, and may ask again: better refused than stuck."""
 SHARE_SECONDS = 5.0
 EXCLUDE_SECONDS = 2.0  # a server stays for hours
 _POLL = 0.02
+_PROC = Path("/proc")
+_KIND, _PID, _PLACE = 1, 4, 5
 
 
 @contextmanager
@@ -36,7 +39,7 @@ def key_lock(folder: AccountFolder, *, timeout: float = KEY_LOCK_SECONDS) -> Ite
     except filelock.Timeout:
         raise busy(
             "another process is changing the keys or the cache of this account"
-            + named(folder.keys_lock)
+            + describe_holders(folder.keys_lock)
         ) from None
     try:
         yield
@@ -110,3 +113,50 @@ class Presence:
                 time.sleep(_POLL)
             else:
                 return
+
+
+@dataclass(frozen=True, slots=True)
+class LockHolder:
+    """Hold the id of a process with a lock, and the program that started it ('' if not known)."""
+
+    pid: int
+    started_by: str
+
+    def __str__(self) -> str:
+        by = f", started by {self.started_by}" if self.started_by else ""
+        return f"process {self.pid}{by}"
+
+
+def find_holders(lock: Path, *, proc: Path = _PROC) -> list[LockHolder]:
+    """Find the other processes that hold a ``flock`` on this file, by pid.
+
+    Read from ``/proc``, so on Linux only; elsewhere, or where it is closed, none is found.
+    """
+    try:
+        place = lock.stat()
+        lines = (proc / "locks").read_text(encoding="ascii", errors="replace").splitlines()
+    except OSError:
+        return []
+    wanted = f"{os.major(place.st_dev):02x}:{os.minor(place.st_dev):02x}:{place.st_ino}"
+    pids = {int(parts[_PID]) for line in lines if _is_on(parts := line.split(), wanted)}
+    return [LockHolder(pid, _starter(pid, proc)) for pid in sorted(pids - {os.getpid()}) if pid > 0]
+
+
+def describe_holders(lock: Path) -> str:
+    """Return the end of a sentence that names who holds it: ': process 1; process 2', or ''."""
+    found = "; ".join(str(one) for one in find_holders(lock))
+    return f": {found}" if found else ""
+
+
+def _is_on(parts: list[str], wanted: str) -> bool:
+    # "3: FLOCK ADVISORY WRITE 4711 08:01:131 0 EOF"; one that waits has "->" in second place.
+    return len(parts) > _PLACE and parts[_KIND] == "FLOCK" and parts[_PLACE] == wanted
+
+
+def _starter(pid: int, proc: Path) -> str:
+    try:
+        stat = (proc / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
+        parent = stat.rpartition(")")[2].split()[1]
+        return (proc / parent / "comm").read_text(encoding="utf-8", errors="replace").strip()
+    except (OSError, IndexError):
+        return ""

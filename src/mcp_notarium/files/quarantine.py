@@ -58,8 +58,8 @@ def everything(folder: AccountFolder, *, but: Iterable[Path] = ()) -> list[Path]
     """
     kept = set(but)
     databases = sorted(folder.path.glob("notarium_cache*"))
-    keys = [folder.key_copy, folder.key_file, folder.prepared_key_file, folder.certificate]
-    rest = (folder.audit_anchor, folder.damage_mark)
+    keys = [folder.key_copy, folder.key_file, folder.prepared_key_file, folder.pending_marker]
+    rest = (folder.audit_anchor, folder.damage_marker)
     return [path for path in (*databases, *keys, *rest) if path not in kept]
 
 

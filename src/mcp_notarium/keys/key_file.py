@@ -218,7 +218,7 @@ def _same(keyfile: KeyFile) -> Callable[[bytes], None]:
 def _strays(folder: AccountFolder) -> tuple[Path, ...]:
     if not folder.path.is_dir():
         return ()
-    names = (folder.key_file, folder.key_copy, folder.prepared_key_file, folder.certificate)
+    names = (folder.key_file, folder.key_copy, folder.prepared_key_file, folder.pending_marker)
     return tuple(
         sorted(
             path

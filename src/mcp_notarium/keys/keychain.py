@@ -10,13 +10,16 @@ nobody sees it, and the keychain's daemon may hang.
 from __future__ import annotations
 
 import functools
+import os
+import stat
+import sys
+import threading
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol, TypeVar
 
 from mcp_notarium.errors import LockedError, Verdict
-from mcp_notarium.keys import session_bus
-from mcp_notarium.keys.keychain_calls import Asker, Unanswered
 from mcp_notarium.secret import Secret
 
 _Answer = TypeVar("_Answer")
@@ -40,6 +43,8 @@ _ALLOWED = {
 }
 _CHAINER = ("keyring.backends.chainer", "ChainerBackend")
 _NONE_HERE = ("keyring.backends.fail", "Keyring")
+_BUS_ADDRESS = "DBUS_SESSION_BUS_ADDRESS"
+_RUNTIME_DIR = "XDG_RUNTIME_DIR"
 _LOCKED = {"KeyringLocked", "LockedException", "PromptDismissedException"}
 
 
@@ -71,7 +76,7 @@ class Keychain:
     ) -> None:
         self._current = current or _system_backend
         self._patience = patience or PATIENCE
-        self._asker = Asker()
+        self._caller = _TimedCaller()
         self._read: dict[tuple[str, str], Secret | None] = {}
 
     @property
@@ -143,13 +148,56 @@ class Keychain:
 
     def _asked(self, kind: str, question: Callable[..., _Answer], *given: str) -> _Answer:
         try:
-            return self._asker.ask(lambda: question(*given), within=self._patience[kind])
-        except Unanswered:
+            return self._caller.call(lambda: question(*given), within=self._patience[kind])
+        except _NoAnswer:
             raise _unusable(
                 "it does not answer; perhaps a dialog waits where nobody sees it"
             ) from None
         except Exception as error:  # noqa: BLE001 - foreign code: whatever it raises, it is unusable
             raise _unusable(_said(error)) from None
+
+
+class _NoAnswer(Exception):
+    """No answer came in time, or an earlier question is still open."""
+
+
+class _TimedCaller:
+    """Asks for several threads, one after the other."""
+
+    def __init__(self) -> None:
+        self._turn = threading.Lock()
+        self._given_up: threading.Event | None = None
+
+    def call(self, question: Callable[[], _Answer], *, within: float) -> _Answer:
+        """The answer; raises what the question raises. ``within`` in seconds.
+
+        Raises ``_NoAnswer``.
+        """
+        with self._turn:
+            if self._given_up is not None and not self._given_up.is_set():
+                raise _NoAnswer
+            return self._put(question, within)
+
+    def _put(self, question: Callable[[], _Answer], within: float) -> _Answer:
+        answers: list[_Answer] = []
+        errors: list[BaseException] = []
+        done = threading.Event()
+
+        def work() -> None:
+            try:
+                answers.append(question())
+            except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
+                errors.append(error)
+            finally:
+                done.set()
+
+        threading.Thread(target=work, name="keychain", daemon=True).start()
+        if not done.wait(within):
+            self._given_up = done
+            raise _NoAnswer
+        if errors:
+            raise errors.pop()
+        return answers.pop()
 
 
 @functools.cache
@@ -227,5 +275,24 @@ def _unusable(
 def _system_backend() -> object:
     import keyring  # noqa: PLC0415 - slow, and most starts never ask for it
 
-    session_bus.find()
+    find_session_bus()
     return keyring.get_keyring()
+
+
+def find_session_bus() -> None:
+    """Name the bus in this process's environment, if it is not named and there is one of ours."""
+    if sys.platform != "linux" or os.environ.get(_BUS_ADDRESS):
+        return
+    runtime = os.environ.get(_RUNTIME_DIR) or f"/run/user/{os.getuid()}"
+    bus = Path(runtime, "bus")
+    if _is_our_socket(bus):
+        os.environ[_BUS_ADDRESS] = f"unix:path={bus}"
+
+
+def _is_our_socket(path: Path) -> bool:
+    """Somebody else's bus could offer a keychain of theirs."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return False
+    return stat.S_ISSOCK(found.st_mode) and found.st_uid == os.getuid()

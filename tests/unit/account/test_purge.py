@@ -133,5 +133,5 @@ def test_text_that_was_never_confirmed_is_warned_of(tmp_path):
     open_cheaply(config, guarded=True).close()
     assert not purge.may_hold_unsent_text(config, given=GIVEN)
     with closing(open_cheaply(config, guarded=True)) as opened:
-        opened.certificate.withdraw()
+        opened.pending_marker.withdraw()
         assert purge.may_hold_unsent_text(config, given=GIVEN)

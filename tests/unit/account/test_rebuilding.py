@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from mcp_notarium.account import damage_marker, opener
+from mcp_notarium.account import markers, opener
 from mcp_notarium.domain.note import Content
 from mcp_notarium.domain.pending_write import PendingWrite, WriteKind
 from mcp_notarium.errors import CacheDamaged, LockedError, Verdict
@@ -95,7 +95,7 @@ def test_without_the_setting_nothing_moves(tmp_path, reason):
 @pytest.mark.parametrize("reason", REASONS)
 def test_after_a_hard_stop_nothing_is_rebuilt_because_a_write_may_be_inside(tmp_path, reason):
     config = old_cache(tmp_path)
-    folder_of(config).certificate.unlink()
+    folder_of(config).pending_marker.unlink()
     config = happen(reason, config)
     before = fingerprint(config.account_dir)
     with pytest.raises(LockedError) as refused:
@@ -170,9 +170,9 @@ def test_nothing_is_moved_under_a_running_server(tmp_path):
     running = account_child.start(tmp_path)
     try:
         # Its promise is withdrawn while it runs; even with one nothing may move.
-        folder_of(config).certificate.touch(mode=0o600)
+        folder_of(config).pending_marker.touch(mode=0o600)
         generation = database_of(config).name.split(".")[1]
-        folder_of(config).certificate.write_bytes(
+        folder_of(config).pending_marker.write_bytes(
             b'{"format":"mcp-notarium-nothing-pending","generation":"%s","version":1}'
             % generation.encode()
         )
@@ -243,7 +243,7 @@ def test_a_start_looks_at_every_page_only_where_damage_was_met(tmp_path):
     config = made(tmp_path)
     overwrite(database_of(config), 7)
     open_cheaply(config).close()
-    damage_marker.mark(folder_of(config))
+    markers.mark_damage(folder_of(config))
     for _ in range(2):
         with pytest.raises(LockedError) as refused:
             open_cheaply(config)
@@ -256,10 +256,10 @@ def test_damage_that_is_met_marks_the_folder_and_a_rebuild_takes_the_mark_along(
     overwrite(database_of(config), 4)
     with closing(open_cheaply(config, guarded=True)) as opened, pytest.raises(CacheDamaged):
         opened.database.rows("SELECT * FROM notes")
-    assert damage_marker.is_marked(folder_of(config))
+    assert markers.is_damage_marked(folder_of(config))
     with closing(open_cheaply(config, **at(LATER))) as again:
         assert again.created
-    assert not damage_marker.is_marked(folder_of(config))
+    assert not markers.is_damage_marked(folder_of(config))
     assert list(folder_of(config).quarantine.rglob("damage_met.json"))
 
 
@@ -284,17 +284,17 @@ def test_a_log_mends_a_page_for_the_whole_look_too(tmp_path):
         file.touch(mode=0o600)
         file.write_bytes(content)
     overwrite(path, 3)
-    damage_marker.mark(folder_of(config))
+    markers.mark_damage(folder_of(config))
     with closing(open_cheaply(config, whole=True)) as again:
         assert again.database.row("SELECT value FROM sync_metadata WHERE key = 'k'") == ("v",)
-    assert not damage_marker.is_marked(folder_of(config))
+    assert not markers.is_damage_marked(folder_of(config))
 
 
 def test_a_mark_that_means_nothing_goes_with_the_start(tmp_path):
     config = made(tmp_path)
-    folder_of(config).damage_mark.touch(mode=0o600)
+    folder_of(config).damage_marker.touch(mode=0o600)
     open_cheaply(config).close()
-    assert not damage_marker.is_marked(folder_of(config))
+    assert not markers.is_damage_marked(folder_of(config))
 
 
 def test_a_folder_in_the_quarantine_with_the_name_of_no_day_is_none_of_ours(tmp_path):

@@ -1,3 +1,4 @@
+import os
 import stat
 import subprocess
 import sys
@@ -7,11 +8,9 @@ from pathlib import Path
 import pytest
 
 from mcp_notarium.errors import LockedError, Verdict
-from mcp_notarium.files import account_folder, quarantine
-from mcp_notarium.files.locks import Presence, key_lock
+from mcp_notarium.files import account_folder
+from mcp_notarium.files.locks import Presence, find_holders, key_lock
 from support.account import account, folder_of
-
-NOW = 1_763_683_200.0
 
 
 @pytest.fixture
@@ -19,53 +18,6 @@ def mine(tmp_path):
     made = folder_of(account(tmp_path))
     account_folder.prepare(made)
     return made
-
-
-def test_files_move_as_they_are_into_a_folder_named_after_the_time(mine):
-    mine.key_file.write_bytes(b"keys")
-    target = quarantine.set_aside(mine, [mine.key_file, mine.key_copy], now=NOW)
-    assert target == mine.quarantine / "20251121T000000Z"
-    assert (target / "notarium_keys.json").read_bytes() == b"keys"
-    assert not mine.key_file.exists()
-    for path in (target, mine.quarantine):
-        assert stat.S_IMODE(path.stat().st_mode) == 0o700
-
-
-def test_nothing_to_move_makes_no_folder(mine):
-    assert quarantine.set_aside(mine, [mine.key_file], now=NOW) is None
-    assert not mine.quarantine.exists()
-
-
-def test_two_moves_in_one_second_never_meet(mine):
-    for content in (b"one", b"two"):
-        mine.key_file.write_bytes(content)
-        quarantine.set_aside(mine, [mine.key_file], now=NOW)
-    kept = {path.read_bytes() for path in mine.quarantine.rglob("notarium_keys.json")}
-    assert kept == {b"one", b"two"}
-
-
-def test_everything_is_ordered_so_that_what_explains_comes_last(mine):
-    names = [
-        "notarium_cache.0123456789abcdef.sqlite.encrypted",
-        "notarium_cache.0123456789abcdef.sqlite.encrypted-wal",
-        "notarium_keys.json.bak",
-        "notarium_keys.json",
-        "nothing_pending.json",
-    ]
-    for name in names:
-        (mine.path / name).touch()
-    found = [path.name for path in quarantine.everything(mine) if path.exists()]
-    assert found == names
-    assert mine.key_file not in quarantine.everything(mine, but=[mine.key_file])
-
-
-def test_the_last_use_is_read_from_the_names(mine):
-    assert quarantine.last_use(mine) is None
-    for now in (NOW, NOW + 60):
-        mine.key_file.touch()
-        quarantine.set_aside(mine, [mine.key_file], now=now)
-    (mine.quarantine / "something else").mkdir()
-    assert quarantine.last_use(mine) == NOW + 60
 
 
 def test_a_second_holder_of_the_key_lock_is_refused_as_busy(mine):
@@ -141,27 +93,6 @@ def test_waiting_ends_when_the_place_becomes_free(mine):
     timer.join()
 
 
-@pytest.fixture
-def flushed(monkeypatch):
-    found = []
-    monkeypatch.setattr(quarantine, "sync_folder", found.append)
-    return found
-
-
-def test_every_folder_on_the_way_is_certain_before_anything_is_moved_there(mine, flushed):
-    target = quarantine.new_folder(mine, NOW)
-    assert flushed == [mine.path, mine.quarantine]
-    assert target == mine.quarantine / "20251121T000000Z"
-
-
-def test_both_folders_are_flushed_when_a_file_has_moved_from_one_to_the_other(mine, flushed):
-    mine.key_file.write_bytes(b"damaged")
-    target = quarantine.set_aside(mine, [mine.key_file, mine.key_copy], now=NOW)
-    assert [path.name for path in target.iterdir()] == [mine.key_file.name]
-    assert flushed[-2:] == [target, mine.path]
-    assert quarantine.set_aside(mine, [mine.key_file], now=NOW) is None
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="holds nothing there")
 def test_who_is_refused_a_place_in_the_folder_keeps_no_file_open(mine):
     alone = Presence(mine).exclude()
@@ -172,3 +103,51 @@ def test_who_is_refused_a_place_in_the_folder_keeps_no_file_open(mine):
         assert len(list(Path("/dev/fd").iterdir())) == before
     finally:
         alone.release()
+
+
+@pytest.fixture(name="lock")
+def _lock(tmp_path):
+    lock = tmp_path / "server.lock"
+    lock.touch()
+    return lock
+
+
+@pytest.fixture(name="proc")
+def _proc(tmp_path):
+    proc = tmp_path / "proc"
+    proc.mkdir()
+    return proc
+
+
+def place_of(lock):
+    found = lock.stat()
+    return f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+
+
+def process(proc, pid, parent, name):
+    for one in (pid, parent):
+        (proc / str(one)).mkdir(exist_ok=True)
+    (proc / str(pid) / "stat").write_text(f"{pid} (odd ) name) S {parent} 1 1 0")
+    (proc / str(parent) / "comm").write_text(f"{name}\n")
+
+
+def test_those_who_hold_it_are_named_with_the_program_that_started_them(lock, proc):
+    process(proc, 4711, 4000, "claude")
+    here = place_of(lock)
+    (proc / "locks").write_text(
+        f"1: FLOCK  ADVISORY  READ 4711 {here} 0 EOF\n"
+        f"1: -> FLOCK  ADVISORY  WRITE 4712 {here} 0 EOF\n"
+        "2: FLOCK  ADVISORY  READ 4713 00:00:1 0 EOF\n"
+        f"3: POSIX  ADVISORY  READ 4714 {here} 0 EOF\n"
+        f"4: FLOCK  ADVISORY  READ {os.getpid()} {here} 0 EOF\n"
+        f"5: FLOCK  ADVISORY  READ 4715 {here} 0 EOF\n"
+    )
+    assert [str(one) for one in find_holders(lock, proc=proc)] == [
+        "process 4711, started by claude",
+        "process 4715",
+    ]
+
+
+def test_where_the_system_does_not_tell_nobody_is_named(lock, proc, tmp_path):
+    assert find_holders(lock, proc=proc) == []
+    assert find_holders(tmp_path / "nowhere") == []
