@@ -108,11 +108,11 @@ async def open_app(
     if read_only:
         opens = partial(opener.open_cache, guarded=True, read_only=True)
     else:
-        opens = partial(policy_change.open_ruled)
+        opens = partial(policy_change.open_with_policy)
     opened = await run_aside(
         partial(opens, config, whole=whole, unlock=unlock), too_late=opener.OpenedCache.close
     )
-    opened.database.when_damaged(lambda: damaged(opener.damaged(config)))
+    opened.database.when_damaged(lambda: damaged(opener.damage_error(config)))
     try:
         app = _wired(config, opened, log)
         for notice in app.notices:
@@ -125,7 +125,7 @@ async def open_app(
             if not read_only and app.audit.flush(patient=True):
                 opened.anchor.write(app.audit.table, opened.database)
     except CacheDamaged as error:
-        raise opener.damaged(config) from error
+        raise opener.damage_error(config) from error
     finally:
         opened.close()
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.account.slot_management import Listing
+from mcp_notarium.account.slot_management import SlotList
 from mcp_notarium.cli import keys
 from mcp_notarium.crypto import kdf, key_slots, recovery_codes
 from notarium_devtools.simperium import Simulator
@@ -288,7 +288,7 @@ def test_no_two_columns_of_the_table_touch(
         (account_folder(simulator, tmp_path) / "notarium_keys.json").read_bytes()
     )
     dear = replace(found.slots[0], kdf=kdf.Argon2id(memory_kib=1 << 20, time_cost=16, lanes=16))
-    table = keys.table(Listing(replace(found, slots=(dear, *found.slots)), opened_by=1))
+    table = keys.table(SlotList(replace(found, slots=(dear, *found.slots)), opened_by=1))
     cells = [re.split(r" {2,}", line) for line in table.splitlines()[:3]]
     assert [len(row) for row in cells] == [5, 6, 6], table
 

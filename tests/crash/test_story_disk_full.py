@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from mcp_notarium.errors import NotariumError
-from mcp_notarium.files.private_files import nowhere
+from mcp_notarium.files.private_files import ignore_step
 from support import stops
 from support.long import LONG
 from support.needs import lacking
@@ -64,7 +64,7 @@ def demand_as_before(story, home, origin):
     assert after == before or (moved_on and story.name in GOES_ON)
 
 
-def attempt(story, home, *, at=nowhere):
+def attempt(story, home, *, at=ignore_step):
     """Do it; whether it says that it is done."""
     try:
         story.act(home, at)
@@ -86,7 +86,7 @@ def tried(place):
         shutil.rmtree(home, ignore_errors=True)
         shutil.copytree(origin, home)
         with limits:
-            done = attempt(story, home, at=told or nowhere)
+            done = attempt(story, home, at=told or ignore_step)
         if not done:
             demand_as_before(story, home, origin)
         story.judge(home, done=done, dice=random.Random(number))

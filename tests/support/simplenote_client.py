@@ -69,10 +69,10 @@ def urls_of(sim: Simulator) -> Urls:
 
 
 def open_session(
-    sim: Simulator, *, timeout: float = 10.0, patience: Patience = QUICK
+    sim: Simulator, *, timeout: float = 10.0, timeouts: Patience = QUICK
 ) -> HttpSession:
     """Connections to a running simulator."""
-    return HttpSession(bases=urls_of(sim).all(), timeout=timeout, patience=patience)
+    return HttpSession(bases=urls_of(sim).all(), timeout=timeout, timeouts=timeouts)
 
 
 def open_backend(
@@ -83,7 +83,7 @@ def open_backend(
     password: str | None = None,
     token: str | None = None,
     timeout: float = 10.0,
-    patience: Patience = QUICK,
+    timeouts: Patience = QUICK,
 ) -> SimplenoteBackend:
     """A backend that logs in with the simulator's own password, unless told otherwise."""
     return SimplenoteBackend(
@@ -96,7 +96,7 @@ def open_backend(
         api_key=Secret(sim.api_key),
         client_id="mcp-notarium-test",
         timeout=timeout,
-        session=open_session(sim, timeout=timeout, patience=patience),
+        session=open_session(sim, timeout=timeout, timeouts=timeouts),
     )
 
 

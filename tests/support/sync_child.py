@@ -57,7 +57,7 @@ class Child:
             api_key=Secret("unused"),
             client_id=f"child-{os.getpid()}",
             timeout=10.0,
-            session=HttpSession(bases=urls.all(), timeout=10.0, patience=QUICK),
+            session=HttpSession(bases=urls.all(), timeout=10.0, timeouts=QUICK),
         )
         self.writer = Writer(
             self.cache,

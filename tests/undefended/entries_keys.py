@@ -183,7 +183,7 @@ KEYS = (
     Defence(
         "the database remembers the newest key file",
         "account/opener.py",
-        "            raise_sequence(made.database, made.keyfile)\n",
+        "            record_key_sequence(made.database, made.keyfile)\n",
         "            pass\n",
         (
             "unit/account/test_opener.py::test_opening_lets_the_database_remember_the_newest_key_file_it_was_opened_with",
@@ -239,7 +239,7 @@ KEYS = (
     Defence(
         "what a full disk leaves half made is removed",
         "account/new_generation.py",
-        "        take_back(folder, made)\n        raise\n    return notes\n",
+        "        remove_prepared(folder, made)\n        raise\n    return notes\n",
         "        raise\n    return notes\n",
         (
             "unit/account/test_reencryption.py::test_a_disk_that_fills_up_leaves_the_old_cache_and_nothing_else",
@@ -249,8 +249,8 @@ KEYS = (
     Defence(
         "the cache is written anew by one who is alone",
         "account/new_generation.py",
-        "    try:\n        presence.exclude()\n",
-        "    try:\n        presence.share()\n",
+        "    try:\n        server_lock.exclude()\n",
+        "    try:\n        server_lock.share()\n",
         (
             "unit/account/test_reencryption.py::test_while_a_server_runs_it_is_refused_and_the_server_is_named",
         ),
@@ -324,18 +324,18 @@ KEYS = (
     ),
     Defence(
         "an unsafe folder is not read beforehand",
-        "account/head_start.py",
+        "account/early_unlock.py",
         "if key is None or find_problem(folder) is not None:",
         "if key is None:",
-        ("unit/account/test_head_start.py::test_nothing_unsafe_is_read",),
+        ("unit/account/test_early_unlock.py::test_nothing_unsafe_is_read",),
     ),
     Defence(
         "what was unlocked beforehand counts for the same key file only",
-        "account/head_start.py",
+        "account/early_unlock.py",
         "        if outcome is None or not same:\n",
         "        if outcome is None:\n",
         (
-            "unit/account/test_head_start.py::test_a_key_file_that_was_changed_meanwhile_is_unlocked_by_itself",
+            "unit/account/test_early_unlock.py::test_a_key_file_that_was_changed_meanwhile_is_unlocked_by_itself",
         ),
     ),
 )

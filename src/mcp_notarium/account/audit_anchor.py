@@ -51,7 +51,7 @@ def audit_keys(data_key: DataKey | None) -> AuditKeys:
     )
 
 
-def about_the_chain(notices: Iterable[str]) -> str | None:
+def find_chain_notice(notices: Iterable[str]) -> str | None:
     """Which of a start's notices is that of :meth:`Anchor.notice`, if any."""
     return next((one for one in notices if one.endswith(LOOK)), None)
 

@@ -15,7 +15,7 @@ from mcp_notarium.crypto import kdf, key_slots
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.key_slots import KeyFile
 from mcp_notarium.files.account_folder import AccountFolder
-from mcp_notarium.files.private_files import At, nowhere, sync_folder
+from mcp_notarium.files.private_files import StepHook, ignore_step, sync_folder
 from mcp_notarium.keys import key_file
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import database
@@ -23,7 +23,7 @@ from mcp_notarium.storage.database import Database, companions
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class NewCache:
     """A new cache, open."""
 
     database: Database
@@ -47,8 +47,8 @@ def make_encrypted(
     now: float,
     bounds: kdf.Bounds = kdf.PRODUCTION,
     make_room: Callable[[KeyFile], None] = lambda _keyfile: None,
-    at: At = nowhere,
-) -> Made:
+    at: StepHook = ignore_step,
+) -> NewCache:
     """A new generation with a new data key. Call it under the key lock.
 
     ``make_room`` is called when everything is ready, just before it starts to count.
@@ -84,13 +84,13 @@ def make_encrypted(
             file.unlink(missing_ok=True)
         raise
     key_file.commit(folder)
-    key_file.make_lasting(folder, made, at=at)
-    return Made(opened, made, data_key)
+    key_file.make_durable(folder, made, at=at)
+    return NewCache(opened, made, data_key)
 
 
 def make_plain(
-    folder: AccountFolder, settings: OpeningSettings, *, now: float, at: At = nowhere
-) -> Made:
+    folder: AccountFolder, settings: OpeningSettings, *, now: float, at: StepHook = ignore_step
+) -> NewCache:
     """A new unencrypted database. Call it under the key lock."""
     unfinished, path = folder.unfinished_plain_database, folder.plain_database
     database.create(unfinished, None, meta=_meta(settings, None, now)).close()
@@ -98,7 +98,7 @@ def make_plain(
     unfinished.rename(path)
     sync_folder(folder.path)
     at("switch")
-    return Made(database.connect(path, None))
+    return NewCache(database.connect(path, None))
 
 
 def _meta(settings: OpeningSettings, made: KeyFile | None, now: float) -> dict[str, str]:

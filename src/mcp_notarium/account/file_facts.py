@@ -97,7 +97,7 @@ def rebuilt_recently(folder: AccountFolder, keyfile: KeyFile | None, *, now: flo
 
     Two clients with different keys would otherwise rebuild each other's cache for ever.
     """
-    moved = quarantine.last_use(folder)
+    moved = quarantine.find_last_use(folder)
     if moved is None or moved < now - _DAY:
         return False
     if folder.plain_database.exists():

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from mcp_notarium import __version__
 from mcp_notarium.account.audit_anchor import audit_keys
-from mcp_notarium.account.inspection import Scene
+from mcp_notarium.account.inspection import Inspection
 from mcp_notarium.audit.record import Entry, Facts
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.key_slots import KeyFile, Slot
@@ -20,17 +20,17 @@ CLIENT: Final = f"mcp-notarium {__version__} (command line)"
 
 
 def record_change(
-    scene: Scene, before: KeyFile | None, *, at: float, act: str = "keys.changed"
+    inspection: Inspection, before: KeyFile | None, *, at: float, act: str = "keys.changed"
 ) -> None:
     """Record how the key file in force differs from ``before``.
 
     The change counts by now, so a disk without room or a busy database does not undo it: the number
     of the key file in the next record shows the gap.
     """
-    if scene.database is None or scene.keyfile is None:
+    if inspection.database is None or inspection.keyfile is None:
         return
-    table = AuditTable(scene.database, audit_keys(scene.data_key).seal)
-    entry = Entry(at=at, act=act, client=CLIENT, facts=differences(before, scene.keyfile))
+    table = AuditTable(inspection.database, audit_keys(inspection.data_key).seal)
+    entry = Entry(at=at, act=act, client=CLIENT, facts=differences(before, inspection.keyfile))
     with suppress(CacheBusy, CacheFull):
         table.append([entry], durable=True)
 

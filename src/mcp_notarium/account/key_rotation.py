@@ -10,8 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mcp_notarium.account.inspection import Observer, OpeningSettings, never
-from mcp_notarium.account.key_changes import Given, change, nothing_there, openable
+from mcp_notarium.account.inspection import Inspector, OpeningSettings, never_open
+from mcp_notarium.account.key_changes import (
+    ChangeOptions,
+    apply_change,
+    demand_openable,
+    missing_cache_error,
+)
 from mcp_notarium.crypto import kdf, key_slots, rotation_steps, user_key
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.errors import SlotsRefused, WeakPassphrase, WrongKey
@@ -19,10 +24,10 @@ from mcp_notarium.crypto.kdf import Parameters
 from mcp_notarium.crypto.kdf_policy import Stretching
 from mcp_notarium.crypto.key_slots import KeyFile, Slot, SlotState
 from mcp_notarium.crypto.slot_changes import described
-from mcp_notarium.files.account_folder import trusted
+from mcp_notarium.files.account_folder import check_folder
 from mcp_notarium.files.private_files import disk_errors
 from mcp_notarium.keys.key_file import NOT_COPIED
-from mcp_notarium.keys.key_sources import KEYCHAIN, Found
+from mcp_notarium.keys.key_sources import KEYCHAIN, FoundKey
 from mcp_notarium.secret import Secret
 
 NEEDED_BY_CLIENTS = (
@@ -34,11 +39,11 @@ OLD_COPIES = (
 
 
 @dataclass(frozen=True, slots=True)
-class WayIn:
+class ProvenKey:
     """The key of now, proven: which slot of the key file it opens. ``key`` knows where it came from."""
 
     keyfile: KeyFile
-    key: Found
+    key: FoundKey
     slot: Slot
 
     @property
@@ -46,7 +51,7 @@ class WayIn:
         """Whether the keychain gave the key; it may be in a slot of type raw all the same."""
         return self.key.origin == KEYCHAIN
 
-    def giving_way(self, wanted: Sequence[int] | None = None) -> tuple[Slot, ...]:
+    def slots_to_replace(self, wanted: Sequence[int] | None = None) -> tuple[Slot, ...]:
         """What a new key takes the place of. Raises as ``rotation.giving_way`` does."""
         return rotation_steps.giving_way(
             self.keyfile, self.slot, kept=self.by_keychain, wanted=wanted
@@ -54,7 +59,7 @@ class WayIn:
 
 
 @dataclass(frozen=True, slots=True)
-class Rotated:
+class RotationResult:
     """What was done. ``proven``: the database was opened with what was written.
 
     ``slot`` is the new one, ``gone`` what it took the place of; ``others`` are the slots that opened
@@ -70,20 +75,22 @@ class Rotated:
     notices: tuple[str, ...]
 
 
-def way_in(settings: OpeningSettings, *, given: Given | None = None) -> WayIn:
+def prove_key(settings: OpeningSettings, *, options: ChangeOptions | None = None) -> ProvenKey:
     """Prove the key of now (of the settings, or ``given.old``) before anybody is asked for a new one.
 
     Raises ``LockedError`` (start-up's verdicts) and changes nothing.
     """
-    given = given or Given()
-    if not trusted(settings.account_dir).path.is_dir():
-        raise nothing_there()
-    key = None if given.old is None else Found(given.old, "the key given")
-    observer = Observer(settings, bounds=given.bounds, system=given.system, key=key)
+    options = options or ChangeOptions()
+    if not check_folder(settings.account_dir).path.is_dir():
+        raise missing_cache_error()
+    key = None if options.old is None else FoundKey(options.old, "the key given")
+    inspector = Inspector(settings, bounds=options.bounds, system=options.system, key=key)
     with disk_errors("the key file cannot be read"):
-        keyfile, _, found = openable(observer.look(now=given.clock(), opens=never))
-    slot = key_slots.open_slot(keyfile, found.passphrase, bounds=given.bounds).slot
-    return WayIn(keyfile, found, slot)
+        keyfile, _, found = demand_openable(
+            inspector.inspect(now=options.clock(), opens=never_open)
+        )
+    slot = key_slots.open_slot(keyfile, found.passphrase, bounds=options.bounds).slot
+    return ProvenKey(keyfile, found, slot)
 
 
 def rotate_passphrase(
@@ -94,9 +101,9 @@ def rotate_passphrase(
     allow_weak: bool = False,
     wanted: Sequence[int] | None = None,
     keychain: str = "",
-    came: WayIn | None = None,
-    given: Given | None = None,
-) -> Rotated:
+    current: ProvenKey | None = None,
+    options: ChangeOptions | None = None,
+) -> RotationResult:
     """Let ``new`` open the cache instead of the old key.
 
     ``new`` is a passphrase or a raw key; ``parameters`` stretch it (None: :func:`stretching`).
@@ -105,12 +112,12 @@ def rotate_passphrase(
     Raises ``WeakPassphrase``, ``MalformedKey``, ``SlotsRefused`` and ``LockedError`` (start-up's
     verdicts, or BUSY) with nothing changed.
     """
-    given = given or Given()
+    options = options or ChangeOptions()
     demand_new(new, allow_weak=allow_weak)
-    now, came = int(given.clock()), came or way_in(settings, given=given)
+    now, current = int(options.clock()), current or prove_key(settings, options=options)
     # The same key in another stretching replaces itself, wherever it is kept.
-    kept = came.by_keychain and new != came.key.passphrase
-    gone = rotation_steps.giving_way(came.keyfile, came.slot, kept=kept, wanted=wanted)
+    kept = current.by_keychain and new != current.key.passphrase
+    gone = rotation_steps.giving_way(current.keyfile, current.slot, kept=kept, wanted=wanted)
 
     def rewrapped(before: KeyFile, _data_key: DataKey, key: Secret) -> KeyFile:
         return rotation_steps.rewrap(
@@ -122,15 +129,15 @@ def rotate_passphrase(
             kept=kept,
             wanted=[slot.id for slot in gone],
             keychain=keychain,
-            bounds=given.bounds,
+            bounds=options.bounds,
         )
 
-    if came.slot in gone:
-        done = change(settings, rewrapped, instead=new, given=given)
+    if current.slot in gone:
+        done = apply_change(settings, rewrapped, instead=new, options=options)
     else:
-        done = change(settings, rewrapped, also_opens=(new,), given=given)
+        done = apply_change(settings, rewrapped, also_opens=(new,), options=options)
     ids = {slot.id for slot in done.before.slots}
-    return Rotated(
+    return RotationResult(
         sequence=done.after.sequence,
         rotated=done.after.rotated,
         proven=done.proven,
@@ -164,10 +171,12 @@ def still_opening(before: KeyFile, after: KeyFile) -> tuple[Slot, ...]:
     )
 
 
-def demand_unused(came: WayIn, new: Secret, *, given: Given | None = None) -> None:
+def demand_unused(current: ProvenKey, new: Secret, *, options: ChangeOptions | None = None) -> None:
     """Raises ``SlotsRefused`` for a key that opens the cache already: nothing would be changed by it."""
     try:
-        slot = key_slots.open_slot(came.keyfile, new, bounds=(given or Given()).bounds).slot
+        slot = key_slots.open_slot(
+            current.keyfile, new, bounds=(options or ChangeOptions()).bounds
+        ).slot
     except WrongKey:
         return
     raise SlotsRefused(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from mcp_notarium.account import key_rotation, slot_management
 from mcp_notarium.account.inspection import OpeningSettings
-from mcp_notarium.account.key_changes import Changed, Given
+from mcp_notarium.account.key_changes import ChangeOptions, ChangeResult
 from mcp_notarium.crypto import user_key
 from mcp_notarium.crypto.errors import SlotsRefused, WrongKey
 from mcp_notarium.crypto.key_slots import KeyFile, Slot, SlotState, SlotType
@@ -23,15 +23,17 @@ from mcp_notarium.secret import Secret
 
 
 @dataclass(frozen=True, slots=True)
-class Enabled:
+class KeychainSlot:
     """The slot that was made. ``backend``: the keychain's name."""
 
-    changed: Changed
+    changed: ChangeResult
     slot_id: int
     backend: str
 
 
-def enable(settings: OpeningSettings, system: Keychain, *, given: Given | None = None) -> Enabled:
+def enable(
+    settings: OpeningSettings, system: Keychain, *, options: ChangeOptions | None = None
+) -> KeychainSlot:
     """Let the keychain open the cache, beside the key that opens it now.
 
     The key of the settings (or ``given.old``) must open it. A random key in the keychain that opens
@@ -39,50 +41,52 @@ def enable(settings: OpeningSettings, system: Keychain, *, given: Given | None =
     keychain holds another key for this account, ``LockedError`` (KEYCHAIN_UNUSABLE, start-up's
     verdicts); the keychain is left as it was then.
     """
-    given = replace(given or Given(), system=system)
+    options = replace(options or ChangeOptions(), system=system)
     kept = system.get(keychain.KEY, settings.owner_hash)
-    demand_free(settings, system, given=given)
+    demand_free(settings, system, options=options)
     backend = system.name
     secret = kept or user_key.generate()
     system.set(keychain.KEY, settings.owner_hash, secret)
     try:
         _demand_kept(system, settings.owner_hash, secret)
         changed = slot_management.add(
-            settings, secret, label=backend, type_=SlotType.KEYRING, given=given
+            settings, secret, label=backend, type_=SlotType.KEYRING, options=options
         )
     except BaseException:
         if kept is None:
-            _forget_unless_it_counts(settings, system, secret, given)
+            _forget_unless_it_counts(settings, system, secret, options)
         raise
-    return Enabled(changed, changed.after.slots[-1].id, backend)
+    return KeychainSlot(changed, changed.after.slots[-1].id, backend)
 
 
 def disable(
-    settings: OpeningSettings, system: Keychain, *, given: Given | None = None
-) -> Changed | None:
+    settings: OpeningSettings, system: Keychain, *, options: ChangeOptions | None = None
+) -> ChangeResult | None:
     """Take the keychain's slot away, then its entry; None if the entry opened nothing.
 
     Raises ``SlotsRefused`` if there is no entry, or if it is the key that was used to come in.
     """
-    given = replace(given or Given(), system=system)
+    options = replace(options or ChangeOptions(), system=system)
     secret = system.get(keychain.KEY, settings.owner_hash)
     if secret is None:
         raise SlotsRefused(
             "the keychain holds no key for this account", resolution_hint="Nothing is to be done."
         )
-    slot_id = slot_management.listing(settings, secret, bounds=given.bounds).opened_by
-    changed = None if slot_id is None else slot_management.remove(settings, slot_id, given=given)
+    slot_id = slot_management.list_slots(settings, secret, bounds=options.bounds).opened_by
+    changed = (
+        None if slot_id is None else slot_management.remove(settings, slot_id, options=options)
+    )
     system.delete(keychain.KEY, settings.owner_hash)
     return changed
 
 
-def rotate_into(
+def rotate_into_keychain(
     settings: OpeningSettings,
     system: Keychain,
     *,
     from_keychain: bool,
     wanted: Sequence[int] | None = None,
-    given: Given | None = None,
+    options: ChangeOptions | None = None,
 ) -> KeyFile:
     """Replace the key that opens the cache now by a random one that only the keychain holds.
 
@@ -91,32 +95,34 @@ def rotate_into(
     now that stands elsewhere does. Returns the new key file. Raises as :func:`enable` does, and
     ``SlotsRefused`` if the keychain would be the only way in.
     """
-    given = replace(given or Given(), system=system)
+    options = replace(options or ChangeOptions(), system=system)
     owner = settings.owner_hash
     kept = system.get(keychain.KEY, owner)
     if kept is not None and from_keychain:
-        return _exchange(settings, system, kept, user_key.generate(), given)
-    demand_free(settings, system, given=given)
+        return _exchange(settings, system, kept, user_key.generate(), options)
+    demand_free(settings, system, options=options)
     secret = kept or user_key.generate()
-    backend, came = system.name, key_rotation.way_in(settings, given=given)
-    demand_another(came.keyfile, without=came.giving_way(wanted))
+    backend, current = system.name, key_rotation.prove_key(settings, options=options)
+    demand_another(current.keyfile, without=current.slots_to_replace(wanted))
     system.set(keychain.KEY, owner, secret)
     try:
         _demand_kept(system, owner, secret)
         key_rotation.rotate_passphrase(
-            settings, new=secret, wanted=wanted, keychain=backend, came=came, given=given
+            settings, new=secret, wanted=wanted, keychain=backend, current=current, options=options
         )
     except BaseException:
         if kept is None:
-            _forget_unless_it_counts(settings, system, secret, given)
+            _forget_unless_it_counts(settings, system, secret, options)
         raise
-    return slot_management.listing(settings, None, bounds=given.bounds).keyfile
+    return slot_management.list_slots(settings, None, bounds=options.bounds).keyfile
 
 
-def demand_free(settings: OpeningSettings, system: Keychain, *, given: Given | None = None) -> None:
+def demand_free(
+    settings: OpeningSettings, system: Keychain, *, options: ChangeOptions | None = None
+) -> None:
     """Raises ``SlotsRefused`` if the keychain holds a key for this account that may be in use."""
     kept = system.get(keychain.KEY, settings.owner_hash)
-    if kept is not None and not _left_over(settings, kept, given or Given()):
+    if kept is not None and not _left_over(settings, kept, options or ChangeOptions()):
         raise _taken()
 
 
@@ -133,26 +139,34 @@ def demand_another(keyfile: KeyFile, *, without: Sequence[Slot]) -> None:
 
 
 def _exchange(
-    settings: OpeningSettings, system: Keychain, kept: Secret, secret: Secret, given: Given
+    settings: OpeningSettings,
+    system: Keychain,
+    kept: Secret,
+    secret: Secret,
+    options: ChangeOptions,
 ) -> KeyFile:
     """Both keys open until the keychain has the new one: its entry is the only place of either."""
-    found = slot_management.listing(settings, kept, bounds=given.bounds)
+    found = slot_management.list_slots(settings, kept, bounds=options.bounds)
     old = next((slot for slot in found.keyfile.slots if slot.id == found.opened_by), None)
     if old is None:
         raise WrongKey
     demand_another(found.keyfile, without=[old])
     added = slot_management.add(
-        settings, secret, label=system.name, type_=SlotType.KEYRING, given=given
+        settings, secret, label=system.name, type_=SlotType.KEYRING, options=options
     )
     system.set(keychain.KEY, settings.owner_hash, secret)
     try:
         _demand_kept(system, settings.owner_hash, secret)
     except SlotsRefused:
         system.set(keychain.KEY, settings.owner_hash, kept)
-        slot_management.remove(settings, added.after.slots[-1].id, given=replace(given, old=kept))
+        slot_management.remove(
+            settings, added.after.slots[-1].id, options=replace(options, old=kept)
+        )
         raise
     for slot_id in (old.id, *_forgotten(found.keyfile, old)):
-        after = slot_management.remove(settings, slot_id, given=replace(given, old=secret)).after
+        after = slot_management.remove(
+            settings, slot_id, options=replace(options, old=secret)
+        ).after
     return after
 
 
@@ -165,9 +179,9 @@ def _forgotten(found: KeyFile, old: Slot) -> list[int]:
     ]
 
 
-def _left_over(settings: OpeningSettings, kept: Secret, given: Given) -> bool:
+def _left_over(settings: OpeningSettings, kept: Secret, options: ChangeOptions) -> bool:
     """Whether it is a random key that opens no slot, and that no slot out of use can be meant by."""
-    found = slot_management.listing(settings, kept, bounds=given.bounds)
+    found = slot_management.list_slots(settings, kept, bounds=options.bounds)
     return (
         user_key.read(kept).kind == "raw"
         and found.opened_by is None
@@ -179,14 +193,14 @@ def _left_over(settings: OpeningSettings, kept: Secret, given: Given) -> bool:
 
 
 def _forget_unless_it_counts(
-    settings: OpeningSettings, system: Keychain, secret: Secret, given: Given
+    settings: OpeningSettings, system: Keychain, secret: Secret, options: ChangeOptions
 ) -> None:
     """Take the entry out after a failure, but not if that came behind the commit point.
 
     Then the keychain is the only place of a key that opens the cache, and so it is if nobody knows.
     """
     with suppress(LockedError):
-        if slot_management.listing(settings, secret, bounds=given.bounds).opened_by is None:
+        if slot_management.list_slots(settings, secret, bounds=options.bounds).opened_by is None:
             system.delete(keychain.KEY, settings.owner_hash)
 
 

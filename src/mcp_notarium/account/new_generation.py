@@ -27,8 +27,8 @@ from mcp_notarium.errors import (
 )
 from mcp_notarium.files import os_errors, quarantine
 from mcp_notarium.files.account_folder import AccountFolder
-from mcp_notarium.files.locks import Presence, busy, describe_holders
-from mcp_notarium.files.private_files import At, sync_folder, temporary_pattern
+from mcp_notarium.files.locks import ServerLock, busy_error, describe_holders
+from mcp_notarium.files.private_files import StepHook, sync_folder, temporary_pattern
 from mcp_notarium.keys import key_file
 from mcp_notarium.storage import database, table_copy
 from mcp_notarium.storage.audit_table import ANCHORED, AuditTable, carry_over
@@ -46,7 +46,7 @@ _ROOM_FOR_LOG = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Carry:
+class AuditTransfer:
     """How the audit chain comes over: the old data key (None: plain) and generation, when, why.
 
     ``rescuing``: the old database is damaged, and what can be read is taken.
@@ -95,24 +95,24 @@ class Step(StrEnum):
     ANCHOR = "anchor"
 
 
-def be_alone(presence: Presence, folder: AccountFolder) -> None:
+def lock_exclusively(server_lock: ServerLock, folder: AccountFolder) -> None:
     """Raises ``LockedError`` (BUSY), naming who has the cache open, while anybody has."""
     try:
-        presence.exclude()
+        server_lock.exclude()
     except LockedError:
-        raise busy(
+        raise busy_error(
             f"other MCP Notarium servers have this cache open{describe_holders(folder.server_lock)}"
         ) from None
 
 
-def set_leftovers_aside(folder: AccountFolder, counts: KeyFile | None, *, now: float) -> None:
+def quarantine_leftovers(folder: AccountFolder, counts: KeyFile | None, *, now: float) -> None:
     """Move files of encrypted databases that ``counts`` does not name, and a prepared key file."""
     known = companions(folder.database(counts.generation)) if counts is not None else ()
     strays = [path for path in folder.encrypted_files() if path not in known]
     quarantine.set_aside(folder, [*strays, folder.prepared_key_file], now=now)
 
 
-def finish_retiring(folder: AccountFolder, opened: Database, counts: KeyFile) -> None:
+def remove_retired(folder: AccountFolder, opened: Database, counts: KeyFile) -> None:
     """Remove the generation that the one in force replaced for good, if a crash has left it.
 
     What ``opened`` says of it was written before its key file counted, and it was compared by then.
@@ -142,8 +142,8 @@ def write(
     data_key: DataKey,
     *,
     told: Told,
-    at: At,
-    carry: Carry,
+    at: StepHook,
+    carry: AuditTransfer,
     retires: str = "",
 ) -> int:
     """Prepare the key file, make the database, copy, compare; the number of notes.
@@ -176,19 +176,19 @@ def write(
             notes = target.number("SELECT count(*) FROM notes")
         at(Step.VERIFY)
     except BaseException:
-        take_back(folder, made)
+        remove_prepared(folder, made)
         raise
     return notes
 
 
-def take_back(folder: AccountFolder, made: KeyFile) -> None:
+def remove_prepared(folder: AccountFolder, made: KeyFile) -> None:
     """Remove what was made and does not count; the original is untouched."""
     for file in (*companions(folder.database(made.generation)), folder.prepared_key_file):
         file.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True, slots=True)
-class InForce:
+class SwitchResult:
     """A generation that counts. ``copied``: the key file's copy was written; else the next start does it.
 
     ``left``: why something of what it replaced is still in its place; empty: nothing is.
@@ -209,8 +209,8 @@ def switch(
     *,
     replaced: Collection[Path],
     clear: Callable[[], None],
-    at: At,
-) -> InForce:
+    at: StepHook,
+) -> SwitchResult:
     """Let the new generation count, then ``clear`` away the files that it has ``replaced``.
 
     Raises ``OSError`` if it does not count; nothing of it is left then. Once it counts nothing is
@@ -219,14 +219,14 @@ def switch(
     try:
         key_file.commit(folder)
     except OSError:
-        take_back(folder, made)
+        remove_prepared(folder, made)
         raise
-    return cleared(lambda: key_file.make_lasting(folder, made, at=at), replaced, clear)
+    return clear_replaced(lambda: key_file.make_durable(folder, made, at=at), replaced, clear)
 
 
-def cleared(
+def clear_replaced(
     lasting: Callable[[], bool], replaced: Collection[Path], clear: Callable[[], None]
-) -> InForce:
+) -> SwitchResult:
     """See that what counts is on the disk for good, then ``clear``; never the latter without the former.
 
     ``lasting`` tells whether the key file's copy was written, too.
@@ -236,13 +236,13 @@ def cleared(
         copied = lasting()
         clear()
     except OSError as error:
-        why = os_errors.failure(error)
+        why = os_errors.describe_with_path(error)
     except NotariumError as error:
         why = error.message
-    return InForce(copied, why if any(os.path.lexists(path) for path in replaced) else "")
+    return SwitchResult(copied, why if any(os.path.lexists(path) for path in replaced) else "")
 
 
-def anchor_end(folder: AccountFolder, made: KeyFile, data_key: DataKey) -> None:
+def write_anchor(folder: AccountFolder, made: KeyFile, data_key: DataKey) -> None:
     """Anchor the chain of the generation that counts by now, and has the folder to itself. Never raises.
 
     The anchor that lay there was of the generation before. Where it cannot be written, a server's next
@@ -262,7 +262,7 @@ def anchor_end(folder: AccountFolder, made: KeyFile, data_key: DataKey) -> None:
 def compare(old: Database, new: Database) -> None:
     """Raises ``CacheDamaged`` unless the new database is sound and has the same rows."""
     demand_sound(new)
-    if not same(old, new):
+    if not has_same_rows(old, new):
         raise CacheDamaged("what was written differs from the original")
 
 
@@ -273,6 +273,6 @@ def demand_sound(new: Database) -> None:
         raise CacheDamaged(f"what was written is not sound: {wrong[0]}")
 
 
-def same(one: Database, other: Database) -> bool:
+def has_same_rows(one: Database, other: Database) -> bool:
     """Whether both hold the same rows, what ties them to their key files left out."""
     return len({table_copy.content_digest(each, without=TIES) for each in (one, other)}) == 1

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from mcp_notarium.account.audit_anchor import Anchor
 from mcp_notarium.account.markers import PendingMarker
 from mcp_notarium.crypto.data_key import DataKey
-from mcp_notarium.files.locks import Presence
+from mcp_notarium.files.locks import ServerLock
 from mcp_notarium.storage.database import Database
 
 
@@ -25,7 +25,7 @@ class OpenedCache:
     created: bool
     notices: tuple[str, ...]
     pending_marker: PendingMarker
-    presence: Presence
+    server_lock: ServerLock
     anchor: Anchor
     rebuilt: bool = False
 
@@ -34,4 +34,4 @@ class OpenedCache:
         if not self.database.closed:
             self.pending_marker.renew(self.database)
             self.database.close()
-        self.presence.release()
+        self.server_lock.release()

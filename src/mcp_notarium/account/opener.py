@@ -24,8 +24,8 @@ from mcp_notarium.account import (
     startup_table,
 )
 from mcp_notarium.account.audit_anchor import Anchor, audit_keys
-from mcp_notarium.account.creation import Made
-from mcp_notarium.account.inspection import Observer, OpeningSettings, Scene, Unlock
+from mcp_notarium.account.creation import NewCache
+from mcp_notarium.account.inspection import Inspection, Inspector, OpeningSettings, Unlock
 from mcp_notarium.account.markers import PendingMarker
 from mcp_notarium.account.opened_cache import OpenedCache
 from mcp_notarium.account.startup_facts import OnUnreadable
@@ -44,25 +44,25 @@ from mcp_notarium.errors import (
 from mcp_notarium.files import quarantine
 from mcp_notarium.files.account_folder import (
     AccountFolder,
+    check_folder,
+    create_folder,
     find_problem,
     folder_errors,
     location_warnings,
-    prepare,
-    trusted,
 )
-from mcp_notarium.files.locks import Presence, busy, key_lock
-from mcp_notarium.files.private_files import At, disk_errors, nowhere
+from mcp_notarium.files.locks import ServerLock, busy_error, key_lock
+from mcp_notarium.files.private_files import StepHook, disk_errors, ignore_step
 from mcp_notarium.keys import key_file
-from mcp_notarium.keys.key_sources import Found
+from mcp_notarium.keys.key_sources import FoundKey
 from mcp_notarium.keys.keychain import Keychain
 from mcp_notarium.storage.database import Database, companions
 
 __all__ = [
     "OpenedCache",
     "OpeningSettings",
-    "damaged",
+    "damage_error",
     "open_cache",
-    "set_aside",
+    "quarantine_account",
 ]
 
 _Value = TypeVar("_Value")
@@ -82,7 +82,7 @@ def open_cache(
     system: Keychain | None = None,
     unlock: Unlock = key_slots.unlock,
     clock: Callable[[], float] = time.time,
-    at: At = nowhere,
+    at: StepHook = ignore_step,
 ) -> OpenedCache:
     """Open or make the account's cache. Raises ``LockedError`` or ``CacheFull``; deletes nothing.
 
@@ -94,7 +94,7 @@ def open_cache(
     ``read_only``: for looking; no other file of the folder is changed, and where a start would have to
     do something first that is refused. ``unlock`` stands in for ``keyslots.unlock``.
     """
-    observer = Observer(
+    inspector = Inspector(
         settings,
         bounds=bounds,
         refetchable=refetchable,
@@ -105,7 +105,7 @@ def open_cache(
     )
     opener = _Opener(
         settings=settings,
-        observer=observer,
+        inspector=inspector,
         parameters=kdf or creation.parameters(settings),
         bounds=bounds,
         guarded=guarded,
@@ -119,7 +119,7 @@ def open_cache(
             return opener.as_it_is() or opener.under_lock()
         except CacheDamaged as error:
             markers.mark_damage(AccountFolder(settings.account_dir))
-            raise damaged(settings) from error
+            raise damage_error(settings) from error
         except LockedError as error:
             if whole and error.verdict is Verdict.DATABASE_DAMAGED:
                 markers.mark_damage(
@@ -128,31 +128,33 @@ def open_cache(
             raise
 
 
-def damaged(settings: OpeningSettings) -> LockedError:
+def damage_error(settings: OpeningSettings) -> LockedError:
     """The refusal where a cache that was open, or nearly so, turns out to be damaged."""
-    return refusal(
-        startup_decisions.met(
+    return locked_error(
+        startup_decisions.decide_on_damage(
             plain=not settings.db_encryption, on_unreadable=OnUnreadable(settings.on_unreadable)
         )
     )
 
 
-def set_aside(settings: OpeningSettings, *, clock: Callable[[], float] = time.time) -> Path | None:
+def quarantine_account(
+    settings: OpeningSettings, *, clock: Callable[[], float] = time.time
+) -> Path | None:
     """Move the account's cache and key file to the quarantine, readable or not.
 
     Returns the folder they went to, None if there was nothing. Raises ``LockedError`` (UNSAFE_PATH,
     or BUSY while anybody has the cache open) with nothing moved, and ``Unfinished``.
     """
-    folder = trusted(settings.account_dir)
+    folder = check_folder(settings.account_dir)
     if not folder.path.is_dir():
         return None
     with disk_errors(_UNUSABLE), key_lock(folder):
-        presence = Presence(folder)
+        server_lock = ServerLock(folder)
         try:
-            presence.exclude()
+            server_lock.exclude()
             return quarantine.set_everything_aside(folder, now=clock())
         finally:
-            presence.release()
+            server_lock.release()
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,12 +162,12 @@ class _Opener:
     """One call of :func:`open_cache`: what it was given, and its steps."""
 
     settings: OpeningSettings
-    observer: Observer
+    inspector: Inspector
     parameters: Parameters
     bounds: Bounds
     guarded: bool
     clock: Callable[[], float]
-    at: At
+    at: StepHook
 
     def as_it_is(self, *, read_only: bool = False, at_rest: bool = False) -> OpenedCache | None:
         """Open a cache that is in order; None if something has to be done first.
@@ -175,26 +177,26 @@ class _Opener:
         """
         if markers.is_damage_marked(AccountFolder(self.settings.account_dir)) and not read_only:
             return None  # every page is to be looked at, once, and the mark to be taken away
-        presence = self._presence()
-        scene: Scene | None = None
+        server_lock = self._share_lock()
+        inspection: Inspection | None = None
         try:
-            scene = self.observer.look(now=self.clock())
-            decision = startup_table.decide(scene.seen)
+            inspection = self.inspector.inspect(now=self.clock())
+            decision = startup_table.decide(inspection.seen)
             # Without a presence: the folder was made by somebody else since we looked for it.
-            rests = isinstance(decision, Open) and (read_only or not decision.settle)
-            if isinstance(decision, Open) and rests and presence is not None:
-                return self._finished(scene, presence, decision.notices)
+            rests = isinstance(decision, Open) and (read_only or not decision.finish_key_files)
+            if isinstance(decision, Open) and rests and server_lock is not None:
+                return self._finished(inspection, server_lock, decision.notices)
         except BaseException:
-            _let_go(scene, presence)
+            _let_go(inspection, server_lock)
             raise
-        _let_go(scene, presence)
+        _let_go(inspection, server_lock)
         if isinstance(decision, Locked) and (at_rest or not self._may_be_in_motion()):
-            raise refusal(decision)
+            raise locked_error(decision)
         return None
 
     def seen_again(self) -> OpenedCache:
         """Look once more, while nobody changes what lies there."""
-        folder = trusted(self.settings.account_dir)
+        folder = check_folder(self.settings.account_dir)
         with key_lock(folder) if os.access(folder.path, os.W_OK) else nullcontext():
             opened = self.as_it_is(read_only=True, at_rest=True)
         if opened is None:
@@ -215,138 +217,153 @@ class _Opener:
 
     def under_lock(self) -> OpenedCache:
         """Decide again, alone, and do it."""
-        folder = trusted(self.settings.account_dir)
-        prepare(folder)
+        folder = check_folder(self.settings.account_dir)
+        create_folder(folder)
         with key_lock(folder):
-            presence = Presence(folder)
-            scene: Scene | None = None
+            server_lock = ServerLock(folder)
+            inspection: Inspection | None = None
             try:
-                presence.share()
-                scene = self.observer.look(now=self.clock())
-                opened = self._done(scene, presence, startup_table.decide(scene.seen))
+                server_lock.share()
+                inspection = self.inspector.inspect(now=self.clock())
+                opened = self._done(inspection, server_lock, startup_table.decide(inspection.seen))
             except BaseException:
-                _let_go(scene, presence)
+                _let_go(inspection, server_lock)
                 raise
             if not opened.database.closed:
                 markers.clear_damage_marker(folder)
             return opened
 
-    def _done(self, scene: Scene, presence: Presence, decision: Decision) -> OpenedCache:
+    def _done(
+        self, inspection: Inspection, server_lock: ServerLock, decision: Decision
+    ) -> OpenedCache:
         match decision:
             case Open(notices):
-                return self._finished(scene, presence, (*notices, *self._rest(scene)))
+                return self._finished(inspection, server_lock, (*notices, *self._rest(inspection)))
             case Create(notices):
-                return self._made(scene, presence, notices)
+                return self._made(inspection, server_lock, notices)
             case Migrate():
-                return self._migrated(scene, presence, decision)
+                return self._migrated(inspection, server_lock, decision)
             case Rebuild(_, reason):
-                return self._rebuilt(scene, presence, reason)
+                return self._rebuilt(inspection, server_lock, reason)
             case Locked():
-                raise refusal(decision)
+                raise locked_error(decision)
 
-    def _presence(self) -> Presence | None:
+    def _share_lock(self) -> ServerLock | None:
         """Announce ourselves, if there is a folder that may be trusted."""
         folder = AccountFolder(self.settings.account_dir)
         if not folder.path.is_dir() or find_problem(folder) is not None:
             return None
-        return Presence(trusted(self.settings.account_dir)).share()
+        return ServerLock(check_folder(self.settings.account_dir)).share()
 
-    def _rest(self, scene: Scene) -> tuple[str, ...]:
+    def _rest(self, inspection: Inspection) -> tuple[str, ...]:
         """Finish what a crash left half done; a disk that does not let us is no reason to refuse."""
-        if scene.files is None or scene.seen.plain:
+        if inspection.files is None or inspection.seen.plain:
             return ()
         try:
-            key_file.bring_to_rest(scene.folder, scene.files, now=self.clock())
-            self._set_half_done_aside(scene)
+            key_file.finish_interrupted_change(
+                inspection.folder, inspection.files, now=self.clock()
+            )
+            self._set_half_done_aside(inspection)
         except OSError as error:
             reason = error.strerror or type(error).__name__
             return (f"The key file and its copy could not be brought in line ({reason}).",)
         return ()
 
-    def _set_half_done_aside(self, scene: Scene) -> None:
+    def _set_half_done_aside(self, inspection: Inspection) -> None:
         """Move a prepared key file that never counted, and the empty database made for it."""
-        half_done = [scene.folder.prepared_key_file]
-        unfinished = scene.files.prepared.keyfile if scene.files is not None else None
-        counts = scene.keyfile.generation if scene.keyfile is not None else None
+        half_done = [inspection.folder.prepared_key_file]
+        unfinished = inspection.files.prepared.keyfile if inspection.files is not None else None
+        counts = inspection.keyfile.generation if inspection.keyfile is not None else None
         if unfinished is not None and unfinished.generation != counts:
-            half_done = [*companions(scene.folder.database(unfinished.generation)), *half_done]
-        quarantine.set_aside(scene.folder, half_done, now=self.clock())
+            half_done = [*companions(inspection.folder.database(unfinished.generation)), *half_done]
+        quarantine.set_aside(inspection.folder, half_done, now=self.clock())
 
     def _finished(
-        self, scene: Scene, presence: Presence | None, notices: tuple[str, ...]
+        self, inspection: Inspection, server_lock: ServerLock | None, notices: tuple[str, ...]
     ) -> OpenedCache:
-        made = Made(_present(scene.database), scene.keyfile, scene.data_key)
+        made = NewCache(_present(inspection.database), inspection.keyfile, inspection.data_key)
         if made.keyfile is not None:
-            raise_sequence(made.database, made.keyfile)
-        return self._opened(scene, made, presence, notices, created=False)
+            record_key_sequence(made.database, made.keyfile)
+        return self._opened(inspection, made, server_lock, notices, created=False)
 
     def _made(
-        self, scene: Scene, presence: Presence, notices: tuple[str, ...], *, instead: bool = False
+        self,
+        inspection: Inspection,
+        server_lock: ServerLock,
+        notices: tuple[str, ...],
+        *,
+        instead: bool = False,
     ) -> OpenedCache:
-        folder, now = scene.folder, self.clock()
-        if scene.files is not None:
-            key_file.remove_strays(scene.files)
-        if scene.seen.plain:
+        folder, now = inspection.folder, self.clock()
+        if inspection.files is not None:
+            key_file.remove_strays(inspection.files)
+        if inspection.seen.plain:
             if instead:
-                quarantine.set_aside(folder, quarantine.everything(folder), now=now)
+                quarantine.set_aside(folder, quarantine.list_files(folder), now=now)
             made = creation.make_plain(folder, self.settings, now=now, at=self.at)
         else:
             # The only prepared key file there may be is the one that is made now.
-            self._set_half_done_aside(scene)
+            self._set_half_done_aside(inspection)
             made = creation.make_encrypted(
                 folder,
                 self.settings,
-                _present(scene.key).passphrase,
+                _present(inspection.key).passphrase,
                 parameters=self.parameters,
                 now=now,
                 bounds=self.bounds,
                 make_room=self._room(folder, now) if instead else _no_room,
                 at=self.at,
             )
-        return self._opened(scene, made, presence, notices, created=True)
+        return self._opened(inspection, made, server_lock, notices, created=True)
 
     def _room(self, folder: AccountFolder, now: float) -> Callable[[KeyFile], None]:
         def make_room(made: KeyFile) -> None:
             kept = {*companions(folder.database(made.generation)), folder.prepared_key_file}
-            quarantine.set_aside(folder, quarantine.everything(folder, but=kept), now=now)
+            quarantine.set_aside(folder, quarantine.list_files(folder, but=kept), now=now)
 
         return make_room
 
-    def _rebuilt(self, scene: Scene, presence: Presence, reason: str) -> OpenedCache:
-        scene.close()
-        presence.exclude()
+    def _rebuilt(self, inspection: Inspection, server_lock: ServerLock, reason: str) -> OpenedCache:
+        inspection.close()
+        server_lock.exclude()
         notice = f"A new cache was made, the old files are in `quarantine/`: {reason.rstrip('.')}."
-        opened = self._made(scene, presence, (notice,), instead=True)
-        presence.share()
+        opened = self._made(inspection, server_lock, (notice,), instead=True)
+        server_lock.share()
         return replace(opened, rebuilt=True)
 
-    def _migrated(self, scene: Scene, presence: Presence, decision: Migrate) -> OpenedCache:
-        path = _present(scene.database).path
-        scene.close()
-        presence.exclude()
-        unrested = self._rest(scene)
+    def _migrated(
+        self, inspection: Inspection, server_lock: ServerLock, decision: Migrate
+    ) -> OpenedCache:
+        path = _present(inspection.database).path
+        inspection.close()
+        server_lock.exclude()
+        unrested = self._rest(inspection)
         schema_migration.migrate(
-            scene.folder, path, scene.data_key, scene.keyfile, now=self.clock()
+            inspection.folder, path, inspection.data_key, inspection.keyfile, now=self.clock()
         )
-        presence.share()
-        again = self.observer.look(now=self.clock())
+        server_lock.share()
+        again = self.inspector.inspect(now=self.clock())
         after = startup_table.decide(again.seen)
         if not isinstance(after, Open):
             again.close()
-            raise refusal(after) if isinstance(after, Locked) else busy("the cache is changing")
+            raise (
+                locked_error(after)
+                if isinstance(after, Locked)
+                else busy_error("the cache is changing")
+            )
         said = f"The database was brought from schema {decision.version} to {decision.program}."
-        return self._finished(again, presence, (said, *decision.notices, *unrested))
+        return self._finished(again, server_lock, (said, *decision.notices, *unrested))
 
     def _opened(
         self,
-        scene: Scene,
-        made: Made,
-        presence: Presence | None,
+        inspection: Inspection,
+        made: NewCache,
+        server_lock: ServerLock | None,
         notices: tuple[str, ...],
         *,
         created: bool,
     ) -> OpenedCache:
-        folder = scene.folder
+        folder = inspection.folder
         generation = made.keyfile.generation if made.keyfile is not None else ""
         pending_marker = PendingMarker(folder, generation)
         if not self.guarded:
@@ -359,21 +376,21 @@ class _Opener:
             data_key=made.data_key,
             generation=generation,
             created=created,
-            notices=(*notices, *_key_notice(scene.key), *location_warnings(folder.path)),
+            notices=(*notices, *_key_notice(inspection.key), *location_warnings(folder.path)),
             pending_marker=pending_marker,
-            presence=_present(presence),
+            server_lock=_present(server_lock),
             anchor=Anchor(folder, generation, audit_keys(made.data_key).anchor),
         )
 
 
-def refusal(locked: Locked) -> LockedError:
+def locked_error(locked: Locked) -> LockedError:
     """The decision as an error."""
     return LockedError(
         locked.verdict, locked.message, resolution_hint=locked.hint, agent_hint=locked.one
     )
 
 
-def raise_sequence(database: Database, keyfile: KeyFile) -> None:
+def record_key_sequence(database: Database, keyfile: KeyFile) -> None:
     """Remember the newest key file seen, so that an older one put back is noticed."""
     with suppress(CacheBusy, CacheFull), database.transaction(durable=True):
         database.run(
@@ -383,18 +400,18 @@ def raise_sequence(database: Database, keyfile: KeyFile) -> None:
         )
 
 
-def _key_notice(key: Found | None) -> tuple[str, ...]:
+def _key_notice(key: FoundKey | None) -> tuple[str, ...]:
     """Also for whoever does not see the log: a ``.env`` may lower its level, too."""
-    if key is None or not key.lay_there:
+    if key is None or not key.from_working_folder:
         return ()
     return (f"The key of the cache is taken from {key.origin}, which lies in the working folder.",)
 
 
-def _let_go(scene: Scene | None, presence: Presence | None) -> None:
-    if scene is not None:
-        scene.close()
-    if presence is not None:
-        presence.release()
+def _let_go(inspection: Inspection | None, server_lock: ServerLock | None) -> None:
+    if inspection is not None:
+        inspection.close()
+    if server_lock is not None:
+        server_lock.release()
 
 
 def _no_room(_made: KeyFile) -> None:

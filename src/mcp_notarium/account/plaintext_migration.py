@@ -17,17 +17,17 @@ from pathlib import Path
 
 from mcp_notarium.account import creation, new_generation
 from mcp_notarium.account.inspection import OpeningSettings
-from mcp_notarium.account.key_changes import Given
-from mcp_notarium.account.new_generation import InForce, Step
-from mcp_notarium.account.slot_management import behind
+from mcp_notarium.account.key_changes import ChangeOptions
+from mcp_notarium.account.new_generation import Step, SwitchResult
+from mcp_notarium.account.slot_management import rollback_error
 from mcp_notarium.crypto import key_slots
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.kdf import Parameters
 from mcp_notarium.crypto.key_slots import KeyFile
 from mcp_notarium.errors import InvalidRequest, LockedError, Verdict
-from mcp_notarium.files.account_folder import AccountFolder, trusted
-from mcp_notarium.files.locks import Presence, key_lock
-from mcp_notarium.files.private_files import At, disk_errors, sync_folder
+from mcp_notarium.files.account_folder import AccountFolder, check_folder
+from mcp_notarium.files.locks import ServerLock, key_lock
+from mcp_notarium.files.private_files import StepHook, disk_errors, sync_folder
 from mcp_notarium.keys import key_file
 from mcp_notarium.keys.key_file import KeyFiles
 from mcp_notarium.secret import Secret
@@ -45,7 +45,7 @@ _CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Encrypted:
+class EncryptionResult:
     """What is in force. ``notes``: how many there are in the encrypted cache.
 
     ``state`` says whether the unencrypted files are gone.
@@ -53,7 +53,7 @@ class Encrypted:
 
     generation: str
     notes: int
-    state: InForce
+    state: SwitchResult
 
 
 def encrypt_plain(
@@ -62,34 +62,34 @@ def encrypt_plain(
     *,
     parameters: Parameters | None = None,
     told: Told = lambda _done, _of: None,
-    given: Given | None = None,
-) -> Encrypted:
+    options: ChangeOptions | None = None,
+) -> EncryptionResult:
     """Make an encrypted cache that ``key`` opens out of the plain one, then erase the plain one.
 
     Raises ``InvalidRequest`` if there is no plain cache, ``CacheFull``, ``CacheDamaged``, and
     ``LockedError`` (OTHER_OWNER, SCHEMA_NEWER, MIGRATION_FAILED, WRONG_KEY, MODE_MISMATCH, BUSY),
     with the plain cache as it was. Once the encrypted one counts, what fails is in its ``state``.
     """
-    given = given or Given()
-    folder = trusted(settings.account_dir)
+    options = options or ChangeOptions()
+    folder = check_folder(settings.account_dir)
     if not folder.plain_database.is_file() and not folder.plain_remains.is_file():
         raise InvalidRequest(
             "there is no unencrypted cache here",
             resolution_hint="Nothing is to be done; `mcp-notarium status` tells what there is.",
         )
-    with disk_errors(_UNUSABLE), key_lock(folder, timeout=given.timeout):
-        presence = Presence(folder)
+    with disk_errors(_UNUSABLE), key_lock(folder, timeout=options.timeout):
+        server_lock = ServerLock(folder)
         try:
-            new_generation.be_alone(presence, folder)
-            given.at(Step.ALONE)
+            new_generation.lock_exclusively(server_lock, folder)
+            options.at(Step.ALONE)
             cost = parameters or creation.parameters(settings)
-            work = _Work(settings, folder, key, cost, told, given)
+            work = _Work(settings, folder, key, cost, told, options)
             if not folder.plain_database.is_file():
                 return work.encrypted_before()
             with _plain(folder, settings) as plain, _log(folder) as log:
                 return work.encrypted(plain, log)
         finally:
-            presence.release()
+            server_lock.release()
 
 
 def _log(folder: AccountFolder) -> AbstractContextManager[FileIO | None]:
@@ -103,7 +103,9 @@ def _plain_files(folder: AccountFolder) -> tuple[Path, ...]:
     return (*companions(folder.plain_database), folder.plain_remains)
 
 
-def _erase_plain(folder: AccountFolder, plain: Database | None, log: FileIO | None, at: At) -> None:
+def _erase_plain(
+    folder: AccountFolder, plain: Database | None, log: FileIO | None, at: StepHook
+) -> None:
     """Erase the plain database, under a name by which a half-erased one is not taken for a cache.
 
     Its log is not touched before: half of one would be played back into it after a crash.
@@ -184,16 +186,16 @@ class _Work:
     key: Secret
     parameters: Parameters
     told: Told
-    given: Given
+    options: ChangeOptions
 
-    def encrypted(self, plain: Database, log: FileIO | None) -> Encrypted:
+    def encrypted(self, plain: Database, log: FileIO | None) -> EncryptionResult:
         """The encrypted cache beside the plain one: made now, or by a run that was cut short."""
-        given, folder = self.given, self.folder
-        files = key_file.load(folder, bounds=given.bounds)
+        options, folder = self.options, self.folder
+        files = key_file.load(folder, bounds=options.bounds)
         counts = files.valid
         if counts is not None and folder.database(counts.generation).exists():
             return self._gone_on_with(files, counts, plain, log)
-        new_generation.set_leftovers_aside(folder, counts, now=given.clock())
+        new_generation.quarantine_leftovers(folder, counts, now=options.clock())
         new_generation.demand_room(folder, plain)
         data_key = DataKey.generate()
         made = key_slots.build(
@@ -201,22 +203,22 @@ class _Work:
             passphrase=self.key,
             parameters=self.parameters,
             username=self.settings.username,
-            now=int(given.clock()),
-            bounds=given.bounds,
+            now=int(options.clock()),
+            bounds=options.bounds,
         )
-        carry = new_generation.Carry(None, "", given.clock(), "encrypted")
+        carry = new_generation.AuditTransfer(None, "", options.clock(), "encrypted")
         notes = new_generation.write(
-            folder, plain, made, data_key, told=self.told, at=given.at, carry=carry
+            folder, plain, made, data_key, told=self.told, at=options.at, carry=carry
         )
-        clear = partial(_erase_plain, folder, plain, log, given.at)
+        clear = partial(_erase_plain, folder, plain, log, options.at)
         state = new_generation.switch(
-            folder, made, replaced=_plain_files(folder), clear=clear, at=given.at
+            folder, made, replaced=_plain_files(folder), clear=clear, at=options.at
         )
-        return Encrypted(made.generation, notes, state)
+        return EncryptionResult(made.generation, notes, state)
 
-    def encrypted_before(self) -> Encrypted:
+    def encrypted_before(self) -> EncryptionResult:
         """The encrypted cache of a run that was cut short while it erased the plain one."""
-        files = key_file.load(self.folder, bounds=self.given.bounds)
+        files = key_file.load(self.folder, bounds=self.options.bounds)
         counts = files.valid
         if counts is None or not self.folder.database(counts.generation).exists():
             raise LockedError(
@@ -229,26 +231,26 @@ class _Work:
 
     def _gone_on_with(
         self, files: KeyFiles, counts: KeyFile, plain: Database | None, log: FileIO | None
-    ) -> Encrypted:
+    ) -> EncryptionResult:
         """Only the erasing is left to be done."""
-        folder, given = self.folder, self.given
-        data_key = key_slots.unlock(counts, self.key, bounds=given.bounds)
+        folder, options = self.folder, self.options
+        data_key = key_slots.unlock(counts, self.key, bounds=options.bounds)
         ahead = files.copy_ahead
         if ahead is not None and key_slots.vouched_for(ahead, data_key):
-            raise behind()
+            raise rollback_error()
         notes = _compared(folder, plain, counts, data_key)
 
         def at_rest() -> bool:
-            key_file.bring_to_rest(folder, files, now=given.clock())
+            key_file.finish_interrupted_change(folder, files, now=options.clock())
             sync_folder(folder.path)
             return True
 
         def clear() -> None:
-            new_generation.set_leftovers_aside(folder, counts, now=given.clock())
-            _erase_plain(folder, plain, log, given.at)
+            new_generation.quarantine_leftovers(folder, counts, now=options.clock())
+            _erase_plain(folder, plain, log, options.at)
 
-        state = new_generation.cleared(at_rest, _plain_files(folder), clear)
-        return Encrypted(counts.generation, notes, state)
+        state = new_generation.clear_replaced(at_rest, _plain_files(folder), clear)
+        return EncryptionResult(counts.generation, notes, state)
 
 
 def _compared(
@@ -260,7 +262,7 @@ def _compared(
     """
     key = data_key.database_key(counts.database_salt)
     with closing(database.connect(folder.database(counts.generation), key)) as made:
-        if plain is not None and not new_generation.same(plain, made):
+        if plain is not None and not new_generation.has_same_rows(plain, made):
             raise LockedError(
                 Verdict.MODE_MISMATCH,
                 "an encrypted cache with other content lies beside the unencrypted one",

@@ -16,13 +16,13 @@ from mcp_notarium.account.opener import OpenedCache
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import key_slots
 from mcp_notarium.errors import CacheDamaged, LockedError, Verdict
-from mcp_notarium.files.account_folder import AccountFolder, trusted
+from mcp_notarium.files.account_folder import AccountFolder, check_folder
 from mcp_notarium.files.locks import KEY_LOCK_SECONDS, describe_holders, key_lock
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.policy_update import settle
 
 
-def open_ruled(
+def open_with_policy(
     config: Config, *, whole: bool = False, unlock: Unlock = key_slots.unlock
 ) -> OpenedCache:
     """See :func:`opening.open_cache`. Raises ``LockedError`` (BUSY) as well while others are there."""
@@ -35,7 +35,7 @@ def open_ruled(
         raise
     # Two servers are often started at once: whoever waits for the other must not be in its way.
     first.close()
-    folder = trusted(config.account_dir)
+    folder = check_folder(config.account_dir)
     with _turn(folder):
         opened = opener.open_cache(config, guarded=True)
         try:
@@ -64,7 +64,7 @@ def _holds(opened: OpenedCache, config: Config) -> bool:
 def _settle_alone(opened: OpenedCache, folder: AccountFolder, config: Config) -> None:
     with key_lock(folder):
         try:
-            opened.presence.exclude()
+            opened.server_lock.exclude()
         except LockedError as error:
             if error.verdict is not Verdict.BUSY:
                 raise
@@ -72,9 +72,9 @@ def _settle_alone(opened: OpenedCache, folder: AccountFolder, config: Config) ->
         try:
             settle(Cache(opened.database, config.policy.visibility))
         except CacheDamaged as error:
-            raise opener.damaged(config) from error
+            raise opener.damage_error(config) from error
         finally:
-            opened.presence.share()
+            opened.server_lock.share()
 
 
 @contextmanager

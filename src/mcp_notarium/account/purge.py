@@ -14,11 +14,11 @@ from pathlib import Path
 
 from mcp_notarium.account import file_facts, new_generation
 from mcp_notarium.account.inspection import OpeningSettings
-from mcp_notarium.account.key_changes import Given
+from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.errors import LockedError, Unfinished, Verdict
 from mcp_notarium.files import os_errors
-from mcp_notarium.files.account_folder import AccountFolder, trusted
-from mcp_notarium.files.locks import Presence, key_lock
+from mcp_notarium.files.account_folder import AccountFolder, check_folder
+from mcp_notarium.files.locks import ServerLock, key_lock
 from mcp_notarium.files.private_files import disk_errors, sync_folder
 from mcp_notarium.keys import key_file, keychain
 from mcp_notarium.keys.keychain import Keychain
@@ -42,21 +42,23 @@ class PurgeResult:
     keychain_hint: str = ""
 
 
-def may_hold_unsent_text(settings: OpeningSettings, *, given: Given | None = None) -> bool:
+def may_hold_unsent_text(
+    settings: OpeningSettings, *, options: ChangeOptions | None = None
+) -> bool:
     """Decide whether a write may be inside that the note service has not confirmed. Needs no key."""
-    given = given or Given()
-    folder = trusted(settings.account_dir)
+    options = options or ChangeOptions()
+    folder = check_folder(settings.account_dir)
     if not folder.path.is_dir():
         return False
     with disk_errors(_UNUSABLE):
-        files = key_file.load(folder, bounds=given.bounds)
+        files = key_file.load(folder, bounds=options.bounds)
         plain = folder.plain_database.exists()
         anything = plain or bool(folder.generations())
         return anything and not file_facts.nothing_pending(folder, files, plain=plain)
 
 
 def purge_account(
-    settings: OpeningSettings, system: Keychain | None, *, given: Given | None = None
+    settings: OpeningSettings, system: Keychain | None, *, options: ChangeOptions | None = None
 ) -> PurgeResult:
     """Remove every key file and database of the account, the quarantine's too. No key is needed.
 
@@ -65,17 +67,17 @@ def purge_account(
     Raises ``LockedError`` (BUSY names who has the cache open; UNSAFE_PATH) with nothing removed, and
     ``Unfinished`` with a part of it removed.
     """
-    given = given or Given()
-    folder = trusted(settings.account_dir)
+    options = options or ChangeOptions()
+    folder = check_folder(settings.account_dir)
     removed = 0
     if folder.path.is_dir():
-        with disk_errors(_UNUSABLE), key_lock(folder, timeout=given.timeout):
-            presence = Presence(folder)
+        with disk_errors(_UNUSABLE), key_lock(folder, timeout=options.timeout):
+            server_lock = ServerLock(folder)
             try:
-                new_generation.be_alone(presence, folder)
-                removed = _remove_all(folder, given)
+                new_generation.lock_exclusively(server_lock, folder)
+                removed = _remove_all(folder, options)
             finally:
-                presence.release()
+                server_lock.release()
     if system is None:
         return PurgeResult(removed, keychain_cleared=False)
     try:
@@ -92,20 +94,20 @@ def purge_account(
     return PurgeResult(removed, keychain_cleared=True)
 
 
-def _remove_all(folder: AccountFolder, given: Given) -> int:
+def _remove_all(folder: AccountFolder, options: ChangeOptions) -> int:
     """Return how many files were removed. Raises ``Unfinished`` from the first one on."""
     removed, files = 0, list(_files(folder))
     try:
         for file in files:
             removed += _remove(file)
-            given.at(file.name)
+            options.at(file.name)
         _remove_empty_folders(folder.quarantine)
         sync_folder(folder.path)
     except OSError as error:
         if not list(_files(folder)) and not folder.quarantine.exists():
             return len(files)
         raise Unfinished(
-            f"not everything is destroyed ({os_errors.failure(error)}): {_what_is_left(folder, given)}",
+            f"not everything is destroyed ({os_errors.describe_with_path(error)}): {_what_is_left(folder, options)}",
             resolution_hint="Run `mcp-notarium purge` again when the disk is well: it goes on "
             "where it stopped.",
         ) from error
@@ -122,11 +124,11 @@ def _remove(path: Path) -> bool:
     return True
 
 
-def _what_is_left(folder: AccountFolder, given: Given) -> str:
+def _what_is_left(folder: AccountFolder, options: ChangeOptions) -> str:
     """Say what can still be done with what is left."""
     opens = None
     with suppress(OSError):
-        opens = key_file.load(folder, bounds=given.bounds).valid
+        opens = key_file.load(folder, bounds=options.bounds).valid
     if opens is not None and folder.database(opens.generation).exists():
         return "the cache is still there, with a key file that opens it"
     if folder.plain_database.exists() or folder.plain_remains.exists():
@@ -150,7 +152,7 @@ def _keychain_unusable(error: LockedError, owner: str) -> LockedError:
 def _entries(owner: str) -> str:
     return (
         f"entries `{keychain.KEY}` and `{keychain.TOKEN}` of `{keychain.SERVICE}` (both end in "
-        f"`:{keychain.account(owner)}`) may still be in it"
+        f"`:{keychain.entry_account(owner)}`) may still be in it"
     )
 
 

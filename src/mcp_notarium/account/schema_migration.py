@@ -13,15 +13,15 @@ from contextlib import closing
 from pathlib import Path
 
 from mcp_notarium.account import file_facts, startup_table
-from mcp_notarium.account.inspection import Observer, OpeningSettings
+from mcp_notarium.account.inspection import Inspector, OpeningSettings
 from mcp_notarium.account.startup_table import Migrate
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.kdf import PRODUCTION, Bounds
 from mcp_notarium.crypto.key_slots import KeyFile
 from mcp_notarium.errors import CacheBusy, CacheError, CacheFull, LockedError, Verdict
 from mcp_notarium.files import quarantine
-from mcp_notarium.files.account_folder import AccountFolder, folder_errors, trusted
-from mcp_notarium.files.locks import Presence
+from mcp_notarium.files.account_folder import AccountFolder, check_folder, folder_errors
+from mcp_notarium.files.locks import ServerLock
 from mcp_notarium.files.private_files import sync_folder
 from mcp_notarium.storage import database, page_check, schema
 from mcp_notarium.storage.connection import Database
@@ -47,7 +47,7 @@ def migrate(
     if data_key is not None and keyfile is not None:
         key = data_key.database_key(keyfile.database_salt)
     try:
-        copy = _copied(path, quarantine.new_folder(folder, now) / path.name)
+        copy = _copied(path, quarantine.create_folder(folder, now) / path.name)
         _check(path, copy, data_key, keyfile)
         opened = database.connect(path, key)
         try:
@@ -66,18 +66,18 @@ def rehearse(settings: OpeningSettings, *, bounds: Bounds = PRODUCTION) -> None:
     ``LockedError`` (MIGRATION_FAILED) if it does not go through, ``CacheFull`` if there is no room for
     it, and ``LockedError`` (BUSY) while another process holds the folder alone.
     """
-    folder = trusted(settings.account_dir)
+    folder = check_folder(settings.account_dir)
     with folder_errors(folder):
-        presence = Presence(folder)
+        server_lock = ServerLock(folder)
         try:
-            presence.share()
-            with closing(Observer(settings, bounds=bounds).look(now=time.time())) as scene:
-                if scene.database is not None and isinstance(
-                    startup_table.decide(scene.seen), Migrate
+            server_lock.share()
+            with closing(Inspector(settings, bounds=bounds).inspect(now=time.time())) as inspection:
+                if inspection.database is not None and isinstance(
+                    startup_table.decide(inspection.seen), Migrate
                 ):
-                    _try(scene.database)
+                    _try(inspection.database)
         finally:
-            presence.release()
+            server_lock.release()
 
 
 def _try(database: Database) -> None:

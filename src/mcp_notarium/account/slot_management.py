@@ -11,8 +11,14 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from mcp_notarium.account import startup_decisions
-from mcp_notarium.account.inspection import Observer, OpeningSettings, never
-from mcp_notarium.account.key_changes import Changed, Given, change, nothing_there, openable
+from mcp_notarium.account.inspection import Inspector, OpeningSettings, never_open
+from mcp_notarium.account.key_changes import (
+    ChangeOptions,
+    ChangeResult,
+    apply_change,
+    demand_openable,
+    missing_cache_error,
+)
 from mcp_notarium.account.key_rotation import demand_strong, stretching
 from mcp_notarium.crypto import key_slots, recovery_codes, slot_changes
 from mcp_notarium.crypto.data_key import DataKey
@@ -21,17 +27,17 @@ from mcp_notarium.crypto.kdf import PRODUCTION, Bounds, Parameters
 from mcp_notarium.crypto.key_file_codec import MOST_SLOTS, is_label
 from mcp_notarium.crypto.key_slots import KeyFile, Slot, SlotState, SlotType
 from mcp_notarium.errors import LockedError, Verdict
-from mcp_notarium.files.account_folder import trusted
+from mcp_notarium.files.account_folder import check_folder
 from mcp_notarium.files.private_files import disk_errors
 from mcp_notarium.keys import key_file
-from mcp_notarium.keys.key_sources import Found
+from mcp_notarium.keys.key_sources import FoundKey
 from mcp_notarium.secret import Secret
 
 _SlotChange = Callable[[KeyFile, DataKey, int], KeyFile]
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class SlotList:
     """The slots as they stand in the key file.
 
     ``opened_by`` is the id of the slot that the given key opens; None: no key was given, or it
@@ -44,15 +50,15 @@ class Listing:
     doubtful: bool = False
 
 
-def listing(
+def list_slots(
     settings: OpeningSettings, key: Secret | None, *, bounds: Bounds = PRODUCTION
-) -> Listing:
+) -> SlotList:
     """Read the key file (or its copy, if that is all there is). Changes nothing.
 
     Raises ``LockedError`` if there is none, it is lost, damaged or forged, or the folder is unsafe,
     and if the key vouches for a copy that is newer.
     """
-    folder = trusted(settings.account_dir)
+    folder = check_folder(settings.account_dir)
     with disk_errors("the key file cannot be read"):
         files = key_file.load(folder, bounds=bounds)
     if files.newer_version is not None:
@@ -64,19 +70,21 @@ def listing(
     found = files.valid
     if found is None:
         # No key is tried here, so any will do; nothing is asked of a keychain.
-        observer = Observer(settings, bounds=bounds, key=Found(Secret("none is tried"), "a key"))
-        openable(observer.look(now=0, opens=never))
-        raise nothing_there()
+        inspector = Inspector(
+            settings, bounds=bounds, key=FoundKey(Secret("none is tried"), "a key")
+        )
+        demand_openable(inspector.inspect(now=0, opens=never_open))
+        raise missing_cache_error()
     opened = None
     with suppress(MalformedKey):  # the configured key can be no key at all; it opens nothing then
         if key is not None:
             if files.copy_ahead is not None and _vouches(key, files.copy_ahead, found, bounds):
-                raise behind()
+                raise rollback_error()
             opened = _opened_by(found, key, bounds)
-    return Listing(found, opened, doubtful=files.copy_ahead is not None and opened is None)
+    return SlotList(found, opened, doubtful=files.copy_ahead is not None and opened is None)
 
 
-def behind() -> LockedError:
+def rollback_error() -> LockedError:
     """The refusal where an old key file was put back."""
     return LockedError(
         Verdict.ROLLBACK_SEEN,
@@ -104,8 +112,8 @@ def add(
     parameters: Parameters | None = None,
     allow_weak: bool = False,
     type_: SlotType | None = None,
-    given: Given | None = None,
-) -> Changed:
+    options: ChangeOptions | None = None,
+) -> ChangeResult:
     """One more key that opens the cache: a passphrase, a raw key or a recovery key.
 
     ``parameters`` stretch a passphrase; None: as the settings say, and with the same algorithm at
@@ -114,12 +122,12 @@ def add(
     ``WeakPassphrase``, ``MalformedKey``, ``SlotsRefused`` (it opens the cache already, there are too
     many, or that is no label).
     """
-    given = given or Given()
+    options = options or ChangeOptions()
     demand_label(label)
     demand_strong(new, allow_weak=allow_weak)
 
     def added(before: KeyFile, data_key: DataKey, _key: Secret) -> KeyFile:
-        if _opened_by(before, new, given.bounds) is not None:
+        if _opened_by(before, new, options.bounds) is not None:
             raise SlotsRefused("this key opens the cache already")
         return key_slots.add_slot(
             before,
@@ -128,10 +136,10 @@ def add(
             parameters=parameters or _as_dear_as_any(before, settings),
             type_=type_,
             label=label,
-            bounds=given.bounds,
+            bounds=options.bounds,
         )
 
-    return change(settings, added, also_opens=(new,), given=given)
+    return apply_change(settings, added, also_opens=(new,), options=options)
 
 
 def _as_dear_as_any(before: KeyFile, settings: OpeningSettings) -> Parameters:
@@ -160,34 +168,40 @@ def demand_label(label: str) -> None:
         )
 
 
-def disable(settings: OpeningSettings, slot_id: int, *, given: Given | None = None) -> Changed:
+def disable(
+    settings: OpeningSettings, slot_id: int, *, options: ChangeOptions | None = None
+) -> ChangeResult:
     """The slot stays and opens nothing any more. Raises as ``change`` does, and ``SlotsRefused``."""
-    return _without(settings, slot_id, slot_changes.disable, given)
+    return _without(settings, slot_id, slot_changes.disable, options)
 
 
-def remove(settings: OpeningSettings, slot_id: int, *, given: Given | None = None) -> Changed:
+def remove(
+    settings: OpeningSettings, slot_id: int, *, options: ChangeOptions | None = None
+) -> ChangeResult:
     """The slot is gone. Raises as ``change`` does, and ``SlotsRefused``."""
-    return _without(settings, slot_id, slot_changes.remove, given)
+    return _without(settings, slot_id, slot_changes.remove, options)
 
 
-def enable(settings: OpeningSettings, slot_id: int, *, given: Given | None = None) -> Changed:
+def enable(
+    settings: OpeningSettings, slot_id: int, *, options: ChangeOptions | None = None
+) -> ChangeResult:
     """A slot that was taken out of use opens again. Raises as :func:`disable` does."""
 
     def enabled(before: KeyFile, data_key: DataKey, _key: Secret) -> KeyFile:
         return slot_changes.enable(before, data_key, slot_id)
 
-    return change(settings, enabled, given=given)
+    return apply_change(settings, enabled, options=options)
 
 
 def mark_compromised(
-    settings: OpeningSettings, slot_id: int, *, given: Given | None = None
-) -> Changed:
+    settings: OpeningSettings, slot_id: int, *, options: ChangeOptions | None = None
+) -> ChangeResult:
     """The slot still opens, and is named wherever slots are shown. Raises as :func:`disable`."""
 
     def marked(before: KeyFile, data_key: DataKey, _key: Secret) -> KeyFile:
         return slot_changes.mark_compromised(before, data_key, slot_id)
 
-    return change(settings, marked, given=given)
+    return apply_change(settings, marked, options=options)
 
 
 def recovery_slot(settings: OpeningSettings, typed: str, *, bounds: Bounds = PRODUCTION) -> Slot:
@@ -196,20 +210,20 @@ def recovery_slot(settings: OpeningSettings, typed: str, *, bounds: Bounds = PRO
     Raises ``MalformedKey`` for a slip of the pen, ``WrongKey``, and as :func:`listing` does.
     """
     key = recovery_codes.write(recovery_codes.read(typed).reveal())
-    found = listing(settings, key, bounds=bounds)
+    found = list_slots(settings, key, bounds=bounds)
     if found.opened_by is None:
         raise WrongKey
     return slot_changes.slot_of(found.keyfile, found.opened_by)
 
 
 def _without(
-    settings: OpeningSettings, slot_id: int, how: _SlotChange, given: Given | None
-) -> Changed:
-    given = given or Given()
+    settings: OpeningSettings, slot_id: int, how: _SlotChange, options: ChangeOptions | None
+) -> ChangeResult:
+    options = options or ChangeOptions()
 
     def changed(before: KeyFile, data_key: DataKey, key: Secret) -> KeyFile:
         after = how(before, data_key, slot_id)
-        if _opened_by(after, key, given.bounds) is None:
+        if _opened_by(after, key, options.bounds) is None:
             raise SlotsRefused(
                 f"slot {slot_id} is the one you came in by",
                 resolution_hint="Use --ask-key and give another key that opens the cache; that "
@@ -217,7 +231,7 @@ def _without(
             )
         return after
 
-    return change(settings, changed, given=given)
+    return apply_change(settings, changed, options=options)
 
 
 def _opened_by(found: KeyFile, key: Secret, bounds: Bounds) -> int | None:

@@ -129,7 +129,7 @@ class Open:
     """Serve the cache. ``settle``: the key file and its copy are to be brought to rest first."""
 
     notices: tuple[str, ...] = ()
-    settle: bool = False
+    finish_key_files: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ class Migrate:
     version: int
     program: int
     notices: tuple[str, ...] = ()
-    settle: bool = False
+    finish_key_files: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +213,7 @@ def unreadable(name: str, verdict: Verdict, message: str, hint: str, when: Condi
     return Row(name, locked_or_rebuilt, when)
 
 
-def met(*, plain: bool, on_unreadable: OnUnreadable) -> Locked:
+def decide_on_damage(*, plain: bool, on_unreadable: OnUnreadable) -> Locked:
     """The refusal where a cache that was open turns out to be damaged."""
     way_out = (BEGIN_ANEW if plain else REPAIR) + " Then restart the client."
     if on_unreadable is OnUnreadable.REBUILD:

@@ -58,15 +58,17 @@ def row_for(seen: Observations) -> Row:
 
 
 def _open(seen: Observations) -> Decision:
-    return Open(notices=_notices(seen), settle=_settle(seen))
+    return Open(notices=_notices(seen), finish_key_files=_must_finish_key_files(seen))
 
 
 def _migrate(seen: Observations) -> Decision:
     version, program = (seen.schema.version, seen.schema.program) if seen.schema else (0, 0)
-    return Migrate(version, program, notices=_notices(seen), settle=_settle(seen))
+    return Migrate(
+        version, program, notices=_notices(seen), finish_key_files=_must_finish_key_files(seen)
+    )
 
 
-def _settle(seen: Observations) -> bool:
+def _must_finish_key_files(seen: Observations) -> bool:
     half_done = seen.copy_stale or seen.strays or seen.files.prepared
     return not seen.plain and (seen.recovered or half_done)
 

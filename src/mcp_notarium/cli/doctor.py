@@ -80,7 +80,7 @@ def _cache(config: Config, args: argparse.Namespace) -> tuple[list[Finding], int
             facts = status.unusable(error)
         inside += _passphrase(config)
     if any(one.name == "pages" and one.state == BAD for one in inside):
-        facts = status.refused(opener.damaged(config))
+        facts = status.refused(opener.damage_error(config))
     return [_verdict(facts), *inside], facts["exit_code"]
 
 
@@ -187,7 +187,7 @@ def _differences(app: App) -> list[Finding]:
 
 def _chain(app: App) -> Finding:
     """Whether the end of the audit chain is there, as every start asks; ``audit verify`` asks more."""
-    odd = audit_anchor.about_the_chain(app.notices)
+    odd = audit_anchor.find_chain_notice(app.notices)
     if odd is None:
         seen = "nothing was seen against its end; `mcp-notarium audit verify` looks at all of it"
         return Finding("audit chain", OK, seen)

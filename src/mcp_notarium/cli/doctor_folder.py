@@ -60,7 +60,7 @@ def _keys(config: Config, folder: AccountFolder) -> Iterator[Finding]:
     if not config.db_encryption:
         return
     with suppress(LockedError):
-        found = slot_management.listing(config, None).keyfile
+        found = slot_management.list_slots(config, None).keyfile
         yield slot_finding(found, now=time.time())
         yield _strangers(folder, found.generation)
 
@@ -126,7 +126,7 @@ def _quarantine(_config: Config, folder: AccountFolder) -> Iterator[Finding]:
         return
     seen = f"{len(kept)} sets of old files, newest {kept[-1]}"
     hint = f"Delete {place} when you are sure that nothing in it is needed."
-    databases = [str(one.relative_to(place)) for one in quarantine.with_databases(folder)]
+    databases = [str(one.relative_to(place)) for one in quarantine.find_databases(folder)]
     if databases:
         seen += f"; encrypted databases in {', '.join(databases)}"
         hint += " Old keys, with old copies of the key file, may still open its databases."

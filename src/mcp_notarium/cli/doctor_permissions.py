@@ -12,13 +12,13 @@ from mcp_notarium.cli.doctor_folder import BAD, OK, WARN, Finding
 from mcp_notarium.config import Sandbox
 from mcp_notarium.config.policy_file import READ_ONLY_VARIABLE, FoundPolicy
 from mcp_notarium.errors import ConfigError
-from mcp_notarium.files.display_paths import shown
-from mcp_notarium.sandbox.confinement import foreseen
+from mcp_notarium.files.display_paths import display_path
+from mcp_notarium.sandbox.confinement import describe_effect
 
 
 def policy(found: FoundPolicy) -> Finding:
     """The file that holds, and the tools that are left; its rules are for ``policy show``."""
-    where = "no policy file" if found.path is None else shown(found.path)
+    where = "no policy file" if found.path is None else display_path(found.path)
     if found.read_only:
         where += f", {READ_ONLY_VARIABLE}"
     tools = ", ".join(found.policy.tools) or "none"
@@ -36,7 +36,7 @@ def on_record(app: App) -> Finding:
 def sandbox(wanted: Sandbox) -> Finding:
     """Whether a server would confine itself, and to what, on this kernel."""
     try:
-        effect = foreseen(wanted)
+        effect = describe_effect(wanted)
     except ConfigError as error:
         return Finding("sandbox", BAD, error.message, error.resolution_hint or "")
     if effect is None:

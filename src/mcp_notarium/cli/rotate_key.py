@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mcp_notarium.account import key_rotation, keychain_slot, reencryption
-from mcp_notarium.account.key_changes import Given
-from mcp_notarium.account.key_rotation import WayIn
+from mcp_notarium.account.key_changes import ChangeOptions
+from mcp_notarium.account.key_rotation import ProvenKey
 from mcp_notarium.cli import command_setup, keys, new_key
 from mcp_notarium.cli.new_key import NewKey
 from mcp_notarium.cli.terminal import (
@@ -76,16 +76,16 @@ def run(args: argparse.Namespace) -> int:
     """Rotate; exit code 0 when the new key is in place and the old one opens nothing here."""
     config = command_setup.prepare(args)
     _demand_sense(config, args)
-    given = Given(
+    options = ChangeOptions(
         old=ask_secret("Old key: ") if args.ask_old else None,
         system=keychain.system_keychain() if config.keychain else None,
     )
     if args.reencrypt:
-        return _reencrypt(config, given, args)
-    came = key_rotation.way_in(config, given=given)
+        return _reencrypt(config, options, args)
+    current = key_rotation.prove_key(config, options=options)
     if args.keychain:
-        return _into_keychain(config, came, given, args)
-    return _rewrap(config, came, given, args)
+        return _into_keychain(config, current, options, args)
+    return _rewrap(config, current, options, args)
 
 
 def _demand_sense(config: Config, args: argparse.Namespace) -> None:
@@ -112,11 +112,13 @@ def _demand_sense(config: Config, args: argparse.Namespace) -> None:
         )
 
 
-def _rewrap(config: Config, came: WayIn, given: Given, args: argparse.Namespace) -> int:
-    gone = [came.slot] if args.keep_key else _giving_way(came, args)
-    if came.slot not in gone:
-        _say_what_will_be(came, gone)
-    new = _new_passphrase(came, args)
+def _rewrap(
+    config: Config, current: ProvenKey, options: ChangeOptions, args: argparse.Namespace
+) -> int:
+    gone = [current.slot] if args.keep_key else _giving_way(current, args)
+    if current.slot not in gone:
+        _say_what_will_be(current, gone)
+    new = _new_passphrase(current, args)
     with new.in_change():
         done = key_rotation.rotate_passphrase(
             config,
@@ -124,8 +126,8 @@ def _rewrap(config: Config, came: WayIn, given: Given, args: argparse.Namespace)
             parameters=key_rotation.stretching(config, args.kdf),
             allow_weak=args.allow_weak or args.keep_key,
             wanted=None if args.keep_key else [slot.id for slot in gone],
-            came=came,
-            given=Given(old=given.old, system=given.system, at=new.at),
+            current=current,
+            options=ChangeOptions(old=options.old, system=options.system, at=new.at),
         )
     talk(f"The key of this cache is changed (key file number {done.sequence}).")
     if args.keep_key:
@@ -138,12 +140,12 @@ def _rewrap(config: Config, came: WayIn, given: Given, args: argparse.Namespace)
         if not (args.keep_key and notice == key_rotation.NEEDED_BY_CLIENTS):
             talk(f"note: {notice}")
     if not args.keep_key:
-        _say_where_the_old_one_is(config, came, done.gone)
+        _say_where_the_old_one_is(config, current, done.gone)
     return 0
 
 
-def _new_passphrase(came: WayIn, args: argparse.Namespace) -> NewKey:
-    new = NewKey(came.key.passphrase) if args.keep_key else new_key.read(args)
+def _new_passphrase(current: ProvenKey, args: argparse.Namespace) -> NewKey:
+    new = NewKey(current.key.passphrase) if args.keep_key else new_key.read(args)
     if args.kdf and user_key.read(new.secret).kind != "passphrase":
         raise InvalidRequest(
             "only a passphrase is stretched; a random key needs none",
@@ -151,14 +153,14 @@ def _new_passphrase(came: WayIn, args: argparse.Namespace) -> NewKey:
         )
     if not (args.keep_key or new.made):
         key_rotation.demand_new(new.secret, allow_weak=args.allow_weak)
-        key_rotation.demand_unused(came, new.secret)
+        key_rotation.demand_unused(current, new.secret)
     return new
 
 
-def _giving_way(came: WayIn, args: argparse.Namespace) -> Sequence[Slot]:
+def _giving_way(current: ProvenKey, args: argparse.Namespace) -> Sequence[Slot]:
     """The slots whose keys give way; asks where that is not clear and somebody can be asked."""
     try:
-        return came.giving_way(args.slot)
+        return current.slots_to_replace(args.slot)
     except SlotUnclear as unclear:
         if args.slot or not can_ask():
             raise
@@ -176,64 +178,68 @@ def _giving_way(came: WayIn, args: argparse.Namespace) -> Sequence[Slot]:
     return chosen
 
 
-def _say_what_will_be(came: WayIn, gone: Sequence[Slot]) -> None:
+def _say_what_will_be(current: ProvenKey, gone: Sequence[Slot]) -> None:
     """Before a new key is asked for: what happens to the others."""
     named = ", ".join(described(slot) for slot in gone)
     what = f"takes the place of {named}" if gone else "is one more, for there is none to replace"
-    talk(f"You came in by {described(came.slot)}, which stays. The new key {what}.")
+    talk(f"You came in by {described(current.slot)}, which stays. The new key {what}.")
 
 
-def _into_keychain(config: Config, came: WayIn, given: Given, args: argparse.Namespace) -> int:
-    if args.slot and came.by_keychain:
+def _into_keychain(
+    config: Config, current: ProvenKey, options: ChangeOptions, args: argparse.Namespace
+) -> int:
+    if args.slot and current.by_keychain:
         raise InvalidRequest(
             "the keychain's key gives way to another one of the keychain, and no other slot",
             resolution_hint="Leave out --slot.",
         )
-    gone = [came.slot] if came.by_keychain else _giving_way(came, args)
+    gone = [current.slot] if current.by_keychain else _giving_way(current, args)
     system = keychain.system_keychain()
-    if not came.by_keychain:
-        keychain_slot.demand_free(config, system, given=given)
-    came = _with_another(config, came, gone, given)
-    after = keychain_slot.rotate_into(
+    if not current.by_keychain:
+        keychain_slot.demand_free(config, system, options=options)
+    current = _with_another(config, current, gone, options)
+    after = keychain_slot.rotate_into_keychain(
         config,
         system,
-        from_keychain=came.by_keychain,
-        wanted=None if came.by_keychain else [slot.id for slot in gone],
-        given=given,
+        from_keychain=current.by_keychain,
+        wanted=None if current.by_keychain else [slot.id for slot in gone],
+        options=options,
     )
     talk(f"The key of this cache is changed (key file number {after.sequence}).")
     talk(f"The new one is in {system.name} and nowhere else; leave DB_ENCRYPTION_KEY unset.")
-    _say_what_opens(key_rotation.still_opening(came.keyfile, after))
+    _say_what_opens(key_rotation.still_opening(current.keyfile, after))
     talk(f"note: {key_rotation.OLD_COPIES}")
-    if not came.by_keychain:
-        _say_where_the_old_one_is(config, came, gone, then="take it out there")
+    if not current.by_keychain:
+        _say_where_the_old_one_is(config, current, gone, then="take it out there")
     for notice in keys.advice(after.slots):
         talk(f"note: {notice}")
     return 0
 
 
-def _with_another(config: Config, came: WayIn, gone: Sequence[Slot], given: Given) -> WayIn:
+def _with_another(
+    config: Config, current: ProvenKey, gone: Sequence[Slot], options: ChangeOptions
+) -> ProvenKey:
     """The keychain must not be the only way in: offer a recovery key where somebody can write."""
     try:
-        keychain_slot.demand_another(came.keyfile, without=gone)
+        keychain_slot.demand_another(current.keyfile, without=gone)
     except SlotsRefused as refused:
         if not can_ask():
             raise
         talk(f"{refused.message[0].upper()}{refused.message[1:]}; that is not done.")
         if not ask_yes("Make a recovery key first, for your paper files?"):
             raise
-        keys.make_recovery(config, given.old)
-        return key_rotation.way_in(config, given=given)
-    return came
+        keys.make_recovery(config, options.old)
+        return key_rotation.prove_key(config, options=options)
+    return current
 
 
-def _reencrypt(config: Config, given: Given, args: argparse.Namespace) -> int:
+def _reencrypt(config: Config, options: ChangeOptions, args: argparse.Namespace) -> int:
     replacing = new_key.is_given(args)
-    came, dropped = reencryption.left_behind(config, replacing=replacing, given=given)
+    current, dropped = reencryption.find_dropped_slots(config, replacing=replacing, options=options)
     if dropped and not args.drop_other_keys:
         _demand_let_go(dropped)
-    new = _new_passphrase(came, args) if replacing else None
-    doing = new or NewKey(came.key.passphrase)
+    new = _new_passphrase(current, args) if replacing else None
+    doing = new or NewKey(current.key.passphrase)
     with doing.in_change("the cache is written anew"):
         done = reencryption.reencrypt(
             config,
@@ -242,7 +248,7 @@ def _reencrypt(config: Config, given: Given, args: argparse.Namespace) -> int:
             allow_weak=args.allow_weak,
             drop_others=True,
             told=Progress("rows written anew"),
-            given=Given(old=given.old, system=given.system, at=doing.at),
+            options=ChangeOptions(old=options.old, system=options.system, at=doing.at),
         )
     talk(f"The cache is written anew under a new data key and compared: {done.notes:,} notes.")
     if not done.state.left:
@@ -257,7 +263,7 @@ def _reencrypt(config: Config, given: Given, args: argparse.Namespace) -> int:
     if done.slot is not None:
         _say_stretching(config, (*done.gone, *done.dropped), done.slot)
         talk(f"note: {key_rotation.NEEDED_BY_CLIENTS}")
-        _say_where_the_old_one_is(config, came, done.gone)
+        _say_where_the_old_one_is(config, current, done.gone)
     done.state.demand_finished(
         "the new cache is in force, but the old database could not be removed",
         hint="Nothing is lost, and servers can be started. Old copies of the key file open the old "
@@ -283,7 +289,7 @@ def _say_what_old_copies_open(set_aside: Sequence[Path]) -> None:
 def _demand_let_go(dropped: tuple[Slot, ...]) -> None:
     """Name what does not follow, and let nobody lose it who has not said so."""
     if not can_ask():
-        raise reencryption.would_drop(dropped)
+        raise reencryption.dropped_slots_error(dropped)
     talk("With a new data key these open nothing any more, for their keys are not at hand:")
     for slot in dropped:
         talk(f"  {described(slot)}")
@@ -312,21 +318,21 @@ def _say_what_opens(others: Sequence[Slot]) -> None:
 
 
 def _say_where_the_old_one_is(
-    config: Config, came: WayIn, gone: Sequence[Slot], *, then: str = "put the new one there"
+    config: Config, current: ProvenKey, gone: Sequence[Slot], *, then: str = "put the new one there"
 ) -> None:
     """Where a key that has given way still lies about, and what to do with the one that stayed."""
-    old: Secret | None = came.key.passphrase if came.slot in gone else None
+    old: Secret | None = current.key.passphrase if current.slot in gone else None
     if old is not None:
         origin = config.db_key_origin if old == config.db_key else ""
         if origin:
             talk(f"note: the old key came from {origin}; {then}.")
-        for place in client_configs.holding(old):
+        for place in client_configs.find_configs_with_key(old):
             talk(f"note: the old key still stands in {place.path} ({place.program}).")
     elif gone:
         talk("note: the key that gave way was not typed, so nobody could look where it stands.")
-    if came.slot.type is SlotType.RECOVERY:
+    if current.slot.type is SlotType.RECOVERY:
         talk(
             "note: your recovery key has been typed on a machine now. Make another one "
             "(`mcp-notarium keys recovery create`), then take this one away "
-            f"(`mcp-notarium keys remove {came.slot.id}`)."
+            f"(`mcp-notarium keys remove {current.slot.id}`)."
         )

@@ -37,7 +37,7 @@ from mcp_notarium.crypto.key_slots import Slot, SlotState
 from mcp_notarium.domain.pending_write import WriteState
 from mcp_notarium.errors import CacheBusy, CacheError, CacheFull, LockedError, Verdict
 from mcp_notarium.files.account_folder import AccountFolder, find_obstacle
-from mcp_notarium.files.locks import Presence, find_holders
+from mcp_notarium.files.locks import ServerLock, find_holders
 from mcp_notarium.files.private_files import disk_errors
 from mcp_notarium.storage.database import Database
 
@@ -157,7 +157,7 @@ def _key_facts(config: Config) -> dict[str, Any]:
     """What opens the cache, and since when."""
     if not config.db_encryption:
         return {}
-    keyfile = slot_management.listing(config, None).keyfile
+    keyfile = slot_management.list_slots(config, None).keyfile
     active = [slot for slot in keyfile.slots if slot.state is not SlotState.DISABLED]
     return {
         "keys": ", ".join(_opening(slot) for slot in active),
@@ -179,7 +179,7 @@ async def _inside(config: Config, *, deep: bool) -> dict[str, Any]:
     wrong, compared = examined(config, app.cache.database)
     if wrong:
         markers.mark_damage(AccountFolder(config.account_dir))
-        raise opener.damaged(config)
+        raise opener.damage_error(config)
     return facts | {"checked": f"every page, every index{'' if compared else WITHOUT_SEARCH}"}
 
 
@@ -192,7 +192,7 @@ def examined(config: Config, database: Database) -> tuple[tuple[str, ...], bool]
     """
     folder = AccountFolder(config.account_dir)
     orphaned = has_log(database.path) and not find_holders(folder.server_lock)
-    presence = Presence(folder).share()
+    server_lock = ServerLock(folder).share()
     try:
         if not orphaned and os.access(database.path, os.W_OK):
             with (
@@ -203,7 +203,7 @@ def examined(config: Config, database: Database) -> tuple[tuple[str, ...], bool]
         with closing(database.reopened(read_only=True)) as read:
             return read.walk(deep=True), False
     finally:
-        presence.release()
+        server_lock.release()
 
 
 def _cache_facts(app: App) -> dict[str, Any]:

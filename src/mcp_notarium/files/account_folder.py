@@ -18,10 +18,10 @@ from pathlib import Path
 
 from mcp_notarium.errors import CacheError, LockedError, Verdict
 from mcp_notarium.files import os_errors
-from mcp_notarium.files.display_paths import shown
-from mcp_notarium.files.os_errors import ELSEWHERE, moved
+from mcp_notarium.files.display_paths import display_path
+from mcp_notarium.files.os_errors import ELSEWHERE, move_command
 from mcp_notarium.files.private_files import disk_errors
-from mcp_notarium.files.private_groups import writable_by_us_alone
+from mcp_notarium.files.private_groups import is_group_private
 
 _DATABASE = re.compile(r"notarium_cache\.([0-9a-f]{16})\.sqlite\.encrypted")
 _OURS = re.compile(
@@ -138,14 +138,14 @@ class AccountFolder:
         return tuple(sorted(match[1] for match in found if match))
 
 
-def prepare(folder: AccountFolder) -> None:
+def create_folder(folder: AccountFolder) -> None:
     """Make the folder and what is missing above it, 0700 each. Existing ones stay as they are."""
     missing = [folder.path, *folder.path.parents]
     for path in reversed([one for one in missing if not one.exists()]):
         path.mkdir(mode=0o700, exist_ok=True)
 
 
-def trusted(account_dir: Path) -> AccountFolder:
+def check_folder(account_dir: Path) -> AccountFolder:
     """The folder by its real path. Raises ``LockedError`` (UNSAFE_PATH) with the command to run."""
     problem = find_problem(AccountFolder(account_dir))
     if problem is not None:
@@ -162,8 +162,8 @@ def find_problem(folder: AccountFolder) -> Problem | None:
         return next(_problems(folder), None)
     except OSError as error:
         return Problem(
-            f"the cache folder cannot be looked at ({os_errors.reason(error)})",
-            os_errors.advice(error),
+            f"the cache folder cannot be looked at ({os_errors.describe(error)})",
+            os_errors.suggest_fix(error),
         )
 
 
@@ -179,8 +179,8 @@ def find_obstacle(folder: AccountFolder) -> Problem | None:
         Path(tempfile.mkdtemp(prefix=".mcp-notarium-", dir=place)).rmdir()
     except OSError as error:
         return Problem(
-            f"the cache folder cannot be made or changed ({os_errors.reason(error)})",
-            os_errors.advice(error, place=place),
+            f"the cache folder cannot be made or changed ({os_errors.describe(error)})",
+            os_errors.suggest_fix(error, place=place),
         )
     return None
 
@@ -268,18 +268,18 @@ def _of_parent(path: Path, found: os.stat_result) -> Problem | None:
     if not stat.S_ISDIR(found.st_mode):
         return Problem(
             f"`{path.name}`, above the cache, is not a folder",
-            f"Set NOTARIUM_DATA_DIR to a folder, or move the file away: {moved(path)}.",
+            f"Set NOTARIUM_DATA_DIR to a folder, or move the file away: {move_command(path)}.",
         )
     if found.st_uid not in {0, os.geteuid()}:
         return Problem(
             "a folder above the cache belongs to another user",
-            f"It is {shown(path)}. {ELSEWHERE}",
+            f"It is {display_path(path)}. {ELSEWHERE}",
         )
     changeable = found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX
-    if changeable and not writable_by_us_alone(path, found):
+    if changeable and not is_group_private(path, found):
         return Problem(
             "a folder above the cache can be changed by others",
-            f"Run `chmod go-w {shown(path)}`. Or: {ELSEWHERE}",
+            f"Run `chmod go-w {display_path(path)}`. Or: {ELSEWHERE}",
         )
     return None
 
@@ -289,7 +289,7 @@ def _of_folder(path: Path, found: os.stat_result) -> Problem | None:
     if stat.S_ISLNK(found.st_mode):
         return _link(path)
     if not stat.S_ISDIR(found.st_mode):
-        return Problem("the cache folder is not a folder", f"Move it away: {moved(path)}.")
+        return Problem("the cache folder is not a folder", f"Move it away: {move_command(path)}.")
     return _of_others(path, found, what="the cache folder", mode="700")
 
 
@@ -299,17 +299,18 @@ def _of_file(path: Path, found: os.stat_result) -> Problem | None:
         return _link(path)
     if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
         return Problem(
-            f"`{path.name}` is not a plain file with one name", f"Move it away: {moved(path)}."
+            f"`{path.name}` is not a plain file with one name",
+            f"Move it away: {move_command(path)}.",
         )
     return _of_others(path, found, what=f"`{path.name}`", mode="600")
 
 
 def _of_others(path: Path, found: os.stat_result, *, what: str, mode: str) -> Problem | None:
     if found.st_uid != os.geteuid():
-        command = f"sudo chown {os.geteuid()} {shown(path)}"
+        command = f"sudo chown {os.geteuid()} {display_path(path)}"
         return Problem(f"{what} belongs to another user", f"Run `{command}`.")
     if found.st_mode & 0o077:
-        command = f"chmod {mode} {shown(path)}"
+        command = f"chmod {mode} {display_path(path)}"
         return Problem(f"{what} can be read or changed by others", f"Run `{command}`.")
     return None
 
@@ -319,7 +320,7 @@ def _link(path: Path) -> Problem | None:
         return None
     return Problem(
         f"`{path.name}` is a symbolic link",
-        f"Set NOTARIUM_DATA_DIR to the real folder, or move the link away: {moved(path)}.",
+        f"Set NOTARIUM_DATA_DIR to the real folder, or move the link away: {move_command(path)}.",
     )
 
 

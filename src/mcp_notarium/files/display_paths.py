@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 
-def shown(path: Path) -> str:
+def display_path(path: Path) -> str:
     """The path as a shell takes it, without the name of the home folder."""
     import shlex  # noqa: PLC0415 - not every start shows a path
 

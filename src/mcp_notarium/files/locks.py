@@ -37,7 +37,7 @@ def key_lock(folder: AccountFolder, *, timeout: float = KEY_LOCK_SECONDS) -> Ite
     try:
         lock.acquire(timeout=timeout, poll_interval=_POLL)
     except filelock.Timeout:
-        raise busy(
+        raise busy_error(
             "another process is changing the keys or the cache of this account"
             + describe_holders(folder.keys_lock)
         ) from None
@@ -48,7 +48,7 @@ def key_lock(folder: AccountFolder, *, timeout: float = KEY_LOCK_SECONDS) -> Ite
             lock.release()
 
 
-def busy(message: str) -> LockedError:
+def busy_error(message: str) -> LockedError:
     """The refusal of somebody who came second."""
     return LockedError(
         Verdict.BUSY,
@@ -59,7 +59,7 @@ def busy(message: str) -> LockedError:
     )
 
 
-class Presence:
+class ServerLock:
     """Holds ``server.lock``, shared or exclusive, until :meth:`release` or the process's end.
 
     On Windows it holds nothing: there an open database cannot be renamed in the first place.
@@ -76,7 +76,7 @@ class Presence:
                     raise
                 # Nobody moves anything on a disk that can only be read.
 
-    def share(self, *, timeout: float = SHARE_SECONDS) -> Presence:
+    def share(self, *, timeout: float = SHARE_SECONDS) -> ServerLock:
         """Be one of many. Raises ``LockedError`` (BUSY) while somebody is alone, and lets go then."""
         try:
             self._take(exclusive=False, timeout=timeout)
@@ -85,7 +85,7 @@ class Presence:
             raise
         return self
 
-    def exclude(self, *, timeout: float = EXCLUDE_SECONDS) -> Presence:
+    def exclude(self, *, timeout: float = EXCLUDE_SECONDS) -> ServerLock:
         """Be alone. Raises ``LockedError`` (BUSY) while anybody else is there."""
         self._take(exclusive=True, timeout=timeout)
         return self
@@ -109,7 +109,7 @@ class Presence:
                 fcntl.flock(self._descriptor, kind | fcntl.LOCK_NB)
             except BlockingIOError:
                 if time.monotonic() >= deadline:
-                    raise busy("other MCP Notarium servers have this cache open") from None
+                    raise busy_error("other MCP Notarium servers have this cache open") from None
                 time.sleep(_POLL)
             else:
                 return

@@ -19,7 +19,7 @@ from pathlib import Path
 from mcp_notarium.errors import CacheFull, LockedError, Verdict
 from mcp_notarium.files import os_errors
 
-At = Callable[[str], None]
+StepHook = Callable[[str], None]
 """Called with the name of each step once it is done; tests crash in it."""
 
 _TRIES = 3
@@ -27,7 +27,7 @@ _FLAGS = ("O_NOFOLLOW", "O_CLOEXEC", "O_NONBLOCK", "O_BINARY")
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
-def nowhere(_step: str) -> None:
+def ignore_step(_step: str) -> None:
     """The ``At`` of production: no step is a place to crash at."""
 
 
@@ -48,7 +48,7 @@ def read_private(path: Path, *, most: int) -> bytes | None:
 
 
 def replace_private(
-    path: Path, content: bytes, *, check: Callable[[bytes], None], at: At = nowhere
+    path: Path, content: bytes, *, check: Callable[[bytes], None], at: StepHook = ignore_step
 ) -> None:
     """Put ``content`` at ``path`` as a whole or not at all; flushed when it returns.
 
@@ -68,7 +68,7 @@ def replace_private(
     at("sync_folder")
 
 
-def create_private(path: Path, content: bytes, *, at: At = nowhere) -> None:
+def create_private(path: Path, content: bytes, *, at: StepHook = ignore_step) -> None:
     """Put a new file at ``path``, whole and flushed, or nothing; whoever is killed leaves no part of it there.
 
     What a killed call has left under its temporary name goes with the next one. Raises ``OSError``,
@@ -124,12 +124,12 @@ def disk_errors(what: str) -> Iterator[None]:
             raise CacheFull(f"the disk is full: {what}") from None
         raise LockedError(
             Verdict.UNSAFE_PATH,
-            f"{what} ({os_errors.reason(error)})",
-            resolution_hint=os_errors.advice(error),
+            f"{what} ({os_errors.describe(error)})",
+            resolution_hint=os_errors.suggest_fix(error),
         ) from None
 
 
-def _written(path: Path, content: bytes, at: At) -> Path:
+def _written(path: Path, content: bytes, at: StepHook) -> Path:
     descriptor, temporary = _created(path)
     try:
         with os.fdopen(descriptor, "wb") as file:

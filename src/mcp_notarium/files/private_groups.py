@@ -15,7 +15,7 @@ from pathlib import Path
 _NO_LIST = {errno.ENODATA, errno.ENOTSUP} if sys.platform == "linux" else set()
 
 
-def writable_by_us_alone(path: Path, found: os.stat_result) -> bool:
+def is_group_private(path: Path, found: os.stat_result) -> bool:
     """For a folder that its group may write to and others may not; Linux only, never for root."""
     if sys.platform != "linux" or not os.geteuid() or found.st_mode & 0o002:
         return False

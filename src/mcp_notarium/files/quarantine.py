@@ -26,7 +26,7 @@ def set_aside(folder: AccountFolder, paths: Iterable[Path], *, now: float) -> Pa
     existing = [path for path in paths if path.exists()]
     if not existing:
         return None
-    target = new_folder(folder, now)
+    target = create_folder(folder, now)
     for path in existing:
         path.rename(target / path.name)
     sync_folder(target)
@@ -36,7 +36,7 @@ def set_aside(folder: AccountFolder, paths: Iterable[Path], *, now: float) -> Pa
 
 def set_everything_aside(folder: AccountFolder, *, now: float) -> Path | None:
     """Move the whole cache. Raises ``OSError`` with nothing moved, ``Unfinished`` with a part of it."""
-    there = [path for path in everything(folder) if path.exists()]
+    there = [path for path in list_files(folder) if path.exists()]
     try:
         return set_aside(folder, there, now=now)
     except OSError as error:
@@ -44,13 +44,13 @@ def set_everything_aside(folder: AccountFolder, *, now: float) -> Path | None:
             raise
         raise Unfinished(
             "the disk failed while the old cache was set aside "
-            f"({os_errors.failure(error)}): it is in `quarantine/`, in whole or in part",
+            f"({os_errors.describe_with_path(error)}): it is in `quarantine/`, in whole or in part",
             resolution_hint="Nothing is deleted. Run `mcp-notarium reset-cache` again when the disk is "
             "well: it sets aside the rest and goes on.",
         ) from error
 
 
-def everything(folder: AccountFolder, *, but: Iterable[Path] = ()) -> list[Path]:
+def list_files(folder: AccountFolder, *, but: Iterable[Path] = ()) -> list[Path]:
     """All files of an account's cache, in the order in which they are to be moved.
 
     Databases first, what explains them last, so that after a crash in between the next start sees
@@ -63,12 +63,12 @@ def everything(folder: AccountFolder, *, but: Iterable[Path] = ()) -> list[Path]
     return [path for path in (*databases, *keys, *rest) if path not in kept]
 
 
-def last_use(folder: AccountFolder) -> float | None:
+def find_last_use(folder: AccountFolder) -> float | None:
     """When something was last set aside, in epoch seconds."""
     return max((at for at, _ in _entries(folder)), default=None)
 
 
-def with_databases(folder: AccountFolder) -> tuple[Path, ...]:
+def find_databases(folder: AccountFolder) -> tuple[Path, ...]:
     """The folders in the quarantine that hold an encrypted database: old keys may open it."""
     found = folder.quarantine.rglob("notarium_cache.*.sqlite.encrypted")
     return tuple(sorted({path.parent for path in found}))
@@ -99,7 +99,7 @@ def work_folder(folder: AccountFolder) -> Path:
     return folder.quarantine / "being-repaired"
 
 
-def new_work_folder(folder: AccountFolder) -> Path:
+def create_work_folder(folder: AccountFolder) -> Path:
     """Make it, empty. Raises ``FileExistsError`` if it is there."""
     folder.quarantine.mkdir(mode=0o700, exist_ok=True)
     made = work_folder(folder)
@@ -107,14 +107,14 @@ def new_work_folder(folder: AccountFolder) -> Path:
     return made
 
 
-def remove_work(folder: AccountFolder) -> None:
+def remove_work_folder(folder: AccountFolder) -> None:
     """Remove it with what is in it, also what a killed ``repair`` has left."""
     place = work_folder(folder)
     if place.is_dir() and not place.is_symlink():
         shutil.rmtree(place)
 
 
-def new_folder(folder: AccountFolder, now: float) -> Path:
+def create_folder(folder: AccountFolder, now: float) -> Path:
     """A new empty folder in the quarantine, named after the time (epoch seconds)."""
     folder.quarantine.mkdir(mode=0o700, exist_ok=True)
     sync_folder(folder.path)  # or what is moved there next could be lost with the folder's name

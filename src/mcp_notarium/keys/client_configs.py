@@ -49,29 +49,33 @@ IN_PROJECT = (
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ConfigFile:
     """A file that holds the key, and the program it belongs to."""
 
     program: str
     path: Path
 
 
-def holding(key: Secret, *, home: Path | None = None, here: Path | None = None) -> list[Place]:
+def find_configs_with_key(
+    key: Secret, *, home: Path | None = None, here: Path | None = None
+) -> list[ConfigFile]:
     """The files in ``home`` and in the working folder ``here`` that hold ``key`` in clear.
 
     Files that cannot be read are passed over: then nobody's client reads them either.
     """
-    spellings = _spellings(key)
+    spellings = _encodings(key)
     if not spellings:
         return []
     return [
         place
-        for place in _places(home or _found(Path.home), here or _found(Path.cwd))
-        if any(spelling in _content(place.path) for spelling in spellings)
+        for place in _config_files(
+            home or _folder_or_none(Path.home), here or _folder_or_none(Path.cwd)
+        )
+        if any(spelling in _read_content(place.path) for spelling in spellings)
     ]
 
 
-def _found(look: Callable[[], Path]) -> Path | None:
+def _folder_or_none(look: Callable[[], Path]) -> Path | None:
     """A folder, None if there is none: nobody's client reads anything in it then."""
     try:
         return look()
@@ -79,7 +83,7 @@ def _found(look: Callable[[], Path]) -> Path | None:
         return None
 
 
-def _places(home: Path | None, here: Path | None) -> Iterator[Place]:
+def _config_files(home: Path | None, here: Path | None) -> Iterator[ConfigFile]:
     seen: set[Path] = set()
     for folder, known in ((home, IN_HOME), (here, IN_PROJECT)):
         if folder is None:
@@ -88,10 +92,10 @@ def _places(home: Path | None, here: Path | None) -> Iterator[Place]:
             path = folder / name
             if path not in seen:
                 seen.add(path)
-                yield Place(program, path)
+                yield ConfigFile(program, path)
 
 
-def _content(path: Path) -> bytes:
+def _read_content(path: Path) -> bytes:
     # What is no plain file (a pipe, in a folder that somebody else has filled) must not be waited for.
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
     try:
@@ -102,7 +106,7 @@ def _content(path: Path) -> bytes:
         return b""
 
 
-def _spellings(key: Secret) -> set[bytes]:
+def _encodings(key: Secret) -> set[bytes]:
     """The key as it is, and as JSON and TOML write it."""
     raw = key.reveal()
     if len(raw) < _SHORTEST:

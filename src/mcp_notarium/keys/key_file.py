@@ -17,8 +17,8 @@ from mcp_notarium.crypto.rotation_steps import Settle, settle
 from mcp_notarium.files import quarantine
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.files.private_files import (
-    At,
-    nowhere,
+    StepHook,
+    ignore_step,
     read_private,
     replace_private,
     sync_folder,
@@ -32,7 +32,7 @@ NOT_COPIED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class FileReading:
     """One file: how it reads, and its content if it reads well."""
 
     state: FileState
@@ -44,9 +44,9 @@ class Side:
 class KeyFiles:
     """The key file, its copy, a prepared one, and temporary files left by a crash."""
 
-    main: Side
-    copy: Side
-    prepared: Side
+    main: FileReading
+    copy: FileReading
+    prepared: FileReading
     strays: tuple[Path, ...] = ()
 
     @property
@@ -85,19 +85,19 @@ class KeyFiles:
 def load(folder: AccountFolder, *, bounds: kdf.Bounds = kdf.PRODUCTION) -> KeyFiles:
     """Read all of them; raises ``OSError`` only for what is no readable plain file."""
     # The copy first: whoever changes both meanwhile then leaves us an older copy, never a newer one.
-    copy = _side(folder.key_copy, bounds)
+    copy = _read_file(folder.key_copy, bounds)
     return KeyFiles(
-        main=_side(folder.key_file, bounds),
+        main=_read_file(folder.key_file, bounds),
         copy=copy,
-        prepared=_side(folder.prepared_key_file, bounds),
+        prepared=_read_file(folder.prepared_key_file, bounds),
         strays=_strays(folder),
     )
 
 
-def prepare(folder: AccountFolder, keyfile: KeyFile, *, at: At = nowhere) -> None:
+def prepare(folder: AccountFolder, keyfile: KeyFile, *, at: StepHook = ignore_step) -> None:
     """Write a key file that does not count yet."""
     replace_private(
-        folder.prepared_key_file, key_slots.serialise(keyfile), check=_same(keyfile), at=at
+        folder.prepared_key_file, key_slots.serialise(keyfile), check=_check_equal(keyfile), at=at
     )
 
 
@@ -106,14 +106,14 @@ def commit(folder: AccountFolder) -> None:
     folder.prepared_key_file.replace(folder.key_file)
 
 
-def make_lasting(folder: AccountFolder, keyfile: KeyFile, *, at: At = nowhere) -> bool:
+def make_durable(folder: AccountFolder, keyfile: KeyFile, *, at: StepHook = ignore_step) -> bool:
     """Flush the name of a key file that counts by now, then write the copy; see ``store``.
 
     Raises ``OSError`` if a power cut may still bring back what counted before.
     """
     sync_folder(folder.path)
     at("switch")
-    return _copied(folder, keyfile, at)
+    return _try_store_copy(folder, keyfile, at)
 
 
 def store(
@@ -122,7 +122,7 @@ def store(
     *,
     check: Callable[[KeyFile], None],
     bounds: kdf.Bounds = kdf.PRODUCTION,
-    at: At = nowhere,
+    at: StepHook = ignore_step,
 ) -> bool:
     """Put a key file in place of the old one, then its copy.
 
@@ -146,20 +146,20 @@ def store(
         if "switch" not in behind:
             raise
         return False
-    return _copied(folder, keyfile, at)
+    return _try_store_copy(folder, keyfile, at)
 
 
-def store_copy(folder: AccountFolder, keyfile: KeyFile, *, at: At = nowhere) -> None:
+def store_copy(folder: AccountFolder, keyfile: KeyFile, *, at: StepHook = ignore_step) -> None:
     """Write the copy; after that no older slot lies in the folder."""
     replace_private(
         folder.key_copy,
         key_slots.serialise(keyfile),
-        check=_same(keyfile),
+        check=_check_equal(keyfile),
         at=lambda step: at(f"{step}_copy"),
     )
 
 
-def bring_to_rest(folder: AccountFolder, files: KeyFiles, *, now: float) -> None:
+def finish_interrupted_change(folder: AccountFolder, files: KeyFiles, *, now: float) -> None:
     """Finish what a crash left half done. Call it under the key lock, with the key proven."""
     valid = files.valid
     if valid is None:
@@ -171,7 +171,7 @@ def bring_to_rest(folder: AccountFolder, files: KeyFiles, *, now: float) -> None
                 if files.main.state is FileState.DAMAGED:
                     quarantine.set_aside(folder, [folder.key_file], now=now)
                 content = key_slots.serialise(valid)
-                replace_private(folder.key_file, content, check=_same(valid))
+                replace_private(folder.key_file, content, check=_check_equal(valid))
             case Settle.REFRESH_COPY:
                 if files.copy_ahead is not None:
                     quarantine.set_aside(folder, [folder.key_copy], now=now)
@@ -186,7 +186,7 @@ def remove_strays(files: KeyFiles) -> None:
         stray.unlink(missing_ok=True)
 
 
-def _copied(folder: AccountFolder, keyfile: KeyFile, at: At) -> bool:
+def _try_store_copy(folder: AccountFolder, keyfile: KeyFile, at: StepHook) -> bool:
     # Whoever is told of a failure here would go on with the old key, and that opens nothing now.
     try:
         store_copy(folder, keyfile, at=at)
@@ -195,19 +195,19 @@ def _copied(folder: AccountFolder, keyfile: KeyFile, at: At) -> bool:
     return True
 
 
-def _side(path: Path, bounds: kdf.Bounds) -> Side:
+def _read_file(path: Path, bounds: kdf.Bounds) -> FileReading:
     raw = read_private(path, most=canonical_json.LARGEST)
     if raw is None:
-        return Side(FileState.MISSING)
+        return FileReading(FileState.MISSING)
     try:
-        return Side(FileState.OK, key_slots.parse(raw, bounds=bounds))
+        return FileReading(FileState.OK, key_slots.parse(raw, bounds=bounds))
     except KeyFileNewer as newer:
-        return Side(FileState.NEWER, version=newer.version)
+        return FileReading(FileState.NEWER, version=newer.version)
     except KeyFileDamaged:
-        return Side(FileState.DAMAGED)
+        return FileReading(FileState.DAMAGED)
 
 
-def _same(keyfile: KeyFile) -> Callable[[bytes], None]:
+def _check_equal(keyfile: KeyFile) -> Callable[[bytes], None]:
     def check(written: bytes) -> None:
         if written != key_slots.serialise(keyfile):
             raise KeyFileDamaged("it reads back differently from the disk")

@@ -37,17 +37,17 @@ class KeySettings(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundKey:
     """A key and the name of its source. ``lay_there``: a ``.env`` of the working folder that nobody named."""
 
     passphrase: Secret
     origin: str
-    lay_there: bool = False
+    from_working_folder: bool = False
 
 
 def find_passphrase(
     settings: KeySettings, owner: str, *, system: Keychain | None = None
-) -> Found | None:
+) -> FoundKey | None:
     """The key of the first source present, or None. ``owner`` is the owner hash.
 
     Raises ``LockedError`` (KEYCHAIN_UNUSABLE) if the keychain decides and cannot be used.
@@ -58,15 +58,15 @@ def find_passphrase(
     return _kept(settings, owner, system) or given
 
 
-def _given(settings: KeySettings) -> Found | None:
+def _given(settings: KeySettings) -> FoundKey | None:
     if settings.db_key is None:
         return None
     origin = settings.db_key_origin or "DB_ENCRYPTION_KEY"
-    return Found(settings.db_key, origin, lay_there=settings.db_key_yields)
+    return FoundKey(settings.db_key, origin, from_working_folder=settings.db_key_yields)
 
 
-def _kept(settings: KeySettings, owner: str, system: Keychain | None) -> Found | None:
+def _kept(settings: KeySettings, owner: str, system: Keychain | None) -> FoundKey | None:
     if not settings.keychain:
         return None
     kept = (system or keychain.system_keychain()).get(keychain.KEY, owner)
-    return None if kept is None else Found(kept, KEYCHAIN)
+    return None if kept is None else FoundKey(kept, KEYCHAIN)

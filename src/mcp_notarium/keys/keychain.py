@@ -28,7 +28,7 @@ SERVICE = "mcp-notarium"
 KEY = "database-key"
 TOKEN = "login-token"  # noqa: S105 - the name of an entry, not a token
 
-PATIENCE: Mapping[str, float] = MappingProxyType({KEY: 45.0, TOKEN: 5.0})
+TIMEOUTS: Mapping[str, float] = MappingProxyType({KEY: 45.0, TOKEN: 5.0})
 """How many seconds an answer may take. For the key a person may have to find and answer a dialog,
 and clients give up a call after a minute. A login is asked for beside calls that wait meanwhile, and
 can be repeated."""
@@ -72,10 +72,10 @@ class Keychain:
         self,
         current: Callable[[], object] | None = None,
         *,
-        patience: Mapping[str, float] | None = None,
+        timeouts: Mapping[str, float] | None = None,
     ) -> None:
         self._current = current or _system_backend
-        self._patience = patience or PATIENCE
+        self._timeouts = timeouts or TIMEOUTS
         self._caller = _TimedCaller()
         self._read: dict[tuple[str, str], Secret | None] = {}
 
@@ -97,10 +97,10 @@ class Keychain:
         """What the keychain in use is called, for a person. Raises ``LockedError`` if none is."""
         backend = self._backend(TOKEN)
         if backend is None:
-            raise _none_here()
+            raise _missing_keychain_error()
         return _ALLOWED[_kind(backend)]
 
-    def why_none(self) -> str:
+    def explain_missing_key(self) -> str:
         """Why it had no key to give, for a person."""
         try:
             return f"{self.name} knows no key for this account"
@@ -123,7 +123,7 @@ class Keychain:
             backend = self._backend(kind)
             found = None
             if backend is not None:
-                found = self._asked(kind, backend.get_password, *_place(entry))
+                found = self._call(kind, backend.get_password, *_entry_name(entry))
             self._read[entry] = None if found is None else Secret(found)
         return self._read[entry]
 
@@ -131,8 +131,8 @@ class Keychain:
         """Store a secret."""
         backend = self._backend(kind)
         if backend is None:
-            raise _none_here()
-        self._asked(kind, backend.set_password, *_place((kind, owner)), secret.reveal_text())
+            raise _missing_keychain_error()
+        self._call(kind, backend.set_password, *_entry_name((kind, owner)), secret.reveal_text())
         self._read[kind, owner] = secret
 
     def delete(self, kind: str, owner: str) -> None:
@@ -140,21 +140,21 @@ class Keychain:
         if self.get(kind, owner) is not None:
             backend = self._backend(kind)
             if backend is not None:
-                self._asked(kind, backend.delete_password, *_place((kind, owner)))
+                self._call(kind, backend.delete_password, *_entry_name((kind, owner)))
         self._read[kind, owner] = None
 
     def _backend(self, kind: str) -> Backend | None:
-        return _allowed(self._asked(kind, self._current))
+        return _find_allowed(self._call(kind, self._current))
 
-    def _asked(self, kind: str, question: Callable[..., _Answer], *given: str) -> _Answer:
+    def _call(self, kind: str, question: Callable[..., _Answer], *given: str) -> _Answer:
         try:
-            return self._caller.call(lambda: question(*given), within=self._patience[kind])
+            return self._caller.call(lambda: question(*given), within=self._timeouts[kind])
         except _NoAnswer:
-            raise _unusable(
+            raise _unusable_error(
                 "it does not answer; perhaps a dialog waits where nobody sees it"
             ) from None
         except Exception as error:  # noqa: BLE001 - foreign code: whatever it raises, it is unusable
-            raise _unusable(_said(error)) from None
+            raise _unusable_error(_describe_error(error)) from None
 
 
 class _NoAnswer(Exception):
@@ -206,7 +206,7 @@ def system_keychain() -> Keychain:
     return Keychain()
 
 
-def _allowed(backend: object) -> Backend | None:
+def _find_allowed(backend: object) -> Backend | None:
     """The backend itself, or the first real one of a chain; None where there is no keychain."""
     kind = _kind(backend)
     if kind == _NONE_HERE:
@@ -220,7 +220,7 @@ def _allowed(backend: object) -> Backend | None:
 
 
 def _refuse(backend: object) -> Backend | None:
-    raise _unusable(f"`{'.'.join(_kind(backend))}` is not a keychain that protects anything")
+    raise _unusable_error(f"`{'.'.join(_kind(backend))}` is not a keychain that protects anything")
 
 
 def _kind(backend: object) -> tuple[str, str]:
@@ -229,17 +229,17 @@ def _kind(backend: object) -> tuple[str, str]:
     return (".".join(module.split(".")[:3]), type(backend).__name__)
 
 
-def _place(entry: tuple[str, str]) -> tuple[str, str]:
+def _entry_name(entry: tuple[str, str]) -> tuple[str, str]:
     kind, owner = entry
-    return (SERVICE, f"{kind}:{account(owner)}")
+    return (SERVICE, f"{kind}:{entry_account(owner)}")
 
 
-def account(owner: str) -> str:
+def entry_account(owner: str) -> str:
     """What follows the kind in the name of an entry."""
     return owner[:16]
 
 
-def _said(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     """Only the class is told: a foreign message may quote what was to be stored."""
     name = type(error).__name__
     if name in _LOCKED:
@@ -249,8 +249,8 @@ def _said(error: Exception) -> str:
     return f"it answered {name}"
 
 
-def _none_here() -> LockedError:
-    return _unusable(
+def _missing_keychain_error() -> LockedError:
+    return _unusable_error(
         "this machine has none",
         way_out="Give the key in DB_ENCRYPTION_KEY or DB_ENCRYPTION_KEY_FILE instead "
         "(`generate-key --file PATH` makes one), or start a keychain in this session: GNOME Keyring "
@@ -258,7 +258,7 @@ def _none_here() -> LockedError:
     )
 
 
-def _unusable(
+def _unusable_error(
     reason: str,
     *,
     way_out: str = "Unlock it, or set NOTARIUM_KEYCHAIN=off and give the key in DB_ENCRYPTION_KEY "

@@ -39,7 +39,7 @@ class StoredToken:
         self._memory: Secret | None = None
 
     @property
-    def lasting(self) -> bool:
+    def persistent(self) -> bool:
         """Whether a stored token outlives the process."""
         return self._keychain() is not None or self._rows.keeps_login
 
@@ -57,7 +57,7 @@ class StoredToken:
     def store(self, token: Secret) -> None:
         """Keep the token in the best place there is, and nowhere else."""
         self._memory = None
-        if self._kept_in_keychain(token):
+        if self._store_in_keychain(token):
             self._rows.set_login_token(None)
         elif self._rows.keeps_login:
             self._rows.set_login_token(token)
@@ -76,7 +76,7 @@ class StoredToken:
         if system is not None:
             system.delete(keychain.TOKEN, self._owner)
 
-    def _kept_in_keychain(self, token: Secret) -> bool:
+    def _store_in_keychain(self, token: Secret) -> bool:
         system = self._keychain()
         if system is None:
             return False

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from mcp_notarium.errors import ConfigError
-from mcp_notarium.files.account_folder import AccountFolder, prepare
+from mcp_notarium.files.account_folder import AccountFolder, create_folder
 from mcp_notarium.sandbox import landlock, seccomp
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Confinement:
         self._opens = opens
         self.how = "off"
         if wanted == "require":
-            _demand(landlock.version())
+            _require_support(landlock.version())
 
     def enter(self) -> None:
         """Restrict this thread and all that it starts from now on.
@@ -81,17 +81,19 @@ class Confinement:
     def _landlocked(self) -> str:
         try:
             if self._opens:
-                prepare(AccountFolder(self._config.account_dir))  # only what exists can be kept
-            done = landlock.restrict(allowed(self._config, opens=self._opens))
+                create_folder(
+                    AccountFolder(self._config.account_dir)
+                )  # only what exists can be kept
+            done = landlock.restrict(find_allowed_access(self._config, opens=self._opens))
             if self._opens:
                 # Some libraries want a temporary file while they are imported.
                 tempfile.tempdir = str(self._config.account_dir)
         except OSError as error:
             reason = error.strerror or str(error)
             if self._wanted == "require":
-                raise _not_confined(reason) from error
+                raise _not_confined_error(reason) from error
             return f"{_NO_LANDLOCK}: {reason}"
-        return _said(done)
+        return _describe_landlock(done)
 
     def _filtered(self) -> str:
         try:
@@ -99,21 +101,21 @@ class Confinement:
         except OSError as error:
             reason = error.strerror or str(error)
             if self._wanted == "require" and seccomp.architecture() is not None:
-                raise _not_confined(reason) from error
+                raise _not_confined_error(reason) from error
             return f"{_NO_SECCOMP}: {reason}"
         return _FILTERED
 
-    def give_up_everything(self) -> None:
+    def drop_all_rights(self) -> None:
         """The same for a thread that needs nothing but what it has open. Never raises."""
         if self._wanted != "off":
-            _load_what_ends_a_thread()
+            _preload_thread_exit_library()
             with suppress(OSError):
                 landlock.restrict(landlock.Allowed())
             with suppress(OSError):
                 seccomp.restrict()
 
 
-def _load_what_ends_a_thread() -> None:
+def _preload_thread_exit_library() -> None:
     """The C library looks for this one when a thread is ended, and aborts the process without it.
 
     Python ends a thread that is at work when the process ends.
@@ -122,29 +124,31 @@ def _load_what_ends_a_thread() -> None:
         ctypes.CDLL("libgcc_s.so.1")
 
 
-def foreseen(wanted: Sandbox) -> str | None:
+def describe_effect(wanted: Sandbox) -> str | None:
     """What a server would be confined to here, in the words of its log; None: nothing, and no wish to.
 
     Confines nobody. Raises ``ConfigError`` where it is required and cannot be had.
     """
     known = landlock.version()
     if wanted == "require":
-        _demand(known)
+        _require_support(known)
     if wanted == "off":
         return None
     by_landlock = (
-        _said(landlock.effect_of(known)) if known else f"{_NO_LANDLOCK}: {landlock.NONE_HERE}"
+        _describe_landlock(landlock.effect_of_version(known))
+        if known
+        else f"{_NO_LANDLOCK}: {landlock.UNSUPPORTED}"
     )
-    missing = seccomp.lacking()
+    missing = seccomp.explain_missing_support()
     return f"{by_landlock}; {f'{_NO_SECCOMP}: {missing}' if missing else _FILTERED}"
 
 
-def _said(done: landlock.Restricted) -> str:
+def _describe_landlock(done: landlock.Effect) -> str:
     parts = ("files", "network" if done.network else "", "signals" if done.signals else "")
     return f"Landlock {done.version}: {', '.join(filter(None, parts))}"
 
 
-def allowed(config: Config, *, opens: bool = True) -> landlock.Allowed:
+def find_allowed_access(config: Config, *, opens: bool = True) -> landlock.Allowed:
     """The places and ports that are needed, for this configuration and this Python."""
     home = Path(os.environ.get("XDG_CONFIG_HOME") or _real(Path.home) / ".config")
     read = {*_program(), *map(Path, _SYSTEM), home / "python_keyring"}
@@ -184,17 +188,17 @@ def _ports(config: Config) -> set[int]:
     return {HTTPS, DOMAIN} | {port for port in named if port is not None}
 
 
-def _demand(version: int) -> None:
+def _require_support(version: int) -> None:
     """Files, network and, where the numbers of the system calls are known, these too."""
     if not version:
-        raise _not_confined(landlock.NONE_HERE)
+        raise _not_confined_error(landlock.UNSUPPORTED)
     if version < landlock.FIRST_WITH_NETWORK:
-        raise _not_confined("this kernel's Landlock knows no rules for the network")
-    if seccomp.architecture() is not None and (missing := seccomp.lacking()):
-        raise _not_confined(missing)
+        raise _not_confined_error("this kernel's Landlock knows no rules for the network")
+    if seccomp.architecture() is not None and (missing := seccomp.explain_missing_support()):
+        raise _not_confined_error(missing)
 
 
-def _not_confined(reason: str) -> ConfigError:
+def _not_confined_error(reason: str) -> ConfigError:
     return ConfigError(
         f"the sandbox is required, and the process cannot be confined: {reason}",
         resolution_hint="Use a Linux kernel with Landlock (6.7 or newer for the network rules) and "

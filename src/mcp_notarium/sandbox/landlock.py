@@ -24,7 +24,7 @@ _PR_SET_NO_NEW_PRIVS = 38
 _CONNECT, _BIND = 1 << 1, 1 << 0
 _SCOPE_SIGNALS = 1 << 1
 FIRST_WITH_NETWORK = 4
-NONE_HERE = "this system has no Landlock"
+UNSUPPORTED = "this system has no Landlock"
 _FIRST_WITH_SCOPES = 6
 
 
@@ -77,7 +77,7 @@ class Allowed:
 
 
 @dataclass(frozen=True, slots=True)
-class Restricted:
+class Effect:
     """What took effect; files always do."""
 
     version: int
@@ -94,15 +94,15 @@ def version() -> int:
     return max(found, 0)
 
 
-def restrict(allowed: Allowed) -> Restricted:
+def restrict(allowed: Allowed) -> Effect:
     """Give up everything else. Paths that do not exist are left out.
 
     Raises ``OSError``: the kernel has no Landlock, or refuses; nothing is restricted then.
     """
     known = version()
     if not known:
-        raise OSError(0, NONE_HERE)
-    effect = effect_of(known)
+        raise OSError(0, UNSUPPORTED)
+    effect = effect_of_version(known)
     rights = Access((1 << max(bits for since, bits in _KNOWN_SINCE if since <= known)) - 1)
     ruleset = _ruleset(rights, known)
     try:
@@ -117,11 +117,9 @@ def restrict(allowed: Allowed) -> Restricted:
     return effect
 
 
-def effect_of(known: int) -> Restricted:
+def effect_of_version(known: int) -> Effect:
     """What a restriction does on a kernel with this version of Landlock."""
-    return Restricted(
-        known, network=known >= FIRST_WITH_NETWORK, signals=known >= _FIRST_WITH_SCOPES
-    )
+    return Effect(known, network=known >= FIRST_WITH_NETWORK, signals=known >= _FIRST_WITH_SCOPES)
 
 
 def _ruleset(rights: Access, known: int) -> int:

@@ -195,7 +195,7 @@ def architecture() -> Architecture | None:
     return {"x86_64": X86_64, "aarch64": AARCH64}.get(os.uname().machine)
 
 
-def lacking() -> str:
+def explain_missing_support() -> str:
     """Why there can be no filter here; empty where there can."""
     if sys.platform != "linux":
         return "this system has no seccomp"
@@ -215,16 +215,16 @@ def restrict(where: Architecture | None = None) -> None:
     """
     where = where or architecture()
     if where is None:
-        raise OSError(errno.ENOSYS, lacking())
+        raise OSError(errno.ENOSYS, explain_missing_support())
     libc = ctypes.CDLL(None, use_errno=True)
-    _install(libc, trial(where))
+    _install(libc, build_probe(where))
     libc.syscall(_NO_CALL)
     if ctypes.get_errno() != errno.E2BIG:
         raise OSError(errno.ENOSYS, "the program is run by an emulator")
-    _install(libc, program(where))
+    _install(libc, build_filter(where))
 
 
-def program(where: Architecture) -> list[Step]:
+def build_filter(where: Architecture) -> list[Step]:
     """The filter. Calls of another architecture, and of the one with short addresses, are refused."""
     call = where.looked_at
     steps = [_load(_ARCHITECTURE), *_unless(where.audit, DENY), _load(_NUMBER)]
@@ -245,7 +245,7 @@ def program(where: Architecture) -> list[Step]:
     return [*steps, ALLOW]
 
 
-def trial(where: Architecture) -> list[Step]:
+def build_probe(where: Architecture) -> list[Step]:
     """A filter that only shows, by the error of a call that is none, whose calls the kernel sees."""
     return [
         _load(_ARCHITECTURE),

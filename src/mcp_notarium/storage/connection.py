@@ -53,7 +53,7 @@ class Database:
         driver_error: type[Exception],
         guard: Guard,
         again: Callable[..., Database],
-        patience: float = 0.0,
+        timeouts: float = 0.0,
         read_only: bool = False,
     ) -> None:
         self.path = path
@@ -61,7 +61,7 @@ class Database:
         self.read_only = read_only
         self.checkpointer = False
         self._again = again
-        self._patience = patience
+        self._timeouts = timeouts
         self._connection: Connection | None = connection
         self._guard = guard
         self._damage: str | None = None
@@ -205,7 +205,7 @@ class Database:
             yield
         finally:
             if self._connection is not None:
-                self._connection.set_busy_timeout(math.ceil(self._patience))  # whole seconds
+                self._connection.set_busy_timeout(math.ceil(self._timeouts))  # whole seconds
 
     @contextmanager
     def schema_change(self) -> Iterator[None]:

@@ -197,7 +197,7 @@ def _open(
         encrypted=key is not None,
         driver_error=dbapi.Error,
         guard=guard,
-        patience=busy_timeout,
+        timeouts=busy_timeout,
         read_only=read_only,
         again=partial(
             connect,

@@ -95,7 +95,7 @@ class HttpSession:
         *,
         bases: Iterable[str],
         timeout: float,
-        patience: Patience | None = None,
+        timeouts: Patience | None = None,
         draw: Callable[[], float] = random.random,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         clock: Callable[[], float] = time.monotonic,
@@ -104,7 +104,7 @@ class HttpSession:
     ) -> None:
         self._origins = frozenset(usable_origin(base) for base in bases)
         self._timeout = timeout
-        self._patience = patience or Patience()
+        self._timeouts = timeouts or Patience()
         self._draw = draw
         self._sleep = sleep
         self._clock = clock
@@ -122,7 +122,7 @@ class HttpSession:
         if origin_of(request.url) not in self._origins:
             raise ConfigError("a request to a host that is not configured was refused")
         ends = self._clock() + (request.deadline or self._timeout)
-        tries = request.tries or self._patience.tries
+        tries = request.tries or self._timeouts.tries
         in_doubt = False
         for number in range(1, tries + 1):
             sent = _Sent(withdrawable=request.withdrawable and not in_doubt)
@@ -146,7 +146,7 @@ class HttpSession:
     def _pause(self, outcome: Outcome, number: int) -> float:
         if outcome.retry_after is not None:
             return outcome.retry_after
-        return self._patience.pause(number, self._draw())
+        return self._timeouts.pause(number, self._draw())
 
     async def _once(self, request: Request, *, seconds: float, sent: _Sent) -> Outcome:
         import httpx  # noqa: PLC0415 - a tenth of a second that a start without network saves

@@ -192,10 +192,10 @@ class Writer:
         if claimed is None:
             return None
         try:
-            async with asyncio.timeout(GRACE) as patience:
+            async with asyncio.timeout(GRACE) as timeouts:
                 return (await turn.unbroken(self._replay.finish(claimed))).taken
         except TimeoutError:
-            if not patience.expired():
+            if not timeouts.expired():
                 raise
             self._ill.failed(write.write_id)
             self._let_go_on(turn)

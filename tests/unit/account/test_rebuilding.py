@@ -198,7 +198,7 @@ def test_a_plain_cache_is_rebuilt_by_the_same_rule(tmp_path, content):
 def test_setting_aside_moves_everything_and_the_next_start_begins_anew(tmp_path):
     config = made(tmp_path)
     before = fingerprint(config.account_dir)
-    target = opener.set_aside(config, clock=lambda: NOW)
+    target = opener.quarantine_account(config, clock=lambda: NOW)
     assert fingerprint(target) == before
     with closing(open_cheaply(config)) as opened:
         assert opened.created
@@ -207,26 +207,26 @@ def test_setting_aside_moves_everything_and_the_next_start_begins_anew(tmp_path)
 def test_setting_aside_needs_no_key_and_nothing_readable(tmp_path):
     config = made(tmp_path)
     spoil_key_files(config)
-    assert opener.set_aside(replace(config, db_key=None)) is not None
-    assert opener.set_aside(config) is None
+    assert opener.quarantine_account(replace(config, db_key=None)) is not None
+    assert opener.quarantine_account(config) is None
 
 
 def test_setting_aside_is_refused_under_a_running_server(tmp_path):
     config = account(tmp_path)
     with closing(open_cheaply(config)), pytest.raises(LockedError) as refused:
-        opener.set_aside(config)
+        opener.quarantine_account(config)
     assert refused.value.verdict is Verdict.BUSY
 
 
 def test_there_is_nothing_to_set_aside_where_there_is_no_folder(tmp_path):
     config = account(tmp_path)
-    assert opener.set_aside(config) is None
+    assert opener.quarantine_account(config) is None
     assert not config.data_dir.exists()
 
 
 def test_a_restored_folder_opens_after_it_was_set_aside(tmp_path):
     config = made(tmp_path)
-    target = opener.set_aside(config)
+    target = opener.quarantine_account(config)
     for file in target.iterdir():
         shutil.move(file, config.account_dir / file.name)
     with closing(open_cheaply(config)) as opened:
@@ -302,4 +302,4 @@ def test_a_folder_in_the_quarantine_with_the_name_of_no_day_is_none_of_ours(tmp_
     folder = folder_of(config)
     for name in ("20261399T000000Z", "20260101T000000Z", "notes"):
         (folder.quarantine / name).mkdir(parents=True)
-    assert quarantine.last_use(folder) == datetime(2026, 1, 1, tzinfo=UTC).timestamp()
+    assert quarantine.find_last_use(folder) == datetime(2026, 1, 1, tzinfo=UTC).timestamp()

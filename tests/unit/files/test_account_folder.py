@@ -14,7 +14,7 @@ from support.account import account, folder_of
 @pytest.fixture
 def mine(tmp_path):
     made = folder_of(account(tmp_path))
-    account_folder.prepare(made)
+    account_folder.create_folder(made)
     return made
 
 
@@ -22,7 +22,7 @@ def test_the_folder_and_what_is_missing_above_it_are_private(tmp_path):
     old = os.umask(0)
     try:
         made = AccountFolder(tmp_path / "a" / "b" / "c")
-        account_folder.prepare(made)
+        account_folder.create_folder(made)
     finally:
         os.umask(old)
     for path in (made.path, made.path.parent, made.path.parent.parent):
@@ -35,7 +35,7 @@ def test_a_folder_that_does_not_exist_yet_is_no_problem(tmp_path):
 
 
 def test_a_prepared_folder_is_trusted_by_its_real_path(mine):
-    assert account_folder.trusted(mine.path) == AccountFolder(mine.path.resolve())
+    assert account_folder.check_folder(mine.path) == AccountFolder(mine.path.resolve())
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o750, 0o701, 0o777])
@@ -45,7 +45,7 @@ def test_an_open_account_folder_is_refused_with_the_command(mine, mode):
     assert "chmod 700" in problem.command
     assert str(mine.path) in problem.command
     with pytest.raises(LockedError) as refused:
-        account_folder.trusted(mine.path)
+        account_folder.check_folder(mine.path)
     assert refused.value.verdict is Verdict.UNSAFE_PATH
     assert refused.value.resolution_hint == problem.command
 
@@ -148,7 +148,7 @@ def test_a_linked_parent_of_ours_is_refused(tmp_path):
 def test_commands_hide_the_name_of_the_home_folder_and_quote_spaces(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     made = AccountFolder(tmp_path / "my notes" / "account")
-    account_folder.prepare(made)
+    account_folder.create_folder(made)
     made.path.chmod(0o755)
     assert "`chmod 700 ~/'my notes/account'`" in find_problem(made).command
 

@@ -9,14 +9,14 @@ import pytest
 
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.files import account_folder
-from mcp_notarium.files.locks import Presence, find_holders, key_lock
+from mcp_notarium.files.locks import ServerLock, find_holders, key_lock
 from support.account import account, folder_of
 
 
 @pytest.fixture
 def mine(tmp_path):
     made = folder_of(account(tmp_path))
-    account_folder.prepare(made)
+    account_folder.create_folder(made)
     return made
 
 
@@ -37,10 +37,10 @@ def test_a_killed_holder_frees_both_locks(mine):
     code = (
         "import sys, pathlib\n"
         "from mcp_notarium.files.account_folder import AccountFolder\n"
-        "from mcp_notarium.files.locks import Presence, key_lock\n"
+        "from mcp_notarium.files.locks import ServerLock, key_lock\n"
         "folder = AccountFolder(pathlib.Path(sys.argv[1]))\n"
         "with key_lock(folder):\n"
-        "    held = Presence(folder).exclude()\n"
+        "    held = ServerLock(folder).exclude()\n"
         "    print('held', flush=True)\n"
         "    sys.stdin.readline()\n"
     )
@@ -54,14 +54,14 @@ def test_a_killed_holder_frees_both_locks(mine):
         with pytest.raises(LockedError), key_lock(mine, timeout=0.05):
             pass
         with pytest.raises(LockedError):
-            Presence(mine).share(timeout=0.05)
+            ServerLock(mine).share(timeout=0.05)
         process.kill()
     with key_lock(mine, timeout=5):
-        Presence(mine).exclude(timeout=5).release()
+        ServerLock(mine).exclude(timeout=5).release()
 
 
 def test_many_may_be_present_and_nobody_is_alone_then(mine):
-    one, two, alone = (Presence(mine) for _ in range(3))
+    one, two, alone = (ServerLock(mine) for _ in range(3))
     one.share(timeout=0)
     two.share(timeout=0)
     with pytest.raises(LockedError) as refused:
@@ -74,7 +74,7 @@ def test_many_may_be_present_and_nobody_is_alone_then(mine):
 
 
 def test_who_is_alone_may_let_others_in_again(mine):
-    one, other = Presence(mine), Presence(mine)
+    one, other = ServerLock(mine), ServerLock(mine)
     one.exclude(timeout=0)
     with pytest.raises(LockedError):
         other.share(timeout=0)
@@ -85,7 +85,7 @@ def test_who_is_alone_may_let_others_in_again(mine):
 
 
 def test_waiting_ends_when_the_place_becomes_free(mine):
-    holder, waiter = Presence(mine).exclude(timeout=0), Presence(mine)
+    holder, waiter = ServerLock(mine).exclude(timeout=0), ServerLock(mine)
     timer = threading.Timer(0.1, holder.release)
     timer.start()
     waiter.share(timeout=10)
@@ -95,11 +95,11 @@ def test_waiting_ends_when_the_place_becomes_free(mine):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="holds nothing there")
 def test_who_is_refused_a_place_in_the_folder_keeps_no_file_open(mine):
-    alone = Presence(mine).exclude()
+    alone = ServerLock(mine).exclude()
     try:
         before = len(list(Path("/dev/fd").iterdir()))
         with pytest.raises(LockedError):
-            Presence(mine).share(timeout=0)
+            ServerLock(mine).share(timeout=0)
         assert len(list(Path("/dev/fd").iterdir())) == before
     finally:
         alone.release()

@@ -11,7 +11,7 @@ NOW = 1_763_683_200.0
 @pytest.fixture
 def mine(tmp_path):
     made = folder_of(account(tmp_path))
-    account_folder.prepare(made)
+    account_folder.create_folder(made)
     return made
 
 
@@ -48,18 +48,18 @@ def test_everything_is_ordered_so_that_what_explains_comes_last(mine):
     ]
     for name in names:
         (mine.path / name).touch()
-    found = [path.name for path in quarantine.everything(mine) if path.exists()]
+    found = [path.name for path in quarantine.list_files(mine) if path.exists()]
     assert found == names
-    assert mine.key_file not in quarantine.everything(mine, but=[mine.key_file])
+    assert mine.key_file not in quarantine.list_files(mine, but=[mine.key_file])
 
 
 def test_the_last_use_is_read_from_the_names(mine):
-    assert quarantine.last_use(mine) is None
+    assert quarantine.find_last_use(mine) is None
     for now in (NOW, NOW + 60):
         mine.key_file.touch()
         quarantine.set_aside(mine, [mine.key_file], now=now)
     (mine.quarantine / "something else").mkdir()
-    assert quarantine.last_use(mine) == NOW + 60
+    assert quarantine.find_last_use(mine) == NOW + 60
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def flushed(monkeypatch):
 
 
 def test_every_folder_on_the_way_is_certain_before_anything_is_moved_there(mine, flushed):
-    target = quarantine.new_folder(mine, NOW)
+    target = quarantine.create_folder(mine, NOW)
     assert flushed == [mine.path, mine.quarantine]
     assert target == mine.quarantine / "20251121T000000Z"
 

@@ -139,7 +139,7 @@ class Dialog:
 def test_a_dialog_that_nobody_answers_is_not_waited_for_without_end(kind):
     dialog = Dialog()
     one = dialog.backend()
-    keychain = Keychain(lambda: one, patience=IMPATIENT)
+    keychain = Keychain(lambda: one, timeouts=IMPATIENT)
     with pytest.raises(LockedError, match="does not answer") as said:
         keychain.get(kind, OWNER)
     assert said.value.verdict is Verdict.KEYCHAIN_UNUSABLE
@@ -149,7 +149,7 @@ def test_a_dialog_that_nobody_answers_is_not_waited_for_without_end(kind):
 def test_beside_an_open_dialog_no_second_one_is_opened_and_its_answer_ends_that():
     dialog = Dialog()
     one = dialog.backend()
-    keychain = Keychain(lambda: one, patience=IMPATIENT)
+    keychain = Keychain(lambda: one, timeouts=IMPATIENT)
     for _ in range(3):
         with pytest.raises(LockedError, match="does not answer"):
             keychain.get(KEY, OWNER)
@@ -162,7 +162,7 @@ def test_beside_an_open_dialog_no_second_one_is_opened_and_its_answer_ends_that(
 
 def test_finding_the_keychain_is_not_waited_for_without_end_either():
     found = threading.Event()
-    keychain = Keychain(lambda: found.wait(30), patience=IMPATIENT)
+    keychain = Keychain(lambda: found.wait(30), timeouts=IMPATIENT)
     assert not keychain.usable
     with pytest.raises(LockedError, match="does not answer"):
         keychain.get(TOKEN, OWNER)

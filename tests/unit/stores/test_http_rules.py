@@ -64,9 +64,9 @@ def test_other_addresses_are_refused_without_being_quoted(base: str) -> None:
 
 
 def test_pauses_double_up_to_the_longest() -> None:
-    patience = Patience(first=0.5, longest=8.0)
-    assert [patience.pause(n, 1.0) for n in range(1, 7)] == [0.5, 1.0, 2.0, 4.0, 8.0, 8.0]
-    assert patience.pause(3, 0.0) == 0.0
+    timeouts = Patience(first=0.5, longest=8.0)
+    assert [timeouts.pause(n, 1.0) for n in range(1, 7)] == [0.5, 1.0, 2.0, 4.0, 8.0, 8.0]
+    assert timeouts.pause(3, 0.0) == 0.0
 
 
 @pytest.mark.parametrize(

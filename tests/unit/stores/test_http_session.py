@@ -61,7 +61,7 @@ class Script:
             session = HttpSession(
                 bases=[BASE],
                 timeout=timeout,
-                patience=Patience(tries=4, first=0.5, longest=8.0),
+                timeouts=Patience(tries=4, first=0.5, longest=8.0),
                 draw=lambda: drawn,
                 sleep=self.sleep,
                 clock=lambda: self.now,
@@ -364,7 +364,7 @@ def serve(
         server = await asyncio.start_server(handle, "127.0.0.1", 0, ssl=tls)
         base = f"{'https' if tls else 'http'}://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         client = HttpSession(
-            bases=[base], **{"timeout": 0.8, **session}, patience=Patience(tries=2, first=0.01)
+            bases=[base], **{"timeout": 0.8, **session}, timeouts=Patience(tries=2, first=0.01)
         )
         try:
             return await client.send(replace(request, url=base + "/a"))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mcp_notarium.secret import Secret
 
 
-class HeadStart:
+class EarlyUnlock:
     """One attempt to unlock the account's key file, in a thread of its own. Fails in silence."""
 
     def __init__(self, settings: OpeningSettings, *, bounds: kdf.Bounds = kdf.PRODUCTION) -> None:
