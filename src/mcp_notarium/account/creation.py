@@ -1,8 +1,8 @@
-"""Makes a new cache so that a crash at any moment leaves either nothing that counts or all of it.
+"""Create a database; a crash at any moment leaves all of it in force, or nothing.
 
-Encrypted: a prepared key file, then the whole database, then the prepared key file is renamed; that
-is the commit point. What a crash leaves before it is recognised by the prepared key file, which
-names the generation. Plain: the database is made under another name and renamed.
+Encrypted: write a prepared key file, then the whole database, then rename the prepared key file: the
+commit point. What a crash leaves before that is recognised by the prepared key file, which names the
+generation. Plain: create the database under another name and rename it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mcp_notarium.storage.database import Database, companions
 
 @dataclass(frozen=True, slots=True)
 class NewCache:
-    """A new cache, open."""
+    """Hold a new database, open, with its key file and data key."""
 
     database: Database
     keyfile: KeyFile | None = None
@@ -32,7 +32,7 @@ class NewCache:
 
 
 def parameters(settings: OpeningSettings) -> kdf.Parameters:
-    """What the settings say about stretching new passphrases."""
+    """Return the settings' key-derivation parameters for new passphrases."""
     if settings.kdf == "pbkdf2-sha512":
         return kdf.Pbkdf2Sha512(settings.kdf_iterations)
     return kdf.Argon2id()
@@ -49,9 +49,9 @@ def make_encrypted(
     make_room: Callable[[KeyFile], None] = lambda _keyfile: None,
     at: StepHook = ignore_step,
 ) -> NewCache:
-    """A new generation with a new data key. Call it under the key lock.
+    """Create a new generation with a new data key. Call it under the key lock.
 
-    ``make_room`` is called when everything is ready, just before it starts to count.
+    ``make_room`` is called when everything is ready, just before the commit point.
     """
     data_key = DataKey.generate()
     made = key_slots.build(
@@ -77,7 +77,7 @@ def make_encrypted(
         make_room(made)
         at("room")
     except BaseException:
-        # Made in this call, counted by nobody and still empty: the one thing that may be removed.
+        # Created in this call, not in force and still empty: the one thing that may be removed.
         if opened is not None:
             opened.close()
         for file in (*companions(path), folder.prepared_key_file):
@@ -91,7 +91,7 @@ def make_encrypted(
 def make_plain(
     folder: AccountFolder, settings: OpeningSettings, *, now: float, at: StepHook = ignore_step
 ) -> NewCache:
-    """A new unencrypted database. Call it under the key lock."""
+    """Create a new unencrypted database. Call it under the key lock."""
     unfinished, path = folder.unfinished_plain_database, folder.plain_database
     database.create(unfinished, None, meta=_meta(settings, None, now)).close()
     at("database")

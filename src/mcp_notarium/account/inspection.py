@@ -1,9 +1,9 @@
-"""Looks at an account's cache from outside inwards and writes down what start-up decides on.
+"""Inspect an account folder from outside inwards, and collect the facts that start-up decides on.
 
-It looks only as far as is safe: no file of an unsafe folder is read, no database is opened before
-the key file has proven the key and some page of the file is authentic. It changes nothing, except
-that opening a database lets SQLite take up a left-over log, unless it is opened ``read_only``. A few pages
-are enough, unless the caller wants all of them or damage was met in this cache before.
+Inspection stops where it would not be safe: no file of an unsafe folder is read, and no database is
+opened before the key file has proven the key and some page of the file is authentic. It changes nothing,
+except that opening a database lets SQLite play back a left-over log, unless it is opened ``read_only``. A
+few pages are checked, or all of them if the caller asks or damage was met in this cache before.
 """
 
 from __future__ import annotations
@@ -45,61 +45,61 @@ from mcp_notarium.storage.database import Database
 
 
 class Unlock(Protocol):
-    """How a key file is unlocked; :func:`keyslots.unlock`, or what has begun to before."""
+    """Unlock a key file: :func:`key_slots.unlock`, or a thread that has begun before."""
 
     def __call__(
         self, found: KeyFile, passphrase: Secret, /, *, bounds: kdf.Bounds = ...
     ) -> DataKey:
-        """The data key. Raises ``WrongKey`` and ``KeyFileDamaged``."""
+        """Return the data key. Raises ``WrongKey`` and ``KeyFileDamaged``."""
 
 
 class OpeningSettings(KeySettings, Protocol):
-    """The settings that opening reads; ``Config`` has them all."""
+    """Hold the settings that opening reads; ``Config`` has them all."""
 
     @property
     def username(self) -> str:
-        """The account's name."""
+        """Return the account's name."""
 
     @property
     def owner_hash(self) -> str:
-        """64 hex digits made from it."""
+        """Return its hash, 64 hex digits."""
 
     @property
     def account_dir(self) -> Path:
-        """The account's folder."""
+        """Return the account's folder."""
 
     @property
     def db_encryption(self) -> bool:
-        """Whether the cache is encrypted."""
+        """Return whether the database is encrypted."""
 
     @property
     def kdf(self) -> str:
-        """``argon2id`` or ``pbkdf2-sha512``, for new slots."""
+        """Return ``argon2id`` or ``pbkdf2-sha512``, for new slots."""
 
     @property
     def kdf_chosen(self) -> bool:
-        """Whether somebody has set it."""
+        """Return whether somebody has set it."""
 
     @property
     def kdf_iterations(self) -> int:
-        """The rounds of the latter."""
+        """Return the rounds of the latter."""
 
     @property
     def allow_weak(self) -> bool:
-        """Whether a new cache may be made with a passphrase that can be guessed."""
+        """Return whether a new cache may have a passphrase that can be guessed."""
 
     @property
     def on_unreadable(self) -> str:
-        """``refuse`` or ``rebuild``."""
+        """Return ``refuse`` or ``rebuild``."""
 
     @property
     def memory_security(self) -> bool:
-        """Whether SQLCipher wipes and locks its memory."""
+        """Return whether SQLCipher wipes and locks its memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """What was seen, and what was got hold of on the way."""
+    """Hold the observations, and what was opened on the way."""
 
     seen: Observations
     folder: AccountFolder
@@ -121,12 +121,12 @@ def always_open(_log: bool) -> bool:  # noqa: FBT001 - the one fact it decides o
 
 
 def never_open(_log: bool) -> bool:  # noqa: FBT001 - the one fact it decides on
-    """Look at it from outside only."""
+    """Inspect the database from outside only."""
     return False
 
 
 class Inspector:
-    """Looks, possibly several times; a key file already unwrapped is not unwrapped again."""
+    """Inspect, possibly several times; a key file already unwrapped is not unwrapped again."""
 
     def __init__(
         self,
@@ -151,7 +151,7 @@ class Inspector:
         self._unwrapped_before: dict[str, DataKey | Unwrap] = {}
 
     def inspect(self, *, now: float, opens: Callable[[bool], bool] = always_open) -> Inspection:
-        """One look. The caller closes the scene, or takes the database over."""
+        """Inspect once. The caller closes the inspection, or takes the database over."""
         settings = self._settings
         folder = AccountFolder(settings.account_dir)
         seen = Observations(
@@ -169,7 +169,7 @@ class Inspector:
         return self._plain(inspection, opens) if seen.plain else self._encrypted(inspection, opens)
 
     def _files(self, inspection: Inspection, now: float) -> Inspection:
-        """Everything that lies there, read without a key."""
+        """Read everything that can be read without a key."""
         folder = inspection.folder
         files = key_file.load(folder, bounds=self._bounds)
         valid, prepared = files.valid, files.prepared.keyfile
@@ -245,7 +245,7 @@ class Inspector:
         return replace(inspection, seen=seen, key=key)
 
     def _without_key(self, inspection: Inspection) -> Observations:
-        """What the keychain's silence means: another one may have been in use, or none runs here."""
+        """Say what the lack of a key means: another keychain may have been in use, or none runs here."""
         if not self._settings.keychain:
             return inspection.seen
         return replace(
@@ -284,7 +284,7 @@ class Inspector:
         return replace(inspection, seen=seen, data_key=opened)
 
     def _ahead(self, files: KeyFiles, key: FoundKey, opened: DataKey | Unwrap) -> bool:
-        """Whether the copy is newer than the key file, and not only says so."""
+        """Check whether the copy is newer than the key file, and not only says so."""
         copy = files.copy_ahead
         if copy is None:
             return False
@@ -293,7 +293,7 @@ class Inspector:
         return isinstance(self._unwrap(copy, key), DataKey)
 
     def _unwrap(self, found: KeyFile, key: FoundKey) -> DataKey | Unwrap:
-        # Stretching a passphrase takes its time; the second look under the lock need not repeat it.
+        # Stretching a passphrase is slow; the second inspection, under the lock, need not repeat it.
         name = hashlib.sha256(key_slots.serialise(found)).hexdigest()
         if name not in self._unwrapped_before:
             try:
@@ -332,7 +332,7 @@ class Inspector:
         return replace(inspection, seen=seen, database=opened)
 
     def _examine(self, inspection: Inspection, opened: Database, schema_seen: SchemaSeen) -> None:
-        """Raises ``CacheDamaged`` where the pages alone do not show that a database is sound."""
+        """Walk the database where the sampled pages do not prove it sound. Raises ``CacheDamaged``."""
         if not schema_seen.ours or schema_seen.version > schema_seen.program:
             return
         marked, sample = markers.is_damage_marked(inspection.folder), inspection.seen.sample
@@ -349,7 +349,7 @@ class Inspector:
 
 
 def verdict(settings: OpeningSettings, *, bounds: kdf.Bounds = kdf.PRODUCTION) -> Decision:
-    """What start-up would decide; changes nothing."""
+    """Return what start-up would decide; changes nothing."""
     with folder_errors(AccountFolder(settings.account_dir)):
         inspection = Inspector(settings, bounds=bounds, read_only=True).inspect(now=time.time())
     inspection.close()
@@ -357,7 +357,7 @@ def verdict(settings: OpeningSettings, *, bounds: kdf.Bounds = kdf.PRODUCTION) -
 
 
 def _of_keychain(found: KeyFile) -> bool:
-    """Whether some slot that opens is a keychain's."""
+    """Check whether some slot that opens is a keychain's."""
     return any(
         slot.type is SlotType.KEYRING and slot.state is not SlotState.DISABLED
         for slot in found.slots

@@ -1,4 +1,4 @@
-"""Puts what was done to the keys on record in the audit chain: which slots, never what opens them."""
+"""Record changes of keys in the audit log: which slots, never what opens them."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def record_change(
 ) -> None:
     """Record how the key file in force differs from ``before``.
 
-    The change counts by now, so a disk without room or a busy database does not undo it: the number
-    of the key file in the next record shows the gap.
+    The change is in force by now, so a full disk or a busy database does not undo it: the number of the
+    key file in the next record shows the gap.
     """
     if inspection.database is None or inspection.keyfile is None:
         return
@@ -36,7 +36,7 @@ def record_change(
 
 
 def differences(before: KeyFile | None, after: KeyFile) -> Facts:
-    """What changed between two key files: slots by number, type and state."""
+    """List what changed between two key files: slots by number, type and state."""
     old = {slot.id: slot for slot in before.slots} if before is not None else {}
     new = {slot.id: slot for slot in after.slots}
     facts: dict[str, Any] = {"sequence": after.sequence}
@@ -57,7 +57,7 @@ def _named(slot: Slot) -> str:
 def record_restored(
     folder: AccountFolder, restored: KeyFile, data_key: DataKey, *, at: float
 ) -> None:
-    """Record that an older copy of the key file is in force; as above, it counts in any case."""
+    """Record that an older copy of the key file is in force; it is so, whether this succeeds or not."""
     path = folder.database(restored.generation)
     facts = {"sequence": restored.sequence, "slots": [_named(slot) for slot in restored.slots]}
     with (

@@ -1,9 +1,9 @@
-"""Changes the key file of a cache, whatever the change is: the steps of ``crypto/rotation_steps``.
+"""Change the key file of an account by the steps of ``crypto/rotation_steps``, whatever the change is.
 
-Only the key file is written; running servers keep the data key and notice nothing. What was written
-is read back and opened before it counts. The database is opened before anything is written, because
-it alone knows whether the key file is the newest one, and once more afterwards. After a crash the
-folder has the key file of before or of after, and the next start tidies up.
+Only the key file is written; running servers keep the data key and notice nothing. What was written is
+read back and opened before it is in force. The database is opened before anything is written, because it
+alone knows whether the key file is the newest one, and once more afterwards. After a crash the folder has
+the old key file or the new one, and the next start cleans up.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ _UNUSABLE = "the key file cannot be changed"
 
 @dataclass(frozen=True, slots=True)
 class ChangeOptions:
-    """What every change of a key file is given.
+    """Hold the options of every key-file change.
 
-    ``old`` stands in for the key of the settings. The others are for tests: limits of the key
-    derivation, the keychain, the clock, and a place to crash at.
+    ``old`` replaces the key of the settings. The others are for tests: limits of the key derivation, the
+    keychain, the clock, and a hook to crash at a step.
     """
 
     old: Secret | None = None
@@ -57,9 +57,9 @@ class ChangeOptions:
 
 @dataclass(frozen=True, slots=True)
 class ChangeResult:
-    """What was written. ``proven``: the database was opened with it.
+    """Hold what was written. ``proven``: the database was opened with it.
 
-    ``copied``: its copy was written, too; else the next start does that. What was written counts,
+    ``copied``: its copy was written, too; else the next start does that. What was written is in force,
     whatever these two say.
     """
 
@@ -70,10 +70,10 @@ class ChangeResult:
 
 
 class Change(Protocol):
-    """One change, pure: the next key file out of the present one."""
+    """Build the next key file out of the present one; pure."""
 
     def __call__(self, before: KeyFile, data_key: DataKey, key: Secret, /) -> KeyFile:
-        """``key`` is the one that opened it; raises where there is nothing to be written."""
+        """Return the next key file. ``key`` opened the present one. Raises where nothing is to be written."""
 
 
 def apply_change(
@@ -84,7 +84,7 @@ def apply_change(
     instead: Secret | None = None,
     options: ChangeOptions | None = None,
 ) -> ChangeResult:
-    """Carry out ``make`` under the key lock.
+    """Apply the change ``make`` under the key lock.
 
     The key that opened the cache must open it afterwards, ``instead`` of it if that is given, and
     so must ``also_opens``. Raises ``LockedError`` (start-up's verdicts, or BUSY) and what ``make``
@@ -117,7 +117,7 @@ class _Work:
     def write(
         self, make: Change, instead: Secret | None, also_opens: Sequence[Secret]
     ) -> tuple[KeyFile, KeyFile, Secret, bool]:
-        """Unwrap, build, put it in place."""
+        """Unwrap, build, store."""
         options = self.options
         key = None if options.old is None else FoundKey(options.old, "the key given")
         inspector = Inspector(self.settings, bounds=options.bounds, system=options.system, key=key)
@@ -138,10 +138,10 @@ class _Work:
         return before, after, proof, copied
 
     def prove(self, key: Secret, before: KeyFile) -> bool:
-        """Open the database with what is on the disk now.
+        """Open the database with the key file that is on the disk now.
 
-        What was written counts by now, and whoever is told of a failure would go on with the old
-        key; so this never raises. False if another process holds the database, the disk has no room
+        That is in force by now, and a caller that gets an error would go on with the old key; so this
+        never raises. False if another process holds the database, the disk has no room
         for what opening it writes, or it cannot be opened any more for whatever reason.
         """
         inspector = Inspector(
@@ -169,7 +169,7 @@ class _Work:
 
 
 def demand_openable(inspection: Inspection) -> tuple[KeyFile, DataKey, FoundKey]:
-    """What is to be changed. Raises start-up's refusal if the cache could not be opened."""
+    """Return key file, data key and key. Raises start-up's refusal if the cache cannot be opened."""
     decision = startup_table.decide(_refusing(inspection).seen)
     if isinstance(decision, Locked):
         raise locked_error(decision)
@@ -187,7 +187,7 @@ def demand_openable(inspection: Inspection) -> tuple[KeyFile, DataKey, FoundKey]
 
 
 def missing_cache_error() -> LockedError:
-    """There is no encrypted cache to change the keys of."""
+    """Return the error for a missing encrypted cache."""
     return LockedError(
         Verdict.DATABASE_MISSING,
         "there is no encrypted cache yet",
@@ -196,5 +196,5 @@ def missing_cache_error() -> LockedError:
 
 
 def _refusing(inspection: Inspection) -> Inspection:
-    """The same scene for somebody who never rebuilds."""
+    """Return the same inspection for a caller that never rebuilds."""
     return replace(inspection, seen=replace(inspection.seen, on_unreadable=OnUnreadable.REFUSE))

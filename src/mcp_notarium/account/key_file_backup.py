@@ -1,7 +1,7 @@
-"""Copies of the key file for a safe place, and the way back.
+"""Back up the key file to a safe place, and restore it.
 
-A copy opens with every key that opened the cache when it was made, also with keys that were changed
-since; whoever has it, such a key and the database can read the notes.
+A copy opens with every key that opened the cache when it was made, also with keys that were changed since.
+Whoever has the copy, such a key and the database can read the notes.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ def back_up(
     bounds: Bounds = PRODUCTION,
     at: StepHook = ignore_step,
 ) -> KeyFile:
-    """Write the key file to ``to``, a new file of mode 0600, flushed; gives what was written.
+    """Write the key file to ``to``, a new file of mode 0600, flushed; return what was written.
 
-    ``key`` is needed only where the copy beside it says that it is newer: then it tells whether that
-    is true. Raises ``ConfigError`` if something is there already or it cannot be written, and
+    ``key`` is needed only where the copy beside the key file says that it is newer: it proves whether
+    that is true. Raises ``ConfigError`` if something is there already or it cannot be written, and
     ``LockedError`` if there is no key file that could be copied; nothing new is left then.
     """
     listed = list_slots(settings, key, bounds=bounds)
@@ -71,7 +71,7 @@ def back_up(
 
 @dataclass(frozen=True, slots=True)
 class RestoreResult:
-    """What was put back. ``quarantine``: where the key file that was there has gone, if any.
+    """Hold what was restored. ``quarantine``: where the key file that was there has gone, if any.
 
     ``copied``: its copy was written; else the next start does that.
     """
@@ -90,10 +90,10 @@ def restore(
     clock: Callable[[], float] = time.time,
     at: StepHook = ignore_step,
 ) -> RestoreResult:
-    """Put a copy of the key file back, proven to open the database that lies there with ``key``.
+    """Restore a copy of the key file, after ``key`` has opened the database with it.
 
     A copy of another cache is refused, and one that is older than what the database has been opened
-    with: a key that was changed must not come back by the back door. Raises ``LockedError`` and
+    with: a key that was changed must not open it again. Raises ``LockedError`` and
     ``ConfigError`` with the key file as it was.
     """
     wanted = _read(copy, bounds)
@@ -124,7 +124,7 @@ def restore(
 def _demand_newest(
     folder: AccountFolder, wanted: KeyFile, data_key: DataKey, bounds: Bounds
 ) -> None:
-    """No newer key file of the same data key lies there."""
+    """Raise if a newer key file of the same data key lies there."""
     there = key_file.load(folder, bounds=bounds)
     for found in (there.main.keyfile, there.copy.keyfile):
         newer = found is not None and found.sequence > wanted.sequence
@@ -142,7 +142,7 @@ def _older(wanted: KeyFile, newest: int, which: str) -> LockedError:
 
 
 def _demand_fit(folder: AccountFolder, wanted: KeyFile, data_key: DataKey) -> None:
-    """The database opens with this key file and has not been opened with a newer one."""
+    """Raise unless the database opens with this key file and was never opened with a newer one."""
     server_lock = ServerLock(folder)
     try:
         server_lock.share()

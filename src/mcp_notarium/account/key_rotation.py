@@ -1,8 +1,8 @@
-"""Changes the key of a cache: a slot for the new key takes the place of the old key's slot.
+"""Rotate the key of a cache: a slot for the new key replaces the old key's slot.
 
-Whoever comes in by the recovery key or the keychain keeps that, and the new key takes the place of
-the passphrase or raw key that is lost. It does not make a new data key: who has copied the key file
-and knew the old key can still open that copy, and with it the database.
+If the recovery key or the keychain opened the cache, its slot stays, and the new key replaces the
+passphrase or raw key that is lost. The data key stays the same: whoever has copied the key file and knew
+the old key can still open that copy, and with it the database.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ OLD_COPIES = (
 
 @dataclass(frozen=True, slots=True)
 class ProvenKey:
-    """The key of now, proven: which slot of the key file it opens. ``key`` knows where it came from."""
+    """Hold the present key, proven: which slot it opens. ``key`` knows where it came from."""
 
     keyfile: KeyFile
     key: FoundKey
@@ -48,11 +48,11 @@ class ProvenKey:
 
     @property
     def by_keychain(self) -> bool:
-        """Whether the keychain gave the key; it may be in a slot of type raw all the same."""
+        """Check whether the keychain gave the key; it may be in a slot of type raw all the same."""
         return self.key.origin == KEYCHAIN
 
     def slots_to_replace(self, wanted: Sequence[int] | None = None) -> tuple[Slot, ...]:
-        """What a new key takes the place of. Raises as ``rotation.giving_way`` does."""
+        """List the slots that a new key replaces. Raises as ``rotation_steps.giving_way`` does."""
         return rotation_steps.giving_way(
             self.keyfile, self.slot, kept=self.by_keychain, wanted=wanted
         )
@@ -60,10 +60,10 @@ class ProvenKey:
 
 @dataclass(frozen=True, slots=True)
 class RotationResult:
-    """What was done. ``proven``: the database was opened with what was written.
+    """Hold what was done. ``proven``: the database was opened with what was written.
 
-    ``slot`` is the new one, ``gone`` what it took the place of; ``others`` are the slots that opened
-    before and still do.
+    ``slot`` is the new one, ``gone`` those it replaced; ``others`` are the slots that opened before and
+    still do.
     """
 
     sequence: int
@@ -76,7 +76,7 @@ class RotationResult:
 
 
 def prove_key(settings: OpeningSettings, *, options: ChangeOptions | None = None) -> ProvenKey:
-    """Prove the key of now (of the settings, or ``given.old``) before anybody is asked for a new one.
+    """Prove the present key (of the settings, or ``options.old``) before anybody is asked for a new one.
 
     Raises ``LockedError`` (start-up's verdicts) and changes nothing.
     """
@@ -104,11 +104,11 @@ def rotate_passphrase(
     current: ProvenKey | None = None,
     options: ChangeOptions | None = None,
 ) -> RotationResult:
-    """Let ``new`` open the cache instead of the old key.
+    """Rotate the key: let ``new`` open the cache instead of the old key.
 
     ``new`` is a passphrase or a raw key; ``parameters`` stretch it (None: :func:`stretching`).
-    ``wanted`` are the slots that give way, if not those of ``rotation.giving_way``; ``keychain`` is
-    the name of the keychain that alone has ``new``; ``came`` what :func:`way_in` has found already.
+    ``wanted`` are the slots to replace, if not those of ``rotation_steps.giving_way``; ``keychain`` is the
+    name of the keychain that alone has ``new``; ``current`` what :func:`prove_key` has found already.
     Raises ``WeakPassphrase``, ``MalformedKey``, ``SlotsRefused`` and ``LockedError`` (start-up's
     verdicts, or BUSY) with nothing changed.
     """
@@ -154,7 +154,7 @@ def _notices(gone: Sequence[Slot], *, copied: bool) -> tuple[str, ...]:
 
 
 def stretching(settings: OpeningSettings, algorithm: str | None = None) -> Stretching:
-    """How a new passphrase is stretched: by ``algorithm``, else what the settings say."""
+    """Return how a new passphrase is stretched: by ``algorithm``, else as the settings say."""
     return Stretching(
         argon2id=kdf.Argon2id(),
         pbkdf2=kdf.Pbkdf2Sha512(settings.kdf_iterations),
@@ -164,7 +164,7 @@ def stretching(settings: OpeningSettings, algorithm: str | None = None) -> Stret
 
 
 def still_opening(before: KeyFile, after: KeyFile) -> tuple[Slot, ...]:
-    """The slots that opened before a change and open after it."""
+    """List the slots that opened before a change and open after it."""
     known = {slot.id for slot in before.slots}
     return tuple(
         slot for slot in after.slots if slot.id in known and slot.state is not SlotState.DISABLED
@@ -172,7 +172,7 @@ def still_opening(before: KeyFile, after: KeyFile) -> tuple[Slot, ...]:
 
 
 def demand_unused(current: ProvenKey, new: Secret, *, options: ChangeOptions | None = None) -> None:
-    """Raises ``SlotsRefused`` for a key that opens the cache already: nothing would be changed by it."""
+    """Refuse a key that opens the cache already: it would change nothing. Raises ``SlotsRefused``."""
     try:
         slot = key_slots.open_slot(
             current.keyfile, new, bounds=(options or ChangeOptions()).bounds
@@ -186,16 +186,16 @@ def demand_unused(current: ProvenKey, new: Secret, *, options: ChangeOptions | N
 
 
 def demand_strong(new: Secret, *, allow_weak: bool) -> None:
-    """Raises ``WeakPassphrase`` for a new passphrase that could be guessed, ``MalformedKey``."""
+    """Refuse a new passphrase that could be guessed. Raises ``WeakPassphrase``, ``MalformedKey``."""
     reason = user_key.weakness(new)
     if reason and not allow_weak:
         raise WeakPassphrase(reason)
 
 
 def demand_new(new: Secret, *, allow_weak: bool) -> None:
-    """Raises as :func:`demand_strong`, and ``SlotsRefused`` for a recovery key.
+    """Refuse a weak passphrase and a recovery key. Raises as :func:`demand_strong`, and ``SlotsRefused``.
 
-    What lies on paper must not become the key that stands in configurations.
+    The key on paper must not become the key that stands in configurations.
     """
     demand_strong(new, allow_weak=allow_weak)
     if user_key.read(new).kind == "recovery":

@@ -1,7 +1,7 @@
-"""The keychain as one way into the cache: a random key that nobody has to know, in a slot of its own.
+"""Manage the keychain's slot: a random key that nobody has to know opens the cache, too.
 
-It protects a stolen disk or backup, not against programs of the same user. It is never the only way
-in: a keychain that is reset, or reinstalled, must not be the end of a cache.
+It protects a stolen disk or backup, not against programs of the same user. It is never the only key that
+opens the cache: resetting or reinstalling the keychain must not lose the cache.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mcp_notarium.secret import Secret
 
 @dataclass(frozen=True, slots=True)
 class KeychainSlot:
-    """The slot that was made. ``backend``: the keychain's name."""
+    """Hold the slot that was added. ``backend``: the keychain's name."""
 
     changed: ChangeResult
     slot_id: int
@@ -34,10 +34,10 @@ class KeychainSlot:
 def enable(
     settings: OpeningSettings, system: Keychain, *, options: ChangeOptions | None = None
 ) -> KeychainSlot:
-    """Let the keychain open the cache, beside the key that opens it now.
+    """Add a keychain slot beside the key that opens the cache now.
 
-    The key of the settings (or ``given.old``) must open it. A random key in the keychain that opens
-    nothing is taken: it is what a run that was cut short has left. Raises ``SlotsRefused`` if the
+    The key of the settings (or ``options.old``) must open it. A random key in the keychain that opens
+    nothing is reused: an interrupted run has left it. Raises ``SlotsRefused`` if the
     keychain holds another key for this account, ``LockedError`` (KEYCHAIN_UNUSABLE, start-up's
     verdicts); the keychain is left as it was then.
     """
@@ -62,9 +62,9 @@ def enable(
 def disable(
     settings: OpeningSettings, system: Keychain, *, options: ChangeOptions | None = None
 ) -> ChangeResult | None:
-    """Take the keychain's slot away, then its entry; None if the entry opened nothing.
+    """Remove the keychain's slot, then its entry; None if the entry opened nothing.
 
-    Raises ``SlotsRefused`` if there is no entry, or if it is the key that was used to come in.
+    Raises ``SlotsRefused`` if there is no entry, or if it is the key that opened the cache just now.
     """
     options = replace(options or ChangeOptions(), system=system)
     secret = system.get(keychain.KEY, settings.owner_hash)
@@ -88,11 +88,11 @@ def rotate_into_keychain(
     wanted: Sequence[int] | None = None,
     options: ChangeOptions | None = None,
 ) -> KeyFile:
-    """Replace the key that opens the cache now by a random one that only the keychain holds.
+    """Replace the present key by a random one that only the keychain holds.
 
-    ``from_keychain``: the keychain holds the key of now, too; ``wanted`` as for
-    ``rotate.rotate_passphrase``. At every moment the keychain's entry opens the cache, or the key of
-    now that stands elsewhere does. Returns the new key file. Raises as :func:`enable` does, and
+    ``from_keychain``: the keychain holds the present key, too; ``wanted`` as for
+    ``key_rotation.rotate_passphrase``. At every moment the keychain's entry opens the cache, or the
+    present key that stands elsewhere does. Returns the new key file. Raises as :func:`enable` does, and
     ``SlotsRefused`` if the keychain would be the only way in.
     """
     options = replace(options or ChangeOptions(), system=system)
@@ -120,14 +120,14 @@ def rotate_into_keychain(
 def demand_free(
     settings: OpeningSettings, system: Keychain, *, options: ChangeOptions | None = None
 ) -> None:
-    """Raises ``SlotsRefused`` if the keychain holds a key for this account that may be in use."""
+    """Refuse a keychain whose key for this account may be in use. Raises ``SlotsRefused``."""
     kept = system.get(keychain.KEY, settings.owner_hash)
     if kept is not None and not _left_over(settings, kept, options or ChangeOptions()):
         raise _taken()
 
 
 def demand_another(keyfile: KeyFile, *, without: Sequence[Slot]) -> None:
-    """Raises ``SlotsRefused`` unless an active slot that needs no keychain is left beside these."""
+    """Demand an active slot that needs no keychain, beside these. Raises ``SlotsRefused``."""
     left = (one for one in keyfile.slots if one not in without)
     if not any(s.state is SlotState.ACTIVE and s.type is not SlotType.KEYRING for s in left):
         raise SlotsRefused(
@@ -145,7 +145,7 @@ def _exchange(
     secret: Secret,
     options: ChangeOptions,
 ) -> KeyFile:
-    """Both keys open until the keychain has the new one: its entry is the only place of either."""
+    """Exchange the keychain's key. Both keys open until the keychain, the only place of either, has the new."""
     found = slot_management.list_slots(settings, kept, bounds=options.bounds)
     old = next((slot for slot in found.keyfile.slots if slot.id == found.opened_by), None)
     if old is None:
@@ -171,7 +171,7 @@ def _exchange(
 
 
 def _forgotten(found: KeyFile, old: Slot) -> list[int]:
-    """Slots of this keychain beside its own: a run that was cut short made them, nobody has the key."""
+    """List other slots of this keychain: an interrupted run made them, and nobody has the key."""
     return [
         slot.id
         for slot in found.slots
@@ -180,7 +180,7 @@ def _forgotten(found: KeyFile, old: Slot) -> list[int]:
 
 
 def _left_over(settings: OpeningSettings, kept: Secret, options: ChangeOptions) -> bool:
-    """Whether it is a random key that opens no slot, and that no slot out of use can be meant by."""
+    """Check for a random key that opens no slot and belongs to no disabled one."""
     found = slot_management.list_slots(settings, kept, bounds=options.bounds)
     return (
         user_key.read(kept).kind == "raw"
@@ -195,9 +195,9 @@ def _left_over(settings: OpeningSettings, kept: Secret, options: ChangeOptions) 
 def _forget_unless_it_counts(
     settings: OpeningSettings, system: Keychain, secret: Secret, options: ChangeOptions
 ) -> None:
-    """Take the entry out after a failure, but not if that came behind the commit point.
+    """Remove the entry after a failure, but not if that came after the commit point, or in doubt.
 
-    Then the keychain is the only place of a key that opens the cache, and so it is if nobody knows.
+    The keychain is then the only place of a key that opens the cache.
     """
     with suppress(LockedError):
         if slot_management.list_slots(settings, secret, bounds=options.bounds).opened_by is None:
@@ -212,7 +212,7 @@ def _taken() -> SlotsRefused:
 
 
 def _demand_kept(system: Keychain, owner: str, secret: Secret) -> None:
-    """Some keychains take a secret and give back nothing, or another one."""
+    """Check that the keychain returns the secret: some return nothing, or another one."""
     if system.read_back(keychain.KEY, owner) != secret:
         raise SlotsRefused(
             "the keychain did not keep what it was given",

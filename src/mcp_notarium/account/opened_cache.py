@@ -1,4 +1,4 @@
-"""``OpenedCache``: what ``opening`` gives: the open database, and what lies beside it in the folder."""
+"""Hold what ``opener`` returns: the open database, and what lies beside it in the folder."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from mcp_notarium.storage.database import Database
 
 @dataclass(frozen=True, slots=True)
 class OpenedCache:
-    """An open cache. ``data_key`` None and ``generation`` '': it is not encrypted.
+    """Hold an open cache. ``data_key`` None and ``generation`` '': it is not encrypted.
 
-    ``pending_marker`` promises that no intent is inside; who records one withdraws it first.
-    ``anchor`` remembers where its audit chain ended. ``rebuilt``: it was made in the place of another.
+    ``pending_marker`` says that no intent is inside; withdraw it before recording one. ``anchor`` keeps the
+    end of the audit chain. ``rebuilt``: the cache replaced another.
     """
 
     database: Database
@@ -30,7 +30,7 @@ class OpenedCache:
     rebuilt: bool = False
 
     def close(self) -> None:
-        """Promise that nothing is pending, if so; close the database; leave. Never raises."""
+        """Renew the marker if nothing is pending, close the database, release the lock. Never raises."""
         if not self.database.closed:
             self.pending_marker.renew(self.database)
             self.database.close()

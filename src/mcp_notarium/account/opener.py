@@ -1,9 +1,8 @@
-"""Opens the cache of one account: look, decide by the table, do what was decided.
+"""Open the cache of one account: inspect, decide by the table, do what was decided.
 
-The decision is ``account/startup_table``'s alone. A cache that is in order is opened without any exclusive
-lock; everything that changes files is decided a second time under the key lock, because clients
-like to start a server twice. Whoever has the database open holds the folder's presence lock, so
-that nobody moves the file under it.
+``account/startup_table`` alone decides. A cache that is in order is opened without any exclusive lock.
+Everything that changes files is decided a second time under the key lock, because clients often start a
+server twice. Whoever has the database open holds the server lock shared, so that nobody moves the file.
 """
 
 from __future__ import annotations
@@ -84,15 +83,15 @@ def open_cache(
     clock: Callable[[], float] = time.time,
     at: StepHook = ignore_step,
 ) -> OpenedCache:
-    """Open or make the account's cache. Raises ``LockedError`` or ``CacheFull``; deletes nothing.
+    """Open or create the account's cache. Raises ``LockedError`` or ``CacheFull``; deletes nothing.
 
-    ``kdf`` stands in for the settings' parameters of a new slot. ``refetchable`` False: the cache
-    is the only place the notes are kept and is never rebuilt. ``guarded``: everything that records
-    an intent calls ``pending_marker.withdraw`` first, so the promise may stand while the cache is
-    open; otherwise it is withdrawn now. ``whole``: every page is looked at, as it is where damage was
-    met before. Damage that is found so, or met later, marks the folder for the next start.
-    ``read_only``: for looking; no other file of the folder is changed, and where a start would have to
-    do something first that is refused. ``unlock`` stands in for ``keyslots.unlock``.
+    ``kdf`` replaces the settings' parameters of a new slot. ``refetchable`` False: the cache is the only
+    place the notes are kept and is never rebuilt. ``guarded``: everything that records an intent calls
+    ``pending_marker.withdraw`` first, so the marker may stand while the cache is open; otherwise it is
+    withdrawn now. ``whole``: every page is checked, as after damage was met. Damage that is found so, or
+    met later, marks the folder for the next start. ``read_only``: no other file of the folder is changed,
+    and a cache that a start would have to change first is refused. ``unlock`` replaces
+    ``key_slots.unlock``.
     """
     inspector = Inspector(
         settings,
@@ -129,7 +128,7 @@ def open_cache(
 
 
 def damage_error(settings: OpeningSettings) -> LockedError:
-    """The refusal where a cache that was open, or nearly so, turns out to be damaged."""
+    """Return the error for a cache that turns out to be damaged while it is open, or nearly so."""
     return locked_error(
         startup_decisions.decide_on_damage(
             plain=not settings.db_encryption, on_unreadable=OnUnreadable(settings.on_unreadable)
@@ -159,7 +158,7 @@ def quarantine_account(
 
 @dataclass(frozen=True, slots=True)
 class _Opener:
-    """One call of :func:`open_cache`: what it was given, and its steps."""
+    """Run one call of :func:`open_cache`: its arguments and its steps."""
 
     settings: OpeningSettings
     inspector: Inspector
@@ -172,17 +171,17 @@ class _Opener:
     def as_it_is(self, *, read_only: bool = False, at_rest: bool = False) -> OpenedCache | None:
         """Open a cache that is in order; None if something has to be done first.
 
-        ``read_only``: what a crash has left half done stays for the next start. ``at_rest``: nobody is
-        changing what lies there.
+        ``read_only``: an interrupted change stays for the next start. ``at_rest``: no process is changing
+        the folder.
         """
         if markers.is_damage_marked(AccountFolder(self.settings.account_dir)) and not read_only:
-            return None  # every page is to be looked at, once, and the mark to be taken away
+            return None  # every page is to be checked once, and the marker removed
         server_lock = self._share_lock()
         inspection: Inspection | None = None
         try:
             inspection = self.inspector.inspect(now=self.clock())
             decision = startup_table.decide(inspection.seen)
-            # Without a presence: the folder was made by somebody else since we looked for it.
+            # Without the lock: another process has made the folder since we looked for it.
             rests = isinstance(decision, Open) and (read_only or not decision.finish_key_files)
             if isinstance(decision, Open) and rests and server_lock is not None:
                 return self._finished(inspection, server_lock, decision.notices)
@@ -195,7 +194,7 @@ class _Opener:
         return None
 
     def seen_again(self) -> OpenedCache:
-        """Look once more, while nobody changes what lies there."""
+        """Inspect once more, while no process changes the folder."""
         folder = check_folder(self.settings.account_dir)
         with key_lock(folder) if os.access(folder.path, os.W_OK) else nullcontext():
             opened = self.as_it_is(read_only=True, at_rest=True)
@@ -207,16 +206,16 @@ class _Opener:
         return opened
 
     def _may_be_in_motion(self) -> bool:
-        """Whether what was seen may have been half of somebody's change.
+        """Check whether what was seen may have been half of another process's change.
 
-        A look reads one file after the other, and whoever changes them holds the key lock; so
-        nothing that lies in the folder is refused on a look that was not under the lock.
+        An inspection reads one file after the other, and whoever changes them holds the key lock. So
+        nothing in the folder is refused on an inspection that was not under the lock.
         """
         folder = AccountFolder(self.settings.account_dir)
         return folder.path.is_dir() and find_problem(folder) is None
 
     def under_lock(self) -> OpenedCache:
-        """Decide again, alone, and do it."""
+        """Decide again under the key lock, and do it."""
         folder = check_folder(self.settings.account_dir)
         create_folder(folder)
         with key_lock(folder):
@@ -249,14 +248,14 @@ class _Opener:
                 raise locked_error(decision)
 
     def _share_lock(self) -> ServerLock | None:
-        """Announce ourselves, if there is a folder that may be trusted."""
+        """Take the server lock shared, if there is a folder that may be trusted."""
         folder = AccountFolder(self.settings.account_dir)
         if not folder.path.is_dir() or find_problem(folder) is not None:
             return None
         return ServerLock(check_folder(self.settings.account_dir)).share()
 
     def _rest(self, inspection: Inspection) -> tuple[str, ...]:
-        """Finish what a crash left half done; a disk that does not let us is no reason to refuse."""
+        """Finish an interrupted change; a failing disk is no reason to refuse."""
         if inspection.files is None or inspection.seen.plain:
             return ()
         try:
@@ -270,7 +269,7 @@ class _Opener:
         return ()
 
     def _set_half_done_aside(self, inspection: Inspection) -> None:
-        """Move a prepared key file that never counted, and the empty database made for it."""
+        """Quarantine a prepared key file that never was in force, and the empty database made for it."""
         half_done = [inspection.folder.prepared_key_file]
         unfinished = inspection.files.prepared.keyfile if inspection.files is not None else None
         counts = inspection.keyfile.generation if inspection.keyfile is not None else None
@@ -384,14 +383,14 @@ class _Opener:
 
 
 def locked_error(locked: Locked) -> LockedError:
-    """The decision as an error."""
+    """Turn the decision into an error."""
     return LockedError(
         locked.verdict, locked.message, resolution_hint=locked.hint, agent_hint=locked.one
     )
 
 
 def record_key_sequence(database: Database, keyfile: KeyFile) -> None:
-    """Remember the newest key file seen, so that an older one put back is noticed."""
+    """Store the newest key-file number seen, so that an older file put back is noticed."""
     with suppress(CacheBusy, CacheFull), database.transaction(durable=True):
         database.run(
             "UPDATE sync_metadata SET value = ? "
@@ -401,7 +400,7 @@ def record_key_sequence(database: Database, keyfile: KeyFile) -> None:
 
 
 def _key_notice(key: FoundKey | None) -> tuple[str, ...]:
-    """Also for whoever does not see the log: a ``.env`` may lower its level, too."""
+    """Return the notice about a key of the working folder. A ``.env`` may lower the log level, too."""
     if key is None or not key.from_working_folder:
         return ()
     return (f"The key of the cache is taken from {key.origin}, which lies in the working folder.",)
@@ -415,11 +414,11 @@ def _let_go(inspection: Inspection | None, server_lock: ServerLock | None) -> No
 
 
 def _no_room(_made: KeyFile) -> None:
-    """Nothing is in the way of a first cache."""
+    """Do nothing: a first cache needs no room."""
 
 
 def _present(value: _Value | None) -> _Value:
-    """What the decision has made sure of."""
+    """Return a value that the decision has made sure of."""
     if value is None:
         raise AssertionError("decided without having seen it")
     return value

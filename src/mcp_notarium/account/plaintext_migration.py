@@ -46,7 +46,7 @@ _CHUNK = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class EncryptionResult:
-    """What is in force. ``notes``: how many there are in the encrypted cache.
+    """Hold what is in force. ``notes``: how many there are in the encrypted cache.
 
     ``state`` says whether the unencrypted files are gone.
     """
@@ -64,11 +64,11 @@ def encrypt_plain(
     told: Told = lambda _done, _of: None,
     options: ChangeOptions | None = None,
 ) -> EncryptionResult:
-    """Make an encrypted cache that ``key`` opens out of the plain one, then erase the plain one.
+    """Encrypt the plain cache under ``key``, then erase the plain one.
 
     Raises ``InvalidRequest`` if there is no plain cache, ``CacheFull``, ``CacheDamaged``, and
     ``LockedError`` (OTHER_OWNER, SCHEMA_NEWER, MIGRATION_FAILED, WRONG_KEY, MODE_MISMATCH, BUSY),
-    with the plain cache as it was. Once the encrypted one counts, what fails is in its ``state``.
+    with the plain cache as it was. Once the encrypted one is in force, what fails is in its ``state``.
     """
     options = options or ChangeOptions()
     folder = check_folder(settings.account_dir)
@@ -93,22 +93,22 @@ def encrypt_plain(
 
 
 def _log(folder: AccountFolder) -> AbstractContextManager[FileIO | None]:
-    """The open log of the plain database: its bytes can be erased when its name is gone."""
+    """Open the log of the plain database: its bytes can be erased when its name is gone."""
     log = companions(folder.plain_database)[1]
     return FileIO(log, "r+") if log.exists() else nullcontext()
 
 
 def _plain_files(folder: AccountFolder) -> tuple[Path, ...]:
-    """Where notes stand in clear."""
+    """List the files in which notes stand in clear."""
     return (*companions(folder.plain_database), folder.plain_remains)
 
 
 def _erase_plain(
     folder: AccountFolder, plain: Database | None, log: FileIO | None, at: StepHook
 ) -> None:
-    """Erase the plain database, under a name by which a half-erased one is not taken for a cache.
+    """Erase the plain database, under a name that is never taken for a cache.
 
-    Its log is not touched before: half of one would be played back into it after a crash.
+    Its log is not touched before: after a crash SQLite would play half of it back.
     """
     if plain is not None:
         plain.close()  # which removes the log
@@ -156,7 +156,7 @@ def erase(path: Path) -> bool:
 
 @contextmanager
 def _plain(folder: AccountFolder, settings: OpeningSettings) -> Iterator[Database]:
-    """The plain database, if it is this account's and of this release."""
+    """Open the plain database, if it is this account's and of this release."""
     with closing(database.connect(folder.plain_database, None)) as plain:
         state = schema.state(plain)
         if not state.ours or state.newer_than() or state.older_than():
@@ -189,7 +189,7 @@ class _Work:
     options: ChangeOptions
 
     def encrypted(self, plain: Database, log: FileIO | None) -> EncryptionResult:
-        """The encrypted cache beside the plain one: made now, or by a run that was cut short."""
+        """Create the encrypted cache beside the plain one, or take that of an interrupted run."""
         options, folder = self.options, self.folder
         files = key_file.load(folder, bounds=options.bounds)
         counts = files.valid
@@ -217,7 +217,7 @@ class _Work:
         return EncryptionResult(made.generation, notes, state)
 
     def encrypted_before(self) -> EncryptionResult:
-        """The encrypted cache of a run that was cut short while it erased the plain one."""
+        """Take the encrypted cache of a run that was interrupted while it erased the plain one."""
         files = key_file.load(self.folder, bounds=self.options.bounds)
         counts = files.valid
         if counts is None or not self.folder.database(counts.generation).exists():
@@ -232,7 +232,7 @@ class _Work:
     def _gone_on_with(
         self, files: KeyFiles, counts: KeyFile, plain: Database | None, log: FileIO | None
     ) -> EncryptionResult:
-        """Only the erasing is left to be done."""
+        """Compare, then do what is left: erase."""
         folder, options = self.folder, self.options
         data_key = key_slots.unlock(counts, self.key, bounds=options.bounds)
         ahead = files.copy_ahead
@@ -256,7 +256,7 @@ class _Work:
 def _compared(
     folder: AccountFolder, plain: Database | None, counts: KeyFile, data_key: DataKey
 ) -> int:
-    """How many notes are in an encrypted cache that counts already; it must be the same.
+    """Count the notes of an encrypted cache that is in force already; its rows must be the same.
 
     ``plain`` None: an earlier run has compared them.
     """

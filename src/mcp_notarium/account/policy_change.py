@@ -1,7 +1,7 @@
-"""Opens the account's cache under the person's rules of what agents may see.
+"""Open the account's cache under the present policy of what agents may see.
 
-A cache that was filled under other rules is brought under these first, alone: while any other
-process has it open, that is refused. Rules that have not changed cost one row.
+If the policy has changed, visibility is computed again first, alone: while any other process has the cache
+open, that is refused. An unchanged policy costs one row.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from mcp_notarium.storage.policy_update import settle
 def open_with_policy(
     config: Config, *, whole: bool = False, unlock: Unlock = key_slots.unlock
 ) -> OpenedCache:
-    """See :func:`opening.open_cache`. Raises ``LockedError`` (BUSY) as well while others are there."""
+    """Open as :func:`opener.open_cache`. Also raises ``LockedError`` (BUSY) while others have it open."""
     first = opener.open_cache(config, guarded=True, whole=whole, unlock=unlock)
     try:
         if _holds(first, config):
@@ -33,7 +33,7 @@ def open_with_policy(
     except BaseException:
         first.close()
         raise
-    # Two servers are often started at once: whoever waits for the other must not be in its way.
+    # Two servers are often started at once: the one that waits must not hold the lock of the other.
     first.close()
     folder = check_folder(config.account_dir)
     with _turn(folder):
@@ -48,7 +48,7 @@ def open_with_policy(
 
 
 def _remembering(opened: OpenedCache, first: OpenedCache) -> OpenedCache:
-    """The cache as it is open now, with what the first opening has done and has to say."""
+    """Return the cache as it is open now, with the first opening's results and notices."""
     return replace(
         opened,
         created=opened.created or first.created,
@@ -79,7 +79,7 @@ def _settle_alone(opened: OpenedCache, folder: AccountFolder, config: Config) ->
 
 @contextmanager
 def _turn(folder: AccountFolder) -> Iterator[None]:
-    """One process at a time looks whether it has to change the rules."""
+    """Let one process at a time check whether the policy has changed."""
     import filelock  # noqa: PLC0415 - only where rules have changed
 
     lock = filelock.FileLock(folder.policy_lock, mode=0o600)

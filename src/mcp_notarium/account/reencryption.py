@@ -1,8 +1,8 @@
-"""Gives a cache a new data key: a new database, row by row, and a new key file that opens it.
+"""Re-encrypt a cache under a new data key: a new database, row by row, and a new key file that opens it.
 
-The old generation counts until the prepared key file is renamed, the new one from then on; there is
-no moment with neither. Nobody else may have the cache open. Afterwards old copies of the key file,
-with whatever key, open nothing that is in use; what the quarantine has, they may still open.
+The old generation is in force until the prepared key file is renamed, the new one from then on; there is
+no moment with neither. No other process may have the cache open. Afterwards old copies of the key file,
+with whatever key, open nothing that is in use; they may still open what is in the quarantine.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ _GIVE = "Give a new key (--ask-new, --new-key-file, --new-key-stdin or --generat
 
 @dataclass(frozen=True, slots=True)
 class ReencryptionResult:
-    """What was done. ``dropped``: slots whose secret was not at hand, so they are gone.
+    """Hold what was done. ``dropped``: slots whose secret was not at hand, so they are gone.
 
-    ``carried`` are those that followed (``keychain``: the keychain's is among them), ``gone`` the one
-    whose place ``slot``, the new one, has taken; None without a new key. ``state`` says whether the
+    ``carried`` are those that were kept (``keychain``: the keychain's is among them). ``slot`` is the new
+    one, None without a new key, and ``gone`` the one it replaced. ``state`` says whether the
     ``old`` database is gone. ``set_aside``: folders of the quarantine with databases that old copies of
     the key file may open.
     """
@@ -60,14 +60,14 @@ class ReencryptionResult:
 
     @property
     def keychain(self) -> bool:
-        """Whether the keychain's slot is among those that followed."""
+        """Check whether the keychain's slot was kept."""
         return any(slot.type is SlotType.KEYRING for slot in self.carried)
 
 
 def find_dropped_slots(
     settings: OpeningSettings, *, replacing: bool, options: ChangeOptions | None = None
 ) -> tuple[ProvenKey, tuple[Slot, ...]]:
-    """The key of now, proven, and the slots that would not follow; ``replacing``: with a new key.
+    """Find the slots that would be dropped, and prove the present key; ``replacing``: with a new key.
 
     For naming them before anything begins. Raises as :func:`reencrypt`, and changes nothing.
     """
@@ -95,13 +95,13 @@ def reencrypt(
     told: Told = lambda _done, _of: None,
     options: ChangeOptions | None = None,
 ) -> ReencryptionResult:
-    """Write the cache anew under a new data key, which ``new`` (None: the same key) opens.
+    """Re-encrypt the cache under a new data key, which ``new`` (None: the same key) opens.
 
-    Slots follow, with number, label, state and cost, whose secret is at hand: the one that was used
-    to come in, unless ``new`` takes its place, and the keychain's. ``drop_others`` lets the rest go.
+    Slots whose secret is at hand are kept, with number, label, state and cost: the one that opened the
+    cache, unless ``new`` replaces it, and the keychain's. ``drop_others`` permits dropping the rest.
     Raises ``SlotsRefused`` otherwise, ``CacheFull``, and ``LockedError`` (start-up's verdicts; BUSY
-    names who has the cache open), with the old cache as it was. Once the new one counts, what fails
-    is in its ``state``.
+    names who has the cache open), with the old cache as it was. Once the new one is in force, what
+    fails is in its ``state``.
     """
     options = options or ChangeOptions()
     if new is not None:
@@ -122,7 +122,7 @@ def reencrypt(
 
 
 def dropped_slots_error(dropped: tuple[Slot, ...]) -> SlotsRefused:
-    """The refusal that names what would not follow."""
+    """Return the error that names the slots that would be dropped."""
     named = ", ".join(described(slot) for slot in dropped)
     return SlotsRefused(
         f"with a new data key these would open nothing any more: {named}",
@@ -132,7 +132,7 @@ def dropped_slots_error(dropped: tuple[Slot, ...]) -> SlotsRefused:
 
 
 _Carried = dict[int, Secret]
-"""Number of a slot that follows -> its secret."""
+"""Number of a slot that is kept -> its secret."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ class _Work:
     def done(
         self, new: Secret | None, parameters: Parameters | Stretching, *, drop_others: bool
     ) -> ReencryptionResult:
-        """Everything between the locks."""
+        """Do everything that needs the locks."""
         key = None if self.options.old is None else FoundKey(self.options.old, "the key given")
         inspector = Inspector(
             self.settings, bounds=self.options.bounds, system=self.options.system, key=key
@@ -205,7 +205,7 @@ class _Work:
         new: Secret | None,
         parameters: Parameters | Stretching,
     ) -> tuple[KeyFile, DataKey]:
-        """The next key file, with the slots whose secrets are at hand; nothing is written yet."""
+        """Build the next key file, with the slots whose secrets are at hand; nothing is written yet."""
         data_key, bounds = DataKey.generate(), self.options.bounds
         frame = key_slots.renewed(current.keyfile, data_key, username=self.settings.username)
         slots = [
@@ -230,7 +230,7 @@ class _Work:
         return made, data_key
 
     def _switched(self, before: KeyFile, made: KeyFile) -> SwitchResult:
-        """Let the new generation count, then remove the old one."""
+        """Put the new generation in force, then remove the old one."""
         replaced = companions(self.folder.database(before.generation))
 
         def clear() -> None:
@@ -245,14 +245,14 @@ class _Work:
 
 
 def _stays(current: ProvenKey) -> bool:
-    """Whether a new key does not take the place of the one that was used, but stands beside it."""
+    """Check whether a new key is added beside the one that was used, instead of replacing it."""
     return current.by_keychain or current.slot.type in {SlotType.KEYRING, SlotType.RECOVERY}
 
 
 def _stood_for(current: ProvenKey, carried: _Carried) -> tuple[Slot, ...]:
-    """The slots for whose secrets people now type the new key: the one used to come in is first.
+    """List the slots for whose secrets people now type the new key: the one that was used comes first.
 
-    A calibrated cost is not lost with the passphrase, so those that are dropped count, too.
+    Dropped slots count, too: a calibrated cost must not be lost with its passphrase.
     """
     typed = (
         slot
@@ -265,7 +265,7 @@ def _stood_for(current: ProvenKey, carried: _Carried) -> tuple[Slot, ...]:
 def _carried(
     settings: OpeningSettings, options: ChangeOptions, current: ProvenKey, *, replacing: bool
 ) -> _Carried:
-    """The slots that follow: the one that was used, if it stays, and the keychain's."""
+    """Find the slots to keep: the one that was used, if it stays, and the keychain's."""
     carried = {} if replacing and not _stays(current) else {current.slot.id: current.key.passphrase}
     keyring = [s for s in current.keyfile.slots if s.type is SlotType.KEYRING and s != current.slot]
     if not keyring or options.system is None:
@@ -287,7 +287,7 @@ def _dropped(current: ProvenKey, carried: _Carried, *, replacing: bool) -> tuple
 
 
 def _demand_worth_it(current: ProvenKey, *, replacing: bool) -> None:
-    """Raises ``SlotsRefused`` where the same key alone would be a bad key for the new cache."""
+    """Refuse where the same key alone would be a bad key for the new cache. Raises ``SlotsRefused``."""
     if replacing:
         return
     if current.slot.state is SlotState.COMPROMISED:

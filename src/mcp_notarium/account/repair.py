@@ -1,6 +1,6 @@
-"""Saves what can be saved of a damaged database into a new generation. The key must be right.
+"""Repair a damaged database: save what can be read into a new generation. The key must be right.
 
-Only a copy of the old files is opened, because opening a damaged file may change it; the old files
+Only a copy of the old files is opened, because opening a damaged file may change it. The old files
 themselves go to the quarantine, byte for byte, with their key file.
 """
 
@@ -53,7 +53,7 @@ _NOT_TAKEN = new_generation.TIES | {"owner_identity_hash"}
 
 @dataclass(frozen=True, slots=True)
 class RepairResult:
-    """What was saved and is in force, and where the old files go; ``state`` says whether all have."""
+    """Hold what was saved and is in force, and where the old files go; ``state``: whether all have."""
 
     salvaged: Salvaged
     quarantine: Path
@@ -66,13 +66,12 @@ def repair(
     told: Told = lambda _done, _of: None,
     options: ChangeOptions | None = None,
 ) -> RepairResult | None:
-    """Make a new generation of everything that can still be read; None if nothing is wrong.
+    """Create a new generation of everything that can still be read; None if nothing is wrong.
 
-    Every key that opened the old one opens the new one: data key and slots are the same. The
-    place in the service's changes is forgotten, so that the next sync compares every note and fetches
-    what is missing. Raises ``InvalidRequest`` if the cache is not encrypted,
+    Every key that opened the old one opens the new one: data key and slots are the same. The sync
+    cursor is removed, so that the next sync compares every note and fetches what is missing. Raises ``InvalidRequest`` if the cache is not encrypted,
     ``CacheDamaged`` if nothing can be read, ``CacheFull`` and ``LockedError``, with the old files as
-    they were. Once the new generation counts, what fails is in its ``state``.
+    they were. Once the new generation is in force, what fails is in its ``state``.
     """
     if not settings.db_encryption:
         raise _only_encrypted()
@@ -99,7 +98,7 @@ class _Work:
     options: ChangeOptions
 
     def done(self) -> RepairResult | None:
-        """Everything between the locks."""
+        """Do everything that needs the locks."""
         options, folder = self.options, self.folder
         key = None if options.old is None else FoundKey(options.old, "the key given")
         inspector = Inspector(self.settings, bounds=options.bounds, system=options.system, key=key)
@@ -126,7 +125,7 @@ class _Work:
                 quarantine.remove_work_folder(folder)
 
     def _switched(self, old: KeyFile, made: KeyFile, found: Salvaged) -> RepairResult:
-        """Let the new generation count and set the old one aside, with the key file that opens it."""
+        """Put the new generation in force and set the old one aside, with the key file that opens it."""
         try:
             aside = quarantine.create_folder(self.folder, self.options.clock())
             content = key_slots.serialise(old)
@@ -153,7 +152,7 @@ class _Work:
         return RepairResult(found, aside, state)
 
     def _copied(self, old: KeyFile) -> Path:
-        """A copy of the old files to work on."""
+        """Copy the old files to the work folder."""
         path = self.folder.database(old.generation)
         size = sum(file.stat().st_size for file in companions(path) if file.exists())
         free = shutil.disk_usage(self.folder.path).free
@@ -178,7 +177,7 @@ class _Work:
         *,
         pages: int,
     ) -> Salvaged:
-        """The new database with all that could be read; nothing is left of it if this raises."""
+        """Create the new database with all that could be read; nothing is left of it if this raises."""
         path = self.folder.database(made.generation)
         meta = {
             "owner_identity_hash": self.settings.owner_hash,
@@ -218,7 +217,7 @@ class _Work:
 
 
 def _demand_newest(kept: Path, found: KeyFile, data_key: DataKey) -> None:
-    """Raises ``LockedError`` if the copy says that it was opened with a newer key file."""
+    """Check that the copy was never opened with a newer key file. Raises ``LockedError``."""
     try:
         with closing(_opened(kept, found, data_key)) as opened:
             row = opened.row("SELECT value FROM sync_metadata WHERE key = 'key_sequence'")
@@ -241,7 +240,7 @@ def _only_encrypted() -> InvalidRequest:
 
 
 def _demand_repairable(inspection: Inspection) -> None:
-    """Raises start-up's refusal unless the key is right and a database lies there."""
+    """Check that the key is right and a database is there. Raises start-up's refusal."""
     seen = replace(inspection.seen, on_unreadable=OnUnreadable.REFUSE)
     decision = startup_table.decide(seen)
     if isinstance(decision, Locked) and decision.verdict is not Verdict.DATABASE_DAMAGED:
@@ -253,7 +252,7 @@ def _opened(path: Path, found: KeyFile, data_key: DataKey) -> database.Database:
 
 
 def _lengthen(copy: Path) -> None:
-    """SQLite opens no file that is shorter than its first page says; holes cost no space."""
+    """Lengthen the copy: SQLite opens no file shorter than its first page says; holes cost no space."""
     os.truncate(copy, copy.stat().st_size * _MOST_CUT)
 
 

@@ -1,7 +1,7 @@
-"""Brings a database to the program's schema, after a copy of it was made and checked.
+"""Migrate a database to the program's schema, after copying it and checking the copy.
 
-Nobody else has the file open meanwhile. The copy stays in the quarantine folder like everything
-that was set aside.
+No other process has the file open meanwhile. The copy stays in the quarantine folder like everything that
+was set aside.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def migrate(
     *,
     now: float,
 ) -> Path:
-    """Copy, check, migrate; returns the copy. Raises ``LockedError`` (MIGRATION_FAILED).
+    """Copy, check, migrate; return the copy. Raises ``LockedError`` (MIGRATION_FAILED).
 
     The database was closed by its last user, which has moved the log into it.
     """
@@ -118,7 +118,7 @@ def _digest(path: Path) -> bytes:
 
 
 def failed(reason: str) -> LockedError:
-    """The refusal of a cache that cannot be migrated."""
+    """Return the error for a cache that cannot be migrated."""
     return LockedError(
         Verdict.MIGRATION_FAILED,
         f"the database could not be brought to this release's schema: {reason}",

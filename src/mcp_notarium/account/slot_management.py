@@ -1,7 +1,7 @@
-"""The ways into a cache, one slot each: look at them, add, take out of use, remove.
+"""List, add, disable, enable and remove the key slots of a cache.
 
-Every change goes through ``changing``: the key that was used to get in must still open afterwards,
-so nobody can lock himself out with one command.
+Every change goes through ``key_changes``: the key that opened the cache must still open it afterwards, so
+no single command locks its user out.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _SlotChange = Callable[[KeyFile, DataKey, int], KeyFile]
 
 @dataclass(frozen=True, slots=True)
 class SlotList:
-    """The slots as they stand in the key file.
+    """Hold the slots as they stand in the key file.
 
     ``opened_by`` is the id of the slot that the given key opens; None: no key was given, or it
     opens none. Without a key nothing proves that the list is as it was written; ``doubtful``: the
@@ -85,7 +85,7 @@ def list_slots(
 
 
 def rollback_error() -> LockedError:
-    """The refusal where an old key file was put back."""
+    """Return the error for an old key file that was put back."""
     return LockedError(
         Verdict.ROLLBACK_SEEN,
         "the key file is older than its copy `notarium_keys.json.bak`",
@@ -94,7 +94,7 @@ def rollback_error() -> LockedError:
 
 
 def _vouches(key: Secret, copy: KeyFile, main: KeyFile, bounds: Bounds) -> bool:
-    """Whether the key shows that the copy is what it says: it opens it, or the one it grew from."""
+    """Check whether the key proves the copy: it opens the copy, or the key file that the copy grew from."""
     with suppress(WrongKey, KeyFileDamaged):
         if key_slots.vouched_for(copy, key_slots.unlock(main, key, bounds=bounds)):
             return True
@@ -114,11 +114,11 @@ def add(
     type_: SlotType | None = None,
     options: ChangeOptions | None = None,
 ) -> ChangeResult:
-    """One more key that opens the cache: a passphrase, a raw key or a recovery key.
+    """Add a slot: a passphrase, a raw key or a recovery key.
 
     ``parameters`` stretch a passphrase; None: as the settings say, and with the same algorithm at
-    least as dear as any passphrase that opens the cache.
-    ``type_`` KEYRING: a raw key that only the keychain holds. Raises as ``change`` does, and
+    least the cost of any passphrase that opens the cache.
+    ``type_`` KEYRING: a raw key that only the keychain holds. Raises as ``apply_change`` does, and
     ``WeakPassphrase``, ``MalformedKey``, ``SlotsRefused`` (it opens the cache already, there are too
     many, or that is no label).
     """
@@ -143,14 +143,14 @@ def add(
 
 
 def _as_dear_as_any(before: KeyFile, settings: OpeningSettings) -> Parameters:
-    """For one more passphrase: the cheapest to guess is the one that is guessed."""
+    """Return the cost of one more passphrase: an attacker guesses the cheapest one."""
     opening = (slot.kdf for slot in before.slots if slot.state is not SlotState.DISABLED)
-    # The algorithm is that of the settings, for it takes the place of no other.
+    # The algorithm is that of the settings, because it replaces no other slot.
     return replace(stretching(settings), chosen=True).in_place_of(opening)
 
 
 def demand_room(found: KeyFile) -> None:
-    """Raises ``SlotsRefused`` if no slot can be added. Call it before anybody types or writes."""
+    """Check that a slot can be added, before anybody types or writes. Raises ``SlotsRefused``."""
     if len(found.slots) >= MOST_SLOTS:
         raise SlotsRefused(
             f"a key file has at most {MOST_SLOTS} slots, and all are in use",
@@ -160,7 +160,7 @@ def demand_room(found: KeyFile) -> None:
 
 
 def demand_label(label: str) -> None:
-    """Raises ``SlotsRefused`` for what no slot can be called. Call it before anybody types or writes."""
+    """Check a slot's label, before anybody types or writes. Raises ``SlotsRefused``."""
     if not is_label(label):
         raise SlotsRefused(
             "a label has at most 64 ASCII characters, all of which can be seen",
@@ -171,21 +171,21 @@ def demand_label(label: str) -> None:
 def disable(
     settings: OpeningSettings, slot_id: int, *, options: ChangeOptions | None = None
 ) -> ChangeResult:
-    """The slot stays and opens nothing any more. Raises as ``change`` does, and ``SlotsRefused``."""
+    """Disable a slot: it stays and opens nothing. Raises as ``apply_change``, and ``SlotsRefused``."""
     return _without(settings, slot_id, slot_changes.disable, options)
 
 
 def remove(
     settings: OpeningSettings, slot_id: int, *, options: ChangeOptions | None = None
 ) -> ChangeResult:
-    """The slot is gone. Raises as ``change`` does, and ``SlotsRefused``."""
+    """Remove a slot. Raises as ``apply_change``, and ``SlotsRefused``."""
     return _without(settings, slot_id, slot_changes.remove, options)
 
 
 def enable(
     settings: OpeningSettings, slot_id: int, *, options: ChangeOptions | None = None
 ) -> ChangeResult:
-    """A slot that was taken out of use opens again. Raises as :func:`disable` does."""
+    """Enable a disabled slot. Raises as :func:`disable` does."""
 
     def enabled(before: KeyFile, data_key: DataKey, _key: Secret) -> KeyFile:
         return slot_changes.enable(before, data_key, slot_id)
@@ -196,7 +196,7 @@ def enable(
 def mark_compromised(
     settings: OpeningSettings, slot_id: int, *, options: ChangeOptions | None = None
 ) -> ChangeResult:
-    """The slot still opens, and is named wherever slots are shown. Raises as :func:`disable`."""
+    """Mark a slot as compromised: it still opens, and every list names it. Raises as :func:`disable`."""
 
     def marked(before: KeyFile, data_key: DataKey, _key: Secret) -> KeyFile:
         return slot_changes.mark_compromised(before, data_key, slot_id)
@@ -205,9 +205,9 @@ def mark_compromised(
 
 
 def recovery_slot(settings: OpeningSettings, typed: str, *, bounds: Bounds = PRODUCTION) -> Slot:
-    """The slot that a recovery key opens, proven by opening it. Changes nothing.
+    """Find the slot that a recovery key opens, by opening it. Changes nothing.
 
-    Raises ``MalformedKey`` for a slip of the pen, ``WrongKey``, and as :func:`listing` does.
+    Raises ``MalformedKey`` for a typing error, ``WrongKey``, and as :func:`list_slots` does.
     """
     key = recovery_codes.write(recovery_codes.read(typed).reveal())
     found = list_slots(settings, key, bounds=bounds)

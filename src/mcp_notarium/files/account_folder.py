@@ -1,8 +1,8 @@
-"""The account folder: the names in it, and whether it may be trusted.
+"""Name the files of an account folder, and check whether it may be trusted and used.
 
-Nobody but the user may read it, nobody but the user (or root) may rename anything above it (a group
-of the user alone counts as the user, see ``files/private_groups``), and no symbolic link leads out of it.
-This module changes nothing except by :func:`prepare`, and for a moment by :func:`find_obstacle`.
+Nobody but the user may read it. Nobody but the user (or root) may rename anything above it; a group
+of the user alone counts as the user, see ``files/private_groups``. No symbolic link leads out of it.
+This module changes nothing except by :func:`create_folder`, and for a moment by :func:`find_obstacle`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _POINT, _AFTER_DASH = 4, 1
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Hold why a path is unsafe, and the exact command that mends it."""
+    """Hold why a path is unsafe, and the exact command that fixes it."""
 
     reason: str
     command: str
@@ -53,85 +53,85 @@ _Judge = Callable[[Path, os.stat_result], Problem | None]
 
 @dataclass(frozen=True, slots=True)
 class AccountFolder:
-    """The files of one account by name; ``path`` need not exist."""
+    """Hold the files of one account by name; ``path`` need not exist."""
 
     path: Path
 
     @property
     def key_file(self) -> Path:
-        """The key file."""
+        """Return the path of the key file."""
         return self.path / "notarium_keys.json"
 
     @property
     def key_copy(self) -> Path:
-        """The copy of the key file."""
+        """Return the path of its copy."""
         return self.path / "notarium_keys.json.bak"
 
     @property
     def prepared_key_file(self) -> Path:
-        """A key file that becomes valid when its database is complete."""
+        """Return the path of a key file that comes into force when its database is complete."""
         return self.path / "notarium_keys.json.new"
 
     @property
     def plain_database(self) -> Path:
-        """The database of the plain mode."""
+        """Return the path of the database of the plain mode."""
         return self.path / "notarium_cache.sqlite"
 
     @property
     def unfinished_plain_database(self) -> Path:
-        """The same while it is being made."""
+        """Return its path while it is being made."""
         return self.path / "notarium_cache.sqlite.new"
 
     @property
     def plain_remains(self) -> Path:
-        """A plain database in whose place there is an encrypted one: it only is to be erased."""
+        """Return the path of a plain database that an encrypted one has replaced; it is to be erased."""
         return self.path / "notarium_cache.sqlite.erasing"
 
     @property
     def pending_marker(self) -> Path:
-        """Says that no unfinished write is inside, see ``account/markers``."""
+        """Return the path of the marker "no unfinished write is inside", see ``account/markers``."""
         return self.path / "nothing_pending.json"
 
     @property
     def damage_marker(self) -> Path:
-        """Says that the database turned out to be damaged while it was open, see ``account/markers``."""
+        """Return the path of the marker "damage was met", see ``account/markers``."""
         return self.path / "damage_met.json"
 
     @property
     def audit_anchor(self) -> Path:
-        """Where the audit chain ended, see ``account/audit_anchor``."""
+        """Return the path of the audit chain's anchor, see ``account/audit_anchor``."""
         return self.path / "audit_anchor.json"
 
     @property
     def keys_lock(self) -> Path:
-        """Held by whoever changes key files or creates, migrates or moves a cache."""
+        """Return the lock of whoever changes key files or creates, migrates or moves a cache."""
         return self.path / "keys.lock"
 
     @property
     def server_lock(self) -> Path:
-        """Held shared by everybody who has the database open."""
+        """Return the lock that every process with the open database holds shared."""
         return self.path / "server.lock"
 
     @property
     def policy_lock(self) -> Path:
-        """Held by whoever brings the cache under other rules, see ``account/policy_change``."""
+        """Return the lock of whoever applies another policy, see ``account/policy_change``."""
         return self.path / "policy.lock"
 
     @property
     def quarantine(self) -> Path:
-        """Where files go that are set aside."""
+        """Return the folder for files that are set aside."""
         return self.path / "quarantine"
 
     def database(self, generation: str) -> Path:
-        """The encrypted database of one generation; no other WAL can ever meet it."""
+        """Return the path of one generation's encrypted database; no other WAL can ever meet it."""
         return self.path / f"notarium_cache.{generation}.sqlite.encrypted"
 
     def encrypted_files(self) -> tuple[Path, ...]:
-        """Every file of any generation, also where its database itself does not exist."""
+        """List every file of any generation, also where its database itself does not exist."""
         return tuple(sorted(self.path.glob("notarium_cache.*.sqlite.encrypted*")))
 
     def generations(self) -> tuple[str, ...]:
-        """The generations whose database files exist."""
+        """List the generations whose database files exist."""
         if not self.path.is_dir():
             return ()
         found = (_DATABASE.fullmatch(entry.name) for entry in self.path.iterdir())
@@ -139,14 +139,14 @@ class AccountFolder:
 
 
 def create_folder(folder: AccountFolder) -> None:
-    """Make the folder and what is missing above it, 0700 each. Existing ones stay as they are."""
+    """Create the folder and what is missing above it, 0700 each; existing ones stay as they are."""
     missing = [folder.path, *folder.path.parents]
     for path in reversed([one for one in missing if not one.exists()]):
         path.mkdir(mode=0o700, exist_ok=True)
 
 
 def check_folder(account_dir: Path) -> AccountFolder:
-    """The folder by its real path. Raises ``LockedError`` (UNSAFE_PATH) with the command to run."""
+    """Return the folder by its real path. Raises ``LockedError`` (UNSAFE_PATH) with the command to run."""
     problem = find_problem(AccountFolder(account_dir))
     if problem is not None:
         raise LockedError(Verdict.UNSAFE_PATH, problem.reason, resolution_hint=problem.command)
@@ -154,7 +154,7 @@ def check_folder(account_dir: Path) -> AccountFolder:
 
 
 def find_problem(folder: AccountFolder) -> Problem | None:
-    """Why the folder may not be trusted, or None. Looks at every parent and every file of ours."""
+    """Find why the folder may not be trusted, or None. Checks every parent and every file of ours."""
     try:
         if os.name != "posix":
             # Windows: the profile folder's access list keeps others out; only links are looked for.
@@ -168,10 +168,9 @@ def find_problem(folder: AccountFolder) -> Problem | None:
 
 
 def find_obstacle(folder: AccountFolder) -> Problem | None:
-    """Why nothing can be made in the folder, or where it is to be, or None.
+    """Find why nothing can be created in the folder, or where it is to be; None if it can.
 
-    Found out by making an empty folder and removing it again: whether the system lets us is known
-    to the system alone.
+    Creates an empty folder and removes it again: only the system knows whether it permits that.
     """
     place = folder.path.absolute()
     try:
@@ -262,7 +261,7 @@ def _existing(path: Path, judge: _Judge) -> Iterator[Problem]:
 
 
 def _of_parent(path: Path, found: os.stat_result) -> Problem | None:
-    """A folder above: nobody but root and the user may put something else in its place."""
+    """Judge a folder above: nobody but root and the user may replace it."""
     if stat.S_ISLNK(found.st_mode):
         return None if _system_link(path, found) else _link(path)
     if not stat.S_ISDIR(found.st_mode):
@@ -285,7 +284,7 @@ def _of_parent(path: Path, found: os.stat_result) -> Problem | None:
 
 
 def _of_folder(path: Path, found: os.stat_result) -> Problem | None:
-    """The account folder or the quarantine: a folder, and the user's alone."""
+    """Judge the account folder or the quarantine: a folder, and the user's alone."""
     if stat.S_ISLNK(found.st_mode):
         return _link(path)
     if not stat.S_ISDIR(found.st_mode):
@@ -294,7 +293,7 @@ def _of_folder(path: Path, found: os.stat_result) -> Problem | None:
 
 
 def _of_file(path: Path, found: os.stat_result) -> Problem | None:
-    """A file of ours: a plain one with one name, and the user's alone."""
+    """Judge a file of ours: a plain one with one name, and the user's alone."""
     if stat.S_ISLNK(found.st_mode):
         return _link(path)
     if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
@@ -325,5 +324,5 @@ def _link(path: Path) -> Problem | None:
 
 
 def _system_link(path: Path, found: os.stat_result) -> bool:
-    """Links that the system itself made, such as /tmp and /var on macOS."""
+    """Check for links that the system itself made, such as /tmp and /var on macOS."""
     return found.st_uid == 0 and (os.geteuid() != 0 or path.parent == Path("/"))

@@ -1,8 +1,8 @@
-"""Two locks of an account folder, dropped by the operating system when a process dies.
+"""Hold the two locks of an account folder, and find the processes that hold them.
 
 ``key_lock``: one process at a time changes key files or creates, migrates or moves a cache.
-``Presence``: everybody who has the database open holds it shared, so that nobody moves the file
-under them.
+``ServerLock``: every process that has the database open holds it shared, so that none moves the file.
+The operating system drops both when a process dies.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mcp_notarium.errors import ONE_MORE_TRY, LockedError, Verdict
 from mcp_notarium.files.account_folder import AccountFolder
 
 KEY_LOCK_SECONDS = 5.0
-"""Whoever waits answers nobody meanwhile, and may ask again: better refused than stuck."""
+"""A waiting process answers no call, and may try again: better refused than stuck."""
 SHARE_SECONDS = 5.0
 EXCLUDE_SECONDS = 2.0  # a server stays for hours
 _POLL = 0.02
@@ -49,7 +49,7 @@ def key_lock(folder: AccountFolder, *, timeout: float = KEY_LOCK_SECONDS) -> Ite
 
 
 def busy_error(message: str) -> LockedError:
-    """The refusal of somebody who came second."""
+    """Return the error for a process that found the lock taken."""
     return LockedError(
         Verdict.BUSY,
         message,
@@ -60,9 +60,9 @@ def busy_error(message: str) -> LockedError:
 
 
 class ServerLock:
-    """Holds ``server.lock``, shared or exclusive, until :meth:`release` or the process's end.
+    """Hold ``server.lock``, shared or exclusive, until :meth:`release` or the process's end.
 
-    On Windows it holds nothing: there an open database cannot be renamed in the first place.
+    On Windows it holds nothing: an open database cannot be renamed there in the first place.
     """
 
     def __init__(self, folder: AccountFolder) -> None:
@@ -74,10 +74,10 @@ class ServerLock:
             except OSError as error:
                 if error.errno != errno.EROFS:
                     raise
-                # Nobody moves anything on a disk that can only be read.
+                # Nobody moves anything on a read-only disk.
 
     def share(self, *, timeout: float = SHARE_SECONDS) -> ServerLock:
-        """Be one of many. Raises ``LockedError`` (BUSY) while somebody is alone, and lets go then."""
+        """Take the lock shared. Raises ``LockedError`` (BUSY) and releases it while another is exclusive."""
         try:
             self._take(exclusive=False, timeout=timeout)
         except BaseException:
@@ -86,12 +86,12 @@ class ServerLock:
         return self
 
     def exclude(self, *, timeout: float = EXCLUDE_SECONDS) -> ServerLock:
-        """Be alone. Raises ``LockedError`` (BUSY) while anybody else is there."""
+        """Take the lock exclusively. Raises ``LockedError`` (BUSY) while anybody else holds it."""
         self._take(exclusive=True, timeout=timeout)
         return self
 
     def release(self) -> None:
-        """Let go. Idempotent."""
+        """Release the lock. Idempotent."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             with suppress(OSError):  # as above

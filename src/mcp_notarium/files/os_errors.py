@@ -1,6 +1,6 @@
-"""What to do when the system does not let a path be used: an ``OSError`` becomes advice.
+"""Turn an ``OSError`` on a path into words for a person, and into advice.
 
-Looks at the path's folders to find the one in the way; changes nothing and never raises.
+Checks the folders of the path for the one that blocks it. Changes nothing and never raises.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ _FOLDER, _FILE = 0o700, 0o600
 
 
 def describe(error: OSError) -> str:
-    """The system's own words, in lower case."""
+    """Return the system's own words, in lower case."""
     return (error.strerror or type(error).__name__).lower()
 
 
 def describe_with_path(error: OSError) -> str:
-    """The system's own words, and the path they are about, if it names one."""
+    """Return the system's own words, and the path they are about, if the error names one."""
     path = _path_of(error)
     return describe(error) if path is None else f"{describe(error)}: {display_path(path)}"
 
 
 def suggest_fix(error: OSError, *, place: Path | None = None) -> str:
-    """What to do, with the path and, where one command mends it, the command.
+    """Suggest what to do, with the path and, where one command fixes it, that command.
 
     ``place`` is the path if that is not the one the error names.
     """
@@ -49,7 +49,7 @@ def suggest_fix(error: OSError, *, place: Path | None = None) -> str:
 
 
 def move_command(path: Path) -> str:
-    """The command that moves a path out of the way."""
+    """Return the command that moves a path out of the way."""
     return f"`mv {display_path(path)} {display_path(path.with_name(path.name + '.moved'))}`"
 
 
@@ -61,7 +61,7 @@ def _path_of(error: OSError) -> Path | None:
 
 
 def _permission(path: Path) -> str:
-    """The first one from above that is ours and closed to us, or the last that can be seen."""
+    """Name the first folder from above that is ours and closed to us, or the last one visible."""
     last = path
     for one in (*reversed(path.parents), path):
         try:

@@ -1,7 +1,7 @@
-"""Setting files aside: they move into ``quarantine/<UTC time>/`` and stay as they were.
+"""Set files aside: move them into ``quarantine/<UTC time>/``, as they are.
 
-Nothing is deleted here but what is older than somebody decided, and nothing is moved while another
-process may have it open: the caller holds both locks.
+Nothing is deleted here but the working copy of ``repair``. Nothing is moved while another process may
+have it open: the caller holds both locks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NAME = re.compile(r"(\d{8}T\d{6}Z)(?:-\d+)?")
 
 
 def set_aside(folder: AccountFolder, paths: Iterable[Path], *, now: float) -> Path | None:
-    """Move what exists of ``paths`` in this order; returns the folder they went to, if any did."""
+    """Move what exists of ``paths``, in this order; return the folder they went to, if any did."""
     existing = [path for path in paths if path.exists()]
     if not existing:
         return None
@@ -51,9 +51,9 @@ def set_everything_aside(folder: AccountFolder, *, now: float) -> Path | None:
 
 
 def list_files(folder: AccountFolder, *, but: Iterable[Path] = ()) -> list[Path]:
-    """All files of an account's cache, in the order in which they are to be moved.
+    """List all files of an account's cache, in the order in which they are to be moved.
 
-    Databases first, what explains them last, so that after a crash in between the next start sees
+    Databases come first and what explains them last: after a crash in between, the next start knows
     no less than before about what is still there.
     """
     kept = set(but)
@@ -64,12 +64,12 @@ def list_files(folder: AccountFolder, *, but: Iterable[Path] = ()) -> list[Path]
 
 
 def find_last_use(folder: AccountFolder) -> float | None:
-    """When something was last set aside, in epoch seconds."""
+    """Find when something was last set aside, in epoch seconds."""
     return max((at for at, _ in _entries(folder)), default=None)
 
 
 def find_databases(folder: AccountFolder) -> tuple[Path, ...]:
-    """The folders in the quarantine that hold an encrypted database: old keys may open it."""
+    """List the quarantine's folders that hold an encrypted database: old keys may open it."""
     found = folder.quarantine.rglob("notarium_cache.*.sqlite.encrypted")
     return tuple(sorted({path.parent for path in found}))
 
@@ -82,7 +82,7 @@ def _entries(folder: AccountFolder) -> list[tuple[float, Path]]:
 
 
 def _epoch(name: str) -> float | None:
-    """When a folder of this name was made; None if it is none of ours."""
+    """Return when a folder of this name was made; None if it is none of ours."""
     match = _NAME.fullmatch(name)
     try:
         return _time_of(match[1]) if match else None
@@ -95,12 +95,12 @@ def _time_of(stamp: str) -> float:
 
 
 def work_folder(folder: AccountFolder) -> Path:
-    """Where ``repair`` keeps its copy of the damaged files while it works."""
+    """Return the folder in which ``repair`` keeps its copy of the damaged files while it works."""
     return folder.quarantine / "being-repaired"
 
 
 def create_work_folder(folder: AccountFolder) -> Path:
-    """Make it, empty. Raises ``FileExistsError`` if it is there."""
+    """Create the work folder, empty. Raises ``FileExistsError`` if it is there."""
     folder.quarantine.mkdir(mode=0o700, exist_ok=True)
     made = work_folder(folder)
     made.mkdir(mode=0o700)
@@ -108,14 +108,14 @@ def create_work_folder(folder: AccountFolder) -> Path:
 
 
 def remove_work_folder(folder: AccountFolder) -> None:
-    """Remove it with what is in it, also what a killed ``repair`` has left."""
+    """Remove the work folder with its content, also what a killed ``repair`` has left."""
     place = work_folder(folder)
     if place.is_dir() and not place.is_symlink():
         shutil.rmtree(place)
 
 
 def create_folder(folder: AccountFolder, now: float) -> Path:
-    """A new empty folder in the quarantine, named after the time (epoch seconds)."""
+    """Create an empty folder in the quarantine, named after the time (epoch seconds)."""
     folder.quarantine.mkdir(mode=0o700, exist_ok=True)
     sync_folder(folder.path)  # or what is moved there next could be lost with the folder's name
     stamp = datetime.fromtimestamp(now, UTC).strftime(_STAMP)

@@ -1,6 +1,6 @@
-"""Which configuration files of MCP clients on this machine hold a given key.
+"""Find the configuration files of MCP clients on this machine that hold a given key.
 
-They are read, never written: they belong to other programs. Only where a key stands is told, never
+They are read, never written: they belong to other programs. The result says where a key stands, never
 what else is in the file.
 """
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from mcp_notarium.secret import Secret
 
 _MOST = 16 * 1024 * 1024
-"""Bytes of a file that are looked at; some clients keep their history in the same file."""
+"""Bytes read of a file; some clients keep their history in the same file."""
 _SHORTEST = 8
 """A shorter key would be found in every file."""
 
@@ -50,7 +50,7 @@ IN_PROJECT = (
 
 @dataclass(frozen=True, slots=True)
 class ConfigFile:
-    """A file that holds the key, and the program it belongs to."""
+    """Hold the path of a configuration file, and the program it belongs to."""
 
     program: str
     path: Path
@@ -59,9 +59,9 @@ class ConfigFile:
 def find_configs_with_key(
     key: Secret, *, home: Path | None = None, here: Path | None = None
 ) -> list[ConfigFile]:
-    """The files in ``home`` and in the working folder ``here`` that hold ``key`` in clear.
+    """Find the files in ``home`` and in the working folder ``here`` that hold ``key`` in clear.
 
-    Files that cannot be read are passed over: then nobody's client reads them either.
+    Files that cannot be read are skipped: no client of this user reads them either.
     """
     spellings = _encodings(key)
     if not spellings:
@@ -76,7 +76,7 @@ def find_configs_with_key(
 
 
 def _folder_or_none(look: Callable[[], Path]) -> Path | None:
-    """A folder, None if there is none: nobody's client reads anything in it then."""
+    """Return a folder; None if there is none, because no client reads anything in it then."""
     try:
         return look()
     except (OSError, RuntimeError):
@@ -96,7 +96,7 @@ def _config_files(home: Path | None, here: Path | None) -> Iterator[ConfigFile]:
 
 
 def _read_content(path: Path) -> bytes:
-    # What is no plain file (a pipe, in a folder that somebody else has filled) must not be waited for.
+    # A file that is not plain (a pipe that somebody else put there) must not block us.
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
     try:
         with os.fdopen(os.open(path, flags), "rb") as file:
@@ -107,7 +107,7 @@ def _read_content(path: Path) -> bytes:
 
 
 def _encodings(key: Secret) -> set[bytes]:
-    """The key as it is, and as JSON and TOML write it."""
+    """Return the key as it is, and as JSON and TOML write it."""
     raw = key.reveal()
     if len(raw) < _SHORTEST:
         return set()

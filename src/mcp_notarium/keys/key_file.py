@@ -1,6 +1,6 @@
-"""The key file on disk: read with its copy, written so that a crash leaves the old or the new one.
+"""Read and write the key file and its copy; a crash leaves the old one or the new one.
 
-What the bytes mean is ``crypto/key_file_codec``'s business, what to do about a bad one ``account/startup_table``'s.
+``crypto/key_file_codec`` knows what the bytes mean, ``account/startup_table`` what to do about a bad file.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NOT_COPIED = (
 
 @dataclass(frozen=True, slots=True)
 class FileReading:
-    """One file: how it reads, and its content if it reads well."""
+    """Hold how one file reads, and its content if it reads well."""
 
     state: FileState
     keyfile: KeyFile | None = None
@@ -42,7 +42,7 @@ class FileReading:
 
 @dataclass(frozen=True, slots=True)
 class KeyFiles:
-    """The key file, its copy, a prepared one, and temporary files left by a crash."""
+    """Hold the key file, its copy, a prepared one, and temporary files left by a crash (``strays``)."""
 
     main: FileReading
     copy: FileReading
@@ -51,14 +51,14 @@ class KeyFiles:
 
     @property
     def valid(self) -> KeyFile | None:
-        """What counts: the key file, or its copy where the key file is missing or damaged."""
+        """Return what is in force: the key file, or its copy where it is missing or damaged."""
         if self.main.state in {FileState.MISSING, FileState.DAMAGED}:
             return self.copy.keyfile
         return self.main.keyfile
 
     @property
     def copy_stale(self) -> bool:
-        """Whether the copy has to be written again."""
+        """Check whether the copy has to be written again."""
         newer = self.copy.state is FileState.NEWER
         return (
             self.main.keyfile is not None and self.main.keyfile != self.copy.keyfile and not newer
@@ -66,10 +66,10 @@ class KeyFiles:
 
     @property
     def copy_ahead(self) -> KeyFile | None:
-        """The copy where it says that it is newer than the key file.
+        """Return the copy if it says that it is newer than the key file.
 
-        No crash leaves that: the copy is written last. Somebody put an old key file back. It proves
-        nothing before a key has opened the one or the other.
+        No crash leaves that, because the copy is written last: somebody put an old key file back.
+        It proves nothing before a key has opened the one or the other.
         """
         main, copy = self.main.keyfile, self.copy.keyfile
         if main is None or copy is None or copy.vault_id != main.vault_id:
@@ -78,13 +78,13 @@ class KeyFiles:
 
     @property
     def newer_version(self) -> int | None:
-        """The format version of a file that a later release wrote."""
+        """Return the format version of a file that a later release wrote."""
         return self.main.version or self.copy.version
 
 
 def load(folder: AccountFolder, *, bounds: kdf.Bounds = kdf.PRODUCTION) -> KeyFiles:
-    """Read all of them; raises ``OSError`` only for what is no readable plain file."""
-    # The copy first: whoever changes both meanwhile then leaves us an older copy, never a newer one.
+    """Read all key files. Raises ``OSError`` only for what is no readable plain file."""
+    # Read the copy first: a process that changes both meanwhile then leaves us an older copy, never a newer one.
     copy = _read_file(folder.key_copy, bounds)
     return KeyFiles(
         main=_read_file(folder.key_file, bounds),
@@ -95,21 +95,21 @@ def load(folder: AccountFolder, *, bounds: kdf.Bounds = kdf.PRODUCTION) -> KeyFi
 
 
 def prepare(folder: AccountFolder, keyfile: KeyFile, *, at: StepHook = ignore_step) -> None:
-    """Write a key file that does not count yet."""
+    """Write a key file that is not in force yet."""
     replace_private(
         folder.prepared_key_file, key_slots.serialise(keyfile), check=_check_equal(keyfile), at=at
     )
 
 
 def commit(folder: AccountFolder) -> None:
-    """Let the prepared key file count: the commit point. Raises ``OSError`` if it does not."""
+    """Rename the prepared key file over the key file: the commit point. Raises ``OSError`` if that fails."""
     folder.prepared_key_file.replace(folder.key_file)
 
 
 def make_durable(folder: AccountFolder, keyfile: KeyFile, *, at: StepHook = ignore_step) -> bool:
-    """Flush the name of a key file that counts by now, then write the copy; see ``store``.
+    """Flush the name of a key file that is in force by now, then write the copy; see ``store``.
 
-    Raises ``OSError`` if a power cut may still bring back what counted before.
+    Raises ``OSError`` if a power cut may still bring back the key file before.
     """
     sync_folder(folder.path)
     at("switch")
@@ -124,11 +124,11 @@ def store(
     bounds: kdf.Bounds = kdf.PRODUCTION,
     at: StepHook = ignore_step,
 ) -> bool:
-    """Put a key file in place of the old one, then its copy.
+    """Replace the key file, then its copy.
 
-    ``check`` gets what was read back from the disk before the switch; if it raises, the old key
-    file still counts and nothing new is left. False: the new one counts, and the disk took no flush
-    of its name, or not the copy; the next start writes it.
+    ``check`` gets what was read back from the disk before the switch; if it raises, the old key file
+    stays in force and nothing new is left. Returns False if the new one is in force and the disk
+    refused to flush its name, or the copy; the next start writes that.
     """
 
     def checked(raw: bytes) -> None:
@@ -150,7 +150,7 @@ def store(
 
 
 def store_copy(folder: AccountFolder, keyfile: KeyFile, *, at: StepHook = ignore_step) -> None:
-    """Write the copy; after that no older slot lies in the folder."""
+    """Write the copy; after that no older slot is left in the folder."""
     replace_private(
         folder.key_copy,
         key_slots.serialise(keyfile),
@@ -160,7 +160,7 @@ def store_copy(folder: AccountFolder, keyfile: KeyFile, *, at: StepHook = ignore
 
 
 def finish_interrupted_change(folder: AccountFolder, files: KeyFiles, *, now: float) -> None:
-    """Finish what a crash left half done. Call it under the key lock, with the key proven."""
+    """Finish a key-file change that a crash interrupted. Call it under the key lock, with the key proven."""
     valid = files.valid
     if valid is None:
         return
@@ -187,7 +187,7 @@ def remove_strays(files: KeyFiles) -> None:
 
 
 def _try_store_copy(folder: AccountFolder, keyfile: KeyFile, at: StepHook) -> bool:
-    # Whoever is told of a failure here would go on with the old key, and that opens nothing now.
+    # A caller that gets an error here would go on with the old key, and that opens nothing now.
     try:
         store_copy(folder, keyfile, at=at)
     except (OSError, KeyFileDamaged):

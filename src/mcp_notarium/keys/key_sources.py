@@ -1,7 +1,7 @@
-"""Where the key comes from: the settings (variable, then file), then the keychain.
+"""Find the key: in the settings (variable, then file), then in the keychain.
 
-A key that merely lay in the working folder comes last, because somebody else may have put it there.
-The first source that is present decides. If it is wrong, the start is refused; no other is tried.
+The first source that is present decides. If its key is wrong, the start is refused; no other source is
+tried. A key from an unnamed ``.env`` of the working folder comes last: somebody else may have put it there.
 """
 
 from __future__ import annotations
@@ -17,28 +17,31 @@ KEYCHAIN = "the system's keychain"
 
 
 class KeySettings(Protocol):
-    """The settings that say where a key may come from."""
+    """Hold the settings that say where a key may come from."""
 
     @property
     def db_key(self) -> Secret | None:
-        """The value of DB_ENCRYPTION_KEY, or of the file that DB_ENCRYPTION_KEY_FILE names."""
+        """Return the value of DB_ENCRYPTION_KEY, or of the file that DB_ENCRYPTION_KEY_FILE names."""
 
     @property
     def db_key_origin(self) -> str:
-        """Which of the two it was."""
+        """Return which of the two it was."""
 
     @property
     def db_key_yields(self) -> bool:
-        """Whether a key in the keychain goes before it."""
+        """Return whether a key in the keychain comes before it."""
 
     @property
     def keychain(self) -> bool:
-        """Whether the keychain may be asked."""
+        """Return whether the keychain may be asked."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundKey:
-    """A key and the name of its source. ``lay_there``: a ``.env`` of the working folder that nobody named."""
+    """Hold a key and the name of its source.
+
+    ``from_working_folder``: it stood in a ``.env`` of the working folder that nobody named.
+    """
 
     passphrase: Secret
     origin: str
@@ -48,7 +51,7 @@ class FoundKey:
 def find_passphrase(
     settings: KeySettings, owner: str, *, system: Keychain | None = None
 ) -> FoundKey | None:
-    """The key of the first source present, or None. ``owner`` is the owner hash.
+    """Find the key of the first source present, or None. ``owner`` is the owner hash.
 
     Raises ``LockedError`` (KEYCHAIN_UNUSABLE) if the keychain decides and cannot be used.
     """

@@ -1,10 +1,10 @@
-"""The operating system's keychain, and only a real one.
+"""Read and write secrets in the operating system's keychain, and only in a real one.
 
 Allowed are macOS Keychain, Windows Credential Manager, Secret Service and KWallet. A backend that
 keeps secrets in a plain file, or nowhere, is refused: it would look safe and not be. ``keyring`` is
-imported when the first secret is asked for; the database key is read once per process, because
-every read may show a dialog. No question is waited for without end: the dialog may stand where
-nobody sees it, and the keychain's daemon may hang.
+imported when the first secret is asked for. The database key is read once per process, because every
+read may show a dialog. Every call has a timeout: the dialog may stand where nobody sees it, and the
+keychain's daemon may hang.
 """
 
 from __future__ import annotations
@@ -29,9 +29,8 @@ KEY = "database-key"
 TOKEN = "login-token"  # noqa: S105 - the name of an entry, not a token
 
 TIMEOUTS: Mapping[str, float] = MappingProxyType({KEY: 45.0, TOKEN: 5.0})
-"""How many seconds an answer may take. For the key a person may have to find and answer a dialog,
-and clients give up a call after a minute. A login is asked for beside calls that wait meanwhile, and
-can be repeated."""
+"""Seconds that an answer may take. For the key a person may have to find and answer a dialog, and
+clients give up a call after a minute. Other calls wait while a login is read, and it can be repeated."""
 
 _ALLOWED = {
     ("keyring.backends.macOS", "Keyring"): "macOS Keychain",
@@ -49,23 +48,23 @@ _LOCKED = {"KeyringLocked", "LockedException", "PromptDismissedException"}
 
 
 class Backend(Protocol):
-    """The part of a ``keyring`` backend that is used."""
+    """Describe the part of a ``keyring`` backend that is used."""
 
     def get_password(self, service: str, username: str) -> str | None:
-        """The secret, or None."""
+        """Return the secret, or None."""
 
     def set_password(self, service: str, username: str, password: str) -> None:
         """Store a secret."""
 
     def delete_password(self, service: str, username: str) -> None:
-        """Remove a secret; raises if there is none."""
+        """Remove a secret. Raises if there is none."""
 
 
 class Keychain:
-    """Secrets by kind and owner. Raises only ``LockedError`` (KEYCHAIN_UNUSABLE).
+    """Hold secrets by kind and owner. Raises only ``LockedError`` (KEYCHAIN_UNUSABLE).
 
-    A machine *without* a keychain is no error for reading: there is no secret there. A keychain
-    that is refused, locked or failing is one.
+    A machine *without* a keychain is no error for reading: it holds no secret. A keychain that is
+    refused, locked or failing is one.
     """
 
     def __init__(
@@ -81,7 +80,7 @@ class Keychain:
 
     @property
     def usable(self) -> bool:
-        """Whether there is an allowed keychain; it may still turn out to be locked."""
+        """Check whether there is an allowed keychain; it may still turn out to be locked."""
         try:
             return self._backend(TOKEN) is not None
         except LockedError:
@@ -89,34 +88,34 @@ class Keychain:
 
     @property
     def missing(self) -> bool:
-        """Whether this session has no keychain at all. Raises ``LockedError`` if it is refused."""
+        """Check whether this session has no keychain at all. Raises ``LockedError`` if it is refused."""
         return self._backend(TOKEN) is None
 
     @property
     def name(self) -> str:
-        """What the keychain in use is called, for a person. Raises ``LockedError`` if none is."""
+        """Return the keychain's name, for a person. Raises ``LockedError`` if none is in use."""
         backend = self._backend(TOKEN)
         if backend is None:
             raise _missing_keychain_error()
         return _ALLOWED[_kind(backend)]
 
     def explain_missing_key(self) -> str:
-        """Why it had no key to give, for a person."""
+        """Explain to a person why it had no key."""
         try:
             return f"{self.name} knows no key for this account"
         except LockedError:
             return "no keychain runs in this session"
 
     def read_back(self, kind: str, owner: str) -> Secret | None:
-        """The secret as the keychain has it now, whatever was read before."""
+        """Return the secret as the keychain has it now, whatever was read before."""
         self._read.pop((kind, owner), None)
         return self.get(kind, owner)
 
     def get(self, kind: str, owner: str) -> Secret | None:
-        """A secret; None if there is none or no keychain at all.
+        """Return a secret; None if there is none or no keychain at all.
 
         The database key is read once per process, because every read may show a dialog. A login
-        is read anew each time: another process may have logged in.
+        is read each time: another process may have logged in.
         """
         entry = (kind, owner)
         if kind == TOKEN or entry not in self._read:
@@ -136,7 +135,7 @@ class Keychain:
         self._read[kind, owner] = secret
 
     def delete(self, kind: str, owner: str) -> None:
-        """Remove a secret; nothing happens if there is none."""
+        """Remove a secret; do nothing if there is none."""
         if self.get(kind, owner) is not None:
             backend = self._backend(kind)
             if backend is not None:
@@ -158,18 +157,22 @@ class Keychain:
 
 
 class _NoAnswer(Exception):
-    """No answer came in time, or an earlier question is still open."""
+    """Say that no answer came in time, or that an earlier call is still open."""
 
 
 class _TimedCaller:
-    """Asks for several threads, one after the other."""
+    """Make one foreign call at a time, each with a timeout.
+
+    A call that was given up stays open in its thread, which does not outlive the process. While it is
+    open no other is made, because that one would only wait behind it.
+    """
 
     def __init__(self) -> None:
         self._turn = threading.Lock()
         self._given_up: threading.Event | None = None
 
     def call(self, question: Callable[[], _Answer], *, within: float) -> _Answer:
-        """The answer; raises what the question raises. ``within`` in seconds.
+        """Return the answer; raise what the question raises. ``within`` in seconds.
 
         Raises ``_NoAnswer``.
         """
@@ -202,12 +205,12 @@ class _TimedCaller:
 
 @functools.cache
 def system_keychain() -> Keychain:
-    """The keychain of this process; one, so that each secret is read once."""
+    """Return the keychain of this process; one, so that each secret is read once."""
     return Keychain()
 
 
 def _find_allowed(backend: object) -> Backend | None:
-    """The backend itself, or the first real one of a chain; None where there is no keychain."""
+    """Find the backend itself, or the first real one of a chain; None where there is no keychain."""
     kind = _kind(backend)
     if kind == _NONE_HERE:
         return None
@@ -235,12 +238,12 @@ def _entry_name(entry: tuple[str, str]) -> tuple[str, str]:
 
 
 def entry_account(owner: str) -> str:
-    """What follows the kind in the name of an entry."""
+    """Return what follows the kind in the name of an entry."""
     return owner[:16]
 
 
 def _describe_error(error: Exception) -> str:
-    """Only the class is told: a foreign message may quote what was to be stored."""
+    """Name only the class: a foreign message may quote what was to be stored."""
     name = type(error).__name__
     if name in _LOCKED:
         return f"it is locked and was not unlocked when it was asked ({name})"
@@ -280,7 +283,11 @@ def _system_backend() -> object:
 
 
 def find_session_bus() -> None:
-    """Name the bus in this process's environment, if it is not named and there is one of ours."""
+    """Put the address of the user's D-Bus session into this process's environment, if it is missing.
+
+    Many MCP clients pass on HOME and PATH and little else. The bus of a login session then still lies
+    at its fixed place, where other programs look for it too; the library that ``keyring`` uses does not.
+    """
     if sys.platform != "linux" or os.environ.get(_BUS_ADDRESS):
         return
     runtime = os.environ.get(_RUNTIME_DIR) or f"/run/user/{os.getuid()}"
@@ -290,7 +297,7 @@ def find_session_bus() -> None:
 
 
 def _is_our_socket(path: Path) -> bool:
-    """Somebody else's bus could offer a keychain of theirs."""
+    """Check that it is a socket of this user: somebody else's bus could offer a keychain of theirs."""
     try:
         found = path.lstat()
     except OSError:

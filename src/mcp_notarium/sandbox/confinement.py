@@ -1,7 +1,7 @@
-"""What the server keeps of its rights: its own folder, its own program, the note service.
+"""Confine the server to its own folder, its own program and the note service.
 
-Only on Linux, by Landlock and a filter of system calls (seccomp); elsewhere nothing of the kind can be
-had without privileges. Everything that is imported, looked up or read later has to lie in one of these
+On Linux only, by Landlock and a filter of system calls (seccomp); other systems offer nothing of the
+kind without privileges. Everything that is imported, looked up or read later must lie in one of these
 places, so they are wide enough for a Python of any origin and for a name service that changes while the
 server runs.
 """
@@ -55,10 +55,10 @@ _SYSTEM = (
 
 
 class Confinement:
-    """The restriction of one process. ``how``: a few words on what took effect.
+    """Run the confinement of one process. ``how``: a few words on what took effect.
 
-    ``opens`` False: it will open no account, so the data folder is neither made nor kept. Raises
-    ``ConfigError`` where it is required and the system has nothing of the kind.
+    ``opens`` False: it will open no account, so the data folder is neither created nor allowed. Raises
+    ``ConfigError`` where confinement is required and the system has nothing of the kind.
     """
 
     def __init__(self, config: Config, wanted: Sandbox, *, opens: bool = True) -> None:
@@ -70,9 +70,9 @@ class Confinement:
             _require_support(landlock.version())
 
     def enter(self) -> None:
-        """Restrict this thread and all that it starts from now on.
+        """Confine this thread and all that it starts from now on.
 
-        Raises ``ConfigError`` where that is required and fails.
+        Raises ``ConfigError`` where confinement is required and fails.
         """
         if self._wanted == "off":
             return
@@ -106,7 +106,7 @@ class Confinement:
         return _FILTERED
 
     def drop_all_rights(self) -> None:
-        """The same for a thread that needs nothing but what it has open. Never raises."""
+        """Confine a thread that needs nothing but what it has open. Never raises."""
         if self._wanted != "off":
             _preload_thread_exit_library()
             with suppress(OSError):
@@ -116,18 +116,18 @@ class Confinement:
 
 
 def _preload_thread_exit_library() -> None:
-    """The C library looks for this one when a thread is ended, and aborts the process without it.
+    """Load the library that the C library needs to end a thread; without it the process aborts.
 
-    Python ends a thread that is at work when the process ends.
+    Python ends a thread that is running when the process ends.
     """
     with suppress(OSError):  # a C library that has no need of it
         ctypes.CDLL("libgcc_s.so.1")
 
 
 def describe_effect(wanted: Sandbox) -> str | None:
-    """What a server would be confined to here, in the words of its log; None: nothing, and no wish to.
+    """Describe how a server would be confined here, in the words of its log; None: it is switched off.
 
-    Confines nobody. Raises ``ConfigError`` where it is required and cannot be had.
+    Confines nothing. Raises ``ConfigError`` where confinement is required and not possible.
     """
     known = landlock.version()
     if wanted == "require":
@@ -149,7 +149,7 @@ def _describe_landlock(done: landlock.Effect) -> str:
 
 
 def find_allowed_access(config: Config, *, opens: bool = True) -> landlock.Allowed:
-    """The places and ports that are needed, for this configuration and this Python."""
+    """List the places and ports that this configuration and this Python need."""
     home = Path(os.environ.get("XDG_CONFIG_HOME") or _real(Path.home) / ".config")
     read = {*_program(), *map(Path, _SYSTEM), home / "python_keyring"}
     keep = [Path("/dev/null"), *([config.data_dir] if opens else [])]
@@ -161,7 +161,7 @@ def find_allowed_access(config: Config, *, opens: bool = True) -> landlock.Allow
 
 
 def _program() -> set[Path]:
-    """Where this Python and this package are read from; never the working folder, nor a home folder.
+    """List where this Python and this package are read from; never the working or home folder.
 
     ``sys.path`` begins with the working folder where the module was started by ``-m``.
     """
@@ -176,7 +176,7 @@ def _program() -> set[Path]:
 
 
 def _real(look: Callable[[], Path]) -> Path:
-    """The folder by its real path; the root, which is never allowed, where there is none."""
+    """Return the folder by its real path; the root, which is never allowed, where there is none."""
     try:
         return Path(os.path.realpath(look()))
     except (OSError, RuntimeError):
@@ -189,7 +189,7 @@ def _ports(config: Config) -> set[int]:
 
 
 def _require_support(version: int) -> None:
-    """Files, network and, where the numbers of the system calls are known, these too."""
+    """Raise unless files, network and (where their numbers are known) system calls can be restricted."""
     if not version:
         raise _not_confined_error(landlock.UNSUPPORTED)
     if version < landlock.FIRST_WITH_NETWORK:
