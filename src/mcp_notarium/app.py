@@ -107,11 +107,11 @@ async def open_app(
     if read_only:
         opens = partial(opener.open_cache, guarded=True, read_only=True)
     else:
-        opens = partial(policy_change.open_ruled)
+        opens = partial(policy_change.open_with_policy)
     opened = await run_aside(
         partial(opens, config, whole=whole, unlock=unlock), too_late=opener.OpenedCache.close
     )
-    opened.database.on_damage(lambda: damaged(opener.damaged(config)))
+    opened.database.on_damage(lambda: damaged(opener.damage_error(config)))
     try:
         app = _wire(config, opened, log)
         for notice in app.notices:
@@ -124,7 +124,7 @@ async def open_app(
             if not read_only and app.audit.flush(patient=True):
                 opened.anchor.write(app.audit.table, opened.database)
     except CacheDamaged as error:
-        raise opener.damaged(config) from error
+        raise opener.damage_error(config) from error
     finally:
         opened.close()
 
@@ -140,7 +140,7 @@ def _wire(config: Config, opened: opener.OpenedCache, log: Logger) -> App:
     store = _simplenote(config, cache, tokens)
 
     def nothing_pending() -> None:
-        opened.certificate.renew(opened.database)
+        opened.pending_marker.renew(opened.database)
 
     def differed(note_id: str) -> None:
         log.warning("sync.stored_differently", note_id=note_id)
@@ -151,7 +151,7 @@ def _wire(config: Config, opened: opener.OpenedCache, log: Logger) -> App:
         clock=time.time,
         owner=make_owner_name(),
         lease=2 * config.api_timeout + _LEASE_MARGIN,
-        before_record=opened.certificate.withdraw,
+        before_record=opened.pending_marker.withdraw,
         after_last_entry=nothing_pending,
         on_difference=differed,
     )

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from mcp_notarium.account import key_rotation, slot_management
-from mcp_notarium.account.key_changes import Given
+from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.cli import calibrate
 from mcp_notarium.crypto import kdf
 from mcp_notarium.errors import InvalidRequest
@@ -23,9 +23,9 @@ def stretched(tmp_path, parameters):
         argon2_floor=kdf.TEST_BOUNDS.argon2_floor,
         pbkdf2_floor=kdf.TEST_BOUNDS.pbkdf2_floor,
     )
-    given = Given(bounds=bounds)
+    options = ChangeOptions(bounds=bounds)
     key_rotation.rotate_passphrase(
-        config, new=Secret(PASSPHRASE), parameters=parameters, given=given
+        config, new=Secret(PASSPHRASE), parameters=parameters, options=options
     )
     return config
 
@@ -43,7 +43,7 @@ def calibrated(config, *, seconds=0.01, yes=False, answer=False, found=None):
 
 
 def matches_index(config):
-    return slot_management.listing(config, None).keyfile
+    return slot_management.list_slots(config, None).keyfile
 
 
 @pytest.mark.parametrize("yes", [True, False])

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.account.slot_management import Listing
+from mcp_notarium.account.slot_management import SlotList
 from mcp_notarium.cli import keys
 from mcp_notarium.crypto import kdf, key_slots, recovery_codes
 from notarium_devtools.simperium import Simulator
@@ -288,7 +288,7 @@ def test_no_two_columns_of_the_table_touch(
         (account_folder(simulator, tmp_path) / "notarium_keys.json").read_bytes()
     )
     dear = replace(found.slots[0], kdf=kdf.Argon2id(memory_kib=1 << 20, time_cost=16, lanes=16))
-    table = keys.table(Listing(replace(found, slots=(dear, *found.slots)), opened_by=1))
+    table = keys.table(SlotList(replace(found, slots=(dear, *found.slots)), opened_by=1))
     cells = [re.split(r" {2,}", line) for line in table.splitlines()[:3]]
     assert [len(row) for row in cells] == [5, 6, 6], table
 
@@ -381,7 +381,7 @@ def test_purge_asks_for_the_accounts_name_and_leaves_nothing(
     env: dict[str, str], simulator: Simulator, tmp_path: Path
 ) -> None:
     assert run(env, "purge").returncode == 1
-    screen = Terminal(env, "purge", "--shred")
+    screen = Terminal(env, "purge")
     screen.until("to go on: ")
     screen.type("no")
     assert screen.leave() == 1
@@ -408,7 +408,7 @@ def test_purge_names_what_may_be_left_in_a_keychain_that_it_could_not_ask(
         assert "again where the keychain can be asked" in done.stderr
         left = [path.name for path in account_folder(simulator, tmp_path).iterdir()]
         assert all(name.endswith(".lock") for name in left)
-    assert run(env, "purge", "--shred", "--yes").returncode == 0
+    assert run(env, "purge", "--yes").returncode == 0
 
 
 def test_logout_after_a_purge_makes_nothing(

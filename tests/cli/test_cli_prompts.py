@@ -85,7 +85,7 @@ def test_a_signal_that_interrupts_no_wait_ends_the_command_all_the_same(
         (["keys", "--ask-key", "list"], "Key: "),
         (["keys", "recovery", "test"], "Recovery key: "),
         (["keys", "recovery", "create"], "of 9: "),
-        (["purge", "--shred"], "to go on: "),
+        (["purge"], "to go on: "),
         (["reset-cache"], "[y/N]"),
     ],
 )

@@ -13,7 +13,7 @@ from typing import IO
 import pytest
 
 from mcp_notarium.account import key_rotation, slot_management
-from mcp_notarium.account.key_changes import Given
+from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import kdf, recovery_codes
 from mcp_notarium.secret import Secret
 from support.account import USERNAME, account, fingerprint
@@ -40,7 +40,7 @@ class Home:
         # The cheapest cost is refused by the real program.
         key_rotation.rotate_passphrase(
             self.config, new=Secret(WORDS), parameters=kdf.Argon2id(),
-            given=Given(bounds=replace(kdf.TEST_BOUNDS, argon2_ceiling=kdf.Argon2id())),
+            options=ChangeOptions(bounds=replace(kdf.TEST_BOUNDS, argon2_ceiling=kdf.Argon2id())),
         )  # fmt: skip
 
     def env(self, **changes: str | None) -> dict[str, str]:

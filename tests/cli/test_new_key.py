@@ -3,7 +3,7 @@
 import pytest
 
 from mcp_notarium.account import key_rotation
-from mcp_notarium.account.key_changes import Given
+from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.cli.new_key import NewKey
 from mcp_notarium.crypto import kdf, user_key
 from mcp_notarium.crypto.rotation_steps import REWRAP
@@ -13,8 +13,10 @@ from support.account import BOUNDS, made
 
 def rotated(config, new, at):
     with new.in_change():
-        given = Given(bounds=BOUNDS, at=at)
-        key_rotation.rotate_passphrase(config, new=new.secret, parameters=kdf.CHEAPEST, given=given)
+        options = ChangeOptions(bounds=BOUNDS, at=at)
+        key_rotation.rotate_passphrase(
+            config, new=new.secret, parameters=kdf.CHEAPEST, options=options
+        )
 
 
 def test_it_is_shown_between_the_proof_and_the_switch(tmp_path, capfd):

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from mcp_notarium.account import key_rotation, reencryption
-from mcp_notarium.account.key_changes import Given
+from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.errors import CacheFull, LockedError
 from mcp_notarium.keys import key_file
 from mcp_notarium.storage import connection
@@ -109,7 +109,7 @@ def test_a_disk_that_is_full_behind_the_commit_point_is_no_failure(cache, step):
         if name == step:
             raise OSError(28, "No space left on device")
 
-    done = key_rotation.rotate_passphrase(config, new=NEW, given=Given(at=fail))
+    done = key_rotation.rotate_passphrase(config, new=NEW, options=ChangeOptions(at=fail))
     assert key_file.NOT_COPIED in done.notices
     assert (opens(config, NEW), opens(config, KEY)) == (there, None)
     folder = folder_of(config)
@@ -139,7 +139,7 @@ def test_a_disk_that_others_fill_meanwhile_leaves_the_old_cache(disk):
                     os.posix_fallocate(file.fileno(), 0, shutil.disk_usage(disk.folder).free - left)
 
         try:
-            reencryption.reencrypt(config, new=NEW, given=Given(at=fill))
+            reencryption.reencrypt(config, new=NEW, options=ChangeOptions(at=fill))
             break
         except CacheFull:
             refused += 1

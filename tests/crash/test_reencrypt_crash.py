@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from mcp_notarium.account import new_generation, reencryption
-from mcp_notarium.account.key_changes import Given
+from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import kdf
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.secret import Secret
@@ -65,7 +65,9 @@ def test_killed_at_any_step_exactly_one_key_opens_and_the_retry_works(tmp_path, 
 
 
 def again(config):
-    reencryption.reencrypt(config, new=THIRD, parameters=kdf.CHEAPEST, given=Given(bounds=BOUNDS))
+    reencryption.reencrypt(
+        config, new=THIRD, parameters=kdf.CHEAPEST, options=ChangeOptions(bounds=BOUNDS)
+    )
 
 
 def demand_revoked(folder, generation):

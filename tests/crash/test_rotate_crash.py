@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from mcp_notarium.account import key_rotation
-from mcp_notarium.account.key_changes import Given
+from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import kdf, key_slots
 from mcp_notarium.crypto.rotation_steps import REWRAP
 from mcp_notarium.errors import LockedError, Verdict
@@ -40,9 +40,9 @@ def strays(config):
 
 
 def rotate_to_third(config, old):
-    given = Given(old=Secret(old), bounds=BOUNDS)
+    options = ChangeOptions(old=Secret(old), bounds=BOUNDS)
     return key_rotation.rotate_passphrase(
-        config, new=Secret(THIRD), parameters=kdf.CHEAPEST, given=given
+        config, new=Secret(THIRD), parameters=kdf.CHEAPEST, options=options
     )
 
 

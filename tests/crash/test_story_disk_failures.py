@@ -30,10 +30,7 @@ STORIES = [story for story in DISTINCT if story.command]
 NEXT = 1 if LONG else 9
 """In the short form every ninth place before the commit point, and every one behind it."""
 NO_FILE = {"begin", "commit", "committed", "flock"}
-AGAIN = {
-    name: name
-    for name in ("rotate-key --reencrypt", "migrate-plaintext", "repair", "purge --shred")
-}
+AGAIN = {name: name for name in ("rotate-key --reencrypt", "migrate-plaintext", "repair", "purge")}
 """What is run again where something is left; whoever changes slots has nothing to leave."""
 FAILURE = "cannot be"
 
@@ -129,7 +126,7 @@ def test_a_failure_of_the_disk_is_called_one_only_while_what_was_before_counts(
         shutil.rmtree(home)
 
 
-@pytest.mark.parametrize("name", ["migrate-plaintext", "repair", "purge --shred"])
+@pytest.mark.parametrize("name", ["migrate-plaintext", "repair", "purge"])
 def test_what_is_left_is_cleared_by_the_command_that_is_named(tried, name, monkeypatch, capsys):
     (story,) = (one for one in STORIES if one.name == name)
     *_, whole = tried(story)
@@ -166,7 +163,7 @@ def test_a_cache_that_is_set_aside_in_part_is_not_called_unusable(place):
         failing = Failing(number, config)
         try:
             with stops.stopping(failing):
-                opener.set_aside(config)
+                opener.quarantine_account(config)
         except Unfinished as error:
             ended.add("in part" if "`mcp-notarium reset-cache` again" in hint_of(error) else "?")
         except LockedError:
@@ -174,7 +171,7 @@ def test_a_cache_that_is_set_aside_in_part_is_not_called_unusable(place):
             assert sorted(path.name for path in config.account_dir.glob("notarium_*")) == names
         else:
             ended.add("done")
-        opener.set_aside(config)
+        opener.quarantine_account(config)
         assert not [*config.account_dir.glob("notarium_*")]
         aside = [path.name for path in config.account_dir.glob("quarantine/2*/notarium_*")]
         assert sorted(aside) == names

@@ -155,7 +155,7 @@ def test_the_next_start_knows_it_before_anybody_reads_a_note(
     env = environment(simulator, tmp_path)
     _spoil(folder, NOTES)
     _meet(env)
-    assert folder.damage_mark.stat().st_mode & 0o777 == 0o600
+    assert folder.damage_marker.stat().st_mode & 0o777 == 0o600
     with Server(env) as server:
         error = server.error("manage", action="get_stats")
         assert error["details"]["verdict"] == "database_damaged"
@@ -177,7 +177,7 @@ def test_rebuild_is_followed_by_the_next_start(
         server.loaded(_active(simulator))
         assert server.leave() == 0
     assert _set_aside(folder)
-    assert not folder.damage_mark.exists()
+    assert not folder.damage_marker.exists()
     assert run(env, "status").returncode == 0
 
 
@@ -187,7 +187,7 @@ def test_rebuild_is_not_followed_where_a_write_may_be_inside(
     env = environment(simulator, tmp_path, DB_ON_UNREADABLE="rebuild")
     _spoil(folder, NOTES)
     _meet(env)
-    folder.certificate.unlink()
+    folder.pending_marker.unlink()
     with Server(env) as server:
         assert server.error("list")["details"]["verdict"] == "database_damaged"
         assert server.leave() == 1
@@ -207,7 +207,7 @@ def test_the_way_out_works_while_the_locked_server_is_still_there(
         assert done.returncode == 0, done.stderr
         assert server.leave() == 1
     assert _set_aside(folder)
-    assert not folder.damage_mark.exists()
+    assert not folder.damage_marker.exists()
     with Server(env) as server:
         server.loaded(_active(simulator))
         assert server.leave() == 0
@@ -234,7 +234,7 @@ def test_reset_cache_sets_a_damaged_cache_aside_that_nobody_has_met_yet(
 ) -> None:
     env = environment(simulator, tmp_path)
     _spoil(folder, 12)
-    folder.certificate.unlink()
+    folder.pending_marker.unlink()
     refused = run(env, "reset-cache")
     assert refused.returncode == 1
     assert "quarantine" in refused.stderr
@@ -249,11 +249,11 @@ def test_reset_cache_sets_a_damaged_cache_aside_that_nobody_has_met_yet(
 def test_a_mark_on_a_sound_cache_goes_with_the_next_start(
     simulator: Simulator, folder: AccountFolder, tmp_path: Path
 ) -> None:
-    folder.damage_mark.touch(mode=0o600)
+    folder.damage_marker.touch(mode=0o600)
     with Server(environment(simulator, tmp_path)) as server:
         server.loaded(_active(simulator))
         assert server.leave() == 0
-    assert not folder.damage_mark.exists()
+    assert not folder.damage_marker.exists()
 
 
 def test_an_unencrypted_cache_has_a_way_out_that_works(

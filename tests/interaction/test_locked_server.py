@@ -15,7 +15,7 @@ import pytest
 from mcp_notarium.crypto import key_slots
 from mcp_notarium.crypto.owner_hash import owner_hash
 from mcp_notarium.files.account_folder import AccountFolder
-from mcp_notarium.files.locks import Presence
+from mcp_notarium.files.locks import ServerLock
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import database
 from notarium_devtools.simperium import Simulator
@@ -263,7 +263,7 @@ def test_while_another_process_has_the_cache_to_itself_only_the_notes_wait(
 ) -> None:
     shutil.copytree(filled, tmp_path, dirs_exist_ok=True)
     folder = AccountFolder(account_folder(simulator, tmp_path))
-    other = Presence(folder).exclude()
+    other = ServerLock(folder).exclude()
     with Server(environment(simulator, tmp_path)) as server:
         server.send(call(1, "list"), {"jsonrpc": "2.0", "id": 2, "method": "ping"})
         assert server.receive()["id"] == 2

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mcp_notarium.account import key_rotation, reencryption
-from mcp_notarium.account.key_changes import Given
+from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import kdf
 from mcp_notarium.domain.note import Content
 from mcp_notarium.search.parser import parse
@@ -23,7 +23,7 @@ from support.account import BOUNDS, OTHER, PASSPHRASE, account, made, open_cheap
 
 TOP = Path(__file__).resolve().parents[2]
 SUFFIX = "-other-driver"
-GIVEN = Given(bounds=BOUNDS)
+GIVEN = ChangeOptions(bounds=BOUNDS)
 
 _RUN = """
 import sys
@@ -92,7 +92,7 @@ def put_more(folder):
 
 def change_key(folder):
     key_rotation.rotate_passphrase(
-        config_of(folder), new=Secret(OTHER), parameters=kdf.CHEAPEST, given=GIVEN
+        config_of(folder), new=Secret(OTHER), parameters=kdf.CHEAPEST, options=GIVEN
     )
     say("changed")
 
@@ -102,7 +102,7 @@ def write_anew(folder):
         config_of(folder, OTHER),
         new=Secret(PASSPHRASE),
         parameters=kdf.CHEAPEST,
-        given=GIVEN,
+        options=GIVEN,
     )
     say("changed")
 

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mcp_notarium.account import key_rotation
-from mcp_notarium.account.key_changes import Given
+from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import kdf
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.secret import Secret
@@ -23,7 +23,14 @@ from support.account import (
     open_cheaply,
 )
 
-FILES = ("database", "key_file", "key_copy", "prepared_key_file", "certificate", "plain_database")
+FILES = (
+    "database",
+    "key_file",
+    "key_copy",
+    "prepared_key_file",
+    "pending_marker",
+    "plain_database",
+)
 DAMAGES = st.tuples(
     st.sampled_from(FILES),
     st.sampled_from(["flip", "cut", "zero", "delete", "empty", "copy of the key file", "rubbish"]),
@@ -125,9 +132,9 @@ def key_files(tmp_path_factory):
     folder = folder_of(config)
     older = folder.key_file.read_bytes()
     for old, new in ((PASSPHRASE, OTHER), (OTHER, PASSPHRASE)):
-        given = Given(old=Secret(old), bounds=BOUNDS)
+        given = ChangeOptions(old=Secret(old), bounds=BOUNDS)
         key_rotation.rotate_passphrase(
-            config, new=Secret(new), parameters=kdf.CHEAPEST, given=given
+            config, new=Secret(new), parameters=kdf.CHEAPEST, options=given
         )
     open_cheaply(config).close()
     stranger = folder_of(made(other)).key_file.read_bytes()

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from mcp_notarium.errors import LockedError, Verdict
-from mcp_notarium.files.locks import Presence, key_lock
+from mcp_notarium.files.locks import ServerLock, key_lock
 from mcp_notarium.storage.authorizer import Authorizer
 from support.account import folder_of, made
 
@@ -31,7 +31,7 @@ def test_no_lock_is_taken_through_a_link(tmp_path):
         lock.unlink(missing_ok=True)
         lock.symlink_to(victim)
     with pytest.raises(OSError, match="symbolic"):
-        Presence(folder)
+        ServerLock(folder)
     with pytest.raises((OSError, LockedError, NotImplementedError)), key_lock(folder, timeout=0):
         pass
     assert not os.path.lexists(victim)

@@ -10,7 +10,7 @@ import pytest
 import mcp_notarium
 from mcp_notarium.account import slot_management
 from mcp_notarium.account.audit_anchor import audit_keys
-from mcp_notarium.account.key_changes import Given
+from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.audit.record import Entry
 from mcp_notarium.crypto import kdf, recovery_codes
 from mcp_notarium.errors import CacheError, LockedError, Verdict
@@ -115,10 +115,10 @@ def test_a_cut_log_is_said_at_the_next_start(tmp_path, how):
 def test_a_recovery_key_opens_until_it_is_disabled(tmp_path):
     config, paper = made(tmp_path), recovery_codes.generate()
     by_paper = replace(config, db_key=paper)
-    given = Given(bounds=BOUNDS)
-    slot_management.add(config, paper, parameters=kdf.CHEAPEST, given=given)
+    options = ChangeOptions(bounds=BOUNDS)
+    slot_management.add(config, paper, parameters=kdf.CHEAPEST, options=options)
     open_cheaply(by_paper).close()
-    slot_management.disable(config, 2, given=given)
+    slot_management.disable(config, 2, options=options)
     with pytest.raises(LockedError) as refused:
         open_cheaply(by_paper)
     assert refused.value.exit_code == 11

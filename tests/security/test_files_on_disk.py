@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 
 from mcp_notarium.account import inspection, key_rotation, opener
-from mcp_notarium.account.key_changes import Given
+from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.account.startup_table import Locked
 from mcp_notarium.crypto import kdf
 from mcp_notarium.errors import LockedError, Verdict
@@ -36,10 +36,10 @@ def test_with_an_open_umask_every_file_is_still_private(tmp_path):
         opened.database.run("INSERT INTO sync_metadata(key, value) VALUES ('a', 'b')")
         assert set(modes(config.data_dir).values()) == {0o600}
     key_rotation.rotate_passphrase(
-        config, new=Secret(OTHER), parameters=kdf.CHEAPEST, given=Given(bounds=BOUNDS)
+        config, new=Secret(OTHER), parameters=kdf.CHEAPEST, options=ChangeOptions(bounds=BOUNDS)
     )
     assert set(modes(config.data_dir).values()) == {0o600}
-    opener.set_aside(config)
+    opener.quarantine_account(config)
     assert set(modes(config.data_dir).values()) == {0o600}
     folders = [config.data_dir, *(path for path in config.data_dir.rglob("*") if path.is_dir())]
     assert {stat.S_IMODE(path.stat().st_mode) for path in folders} == {0o700}
@@ -122,9 +122,9 @@ def test_every_other_door_refuses_an_unsafe_folder_too(tmp_path, action):
         return
     doors = {
         "rotate": lambda: key_rotation.rotate_passphrase(
-            config, new=Secret(OTHER), given=Given(bounds=BOUNDS)
+            config, new=Secret(OTHER), options=ChangeOptions(bounds=BOUNDS)
         ),
-        "set aside": lambda: opener.set_aside(config),
+        "set aside": lambda: opener.quarantine_account(config),
     }
     with pytest.raises(LockedError) as refused:
         doors[action]()

@@ -19,7 +19,7 @@ from mcp_notarium.account import (
     repair,
     slot_management,
 )
-from mcp_notarium.account.key_changes import Given
+from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import kdf, key_slots, recovery_codes, user_key
 from mcp_notarium.crypto.rotation_steps import Step
 from mcp_notarium.errors import LockedError, Verdict
@@ -36,25 +36,25 @@ from support.account import (
     open_cheaply,
 )
 
-GIVEN = Given(bounds=BOUNDS)
+GIVEN = ChangeOptions(bounds=BOUNDS)
 OLD, NEW = Secret(PASSPHRASE), Secret(OTHER)
 THIRD = Secret("three quiet doors above the harbour")
 
 COMMANDS = {
     "rotate": lambda c: key_rotation.rotate_passphrase(
-        c, new=THIRD, parameters=kdf.CHEAPEST, given=GIVEN
+        c, new=THIRD, parameters=kdf.CHEAPEST, options=GIVEN
     ),
-    "add": lambda c: slot_management.add(c, THIRD, parameters=kdf.CHEAPEST, given=GIVEN),
-    "recovery": lambda c: slot_management.add(c, recovery_codes.generate(), given=GIVEN),
-    "disable": lambda c: slot_management.disable(c, 2, given=GIVEN),
-    "enable": lambda c: slot_management.enable(c, 2, given=GIVEN),
-    "remove": lambda c: slot_management.remove(c, 2, given=GIVEN),
-    "mark": lambda c: slot_management.mark_compromised(c, 2, given=GIVEN),
-    "keychain": lambda c: keychain_slot.enable(c, keychains.working(), given=GIVEN),
-    "rotate into the keychain": lambda c: keychain_slot.rotate_into(
-        c, keychains.working(), from_keychain=False, given=GIVEN
+    "add": lambda c: slot_management.add(c, THIRD, parameters=kdf.CHEAPEST, options=GIVEN),
+    "recovery": lambda c: slot_management.add(c, recovery_codes.generate(), options=GIVEN),
+    "disable": lambda c: slot_management.disable(c, 2, options=GIVEN),
+    "enable": lambda c: slot_management.enable(c, 2, options=GIVEN),
+    "remove": lambda c: slot_management.remove(c, 2, options=GIVEN),
+    "mark": lambda c: slot_management.mark_compromised(c, 2, options=GIVEN),
+    "keychain": lambda c: keychain_slot.enable(c, keychains.working(), options=GIVEN),
+    "rotate into the keychain": lambda c: keychain_slot.rotate_into_keychain(
+        c, keychains.working(), from_keychain=False, options=GIVEN
     ),
-    "reencrypt": lambda c: reencryption.reencrypt(c, drop_others=True, given=GIVEN),
+    "reencrypt": lambda c: reencryption.reencrypt(c, drop_others=True, options=GIVEN),
     "open": open_cheaply,
 }
 
@@ -62,9 +62,9 @@ COMMANDS = {
 def rotated(tmp_path):
     """A cache with two keys whose first was exchanged; the key file of before lies beside it."""
     config = made(tmp_path)
-    slot_management.add(config, user_key.generate(), given=GIVEN)
+    slot_management.add(config, user_key.generate(), options=GIVEN)
     shutil.copy(folder_of(config).key_file, tmp_path / "old")
-    key_rotation.rotate_passphrase(config, new=NEW, parameters=kdf.CHEAPEST, given=GIVEN)
+    key_rotation.rotate_passphrase(config, new=NEW, parameters=kdf.CHEAPEST, options=GIVEN)
     return config
 
 
@@ -104,7 +104,7 @@ def test_a_repair_does_not_take_an_old_key_file_over(tmp_path, copy):
     config = rotated(tmp_path)
     spoil_a_page(config)
     put_back(config, tmp_path, copy=copy)
-    refused(config, lambda c: repair.repair(c, given=GIVEN))
+    refused(config, lambda c: repair.repair(c, options=GIVEN))
 
 
 def test_the_copy_alone_tells_where_the_database_was_never_opened_again(tmp_path):
@@ -133,7 +133,7 @@ def test_a_copy_that_only_says_that_it_is_newer_locks_nobody_out(tmp_path):
     real = key_slots.parse(folder.key_file.read_bytes(), bounds=BOUNDS)
     forged = key_slots.serialise(replace(real, sequence=real.sequence + 5))
     folder.key_copy.write_bytes(forged)
-    slot_management.add(config, NEW, parameters=kdf.CHEAPEST, given=GIVEN)
+    slot_management.add(config, NEW, parameters=kdf.CHEAPEST, options=GIVEN)
     open_cheaply(config).close()
     [kept] = (config.account_dir / "quarantine").glob(f"*/{folder.key_copy.name}")
     assert kept.read_bytes() == forged
@@ -147,10 +147,12 @@ def test_a_change_that_counts_is_not_called_a_failure(tmp_path, step):
         config,
         new=NEW,
         parameters=kdf.CHEAPEST,
-        given=Given(bounds=BOUNDS, at=lambda at: spoil_every_page(config) if at == step else None),
+        options=ChangeOptions(
+            bounds=BOUNDS, at=lambda at: spoil_every_page(config) if at == step else None
+        ),
     )
     assert not done.proven
-    found = slot_management.listing(config, NEW, bounds=BOUNDS)
+    found = slot_management.list_slots(config, NEW, bounds=BOUNDS)
     assert found.opened_by is not None
 
 
@@ -159,8 +161,8 @@ def test_nothing_is_listed_or_copied_of_an_old_key_file(tmp_path):
     shutil.copy(tmp_path / "old", folder_of(config).key_file)
     to = tmp_path / "copied"
     for look in (
-        lambda: slot_management.listing(config, OLD, bounds=BOUNDS),
-        lambda: slot_management.listing(config, NEW, bounds=BOUNDS),
+        lambda: slot_management.list_slots(config, OLD, bounds=BOUNDS),
+        lambda: slot_management.list_slots(config, NEW, bounds=BOUNDS),
         lambda: key_file_backup.back_up(config, to, key=NEW, bounds=BOUNDS),
         lambda: key_file_backup.back_up(config, to, bounds=BOUNDS),
     ):
@@ -168,8 +170,8 @@ def test_nothing_is_listed_or_copied_of_an_old_key_file(tmp_path):
             look()
         assert refused.value.verdict is Verdict.ROLLBACK_SEEN
     assert not to.exists()
-    assert slot_management.listing(config, None, bounds=BOUNDS).doubtful
-    assert slot_management.listing(config, THIRD, bounds=BOUNDS).doubtful
+    assert slot_management.list_slots(config, None, bounds=BOUNDS).doubtful
+    assert slot_management.list_slots(config, THIRD, bounds=BOUNDS).doubtful
 
 
 def test_a_copy_that_only_says_that_it_is_newer_keeps_nobody_from_a_backup(tmp_path):
@@ -177,7 +179,7 @@ def test_a_copy_that_only_says_that_it_is_newer_keeps_nobody_from_a_backup(tmp_p
     folder = folder_of(config)
     real = key_slots.parse(folder.key_file.read_bytes(), bounds=BOUNDS)
     folder.key_copy.write_bytes(key_slots.serialise(replace(real, sequence=real.sequence + 5)))
-    assert not slot_management.listing(config, NEW, bounds=BOUNDS).doubtful
+    assert not slot_management.list_slots(config, NEW, bounds=BOUNDS).doubtful
     assert key_file_backup.back_up(config, tmp_path / "copied", key=NEW, bounds=BOUNDS) == real
 
 
@@ -202,7 +204,7 @@ def test_a_change_seen_half_done_is_no_rollback(tmp_path, monkeypatch):
         side = read(path, bounds)
         if path == folder.key_copy and not changed:
             changed.append(path)
-            slot_management.add(config, NEW, parameters=kdf.CHEAPEST, given=GIVEN)
+            slot_management.add(config, NEW, parameters=kdf.CHEAPEST, options=GIVEN)
         return side
 
     changed = []
@@ -212,8 +214,8 @@ def test_a_change_seen_half_done_is_no_rollback(tmp_path, monkeypatch):
 
 
 def change_a_slot(config):
-    done = slot_management.add(config, NEW, parameters=kdf.CHEAPEST, given=GIVEN)
-    slot_management.remove(config, done.after.slots[-1].id, given=GIVEN)
+    done = slot_management.add(config, NEW, parameters=kdf.CHEAPEST, options=GIVEN)
+    slot_management.remove(config, done.after.slots[-1].id, options=GIVEN)
 
 
 def spoil_every_page(config):

@@ -45,7 +45,7 @@ CHILD = Path(__file__).parent.parent / "support" / "confined_child.py"
 def _kernel():
     if landlock.version() < 6:
         lacking(f"Landlock {landlock.version()} of this kernel cannot show everything (6 can)")
-    if missing := seccomp.lacking():
+    if missing := seccomp.explain_missing_support():
         lacking(missing)
 
 
@@ -129,7 +129,7 @@ def test_the_thread_that_reads_input_keeps_nothing_but_what_it_has_open(tmp_path
     came = {}
 
     def alone() -> None:
-        Confinement(account(tmp_path), "require").give_up_everything()
+        Confinement(account(tmp_path), "require").drop_all_rights()
         came.update({name: outcome(attempt) for name, attempt in attempts.items()})
 
     thread = threading.Thread(target=alone)
@@ -148,7 +148,7 @@ from support.account import account
 confined = threading.Event()
 
 def work():
-    Confinement(account(Path(sys.argv[1])), "require").give_up_everything()
+    Confinement(account(Path(sys.argv[1])), "require").drop_all_rights()
     confined.set()
     while True:
         time.sleep(0.0001)
@@ -171,7 +171,7 @@ def test_a_confined_thread_that_is_at_work_when_the_process_ends_does_not_abort_
 
 WITHOUT = {
     "Landlock": "from mcp_notarium.sandbox import landlock; landlock.version = lambda: 0",
-    "seccomp": "from mcp_notarium.sandbox import seccomp; seccomp.lacking = lambda: 'none here'",
+    "seccomp": "from mcp_notarium.sandbox import seccomp; seccomp.explain_missing_support = lambda: 'none here'",
 }
 
 
@@ -201,7 +201,7 @@ def test_a_server_without_landlock_still_takes_the_filter(tmp_path, monkeypatch)
     monkeypatch.setattr(seccomp, "restrict", lambda: None)
     one = Confinement(account(tmp_path), "auto")
     one.enter()
-    assert one.how == confinement.foreseen("auto")
+    assert one.how == confinement.describe_effect("auto")
     assert one.how.startswith("not confined by Landlock: ")
     assert "; seccomp: programs, listening" in one.how
 
@@ -213,7 +213,7 @@ def _refuses() -> None:
 @pytest.mark.parametrize("known", [True, False])
 def test_a_filter_that_fails_is_told_or_refused(tmp_path, monkeypatch, known):
     """Where the calls of the architecture are not known, Landlock alone is all that can be required."""
-    monkeypatch.setattr(landlock, "restrict", lambda _allowed: landlock.effect_of(7))
+    monkeypatch.setattr(landlock, "restrict", lambda _allowed: landlock.effect_of_version(7))
     monkeypatch.setattr(tempfile, "tempdir", tempfile.tempdir)
     monkeypatch.setattr(seccomp, "restrict", _refuses)
     told = Confinement(account(tmp_path), "auto")
@@ -291,11 +291,11 @@ def test_neither_the_working_folder_nor_a_home_is_readable_for_being_on_the_path
     monkeypatch.setattr(
         sys, "path", ["", str(here), str(home), str(tmp_path), "/", str(library), *sys.path]
     )
-    read = confinement.allowed(account(tmp_path)).read
+    read = confinement.find_allowed_access(account(tmp_path)).read
     assert library in read
     assert not {here, home, tmp_path, Path("/")} & {*read}
 
 
 def test_only_the_ports_of_the_note_service_are_left(tmp_path):
     config = account(tmp_path, api_url="http://127.0.0.1:8123/1")
-    assert confinement.allowed(config).ports == (53, 443, 8123)
+    assert confinement.find_allowed_access(config).ports == (53, 443, 8123)

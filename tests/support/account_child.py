@@ -17,7 +17,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from mcp_notarium.account import key_rotation, plaintext_migration, reencryption
-from mcp_notarium.account.key_changes import Given
+from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import kdf
 from mcp_notarium.secret import Secret
 from support.account import BOUNDS, OTHER, account, open_cheaply
@@ -43,12 +43,12 @@ def run(folder: Path, action: str, step: str = "", *, seconds: float | None = No
     return process.exitcode
 
 
-def forked(target: Callable[..., None], *given: object) -> BaseProcess:
+def forked(target: Callable[..., None], *options: object) -> BaseProcess:
     """A process that does ``target``, started."""
     # The server finds what it is to import only so, and goes on without it, silently.
     with patch.dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)):
         forkserver.ensure_running()
-    process = _processes.Process(target=target, args=given)
+    process = _processes.Process(target=target, args=options)
     process.start()
     return process
 
@@ -88,18 +88,24 @@ def act(folder: Path, action: str, step: str) -> None:
     config = account(folder)
     if action == "rotate":
         key_rotation.rotate_passphrase(
-            config, new=Secret(OTHER), parameters=kdf.CHEAPEST, given=Given(bounds=BOUNDS, at=at)
+            config,
+            new=Secret(OTHER),
+            parameters=kdf.CHEAPEST,
+            options=ChangeOptions(bounds=BOUNDS, at=at),
         )
         return
     if action == "reencrypt":
         reencryption.reencrypt(
-            config, new=Secret(OTHER), parameters=kdf.CHEAPEST, given=Given(bounds=BOUNDS, at=at)
+            config,
+            new=Secret(OTHER),
+            parameters=kdf.CHEAPEST,
+            options=ChangeOptions(bounds=BOUNDS, at=at),
         )
         return
     if action == "encrypt":
-        given = Given(bounds=BOUNDS, at=at)
+        options = ChangeOptions(bounds=BOUNDS, at=at)
         plaintext_migration.encrypt_plain(
-            config, Secret(OTHER), parameters=kdf.CHEAPEST, given=given
+            config, Secret(OTHER), parameters=kdf.CHEAPEST, options=options
         )
         return
     if action == "create-plain":

@@ -19,11 +19,11 @@ from mcp_notarium.account import (
 )
 from mcp_notarium.account import opener as opening
 from mcp_notarium.account.audit_anchor import AnchorUnusable, audit_keys
-from mcp_notarium.account.key_changes import Given
+from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import key_slots
 from mcp_notarium.crypto.errors import KeyFileDamaged
 from mcp_notarium.errors import CacheError, InvalidRequest, LockedError, Verdict
-from mcp_notarium.files.private_files import At, nowhere
+from mcp_notarium.files.private_files import StepHook, ignore_step
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import table_copy
 from mcp_notarium.storage.audit_table import AuditTable
@@ -35,8 +35,8 @@ from support.stories import Story, given_key
 _DAMAGED = "damaged-database"
 
 
-def _given(at: At) -> Given:
-    return Given(bounds=BOUNDS, at=at)
+def _given(at: StepHook) -> ChangeOptions:
+    return ChangeOptions(bounds=BOUNDS, at=at)
 
 
 def _reencrypted(found: Found) -> None:
@@ -80,23 +80,23 @@ def _encrypted(found: Found) -> None:
         found.again(),
         suppress(InvalidRequest),
     ):  # where nothing plain is left, nor is anything to do
-        _encrypt(found.home, nowhere)
+        _encrypt(found.home, ignore_step)
     demand(Broken.STRAY, not _plain_left(found), "plain notes")
     found.demand_openers([KEY], KEY)
     found.demand_tidy(slots=1)
 
 
-def _encrypt(home: Path, at: At) -> None:
-    done = plaintext_migration.encrypt_plain(given_key(home), KEY, given=_given(at))
+def _encrypt(home: Path, at: StepHook) -> None:
+    done = plaintext_migration.encrypt_plain(given_key(home), KEY, options=_given(at))
     _demand_finished(done.state)
 
 
-def _reencrypt(home: Path, at: At) -> None:
-    done = reencryption.reencrypt(given_key(home), new=NEW, given=_given(at))
+def _reencrypt(home: Path, at: StepHook) -> None:
+    done = reencryption.reencrypt(given_key(home), new=NEW, options=_given(at))
     _demand_finished(done.state)
 
 
-def _demand_finished(state: new_generation.InForce) -> None:
+def _demand_finished(state: new_generation.SwitchResult) -> None:
     """Nobody is told that it is done while something is left, as by the commands."""
     state.demand_finished("it is not finished", hint="")
 
@@ -106,8 +106,11 @@ def _plain_left(found: Found) -> bool:
     return folder.plain_database.exists() or folder.plain_remains.exists()
 
 
-def _repair(home: Path, at: At) -> None:
-    _demand_finished(repair.repair(given_key(home), given=_given(at)).state)
+def _repair(home: Path, at: StepHook) -> None:
+    done = repair.repair(given_key(home), options=_given(at))
+    if done is None:
+        raise InvalidRequest("nothing is wrong")
+    _demand_finished(done.state)
 
 
 def _spoil(home: Path) -> str:
@@ -128,7 +131,7 @@ def _spoil(home: Path) -> str:
             trial = Path(elsewhere).resolve() / "home"
             shutil.copytree(home, trial)
             try:
-                _repair(trial, nowhere)
+                _repair(trial, ignore_step)
             except (CacheError, InvalidRequest, LockedError):
                 continue
             with closing(opening.open_cache(given_key(trial))) as opened:
@@ -147,10 +150,10 @@ def _repaired(found: Found) -> None:
     if matches_index.read_bytes() == spoilt:
         found.demand_not_told("the damaged database is in force")
         with found.again():
-            _repair(found.home, nowhere)
+            _repair(found.home, ignore_step)
     found.demand_openers([KEY], KEY)
     with pytest.raises(InvalidRequest, match="nothing is wrong"):
-        _repair(found.home, nowhere)
+        _repair(found.home, ignore_step)
     found.demand_tidy(slots=1)
 
 
@@ -161,8 +164,8 @@ def _keep_old_keys(home: Path) -> None:
     (home.parent / "copy.json").unlink()
 
 
-def _shred(home: Path, at: At) -> None:
-    purge.shred(given_key(home), None, given=_given(at))
+def _purge(home: Path, at: StepHook) -> None:
+    purge.purge_account(given_key(home), None, options=_given(at))
 
 
 def _purged(found: Found) -> None:
@@ -176,7 +179,7 @@ def _purged(found: Found) -> None:
         left = [path.name for path in _ours(found) if _readable(path)]
         demand(Broken.MIXED, not left, f"{left} would open it")
     with found.again():
-        _shred(found.home, nowhere)
+        _purge(found.home, ignore_step)
     demand(Broken.STRAY, not _ours(found), _ours(found))
     with found.again(), closing(opening.open_cache(found.config())) as opened:
         demand(Broken.MIXED, opened.created, "an old cache opens")
@@ -225,12 +228,12 @@ CACHE_STORIES = (
         unflushed=(Verdict.KEY_FILE_DAMAGED, Broken.UNTRUE),
     ),
     Story(
-        name="purge --shred",
-        act=_shred,
-        command=("purge", "--shred", "--yes"),
-        says="files are erased",
+        name="purge",
+        act=_purge,
+        command=("purge", "--yes"),
+        says="files were removed",
         lead=_keep_old_keys,
         judged=_purged,
-        unflushed=(None, Broken.UNTRUE),  # names go at once; what is flushed is the erasing
+        unflushed=(None, Broken.UNTRUE),  # nothing is written, so only folders are flushed
     ),
 )

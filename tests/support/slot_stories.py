@@ -6,11 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from mcp_notarium.account import key_file_backup, key_rotation, keychain_slot, slot_management
-from mcp_notarium.account.key_changes import Given
+from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import kdf, recovery_codes
 from mcp_notarium.crypto.key_slots import Slot, SlotState, SlotType
 from mcp_notarium.errors import Verdict
-from mcp_notarium.files.private_files import At
+from mcp_notarium.files.private_files import StepHook
 from mcp_notarium.secret import Secret
 from support import keychains
 from support.account import BOUNDS, PASSPHRASE, folder_of
@@ -23,8 +23,8 @@ DEARER = kdf.Argon2id(memory_kib=16, time_cost=2, lanes=1)
 _GARBAGE = (b"damaged " * 80, b"and so is the copy " * 30)
 
 
-def _given(at: At, **changes) -> Given:
-    return replace(Given(bounds=BOUNDS, at=at), **changes)
+def _given(at: StepHook, **changes) -> ChangeOptions:
+    return replace(ChangeOptions(bounds=BOUNDS, at=at), **changes)
 
 
 def _add(home: Path) -> None:
@@ -133,16 +133,18 @@ def _backed_up(found: Found) -> None:
 
 
 def _add_words(home: Path) -> None:
-    slot_management.add(given_key(home), WORDS, parameters=kdf.CHEAPEST, given=Given(bounds=BOUNDS))
+    slot_management.add(
+        given_key(home), WORDS, parameters=kdf.CHEAPEST, options=ChangeOptions(bounds=BOUNDS)
+    )
 
 
-def _make_dearer(home: Path, at: At) -> None:
+def _make_dearer(home: Path, at: StepHook) -> None:
     key_rotation.rotate_passphrase(
         given_key(home, db_key=WORDS),
         new=WORDS,
         parameters=DEARER,
         allow_weak=True,
-        given=_given(at),
+        options=_given(at),
     )
 
 
@@ -162,14 +164,14 @@ def _of_words(found: Found) -> Slot:
     return slot
 
 
-def _enable_keychain(home: Path, at: At) -> None:
+def _enable_keychain(home: Path, at: StepHook) -> None:
     system = keychains.lasting(home / KEYCHAIN)
-    keychain_slot.enable(given_key(home), system, given=_given(at))
+    keychain_slot.enable(given_key(home), system, options=_given(at))
 
 
-def _disable_keychain(home: Path, at: At) -> None:
+def _disable_keychain(home: Path, at: StepHook) -> None:
     system = keychains.lasting(home / KEYCHAIN)
-    keychain_slot.disable(given_key(home), system, given=_given(at))
+    keychain_slot.disable(given_key(home), system, options=_given(at))
 
 
 def _keychain_enabled(found: Found) -> None:
@@ -198,19 +200,21 @@ def _with_paper(home: Path) -> None:
     slot_management.add(given_key(home), PAPER, label="on paper")
 
 
-def _move_into_keychain(home: Path, at: At) -> None:
+def _move_into_keychain(home: Path, at: StepHook) -> None:
     system = keychains.lasting(home / KEYCHAIN)
-    keychain_slot.rotate_into(given_key(home), system, from_keychain=False, given=_given(at))
+    keychain_slot.rotate_into_keychain(
+        given_key(home), system, from_keychain=False, options=_given(at)
+    )
 
 
 def _with_keychain(home: Path) -> None:
     _enable_keychain(home, lambda _step: None)
 
 
-def _exchange(home: Path, at: At) -> None:
+def _exchange(home: Path, at: StepHook) -> None:
     system = keychains.lasting(home / KEYCHAIN)
     config = given_key(home, db_key=None, keychain=True)
-    keychain_slot.rotate_into(config, system, from_keychain=True, given=_given(at))
+    keychain_slot.rotate_into_keychain(config, system, from_keychain=True, options=_given(at))
 
 
 def _moved_into_keychain(found: Found) -> None:
@@ -248,7 +252,7 @@ SLOT_STORIES = (
     Story(
         name="rotate-key",
         act=lambda home, at: key_rotation.rotate_passphrase(
-            given_key(home), new=NEW, given=_given(at)
+            given_key(home), new=NEW, options=_given(at)
         ),
         command=("rotate-key", "--new-key-file", "new-key"),
         says="The key of this cache is changed",
@@ -256,14 +260,14 @@ SLOT_STORIES = (
     ),
     Story(
         name="keys add",
-        act=lambda home, at: slot_management.add(given_key(home), NEW, given=_given(at)),
+        act=lambda home, at: slot_management.add(given_key(home), NEW, options=_given(at)),
         command=("keys", "add", "--new-key-file", "new-key"),
         says="its key opens the cache from now on",
         judged=_added,
     ),
     Story(
         name="keys disable",
-        act=lambda home, at: slot_management.disable(given_key(home), 2, given=_given(at)),
+        act=lambda home, at: slot_management.disable(given_key(home), 2, options=_given(at)),
         command=("keys", "disable", "2"),
         says="Slot 2: done",
         lead=_add,
@@ -272,7 +276,7 @@ SLOT_STORIES = (
     Story(
         name="keys enable",
         alike="keys disable",
-        act=lambda home, at: slot_management.enable(given_key(home), 2, given=_given(at)),
+        act=lambda home, at: slot_management.enable(given_key(home), 2, options=_given(at)),
         command=("keys", "enable", "2"),
         says="Slot 2: done",
         lead=_add_disabled,
@@ -280,7 +284,7 @@ SLOT_STORIES = (
     ),
     Story(
         name="keys remove",
-        act=lambda home, at: slot_management.remove(given_key(home), 2, given=_given(at)),
+        act=lambda home, at: slot_management.remove(given_key(home), 2, options=_given(at)),
         command=("keys", "remove", "2"),
         says="Slot 2: done",
         lead=_add,
@@ -289,7 +293,9 @@ SLOT_STORIES = (
     Story(
         name="keys mark-compromised",
         alike="keys disable",
-        act=lambda home, at: slot_management.mark_compromised(given_key(home), 2, given=_given(at)),
+        act=lambda home, at: slot_management.mark_compromised(
+            given_key(home), 2, options=_given(at)
+        ),
         command=("keys", "mark-compromised", "2"),
         says="Slot 2: done",
         lead=_add,
@@ -298,7 +304,7 @@ SLOT_STORIES = (
     Story(
         name="keys recovery create",
         alike="keys add",
-        act=lambda home, at: slot_management.add(given_key(home), PAPER, given=_given(at)),
+        act=lambda home, at: slot_management.add(given_key(home), PAPER, options=_given(at)),
         judged=_on_paper,
     ),
     Story(

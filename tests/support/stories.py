@@ -19,7 +19,7 @@ from pathlib import Path
 
 from mcp_notarium.account import new_generation, opener
 from mcp_notarium.errors import Verdict
-from mcp_notarium.files.private_files import At
+from mcp_notarium.files.private_files import StepHook
 from mcp_notarium.storage import table_copy
 from mcp_notarium.storage.cache import Cache
 from support import corpus
@@ -48,7 +48,7 @@ class Story:
     """
 
     name: str
-    act: Callable[[Path, At], object]
+    act: Callable[[Path, StepHook], object]
     judged: Callable[[Found], None]
     command: tuple[str, ...] = ()
     says: str = "done"

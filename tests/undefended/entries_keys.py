@@ -183,7 +183,7 @@ KEYS = (
     Defence(
         "the database remembers the newest key file",
         "account/opener.py",
-        "            raise_sequence(made.database, made.keyfile)\n",
+        "            record_key_sequence(made.database, made.keyfile)\n",
         "            pass\n",
         (
             "unit/account/test_opener.py::test_opening_lets_the_database_remember_the_newest_key_file_it_was_opened_with",
@@ -233,15 +233,13 @@ KEYS = (
         "files/locks.py",
         "        lock.acquire(timeout=timeout, poll_interval=_POLL)\n",
         "        lock.release()\n",
-        (
-            "unit/files/test_quarantine_and_locks.py::test_a_second_holder_of_the_key_lock_is_refused_as_busy",
-        ),
+        ("unit/files/test_locks.py::test_a_second_holder_of_the_key_lock_is_refused_as_busy",),
         (22,),
     ),
     Defence(
         "what a full disk leaves half made is removed",
         "account/new_generation.py",
-        "        take_back(folder, made)\n        raise\n    return notes\n",
+        "        remove_prepared(folder, made)\n        raise\n    return notes\n",
         "        raise\n    return notes\n",
         (
             "unit/account/test_reencryption.py::test_a_disk_that_fills_up_leaves_the_old_cache_and_nothing_else",
@@ -251,8 +249,8 @@ KEYS = (
     Defence(
         "the cache is written anew by one who is alone",
         "account/new_generation.py",
-        "    try:\n        presence.exclude()\n",
-        "    try:\n        presence.share()\n",
+        "    try:\n        server_lock.exclude()\n",
+        "    try:\n        server_lock.share()\n",
         (
             "unit/account/test_reencryption.py::test_while_a_server_runs_it_is_refused_and_the_server_is_named",
         ),
@@ -267,17 +265,17 @@ KEYS = (
         (17,),
     ),
     Defence(
-        "what is erased is overwritten",
-        "files/erasure.py",
+        "what `migrate-plaintext` erases is overwritten",
+        "account/plaintext_migration.py",
         "        left -= file.write(bytes(min(left, _CHUNK)))\n",
         "        left -= min(left, _CHUNK)\n",
         (
-            "crash/test_power_loss.py::test_every_byte_that_is_to_go_is_overwritten_before_its_place_is_given_back",
+            "crash/test_power_loss.py::test_every_plain_byte_is_overwritten_before_its_place_is_given_back",
         ),
         (48,),
     ),
     Defence(
-        "keys are erased first",
+        "keys are removed first",
         "account/purge.py",
         '    keys = [path for path in ours if "notarium_keys" in path.name]\n',
         "    keys: list[Path] = []\n",
@@ -326,18 +324,18 @@ KEYS = (
     ),
     Defence(
         "an unsafe folder is not read beforehand",
-        "account/head_start.py",
+        "account/early_unlock.py",
         "if key is None or find_problem(folder) is not None:",
         "if key is None:",
-        ("unit/account/test_head_start.py::test_nothing_unsafe_is_read",),
+        ("unit/account/test_early_unlock.py::test_nothing_unsafe_is_read",),
     ),
     Defence(
         "what was unlocked beforehand counts for the same key file only",
-        "account/head_start.py",
+        "account/early_unlock.py",
         "        if outcome is None or not same:\n",
         "        if outcome is None:\n",
         (
-            "unit/account/test_head_start.py::test_a_key_file_that_was_changed_meanwhile_is_unlocked_by_itself",
+            "unit/account/test_early_unlock.py::test_a_key_file_that_was_changed_meanwhile_is_unlocked_by_itself",
         ),
     ),
 )

@@ -20,7 +20,7 @@ PROCESS = (
     Defence(
         "a link in the place of a file of ours",
         "files/account_folder.py",
-        '    """A file of ours: a plain one with one name, and the user\'s alone."""\n'
+        '    """Judge a file of ours: a plain one with one name, and the user\'s alone."""\n'
         "    if stat.S_ISLNK(found.st_mode):\n        return _link(path)\n",
         "    if stat.S_ISLNK(found.st_mode):\n        return None\n",
         (f"{_ON_DISK}::test_a_link_planted_for_any_file_is_refused_and_what_it_points_to_stays",),
@@ -29,7 +29,7 @@ PROCESS = (
     Defence(
         "a link in the place of the folder",
         "files/account_folder.py",
-        '    """The account folder or the quarantine: a folder, and the user\'s alone."""\n'
+        '    """Judge the account folder or the quarantine: a folder, and the user\'s alone."""\n'
         "    if stat.S_ISLNK(found.st_mode):\n        return _link(path)\n",
         "    if stat.S_ISLNK(found.st_mode):\n        return None\n",
         (f"{_ON_DISK}::test_a_link_planted_before_the_first_start_is_refused",),
@@ -82,7 +82,7 @@ PROCESS = (
     Defence(
         "folders above that others can change",
         "files/account_folder.py",
-        "    if changeable and not writable_by_us_alone(path, found):\n",
+        "    if changeable and not is_group_private(path, found):\n",
         "    if False:\n",
         (f"{_FOLDER}::test_a_parent_that_others_can_change_is_refused",),
         (26,),
@@ -151,8 +151,8 @@ PROCESS = (
     Defence(
         "Landlock",
         "sandbox/confinement.py",
-        "            done = landlock.restrict(allowed(self._config, opens=self._opens))\n",
-        "            done = landlock.Restricted(landlock.version(), network=True, signals=True)\n",
+        "            done = landlock.restrict(find_allowed_access(self._config, opens=self._opens))\n",
+        "            done = landlock.Effect(landlock.version(), network=True, signals=True)\n",
         (_SANDBOX,),
     ),
     Defence(
@@ -306,7 +306,7 @@ PROCESS = (
     Defence(
         "no folder above the policy file is anybody else's to change",
         "config/policy_file.py",
-        "        if folder in {place, real} or not writable_by_us_alone(folder, status):\n",
+        "        if folder in {place, real} or not is_group_private(folder, status):\n",
         "        if folder in {place, real} or status.st_mode & stat.S_IWOTH:\n",
         ("unit/config/test_config_policy.py::test_a_folder_others_may_change_is_refused",),
         (39,),

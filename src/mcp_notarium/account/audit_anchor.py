@@ -1,9 +1,10 @@
-"""``audit_anchor.json``: where the audit chain ended, kept outside the database.
+"""Keep the end of the audit chain outside the database, in ``audit_anchor.json``.
 
-A chain cannot say of itself that its tail was cut; this file can. Servers write it at a clean stop, and a
-re-encryption at its end, under the database's write lock, and only if the chain goes on from what it says: an anchor that does not fit
-is evidence and stays. It has a MAC under a subkey of the data key, and a number of records instead of a
-time. Whoever puts back database *and* anchor of the same day is not seen: note heads elsewhere.
+A chain cannot prove that its tail was not cut; this file can. Servers write it at a clean stop and a
+re-encryption at its end, under the database's write lock, and only if the chain continues what it says:
+an anchor that does not fit is evidence and stays. It has a MAC under a subkey of the data key, and a
+number of records instead of a time. It does not detect that database *and* anchor of the same day were
+put back: note heads elsewhere.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _MAC = re.compile(r"[0-9a-f]{64}")
 
 
 class AnchorUnusable(NotariumError):
-    """The anchor is missing, damaged or not ours; the message says which."""
+    """Say that the anchor is missing, damaged or not ours; the message says which."""
 
     default_hint = (
         "If you know why (you put back an older copy of the folder, say), run `mcp-notarium audit accept`: "
@@ -41,7 +42,7 @@ class AnchorUnusable(NotariumError):
 
 
 def audit_keys(data_key: DataKey | None) -> AuditKeys:
-    """The keys of the chain that belongs to a data key; None is the plain mode."""
+    """Derive the keys of the chain that belongs to a data key; None is the plain mode."""
     if data_key is None:
         return AuditKeys()
     return AuditKeys(
@@ -51,23 +52,23 @@ def audit_keys(data_key: DataKey | None) -> AuditKeys:
     )
 
 
-def about_the_chain(notices: Iterable[str]) -> str | None:
-    """Which of a start's notices is that of :meth:`Anchor.notice`, if any."""
+def find_chain_notice(notices: Iterable[str]) -> str | None:
+    """Find the notice of :meth:`Anchor.notice` among those of a start, if any."""
     return next((one for one in notices if one.endswith(LOOK)), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """The anchor of one generation ('' is the plain database)."""
+    """Hold the anchor of one generation ('' is the plain database)."""
 
     folder: AccountFolder
     generation: str
     key: Secret | None
 
     def read(self, database: Database) -> Head | None:
-        """The head it knows; None if this chain has not been anchored yet.
+        """Read the head it names; None if this chain has not been anchored yet.
 
-        Raises ``AnchorUnusable`` if there should be one that can be believed.
+        Raises ``AnchorUnusable`` if there should be an authentic one.
         """
         due = _is_due(database)
         try:
@@ -87,7 +88,7 @@ class Anchor:
         return head
 
     def write(self, table: AuditTable, database: Database) -> bool:
-        """Remember the chain's end; False if that could not be, or must not be. Never raises."""
+        """Write the chain's end; False if that failed or must not be done. Never raises."""
         try:
             now = _flushed(table, database)
             with database.transaction():
@@ -100,7 +101,7 @@ class Anchor:
         return True
 
     def accept(self, table: AuditTable, database: Database) -> Head:
-        """Take the chain's end for right, whatever the anchor said. Put that on record before.
+        """Write the chain's end, whatever the anchor said. Record that in the chain before.
 
         Raises ``CacheError`` and ``OSError``.
         """
@@ -114,9 +115,9 @@ class Anchor:
         database.run(_MARK, (ANCHORED, str(now.count)))
 
     def notice(self, table: AuditTable, database: Database) -> str | None:
-        """What a person should know at a start: the end of the chain is not there; else None.
+        """Return the notice that the end of the chain is missing; else None.
 
-        Looks at the end only. Raises ``CacheError``.
+        Checks the end only. Raises ``CacheError``.
         """
         try:
             before = self.read(database)
@@ -157,9 +158,9 @@ class Anchor:
 
 
 def _flushed(table: AuditTable, database: Database) -> Head:
-    """The chain's end, on the disk with everything before it: records of reads were not flushed.
+    """Flush the chain, whose records of reads were not flushed, and return its end.
 
-    An anchor that is on the disk before what it names would after a power cut look like a cut tail.
+    If the anchor reached the disk before what it names, a power cut would look like a cut tail.
     """
     with database.transaction(durable=True):
         head = table.head()
@@ -176,7 +177,7 @@ def _head(said: dict[str, Any]) -> Head | None:
 
 
 def _goes_on(table: AuditTable, before: Head | None, now: Head) -> bool:
-    """Whether the chain, which ends at ``now`` or behind it, has what the anchor names, or pruned it."""
+    """Check whether the chain, which ends at ``now`` or later, has what the anchor names, or pruned it."""
     if before is None or before.count == 0:
         return now.count > 0
     if before.count > now.count:
@@ -188,7 +189,7 @@ def _goes_on(table: AuditTable, before: Head | None, now: Head) -> bool:
 
 
 def _is_due(database: Database) -> bool:
-    """Whether an anchor was written; before the first one the mark is a negative number."""
+    """Check whether an anchor was written; before the first one the mark is a negative number."""
     row = database.row("SELECT value FROM sync_metadata WHERE key = ?", (ANCHORED,))
     return row is not None and not str(row[0]).startswith("-")
 

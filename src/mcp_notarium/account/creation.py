@@ -1,8 +1,8 @@
-"""Makes a new cache so that a crash at any moment leaves either nothing that counts or all of it.
+"""Create a database; a crash at any moment leaves all of it in force, or nothing.
 
-Encrypted: a prepared key file, then the whole database, then the prepared key file is renamed; that
-is the commit point. What a crash leaves before it is recognised by the prepared key file, which
-names the generation. Plain: the database is made under another name and renamed.
+Encrypted: write a prepared key file, then the whole database, then rename the prepared key file: the
+commit point. What a crash leaves before that is recognised by the prepared key file, which names the
+generation. Plain: create the database under another name and rename it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mcp_notarium.crypto import kdf, key_slots
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.key_slots import KeyFile
 from mcp_notarium.files.account_folder import AccountFolder
-from mcp_notarium.files.private_files import At, nowhere, sync_folder
+from mcp_notarium.files.private_files import StepHook, ignore_step, sync_folder
 from mcp_notarium.keys import key_file
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import database
@@ -23,8 +23,8 @@ from mcp_notarium.storage.database import Database, companions
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
-    """A new cache, open."""
+class NewCache:
+    """Hold a new database, open, with its key file and data key."""
 
     database: Database
     keyfile: KeyFile | None = None
@@ -32,7 +32,7 @@ class Made:
 
 
 def parameters(settings: OpeningSettings) -> kdf.Parameters:
-    """What the settings say about stretching new passphrases."""
+    """Return the settings' key-derivation parameters for new passphrases."""
     if settings.kdf == "pbkdf2-sha512":
         return kdf.Pbkdf2Sha512(settings.kdf_iterations)
     return kdf.Argon2id()
@@ -47,11 +47,11 @@ def make_encrypted(
     now: float,
     bounds: kdf.Bounds = kdf.PRODUCTION,
     make_room: Callable[[KeyFile], None] = lambda _keyfile: None,
-    at: At = nowhere,
-) -> Made:
-    """A new generation with a new data key. Call it under the key lock.
+    at: StepHook = ignore_step,
+) -> NewCache:
+    """Create a new generation with a new data key. Call it under the key lock.
 
-    ``make_room`` is called when everything is ready, just before it starts to count.
+    ``make_room`` is called when everything is ready, just before the commit point.
     """
     data_key = DataKey.generate()
     made = key_slots.build(
@@ -77,28 +77,28 @@ def make_encrypted(
         make_room(made)
         at("room")
     except BaseException:
-        # Made in this call, counted by nobody and still empty: the one thing that may be removed.
+        # Created in this call, not in force and still empty: the one thing that may be removed.
         if opened is not None:
             opened.close()
         for file in (*companions(path), folder.prepared_key_file):
             file.unlink(missing_ok=True)
         raise
     key_file.commit(folder)
-    key_file.make_lasting(folder, made, at=at)
-    return Made(opened, made, data_key)
+    key_file.make_durable(folder, made, at=at)
+    return NewCache(opened, made, data_key)
 
 
 def make_plain(
-    folder: AccountFolder, settings: OpeningSettings, *, now: float, at: At = nowhere
-) -> Made:
-    """A new unencrypted database. Call it under the key lock."""
+    folder: AccountFolder, settings: OpeningSettings, *, now: float, at: StepHook = ignore_step
+) -> NewCache:
+    """Create a new unencrypted database. Call it under the key lock."""
     unfinished, path = folder.unfinished_plain_database, folder.plain_database
     database.create(unfinished, None, meta=_meta(settings, None, now)).close()
     at("database")
     unfinished.rename(path)
     sync_folder(folder.path)
     at("switch")
-    return Made(database.connect(path, None))
+    return NewCache(database.connect(path, None))
 
 
 def _meta(settings: OpeningSettings, made: KeyFile | None, now: float) -> dict[str, str]:

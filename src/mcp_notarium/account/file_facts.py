@@ -1,11 +1,11 @@
-"""Single facts about driver, files and database, each found in one way. Decides nothing."""
+"""Find single facts about driver, files and database, each in one way. Decides nothing."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
 
-from mcp_notarium.account import pending_marker
+from mcp_notarium.account import markers
 from mcp_notarium.account.startup_facts import Driver, Identity, Sample, SchemaSeen
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.key_slots import KeyFile
@@ -23,7 +23,7 @@ _PAGE = page_check.PAGE_SIZE
 
 
 def driver_seen() -> Driver:
-    """The SQLCipher driver as the table wants it."""
+    """Describe the SQLCipher driver for the start-up table."""
     if len(driver.installed()) > 1:
         return Driver(doubled=True)
     try:
@@ -38,7 +38,7 @@ def driver_seen() -> Driver:
 
 
 def has_log(path: Path | None) -> bool:
-    """Whether a write-ahead log with something in it lies beside the database."""
+    """Check whether a write-ahead log that is not empty lies beside the database."""
     if path is None:
         return False
     log = path.with_name(path.name + "-wal")
@@ -46,7 +46,7 @@ def has_log(path: Path | None) -> bool:
 
 
 def sample(path: Path, data_key: DataKey, keyfile: KeyFile, *, every: bool) -> Sample:
-    """Some pages (or ``every`` one) of an encrypted database, checked against the key file's keys."""
+    """Check some pages (or ``every`` one) of an encrypted database against the key file's keys."""
     found = page_check.sample(path, data_key.page_mac_key(), keyfile.database_salt, every=every)
     return Sample(
         size=found.size,
@@ -59,27 +59,27 @@ def sample(path: Path, data_key: DataKey, keyfile: KeyFile, *, every: bool) -> S
 
 
 def plain_sample(path: Path) -> Sample:
-    """Size and first bytes of a plain database."""
+    """Read size and first bytes of a plain database."""
     head = read_private(path, most=len(_MAGIC) - 1) or b""
     return Sample(size=path.stat().st_size, plaintext_magic=head == _MAGIC)
 
 
 def worth_opening(found: Sample, *, log: bool) -> bool:
-    """Whether nothing is known against the file; a log may mend what a crash tore."""
+    """Check whether nothing is known against the file; a log may repair what a crash tore."""
     whole = found.bad == 0 and found.size % _PAGE == 0
     return found.good > 0 and (whole or log)
 
 
 def inside(database: Database) -> tuple[SchemaSeen, Identity | None]:
-    """Schema and identity of an open database; no identity if it is not one of ours."""
+    """Read schema and identity of an open database; no identity if it is not one of ours."""
     state = schema.state(database)
     seen = SchemaSeen(version=state.version, program=schema.SCHEMA_VERSION, ours=state.ours)
     return seen, _identity(database) if state.ours else None
 
 
 def nothing_pending(folder: AccountFolder, files: KeyFiles, *, plain: bool) -> bool:
-    """Whether it is certain for everything that a rebuild would set aside."""
-    promised = pending_marker.standing_for(folder)
+    """Check whether no write is pending in anything that a rebuild would set aside; False in doubt."""
+    promised = markers.pending_marker_generation(folder)
     if promised is None:
         return False
     if plain:
@@ -93,11 +93,11 @@ def nothing_pending(folder: AccountFolder, files: KeyFiles, *, plain: bool) -> b
 
 
 def rebuilt_recently(folder: AccountFolder, keyfile: KeyFile | None, *, now: float) -> bool:
-    """Whether this cache was made anew within the last 24 hours, in place of one set aside.
+    """Check whether this cache replaced one that was set aside within the last 24 hours.
 
     Two clients with different keys would otherwise rebuild each other's cache for ever.
     """
-    moved = quarantine.last_use(folder)
+    moved = quarantine.find_last_use(folder)
     if moved is None or moved < now - _DAY:
         return False
     if folder.plain_database.exists():
@@ -106,7 +106,7 @@ def rebuilt_recently(folder: AccountFolder, keyfile: KeyFile | None, *, now: flo
 
 
 def day(epoch: int | None) -> str | None:
-    """The UTC day of a time in epoch seconds."""
+    """Return the UTC day of a time in epoch seconds."""
     return None if epoch is None else datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%d")
 
 

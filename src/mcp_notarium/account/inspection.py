@@ -1,9 +1,9 @@
-"""Looks at an account's cache from outside inwards and writes down what start-up decides on.
+"""Inspect an account folder from outside inwards, and collect the facts that start-up decides on.
 
-It looks only as far as is safe: no file of an unsafe folder is read, no database is opened before
-the key file has proven the key and some page of the file is authentic. It changes nothing, except
-that opening a database lets SQLite take up a left-over log, unless it is opened ``read_only``. A few pages
-are enough, unless the caller wants all of them or damage was met in this cache before.
+Inspection stops where it would not be safe: no file of an unsafe folder is read, and no database is
+opened before the key file has proven the key and some page of the file is authentic. It changes nothing,
+except that opening a database lets SQLite play back a left-over log, unless it is opened ``read_only``. A
+few pages are checked, or all of them if the caller asks or damage was met in this cache before.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from mcp_notarium.account import damage_marker, file_facts, startup_table
+from mcp_notarium.account import file_facts, markers, startup_table
 from mcp_notarium.account.startup_facts import (
     Files,
     Identity,
@@ -34,11 +34,10 @@ from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.errors import KeyFileDamaged, MalformedKey, WrongKey
 from mcp_notarium.crypto.key_slots import KeyFile, SlotState, SlotType
 from mcp_notarium.errors import CacheBusy, CacheDamaged, LockedError
-from mcp_notarium.files.access_errors import reached
-from mcp_notarium.files.account_folder import AccountFolder, find_problem
+from mcp_notarium.files.account_folder import AccountFolder, find_problem, folder_errors
 from mcp_notarium.keys import key_file, keychain
 from mcp_notarium.keys.key_file import KeyFiles
-from mcp_notarium.keys.key_sources import KEYCHAIN, Found, KeySettings, find_passphrase
+from mcp_notarium.keys.key_sources import KEYCHAIN, FoundKey, KeySettings, find_passphrase
 from mcp_notarium.keys.keychain import Keychain
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import database
@@ -46,66 +45,66 @@ from mcp_notarium.storage.database import Database
 
 
 class Unlock(Protocol):
-    """How a key file is unlocked; :func:`keyslots.unlock`, or what has begun to before."""
+    """Unlock a key file: :func:`key_slots.unlock`, or a thread that has begun before."""
 
     def __call__(
         self, found: KeyFile, passphrase: Secret, /, *, bounds: kdf.Bounds = ...
     ) -> DataKey:
-        """The data key. Raises ``WrongKey`` and ``KeyFileDamaged``."""
+        """Return the data key. Raises ``WrongKey`` and ``KeyFileDamaged``."""
 
 
 class OpeningSettings(KeySettings, Protocol):
-    """The settings that opening reads; ``Config`` has them all."""
+    """Hold the settings that opening reads; ``Config`` has them all."""
 
     @property
     def username(self) -> str:
-        """The account's name."""
+        """Return the account's name."""
 
     @property
     def owner_hash(self) -> str:
-        """64 hex digits made from it."""
+        """Return its hash, 64 hex digits."""
 
     @property
     def account_dir(self) -> Path:
-        """The account's folder."""
+        """Return the account's folder."""
 
     @property
     def db_encryption(self) -> bool:
-        """Whether the cache is encrypted."""
+        """Return whether the database is encrypted."""
 
     @property
     def kdf(self) -> str:
-        """``argon2id`` or ``pbkdf2-sha512``, for new slots."""
+        """Return ``argon2id`` or ``pbkdf2-sha512``, for new slots."""
 
     @property
     def kdf_chosen(self) -> bool:
-        """Whether somebody has set it."""
+        """Return whether somebody has set it."""
 
     @property
     def kdf_iterations(self) -> int:
-        """The rounds of the latter."""
+        """Return the rounds of the latter."""
 
     @property
     def allow_weak(self) -> bool:
-        """Whether a new cache may be made with a passphrase that can be guessed."""
+        """Return whether a new cache may have a passphrase that can be guessed."""
 
     @property
     def on_unreadable(self) -> str:
-        """``refuse`` or ``rebuild``."""
+        """Return ``refuse`` or ``rebuild``."""
 
     @property
     def memory_security(self) -> bool:
-        """Whether SQLCipher wipes and locks its memory."""
+        """Return whether SQLCipher wipes and locks its memory."""
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
-    """What was seen, and what was got hold of on the way."""
+class Inspection:
+    """Hold the observations, and what was opened on the way."""
 
     seen: Observations
     folder: AccountFolder
     files: KeyFiles | None = None
-    key: Found | None = None
+    key: FoundKey | None = None
     keyfile: KeyFile | None = None
     data_key: DataKey | None = None
     database: Database | None = None
@@ -116,18 +115,18 @@ class Scene:
             self.database.close()
 
 
-def always(_log: bool) -> bool:  # noqa: FBT001 - the one fact it decides on
+def always_open(_log: bool) -> bool:  # noqa: FBT001 - the one fact it decides on
     """Open the database whenever that is safe."""
     return True
 
 
-def never(_log: bool) -> bool:  # noqa: FBT001 - the one fact it decides on
-    """Look at it from outside only."""
+def never_open(_log: bool) -> bool:  # noqa: FBT001 - the one fact it decides on
+    """Inspect the database from outside only."""
     return False
 
 
-class Observer:
-    """Looks, possibly several times; a key file already unwrapped is not unwrapped again."""
+class Inspector:
+    """Inspect, possibly several times; a key file already unwrapped is not unwrapped again."""
 
     def __init__(
         self,
@@ -136,7 +135,7 @@ class Observer:
         bounds: kdf.Bounds = kdf.PRODUCTION,
         refetchable: bool = True,
         system: Keychain | None = None,
-        key: Found | None = None,
+        key: FoundKey | None = None,
         whole: bool = False,
         read_only: bool = False,
         unlock: Unlock = key_slots.unlock,
@@ -149,10 +148,10 @@ class Observer:
         self._whole = whole
         self._read_only = read_only
         self._unlock = unlock
-        self._known: dict[str, DataKey | Unwrap] = {}
+        self._unwrapped_before: dict[str, DataKey | Unwrap] = {}
 
-    def look(self, *, now: float, opens: Callable[[bool], bool] = always) -> Scene:
-        """One look. The caller closes the scene, or takes the database over."""
+    def inspect(self, *, now: float, opens: Callable[[bool], bool] = always_open) -> Inspection:
+        """Inspect once. The caller closes the inspection, or takes the database over."""
         settings = self._settings
         folder = AccountFolder(settings.account_dir)
         seen = Observations(
@@ -164,20 +163,20 @@ class Observer:
         if not startup_table.stops(seen):
             seen = replace(seen, path_problem=find_problem(folder))
         if startup_table.stops(seen):
-            return Scene(seen, folder)
+            return Inspection(seen, folder)
         folder = AccountFolder(Path(os.path.realpath(folder.path)))
-        scene = self._files(Scene(seen, folder), now)
-        return self._plain(scene, opens) if seen.plain else self._encrypted(scene, opens)
+        inspection = self._files(Inspection(seen, folder), now)
+        return self._plain(inspection, opens) if seen.plain else self._encrypted(inspection, opens)
 
-    def _files(self, scene: Scene, now: float) -> Scene:
-        """Everything that lies there, read without a key."""
-        folder = scene.folder
+    def _files(self, inspection: Inspection, now: float) -> Inspection:
+        """Read everything that can be read without a key."""
+        folder = inspection.folder
         files = key_file.load(folder, bounds=self._bounds)
         valid, prepared = files.valid, files.prepared.keyfile
         known = {one.generation for one in (valid, prepared) if one}
         generations = set(folder.generations())
         seen = replace(
-            scene.seen,
+            inspection.seen,
             main=files.main.state,
             copy=files.copy.state,
             strays=bool(files.strays),
@@ -190,75 +189,77 @@ class Observer:
                 plain=folder.plain_database.exists(),
                 plain_remains=folder.plain_remains.exists(),
                 plain_unfinished=folder.unfinished_plain_database.exists(),
-                wal=file_facts.has_log(_path(folder, valid, plain=scene.seen.plain)),
+                wal=file_facts.has_log(_path(folder, valid, plain=inspection.seen.plain)),
             ),
-            no_pending=file_facts.nothing_pending(folder, files, plain=scene.seen.plain),
+            no_pending=file_facts.nothing_pending(folder, files, plain=inspection.seen.plain),
             rebuilt_recently=file_facts.rebuilt_recently(folder, valid, now=now),
         )
-        return replace(scene, seen=seen, files=files, keyfile=valid)
+        return replace(inspection, seen=seen, files=files, keyfile=valid)
 
-    def _plain(self, scene: Scene, opens: Callable[[bool], bool]) -> Scene:
-        path = scene.folder.plain_database
-        if not scene.seen.files.plain or scene.seen.anything_encrypted:
-            return scene
+    def _plain(self, inspection: Inspection, opens: Callable[[bool], bool]) -> Inspection:
+        path = inspection.folder.plain_database
+        if not inspection.seen.files.plain or inspection.seen.anything_encrypted:
+            return inspection
         sample = file_facts.plain_sample(path)
         expected = Identity(owner_hash=self._settings.owner_hash)
-        scene = replace(scene, seen=replace(scene.seen, sample=sample, expected=expected))
-        if sample.plaintext_magic and opens(scene.seen.files.wal):
-            return self._opened(scene, path)
-        return scene
+        inspection = replace(
+            inspection, seen=replace(inspection.seen, sample=sample, expected=expected)
+        )
+        if sample.plaintext_magic and opens(inspection.seen.files.wal):
+            return self._opened(inspection, path)
+        return inspection
 
-    def _encrypted(self, scene: Scene, opens: Callable[[bool], bool]) -> Scene:
-        scene = self._unwrapped(self._with_key(scene))
-        seen, found, data_key = scene.seen, scene.keyfile, scene.data_key
+    def _encrypted(self, inspection: Inspection, opens: Callable[[bool], bool]) -> Inspection:
+        inspection = self._unwrapped(self._with_key(inspection))
+        seen, found, data_key = inspection.seen, inspection.keyfile, inspection.data_key
         if found is None or data_key is None or not seen.owner_matches or not seen.files.current:
-            return scene
-        path = scene.folder.database(found.generation)
-        whole = self._whole or damage_marker.is_marked(scene.folder)
+            return inspection
+        path = inspection.folder.database(found.generation)
+        whole = self._whole or markers.is_damage_marked(inspection.folder)
         sample = file_facts.sample(path, data_key, found, every=whole)
         if sample.bad and file_facts.has_log(path):  # a server may have begun one meanwhile
             seen = replace(seen, files=replace(seen.files, wal=True))
-        scene = replace(scene, seen=replace(seen, sample=sample))
+        inspection = replace(inspection, seen=replace(seen, sample=sample))
         if file_facts.worth_opening(sample, log=seen.files.wal) and opens(seen.files.wal):
-            return self._opened(scene, path)
-        return scene
+            return self._opened(inspection, path)
+        return inspection
 
-    def _with_key(self, scene: Scene) -> Scene:
+    def _with_key(self, inspection: Inspection) -> Inspection:
         try:
             key = self._given or find_passphrase(
                 self._settings, self._settings.owner_hash, system=self._system
             )
         except LockedError as error:
             reason = str(error.details.get("reason", error.message))
-            seen = replace(scene.seen, key=KeySource.KEYCHAIN_UNUSABLE, reason=reason)
-            return replace(scene, seen=seen)
+            seen = replace(inspection.seen, key=KeySource.KEYCHAIN_UNUSABLE, reason=reason)
+            return replace(inspection, seen=seen)
         if key is None:
-            return replace(scene, seen=self._without_key(scene))
-        seen = replace(scene.seen, source=key.origin, key=KeySource.FOUND)
+            return replace(inspection, seen=self._without_key(inspection))
+        seen = replace(inspection.seen, source=key.origin, key=KeySource.FOUND)
         try:
             weakness = user_key.weakness(key.passphrase)
             if self._given is None and not self._settings.allow_weak:  # a given one makes no cache
                 seen = replace(seen, weakness=weakness)
         except MalformedKey as malformed:
             seen = replace(seen, key=KeySource.MALFORMED, reason=malformed.reason)
-        return replace(scene, seen=seen, key=key)
+        return replace(inspection, seen=seen, key=key)
 
-    def _without_key(self, scene: Scene) -> Observations:
-        """What the keychain's silence means: another one may have been in use, or none runs here."""
+    def _without_key(self, inspection: Inspection) -> Observations:
+        """Say what the lack of a key means: another keychain may have been in use, or none runs here."""
         if not self._settings.keychain:
-            return scene.seen
+            return inspection.seen
         return replace(
-            scene.seen,
-            keychain=(self._system or keychain.system_keychain()).why_none(),
-            keychain_slot=scene.keyfile is not None and _of_keychain(scene.keyfile),
+            inspection.seen,
+            keychain=(self._system or keychain.system_keychain()).explain_missing_key(),
+            keychain_slot=inspection.keyfile is not None and _of_keychain(inspection.keyfile),
         )
 
-    def _unwrapped(self, scene: Scene) -> Scene:
-        found, key = scene.keyfile, scene.key
-        if found is None or key is None or scene.seen.key is not KeySource.FOUND:
-            return scene
+    def _unwrapped(self, inspection: Inspection) -> Inspection:
+        found, key = inspection.keyfile, inspection.key
+        if found is None or key is None or inspection.seen.key is not KeySource.FOUND:
+            return inspection
         seen = replace(
-            scene.seen,
+            inspection.seen,
             rotated=file_facts.day(found.rotated),
             cipher_floor=found.cipher_floor,
             schema_floor=found.schema_floor,
@@ -270,20 +271,20 @@ class Observer:
             ),
         )
         opened = self._unwrap(found, key)
-        if scene.files is not None and self._ahead(scene.files, key, opened):
+        if inspection.files is not None and self._ahead(inspection.files, key, opened):
             seen = replace(seen, copy_ahead=True)
         if isinstance(opened, Unwrap):
             slip = recovery_codes.slip(key.passphrase.reveal_text())
-            asked = key is self._given or key.origin == KEYCHAIN or key.lay_there
+            asked = key is self._given or key.origin == KEYCHAIN or key.from_working_folder
             unasked = self._settings.keychain and not asked and _of_keychain(found)
             seen = replace(seen, unwrap=opened, slip=slip, keychain_slot=unasked)
-            return replace(scene, seen=seen)
+            return replace(inspection, seen=seen)
         matches = key_slots.belongs_to(found, opened, self._settings.username)
         seen = replace(seen, unwrap=Unwrap.OPENED, owner_matches=matches)
-        return replace(scene, seen=seen, data_key=opened)
+        return replace(inspection, seen=seen, data_key=opened)
 
-    def _ahead(self, files: KeyFiles, key: Found, opened: DataKey | Unwrap) -> bool:
-        """Whether the copy is newer than the key file, and not only says so."""
+    def _ahead(self, files: KeyFiles, key: FoundKey, opened: DataKey | Unwrap) -> bool:
+        """Check whether the copy is newer than the key file, and not only says so."""
         copy = files.copy_ahead
         if copy is None:
             return False
@@ -291,23 +292,25 @@ class Observer:
             return True
         return isinstance(self._unwrap(copy, key), DataKey)
 
-    def _unwrap(self, found: KeyFile, key: Found) -> DataKey | Unwrap:
-        # Stretching a passphrase takes its time; the second look under the lock need not repeat it.
+    def _unwrap(self, found: KeyFile, key: FoundKey) -> DataKey | Unwrap:
+        # Stretching a passphrase is slow; the second inspection, under the lock, need not repeat it.
         name = hashlib.sha256(key_slots.serialise(found)).hexdigest()
-        if name not in self._known:
+        if name not in self._unwrapped_before:
             try:
-                self._known[name] = self._unlock(found, key.passphrase, bounds=self._bounds)
+                self._unwrapped_before[name] = self._unlock(
+                    found, key.passphrase, bounds=self._bounds
+                )
             except WrongKey:
-                self._known[name] = Unwrap.WRONG_KEY
+                self._unwrapped_before[name] = Unwrap.WRONG_KEY
             except KeyFileDamaged:
-                self._known[name] = Unwrap.FORGED
-        return self._known[name]
+                self._unwrapped_before[name] = Unwrap.FORGED
+        return self._unwrapped_before[name]
 
-    def _opened(self, scene: Scene, path: Path) -> Scene:
-        seen = scene.seen
+    def _opened(self, inspection: Inspection, path: Path) -> Inspection:
+        seen = inspection.seen
         secret = None
-        if scene.data_key is not None and scene.keyfile is not None:
-            secret = scene.data_key.database_key(scene.keyfile.database_salt)
+        if inspection.data_key is not None and inspection.keyfile is not None:
+            secret = inspection.data_key.database_key(inspection.keyfile.database_salt)
         try:
             opened = database.connect(
                 path,
@@ -317,25 +320,27 @@ class Observer:
             )
             try:
                 schema_seen, identity = file_facts.inside(opened)
-                self._examine(scene, opened, schema_seen)
+                self._examine(inspection, opened, schema_seen)
             except BaseException:
                 opened.close()
                 raise
         except CacheDamaged:
-            return replace(scene, seen=replace(seen, opening=Opening.DAMAGED))
+            return replace(inspection, seen=replace(seen, opening=Opening.DAMAGED))
         except CacheBusy:
-            return replace(scene, seen=replace(seen, opening=Opening.BUSY))
+            return replace(inspection, seen=replace(seen, opening=Opening.BUSY))
         seen = replace(seen, opening=Opening.OPENED, schema=schema_seen, found=identity)
-        return replace(scene, seen=seen, database=opened)
+        return replace(inspection, seen=seen, database=opened)
 
-    def _examine(self, scene: Scene, opened: Database, schema_seen: SchemaSeen) -> None:
-        """Raises ``CacheDamaged`` where the pages alone do not show that a database is sound."""
+    def _examine(self, inspection: Inspection, opened: Database, schema_seen: SchemaSeen) -> None:
+        """Walk the database where the sampled pages do not prove it sound. Raises ``CacheDamaged``."""
         if not schema_seen.ours or schema_seen.version > schema_seen.program:
             return
-        marked, sample = damage_marker.is_marked(scene.folder), scene.seen.sample
+        marked, sample = markers.is_damage_marked(inspection.folder), inspection.seen.sample
         # Beside a log the file may lack pages that neither of them has.
         unproven = (
-            scene.seen.plain or scene.seen.files.wal or (sample is not None and sample.bad > 0)
+            inspection.seen.plain
+            or inspection.seen.files.wal
+            or (sample is not None and sample.bad > 0)
         )
         if marked or (self._whole and unproven):
             faults = opened.walk(deep=marked)
@@ -344,15 +349,15 @@ class Observer:
 
 
 def verdict(settings: OpeningSettings, *, bounds: kdf.Bounds = kdf.PRODUCTION) -> Decision:
-    """What start-up would decide; changes nothing."""
-    with reached(AccountFolder(settings.account_dir)):
-        scene = Observer(settings, bounds=bounds, read_only=True).look(now=time.time())
-    scene.close()
-    return startup_table.decide(scene.seen)
+    """Return what start-up would decide; changes nothing."""
+    with folder_errors(AccountFolder(settings.account_dir)):
+        inspection = Inspector(settings, bounds=bounds, read_only=True).inspect(now=time.time())
+    inspection.close()
+    return startup_table.decide(inspection.seen)
 
 
 def _of_keychain(found: KeyFile) -> bool:
-    """Whether some slot that opens is a keychain's."""
+    """Check whether some slot that opens is a keychain's."""
     return any(
         slot.type is SlotType.KEYRING and slot.state is not SlotState.DISABLED
         for slot in found.slots

@@ -1,4 +1,4 @@
-"""Puts what was done to the keys on record in the audit chain: which slots, never what opens them."""
+"""Record changes of keys in the audit log: which slots, never what opens them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from mcp_notarium import __version__
 from mcp_notarium.account.audit_anchor import audit_keys
-from mcp_notarium.account.inspection import Scene
+from mcp_notarium.account.inspection import Inspection
 from mcp_notarium.audit.record import Entry, Facts
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.key_slots import KeyFile, Slot
@@ -20,23 +20,23 @@ CLIENT: Final = f"mcp-notarium {__version__} (command line)"
 
 
 def record_change(
-    scene: Scene, before: KeyFile | None, *, at: float, act: str = "keys.changed"
+    inspection: Inspection, before: KeyFile | None, *, at: float, act: str = "keys.changed"
 ) -> None:
     """Record how the key file in force differs from ``before``.
 
-    The change counts by now, so a disk without room or a busy database does not undo it: the number
-    of the key file in the next record shows the gap.
+    The change is in force by now, so a full disk or a busy database does not undo it: the number of the
+    key file in the next record shows the gap.
     """
-    if scene.database is None or scene.keyfile is None:
+    if inspection.database is None or inspection.keyfile is None:
         return
-    table = AuditTable(scene.database, audit_keys(scene.data_key).seal)
-    entry = Entry(at=at, act=act, client=CLIENT, facts=differences(before, scene.keyfile))
+    table = AuditTable(inspection.database, audit_keys(inspection.data_key).seal)
+    entry = Entry(at=at, act=act, client=CLIENT, facts=differences(before, inspection.keyfile))
     with suppress(CacheBusy, CacheFull):
         table.append([entry], durable=True)
 
 
 def differences(before: KeyFile | None, after: KeyFile) -> Facts:
-    """What changed between two key files: slots by number, type and state."""
+    """List what changed between two key files: slots by number, type and state."""
     old = {slot.id: slot for slot in before.slots} if before is not None else {}
     new = {slot.id: slot for slot in after.slots}
     facts: dict[str, Any] = {"sequence": after.sequence}
@@ -57,7 +57,7 @@ def _named(slot: Slot) -> str:
 def record_restored(
     folder: AccountFolder, restored: KeyFile, data_key: DataKey, *, at: float
 ) -> None:
-    """Record that an older copy of the key file is in force; as above, it counts in any case."""
+    """Record that an older copy of the key file is in force; it is so, whether this succeeds or not."""
     path = folder.database(restored.generation)
     facts = {"sequence": restored.sequence, "slots": [_named(slot) for slot in restored.slots]}
     with (

@@ -1,7 +1,7 @@
-"""Copies of the key file for a safe place, and the way back.
+"""Back up the key file to a safe place, and restore it.
 
-A copy opens with every key that opened the cache when it was made, also with keys that were changed
-since; whoever has it, such a key and the database can read the notes.
+A copy opens with every key that opened the cache when it was made, also with keys that were changed since.
+Whoever has the copy, such a key and the database can read the notes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from mcp_notarium.account import startup_decisions
 from mcp_notarium.account.inspection import OpeningSettings
 from mcp_notarium.account.key_audit import record_restored
-from mcp_notarium.account.slot_management import behind, listing
+from mcp_notarium.account.slot_management import list_slots, rollback_error
 from mcp_notarium.crypto import canonical_json, key_slots
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.errors import KeyFileDamaged
@@ -23,13 +23,13 @@ from mcp_notarium.crypto.kdf import PRODUCTION, Bounds
 from mcp_notarium.crypto.key_slots import KeyFile
 from mcp_notarium.errors import CacheDamaged, ConfigError, LockedError, Verdict
 from mcp_notarium.files import os_errors, quarantine
-from mcp_notarium.files.account_folder import AccountFolder, trusted
-from mcp_notarium.files.locks import Presence, key_lock
+from mcp_notarium.files.account_folder import AccountFolder, check_folder
+from mcp_notarium.files.locks import ServerLock, key_lock
 from mcp_notarium.files.private_files import (
-    At,
+    StepHook,
     create_private,
     disk_errors,
-    nowhere,
+    ignore_step,
     read_private,
     replace_private,
 )
@@ -37,7 +37,7 @@ from mcp_notarium.keys import key_file
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import database
 
-__all__ = ["Restored", "back_up", "restore"]
+__all__ = ["RestoreResult", "back_up", "restore"]
 
 
 def back_up(
@@ -46,23 +46,23 @@ def back_up(
     *,
     key: Secret | None = None,
     bounds: Bounds = PRODUCTION,
-    at: At = nowhere,
+    at: StepHook = ignore_step,
 ) -> KeyFile:
-    """Write the key file to ``to``, a new file of mode 0600, flushed; gives what was written.
+    """Write the key file to ``to``, a new file of mode 0600, flushed; return what was written.
 
-    ``key`` is needed only where the copy beside it says that it is newer: then it tells whether that
-    is true. Raises ``ConfigError`` if something is there already or it cannot be written, and
+    ``key`` is needed only where the copy beside the key file says that it is newer: it proves whether
+    that is true. Raises ``ConfigError`` if something is there already or it cannot be written, and
     ``LockedError`` if there is no key file that could be copied; nothing new is left then.
     """
-    listed = listing(settings, key, bounds=bounds)
+    listed = list_slots(settings, key, bounds=bounds)
     if listed.doubtful:
-        raise behind()
+        raise rollback_error()
     found = listed.keyfile
     try:
         create_private(to, key_slots.serialise(found), at=at)
     except OSError as error:
         raise ConfigError(
-            f"the copy cannot be written: {os_errors.reason(error)}",
+            f"the copy cannot be written: {os_errors.describe(error)}",
             resolution_hint="Give the path of a new file, in a folder you can write to and on a disk "
             "that has room.",
         ) from error
@@ -70,8 +70,8 @@ def back_up(
 
 
 @dataclass(frozen=True, slots=True)
-class Restored:
-    """What was put back. ``quarantine``: where the key file that was there has gone, if any.
+class RestoreResult:
+    """Hold what was restored. ``quarantine``: where the key file that was there has gone, if any.
 
     ``copied``: its copy was written; else the next start does that.
     """
@@ -88,17 +88,17 @@ def restore(
     *,
     bounds: Bounds = PRODUCTION,
     clock: Callable[[], float] = time.time,
-    at: At = nowhere,
-) -> Restored:
-    """Put a copy of the key file back, proven to open the database that lies there with ``key``.
+    at: StepHook = ignore_step,
+) -> RestoreResult:
+    """Restore a copy of the key file, after ``key`` has opened the database with it.
 
     A copy of another cache is refused, and one that is older than what the database has been opened
-    with: a key that was changed must not come back by the back door. Raises ``LockedError`` and
+    with: a key that was changed must not open it again. Raises ``LockedError`` and
     ``ConfigError`` with the key file as it was.
     """
     wanted = _read(copy, bounds)
     data_key = key_slots.unlock(wanted, key, bounds=bounds)
-    folder = trusted(settings.account_dir)
+    folder = check_folder(settings.account_dir)
     if not folder.database(wanted.generation).exists():
         raise LockedError(
             Verdict.DATABASE_MISSING,
@@ -118,13 +118,13 @@ def restore(
         at("kept")
         copied = key_file.store(folder, wanted, check=opens, bounds=bounds, at=at)
         record_restored(folder, wanted, data_key, at=clock())
-    return Restored(wanted, aside, copied)
+    return RestoreResult(wanted, aside, copied)
 
 
 def _demand_newest(
     folder: AccountFolder, wanted: KeyFile, data_key: DataKey, bounds: Bounds
 ) -> None:
-    """No newer key file of the same data key lies there."""
+    """Raise if a newer key file of the same data key lies there."""
     there = key_file.load(folder, bounds=bounds)
     for found in (there.main.keyfile, there.copy.keyfile):
         newer = found is not None and found.sequence > wanted.sequence
@@ -142,10 +142,10 @@ def _older(wanted: KeyFile, newest: int, which: str) -> LockedError:
 
 
 def _demand_fit(folder: AccountFolder, wanted: KeyFile, data_key: DataKey) -> None:
-    """The database opens with this key file and has not been opened with a newer one."""
-    presence = Presence(folder)
+    """Raise unless the database opens with this key file and was never opened with a newer one."""
+    server_lock = ServerLock(folder)
     try:
-        presence.share()
+        server_lock.share()
         path = folder.database(wanted.generation)
         with closing(database.connect(path, data_key.database_key(wanted.database_salt))) as opened:
             seen: dict[str, str] = dict(opened.rows(_TIES))
@@ -155,7 +155,7 @@ def _demand_fit(folder: AccountFolder, wanted: KeyFile, data_key: DataKey) -> No
             resolution_hint=startup_decisions.BEGIN_ANEW,
         ) from error
     finally:
-        presence.release()
+        server_lock.release()
     if seen.get("vault_id") != wanted.vault_id:
         raise LockedError(
             Verdict.ROLLBACK_SEEN,
@@ -175,7 +175,7 @@ def _keep(folder: AccountFolder, *, now: float) -> Path | None:
     }
     if not found:
         return None
-    target = quarantine.new_folder(folder, now)
+    target = quarantine.create_folder(folder, now)
     for name, content in found.items():
         replace_private(target / name, content, check=lambda _written: None)
     return target

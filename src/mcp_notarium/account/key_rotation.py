@@ -1,8 +1,8 @@
-"""Changes the key of a cache: a slot for the new key takes the place of the old key's slot.
+"""Rotate the key of a cache: a slot for the new key replaces the old key's slot.
 
-Whoever comes in by the recovery key or the keychain keeps that, and the new key takes the place of
-the passphrase or raw key that is lost. It does not make a new data key: who has copied the key file
-and knew the old key can still open that copy, and with it the database.
+If the recovery key or the keychain opened the cache, its slot stays, and the new key replaces the
+passphrase or raw key that is lost. The data key stays the same: whoever has copied the key file and knew
+the old key can still open that copy, and with it the database.
 """
 
 from __future__ import annotations
@@ -10,8 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mcp_notarium.account.inspection import Observer, OpeningSettings, never
-from mcp_notarium.account.key_changes import Given, change, nothing_there, openable
+from mcp_notarium.account.inspection import Inspector, OpeningSettings, never_open
+from mcp_notarium.account.key_changes import (
+    ChangeOptions,
+    apply_change,
+    demand_openable,
+    missing_cache_error,
+)
 from mcp_notarium.crypto import kdf, key_slots, rotation_steps, user_key
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.errors import SlotsRefused, WeakPassphrase, WrongKey
@@ -19,10 +24,10 @@ from mcp_notarium.crypto.kdf import Parameters
 from mcp_notarium.crypto.kdf_policy import KdfPolicy
 from mcp_notarium.crypto.key_slots import KeyFile, Slot, SlotState
 from mcp_notarium.crypto.slot_changes import described
-from mcp_notarium.files.account_folder import trusted
+from mcp_notarium.files.account_folder import check_folder
 from mcp_notarium.files.private_files import disk_errors
 from mcp_notarium.keys.key_file import NOT_COPIED
-from mcp_notarium.keys.key_sources import KEYCHAIN, Found
+from mcp_notarium.keys.key_sources import KEYCHAIN, FoundKey
 from mcp_notarium.secret import Secret
 
 NEEDED_BY_CLIENTS = (
@@ -34,31 +39,31 @@ OLD_COPIES = (
 
 
 @dataclass(frozen=True, slots=True)
-class WayIn:
-    """The key of now, proven: which slot of the key file it opens. ``key`` knows where it came from."""
+class ProvenKey:
+    """Hold the present key, proven: which slot it opens. ``key`` knows where it came from."""
 
     keyfile: KeyFile
-    key: Found
+    key: FoundKey
     slot: Slot
 
     @property
     def by_keychain(self) -> bool:
-        """Whether the keychain gave the key; it may be in a slot of type raw all the same."""
+        """Check whether the keychain gave the key; it may be in a slot of type raw all the same."""
         return self.key.origin == KEYCHAIN
 
     def slots_to_replace(self, wanted: Sequence[int] | None = None) -> tuple[Slot, ...]:
-        """What a new key takes the place of. Raises as ``rotation.slots_to_replace`` does."""
+        """List the slots that a new key replaces. Raises as ``rotation_steps.slots_to_replace`` does."""
         return rotation_steps.slots_to_replace(
             self.keyfile, self.slot, kept=self.by_keychain, wanted=wanted
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Rotated:
-    """What was done. ``proven``: the database was opened with what was written.
+class RotationResult:
+    """Hold what was done. ``proven``: the database was opened with what was written.
 
-    ``slot`` is the new one, ``gone`` what it took the place of; ``others`` are the slots that opened
-    before and still do.
+    ``slot`` is the new one, ``gone`` those it replaced; ``others`` are the slots that opened before and
+    still do.
     """
 
     sequence: int
@@ -70,20 +75,22 @@ class Rotated:
     notices: tuple[str, ...]
 
 
-def way_in(settings: OpeningSettings, *, given: Given | None = None) -> WayIn:
-    """Prove the key of now (of the settings, or ``given.old``) before anybody is asked for a new one.
+def prove_key(settings: OpeningSettings, *, options: ChangeOptions | None = None) -> ProvenKey:
+    """Prove the present key (of the settings, or ``options.old``) before anybody is asked for a new one.
 
     Raises ``LockedError`` (start-up's verdicts) and changes nothing.
     """
-    given = given or Given()
-    if not trusted(settings.account_dir).path.is_dir():
-        raise nothing_there()
-    key = None if given.old is None else Found(given.old, "the key given")
-    observer = Observer(settings, bounds=given.bounds, system=given.system, key=key)
+    options = options or ChangeOptions()
+    if not check_folder(settings.account_dir).path.is_dir():
+        raise missing_cache_error()
+    key = None if options.old is None else FoundKey(options.old, "the key given")
+    inspector = Inspector(settings, bounds=options.bounds, system=options.system, key=key)
     with disk_errors("the key file cannot be read"):
-        keyfile, _, found = openable(observer.look(now=given.clock(), opens=never))
-    slot = key_slots.open_slot(keyfile, found.passphrase, bounds=given.bounds).slot
-    return WayIn(keyfile, found, slot)
+        keyfile, _, found = demand_openable(
+            inspector.inspect(now=options.clock(), opens=never_open)
+        )
+    slot = key_slots.open_slot(keyfile, found.passphrase, bounds=options.bounds).slot
+    return ProvenKey(keyfile, found, slot)
 
 
 def rotate_passphrase(
@@ -94,23 +101,23 @@ def rotate_passphrase(
     allow_weak: bool = False,
     wanted: Sequence[int] | None = None,
     keychain: str = "",
-    came: WayIn | None = None,
-    given: Given | None = None,
-) -> Rotated:
-    """Let ``new`` open the cache instead of the old key.
+    current: ProvenKey | None = None,
+    options: ChangeOptions | None = None,
+) -> RotationResult:
+    """Rotate the key: let ``new`` open the cache instead of the old key.
 
     ``new`` is a passphrase or a raw key; ``parameters`` stretch it (None: :func:`stretching`).
-    ``wanted`` are the slots that give way, if not those of ``rotation.slots_to_replace``; ``keychain`` is
-    the name of the keychain that alone has ``new``; ``came`` what :func:`way_in` has found already.
+    ``wanted`` are the slots to replace, if not those of ``rotation_steps.slots_to_replace``; ``keychain`` is the
+    name of the keychain that alone has ``new``; ``current`` what :func:`prove_key` has found already.
     Raises ``WeakPassphrase``, ``MalformedKey``, ``SlotsRefused`` and ``LockedError`` (start-up's
     verdicts, or BUSY) with nothing changed.
     """
-    given = given or Given()
+    options = options or ChangeOptions()
     demand_new(new, allow_weak=allow_weak)
-    now, came = int(given.clock()), came or way_in(settings, given=given)
+    now, current = int(options.clock()), current or prove_key(settings, options=options)
     # The same key in another stretching replaces itself, wherever it is kept.
-    kept = came.by_keychain and new != came.key.passphrase
-    gone = rotation_steps.slots_to_replace(came.keyfile, came.slot, kept=kept, wanted=wanted)
+    kept = current.by_keychain and new != current.key.passphrase
+    gone = rotation_steps.slots_to_replace(current.keyfile, current.slot, kept=kept, wanted=wanted)
 
     def rewrapped(before: KeyFile, _data_key: DataKey, key: Secret) -> KeyFile:
         return rotation_steps.rewrap(
@@ -122,15 +129,15 @@ def rotate_passphrase(
             kept=kept,
             wanted=[slot.id for slot in gone],
             keychain=keychain,
-            bounds=given.bounds,
+            bounds=options.bounds,
         )
 
-    if came.slot in gone:
-        done = change(settings, rewrapped, instead=new, given=given)
+    if current.slot in gone:
+        done = apply_change(settings, rewrapped, instead=new, options=options)
     else:
-        done = change(settings, rewrapped, also_opens=(new,), given=given)
+        done = apply_change(settings, rewrapped, also_opens=(new,), options=options)
     ids = {slot.id for slot in done.before.slots}
-    return Rotated(
+    return RotationResult(
         sequence=done.after.sequence,
         rotated=done.after.rotated,
         proven=done.proven,
@@ -147,7 +154,7 @@ def _notices(gone: Sequence[Slot], *, copied: bool) -> tuple[str, ...]:
 
 
 def stretching(settings: OpeningSettings, algorithm: str | None = None) -> KdfPolicy:
-    """How a new passphrase is stretched: by ``algorithm``, else what the settings say."""
+    """Return how a new passphrase is stretched: by ``algorithm``, else as the settings say."""
     return KdfPolicy(
         argon2id=kdf.Argon2id(),
         pbkdf2=kdf.Pbkdf2Sha512(settings.kdf_iterations),
@@ -157,17 +164,19 @@ def stretching(settings: OpeningSettings, algorithm: str | None = None) -> KdfPo
 
 
 def still_opening(before: KeyFile, after: KeyFile) -> tuple[Slot, ...]:
-    """The slots that opened before a change and open after it."""
+    """List the slots that opened before a change and open after it."""
     known = {slot.id for slot in before.slots}
     return tuple(
         slot for slot in after.slots if slot.id in known and slot.state is not SlotState.DISABLED
     )
 
 
-def demand_unused(came: WayIn, new: Secret, *, given: Given | None = None) -> None:
-    """Raises ``SlotsRefused`` for a key that opens the cache already: nothing would be changed by it."""
+def demand_unused(current: ProvenKey, new: Secret, *, options: ChangeOptions | None = None) -> None:
+    """Refuse a key that opens the cache already: it would change nothing. Raises ``SlotsRefused``."""
     try:
-        slot = key_slots.open_slot(came.keyfile, new, bounds=(given or Given()).bounds).slot
+        slot = key_slots.open_slot(
+            current.keyfile, new, bounds=(options or ChangeOptions()).bounds
+        ).slot
     except WrongKey:
         return
     raise SlotsRefused(
@@ -177,16 +186,16 @@ def demand_unused(came: WayIn, new: Secret, *, given: Given | None = None) -> No
 
 
 def demand_strong(new: Secret, *, allow_weak: bool) -> None:
-    """Raises ``WeakPassphrase`` for a new passphrase that could be guessed, ``MalformedKey``."""
+    """Refuse a new passphrase that could be guessed. Raises ``WeakPassphrase``, ``MalformedKey``."""
     reason = user_key.weakness(new)
     if reason and not allow_weak:
         raise WeakPassphrase(reason)
 
 
 def demand_new(new: Secret, *, allow_weak: bool) -> None:
-    """Raises as :func:`demand_strong`, and ``SlotsRefused`` for a recovery key.
+    """Refuse a weak passphrase and a recovery key. Raises as :func:`demand_strong`, and ``SlotsRefused``.
 
-    What lies on paper must not become the key that stands in configurations.
+    The key on paper must not become the key that stands in configurations.
     """
     demand_strong(new, allow_weak=allow_weak)
     if user_key.read(new).kind == "recovery":

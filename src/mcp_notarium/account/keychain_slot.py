@@ -1,7 +1,7 @@
-"""The keychain as one way into the cache: a random key that nobody has to know, in a slot of its own.
+"""Manage the keychain's slot: a random key that nobody has to know opens the cache, too.
 
-It protects a stolen disk or backup, not against programs of the same user. It is never the only way
-in: a keychain that is reset, or reinstalled, must not be the end of a cache.
+It protects a stolen disk or backup, not against programs of the same user. It is never the only key that
+opens the cache: resetting or reinstalling the keychain must not lose the cache.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from mcp_notarium.account import key_rotation, slot_management
 from mcp_notarium.account.inspection import OpeningSettings
-from mcp_notarium.account.key_changes import Changed, Given
+from mcp_notarium.account.key_changes import ChangeOptions, ChangeResult
 from mcp_notarium.crypto import user_key
 from mcp_notarium.crypto.errors import SlotsRefused, WrongKey
 from mcp_notarium.crypto.key_slots import KeyFile, Slot, SlotState, SlotType
@@ -23,105 +23,111 @@ from mcp_notarium.secret import Secret
 
 
 @dataclass(frozen=True, slots=True)
-class Enabled:
-    """The slot that was made. ``backend``: the keychain's name."""
+class KeychainSlot:
+    """Hold the slot that was added. ``backend``: the keychain's name."""
 
-    changed: Changed
+    changed: ChangeResult
     slot_id: int
     backend: str
 
 
-def enable(settings: OpeningSettings, system: Keychain, *, given: Given | None = None) -> Enabled:
-    """Let the keychain open the cache, beside the key that opens it now.
+def enable(
+    settings: OpeningSettings, system: Keychain, *, options: ChangeOptions | None = None
+) -> KeychainSlot:
+    """Add a keychain slot beside the key that opens the cache now.
 
-    The key of the settings (or ``given.old``) must open it. A random key in the keychain that opens
-    nothing is taken: it is what a run that was cut short has left. Raises ``SlotsRefused`` if the
+    The key of the settings (or ``options.old``) must open it. A random key in the keychain that opens
+    nothing is reused: an interrupted run has left it. Raises ``SlotsRefused`` if the
     keychain holds another key for this account, ``LockedError`` (KEYCHAIN_UNUSABLE, start-up's
     verdicts); the keychain is left as it was then.
     """
-    given = replace(given or Given(), system=system)
+    options = replace(options or ChangeOptions(), system=system)
     kept = system.get(keychain.KEY, settings.owner_hash)
-    demand_free(settings, system, given=given)
+    demand_free(settings, system, options=options)
     backend = system.name
     secret = kept or user_key.generate()
     system.set(keychain.KEY, settings.owner_hash, secret)
     try:
         _demand_kept(system, settings.owner_hash, secret)
         changed = slot_management.add(
-            settings, secret, label=backend, type_=SlotType.KEYRING, given=given
+            settings, secret, label=backend, type_=SlotType.KEYRING, options=options
         )
     except BaseException:
         if kept is None:
-            _forget_unless_it_counts(settings, system, secret, given)
+            _forget_unless_it_counts(settings, system, secret, options)
         raise
-    return Enabled(changed, changed.after.slots[-1].id, backend)
+    return KeychainSlot(changed, changed.after.slots[-1].id, backend)
 
 
 def disable(
-    settings: OpeningSettings, system: Keychain, *, given: Given | None = None
-) -> Changed | None:
-    """Take the keychain's slot away, then its entry; None if the entry opened nothing.
+    settings: OpeningSettings, system: Keychain, *, options: ChangeOptions | None = None
+) -> ChangeResult | None:
+    """Remove the keychain's slot, then its entry; None if the entry opened nothing.
 
-    Raises ``SlotsRefused`` if there is no entry, or if it is the key that was used to come in.
+    Raises ``SlotsRefused`` if there is no entry, or if it is the key that opened the cache just now.
     """
-    given = replace(given or Given(), system=system)
+    options = replace(options or ChangeOptions(), system=system)
     secret = system.get(keychain.KEY, settings.owner_hash)
     if secret is None:
         raise SlotsRefused(
             "the keychain holds no key for this account", resolution_hint="Nothing is to be done."
         )
-    slot_id = slot_management.listing(settings, secret, bounds=given.bounds).opened_by
-    changed = None if slot_id is None else slot_management.remove(settings, slot_id, given=given)
+    slot_id = slot_management.list_slots(settings, secret, bounds=options.bounds).opened_by
+    changed = (
+        None if slot_id is None else slot_management.remove(settings, slot_id, options=options)
+    )
     system.delete(keychain.KEY, settings.owner_hash)
     return changed
 
 
-def rotate_into(
+def rotate_into_keychain(
     settings: OpeningSettings,
     system: Keychain,
     *,
     from_keychain: bool,
     wanted: Sequence[int] | None = None,
-    given: Given | None = None,
+    options: ChangeOptions | None = None,
 ) -> KeyFile:
-    """Replace the key that opens the cache now by a random one that only the keychain holds.
+    """Replace the present key by a random one that only the keychain holds.
 
-    ``from_keychain``: the keychain holds the key of now, too; ``wanted`` as for
-    ``rotate.rotate_passphrase``. At every moment the keychain's entry opens the cache, or the key of
-    now that stands elsewhere does. Returns the new key file. Raises as :func:`enable` does, and
+    ``from_keychain``: the keychain holds the present key, too; ``wanted`` as for
+    ``key_rotation.rotate_passphrase``. At every moment the keychain's entry opens the cache, or the
+    present key that stands elsewhere does. Returns the new key file. Raises as :func:`enable` does, and
     ``SlotsRefused`` if the keychain would be the only way in.
     """
-    given = replace(given or Given(), system=system)
+    options = replace(options or ChangeOptions(), system=system)
     owner = settings.owner_hash
     kept = system.get(keychain.KEY, owner)
     if kept is not None and from_keychain:
-        return _exchange(settings, system, kept, user_key.generate(), given)
-    demand_free(settings, system, given=given)
+        return _exchange(settings, system, kept, user_key.generate(), options)
+    demand_free(settings, system, options=options)
     secret = kept or user_key.generate()
-    backend, came = system.name, key_rotation.way_in(settings, given=given)
-    demand_another(came.keyfile, without=came.slots_to_replace(wanted))
+    backend, current = system.name, key_rotation.prove_key(settings, options=options)
+    demand_another(current.keyfile, without=current.slots_to_replace(wanted))
     system.set(keychain.KEY, owner, secret)
     try:
         _demand_kept(system, owner, secret)
         key_rotation.rotate_passphrase(
-            settings, new=secret, wanted=wanted, keychain=backend, came=came, given=given
+            settings, new=secret, wanted=wanted, keychain=backend, current=current, options=options
         )
     except BaseException:
         if kept is None:
-            _forget_unless_it_counts(settings, system, secret, given)
+            _forget_unless_it_counts(settings, system, secret, options)
         raise
-    return slot_management.listing(settings, None, bounds=given.bounds).keyfile
+    return slot_management.list_slots(settings, None, bounds=options.bounds).keyfile
 
 
-def demand_free(settings: OpeningSettings, system: Keychain, *, given: Given | None = None) -> None:
-    """Raises ``SlotsRefused`` if the keychain holds a key for this account that may be in use."""
+def demand_free(
+    settings: OpeningSettings, system: Keychain, *, options: ChangeOptions | None = None
+) -> None:
+    """Refuse a keychain whose key for this account may be in use. Raises ``SlotsRefused``."""
     kept = system.get(keychain.KEY, settings.owner_hash)
-    if kept is not None and not _left_over(settings, kept, given or Given()):
+    if kept is not None and not _left_over(settings, kept, options or ChangeOptions()):
         raise _taken()
 
 
 def demand_another(keyfile: KeyFile, *, without: Sequence[Slot]) -> None:
-    """Raises ``SlotsRefused`` unless an active slot that needs no keychain is left beside these."""
+    """Demand an active slot that needs no keychain, beside these. Raises ``SlotsRefused``."""
     left = (one for one in keyfile.slots if one not in without)
     if not any(s.state is SlotState.ACTIVE and s.type is not SlotType.KEYRING for s in left):
         raise SlotsRefused(
@@ -133,31 +139,39 @@ def demand_another(keyfile: KeyFile, *, without: Sequence[Slot]) -> None:
 
 
 def _exchange(
-    settings: OpeningSettings, system: Keychain, kept: Secret, secret: Secret, given: Given
+    settings: OpeningSettings,
+    system: Keychain,
+    kept: Secret,
+    secret: Secret,
+    options: ChangeOptions,
 ) -> KeyFile:
-    """Both keys open until the keychain has the new one: its entry is the only place of either."""
-    found = slot_management.listing(settings, kept, bounds=given.bounds)
+    """Exchange the keychain's key. Both keys open until the keychain, the only place of either, has the new."""
+    found = slot_management.list_slots(settings, kept, bounds=options.bounds)
     old = next((slot for slot in found.keyfile.slots if slot.id == found.opened_by), None)
     if old is None:
         raise WrongKey
     demand_another(found.keyfile, without=[old])
     added = slot_management.add(
-        settings, secret, label=system.name, type_=SlotType.KEYRING, given=given
+        settings, secret, label=system.name, type_=SlotType.KEYRING, options=options
     )
     system.set(keychain.KEY, settings.owner_hash, secret)
     try:
         _demand_kept(system, settings.owner_hash, secret)
     except SlotsRefused:
         system.set(keychain.KEY, settings.owner_hash, kept)
-        slot_management.remove(settings, added.after.slots[-1].id, given=replace(given, old=kept))
+        slot_management.remove(
+            settings, added.after.slots[-1].id, options=replace(options, old=kept)
+        )
         raise
     for slot_id in (old.id, *_forgotten(found.keyfile, old)):
-        after = slot_management.remove(settings, slot_id, given=replace(given, old=secret)).after
+        after = slot_management.remove(
+            settings, slot_id, options=replace(options, old=secret)
+        ).after
     return after
 
 
 def _forgotten(found: KeyFile, old: Slot) -> list[int]:
-    """Slots of this keychain beside its own: a run that was cut short made them, nobody has the key."""
+    """List other slots of this keychain: an interrupted run made them, and nobody has the key."""
     return [
         slot.id
         for slot in found.slots
@@ -165,9 +179,9 @@ def _forgotten(found: KeyFile, old: Slot) -> list[int]:
     ]
 
 
-def _left_over(settings: OpeningSettings, kept: Secret, given: Given) -> bool:
-    """Whether it is a random key that opens no slot, and that no slot out of use can be meant by."""
-    found = slot_management.listing(settings, kept, bounds=given.bounds)
+def _left_over(settings: OpeningSettings, kept: Secret, options: ChangeOptions) -> bool:
+    """Check for a random key that opens no slot and belongs to no disabled one."""
+    found = slot_management.list_slots(settings, kept, bounds=options.bounds)
     return (
         user_key.read(kept).kind == "raw"
         and found.opened_by is None
@@ -179,14 +193,14 @@ def _left_over(settings: OpeningSettings, kept: Secret, given: Given) -> bool:
 
 
 def _forget_unless_it_counts(
-    settings: OpeningSettings, system: Keychain, secret: Secret, given: Given
+    settings: OpeningSettings, system: Keychain, secret: Secret, options: ChangeOptions
 ) -> None:
-    """Take the entry out after a failure, but not if that came behind the commit point.
+    """Remove the entry after a failure, but not if that came after the commit point, or in doubt.
 
-    Then the keychain is the only place of a key that opens the cache, and so it is if nobody knows.
+    The keychain is then the only place of a key that opens the cache.
     """
     with suppress(LockedError):
-        if slot_management.listing(settings, secret, bounds=given.bounds).opened_by is None:
+        if slot_management.list_slots(settings, secret, bounds=options.bounds).opened_by is None:
             system.delete(keychain.KEY, settings.owner_hash)
 
 
@@ -198,7 +212,7 @@ def _taken() -> SlotsRefused:
 
 
 def _demand_kept(system: Keychain, owner: str, secret: Secret) -> None:
-    """Some keychains take a secret and give back nothing, or another one."""
+    """Check that the keychain returns the secret: some return nothing, or another one."""
     if system.read_back(keychain.KEY, owner) != secret:
         raise SlotsRefused(
             "the keychain did not keep what it was given",

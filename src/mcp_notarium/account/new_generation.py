@@ -1,7 +1,7 @@
-"""Writes a whole cache anew into a new encrypted generation, beside the old one, and compares.
+"""Copy a database into a new encrypted generation beside the old one, and compare the two.
 
-Until its prepared key file is committed the new generation does not count, and what a crash leaves
-of it is recognised by that file. Call everything here under the key lock and alone in the folder.
+The new generation is not in force until its prepared key file is committed, and what a crash leaves of it
+is recognised by that file. Call everything here under the key lock and the exclusive server lock.
 """
 
 from __future__ import annotations
@@ -27,9 +27,8 @@ from mcp_notarium.errors import (
 )
 from mcp_notarium.files import os_errors, quarantine
 from mcp_notarium.files.account_folder import AccountFolder
-from mcp_notarium.files.lock_holders import named
-from mcp_notarium.files.locks import Presence, busy
-from mcp_notarium.files.private_files import At, sync_folder, temporary_pattern
+from mcp_notarium.files.locks import ServerLock, busy_error, describe_holders
+from mcp_notarium.files.private_files import StepHook, sync_folder, temporary_pattern
 from mcp_notarium.keys import key_file
 from mcp_notarium.storage import database, table_copy
 from mcp_notarium.storage.audit_table import ANCHORED, AuditTable, carry_over
@@ -37,7 +36,7 @@ from mcp_notarium.storage.database import Database, companions
 from mcp_notarium.storage.table_copy import OnProgress
 
 RETIRES = "retires"
-"""Row of ``sync_metadata``: the generation that this database has taken the place of for good."""
+"""Row of ``sync_metadata``: the generation that this database has replaced for good."""
 TIES = frozenset({"vault_id", "generation", "key_sequence", RETIRES, ANCHORED})
 """What ties a database to its key file and its anchor; everything else in it is copied."""
 _ROOM = 1.5
@@ -47,8 +46,8 @@ _ROOM_FOR_LOG = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Carry:
-    """How the audit chain comes over: the old data key (None: plain) and generation, when, why.
+class AuditTransfer:
+    """Copy the audit chain: the old data key (None: plain) and generation, when, why.
 
     ``rescuing``: the old database is damaged, and what can be read is taken.
     """
@@ -62,7 +61,7 @@ class Carry:
     def over(
         self, folder: AccountFolder, old: Database, target: Database, data_key: DataKey
     ) -> None:
-        """Seal the old chain anew. What is wrong with it, or with its anchor, stays on record."""
+        """Seal the old chain again. What is wrong with it, or with its anchor, stays on record."""
         keys = audit_keys(self.data_key)
         anchored, wrong = None, []
         try:
@@ -84,7 +83,7 @@ class Carry:
 
 
 class Step(StrEnum):
-    """The steps, in order; each is also a place to crash at."""
+    """Name the steps, in order; each is also a place to crash at."""
 
     ALONE = "alone"
     PREPARE = "prepare"
@@ -96,27 +95,27 @@ class Step(StrEnum):
     ANCHOR = "anchor"
 
 
-def be_alone(presence: Presence, folder: AccountFolder) -> None:
-    """Raises ``LockedError`` (BUSY), naming who has the cache open, while anybody has."""
+def lock_exclusively(server_lock: ServerLock, folder: AccountFolder) -> None:
+    """Take the server lock exclusively. Raises ``LockedError`` (BUSY), naming who has the cache open."""
     try:
-        presence.exclude()
+        server_lock.exclude()
     except LockedError:
-        raise busy(
-            f"other MCP Notarium servers have this cache open{named(folder.server_lock)}"
+        raise busy_error(
+            f"other MCP Notarium servers have this cache open{describe_holders(folder.server_lock)}"
         ) from None
 
 
-def set_leftovers_aside(folder: AccountFolder, counts: KeyFile | None, *, now: float) -> None:
-    """Move files of encrypted databases that ``counts`` does not name, and a prepared key file."""
+def quarantine_leftovers(folder: AccountFolder, counts: KeyFile | None, *, now: float) -> None:
+    """Quarantine databases that ``counts``, the key file in force, does not name, and a prepared key file."""
     known = companions(folder.database(counts.generation)) if counts is not None else ()
     strays = [path for path in folder.encrypted_files() if path not in known]
     quarantine.set_aside(folder, [*strays, folder.prepared_key_file], now=now)
 
 
-def finish_retiring(folder: AccountFolder, opened: Database, counts: KeyFile) -> None:
+def remove_retired(folder: AccountFolder, opened: Database, counts: KeyFile) -> None:
     """Remove the generation that the one in force replaced for good, if a crash has left it.
 
-    What ``opened`` says of it was written before its key file counted, and it was compared by then.
+    ``opened`` names it. That row was written before its key file was in force, and after the comparison.
     """
     row = opened.row("SELECT value FROM sync_metadata WHERE key = ?", (RETIRES,))
     if row is not None and row[0] != counts.generation:
@@ -126,7 +125,7 @@ def finish_retiring(folder: AccountFolder, opened: Database, counts: KeyFile) ->
 
 
 def demand_room(folder: AccountFolder, old: Database) -> None:
-    """Raises ``CacheFull`` if the new database may not find room beside the old one."""
+    """Check for room for the new database beside the old one. Raises ``CacheFull``."""
     needed = int(old.size_bytes() * _ROOM) + _ROOM_FOR_LOG
     free = shutil.disk_usage(folder.path).free
     if free < needed:
@@ -143,16 +142,14 @@ def write(
     data_key: DataKey,
     *,
     told: OnProgress,
-    at: At,
-    carry: Carry,
+    at: StepHook,
+    carry: AuditTransfer,
     retires: str = "",
 ) -> int:
-    """Prepare the key file, make the database, copy, compare; the number of notes.
+    """Prepare the key file, create the database, copy, compare; return the number of notes.
 
-    ``carry`` takes the audit chain over; ``retires`` is the generation that is to go once this one
-    counts, whoever is killed in between.
-
-    Nothing counts yet afterwards; nothing is left if it raises.
+    ``carry`` copies the audit chain. ``retires`` is the generation to be removed once this one is in
+    force, also after a crash in between. Nothing is in force yet afterwards; nothing is left if it raises.
     """
     path = folder.database(made.generation)
     key = data_key.database_key(made.database_salt)
@@ -177,29 +174,29 @@ def write(
             notes = target.number("SELECT count(*) FROM notes")
         at(Step.VERIFY)
     except BaseException:
-        take_back(folder, made)
+        remove_prepared(folder, made)
         raise
     return notes
 
 
-def take_back(folder: AccountFolder, made: KeyFile) -> None:
-    """Remove what was made and does not count; the original is untouched."""
+def remove_prepared(folder: AccountFolder, made: KeyFile) -> None:
+    """Remove what was created and is not in force; the original is untouched."""
     for file in (*companions(folder.database(made.generation)), folder.prepared_key_file):
         file.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True, slots=True)
-class InForce:
-    """A generation that counts. ``copied``: the key file's copy was written; else the next start does it.
+class SwitchResult:
+    """Hold the state after a switch. ``copied``: the key file's copy was written; else the next start does it.
 
-    ``left``: why something of what it replaced is still in its place; empty: nothing is.
+    ``left``: why some of the replaced files are still there; empty: none is.
     """
 
     copied: bool
     left: str = ""
 
     def demand_finished(self, what: str, *, hint: str) -> None:
-        """Raises ``Unfinished`` if something is left; ``what`` begins the sentence."""
+        """Raise ``Unfinished`` if something is left; ``what`` begins the sentence."""
         if self.left:
             raise Unfinished(f"{what} ({self.left})", resolution_hint=hint)
 
@@ -210,44 +207,44 @@ def switch(
     *,
     replaced: Collection[Path],
     clear: Callable[[], None],
-    at: At,
-) -> InForce:
-    """Let the new generation count, then ``clear`` away the files that it has ``replaced``.
+    at: StepHook,
+) -> SwitchResult:
+    """Put the new generation in force, then ``clear`` away the files that it has ``replaced``.
 
-    Raises ``OSError`` if it does not count; nothing of it is left then. Once it counts nothing is
-    raised for the disk's sake.
+    Raises ``OSError`` if it is not in force; nothing of it is left then. Afterwards no failure of the
+    disk is raised.
     """
     try:
         key_file.commit(folder)
     except OSError:
-        take_back(folder, made)
+        remove_prepared(folder, made)
         raise
-    return cleared(lambda: key_file.make_lasting(folder, made, at=at), replaced, clear)
+    return clear_replaced(lambda: key_file.make_durable(folder, made, at=at), replaced, clear)
 
 
-def cleared(
+def clear_replaced(
     lasting: Callable[[], bool], replaced: Collection[Path], clear: Callable[[], None]
-) -> InForce:
-    """See that what counts is on the disk for good, then ``clear``; never the latter without the former.
+) -> SwitchResult:
+    """Flush what is in force, then ``clear``; never the latter without the former.
 
-    ``lasting`` tells whether the key file's copy was written, too.
+    ``lasting`` flushes, and returns whether the key file's copy was written, too.
     """
     copied, why = False, ""
     try:
         copied = lasting()
         clear()
     except OSError as error:
-        why = os_errors.failure(error)
+        why = os_errors.describe_with_path(error)
     except NotariumError as error:
         why = error.message
-    return InForce(copied, why if any(os.path.lexists(path) for path in replaced) else "")
+    return SwitchResult(copied, why if any(os.path.lexists(path) for path in replaced) else "")
 
 
-def anchor_end(folder: AccountFolder, made: KeyFile, data_key: DataKey) -> None:
-    """Anchor the chain of the generation that counts by now, and has the folder to itself. Never raises.
+def write_anchor(folder: AccountFolder, made: KeyFile, data_key: DataKey) -> None:
+    """Write the anchor of the generation in force, alone in the folder. Never raises.
 
-    The anchor that lay there was of the generation before. Where it cannot be written, a server's next
-    clean stop does it.
+    The anchor that lay there was of the generation before. If it cannot be written, a server's next clean
+    stop does it.
     """
     key, keys = data_key.database_key(made.database_salt), audit_keys(data_key)
     with suppress(CacheError, LockedError, OSError):
@@ -261,19 +258,19 @@ def anchor_end(folder: AccountFolder, made: KeyFile, data_key: DataKey) -> None:
 
 
 def compare(old: Database, new: Database) -> None:
-    """Raises ``CacheDamaged`` unless the new database is sound and has the same rows."""
+    """Compare: the new database is sound and has the same rows. Raises ``CacheDamaged``."""
     demand_sound(new)
-    if not same(old, new):
+    if not has_same_rows(old, new):
         raise CacheDamaged("what was written differs from the original")
 
 
 def demand_sound(new: Database) -> None:
-    """Raises ``CacheDamaged`` unless every page is authentic and the index fits the notes."""
+    """Check that every page is authentic and the index fits the notes. Raises ``CacheDamaged``."""
     wrong = new.check(deep=True)
     if wrong:
         raise CacheDamaged(f"what was written is not sound: {wrong[0]}")
 
 
-def same(one: Database, other: Database) -> bool:
-    """Whether both hold the same rows, what ties them to their key files left out."""
+def has_same_rows(one: Database, other: Database) -> bool:
+    """Check whether both hold the same rows, except those that tie them to their key files."""
     return len({table_copy.content_digest(each, without=TIES) for each in (one, other)}) == 1

@@ -1,22 +1,22 @@
-"""``OpenedCache``: what ``opening`` gives: the open database, and what lies beside it in the folder."""
+"""Hold what ``opener`` returns: the open database, and what lies beside it in the folder."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from mcp_notarium.account.audit_anchor import Anchor
-from mcp_notarium.account.pending_marker import Certificate
+from mcp_notarium.account.markers import PendingMarker
 from mcp_notarium.crypto.data_key import DataKey
-from mcp_notarium.files.locks import Presence
+from mcp_notarium.files.locks import ServerLock
 from mcp_notarium.storage.database import Database
 
 
 @dataclass(frozen=True, slots=True)
 class OpenedCache:
-    """An open cache. ``data_key`` None and ``generation`` '': it is not encrypted.
+    """Hold an open cache. ``data_key`` None and ``generation`` '': it is not encrypted.
 
-    ``certificate`` promises that no intent is inside; who records one withdraws it first.
-    ``anchor`` remembers where its audit chain ended. ``rebuilt``: it was made in the place of another.
+    ``pending_marker`` says that no intent is inside; withdraw it before recording one. ``anchor`` keeps the
+    end of the audit chain. ``rebuilt``: the cache replaced another.
     """
 
     database: Database
@@ -24,14 +24,14 @@ class OpenedCache:
     generation: str
     created: bool
     notices: tuple[str, ...]
-    certificate: Certificate
-    presence: Presence
+    pending_marker: PendingMarker
+    server_lock: ServerLock
     anchor: Anchor
     rebuilt: bool = False
 
     def close(self) -> None:
-        """Promise that nothing is pending, if so; close the database; leave. Never raises."""
+        """Renew the marker if nothing is pending, close the database, release the lock. Never raises."""
         if not self.database.closed:
-            self.certificate.renew(self.database)
+            self.pending_marker.renew(self.database)
             self.database.close()
-        self.presence.release()
+        self.server_lock.release()

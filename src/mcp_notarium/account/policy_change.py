@@ -1,7 +1,7 @@
-"""Opens the account's cache under the person's rules of what agents may see.
+"""Open the account's cache under the present policy of what agents may see.
 
-A cache that was filled under other rules is brought under these first, alone: while any other
-process has it open, that is refused. Rules that have not changed cost one row.
+If the policy has changed, visibility is computed again first, alone: while any other process has the cache
+open, that is refused. An unchanged policy costs one row.
 """
 
 from __future__ import annotations
@@ -16,17 +16,16 @@ from mcp_notarium.account.opener import OpenedCache
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import key_slots
 from mcp_notarium.errors import CacheDamaged, LockedError, Verdict
-from mcp_notarium.files.account_folder import AccountFolder, trusted
-from mcp_notarium.files.lock_holders import named
-from mcp_notarium.files.locks import KEY_LOCK_SECONDS, key_lock
+from mcp_notarium.files.account_folder import AccountFolder, check_folder
+from mcp_notarium.files.locks import KEY_LOCK_SECONDS, describe_holders, key_lock
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.policy_update import apply_rules
 
 
-def open_ruled(
+def open_with_policy(
     config: Config, *, whole: bool = False, unlock: Unlock = key_slots.unlock
 ) -> OpenedCache:
-    """See :func:`opening.open_cache`. Raises ``LockedError`` (BUSY) as well while others are there."""
+    """Open as :func:`opener.open_cache`. Also raises ``LockedError`` (BUSY) while others have it open."""
     first = opener.open_cache(config, guarded=True, whole=whole, unlock=unlock)
     try:
         if _holds(first, config):
@@ -34,9 +33,9 @@ def open_ruled(
     except BaseException:
         first.close()
         raise
-    # Two servers are often started at once: whoever waits for the other must not be in its way.
+    # Two servers are often started at once: the one that waits must not hold the lock of the other.
     first.close()
-    folder = trusted(config.account_dir)
+    folder = check_folder(config.account_dir)
     with _turn(folder):
         opened = opener.open_cache(config, guarded=True)
         try:
@@ -49,7 +48,7 @@ def open_ruled(
 
 
 def _remembering(opened: OpenedCache, first: OpenedCache) -> OpenedCache:
-    """The cache as it is open now, with what the first opening has done and has to say."""
+    """Return the cache as it is open now, with the first opening's results and notices."""
     return replace(
         opened,
         created=opened.created or first.created,
@@ -65,7 +64,7 @@ def _holds(opened: OpenedCache, config: Config) -> bool:
 def _settle_alone(opened: OpenedCache, folder: AccountFolder, config: Config) -> None:
     with key_lock(folder):
         try:
-            opened.presence.exclude()
+            opened.server_lock.exclude()
         except LockedError as error:
             if error.verdict is not Verdict.BUSY:
                 raise
@@ -73,14 +72,14 @@ def _settle_alone(opened: OpenedCache, folder: AccountFolder, config: Config) ->
         try:
             apply_rules(Cache(opened.database, config.policy.visibility))
         except CacheDamaged as error:
-            raise opener.damaged(config) from error
+            raise opener.damage_error(config) from error
         finally:
-            opened.presence.share()
+            opened.server_lock.share()
 
 
 @contextmanager
 def _turn(folder: AccountFolder) -> Iterator[None]:
-    """One process at a time looks whether it has to change the rules."""
+    """Let one process at a time check whether the policy has changed."""
     import filelock  # noqa: PLC0415 - only where rules have changed
 
     lock = filelock.FileLock(folder.policy_lock, mode=0o600)
@@ -98,7 +97,7 @@ def _others(folder: AccountFolder) -> LockedError:
     return LockedError(
         Verdict.BUSY,
         "another MCP Notarium server works with this cache under other rules of what agents may see"
-        + named(folder.server_lock),
+        + describe_holders(folder.server_lock),
         resolution_hint="If the policy file was changed, close all MCP clients that use this account "
         "and start them again. Clients with rules of their own need a cache of their own: give them "
         "another NOTARIUM_DATA_DIR.",

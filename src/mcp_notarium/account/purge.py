@@ -1,7 +1,8 @@
-"""Destroys a cache for good: its keys first, so that what is left of the data is noise.
+"""Purge an account folder: remove its keys first, then everything else.
 
-Crypto-shredding: without any copy of the key file and a key, no byte of the database can be read, on
-this disk or in a backup of the database alone. The notes stay at the note service.
+Destroying the keys is what protects: without any copy of the key file and a key, no byte of the
+database can be read, on this disk or in a backup of the database alone. Nothing is overwritten, so an
+unencrypted cache may stay readable on the disk. The notes stay at the note service.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from pathlib import Path
 
 from mcp_notarium.account import file_facts, new_generation
 from mcp_notarium.account.inspection import OpeningSettings
-from mcp_notarium.account.key_changes import Given
+from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.errors import LockedError, Unfinished, Verdict
-from mcp_notarium.files import erasure, os_errors
-from mcp_notarium.files.account_folder import AccountFolder, trusted
-from mcp_notarium.files.locks import Presence, key_lock
+from mcp_notarium.files import os_errors
+from mcp_notarium.files.account_folder import AccountFolder, check_folder
+from mcp_notarium.files.locks import ServerLock, key_lock
 from mcp_notarium.files.private_files import disk_errors, sync_folder
 from mcp_notarium.keys import key_file, keychain
 from mcp_notarium.keys.keychain import Keychain
@@ -27,104 +28,118 @@ _AGAIN = "Run `mcp-notarium purge` again where the keychain can be asked, or del
 
 
 @dataclass(frozen=True, slots=True)
-class Shredded:
-    """How many files were erased, and whether the keychain was asked and has no entries any more.
+class PurgeResult:
+    """Hold how many files were removed, and what became of the keychain's entries.
 
-    ``unasked`` says why it could not be asked: entries may still be in it. ``absent`` says what to do if
-    one of another session was in use: none runs in this one. None of the three: it is switched off.
+    ``keychain_cleared``: the keychain was asked and has no entries any more. ``keychain_error``: it could
+    not be asked, and entries may still be in it. ``keychain_hint``: no keychain runs in this session; what
+    to do if one of another session was in use. None of the three: the keychain is switched off.
     """
 
     files: int
-    keychain: bool
-    unasked: LockedError | None = None
-    absent: str = ""
+    keychain_cleared: bool
+    keychain_error: LockedError | None = None
+    keychain_hint: str = ""
 
 
-def may_hold_unsent_text(settings: OpeningSettings, *, given: Given | None = None) -> bool:
-    """Whether a write may be inside that the note service has not confirmed. Needs no key."""
-    given = given or Given()
-    folder = trusted(settings.account_dir)
+def may_hold_unsent_text(
+    settings: OpeningSettings, *, options: ChangeOptions | None = None
+) -> bool:
+    """Decide whether a write may be inside that the note service has not confirmed. Needs no key."""
+    options = options or ChangeOptions()
+    folder = check_folder(settings.account_dir)
     if not folder.path.is_dir():
         return False
     with disk_errors(_UNUSABLE):
-        files = key_file.load(folder, bounds=given.bounds)
+        files = key_file.load(folder, bounds=options.bounds)
         plain = folder.plain_database.exists()
         anything = plain or bool(folder.generations())
         return anything and not file_facts.nothing_pending(folder, files, plain=plain)
 
 
-def shred(
-    settings: OpeningSettings, system: Keychain | None, *, given: Given | None = None
-) -> Shredded:
-    """Erase every key file and database of the account, the quarantine's too. No key is needed.
+def purge_account(
+    settings: OpeningSettings, system: Keychain | None, *, options: ChangeOptions | None = None
+) -> PurgeResult:
+    """Remove every key file and database of the account, the quarantine's too. No key is needed.
 
-    Key files go first: whatever happens then, the databases stay unreadable. Raises ``LockedError``
-    (BUSY names who has the cache open; UNSAFE_PATH) with nothing erased, ``Unfinished`` with a part of
-    it erased, and can be run again: also where no file is left, for the sake of a keychain that could
-    not be asked before.
+    Key files go first, and for good: whatever happens then, the databases stay unreadable. Can be run
+    again, also where no file is left: a keychain that could not be asked before is asked then.
+    Raises ``LockedError`` (BUSY names who has the cache open; UNSAFE_PATH) with nothing removed, and
+    ``Unfinished`` with a part of it removed.
     """
-    given = given or Given()
-    folder = trusted(settings.account_dir)
-    erased = 0
+    options = options or ChangeOptions()
+    folder = check_folder(settings.account_dir)
+    removed = 0
     if folder.path.is_dir():
-        with disk_errors(_UNUSABLE), key_lock(folder, timeout=given.timeout):
-            presence = Presence(folder)
+        with disk_errors(_UNUSABLE), key_lock(folder, timeout=options.timeout):
+            server_lock = ServerLock(folder)
             try:
-                new_generation.be_alone(presence, folder)
-                erased = _erase(folder, given)
+                new_generation.lock_exclusively(server_lock, folder)
+                removed = _remove_all(folder, options)
             finally:
-                presence.release()
+                server_lock.release()
     if system is None:
-        return Shredded(erased, keychain=False)
+        return PurgeResult(removed, keychain_cleared=False)
     try:
         if system.missing:
-            left = (
+            hint = (
                 f"If one of another session was in use, {_entries(settings.owner_hash)}. {_AGAIN}"
             )
-            return Shredded(erased, keychain=False, absent=left)
+            return PurgeResult(removed, keychain_cleared=False, keychain_hint=hint)
         for kind in (keychain.KEY, keychain.TOKEN):
             system.delete(kind, settings.owner_hash)
     except LockedError as error:
-        return Shredded(erased, keychain=False, unasked=_unasked(error, settings.owner_hash))
-    return Shredded(erased, keychain=True)
+        unasked = _keychain_unusable(error, settings.owner_hash)
+        return PurgeResult(removed, keychain_cleared=False, keychain_error=unasked)
+    return PurgeResult(removed, keychain_cleared=True)
 
 
-def _erase(folder: AccountFolder, given: Given) -> int:
-    """Erase everything; how many files that were. Raises ``Unfinished`` from the first one on."""
-    erased, files = 0, list(_files(folder))
+def _remove_all(folder: AccountFolder, options: ChangeOptions) -> int:
+    """Return how many files were removed. Raises ``Unfinished`` from the first one on."""
+    removed, files = 0, list(_files(folder))
     try:
         for file in files:
-            erased += erasure.erase(file)
-            given.at(file.name)
+            removed += _remove(file)
+            options.at(file.name)
         _remove_empty_folders(folder.quarantine)
         sync_folder(folder.path)
     except OSError as error:
         if not list(_files(folder)) and not folder.quarantine.exists():
             return len(files)
         raise Unfinished(
-            f"not everything is destroyed ({os_errors.failure(error)}): {_standing(folder, given)}",
+            f"not everything is destroyed ({os_errors.describe_with_path(error)}): {_what_is_left(folder, options)}",
             resolution_hint="Run `mcp-notarium purge` again when the disk is well: it goes on "
             "where it stopped.",
         ) from error
-    return erased
+    return removed
 
 
-def _standing(folder: AccountFolder, given: Given) -> str:
-    """What can still be done with what is left."""
+def _remove(path: Path) -> bool:
+    """Remove a file, or a link and not what it leads to, for good; False if it was not there."""
+    try:
+        path.unlink()
+    except FileNotFoundError:
+        return False
+    sync_folder(path.parent)  # a key must not come back after its database has gone
+    return True
+
+
+def _what_is_left(folder: AccountFolder, options: ChangeOptions) -> str:
+    """Say what can still be done with what is left."""
     opens = None
     with suppress(OSError):
-        opens = key_file.load(folder, bounds=given.bounds).valid
+        opens = key_file.load(folder, bounds=options.bounds).valid
     if opens is not None and folder.database(opens.generation).exists():
         return "the cache is still there, with a key file that opens it"
     if folder.plain_database.exists() or folder.plain_remains.exists():
         return "unencrypted files are left"
     if opens is not None:
         return "the database is gone, and a key file is left"
-    return "the keys are gone, and no byte of what is left can be read"
+    return "the keys are gone, and nothing that is left can be read"
 
 
-def _unasked(error: LockedError, owner: str) -> LockedError:
-    """The refusal of a keychain that is here and could not be asked."""
+def _keychain_unusable(error: LockedError, owner: str) -> LockedError:
+    """Return the error for a keychain that is here and could not be asked."""
     reason = str(error.details.get("reason", error.message))
     return LockedError(
         Verdict.KEYCHAIN_UNUSABLE,
@@ -137,14 +152,14 @@ def _unasked(error: LockedError, owner: str) -> LockedError:
 def _entries(owner: str) -> str:
     return (
         f"entries `{keychain.KEY}` and `{keychain.TOKEN}` of `{keychain.SERVICE}` (both end in "
-        f"`:{keychain.account(owner)}`) may still be in it"
+        f"`:{keychain.entry_account(owner)}`) may still be in it"
     )
 
 
 def _files(folder: AccountFolder) -> Iterator[Path]:
-    """Every file of ours but the locks, keys first, and of them those last that count.
+    """List every file of ours but the locks: keys first, and of them those last that are in force.
 
-    So everything is as it was until the last of them goes, and then nothing opens any more.
+    So the cache opens until the last of them goes, and nothing opens after that.
     """
     found = [path for path in folder.path.rglob("*") if path.is_symlink() or path.is_file()]
     ours = sorted(path for path in found if path.suffix != ".lock")

@@ -1,6 +1,6 @@
-"""Saves what can be saved of a damaged database into a new generation. The key must be right.
+"""Repair a damaged database: save what can be read into a new generation. The key must be right.
 
-Only a copy of the old files is opened, because opening a damaged file may change it; the old files
+Only a copy of the old files is opened, because opening a damaged file may change it. The old files
 themselves go to the quarantine, byte for byte, with their key file.
 """
 
@@ -12,11 +12,11 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mcp_notarium.account import damage_marker, new_generation, startup_decisions, startup_table
-from mcp_notarium.account.inspection import Observer, OpeningSettings, Scene, never
-from mcp_notarium.account.key_changes import Given, nothing_there
-from mcp_notarium.account.new_generation import InForce, Step
-from mcp_notarium.account.opener import refusal
+from mcp_notarium.account import markers, new_generation, startup_decisions, startup_table
+from mcp_notarium.account.inspection import Inspection, Inspector, OpeningSettings, never_open
+from mcp_notarium.account.key_changes import ChangeOptions, missing_cache_error
+from mcp_notarium.account.new_generation import Step, SwitchResult
+from mcp_notarium.account.opener import locked_error
 from mcp_notarium.account.startup_facts import OnUnreadable
 from mcp_notarium.account.startup_table import Locked
 from mcp_notarium.crypto import key_slots
@@ -31,11 +31,11 @@ from mcp_notarium.errors import (
     Verdict,
 )
 from mcp_notarium.files import quarantine
-from mcp_notarium.files.account_folder import AccountFolder, trusted
-from mcp_notarium.files.locks import Presence, key_lock
+from mcp_notarium.files.account_folder import AccountFolder, check_folder
+from mcp_notarium.files.locks import ServerLock, key_lock
 from mcp_notarium.files.private_files import disk_errors, replace_private, sync_folder
 from mcp_notarium.keys import key_file
-from mcp_notarium.keys.key_sources import Found
+from mcp_notarium.keys.key_sources import FoundKey
 from mcp_notarium.storage import database, salvage
 from mcp_notarium.storage.database import companions
 from mcp_notarium.storage.page_check import PAGE_SIZE
@@ -52,43 +52,42 @@ _NOT_TAKEN = new_generation.TIES | {"owner_identity_hash"}
 
 
 @dataclass(frozen=True, slots=True)
-class Repaired:
-    """What was saved and is in force, and where the old files go; ``state`` says whether all have."""
+class RepairResult:
+    """Hold what was saved and is in force, and where the old files go; ``state``: whether all have."""
 
     salvaged: SalvageReport
     quarantine: Path
-    state: InForce
+    state: SwitchResult
 
 
 def repair(
     settings: OpeningSettings,
     *,
     told: OnProgress = lambda _done, _of: None,
-    given: Given | None = None,
-) -> Repaired | None:
-    """Make a new generation of everything that can still be read; None if nothing is wrong.
+    options: ChangeOptions | None = None,
+) -> RepairResult | None:
+    """Create a new generation of everything that can still be read; None if nothing is wrong.
 
-    Every key that opened the old one opens the new one: data key and slots are the same. The
-    place in the service's changes is forgotten, so that the next sync compares every note and fetches
-    what is missing. Raises ``InvalidRequest`` if the cache is not encrypted,
+    Every key that opened the old one opens the new one: data key and slots are the same. The sync
+    cursor is removed, so that the next sync compares every note and fetches what is missing. Raises ``InvalidRequest`` if the cache is not encrypted,
     ``CacheDamaged`` if nothing can be read, ``CacheFull`` and ``LockedError``, with the old files as
-    they were. Once the new generation counts, what fails is in its ``state``.
+    they were. Once the new generation is in force, what fails is in its ``state``.
     """
     if not settings.db_encryption:
         raise _only_encrypted()
-    given = given or Given()
-    folder = trusted(settings.account_dir)
+    options = options or ChangeOptions()
+    folder = check_folder(settings.account_dir)
     if not folder.path.is_dir():
-        raise nothing_there()
-    with disk_errors(_UNUSABLE), key_lock(folder, timeout=given.timeout):
-        presence = Presence(folder)
+        raise missing_cache_error()
+    with disk_errors(_UNUSABLE), key_lock(folder, timeout=options.timeout):
+        server_lock = ServerLock(folder)
         try:
-            new_generation.be_alone(presence, folder)
-            given.at(Step.ALONE)
-            quarantine.remove_work(folder)
-            return _Work(settings, folder, told, given).done()
+            new_generation.lock_exclusively(server_lock, folder)
+            options.at(Step.ALONE)
+            quarantine.remove_work_folder(folder)
+            return _Work(settings, folder, told, options).done()
         finally:
-            presence.release()
+            server_lock.release()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,64 +95,64 @@ class _Work:
     settings: OpeningSettings
     folder: AccountFolder
     told: OnProgress
-    given: Given
+    options: ChangeOptions
 
-    def done(self) -> Repaired | None:
-        """Everything between the locks."""
-        given, folder = self.given, self.folder
-        key = None if given.old is None else Found(given.old, "the key given")
-        observer = Observer(self.settings, bounds=given.bounds, system=given.system, key=key)
-        scene = observer.look(now=given.clock(), opens=never)
-        _demand_repairable(scene)
-        if scene.keyfile is None or scene.data_key is None or scene.key is None:
-            raise nothing_there()
-        work = self._copied(scene.keyfile)
+    def done(self) -> RepairResult | None:
+        """Do everything that needs the locks."""
+        options, folder = self.options, self.folder
+        key = None if options.old is None else FoundKey(options.old, "the key given")
+        inspector = Inspector(self.settings, bounds=options.bounds, system=options.system, key=key)
+        inspection = inspector.inspect(now=options.clock(), opens=never_open)
+        _demand_repairable(inspection)
+        if inspection.keyfile is None or inspection.data_key is None or inspection.key is None:
+            raise missing_cache_error()
+        work = self._copied(inspection.keyfile)
         try:
-            damaged = _is_damaged(work, scene.keyfile, scene.data_key)
+            damaged = _is_damaged(work, inspection.keyfile, inspection.data_key)
             pages = work.stat().st_size // PAGE_SIZE
             _lengthen(work)
-            _demand_newest(work, scene.keyfile, scene.data_key)
-            if scene.files is not None:
-                key_file.bring_to_rest(folder, scene.files, now=given.clock())
-            new_generation.set_leftovers_aside(folder, scene.keyfile, now=given.clock())
+            _demand_newest(work, inspection.keyfile, inspection.data_key)
+            if inspection.files is not None:
+                key_file.finish_interrupted_change(folder, inspection.files, now=options.clock())
+            new_generation.quarantine_leftovers(folder, inspection.keyfile, now=options.clock())
             if not damaged:
                 return None
-            made = key_slots.next_generation(scene.keyfile, scene.data_key)
-            found = self._salvaged(work, scene.keyfile, made, scene.data_key, pages=pages)
-            return self._switched(scene.keyfile, made, found)
+            made = key_slots.next_generation(inspection.keyfile, inspection.data_key)
+            found = self._salvaged(work, inspection.keyfile, made, inspection.data_key, pages=pages)
+            return self._switched(inspection.keyfile, made, found)
         finally:
             with suppress(OSError):  # a copy; what stays of it goes with the next repair
-                quarantine.remove_work(folder)
+                quarantine.remove_work_folder(folder)
 
-    def _switched(self, old: KeyFile, made: KeyFile, found: SalvageReport) -> Repaired:
-        """Let the new generation count and set the old one aside, with the key file that opens it."""
+    def _switched(self, old: KeyFile, made: KeyFile, found: SalvageReport) -> RepairResult:
+        """Put the new generation in force and set the old one aside, with the key file that opens it."""
         try:
-            aside = quarantine.new_folder(self.folder, self.given.clock())
+            aside = quarantine.create_folder(self.folder, self.options.clock())
             content = key_slots.serialise(old)
             replace_private(aside / self.folder.key_file.name, content, check=lambda _written: None)
         except BaseException:
-            new_generation.take_back(self.folder, made)
+            new_generation.remove_prepared(self.folder, made)
             raise
 
         replaced = companions(self.folder.database(old.generation))
 
         def clear() -> None:
-            damage_marker.forget(self.folder)
+            markers.clear_damage_marker(self.folder)
             for file in replaced:
                 if file.exists():
                     file.rename(aside / file.name)
-            self.folder.certificate.unlink(missing_ok=True)
+            self.folder.pending_marker.unlink(missing_ok=True)
             sync_folder(aside)
             sync_folder(self.folder.path)
-            self.given.at(Step.REMOVE)
+            self.options.at(Step.REMOVE)
 
         state = new_generation.switch(
-            self.folder, made, replaced=replaced, clear=clear, at=self.given.at
+            self.folder, made, replaced=replaced, clear=clear, at=self.options.at
         )
-        return Repaired(found, aside, state)
+        return RepairResult(found, aside, state)
 
     def _copied(self, old: KeyFile) -> Path:
-        """A copy of the old files to work on."""
+        """Copy the old files to the work folder."""
         path = self.folder.database(old.generation)
         size = sum(file.stat().st_size for file in companions(path) if file.exists())
         free = shutil.disk_usage(self.folder.path).free
@@ -162,7 +161,7 @@ class _Work:
                 f"a repair needs {int(size * _ROOM):,} bytes, and {free:,} are free",
                 details={"needed": int(size * _ROOM), "free": free},
             )
-        target = quarantine.new_work_folder(self.folder)
+        target = quarantine.create_work_folder(self.folder)
         for file in companions(path)[:2]:  # the third is made anew
             if file.exists():
                 shutil.copyfile(file, target / file.name)
@@ -178,7 +177,7 @@ class _Work:
         *,
         pages: int,
     ) -> SalvageReport:
-        """The new database with all that could be read; nothing is left of it if this raises."""
+        """Create the new database with all that could be read; nothing is left of it if this raises."""
         path = self.folder.database(made.generation)
         meta = {
             "owner_identity_hash": self.settings.owner_hash,
@@ -188,22 +187,22 @@ class _Work:
         }
         try:
             key_file.prepare(self.folder, made)
-            self.given.at(Step.PREPARE)
+            self.options.at(Step.PREPARE)
             key = data_key.database_key(made.database_salt)
             with closing(database.create(path, key, meta=meta)) as target:
-                self.given.at(Step.CREATE)
+                self.options.at(Step.CREATE)
                 found = self._read(lambda: _opened(kept, old, data_key), target, pages=pages)
-                carry = new_generation.Carry(
-                    data_key, old.generation, self.given.clock(), "repaired", rescuing=True
+                carry = new_generation.AuditTransfer(
+                    data_key, old.generation, self.options.clock(), "repaired", rescuing=True
                 )
                 with closing(_opened(kept, old, data_key)) as damaged:
                     carry.over(self.folder, damaged, target, data_key)
                 SyncState(target).set_cursor(None)
-                self.given.at(Step.COPY)
+                self.options.at(Step.COPY)
                 new_generation.demand_sound(target)
-            self.given.at(Step.VERIFY)
+            self.options.at(Step.VERIFY)
         except BaseException:
-            new_generation.take_back(self.folder, made)
+            new_generation.remove_prepared(self.folder, made)
             raise
         return found
 
@@ -218,7 +217,7 @@ class _Work:
 
 
 def _demand_newest(kept: Path, found: KeyFile, data_key: DataKey) -> None:
-    """Raises ``LockedError`` if the copy says that it was opened with a newer key file."""
+    """Check that the copy was never opened with a newer key file. Raises ``LockedError``."""
     try:
         with closing(_opened(kept, found, data_key)) as opened:
             row = opened.row("SELECT value FROM sync_metadata WHERE key = 'key_sequence'")
@@ -240,12 +239,12 @@ def _only_encrypted() -> InvalidRequest:
     )
 
 
-def _demand_repairable(scene: Scene) -> None:
-    """Raises start-up's refusal unless the key is right and a database lies there."""
-    seen = replace(scene.seen, on_unreadable=OnUnreadable.REFUSE)
+def _demand_repairable(inspection: Inspection) -> None:
+    """Check that the key is right and a database is there. Raises start-up's refusal."""
+    seen = replace(inspection.seen, on_unreadable=OnUnreadable.REFUSE)
     decision = startup_table.decide(seen)
     if isinstance(decision, Locked) and decision.verdict is not Verdict.DATABASE_DAMAGED:
-        raise refusal(decision)
+        raise locked_error(decision)
 
 
 def _opened(path: Path, found: KeyFile, data_key: DataKey) -> database.Database:
@@ -253,7 +252,7 @@ def _opened(path: Path, found: KeyFile, data_key: DataKey) -> database.Database:
 
 
 def _lengthen(copy: Path) -> None:
-    """SQLite opens no file that is shorter than its first page says; holes cost no space."""
+    """Lengthen the copy: SQLite opens no file shorter than its first page says; holes cost no space."""
     os.truncate(copy, copy.stat().st_size * _MOST_CUT)
 
 

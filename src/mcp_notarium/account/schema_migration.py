@@ -1,23 +1,30 @@
-"""Brings a database to the program's schema, after a copy of it was made and checked.
+"""Migrate a database to the program's schema, after copying it and checking the copy.
 
-Nobody else has the file open meanwhile. The copy stays in the quarantine folder like everything
-that was set aside.
+No other process has the file open meanwhile. The copy stays in the quarantine folder like everything that
+was set aside.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import time
+from contextlib import closing
 from pathlib import Path
 
-from mcp_notarium.account import file_facts
+from mcp_notarium.account import file_facts, startup_table
+from mcp_notarium.account.inspection import Inspector, OpeningSettings
+from mcp_notarium.account.startup_table import Migrate
 from mcp_notarium.crypto.data_key import DataKey
+from mcp_notarium.crypto.kdf import PRODUCTION, Bounds
 from mcp_notarium.crypto.key_slots import KeyFile
-from mcp_notarium.errors import CacheError, LockedError, Verdict
+from mcp_notarium.errors import CacheBusy, CacheError, CacheFull, LockedError, Verdict
 from mcp_notarium.files import quarantine
-from mcp_notarium.files.account_folder import AccountFolder
+from mcp_notarium.files.account_folder import AccountFolder, check_folder, folder_errors
+from mcp_notarium.files.locks import ServerLock
 from mcp_notarium.files.private_files import sync_folder
 from mcp_notarium.storage import database, page_check, schema
+from mcp_notarium.storage.connection import Database
 
 _CHUNK = 1 << 20
 
@@ -30,7 +37,7 @@ def migrate(
     *,
     now: float,
 ) -> Path:
-    """Copy, check, migrate; returns the copy. Raises ``LockedError`` (MIGRATION_FAILED).
+    """Copy, check, migrate; return the copy. Raises ``LockedError`` (MIGRATION_FAILED).
 
     The database was closed by its last user, which has moved the log into it.
     """
@@ -40,7 +47,7 @@ def migrate(
     if data_key is not None and keyfile is not None:
         key = data_key.database_key(keyfile.database_salt)
     try:
-        copy = _copied(path, quarantine.new_folder(folder, now) / path.name)
+        copy = _copied(path, quarantine.create_folder(folder, now) / path.name)
         _check(path, copy, data_key, keyfile)
         opened = database.connect(path, key)
         try:
@@ -50,6 +57,38 @@ def migrate(
     except CacheError as error:
         raise failed(error.message) from error
     return copy
+
+
+def rehearse(settings: OpeningSettings, *, bounds: Bounds = PRODUCTION) -> None:
+    """Take every step of the migration and undo it, so that a failure is known before a start.
+
+    The database is as before. Does nothing where it is in use or needs no migration. Raises
+    ``LockedError`` (MIGRATION_FAILED) if it does not go through, ``CacheFull`` if there is no room for
+    it, and ``LockedError`` (BUSY) while another process holds the folder alone.
+    """
+    folder = check_folder(settings.account_dir)
+    with folder_errors(folder):
+        server_lock = ServerLock(folder)
+        try:
+            server_lock.share()
+            with closing(Inspector(settings, bounds=bounds).inspect(now=time.time())) as inspection:
+                if inspection.database is not None and isinstance(
+                    startup_table.decide(inspection.seen), Migrate
+                ):
+                    _try(inspection.database)
+        finally:
+            server_lock.release()
+
+
+def _try(database: Database) -> None:
+    try:
+        schema.rehearse(database)
+    except CacheBusy:
+        return
+    except CacheFull:
+        raise
+    except CacheError as error:
+        raise failed(error.message) from error
 
 
 def _copied(path: Path, copy: Path) -> Path:
@@ -79,7 +118,7 @@ def _digest(path: Path) -> bytes:
 
 
 def failed(reason: str) -> LockedError:
-    """The refusal of a cache that cannot be migrated."""
+    """Return the error for a cache that cannot be migrated."""
     return LockedError(
         Verdict.MIGRATION_FAILED,
         f"the database could not be brought to this release's schema: {reason}",

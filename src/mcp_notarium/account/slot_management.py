@@ -1,7 +1,7 @@
-"""The ways into a cache, one slot each: look at them, add, take out of use, remove.
+"""List, add, disable, enable and remove the key slots of a cache.
 
-Every change goes through ``changing``: the key that was used to get in must still open afterwards,
-so nobody can lock himself out with one command.
+Every change goes through ``key_changes``: the key that opened the cache must still open it afterwards, so
+no single command locks its user out.
 """
 
 from __future__ import annotations
@@ -11,8 +11,14 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from mcp_notarium.account import startup_decisions
-from mcp_notarium.account.inspection import Observer, OpeningSettings, never
-from mcp_notarium.account.key_changes import Changed, Given, change, nothing_there, openable
+from mcp_notarium.account.inspection import Inspector, OpeningSettings, never_open
+from mcp_notarium.account.key_changes import (
+    ChangeOptions,
+    ChangeResult,
+    apply_change,
+    demand_openable,
+    missing_cache_error,
+)
 from mcp_notarium.account.key_rotation import demand_strong, stretching
 from mcp_notarium.crypto import key_slots, recovery_codes, slot_changes
 from mcp_notarium.crypto.data_key import DataKey
@@ -21,18 +27,18 @@ from mcp_notarium.crypto.kdf import PRODUCTION, Bounds, Parameters
 from mcp_notarium.crypto.key_file_codec import MOST_SLOTS, is_label
 from mcp_notarium.crypto.key_slots import KeyFile, Slot, SlotState, SlotType
 from mcp_notarium.errors import LockedError, Verdict
-from mcp_notarium.files.account_folder import trusted
+from mcp_notarium.files.account_folder import check_folder
 from mcp_notarium.files.private_files import disk_errors
 from mcp_notarium.keys import key_file
-from mcp_notarium.keys.key_sources import Found
+from mcp_notarium.keys.key_sources import FoundKey
 from mcp_notarium.secret import Secret
 
 _SlotChange = Callable[[KeyFile, DataKey, int], KeyFile]
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
-    """The slots as they stand in the key file.
+class SlotList:
+    """Hold the slots as they stand in the key file.
 
     ``opened_by`` is the id of the slot that the given key opens; None: no key was given, or it
     opens none. Without a key nothing proves that the list is as it was written; ``doubtful``: the
@@ -44,15 +50,15 @@ class Listing:
     doubtful: bool = False
 
 
-def listing(
+def list_slots(
     settings: OpeningSettings, key: Secret | None, *, bounds: Bounds = PRODUCTION
-) -> Listing:
+) -> SlotList:
     """Read the key file (or its copy, if that is all there is). Changes nothing.
 
     Raises ``LockedError`` if there is none, it is lost, damaged or forged, or the folder is unsafe,
     and if the key vouches for a copy that is newer.
     """
-    folder = trusted(settings.account_dir)
+    folder = check_folder(settings.account_dir)
     with disk_errors("the key file cannot be read"):
         files = key_file.load(folder, bounds=bounds)
     if files.newer_version is not None:
@@ -64,20 +70,22 @@ def listing(
     found = files.valid
     if found is None:
         # No key is tried here, so any will do; nothing is asked of a keychain.
-        observer = Observer(settings, bounds=bounds, key=Found(Secret("none is tried"), "a key"))
-        openable(observer.look(now=0, opens=never))
-        raise nothing_there()
+        inspector = Inspector(
+            settings, bounds=bounds, key=FoundKey(Secret("none is tried"), "a key")
+        )
+        demand_openable(inspector.inspect(now=0, opens=never_open))
+        raise missing_cache_error()
     opened = None
     with suppress(MalformedKey):  # the configured key can be no key at all; it opens nothing then
         if key is not None:
             if files.copy_ahead is not None and _vouches(key, files.copy_ahead, found, bounds):
-                raise behind()
+                raise rollback_error()
             opened = _opened_by(found, key, bounds)
-    return Listing(found, opened, doubtful=files.copy_ahead is not None and opened is None)
+    return SlotList(found, opened, doubtful=files.copy_ahead is not None and opened is None)
 
 
-def behind() -> LockedError:
-    """The refusal where an old key file was put back."""
+def rollback_error() -> LockedError:
+    """Return the error for an old key file that was put back."""
     return LockedError(
         Verdict.ROLLBACK_SEEN,
         "the key file is older than its copy `notarium_keys.json.bak`",
@@ -86,7 +94,7 @@ def behind() -> LockedError:
 
 
 def _vouches(key: Secret, copy: KeyFile, main: KeyFile, bounds: Bounds) -> bool:
-    """Whether the key shows that the copy is what it says: it opens it, or the one it grew from."""
+    """Check whether the key proves the copy: it opens the copy, or the key file that the copy grew from."""
     with suppress(WrongKey, KeyFileDamaged):
         if key_slots.has_valid_mac(copy, key_slots.unlock(main, key, bounds=bounds)):
             return True
@@ -104,22 +112,22 @@ def add(
     parameters: Parameters | None = None,
     allow_weak: bool = False,
     type_: SlotType | None = None,
-    given: Given | None = None,
-) -> Changed:
-    """One more key that opens the cache: a passphrase, a raw key or a recovery key.
+    options: ChangeOptions | None = None,
+) -> ChangeResult:
+    """Add a slot: a passphrase, a raw key or a recovery key.
 
     ``parameters`` stretch a passphrase; None: as the settings say, and with the same algorithm at
-    least as dear as any passphrase that opens the cache.
-    ``type_`` KEYRING: a raw key that only the keychain holds. Raises as ``change`` does, and
+    least the cost of any passphrase that opens the cache.
+    ``type_`` KEYRING: a raw key that only the keychain holds. Raises as ``apply_change`` does, and
     ``WeakPassphrase``, ``MalformedKey``, ``SlotsRefused`` (it opens the cache already, there are too
     many, or that is no label).
     """
-    given = given or Given()
+    options = options or ChangeOptions()
     demand_label(label)
     demand_strong(new, allow_weak=allow_weak)
 
     def added(before: KeyFile, data_key: DataKey, _key: Secret) -> KeyFile:
-        if _opened_by(before, new, given.bounds) is not None:
+        if _opened_by(before, new, options.bounds) is not None:
             raise SlotsRefused("this key opens the cache already")
         return key_slots.add_slot(
             before,
@@ -128,21 +136,21 @@ def add(
             parameters=parameters or _as_dear_as_any(before, settings),
             type_=type_,
             label=label,
-            bounds=given.bounds,
+            bounds=options.bounds,
         )
 
-    return change(settings, added, also_opens=(new,), given=given)
+    return apply_change(settings, added, also_opens=(new,), options=options)
 
 
 def _as_dear_as_any(before: KeyFile, settings: OpeningSettings) -> Parameters:
-    """For one more passphrase: the cheapest to guess is the one that is guessed."""
+    """Return the cost of one more passphrase: an attacker guesses the cheapest one."""
     opening = (slot.kdf for slot in before.slots if slot.state is not SlotState.DISABLED)
-    # The algorithm is that of the settings, for it takes the place of no other.
+    # The algorithm is that of the settings, because it replaces no other slot.
     return replace(stretching(settings), chosen=True).parameters_for(opening)
 
 
 def demand_room(found: KeyFile) -> None:
-    """Raises ``SlotsRefused`` if no slot can be added. Call it before anybody types or writes."""
+    """Check that a slot can be added, before anybody types or writes. Raises ``SlotsRefused``."""
     if len(found.slots) >= MOST_SLOTS:
         raise SlotsRefused(
             f"a key file has at most {MOST_SLOTS} slots, and all are in use",
@@ -152,7 +160,7 @@ def demand_room(found: KeyFile) -> None:
 
 
 def demand_label(label: str) -> None:
-    """Raises ``SlotsRefused`` for what no slot can be called. Call it before anybody types or writes."""
+    """Check a slot's label, before anybody types or writes. Raises ``SlotsRefused``."""
     if not is_label(label):
         raise SlotsRefused(
             "a label has at most 64 ASCII characters, all of which can be seen",
@@ -160,56 +168,62 @@ def demand_label(label: str) -> None:
         )
 
 
-def disable(settings: OpeningSettings, slot_id: int, *, given: Given | None = None) -> Changed:
-    """The slot stays and opens nothing any more. Raises as ``change`` does, and ``SlotsRefused``."""
-    return _without(settings, slot_id, slot_changes.disable, given)
+def disable(
+    settings: OpeningSettings, slot_id: int, *, options: ChangeOptions | None = None
+) -> ChangeResult:
+    """Disable a slot: it stays and opens nothing. Raises as ``apply_change``, and ``SlotsRefused``."""
+    return _without(settings, slot_id, slot_changes.disable, options)
 
 
-def remove(settings: OpeningSettings, slot_id: int, *, given: Given | None = None) -> Changed:
-    """The slot is gone. Raises as ``change`` does, and ``SlotsRefused``."""
-    return _without(settings, slot_id, slot_changes.remove, given)
+def remove(
+    settings: OpeningSettings, slot_id: int, *, options: ChangeOptions | None = None
+) -> ChangeResult:
+    """Remove a slot. Raises as ``apply_change``, and ``SlotsRefused``."""
+    return _without(settings, slot_id, slot_changes.remove, options)
 
 
-def enable(settings: OpeningSettings, slot_id: int, *, given: Given | None = None) -> Changed:
-    """A slot that was taken out of use opens again. Raises as :func:`disable` does."""
+def enable(
+    settings: OpeningSettings, slot_id: int, *, options: ChangeOptions | None = None
+) -> ChangeResult:
+    """Enable a disabled slot. Raises as :func:`disable` does."""
 
     def enabled(before: KeyFile, data_key: DataKey, _key: Secret) -> KeyFile:
         return slot_changes.enable(before, data_key, slot_id)
 
-    return change(settings, enabled, given=given)
+    return apply_change(settings, enabled, options=options)
 
 
 def mark_compromised(
-    settings: OpeningSettings, slot_id: int, *, given: Given | None = None
-) -> Changed:
-    """The slot still opens, and is named wherever slots are shown. Raises as :func:`disable`."""
+    settings: OpeningSettings, slot_id: int, *, options: ChangeOptions | None = None
+) -> ChangeResult:
+    """Mark a slot as compromised: it still opens, and every list names it. Raises as :func:`disable`."""
 
     def marked(before: KeyFile, data_key: DataKey, _key: Secret) -> KeyFile:
         return slot_changes.mark_compromised(before, data_key, slot_id)
 
-    return change(settings, marked, given=given)
+    return apply_change(settings, marked, options=options)
 
 
 def recovery_slot(settings: OpeningSettings, typed: str, *, bounds: Bounds = PRODUCTION) -> Slot:
-    """The slot that a recovery key opens, proven by opening it. Changes nothing.
+    """Find the slot that a recovery key opens, by opening it. Changes nothing.
 
-    Raises ``MalformedKey`` for a slip of the pen, ``WrongKey``, and as :func:`listing` does.
+    Raises ``MalformedKey`` for a typing error, ``WrongKey``, and as :func:`list_slots` does.
     """
     key = recovery_codes.write(recovery_codes.read(typed).reveal())
-    found = listing(settings, key, bounds=bounds)
+    found = list_slots(settings, key, bounds=bounds)
     if found.opened_by is None:
         raise WrongKey
     return slot_changes.find_slot(found.keyfile, found.opened_by)
 
 
 def _without(
-    settings: OpeningSettings, slot_id: int, how: _SlotChange, given: Given | None
-) -> Changed:
-    given = given or Given()
+    settings: OpeningSettings, slot_id: int, how: _SlotChange, options: ChangeOptions | None
+) -> ChangeResult:
+    options = options or ChangeOptions()
 
     def changed(before: KeyFile, data_key: DataKey, key: Secret) -> KeyFile:
         after = how(before, data_key, slot_id)
-        if _opened_by(after, key, given.bounds) is None:
+        if _opened_by(after, key, options.bounds) is None:
             raise SlotsRefused(
                 f"slot {slot_id} is the one you came in by",
                 resolution_hint="Use --ask-key and give another key that opens the cache; that "
@@ -217,7 +231,7 @@ def _without(
             )
         return after
 
-    return change(settings, changed, given=given)
+    return apply_change(settings, changed, options=options)
 
 
 def _opened_by(found: KeyFile, key: Secret, bounds: Bounds) -> int | None:

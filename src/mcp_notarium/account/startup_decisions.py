@@ -1,7 +1,7 @@
-"""What start-up can decide, and the form in which the table's rows say it. Pure.
+"""Define what start-up can decide, and the form of the table's rows. Pure.
 
-A refusal has a verdict, a sentence and the exact way out. Some refusals turn into ``Rebuild`` where
-the settings ask for it and nothing can be lost; which, is said row by row in ``startup``.
+A refusal has a verdict, a sentence and the exact way out. Some refusals turn into ``Rebuild`` if the
+settings ask for it and nothing can be lost; ``startup_table`` says which, row by row.
 """
 
 from __future__ import annotations
@@ -125,37 +125,37 @@ _ONE: Mapping[str, str] = MappingProxyType(
         WAIT: ONE_MORE_TRY,
     }
 )
-"""What an agent is told instead of a hint: one way, with which everything stays where it is."""
+"""What an agent is told instead of a hint: one way, which sets nothing aside."""
 
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """Serve the cache. ``settle``: the key file and its copy are to be brought to rest first."""
+    """Serve the cache. ``finish_key_files``: finish an interrupted change of the key files first."""
 
     notices: tuple[str, ...] = ()
-    settle: bool = False
+    finish_key_files: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Nothing is there: make a new cache."""
+    """Create a new cache: nothing is there."""
 
     notices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Migrate:
-    """An older schema: make a verified copy, then migrate."""
+    """Migrate an older schema, after making a verified copy."""
 
     version: int
     program: int
     notices: tuple[str, ...] = ()
-    settle: bool = False
+    finish_key_files: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Rebuild:
-    """Move everything to quarantine and make a new generation.
+    """Move everything to the quarantine and create a new generation.
 
     ``verdict`` is what would be refused otherwise; None: a first start was cut short.
     """
@@ -180,7 +180,7 @@ Condition = Callable[[Observations], bool]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One case: its name, what is decided, and when; ``mode`` None: in both modes."""
+    """Hold one case: its name, what is decided, and when; ``mode`` None: in both modes."""
 
     name: str
     gives: Callable[[Observations], Decision]
@@ -188,12 +188,12 @@ class Row:
     mode: Mode | None = None
 
     def applies(self, seen: Observations) -> bool:
-        """Whether this row's case is what is seen."""
+        """Check whether this row's case is what is seen."""
         return self.mode in {None, seen.mode} and self.when(seen)
 
 
 def refuse(name: str, verdict: Verdict, message: str, hint: str, when: Condition) -> Row:
-    """A row that refuses, whatever the settings say."""
+    """Build a row that refuses, whatever the settings say."""
 
     def locked(seen: Observations) -> Decision:
         return Locked(verdict, _filled(message, seen), _filled(hint, seen), _one(hint))
@@ -202,7 +202,7 @@ def refuse(name: str, verdict: Verdict, message: str, hint: str, when: Condition
 
 
 def unreadable(name: str, verdict: Verdict, message: str, hint: str, when: Condition) -> Row:
-    """A row that refuses, or rebuilds where that is asked for and loses nothing."""
+    """Build a row that refuses, or rebuilds if the settings ask for it and nothing is lost."""
 
     def locked_or_rebuilt(seen: Observations) -> Decision:
         said, way_out = _filled(message, seen), _filled(hint, seen)
@@ -217,8 +217,8 @@ def unreadable(name: str, verdict: Verdict, message: str, hint: str, when: Condi
     return Row(name, locked_or_rebuilt, when)
 
 
-def met(*, plain: bool, on_unreadable: OnUnreadable) -> Locked:
-    """The refusal where a cache that was open turns out to be damaged."""
+def decide_on_damage(*, plain: bool, on_unreadable: OnUnreadable) -> Locked:
+    """Decide on damage that is met while the cache is open: refuse."""
     way_out = (BEGIN_ANEW if plain else REPAIR) + " Then restart the client."
     if on_unreadable is OnUnreadable.REBUILD:
         way_out = (
@@ -235,7 +235,7 @@ def _one(hint: str) -> str:
 
 
 def _obstacle(seen: Observations) -> str | None:
-    """Why a rebuild could lose something, or would go on for ever."""
+    """Say why a rebuild could lose something, or would be repeated for ever."""
     if not seen.refetchable:
         return "this cache is the only place the notes are kept"
     if not seen.no_pending:

@@ -1,6 +1,6 @@
 """Hold what start-up sees before it decides: frozen values, each with a "not looked at" default.
 
-Pure. ``opener`` fills them in, ``startup_table`` decides on them. Nothing here looks at anything.
+Pure. ``inspection`` fills them in, ``startup_table`` decides on them. Nothing here looks at anything.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from mcp_notarium.files.account_folder import Problem
 
 
 class Mode(StrEnum):
-    """What the settings ask for."""
+    """Name the mode that the settings ask for."""
 
     ENCRYPTED = "encrypted"
     PLAIN = "plain"
 
 
 class OnUnreadable(StrEnum):
-    """DB_ON_UNREADABLE: what may be done about a cache that cannot be read."""
+    """Name what may be done about a cache that cannot be read: DB_ON_UNREADABLE."""
 
     REFUSE = "refuse"
     REBUILD = "rebuild"
 
 
 class KeySource(StrEnum):
-    """Whether the first key source that is present gives a key."""
+    """Name whether the first key source that is present gives a key."""
 
     ABSENT = "absent"
     FOUND = "found"
@@ -36,7 +36,7 @@ class KeySource(StrEnum):
 
 
 class Unwrap(StrEnum):
-    """What the key does to the key file. ``FORGED``: a slot opens and the MAC does not fit."""
+    """Name what the key does to the key file. ``FORGED``: a slot opens and the MAC does not fit."""
 
     NOT_TRIED = "not_tried"
     OPENED = "opened"
@@ -45,7 +45,7 @@ class Unwrap(StrEnum):
 
 
 class Opening(StrEnum):
-    """What happened when the database was opened with a key that is proven right."""
+    """Name what happened when the database was opened with a key that is proven right."""
 
     NOT_TRIED = "not_tried"
     OPENED = "opened"
@@ -55,7 +55,7 @@ class Opening(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """The SQLCipher driver. ``temp_store`` 2 and 3 keep temporary tables in memory."""
+    """Hold the SQLCipher driver's facts. ``temp_store`` 2 and 3 keep temporary tables in memory."""
 
     present: bool = True
     doubled: bool = False
@@ -66,7 +66,7 @@ class Driver:
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Which files exist.
+    """Hold which files exist.
 
     ``current``: the database of the generation the key file names. ``strangers``: encrypted
     databases that neither the key file nor a prepared one names. ``prepared``: a whole key file
@@ -86,7 +86,7 @@ class Files:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Some pages of the database file, read from outside; ``size`` in bytes."""
+    """Hold a sample of the database file's pages, read from outside; ``size`` in bytes."""
 
     size: int
     salt_ok: bool = True
@@ -98,7 +98,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What key file and database must agree on; a plain database has only the owner's hash."""
+    """Hold what key file and database must agree on; a plain database has only the owner's hash."""
 
     owner_hash: str
     vault_id: str = ""
@@ -108,7 +108,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class SchemaSeen:
-    """The database's schema version against the program's."""
+    """Hold the database's schema version and the program's."""
 
     version: int
     program: int
@@ -117,7 +117,7 @@ class SchemaSeen:
 
 @dataclass(frozen=True, slots=True)
 class Observations:
-    """Everything start-up decides on.
+    """Hold everything start-up decides on.
 
     ``no_pending`` is True only where it is certain that no unfinished write is inside;
     ``refetchable``: every note can come from the note service again; ``source``: the name of the
@@ -161,27 +161,27 @@ class Observations:
 
     @property
     def plain(self) -> bool:
-        """Whether the plain mode is asked for."""
+        """Check whether the settings ask for the plain mode."""
         return self.mode is Mode.PLAIN
 
     @property
     def key_file_usable(self) -> bool:
-        """Whether the key file or its copy reads well."""
+        """Check whether the key file or its copy reads well."""
         return self.main is FileState.OK or self.recovered
 
     @property
     def recovered(self) -> bool:
-        """Whether only the copy of the key file reads well."""
+        """Check whether only the copy of the key file reads well."""
         broken = self.main in {FileState.MISSING, FileState.DAMAGED}
         return broken and self.copy is FileState.OK
 
     @property
     def no_key_file(self) -> bool:
-        """Whether neither the key file nor its copy is there."""
+        """Check whether neither the key file nor its copy is there."""
         return self.main is FileState.MISSING and self.copy is FileState.MISSING
 
     @property
     def anything_encrypted(self) -> bool:
-        """Whether any trace of an encrypted cache lies in the folder."""
+        """Check whether any trace of an encrypted cache lies in the folder."""
         files = self.files
         return not self.no_key_file or files.current or files.strangers > 0 or files.prepared

@@ -1,10 +1,9 @@
-"""The start-up table: from what is seen to exactly one decision. Pure; nothing here touches a file.
+"""Decide what start-up does, by a table: exactly one decision for what is seen. Pure.
 
-The rows stand in the order in which they are asked; the first that applies decides. A key is
-judged by the key file alone, a database only with a key that is proven right. Nothing that exists
-is ever deleted, and only ``Rebuild`` moves it: where every note can come from the note service
-again, no unfinished write can be inside, and DB_ON_UNREADABLE=rebuild asks for it; or where a
-first start was cut short and nothing was ever stored.
+The rows are asked in order; the first that applies decides. A key is judged by the key file alone, a
+database only with a key that is proven right. Nothing that exists is ever deleted. Only ``Rebuild`` moves
+it: if every note can come from the note service again, no unfinished write can be inside, and
+DB_ON_UNREADABLE=rebuild asks for it; or if a first start was cut short and nothing was ever stored.
 """
 
 from __future__ import annotations
@@ -48,25 +47,27 @@ __all__ = [
 
 
 def decide(seen: Observations) -> Decision:
-    """The decision of the first row that applies; the last one always does."""
+    """Return the decision of the first row that applies; the last one always does."""
     return row_for(seen).gives(seen)
 
 
 def row_for(seen: Observations) -> Row:
-    """The row that decides, for tests and for ``doctor``."""
+    """Return the row that decides, for tests and for ``doctor``."""
     return next(row for row in TABLE if row.applies(seen))
 
 
 def _open(seen: Observations) -> Decision:
-    return Open(notices=_notices(seen), settle=_settle(seen))
+    return Open(notices=_notices(seen), finish_key_files=_must_finish_key_files(seen))
 
 
 def _migrate(seen: Observations) -> Decision:
     version, program = (seen.schema.version, seen.schema.program) if seen.schema else (0, 0)
-    return Migrate(version, program, notices=_notices(seen), settle=_settle(seen))
+    return Migrate(
+        version, program, notices=_notices(seen), finish_key_files=_must_finish_key_files(seen)
+    )
 
 
-def _settle(seen: Observations) -> bool:
+def _must_finish_key_files(seen: Observations) -> bool:
     half_done = seen.copy_stale or seen.strays or seen.files.prepared
     return not seen.plain and (seen.recovered or half_done)
 
@@ -89,14 +90,14 @@ def _notices(seen: Observations) -> tuple[str, ...]:
 
 
 def _right_outside(seen: Observations) -> bool:
-    """Whether the right key and the right file are there."""
+    """Check whether the right key and the right file are there."""
     if seen.plain:
         return seen.files.plain
     return seen.unwrap is Unwrap.OPENED and seen.owner_matches and seen.files.current
 
 
 def _all_right(seen: Observations) -> bool:
-    """Whether the database is open and is the one that key file and owner mean."""
+    """Check whether the database is open and is the one that key file and owner mean."""
     return (
         _right_outside(seen)
         and seen.opening is Opening.OPENED

@@ -1,7 +1,7 @@
-"""The rows of the start-up table that need no open database. Pure.
+"""Hold the rows of the start-up table that need no open database. Pure.
 
-Asked in this order: driver, paths, mode, key source, key file, the database file from outside.
-``startup`` holds the rest of the table and says what its decisions promise.
+They are asked in this order: driver, paths, mode, key source, key file, the database file from outside.
+``startup_table`` holds the rest of the table and says what its decisions promise.
 """
 
 from __future__ import annotations
@@ -333,7 +333,7 @@ _DATABASE = (
         Verdict.DATABASE_DAMAGED,
         "the key is right, and the database is damaged{pages}",
         REPAIR,
-        # With a log beside it, a half-written page is what a crash leaves and what opening mends.
+        # With a log beside it, a half-written page is what a crash leaves and what opening repairs.
         lambda o: _torn(o) and not o.files.wal,
     ),
 )
@@ -352,5 +352,5 @@ OUTSIDE: tuple[Row, ...] = (
 
 
 def stops(seen: Observations) -> bool:
-    """Whether driver or paths already decide, so that nothing more is to be looked at."""
+    """Check whether driver or paths already decide, so that nothing more is to be inspected."""
     return any(row.applies(seen) for row in (*_DRIVER, _FOLDER[0]))

@@ -8,7 +8,7 @@ import os
 import time
 
 from mcp_notarium.account import key_rotation, slot_management
-from mcp_notarium.account.key_changes import Given
+from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.cli.terminal import ask_yes, talk
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import kdf, kdf_policy, user_key
@@ -80,7 +80,7 @@ def run(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
         talk("Nothing is changed.")
         return 1
     done = key_rotation.rotate_passphrase(
-        config, new=found, parameters=chosen, allow_weak=True, given=Given(old=asked)
+        config, new=found, parameters=chosen, allow_weak=True, options=ChangeOptions(old=asked)
     )
     talk(f"Done; the passphrase is the same (key file number {done.sequence}).")
     return 0
@@ -93,7 +93,7 @@ def _present(
 
     Raises ``WrongKey`` if it opens nothing.
     """
-    listed = slot_management.listing(config, key)
+    listed = slot_management.list_slots(config, key)
     for slot in listed.keyfile.slots:
         if slot.id == listed.opened_by and not isinstance(slot.kdf, kdf.HkdfSha256):
             return slot.kdf, kdf_work(one for one in listed.keyfile.slots if one != slot)

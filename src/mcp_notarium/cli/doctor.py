@@ -17,7 +17,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from mcp_notarium import __version__
-from mcp_notarium.account import audit_anchor, damage_marker, opener
+from mcp_notarium.account import audit_anchor, markers, opener
 from mcp_notarium.app import App, open_app
 from mcp_notarium.cli import command_setup, doctor_checks, status
 from mcp_notarium.cli.doctor_checks import BAD, NOT_CHECKED, OK, WARN, Finding, check_folder
@@ -25,7 +25,7 @@ from mcp_notarium.config import Config
 from mcp_notarium.crypto import user_key
 from mcp_notarium.errors import CacheError, ConfigError, LockedError, NotariumError
 from mcp_notarium.files.account_folder import AccountFolder
-from mcp_notarium.files.lock_holders import holders
+from mcp_notarium.files.locks import find_holders
 from mcp_notarium.keys.key_sources import find_passphrase
 from mcp_notarium.keys.keychain import system_keychain
 from mcp_notarium.storage import driver
@@ -76,7 +76,7 @@ def _cache(config: Config, args: argparse.Namespace) -> tuple[list[Finding], int
             facts = status.unusable(error)
         inside += _passphrase(config)
     if any(one.name == "pages" and one.state == BAD for one in inside):
-        facts = status.refused(opener.damaged(config))
+        facts = status.refused(opener.damage_error(config))
     return [_verdict(facts), *inside], facts["exit_code"]
 
 
@@ -141,12 +141,12 @@ async def _inside(config: Config, *, deep: bool, offline: bool) -> list[Finding]
 def _pages(config: Config, database: Database, *, deep: bool) -> Finding:
     """Check the pages. Beside a server, which this would slow down, only if asked for."""
     folder = AccountFolder(config.account_dir)
-    if not deep and holders(folder.server_lock):
+    if not deep and find_holders(folder.server_lock):
         seen = "not checked: a server is using this cache (add --deep to check)"
         return Finding("pages", NOT_CHECKED, seen)
     wrong, compared = status.examined(config, database)
     if wrong:
-        damage_marker.mark(folder)
+        markers.mark_damage(folder)
         return Finding("pages", BAD, f"{len(wrong)} faults, first: {wrong[0]}")
     agree = "search index and tables agree" if compared else f"every index{status.WITHOUT_SEARCH}"
     return Finding("pages", OK, f"every page is authentic, {agree}")
@@ -183,7 +183,7 @@ def _differences(app: App) -> list[Finding]:
 
 def _chain(app: App) -> Finding:
     """Check the end of the audit chain, as every start does; ``audit verify`` checks all of it."""
-    odd = audit_anchor.about_the_chain(app.notices)
+    odd = audit_anchor.find_chain_notice(app.notices)
     if odd is None:
         seen = "its end matches the anchor; `mcp-notarium audit verify` checks all of it"
         return Finding("audit chain", OK, seen)

@@ -22,9 +22,9 @@ from mcp_notarium.crypto.key_slots import KeyFile, SlotState
 from mcp_notarium.errors import ConfigError, LockedError
 from mcp_notarium.files import quarantine
 from mcp_notarium.files.account_folder import AccountFolder, find_problem
-from mcp_notarium.files.display_paths import shown
-from mcp_notarium.files.lock_holders import holders
-from mcp_notarium.sandbox.confinement import foreseen
+from mcp_notarium.files.display_paths import display_path
+from mcp_notarium.files.locks import find_holders
+from mcp_notarium.sandbox.confinement import describe_effect
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
@@ -68,7 +68,7 @@ def _keys(config: Config, folder: AccountFolder) -> Iterator[Finding]:
     if not config.db_encryption:
         return
     with suppress(LockedError):
-        found = slot_management.listing(config, None).keyfile
+        found = slot_management.list_slots(config, None).keyfile
         yield check_slots(found, now=time.time())
         yield _databases(folder, found.generation)
 
@@ -113,9 +113,9 @@ def _permissions(config: Config, _folder: AccountFolder) -> Iterator[Finding]:
 
 def _locks(_config: Config, folder: AccountFolder) -> Iterator[Finding]:
     """Return who has the account open, and who is changing its keys or moving its files."""
-    users = "; ".join(str(one) for one in holders(folder.server_lock))
+    users = "; ".join(str(one) for one in find_holders(folder.server_lock))
     yield Finding("open by", OK, users or "nobody else that could be seen")
-    changers = "; ".join(str(one) for one in holders(folder.keys_lock))
+    changers = "; ".join(str(one) for one in find_holders(folder.keys_lock))
     yield Finding("changed by", OK, changers or "nobody that could be seen")
 
 
@@ -132,7 +132,7 @@ def _quarantine(_config: Config, folder: AccountFolder) -> Iterator[Finding]:
         return
     seen = f"{len(kept)} sets of old files, newest {kept[-1]}"
     hint = f"Delete {place} when you are sure that nothing in it is needed."
-    databases = [str(one.relative_to(place)) for one in quarantine.with_databases(folder)]
+    databases = [str(one.relative_to(place)) for one in quarantine.find_databases(folder)]
     if databases:
         seen += f"; encrypted databases in {', '.join(databases)}"
         hint += " Old keys, with old copies of the key file, may still open its databases."
@@ -141,7 +141,7 @@ def _quarantine(_config: Config, folder: AccountFolder) -> Iterator[Finding]:
 
 def check_policy(found: FoundPolicy) -> Finding:
     """Return the policy file in force and the remaining tools; ``policy show`` prints its rules."""
-    where = "no policy file" if found.path is None else shown(found.path)
+    where = "no policy file" if found.path is None else display_path(found.path)
     if found.read_only:
         where += f", {READ_ONLY_VARIABLE}"
     tools = ", ".join(found.policy.tools) or "none"
@@ -159,7 +159,7 @@ def policy_digest(app: App) -> Finding:
 def check_sandbox(wanted: Sandbox) -> Finding:
     """Return whether a server would confine itself, and to what, on this kernel."""
     try:
-        effect = foreseen(wanted)
+        effect = describe_effect(wanted)
     except ConfigError as error:
         return Finding("sandbox", BAD, error.message, error.resolution_hint or "")
     if effect is None:

@@ -12,7 +12,7 @@ from mcp_notarium.cli.terminal import talk
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import user_key
 from mcp_notarium.errors import InvalidRequest
-from mcp_notarium.files.display_paths import shown
+from mcp_notarium.files.display_paths import display_path
 from mcp_notarium.files.private_files import sync_folder
 from mcp_notarium.keys import keychain
 from mcp_notarium.sandbox import process_hardening
@@ -67,18 +67,18 @@ def _write(path: Path) -> int:
         sync_folder(path.parent)
     except FileExistsError:
         raise InvalidRequest(
-            f"{shown(path)} exists already; nothing was changed",
+            f"{display_path(path)} exists already; nothing was changed",
             resolution_hint="Use the key in it, or name another file.",
         ) from None
     except OSError as error:
         if made:
             path.unlink(missing_ok=True)  # half a key opens nothing
         raise InvalidRequest(
-            f"{shown(path)} cannot be written: {error.strerror or type(error).__name__}",
+            f"{display_path(path)} cannot be written: {error.strerror or type(error).__name__}",
             resolution_hint="Name a file in a folder of yours.",
         ) from None
     talk(
-        f"The key is in {shown(path)}; only you can read it. Set DB_ENCRYPTION_KEY_FILE={path} and "
+        f"The key is in {display_path(path)}; only you can read it. Set DB_ENCRYPTION_KEY_FILE={path} and "
         "keep a copy in a safe place: without it the cache cannot be opened (your notes stay at the "
         "note service)."
     )

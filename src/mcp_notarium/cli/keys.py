@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from mcp_notarium.account import key_file_backup, key_rotation, slot_management
-from mcp_notarium.account.key_changes import Changed, Given
-from mcp_notarium.account.slot_management import Listing
+from mcp_notarium.account.key_changes import ChangeOptions, ChangeResult
+from mcp_notarium.account.slot_management import SlotList
 from mcp_notarium.cli import calibrate, command_setup, new_key
 from mcp_notarium.cli.terminal import ask_line, ask_secret, say_unless_copied, show_once, talk
 from mcp_notarium.config import Config
@@ -35,7 +35,7 @@ _DOUBTFUL = (
     "The copy of the key file claims to be newer. If it is, an old key file was put back. "
     "To use the copy, run `mcp-notarium keys restore`."
 )
-_STATES: dict[str, Callable[..., Changed]] = {
+_STATES: dict[str, Callable[..., ChangeResult]] = {
     "disable": slot_management.disable,
     "enable": slot_management.enable,
     "remove": slot_management.remove,
@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _list(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
-    found = slot_management.listing(config, _available_key(config, asked))
+    found = slot_management.list_slots(config, _available_key(config, asked))
     text = json.dumps(_facts(found), indent=2) if args.json else table(found)
     sys.stdout.write(text + "\n")
     if found.doubtful:
@@ -104,7 +104,7 @@ def _available_key(config: Config, asked: Secret | None) -> Secret | None:
     return found.passphrase if found else None
 
 
-def _facts(found: Listing) -> dict[str, Any]:
+def _facts(found: SlotList) -> dict[str, Any]:
     keyfile = found.keyfile
     return {
         "sequence": keyfile.sequence,
@@ -124,7 +124,7 @@ def _facts(found: Listing) -> dict[str, Any]:
     }
 
 
-def table(found: Listing) -> str:
+def table(found: SlotList) -> str:
     """Return the slots as a table, with advice about them."""
     lines = _columns(
         [("slot", "type", "state", "cost", "label")]
@@ -180,15 +180,15 @@ def cost(parameters: kdf.Parameters) -> str:
 
 def _add(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
     slot_management.demand_label(args.label)
-    came = key_rotation.way_in(
-        config, given=Given(old=asked)
+    current = key_rotation.prove_key(
+        config, options=ChangeOptions(old=asked)
     )  # before anybody types a new key twice
-    slot_management.demand_room(came.keyfile)
+    slot_management.demand_room(current.keyfile)
     new = new_key.read(args)
-    given = Given(old=asked, at=new.at)
+    options = ChangeOptions(old=asked, at=new.at)
     with new.in_change("the key is added"):
         done = slot_management.add(
-            config, new.secret, label=args.label, allow_weak=args.allow_weak, given=given
+            config, new.secret, label=args.label, allow_weak=args.allow_weak, options=options
         )
     made = done.after.slots[-1]
     talk(f"Slot {made.id} is added; its key opens the cache from now on.")
@@ -199,7 +199,7 @@ def _add(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
 
 
 def _change_state(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
-    done = _STATES[args.action](config, args.slot, given=Given(old=asked))
+    done = _STATES[args.action](config, args.slot, options=ChangeOptions(old=asked))
     talk(f"Slot {args.slot}: done ({args.action}).")
     say_unless_copied(done.copied)
     if args.action in {"disable", "remove"}:
@@ -213,7 +213,9 @@ def _recovery(config: Config, asked: Secret | None, args: argparse.Namespace) ->
 
 def make_recovery(config: Config, asked: Secret | None) -> int:
     """Show a new recovery key, have a part of it typed back, and put it in force."""
-    slot_management.demand_room(key_rotation.way_in(config, given=Given(old=asked)).keyfile)
+    slot_management.demand_room(
+        key_rotation.prove_key(config, options=ChangeOptions(old=asked)).keyfile
+    )
     made = recovery_codes.generate()
     show_once(
         "Your recovery key. Write it on paper and keep it where you keep your passport; it is not "
@@ -221,7 +223,7 @@ def make_recovery(config: Config, asked: Secret | None) -> int:
         made,
     )
     _require_typed_back(made)
-    done = slot_management.add(config, made, label="on paper", given=Given(old=asked))
+    done = slot_management.add(config, made, label="on paper", options=ChangeOptions(old=asked))
     talk(
         f"It is in force, in slot {done.after.slots[-1].id}. Try it: mcp-notarium keys recovery test"
     )

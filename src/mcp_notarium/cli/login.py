@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
 
 async def _log_in(config: Config, args: argparse.Namespace) -> int:
     async with open_app(config, syncing=False) as app:
-        if not app.tokens.lasting:
+        if not app.tokens.persistent:
             raise ConfigError(
                 "there is no safe place for a login: the cache is not encrypted and there is no "
                 "usable keychain",

@@ -10,8 +10,7 @@ from mcp_notarium.cli import command_setup
 from mcp_notarium.cli.terminal import talk
 from mcp_notarium.config import Config
 from mcp_notarium.errors import LockedError
-from mcp_notarium.files.access_errors import reached
-from mcp_notarium.files.account_folder import AccountFolder
+from mcp_notarium.files.account_folder import AccountFolder, folder_errors
 from mcp_notarium.keys import keychain
 
 
@@ -39,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _has_database(folder: AccountFolder) -> bool:
     """Return whether there is a database. Logging out must not create one."""
-    with reached(folder):
+    with folder_errors(folder):
         files = (folder.key_file, folder.key_copy, folder.plain_database)
         return any(file.exists() for file in files)
 

@@ -8,7 +8,6 @@ from mcp_notarium.account import key_rotation, plaintext_migration
 from mcp_notarium.cli import command_setup, new_key
 from mcp_notarium.cli.terminal import Progress, say_unless_copied, talk
 from mcp_notarium.errors import InvalidRequest
-from mcp_notarium.files import erasure
 from mcp_notarium.keys import key_sources
 
 
@@ -41,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
         hint="Nothing is lost. Run `mcp-notarium migrate-plaintext` again when the disk lets them be "
         "erased; until then they can be read.",
     )
-    talk(f"The unencrypted files were overwritten and removed. {erasure.SURVIVES}")
+    talk(f"The unencrypted files were overwritten and removed. {plaintext_migration.SURVIVES}")
     if not config.db_encryption:
         talk("Now take DB_ENCRYPTION=off out of the clients' configurations.")
     return 0

@@ -19,7 +19,7 @@ from mcp_notarium.config import Config
 from mcp_notarium.config.policy_file import READ_ONLY_VARIABLE, FoundPolicy, read_policy
 from mcp_notarium.domain.policy import TOOLS, Policy
 from mcp_notarium.errors import ConfigError
-from mcp_notarium.files.display_paths import shown
+from mcp_notarium.files.display_paths import display_path
 from mcp_notarium.logs.escaping import one_line
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.sync.status import read_status
@@ -74,7 +74,7 @@ def _check(args: argparse.Namespace) -> int:
 
 
 def _in_order(found: FoundPolicy, *, as_json: bool) -> int:
-    where = shown(found.looked_at)
+    where = display_path(found.looked_at)
     said = f"there is no policy file at {where}" if found.path is None else f"{where} is in order"
     _print({"ok": True} | _file(found), [said], as_json=as_json)
     return 0
@@ -91,7 +91,7 @@ def _refused(error: ConfigError, *, as_json: bool) -> int:
 
 def _show(found: FoundPolicy, *, as_json: bool) -> int:
     rows = rules(found)
-    file = shown(found.looked_at) + (" (there is none)" if found.path is None else "")
+    file = display_path(found.looked_at) + (" (there is none)" if found.path is None else "")
     lines = [f"policy file: {file}", ""]
     lines += [f"{key:<28}{_said(value):<32}{origin}" for key, value, origin in rows]
     facts = _file(found) | {

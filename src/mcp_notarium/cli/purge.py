@@ -9,8 +9,13 @@ from mcp_notarium.cli import command_setup
 from mcp_notarium.cli.terminal import ask_line, talk
 from mcp_notarium.config import Config
 from mcp_notarium.errors import InvalidRequest
-from mcp_notarium.files import erasure
 from mcp_notarium.keys.keychain import system_keychain
+
+NOT_OVERWRITTEN = (
+    "Nothing was overwritten: on the disk, in snapshots and in backups old bytes can survive. A key "
+    "file found there still opens the database with its key, and an unencrypted cache can be read. "
+    "Only disk encryption and the end of those copies help against that."
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,20 +29,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Destroy after asking; exit code 0 when nothing is left, 23 if the keychain could not be asked."""
+    """Purge after asking; exit code 0 when nothing is left, 23 if the keychain could not be asked."""
     config = command_setup.prepare(args)
     if not args.yes:
         _demand_consent(config)
-    done = purge.shred(config, system_keychain() if config.keychain else None)
+    done = purge.purge_account(config, system_keychain() if config.keychain else None)
     talk(
-        f"{done.files} files are erased"
-        + (", and the keychain's entries." if done.keychain else ".")
+        f"{done.files} files were removed"
+        + (", and the keychain's entries." if done.keychain_cleared else ".")
     )
-    talk(f"Copies of the key file elsewhere still open copies of the database. {erasure.SURVIVES}")
-    if done.unasked is not None:
-        raise done.unasked
-    if done.absent:
-        talk(f"note: no keychain runs in this session. {done.absent}")
+    talk(f"Copies of the key file elsewhere still open copies of the database. {NOT_OVERWRITTEN}")
+    if done.keychain_error is not None:
+        raise done.keychain_error
+    if done.keychain_hint:
+        talk(f"note: no keychain runs in this session. {done.keychain_hint}")
     if not config.keychain:
         talk("note: NOTARIUM_KEYCHAIN=off, so the keychain was not asked; what is in it stays.")
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from mcp_notarium.account import repair
-from mcp_notarium.account.key_changes import Given
+from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.cli import command_setup
 from mcp_notarium.cli.terminal import Progress, ask_secret, say_unless_copied, talk
 from mcp_notarium.keys import keychain
@@ -40,11 +40,11 @@ def run(args: argparse.Namespace) -> int:
     Raises ``Unfinished`` if the new one is in force and the old files are not set aside.
     """
     config = command_setup.prepare(args)
-    given = Given(
+    options = ChangeOptions(
         old=ask_secret("Key: ") if args.ask_key else None,
         system=keychain.system_keychain() if config.keychain else None,
     )
-    done = repair.repair(config, told=Progress("places looked at"), given=given)
+    done = repair.repair(config, told=Progress("places looked at"), options=options)
     if done is None:
         talk("There is nothing to repair: every page is authentic, and the index fits the notes.")
         return 0

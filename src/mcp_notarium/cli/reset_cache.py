@@ -72,7 +72,7 @@ async def _reset(config: Config, *, yes: bool) -> int:
         return 1
     unsent = purge.may_hold_unsent_text(config)
     signals.note_change(_SET_ASIDE)
-    moved = opener.set_aside(config)
+    moved = opener.quarantine_account(config)
     talk(f"The old files are in {moved}." if moved else "There was nothing to set aside.")
     if moved and unsent:
         talk("WARNING: text that the note service has not confirmed may be inside. Keep them.")

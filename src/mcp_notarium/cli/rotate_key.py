@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mcp_notarium.account import key_rotation, keychain_slot, reencryption
-from mcp_notarium.account.key_changes import Given
-from mcp_notarium.account.key_rotation import WayIn
+from mcp_notarium.account.key_changes import ChangeOptions
+from mcp_notarium.account.key_rotation import ProvenKey
 from mcp_notarium.cli import command_setup, keys, new_key
 from mcp_notarium.cli.new_key import NewKey
 from mcp_notarium.cli.terminal import (
@@ -76,16 +76,16 @@ def run(args: argparse.Namespace) -> int:
     """Rotate; exit code 0 when the new key is in place and the old one opens nothing here."""
     config = command_setup.prepare(args)
     _check_options(config, args)
-    given = Given(
+    options = ChangeOptions(
         old=ask_secret("Old key: ") if args.ask_old else None,
         system=keychain.system_keychain() if config.keychain else None,
     )
     if args.reencrypt:
-        return _reencrypt(config, given, args)
-    came = key_rotation.way_in(config, given=given)
+        return _reencrypt(config, options, args)
+    current = key_rotation.prove_key(config, options=options)
     if args.keychain:
-        return _into_keychain(config, came, given, args)
-    return _rewrap(config, came, given, args)
+        return _into_keychain(config, current, options, args)
+    return _rewrap(config, current, options, args)
 
 
 def _check_options(config: Config, args: argparse.Namespace) -> None:
@@ -111,11 +111,13 @@ def _check_options(config: Config, args: argparse.Namespace) -> None:
         )
 
 
-def _rewrap(config: Config, came: WayIn, given: Given, args: argparse.Namespace) -> int:
-    gone = [came.slot] if args.keep_key else _slots_to_replace(came, args)
-    if came.slot not in gone:
-        _announce_replacement(came, gone)
-    new = _new_passphrase(came, args)
+def _rewrap(
+    config: Config, current: ProvenKey, options: ChangeOptions, args: argparse.Namespace
+) -> int:
+    gone = [current.slot] if args.keep_key else _slots_to_replace(current, args)
+    if current.slot not in gone:
+        _announce_replacement(current, gone)
+    new = _new_passphrase(current, args)
     with new.in_change():
         done = key_rotation.rotate_passphrase(
             config,
@@ -123,8 +125,8 @@ def _rewrap(config: Config, came: WayIn, given: Given, args: argparse.Namespace)
             parameters=key_rotation.stretching(config, args.kdf),
             allow_weak=args.allow_weak or args.keep_key,
             wanted=None if args.keep_key else [slot.id for slot in gone],
-            came=came,
-            given=Given(old=given.old, system=given.system, at=new.at),
+            current=current,
+            options=ChangeOptions(old=options.old, system=options.system, at=new.at),
         )
     talk(f"The key of this cache is changed (key file number {done.sequence}).")
     if args.keep_key:
@@ -137,12 +139,12 @@ def _rewrap(config: Config, came: WayIn, given: Given, args: argparse.Namespace)
         if not (args.keep_key and notice == key_rotation.NEEDED_BY_CLIENTS):
             talk(f"note: {notice}")
     if not args.keep_key:
-        _tell_old_key_places(config, came, done.gone)
+        _tell_old_key_places(config, current, done.gone)
     return 0
 
 
-def _new_passphrase(came: WayIn, args: argparse.Namespace) -> NewKey:
-    new = NewKey(came.key.passphrase) if args.keep_key else new_key.read(args)
+def _new_passphrase(current: ProvenKey, args: argparse.Namespace) -> NewKey:
+    new = NewKey(current.key.passphrase) if args.keep_key else new_key.read(args)
     if args.kdf and user_key.read(new.secret).kind != "passphrase":
         raise InvalidRequest(
             "only a passphrase is stretched; a random key needs none",
@@ -150,14 +152,14 @@ def _new_passphrase(came: WayIn, args: argparse.Namespace) -> NewKey:
         )
     if not (args.keep_key or new.made):
         key_rotation.demand_new(new.secret, allow_weak=args.allow_weak)
-        key_rotation.demand_unused(came, new.secret)
+        key_rotation.demand_unused(current, new.secret)
     return new
 
 
-def _slots_to_replace(came: WayIn, args: argparse.Namespace) -> Sequence[Slot]:
+def _slots_to_replace(current: ProvenKey, args: argparse.Namespace) -> Sequence[Slot]:
     """Return the slots to replace; asks if that is unclear and somebody can be asked."""
     try:
-        return came.slots_to_replace(args.slot)
+        return current.slots_to_replace(args.slot)
     except AmbiguousSlot as unclear:
         if args.slot or not can_ask():
             raise
@@ -175,64 +177,68 @@ def _slots_to_replace(came: WayIn, args: argparse.Namespace) -> Sequence[Slot]:
     return chosen
 
 
-def _announce_replacement(came: WayIn, gone: Sequence[Slot]) -> None:
+def _announce_replacement(current: ProvenKey, gone: Sequence[Slot]) -> None:
     """Tell what happens to the other slots, before a new key is asked for."""
     named = ", ".join(described(slot) for slot in gone)
     what = f"replaces {named}" if gone else "is added, because there is none to replace"
-    talk(f"You opened the cache with {described(came.slot)}, which stays. The new key {what}.")
+    talk(f"You opened the cache with {described(current.slot)}, which stays. The new key {what}.")
 
 
-def _into_keychain(config: Config, came: WayIn, given: Given, args: argparse.Namespace) -> int:
-    if args.slot and came.by_keychain:
+def _into_keychain(
+    config: Config, current: ProvenKey, options: ChangeOptions, args: argparse.Namespace
+) -> int:
+    if args.slot and current.by_keychain:
         raise InvalidRequest(
             "the keychain's key gives way to another one of the keychain, and no other slot",
             resolution_hint="Leave out --slot.",
         )
-    gone = [came.slot] if came.by_keychain else _slots_to_replace(came, args)
+    gone = [current.slot] if current.by_keychain else _slots_to_replace(current, args)
     system = keychain.system_keychain()
-    if not came.by_keychain:
-        keychain_slot.demand_free(config, system, given=given)
-    came = _ensure_other_slot(config, came, gone, given)
-    after = keychain_slot.rotate_into(
+    if not current.by_keychain:
+        keychain_slot.demand_free(config, system, options=options)
+    current = _ensure_other_slot(config, current, gone, options)
+    after = keychain_slot.rotate_into_keychain(
         config,
         system,
-        from_keychain=came.by_keychain,
-        wanted=None if came.by_keychain else [slot.id for slot in gone],
-        given=given,
+        from_keychain=current.by_keychain,
+        wanted=None if current.by_keychain else [slot.id for slot in gone],
+        options=options,
     )
     talk(f"The key of this cache is changed (key file number {after.sequence}).")
     talk(f"The new one is in {system.name} and nowhere else; leave DB_ENCRYPTION_KEY unset.")
-    _tell_remaining_slots(key_rotation.still_opening(came.keyfile, after))
+    _tell_remaining_slots(key_rotation.still_opening(current.keyfile, after))
     talk(f"note: {key_rotation.OLD_COPIES}")
-    if not came.by_keychain:
-        _tell_old_key_places(config, came, gone, then="take it out there")
+    if not current.by_keychain:
+        _tell_old_key_places(config, current, gone, then="take it out there")
     for notice in keys.advice(after.slots):
         talk(f"note: {notice}")
     return 0
 
 
-def _ensure_other_slot(config: Config, came: WayIn, gone: Sequence[Slot], given: Given) -> WayIn:
+def _ensure_other_slot(
+    config: Config, current: ProvenKey, gone: Sequence[Slot], options: ChangeOptions
+) -> ProvenKey:
     """Offer a recovery key, because the keychain must not be the only way in."""
     try:
-        keychain_slot.demand_another(came.keyfile, without=gone)
+        keychain_slot.demand_another(current.keyfile, without=gone)
     except SlotsRefused as refused:
         if not can_ask():
             raise
         talk(f"{refused.message[0].upper()}{refused.message[1:]}; that is not done.")
         if not ask_yes("Make a recovery key first, for your paper files?"):
             raise
-        keys.make_recovery(config, given.old)
-        return key_rotation.way_in(config, given=given)
-    return came
+        keys.make_recovery(config, options.old)
+        return key_rotation.prove_key(config, options=options)
+    return current
 
 
-def _reencrypt(config: Config, given: Given, args: argparse.Namespace) -> int:
+def _reencrypt(config: Config, options: ChangeOptions, args: argparse.Namespace) -> int:
     replacing = new_key.is_given(args)
-    came, dropped = reencryption.left_behind(config, replacing=replacing, given=given)
+    current, dropped = reencryption.find_dropped_slots(config, replacing=replacing, options=options)
     if dropped and not args.drop_other_keys:
         _confirm_dropped(dropped)
-    new = _new_passphrase(came, args) if replacing else None
-    doing = new or NewKey(came.key.passphrase)
+    new = _new_passphrase(current, args) if replacing else None
+    doing = new or NewKey(current.key.passphrase)
     with doing.in_change("the cache is re-encrypted"):
         done = reencryption.reencrypt(
             config,
@@ -241,7 +247,7 @@ def _reencrypt(config: Config, given: Given, args: argparse.Namespace) -> int:
             allow_weak=args.allow_weak,
             drop_others=True,
             told=Progress("rows re-encrypted"),
-            given=Given(old=given.old, system=given.system, at=doing.at),
+            options=ChangeOptions(old=options.old, system=options.system, at=doing.at),
         )
     talk(f"The cache was re-encrypted under a new data key and compared: {done.notes:,} notes.")
     if not done.state.left:
@@ -256,7 +262,7 @@ def _reencrypt(config: Config, given: Given, args: argparse.Namespace) -> int:
     if done.slot is not None:
         _tell_cost(config, (*done.gone, *done.dropped), done.slot)
         talk(f"note: {key_rotation.NEEDED_BY_CLIENTS}")
-        _tell_old_key_places(config, came, done.gone)
+        _tell_old_key_places(config, current, done.gone)
     done.state.demand_finished(
         "the new cache is in force, but the old database could not be removed",
         hint="Nothing is lost, and servers can be started. Old copies of the key file open the old "
@@ -282,7 +288,7 @@ def _tell_old_copies(set_aside: Sequence[Path]) -> None:
 def _confirm_dropped(dropped: tuple[Slot, ...]) -> None:
     """Name the slots that would be dropped, and raise unless the person agrees."""
     if not can_ask():
-        raise reencryption.would_drop(dropped)
+        raise reencryption.dropped_slots_error(dropped)
     talk("These cannot be kept under a new data key, because their keys are not available:")
     for slot in dropped:
         talk(f"  {described(slot)}")
@@ -311,21 +317,21 @@ def _tell_remaining_slots(others: Sequence[Slot]) -> None:
 
 
 def _tell_old_key_places(
-    config: Config, came: WayIn, gone: Sequence[Slot], *, then: str = "put the new one there"
+    config: Config, current: ProvenKey, gone: Sequence[Slot], *, then: str = "put the new one there"
 ) -> None:
     """Tell where a replaced key is still stored, and what to do with the key that stayed."""
-    old: Secret | None = came.key.passphrase if came.slot in gone else None
+    old: Secret | None = current.key.passphrase if current.slot in gone else None
     if old is not None:
         origin = config.db_key_origin if old == config.db_key else ""
         if origin:
-            talk(f"note: the old key came from {origin}; {then}.")
-        for place in client_configs.holding(old):
+            talk(f"note: the old key current from {origin}; {then}.")
+        for place in client_configs.find_configs_with_key(old):
             talk(f"note: the old key still stands in {place.path} ({place.program}).")
     elif gone:
         talk("note: the replaced key was not typed, so its places could not be searched.")
-    if came.slot.type is SlotType.RECOVERY:
+    if current.slot.type is SlotType.RECOVERY:
         talk(
             "note: your recovery key was typed on a machine. Make another one "
             "(`mcp-notarium keys recovery create`), then remove this one "
-            f"(`mcp-notarium keys remove {came.slot.id}`)."
+            f"(`mcp-notarium keys remove {current.slot.id}`)."
         )

@@ -21,10 +21,10 @@ from typing import Any
 
 from mcp_notarium import __version__
 from mcp_notarium.account import (
-    damage_marker,
     inspection,
-    migration_rehearsal,
+    markers,
     opener,
+    schema_migration,
     slot_management,
     startup_decisions,
 )
@@ -37,8 +37,7 @@ from mcp_notarium.crypto.key_slots import Slot, SlotState
 from mcp_notarium.domain.pending_write import WriteState
 from mcp_notarium.errors import CacheBusy, CacheError, CacheFull, LockedError, Verdict
 from mcp_notarium.files.account_folder import AccountFolder, find_obstacle
-from mcp_notarium.files.lock_holders import holders
-from mcp_notarium.files.locks import Presence
+from mcp_notarium.files.locks import ServerLock, find_holders
 from mcp_notarium.files.private_files import disk_errors
 from mcp_notarium.storage.database import Database
 
@@ -104,7 +103,7 @@ def _by_decision(config: Config, decision: Decision, *, deep: bool) -> dict[str,
                 return _refused(Verdict.UNSAFE_PATH, obstacle.reason, obstacle.command)
             return _in_order("not made yet")
         case Migrate(version, program):
-            migration_rehearsal.rehearse(config)
+            schema_migration.rehearse(config)
             return _in_order(f"schema {version}; the next start migrates it to {program}")
         case Rebuild(_, reason):
             return _in_order(f"the next start sets it aside and loads a new one: {reason}")
@@ -161,7 +160,7 @@ def _key_facts(config: Config) -> dict[str, Any]:
     """Return what opens the database, and since when."""
     if not config.db_encryption:
         return {}
-    keyfile = slot_management.listing(config, None).keyfile
+    keyfile = slot_management.list_slots(config, None).keyfile
     active = [slot for slot in keyfile.slots if slot.state is not SlotState.DISABLED]
     return {
         "keys": ", ".join(_opening(slot) for slot in active),
@@ -182,8 +181,8 @@ async def _inside(config: Config, *, deep: bool) -> dict[str, Any]:
         return facts
     wrong, compared = examined(config, app.cache.database)
     if wrong:
-        damage_marker.mark(AccountFolder(config.account_dir))
-        raise opener.damaged(config)
+        markers.mark_damage(AccountFolder(config.account_dir))
+        raise opener.damage_error(config)
     return facts | {"checked": f"every page, every index{'' if compared else WITHOUT_SEARCH}"}
 
 
@@ -195,8 +194,8 @@ def examined(config: Config, database: Database) -> tuple[tuple[str, ...], bool]
     read-only disk. Raises ``LockedError`` (BUSY).
     """
     folder = AccountFolder(config.account_dir)
-    orphaned = has_log(database.path) and not holders(folder.server_lock)
-    presence = Presence(folder).share()
+    orphaned = has_log(database.path) and not find_holders(folder.server_lock)
+    server_lock = ServerLock(folder).share()
     try:
         if not orphaned and os.access(database.path, os.W_OK):
             with (
@@ -207,7 +206,7 @@ def examined(config: Config, database: Database) -> tuple[tuple[str, ...], bool]
         with closing(database.reopened(read_only=True)) as read:
             return read.walk(deep=True), False
     finally:
-        presence.release()
+        server_lock.release()
 
 
 def _cache_facts(app: App) -> dict[str, Any]:

@@ -18,8 +18,8 @@ from pathlib import Path
 from mcp_notarium.config.text_files import MAXIMUM_BYTES, TextFile, read_unlinked_file
 from mcp_notarium.domain.policy import PERMISSIVE, Policy
 from mcp_notarium.errors import ConfigError
-from mcp_notarium.files.display_paths import shown
-from mcp_notarium.files.private_groups import writable_by_us_alone
+from mcp_notarium.files.display_paths import display_path
+from mcp_notarium.files.private_groups import is_group_private
 
 FILE_NAME = "policy.toml"
 FILE_VARIABLE = "NOTARIUM_POLICY_FILE"
@@ -64,11 +64,11 @@ def refuse_stray_file(found: FoundPolicy, *, account_dir: Path) -> None:
     if found.path is not None and os.path.realpath(found.path) == os.path.realpath(stray):
         return
     if found.path is None:
-        hint = f"Run `mv {shown(stray)} {shown(found.looked_at)}`: there it holds for all accounts."
+        hint = f"Run `mv {display_path(stray)} {display_path(found.looked_at)}`: there it holds for all accounts."
     else:
-        hint = f"{shown(found.path)} holds. Put the rules in there, and remove {shown(stray)}."
+        hint = f"{display_path(found.path)} holds. Put the rules in there, and remove {display_path(stray)}."
     raise ConfigError(
-        f"a policy file lies in an account's folder, where it is not read: {shown(stray)}",
+        f"a policy file lies in an account's folder, where it is not read: {display_path(stray)}",
         resolution_hint=hint,
     )
 
@@ -104,7 +104,9 @@ def _problem(path: Path, opened: TextFile) -> ConfigError | None:
         return _untrusted(path, "it has a second name (hard link)", _instead(path))
     if opened.status.st_mode & (_OTHERS if ours else _OTHERS_CHANGE):
         what = "others may read or change it" if ours else "others may change it"
-        return _untrusted(path, what, f"Run `chmod {'600' if ours else 'go-w'} {shown(path)}`.")
+        return _untrusted(
+            path, what, f"Run `chmod {'600' if ours else 'go-w'} {display_path(path)}`."
+        )
     return _folder_problem(path)
 
 
@@ -121,21 +123,21 @@ def _folder_problem(path: Path) -> ConfigError | None:
             return _untrusted(path, "a folder above it belongs to another user", _instead(path))
         if not status.st_mode & _OTHERS_CHANGE or status.st_mode & stat.S_ISVTX:
             continue
-        if folder in {place, real} or not writable_by_us_alone(folder, status):
-            hint = f"Run `chmod go-w {shown(folder)}`."
+        if folder in {place, real} or not is_group_private(folder, status):
+            hint = f"Run `chmod go-w {display_path(folder)}`."
             return _untrusted(path, "others may change a folder above it", hint)
     return None
 
 
 def _untrusted(path: Path, reason: str, hint: str) -> ConfigError:
     return ConfigError(
-        f"the policy file {shown(path)} cannot be used: {reason}", resolution_hint=hint
+        f"the policy file {display_path(path)} cannot be used: {reason}", resolution_hint=hint
     )
 
 
 def _instead(path: Path) -> str:
     return (
-        f"Put a plain file of your own at {shown(path)} (chmod 600), or name another one by "
+        f"Put a plain file of your own at {display_path(path)} (chmod 600), or name another one by "
         f"{FILE_VARIABLE}. `mcp-notarium policy check` tells whether it is in order."
     )
 

@@ -14,7 +14,7 @@ from mcp_notarium.config.text_files import TextFile, read_named_file
 from mcp_notarium.config.value_parser import parse_value
 from mcp_notarium.config.variables import Kind, Trust, Variable
 from mcp_notarium.errors import ConfigError, SettingsMissing
-from mcp_notarium.files.display_paths import shown
+from mcp_notarium.files.display_paths import display_path
 
 DEFAULT = "default"
 NOT_SET = "not set"
@@ -169,7 +169,11 @@ def _content(
     if found.set_by == variable.name:
         return found.text
     path = cwd / _expanded(found.text.strip(), name=found.set_by)
-    name = shown(path) if _is_full(found.text) else f"a relative path, below {shown(cwd)}"
+    name = (
+        display_path(path)
+        if _is_full(found.text)
+        else f"a relative path, below {display_path(cwd)}"
+    )
     opened = read_named_file(path, called=found.set_by, name=name)
     if _is_exposed(opened, path, environ):
         warnings.append(

@@ -13,7 +13,7 @@ from pathlib import Path
 from mcp_notarium.config.text_files import TextFile, read_found_file, read_named_file
 from mcp_notarium.config.variables import BY_NAME, FILE_NAMES, Trust
 from mcp_notarium.errors import ConfigError
-from mcp_notarium.files.display_paths import shown
+from mcp_notarium.files.display_paths import display_path
 
 _OWN_PREFIXES = ("NOTARIUM_", "SIMPLENOTE_", "SIMPERIUM_", "DB_ENCRYPTION")
 
@@ -57,11 +57,13 @@ def gather_sources(environ: Mapping[str, str], *, cwd: Path, env_file: Path | No
 
 
 def _named(path: Path) -> Sources:
-    opened = read_named_file(path, called="--env-file", name=shown(path))
+    opened = read_named_file(path, called="--env-file", name=display_path(path))
     values, warnings = _parse(opened, label="the file named by --env-file")
     if opened.readable_by_others or opened.foreign:
         warnings.append("the file named by --env-file can be read by others; chmod 600 it.")
-    return Sources((Source("--env-file", values, Trust.ENV_FILE, shown(path)),), tuple(warnings))
+    return Sources(
+        (Source("--env-file", values, Trust.ENV_FILE, display_path(path)),), tuple(warnings)
+    )
 
 
 def _found(path: Path) -> Sources:
@@ -72,13 +74,15 @@ def _found(path: Path) -> Sources:
     except ConfigError as problem:
         return Sources((), (_ignored(path, problem),))
     values, warnings = _parse(opened, label="the .env in the working folder")
-    return Sources((Source(".env", values, Trust.WORKING_FOLDER, shown(path)),), tuple(warnings))
+    return Sources(
+        (Source(".env", values, Trust.WORKING_FOLDER, display_path(path)),), tuple(warnings)
+    )
 
 
 def _ignored(path: Path, problem: ConfigError) -> str:
     hint = problem.resolution_hint or ""
     return (
-        f"the .env in the working folder is ignored: {problem.message} ({shown(path)}). {hint}"
+        f"the .env in the working folder is ignored: {problem.message} ({display_path(path)}). {hint}"
     ).rstrip()
 
 

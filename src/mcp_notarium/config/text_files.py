@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mcp_notarium.errors import ConfigError
-from mcp_notarium.files.display_paths import shown
+from mcp_notarium.files.display_paths import display_path
 
 MAXIMUM_BYTES = 64 * 1024
 
@@ -141,7 +141,8 @@ def _folder_problem(folder: Path) -> ConfigError | None:
 
 def _writable(reason: str, path: Path) -> ConfigError:
     return ConfigError(
-        reason, resolution_hint=f"Run `chmod go-w {shown(path)}`, or name a file by `--env-file`."
+        reason,
+        resolution_hint=f"Run `chmod go-w {display_path(path)}`, or name a file by `--env-file`.",
     )
 
 

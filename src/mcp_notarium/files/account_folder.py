@@ -1,8 +1,8 @@
-"""The account folder: the names in it, and whether it may be trusted.
+"""Name the files of an account folder, and check whether it may be trusted and used.
 
-Nobody but the user may read it, nobody but the user (or root) may rename anything above it (a group
-of the user alone counts as the user, see ``files/private_groups``), and no symbolic link leads out of it.
-This module changes nothing except by :func:`prepare`, and for a moment by :func:`find_obstacle`.
+Nobody but the user may read it. Nobody but the user (or root) may rename anything above it; a group
+of the user alone counts as the user, see ``files/private_groups``. No symbolic link leads out of it.
+This module changes nothing except by :func:`create_folder`, and for a moment by :func:`find_obstacle`.
 """
 
 from __future__ import annotations
@@ -12,24 +12,37 @@ import re
 import stat
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from mcp_notarium.errors import LockedError, Verdict
+from mcp_notarium.errors import CacheError, LockedError, Verdict
 from mcp_notarium.files import os_errors
-from mcp_notarium.files.display_paths import shown
-from mcp_notarium.files.os_errors import ELSEWHERE, moved
-from mcp_notarium.files.private_groups import writable_by_us_alone
+from mcp_notarium.files.display_paths import display_path
+from mcp_notarium.files.os_errors import ELSEWHERE, move_command
+from mcp_notarium.files.private_files import disk_errors
+from mcp_notarium.files.private_groups import is_group_private
 
 _DATABASE = re.compile(r"notarium_cache\.([0-9a-f]{16})\.sqlite\.encrypted")
 _OURS = re.compile(
     r"\.?(notarium_|nothing_pending|damage_met|audit_anchor)|(keys|server|sync|policy)\.lock$"
 )
 
+_SYNCED = re.compile(
+    r"dropbox|onedrive|google ?drive|googledrive|mobile documents|icloud|nextcloud|owncloud"
+    r"|pcloud|syncthing|seafile|my ?box files",
+    re.IGNORECASE,
+)
+_OCTAL = re.compile(r"\\([0-7]{3})")
+"""How the kernel writes white space and backslashes in a name; other letters stand as they are."""
+_NETWORK = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "fuse.sshfs", "afs", "ceph", "9p", "davfs"}
+_MOUNTS = Path("/proc/self/mountinfo")
+_POINT, _AFTER_DASH = 4, 1
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Hold why a path is unsafe, and the exact command that mends it."""
+    """Hold why a path is unsafe, and the exact command that fixes it."""
 
     reason: str
     command: str
@@ -40,100 +53,100 @@ _Judge = Callable[[Path, os.stat_result], Problem | None]
 
 @dataclass(frozen=True, slots=True)
 class AccountFolder:
-    """The files of one account by name; ``path`` need not exist."""
+    """Hold the files of one account by name; ``path`` need not exist."""
 
     path: Path
 
     @property
     def key_file(self) -> Path:
-        """The key file."""
+        """Return the path of the key file."""
         return self.path / "notarium_keys.json"
 
     @property
     def key_copy(self) -> Path:
-        """The copy of the key file."""
+        """Return the path of its copy."""
         return self.path / "notarium_keys.json.bak"
 
     @property
     def prepared_key_file(self) -> Path:
-        """A key file that becomes valid when its database is complete."""
+        """Return the path of a key file that comes into force when its database is complete."""
         return self.path / "notarium_keys.json.new"
 
     @property
     def plain_database(self) -> Path:
-        """The database of the plain mode."""
+        """Return the path of the database of the plain mode."""
         return self.path / "notarium_cache.sqlite"
 
     @property
     def unfinished_plain_database(self) -> Path:
-        """The same while it is being made."""
+        """Return its path while it is being made."""
         return self.path / "notarium_cache.sqlite.new"
 
     @property
     def plain_remains(self) -> Path:
-        """A plain database in whose place there is an encrypted one: it only is to be erased."""
+        """Return the path of a plain database that an encrypted one has replaced; it is to be erased."""
         return self.path / "notarium_cache.sqlite.erasing"
 
     @property
-    def certificate(self) -> Path:
-        """Says that no unfinished write is inside, see ``certificate.py``."""
+    def pending_marker(self) -> Path:
+        """Return the path of the marker "no unfinished write is inside", see ``account/markers``."""
         return self.path / "nothing_pending.json"
 
     @property
-    def damage_mark(self) -> Path:
-        """Says that the database turned out to be damaged while it was open, see ``damage.py``."""
+    def damage_marker(self) -> Path:
+        """Return the path of the marker "damage was met", see ``account/markers``."""
         return self.path / "damage_met.json"
 
     @property
     def audit_anchor(self) -> Path:
-        """Where the audit chain ended, see ``anchor.py``."""
+        """Return the path of the audit chain's anchor, see ``account/audit_anchor``."""
         return self.path / "audit_anchor.json"
 
     @property
     def keys_lock(self) -> Path:
-        """Held by whoever changes key files or creates, migrates or moves a cache."""
+        """Return the lock of whoever changes key files or creates, migrates or moves a cache."""
         return self.path / "keys.lock"
 
     @property
     def server_lock(self) -> Path:
-        """Held shared by everybody who has the database open."""
+        """Return the lock that every process with the open database holds shared."""
         return self.path / "server.lock"
 
     @property
     def policy_lock(self) -> Path:
-        """Held by whoever brings the cache under other rules, see ``ruled.py``."""
+        """Return the lock of whoever applies another policy, see ``account/policy_change``."""
         return self.path / "policy.lock"
 
     @property
     def quarantine(self) -> Path:
-        """Where files go that are set aside."""
+        """Return the folder for files that are set aside."""
         return self.path / "quarantine"
 
     def database(self, generation: str) -> Path:
-        """The encrypted database of one generation; no other WAL can ever meet it."""
+        """Return the path of one generation's encrypted database; no other WAL can ever meet it."""
         return self.path / f"notarium_cache.{generation}.sqlite.encrypted"
 
     def encrypted_files(self) -> tuple[Path, ...]:
-        """Every file of any generation, also where its database itself does not exist."""
+        """List every file of any generation, also where its database itself does not exist."""
         return tuple(sorted(self.path.glob("notarium_cache.*.sqlite.encrypted*")))
 
     def generations(self) -> tuple[str, ...]:
-        """The generations whose database files exist."""
+        """List the generations whose database files exist."""
         if not self.path.is_dir():
             return ()
         found = (_DATABASE.fullmatch(entry.name) for entry in self.path.iterdir())
         return tuple(sorted(match[1] for match in found if match))
 
 
-def prepare(folder: AccountFolder) -> None:
-    """Make the folder and what is missing above it, 0700 each. Existing ones stay as they are."""
+def create_folder(folder: AccountFolder) -> None:
+    """Create the folder and what is missing above it, 0700 each; existing ones stay as they are."""
     missing = [folder.path, *folder.path.parents]
     for path in reversed([one for one in missing if not one.exists()]):
         path.mkdir(mode=0o700, exist_ok=True)
 
 
-def trusted(account_dir: Path) -> AccountFolder:
-    """The folder by its real path. Raises ``LockedError`` (UNSAFE_PATH) with the command to run."""
+def check_folder(account_dir: Path) -> AccountFolder:
+    """Return the folder by its real path. Raises ``LockedError`` (UNSAFE_PATH) with the command to run."""
     problem = find_problem(AccountFolder(account_dir))
     if problem is not None:
         raise LockedError(Verdict.UNSAFE_PATH, problem.reason, resolution_hint=problem.command)
@@ -141,7 +154,7 @@ def trusted(account_dir: Path) -> AccountFolder:
 
 
 def find_problem(folder: AccountFolder) -> Problem | None:
-    """Why the folder may not be trusted, or None. Looks at every parent and every file of ours."""
+    """Find why the folder may not be trusted, or None. Checks every parent and every file of ours."""
     try:
         if os.name != "posix":
             # Windows: the profile folder's access list keeps others out; only links are looked for.
@@ -149,16 +162,15 @@ def find_problem(folder: AccountFolder) -> Problem | None:
         return next(_problems(folder), None)
     except OSError as error:
         return Problem(
-            f"the cache folder cannot be looked at ({os_errors.reason(error)})",
-            os_errors.advice(error),
+            f"the cache folder cannot be looked at ({os_errors.describe(error)})",
+            os_errors.suggest_fix(error),
         )
 
 
 def find_obstacle(folder: AccountFolder) -> Problem | None:
-    """Why nothing can be made in the folder, or where it is to be, or None.
+    """Find why nothing can be created in the folder, or where it is to be; None if it can.
 
-    Found out by making an empty folder and removing it again: whether the system lets us is known
-    to the system alone.
+    Creates an empty folder and removes it again: only the system knows whether it permits that.
     """
     place = folder.path.absolute()
     try:
@@ -166,10 +178,64 @@ def find_obstacle(folder: AccountFolder) -> Problem | None:
         Path(tempfile.mkdtemp(prefix=".mcp-notarium-", dir=place)).rmdir()
     except OSError as error:
         return Problem(
-            f"the cache folder cannot be made or changed ({os_errors.reason(error)})",
-            os_errors.advice(error, place=place),
+            f"the cache folder cannot be made or changed ({os_errors.describe(error)})",
+            os_errors.suggest_fix(error, place=place),
         )
     return None
+
+
+@contextmanager
+def folder_errors(folder: AccountFolder) -> Iterator[None]:
+    """Turn OS errors on the account folder into errors that name the path.
+
+    A database that the system does not let be opened counts as one, too. Raises ``CacheFull`` or
+    ``LockedError`` (UNSAFE_PATH) for them; other errors pass.
+    """
+    with disk_errors("the cache folder cannot be used"):
+        try:
+            yield
+        except CacheError as error:
+            # SQLite says only that it cannot; what is in the way is known to the folder.
+            obstacle = find_obstacle(folder) if type(error) is CacheError else None
+            if obstacle is None:
+                raise
+            raise LockedError(
+                Verdict.UNSAFE_PATH, obstacle.reason, resolution_hint=obstacle.command
+            ) from error
+
+
+def location_warnings(path: Path, *, mounts: Path = _MOUNTS) -> tuple[str, ...]:
+    """List what is doubtful about keeping a database under this path; nothing is refused.
+
+    Locks on network drives often do not hold, and a synchroniser may put an old file over a new one.
+    """
+    found = []
+    if any(_SYNCED.search(part) for part in path.parts):
+        found.append(
+            "The cache lies in a folder that is synchronised with other machines; set "
+            "NOTARIUM_DATA_DIR to a local one."
+        )
+    if file_system(path, mounts=mounts) in _NETWORK:
+        found.append(
+            "The cache lies on a network drive, where locks may not hold; set NOTARIUM_DATA_DIR "
+            "to a local one."
+        )
+    return tuple(found)
+
+
+def file_system(path: Path, *, mounts: Path = _MOUNTS) -> str:
+    """Return the type of the file system the path lies on, or '' where that cannot be found out."""
+    try:
+        lines = mounts.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return ""
+    best, kind = -1, ""
+    for line in lines:
+        before, _, after = line.partition(" - ")
+        point = Path(_OCTAL.sub(lambda found: chr(int(found[1], 8)), before.split()[_POINT]))
+        if path.is_relative_to(point) and len(point.parts) >= best:
+            best, kind = len(point.parts), after.split()[_AFTER_DASH - 1]
+    return kind
 
 
 def _problems(folder: AccountFolder) -> Iterator[Problem]:
@@ -195,54 +261,55 @@ def _existing(path: Path, judge: _Judge) -> Iterator[Problem]:
 
 
 def _of_parent(path: Path, found: os.stat_result) -> Problem | None:
-    """A folder above: nobody but root and the user may put something else in its place."""
+    """Judge a folder above: nobody but root and the user may replace it."""
     if stat.S_ISLNK(found.st_mode):
         return None if _system_link(path, found) else _link(path)
     if not stat.S_ISDIR(found.st_mode):
         return Problem(
             f"`{path.name}`, above the cache, is not a folder",
-            f"Set NOTARIUM_DATA_DIR to a folder, or move the file away: {moved(path)}.",
+            f"Set NOTARIUM_DATA_DIR to a folder, or move the file away: {move_command(path)}.",
         )
     if found.st_uid not in {0, os.geteuid()}:
         return Problem(
             "a folder above the cache belongs to another user",
-            f"It is {shown(path)}. {ELSEWHERE}",
+            f"It is {display_path(path)}. {ELSEWHERE}",
         )
     changeable = found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX
-    if changeable and not writable_by_us_alone(path, found):
+    if changeable and not is_group_private(path, found):
         return Problem(
             "a folder above the cache can be changed by others",
-            f"Run `chmod go-w {shown(path)}`. Or: {ELSEWHERE}",
+            f"Run `chmod go-w {display_path(path)}`. Or: {ELSEWHERE}",
         )
     return None
 
 
 def _of_folder(path: Path, found: os.stat_result) -> Problem | None:
-    """The account folder or the quarantine: a folder, and the user's alone."""
+    """Judge the account folder or the quarantine: a folder, and the user's alone."""
     if stat.S_ISLNK(found.st_mode):
         return _link(path)
     if not stat.S_ISDIR(found.st_mode):
-        return Problem("the cache folder is not a folder", f"Move it away: {moved(path)}.")
+        return Problem("the cache folder is not a folder", f"Move it away: {move_command(path)}.")
     return _of_others(path, found, what="the cache folder", mode="700")
 
 
 def _of_file(path: Path, found: os.stat_result) -> Problem | None:
-    """A file of ours: a plain one with one name, and the user's alone."""
+    """Judge a file of ours: a plain one with one name, and the user's alone."""
     if stat.S_ISLNK(found.st_mode):
         return _link(path)
     if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
         return Problem(
-            f"`{path.name}` is not a plain file with one name", f"Move it away: {moved(path)}."
+            f"`{path.name}` is not a plain file with one name",
+            f"Move it away: {move_command(path)}.",
         )
     return _of_others(path, found, what=f"`{path.name}`", mode="600")
 
 
 def _of_others(path: Path, found: os.stat_result, *, what: str, mode: str) -> Problem | None:
     if found.st_uid != os.geteuid():
-        command = f"sudo chown {os.geteuid()} {shown(path)}"
+        command = f"sudo chown {os.geteuid()} {display_path(path)}"
         return Problem(f"{what} belongs to another user", f"Run `{command}`.")
     if found.st_mode & 0o077:
-        command = f"chmod {mode} {shown(path)}"
+        command = f"chmod {mode} {display_path(path)}"
         return Problem(f"{what} can be read or changed by others", f"Run `{command}`.")
     return None
 
@@ -252,10 +319,10 @@ def _link(path: Path) -> Problem | None:
         return None
     return Problem(
         f"`{path.name}` is a symbolic link",
-        f"Set NOTARIUM_DATA_DIR to the real folder, or move the link away: {moved(path)}.",
+        f"Set NOTARIUM_DATA_DIR to the real folder, or move the link away: {move_command(path)}.",
     )
 
 
 def _system_link(path: Path, found: os.stat_result) -> bool:
-    """Links that the system itself made, such as /tmp and /var on macOS."""
+    """Check for links that the system itself made, such as /tmp and /var on macOS."""
     return found.st_uid == 0 and (os.geteuid() != 0 or path.parent == Path("/"))

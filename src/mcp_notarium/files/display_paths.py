@@ -1,12 +1,12 @@
-"""How a path is written in a message or a command to copy. Pure but for the name of the home folder."""
+"""Format paths for messages and for commands to copy. Pure but for the name of the home folder."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 
-def shown(path: Path) -> str:
-    """The path as a shell takes it, without the name of the home folder."""
+def display_path(path: Path) -> str:
+    """Quote the path for a shell, with the home folder as `~`."""
     import shlex  # noqa: PLC0415 - not every start shows a path
 
     try:

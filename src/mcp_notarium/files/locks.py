@@ -1,8 +1,8 @@
-"""Two locks of an account folder, dropped by the operating system when a process dies.
+"""Hold the two locks of an account folder, and find the processes that hold them.
 
 ``key_lock``: one process at a time changes key files or creates, migrates or moves a cache.
-``Presence``: everybody who has the database open holds it shared, so that nobody moves the file
-under them.
+``ServerLock``: every process that has the database open holds it shared, so that none moves the file.
+The operating system drops both when a process dies.
 """
 
 from __future__ import annotations
@@ -13,16 +13,19 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
 
 from mcp_notarium.errors import ONE_MORE_TRY, LockedError, Verdict
 from mcp_notarium.files.account_folder import AccountFolder
-from mcp_notarium.files.lock_holders import named
 
 KEY_LOCK_SECONDS = 5.0
-"""Whoever waits answers nobody meanwhile, and may ask again: better refused than stuck."""
+"""A waiting process answers no call, and may try again: better refused than stuck."""
 SHARE_SECONDS = 5.0
 EXCLUDE_SECONDS = 2.0  # a server stays for hours
 _POLL = 0.02
+_PROC = Path("/proc")
+_KIND, _PID, _PLACE = 1, 4, 5
 
 
 @contextmanager
@@ -34,9 +37,9 @@ def key_lock(folder: AccountFolder, *, timeout: float = KEY_LOCK_SECONDS) -> Ite
     try:
         lock.acquire(timeout=timeout, poll_interval=_POLL)
     except filelock.Timeout:
-        raise busy(
+        raise busy_error(
             "another process is changing the keys or the cache of this account"
-            + named(folder.keys_lock)
+            + describe_holders(folder.keys_lock)
         ) from None
     try:
         yield
@@ -45,8 +48,8 @@ def key_lock(folder: AccountFolder, *, timeout: float = KEY_LOCK_SECONDS) -> Ite
             lock.release()
 
 
-def busy(message: str) -> LockedError:
-    """The refusal of somebody who came second."""
+def busy_error(message: str) -> LockedError:
+    """Return the error for a process that found the lock taken."""
     return LockedError(
         Verdict.BUSY,
         message,
@@ -56,10 +59,10 @@ def busy(message: str) -> LockedError:
     )
 
 
-class Presence:
-    """Holds ``server.lock``, shared or exclusive, until :meth:`release` or the process's end.
+class ServerLock:
+    """Hold ``server.lock``, shared or exclusive, until :meth:`release` or the process's end.
 
-    On Windows it holds nothing: there an open database cannot be renamed in the first place.
+    On Windows it holds nothing: an open database cannot be renamed there in the first place.
     """
 
     def __init__(self, folder: AccountFolder) -> None:
@@ -71,10 +74,10 @@ class Presence:
             except OSError as error:
                 if error.errno != errno.EROFS:
                     raise
-                # Nobody moves anything on a disk that can only be read.
+                # Nobody moves anything on a read-only disk.
 
-    def share(self, *, timeout: float = SHARE_SECONDS) -> Presence:
-        """Be one of many. Raises ``LockedError`` (BUSY) while somebody is alone, and lets go then."""
+    def share(self, *, timeout: float = SHARE_SECONDS) -> ServerLock:
+        """Take the lock shared. Raises ``LockedError`` (BUSY) and releases it while another is exclusive."""
         try:
             self._take(exclusive=False, timeout=timeout)
         except BaseException:
@@ -82,13 +85,13 @@ class Presence:
             raise
         return self
 
-    def exclude(self, *, timeout: float = EXCLUDE_SECONDS) -> Presence:
-        """Be alone. Raises ``LockedError`` (BUSY) while anybody else is there."""
+    def exclude(self, *, timeout: float = EXCLUDE_SECONDS) -> ServerLock:
+        """Take the lock exclusively. Raises ``LockedError`` (BUSY) while anybody else holds it."""
         self._take(exclusive=True, timeout=timeout)
         return self
 
     def release(self) -> None:
-        """Let go. Idempotent."""
+        """Release the lock. Idempotent."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             with suppress(OSError):  # as above
@@ -106,7 +109,54 @@ class Presence:
                 fcntl.flock(self._descriptor, kind | fcntl.LOCK_NB)
             except BlockingIOError:
                 if time.monotonic() >= deadline:
-                    raise busy("other MCP Notarium servers have this cache open") from None
+                    raise busy_error("other MCP Notarium servers have this cache open") from None
                 time.sleep(_POLL)
             else:
                 return
+
+
+@dataclass(frozen=True, slots=True)
+class LockHolder:
+    """Hold the id of a process with a lock, and the program that started it ('' if not known)."""
+
+    pid: int
+    started_by: str
+
+    def __str__(self) -> str:
+        by = f", started by {self.started_by}" if self.started_by else ""
+        return f"process {self.pid}{by}"
+
+
+def find_holders(lock: Path, *, proc: Path = _PROC) -> list[LockHolder]:
+    """Find the other processes that hold a ``flock`` on this file, by pid.
+
+    Read from ``/proc``, so on Linux only; elsewhere, or where it is closed, none is found.
+    """
+    try:
+        place = lock.stat()
+        lines = (proc / "locks").read_text(encoding="ascii", errors="replace").splitlines()
+    except OSError:
+        return []
+    wanted = f"{os.major(place.st_dev):02x}:{os.minor(place.st_dev):02x}:{place.st_ino}"
+    pids = {int(parts[_PID]) for line in lines if _is_on(parts := line.split(), wanted)}
+    return [LockHolder(pid, _starter(pid, proc)) for pid in sorted(pids - {os.getpid()}) if pid > 0]
+
+
+def describe_holders(lock: Path) -> str:
+    """Return the end of a sentence that names who holds it: ': process 1; process 2', or ''."""
+    found = "; ".join(str(one) for one in find_holders(lock))
+    return f": {found}" if found else ""
+
+
+def _is_on(parts: list[str], wanted: str) -> bool:
+    # "3: FLOCK ADVISORY WRITE 4711 08:01:131 0 EOF"; one that waits has "->" in second place.
+    return len(parts) > _PLACE and parts[_KIND] == "FLOCK" and parts[_PLACE] == wanted
+
+
+def _starter(pid: int, proc: Path) -> str:
+    try:
+        stat = (proc / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
+        parent = stat.rpartition(")")[2].split()[1]
+        return (proc / parent / "comm").read_text(encoding="utf-8", errors="replace").strip()
+    except (OSError, IndexError):
+        return ""

@@ -1,6 +1,6 @@
-"""What to do when the system does not let a path be used: an ``OSError`` becomes advice.
+"""Turn an ``OSError`` on a path into words for a person, and into advice.
 
-Looks at the path's folders to find the one in the way; changes nothing and never raises.
+Checks the folders of the path for the one that blocks it. Changes nothing and never raises.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import stat
 from pathlib import Path
 
-from mcp_notarium.files.display_paths import shown
+from mcp_notarium.files.display_paths import display_path
 
 ELSEWHERE = "Set NOTARIUM_DATA_DIR to a folder of your own."
 
@@ -18,19 +18,19 @@ _DENIED = {errno.EACCES, errno.EPERM}
 _FOLDER, _FILE = 0o700, 0o600
 
 
-def reason(error: OSError) -> str:
-    """The system's own words, in lower case."""
+def describe(error: OSError) -> str:
+    """Return the system's own words, in lower case."""
     return (error.strerror or type(error).__name__).lower()
 
 
-def failure(error: OSError) -> str:
-    """The system's own words, and the path they are about, if it names one."""
+def describe_with_path(error: OSError) -> str:
+    """Return the system's own words, and the path they are about, if the error names one."""
     path = _path_of(error)
-    return reason(error) if path is None else f"{reason(error)}: {shown(path)}"
+    return describe(error) if path is None else f"{describe(error)}: {display_path(path)}"
 
 
-def advice(error: OSError, *, place: Path | None = None) -> str:
-    """What to do, with the path and, where one command mends it, the command.
+def suggest_fix(error: OSError, *, place: Path | None = None) -> str:
+    """Suggest what to do, with the path and, where one command fixes it, that command.
 
     ``place`` is the path if that is not the one the error names.
     """
@@ -42,15 +42,15 @@ def advice(error: OSError, *, place: Path | None = None) -> str:
     if error.errno in _DENIED:
         return _permission(path)
     if error.errno == errno.EROFS:
-        return f"{shown(path)} lies on a disk that can only be read. {ELSEWHERE}"
+        return f"{display_path(path)} lies on a disk that can only be read. {ELSEWHERE}"
     if error.errno == errno.ENOTDIR:
         return _no_folder(path)
-    return f"The system does not let {shown(path)} be used. {ELSEWHERE}"
+    return f"The system does not let {display_path(path)} be used. {ELSEWHERE}"
 
 
-def moved(path: Path) -> str:
-    """The command that moves a path out of the way."""
-    return f"`mv {shown(path)} {shown(path.with_name(path.name + '.moved'))}`"
+def move_command(path: Path) -> str:
+    """Return the command that moves a path out of the way."""
+    return f"`mv {display_path(path)} {display_path(path.with_name(path.name + '.moved'))}`"
 
 
 def _path_of(error: OSError) -> Path | None:
@@ -61,7 +61,7 @@ def _path_of(error: OSError) -> Path | None:
 
 
 def _permission(path: Path) -> str:
-    """The first one from above that is ours and closed to us, or the last that can be seen."""
+    """Name the first folder from above that is ours and closed to us, or the last one visible."""
     last = path
     for one in (*reversed(path.parents), path):
         try:
@@ -72,13 +72,13 @@ def _permission(path: Path) -> str:
         needed = _FOLDER if stat.S_ISDIR(found.st_mode) else _FILE
         ours = os.name == "posix" and found.st_uid == os.geteuid()
         if ours and stat.S_IMODE(found.st_mode) & needed != needed:
-            return f"Run `chmod u+{'rwx' if needed == _FOLDER else 'rw'} {shown(one)}`."
-    return f"You may not use {shown(last)}. {ELSEWHERE}"
+            return f"Run `chmod u+{'rwx' if needed == _FOLDER else 'rw'} {display_path(one)}`."
+    return f"You may not use {display_path(last)}. {ELSEWHERE}"
 
 
 def _no_folder(path: Path) -> str:
     blocking = next((one for one in (*reversed(path.parents), path) if not one.is_dir()), path)
     return (
-        f"{shown(blocking)} is not a folder: move it away ({moved(blocking)}), or set "
+        f"{display_path(blocking)} is not a folder: move it away ({move_command(blocking)}), or set "
         "NOTARIUM_DATA_DIR to a folder."
     )

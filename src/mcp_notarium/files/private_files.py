@@ -1,6 +1,6 @@
-"""Private files: read without following links, written so that a crash leaves old or new.
+"""Read and write private files: no link is followed, and a crash leaves the old file or the new one.
 
-Every file is made 0600 under a name nobody can guess, flushed, read back and only then renamed.
+Every file is created 0600 under a name nobody can guess, flushed, read back and only then renamed.
 This module knows no file's meaning.
 """
 
@@ -19,7 +19,7 @@ from pathlib import Path
 from mcp_notarium.errors import CacheFull, LockedError, Verdict
 from mcp_notarium.files import os_errors
 
-At = Callable[[str], None]
+StepHook = Callable[[str], None]
 """Called with the name of each step once it is done; tests crash in it."""
 
 _TRIES = 3
@@ -27,12 +27,12 @@ _FLAGS = ("O_NOFOLLOW", "O_CLOEXEC", "O_NONBLOCK", "O_BINARY")
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
-def nowhere(_step: str) -> None:
-    """The ``At`` of production: no step is a place to crash at."""
+def ignore_step(_step: str) -> None:
+    """Do nothing after a step; the ``StepHook`` of production."""
 
 
 def read_private(path: Path, *, most: int) -> bytes | None:
-    """At most ``most`` + 1 bytes of a regular file, None if it is missing.
+    """Read at most ``most`` + 1 bytes of a regular file; None if it is missing.
 
     Raises ``OSError`` for a symbolic link, a folder or anything else that is not a regular file.
     """
@@ -48,12 +48,12 @@ def read_private(path: Path, *, most: int) -> bytes | None:
 
 
 def replace_private(
-    path: Path, content: bytes, *, check: Callable[[bytes], None], at: At = nowhere
+    path: Path, content: bytes, *, check: Callable[[bytes], None], at: StepHook = ignore_step
 ) -> None:
-    """Put ``content`` at ``path`` as a whole or not at all; flushed when it returns.
+    """Replace the file at ``path`` by ``content``, whole or not at all; flushed when it returns.
 
-    ``check`` gets what was read back from the disk before the switch and raises if it is not
-    good. Steps told to ``at``: write, sync, verify, switch, sync_folder.
+    ``check`` gets what was read back from the disk before the switch and raises if it is wrong.
+    Steps reported to ``at``: write, sync, verify, switch, sync_folder.
     """
     temporary = _written(path, content, at)
     try:
@@ -68,10 +68,10 @@ def replace_private(
     at("sync_folder")
 
 
-def create_private(path: Path, content: bytes, *, at: At = nowhere) -> None:
-    """Put a new file at ``path``, whole and flushed, or nothing; whoever is killed leaves no part of it there.
+def create_private(path: Path, content: bytes, *, at: StepHook = ignore_step) -> None:
+    """Create a new file at ``path``, whole and flushed, or nothing, also when the process is killed.
 
-    What a killed call has left under its temporary name goes with the next one. Raises ``OSError``,
+    The next call removes what a killed one has left under its temporary name. Raises ``OSError``, and
     ``FileExistsError`` if something is there already.
     """
     if os.path.lexists(path):
@@ -110,7 +110,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def temporary_pattern(name: str) -> str:
-    """The glob of the temporary files made for a file of this name."""
+    """Return the glob of the temporary files made for a file of this name."""
     return f".{name}.*.tmp"
 
 
@@ -124,12 +124,12 @@ def disk_errors(what: str) -> Iterator[None]:
             raise CacheFull(f"the disk is full: {what}") from None
         raise LockedError(
             Verdict.UNSAFE_PATH,
-            f"{what} ({os_errors.reason(error)})",
-            resolution_hint=os_errors.advice(error),
+            f"{what} ({os_errors.describe(error)})",
+            resolution_hint=os_errors.suggest_fix(error),
         ) from None
 
 
-def _written(path: Path, content: bytes, at: At) -> Path:
+def _written(path: Path, content: bytes, at: StepHook) -> Path:
     descriptor, temporary = _created(path)
     try:
         with os.fdopen(descriptor, "wb") as file:

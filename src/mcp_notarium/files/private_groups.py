@@ -1,8 +1,8 @@
-"""Whether a group is the user's alone, so that "group may write" lets nobody else in.
+"""Check whether a group is the user's alone, so that "group may write" lets nobody else in.
 
 Distributions with a group for each user set umask 002, and every new folder is group-writable there.
 In doubt the answer is no. The rule is the one OpenSSH has on Debian: every listed and every primary
-member is looked at; a directory service that does not list its users can hide one.
+member is checked. A directory service that does not list its users can hide one.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pathlib import Path
 _NO_LIST = {errno.ENODATA, errno.ENOTSUP} if sys.platform == "linux" else set()
 
 
-def writable_by_us_alone(path: Path, found: os.stat_result) -> bool:
-    """For a folder that its group may write to and others may not; Linux only, never for root."""
+def is_group_private(path: Path, found: os.stat_result) -> bool:
+    """Check a folder that its group may write to and others may not; Linux only, never for root."""
     if sys.platform != "linux" or not os.geteuid() or found.st_mode & 0o002:
         return False
     return _is_private(found.st_gid) and not _has_access_list(path)
@@ -36,7 +36,7 @@ def _is_private(group: int) -> bool:
 
 
 def _has_access_list(path: Path) -> bool:
-    """With one the group's bits are a mask, and say nothing about who is let in."""
+    """Check for an access list: with one the group's bits are a mask and do not say who has access."""
     if sys.platform != "linux":
         return True
     try:

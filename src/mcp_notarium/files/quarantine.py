@@ -1,7 +1,7 @@
-"""Setting files aside: they move into ``quarantine/<UTC time>/`` and stay as they were.
+"""Set files aside: move them into ``quarantine/<UTC time>/``, as they are.
 
-Nothing is deleted here but what is older than somebody decided, and nothing is moved while another
-process may have it open: the caller holds both locks.
+Nothing is deleted here but the working copy of ``repair``. Nothing is moved while another process may
+have it open: the caller holds both locks.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _NAME = re.compile(r"(\d{8}T\d{6}Z)(?:-\d+)?")
 
 
 def set_aside(folder: AccountFolder, paths: Iterable[Path], *, now: float) -> Path | None:
-    """Move what exists of ``paths`` in this order; returns the folder they went to, if any did."""
+    """Move what exists of ``paths``, in this order; return the folder they went to, if any did."""
     existing = [path for path in paths if path.exists()]
     if not existing:
         return None
-    target = new_folder(folder, now)
+    target = create_folder(folder, now)
     for path in existing:
         path.rename(target / path.name)
     sync_folder(target)
@@ -36,7 +36,7 @@ def set_aside(folder: AccountFolder, paths: Iterable[Path], *, now: float) -> Pa
 
 def set_everything_aside(folder: AccountFolder, *, now: float) -> Path | None:
     """Move the whole cache. Raises ``OSError`` with nothing moved, ``Unfinished`` with a part of it."""
-    there = [path for path in everything(folder) if path.exists()]
+    there = [path for path in list_files(folder) if path.exists()]
     try:
         return set_aside(folder, there, now=now)
     except OSError as error:
@@ -44,32 +44,32 @@ def set_everything_aside(folder: AccountFolder, *, now: float) -> Path | None:
             raise
         raise Unfinished(
             "the disk failed while the old cache was set aside "
-            f"({os_errors.failure(error)}): it is in `quarantine/`, in whole or in part",
+            f"({os_errors.describe_with_path(error)}): it is in `quarantine/`, in whole or in part",
             resolution_hint="Nothing is deleted. Run `mcp-notarium reset-cache` again when the disk is "
             "well: it sets aside the rest and goes on.",
         ) from error
 
 
-def everything(folder: AccountFolder, *, but: Iterable[Path] = ()) -> list[Path]:
-    """All files of an account's cache, in the order in which they are to be moved.
+def list_files(folder: AccountFolder, *, but: Iterable[Path] = ()) -> list[Path]:
+    """List all files of an account's cache, in the order in which they are to be moved.
 
-    Databases first, what explains them last, so that after a crash in between the next start sees
+    Databases come first and what explains them last: after a crash in between, the next start knows
     no less than before about what is still there.
     """
     kept = set(but)
     databases = sorted(folder.path.glob("notarium_cache*"))
-    keys = [folder.key_copy, folder.key_file, folder.prepared_key_file, folder.certificate]
-    rest = (folder.audit_anchor, folder.damage_mark)
+    keys = [folder.key_copy, folder.key_file, folder.prepared_key_file, folder.pending_marker]
+    rest = (folder.audit_anchor, folder.damage_marker)
     return [path for path in (*databases, *keys, *rest) if path not in kept]
 
 
-def last_use(folder: AccountFolder) -> float | None:
-    """When something was last set aside, in epoch seconds."""
+def find_last_use(folder: AccountFolder) -> float | None:
+    """Find when something was last set aside, in epoch seconds."""
     return max((at for at, _ in _entries(folder)), default=None)
 
 
-def with_databases(folder: AccountFolder) -> tuple[Path, ...]:
-    """The folders in the quarantine that hold an encrypted database: old keys may open it."""
+def find_databases(folder: AccountFolder) -> tuple[Path, ...]:
+    """List the quarantine's folders that hold an encrypted database: old keys may open it."""
     found = folder.quarantine.rglob("notarium_cache.*.sqlite.encrypted")
     return tuple(sorted({path.parent for path in found}))
 
@@ -82,7 +82,7 @@ def _entries(folder: AccountFolder) -> list[tuple[float, Path]]:
 
 
 def _epoch(name: str) -> float | None:
-    """When a folder of this name was made; None if it is none of ours."""
+    """Return when a folder of this name was made; None if it is none of ours."""
     match = _NAME.fullmatch(name)
     try:
         return _time_of(match[1]) if match else None
@@ -95,27 +95,27 @@ def _time_of(stamp: str) -> float:
 
 
 def work_folder(folder: AccountFolder) -> Path:
-    """Where ``repair`` keeps its copy of the damaged files while it works."""
+    """Return the folder in which ``repair`` keeps its copy of the damaged files while it works."""
     return folder.quarantine / "being-repaired"
 
 
-def new_work_folder(folder: AccountFolder) -> Path:
-    """Make it, empty. Raises ``FileExistsError`` if it is there."""
+def create_work_folder(folder: AccountFolder) -> Path:
+    """Create the work folder, empty. Raises ``FileExistsError`` if it is there."""
     folder.quarantine.mkdir(mode=0o700, exist_ok=True)
     made = work_folder(folder)
     made.mkdir(mode=0o700)
     return made
 
 
-def remove_work(folder: AccountFolder) -> None:
-    """Remove it with what is in it, also what a killed ``repair`` has left."""
+def remove_work_folder(folder: AccountFolder) -> None:
+    """Remove the work folder with its content, also what a killed ``repair`` has left."""
     place = work_folder(folder)
     if place.is_dir() and not place.is_symlink():
         shutil.rmtree(place)
 
 
-def new_folder(folder: AccountFolder, now: float) -> Path:
-    """A new empty folder in the quarantine, named after the time (epoch seconds)."""
+def create_folder(folder: AccountFolder, now: float) -> Path:
+    """Create an empty folder in the quarantine, named after the time (epoch seconds)."""
     folder.quarantine.mkdir(mode=0o700, exist_ok=True)
     sync_folder(folder.path)  # or what is moved there next could be lost with the folder's name
     stamp = datetime.fromtimestamp(now, UTC).strftime(_STAMP)

@@ -1,6 +1,6 @@
-"""Which configuration files of MCP clients on this machine hold a given key.
+"""Find the configuration files of MCP clients on this machine that hold a given key.
 
-They are read, never written: they belong to other programs. Only where a key stands is told, never
+They are read, never written: they belong to other programs. The result says where a key stands, never
 what else is in the file.
 """
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from mcp_notarium.secret import Secret
 
 _MOST = 16 * 1024 * 1024
-"""Bytes of a file that are looked at; some clients keep their history in the same file."""
+"""Bytes read of a file; some clients keep their history in the same file."""
 _SHORTEST = 8
 """A shorter key would be found in every file."""
 
@@ -49,37 +49,41 @@ IN_PROJECT = (
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A file that holds the key, and the program it belongs to."""
+class ConfigFile:
+    """Hold the path of a configuration file, and the program it belongs to."""
 
     program: str
     path: Path
 
 
-def holding(key: Secret, *, home: Path | None = None, here: Path | None = None) -> list[Place]:
-    """The files in ``home`` and in the working folder ``here`` that hold ``key`` in clear.
+def find_configs_with_key(
+    key: Secret, *, home: Path | None = None, here: Path | None = None
+) -> list[ConfigFile]:
+    """Find the files in ``home`` and in the working folder ``here`` that hold ``key`` in clear.
 
-    Files that cannot be read are passed over: then nobody's client reads them either.
+    Files that cannot be read are skipped: no client of this user reads them either.
     """
-    spellings = _spellings(key)
+    spellings = _encodings(key)
     if not spellings:
         return []
     return [
         place
-        for place in _places(home or _found(Path.home), here or _found(Path.cwd))
-        if any(spelling in _content(place.path) for spelling in spellings)
+        for place in _config_files(
+            home or _folder_or_none(Path.home), here or _folder_or_none(Path.cwd)
+        )
+        if any(spelling in _read_content(place.path) for spelling in spellings)
     ]
 
 
-def _found(look: Callable[[], Path]) -> Path | None:
-    """A folder, None if there is none: nobody's client reads anything in it then."""
+def _folder_or_none(look: Callable[[], Path]) -> Path | None:
+    """Return a folder; None if there is none, because no client reads anything in it then."""
     try:
         return look()
     except (OSError, RuntimeError):
         return None
 
 
-def _places(home: Path | None, here: Path | None) -> Iterator[Place]:
+def _config_files(home: Path | None, here: Path | None) -> Iterator[ConfigFile]:
     seen: set[Path] = set()
     for folder, known in ((home, IN_HOME), (here, IN_PROJECT)):
         if folder is None:
@@ -88,11 +92,11 @@ def _places(home: Path | None, here: Path | None) -> Iterator[Place]:
             path = folder / name
             if path not in seen:
                 seen.add(path)
-                yield Place(program, path)
+                yield ConfigFile(program, path)
 
 
-def _content(path: Path) -> bytes:
-    # What is no plain file (a pipe, in a folder that somebody else has filled) must not be waited for.
+def _read_content(path: Path) -> bytes:
+    # A file that is not plain (a pipe that somebody else put there) must not block us.
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
     try:
         with os.fdopen(os.open(path, flags), "rb") as file:
@@ -102,8 +106,8 @@ def _content(path: Path) -> bytes:
         return b""
 
 
-def _spellings(key: Secret) -> set[bytes]:
-    """The key as it is, and as JSON and TOML write it."""
+def _encodings(key: Secret) -> set[bytes]:
+    """Return the key as it is, and as JSON and TOML write it."""
     raw = key.reveal()
     if len(raw) < _SHORTEST:
         return set()

@@ -1,6 +1,6 @@
-"""The key file on disk: read with its copy, written so that a crash leaves the old or the new one.
+"""Read and write the key file and its copy; a crash leaves the old one or the new one.
 
-What the bytes mean is ``crypto/key_file_codec``'s business, what to do about a bad one ``account/startup_table``'s.
+``crypto/key_file_codec`` knows what the bytes mean, ``account/startup_table`` what to do about a bad file.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from mcp_notarium.crypto.rotation_steps import RestStep, plan_rest
 from mcp_notarium.files import quarantine
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.files.private_files import (
-    At,
-    nowhere,
+    StepHook,
+    ignore_step,
     read_private,
     replace_private,
     sync_folder,
@@ -32,8 +32,8 @@ NOT_COPIED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
-    """One file: how it reads, and its content if it reads well."""
+class FileReading:
+    """Hold how one file reads, and its content if it reads well."""
 
     state: FileState
     keyfile: KeyFile | None = None
@@ -42,23 +42,23 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class KeyFiles:
-    """The key file, its copy, a prepared one, and temporary files left by a crash."""
+    """Hold the key file, its copy, a prepared one, and temporary files left by a crash (``strays``)."""
 
-    main: Side
-    copy: Side
-    prepared: Side
+    main: FileReading
+    copy: FileReading
+    prepared: FileReading
     strays: tuple[Path, ...] = ()
 
     @property
     def valid(self) -> KeyFile | None:
-        """What counts: the key file, or its copy where the key file is missing or damaged."""
+        """Return what is in force: the key file, or its copy where it is missing or damaged."""
         if self.main.state in {FileState.MISSING, FileState.DAMAGED}:
             return self.copy.keyfile
         return self.main.keyfile
 
     @property
     def copy_stale(self) -> bool:
-        """Whether the copy has to be written again."""
+        """Check whether the copy has to be written again."""
         newer = self.copy.state is FileState.NEWER
         return (
             self.main.keyfile is not None and self.main.keyfile != self.copy.keyfile and not newer
@@ -66,10 +66,10 @@ class KeyFiles:
 
     @property
     def copy_ahead(self) -> KeyFile | None:
-        """The copy where it says that it is newer than the key file.
+        """Return the copy if it says that it is newer than the key file.
 
-        No crash leaves that: the copy is written last. Somebody put an old key file back. It proves
-        nothing before a key has opened the one or the other.
+        No crash leaves that, because the copy is written last: somebody put an old key file back.
+        It proves nothing before a key has opened the one or the other.
         """
         main, copy = self.main.keyfile, self.copy.keyfile
         if main is None or copy is None or copy.vault_id != main.vault_id:
@@ -78,42 +78,42 @@ class KeyFiles:
 
     @property
     def newer_version(self) -> int | None:
-        """The format version of a file that a later release wrote."""
+        """Return the format version of a file that a later release wrote."""
         return self.main.version or self.copy.version
 
 
 def load(folder: AccountFolder, *, bounds: kdf.Bounds = kdf.PRODUCTION) -> KeyFiles:
-    """Read all of them; raises ``OSError`` only for what is no readable plain file."""
-    # The copy first: whoever changes both meanwhile then leaves us an older copy, never a newer one.
-    copy = _side(folder.key_copy, bounds)
+    """Read all key files. Raises ``OSError`` only for what is no readable plain file."""
+    # Read the copy first: a process that changes both meanwhile then leaves us an older copy, never a newer one.
+    copy = _read_file(folder.key_copy, bounds)
     return KeyFiles(
-        main=_side(folder.key_file, bounds),
+        main=_read_file(folder.key_file, bounds),
         copy=copy,
-        prepared=_side(folder.prepared_key_file, bounds),
+        prepared=_read_file(folder.prepared_key_file, bounds),
         strays=_strays(folder),
     )
 
 
-def prepare(folder: AccountFolder, keyfile: KeyFile, *, at: At = nowhere) -> None:
-    """Write a key file that does not count yet."""
+def prepare(folder: AccountFolder, keyfile: KeyFile, *, at: StepHook = ignore_step) -> None:
+    """Write a key file that is not in force yet."""
     replace_private(
-        folder.prepared_key_file, key_slots.serialise(keyfile), check=_same(keyfile), at=at
+        folder.prepared_key_file, key_slots.serialise(keyfile), check=_check_equal(keyfile), at=at
     )
 
 
 def commit(folder: AccountFolder) -> None:
-    """Let the prepared key file count: the commit point. Raises ``OSError`` if it does not."""
+    """Rename the prepared key file over the key file: the commit point. Raises ``OSError`` if that fails."""
     folder.prepared_key_file.replace(folder.key_file)
 
 
-def make_lasting(folder: AccountFolder, keyfile: KeyFile, *, at: At = nowhere) -> bool:
-    """Flush the name of a key file that counts by now, then write the copy; see ``store``.
+def make_durable(folder: AccountFolder, keyfile: KeyFile, *, at: StepHook = ignore_step) -> bool:
+    """Flush the name of a key file that is in force by now, then write the copy; see ``store``.
 
-    Raises ``OSError`` if a power cut may still bring back what counted before.
+    Raises ``OSError`` if a power cut may still bring back the key file before.
     """
     sync_folder(folder.path)
     at("switch")
-    return _copied(folder, keyfile, at)
+    return _try_store_copy(folder, keyfile, at)
 
 
 def store(
@@ -122,13 +122,13 @@ def store(
     *,
     check: Callable[[KeyFile], None],
     bounds: kdf.Bounds = kdf.PRODUCTION,
-    at: At = nowhere,
+    at: StepHook = ignore_step,
 ) -> bool:
-    """Put a key file in place of the old one, then its copy.
+    """Replace the key file, then its copy.
 
-    ``check`` gets what was read back from the disk before the switch; if it raises, the old key
-    file still counts and nothing new is left. False: the new one counts, and the disk took no flush
-    of its name, or not the copy; the next start writes it.
+    ``check`` gets what was read back from the disk before the switch; if it raises, the old key file
+    stays in force and nothing new is left. Returns False if the new one is in force and the disk
+    refused to flush its name, or the copy; the next start writes that.
     """
 
     def checked(raw: bytes) -> None:
@@ -146,21 +146,21 @@ def store(
         if "switch" not in behind:
             raise
         return False
-    return _copied(folder, keyfile, at)
+    return _try_store_copy(folder, keyfile, at)
 
 
-def store_copy(folder: AccountFolder, keyfile: KeyFile, *, at: At = nowhere) -> None:
-    """Write the copy; after that no older slot lies in the folder."""
+def store_copy(folder: AccountFolder, keyfile: KeyFile, *, at: StepHook = ignore_step) -> None:
+    """Write the copy; after that no older slot is left in the folder."""
     replace_private(
         folder.key_copy,
         key_slots.serialise(keyfile),
-        check=_same(keyfile),
+        check=_check_equal(keyfile),
         at=lambda step: at(f"{step}_copy"),
     )
 
 
-def bring_to_rest(folder: AccountFolder, files: KeyFiles, *, now: float) -> None:
-    """Finish what a crash left half done. Call it under the key lock, with the key proven."""
+def finish_interrupted_change(folder: AccountFolder, files: KeyFiles, *, now: float) -> None:
+    """Finish a key-file change that a crash interrupted. Call it under the key lock, with the key proven."""
     valid = files.valid
     if valid is None:
         return
@@ -171,7 +171,7 @@ def bring_to_rest(folder: AccountFolder, files: KeyFiles, *, now: float) -> None
                 if files.main.state is FileState.DAMAGED:
                     quarantine.set_aside(folder, [folder.key_file], now=now)
                 content = key_slots.serialise(valid)
-                replace_private(folder.key_file, content, check=_same(valid))
+                replace_private(folder.key_file, content, check=_check_equal(valid))
             case RestStep.REFRESH_COPY:
                 if files.copy_ahead is not None:
                     quarantine.set_aside(folder, [folder.key_copy], now=now)
@@ -186,8 +186,8 @@ def remove_strays(files: KeyFiles) -> None:
         stray.unlink(missing_ok=True)
 
 
-def _copied(folder: AccountFolder, keyfile: KeyFile, at: At) -> bool:
-    # Whoever is told of a failure here would go on with the old key, and that opens nothing now.
+def _try_store_copy(folder: AccountFolder, keyfile: KeyFile, at: StepHook) -> bool:
+    # A caller that gets an error here would go on with the old key, and that opens nothing now.
     try:
         store_copy(folder, keyfile, at=at)
     except (OSError, KeyFileDamaged):
@@ -195,19 +195,19 @@ def _copied(folder: AccountFolder, keyfile: KeyFile, at: At) -> bool:
     return True
 
 
-def _side(path: Path, bounds: kdf.Bounds) -> Side:
+def _read_file(path: Path, bounds: kdf.Bounds) -> FileReading:
     raw = read_private(path, most=canonical_json.LARGEST)
     if raw is None:
-        return Side(FileState.MISSING)
+        return FileReading(FileState.MISSING)
     try:
-        return Side(FileState.OK, key_slots.parse(raw, bounds=bounds))
+        return FileReading(FileState.OK, key_slots.parse(raw, bounds=bounds))
     except KeyFileNewer as newer:
-        return Side(FileState.NEWER, version=newer.version)
+        return FileReading(FileState.NEWER, version=newer.version)
     except KeyFileDamaged:
-        return Side(FileState.DAMAGED)
+        return FileReading(FileState.DAMAGED)
 
 
-def _same(keyfile: KeyFile) -> Callable[[bytes], None]:
+def _check_equal(keyfile: KeyFile) -> Callable[[bytes], None]:
     def check(written: bytes) -> None:
         if written != key_slots.serialise(keyfile):
             raise KeyFileDamaged("it reads back differently from the disk")
@@ -218,7 +218,7 @@ def _same(keyfile: KeyFile) -> Callable[[bytes], None]:
 def _strays(folder: AccountFolder) -> tuple[Path, ...]:
     if not folder.path.is_dir():
         return ()
-    names = (folder.key_file, folder.key_copy, folder.prepared_key_file, folder.certificate)
+    names = (folder.key_file, folder.key_copy, folder.prepared_key_file, folder.pending_marker)
     return tuple(
         sorted(
             path

@@ -1,7 +1,7 @@
-"""Where the key comes from: the settings (variable, then file), then the keychain.
+"""Find the key: in the settings (variable, then file), then in the keychain.
 
-A key that merely lay in the working folder comes last, because somebody else may have put it there.
-The first source that is present decides. If it is wrong, the start is refused; no other is tried.
+The first source that is present decides. If its key is wrong, the start is refused; no other source is
+tried. A key from an unnamed ``.env`` of the working folder comes last: somebody else may have put it there.
 """
 
 from __future__ import annotations
@@ -17,38 +17,41 @@ KEYCHAIN = "the system's keychain"
 
 
 class KeySettings(Protocol):
-    """The settings that say where a key may come from."""
+    """Hold the settings that say where a key may come from."""
 
     @property
     def db_key(self) -> Secret | None:
-        """The value of DB_ENCRYPTION_KEY, or of the file that DB_ENCRYPTION_KEY_FILE names."""
+        """Return the value of DB_ENCRYPTION_KEY, or of the file that DB_ENCRYPTION_KEY_FILE names."""
 
     @property
     def db_key_origin(self) -> str:
-        """Which of the two it was."""
+        """Return which of the two it was."""
 
     @property
     def db_key_yields(self) -> bool:
-        """Whether a key in the keychain goes before it."""
+        """Return whether a key in the keychain comes before it."""
 
     @property
     def keychain(self) -> bool:
-        """Whether the keychain may be asked."""
+        """Return whether the keychain may be asked."""
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A key and the name of its source. ``lay_there``: a ``.env`` of the working folder that nobody named."""
+class FoundKey:
+    """Hold a key and the name of its source.
+
+    ``from_working_folder``: it stood in a ``.env`` of the working folder that nobody named.
+    """
 
     passphrase: Secret
     origin: str
-    lay_there: bool = False
+    from_working_folder: bool = False
 
 
 def find_passphrase(
     settings: KeySettings, owner: str, *, system: Keychain | None = None
-) -> Found | None:
-    """The key of the first source present, or None. ``owner`` is the owner hash.
+) -> FoundKey | None:
+    """Find the key of the first source present, or None. ``owner`` is the owner hash.
 
     Raises ``LockedError`` (KEYCHAIN_UNUSABLE) if the keychain decides and cannot be used.
     """
@@ -58,15 +61,15 @@ def find_passphrase(
     return _kept(settings, owner, system) or given
 
 
-def _given(settings: KeySettings) -> Found | None:
+def _given(settings: KeySettings) -> FoundKey | None:
     if settings.db_key is None:
         return None
     origin = settings.db_key_origin or "DB_ENCRYPTION_KEY"
-    return Found(settings.db_key, origin, lay_there=settings.db_key_yields)
+    return FoundKey(settings.db_key, origin, from_working_folder=settings.db_key_yields)
 
 
-def _kept(settings: KeySettings, owner: str, system: Keychain | None) -> Found | None:
+def _kept(settings: KeySettings, owner: str, system: Keychain | None) -> FoundKey | None:
     if not settings.keychain:
         return None
     kept = (system or keychain.system_keychain()).get(keychain.KEY, owner)
-    return None if kept is None else Found(kept, KEYCHAIN)
+    return None if kept is None else FoundKey(kept, KEYCHAIN)

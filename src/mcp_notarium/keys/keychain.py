@@ -1,22 +1,25 @@
-"""The operating system's keychain, and only a real one.
+"""Read and write secrets in the operating system's keychain, and only in a real one.
 
 Allowed are macOS Keychain, Windows Credential Manager, Secret Service and KWallet. A backend that
 keeps secrets in a plain file, or nowhere, is refused: it would look safe and not be. ``keyring`` is
-imported when the first secret is asked for; the database key is read once per process, because
-every read may show a dialog. No question is waited for without end: the dialog may stand where
-nobody sees it, and the keychain's daemon may hang.
+imported when the first secret is asked for. The database key is read once per process, because every
+read may show a dialog. Every call has a timeout: the dialog may stand where nobody sees it, and the
+keychain's daemon may hang.
 """
 
 from __future__ import annotations
 
 import functools
+import os
+import stat
+import sys
+import threading
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol, TypeVar
 
 from mcp_notarium.errors import LockedError, Verdict
-from mcp_notarium.keys import session_bus
-from mcp_notarium.keys.keychain_calls import Asker, Unanswered
 from mcp_notarium.secret import Secret
 
 _Answer = TypeVar("_Answer")
@@ -25,10 +28,9 @@ SERVICE = "mcp-notarium"
 KEY = "database-key"
 TOKEN = "login-token"  # noqa: S105 - the name of an entry, not a token
 
-PATIENCE: Mapping[str, float] = MappingProxyType({KEY: 45.0, TOKEN: 5.0})
-"""How many seconds an answer may take. For the key a person may have to find and answer a dialog,
-and clients give up a call after a minute. A login is asked for beside calls that wait meanwhile, and
-can be repeated."""
+TIMEOUTS: Mapping[str, float] = MappingProxyType({KEY: 45.0, TOKEN: 5.0})
+"""Seconds that an answer may take. For the key a person may have to find and answer a dialog, and
+clients give up a call after a minute. Other calls wait while a login is read, and it can be repeated."""
 
 _ALLOWED = {
     ("keyring.backends.macOS", "Keyring"): "macOS Keychain",
@@ -40,43 +42,45 @@ _ALLOWED = {
 }
 _CHAINER = ("keyring.backends.chainer", "ChainerBackend")
 _NONE_HERE = ("keyring.backends.fail", "Keyring")
+_BUS_ADDRESS = "DBUS_SESSION_BUS_ADDRESS"
+_RUNTIME_DIR = "XDG_RUNTIME_DIR"
 _LOCKED = {"KeyringLocked", "LockedException", "PromptDismissedException"}
 
 
 class Store(Protocol):
-    """The part of a ``keyring`` backend that is used."""
+    """Describe the part of a ``keyring`` backend that is used."""
 
     def get_password(self, service: str, username: str) -> str | None:
-        """The secret, or None."""
+        """Return the secret, or None."""
 
     def set_password(self, service: str, username: str, password: str) -> None:
         """Store a secret."""
 
     def delete_password(self, service: str, username: str) -> None:
-        """Remove a secret; raises if there is none."""
+        """Remove a secret. Raises if there is none."""
 
 
 class Keychain:
-    """Secrets by kind and owner. Raises only ``LockedError`` (KEYCHAIN_UNUSABLE).
+    """Hold secrets by kind and owner. Raises only ``LockedError`` (KEYCHAIN_UNUSABLE).
 
-    A machine *without* a keychain is no error for reading: there is no secret there. A keychain
-    that is refused, locked or failing is one.
+    A machine *without* a keychain is no error for reading: it holds no secret. A keychain that is
+    refused, locked or failing is one.
     """
 
     def __init__(
         self,
         current: Callable[[], object] | None = None,
         *,
-        patience: Mapping[str, float] | None = None,
+        timeouts: Mapping[str, float] | None = None,
     ) -> None:
         self._current = current or _system_backend
-        self._patience = patience or PATIENCE
-        self._asker = Asker()
+        self._timeouts = timeouts or TIMEOUTS
+        self._caller = _TimedCaller()
         self._read: dict[tuple[str, str], Secret | None] = {}
 
     @property
     def usable(self) -> bool:
-        """Whether there is an allowed keychain; it may still turn out to be locked."""
+        """Check whether there is an allowed keychain; it may still turn out to be locked."""
         try:
             return self._backend(TOKEN) is not None
         except LockedError:
@@ -84,41 +88,41 @@ class Keychain:
 
     @property
     def missing(self) -> bool:
-        """Whether this session has no keychain at all. Raises ``LockedError`` if it is refused."""
+        """Check whether this session has no keychain at all. Raises ``LockedError`` if it is refused."""
         return self._backend(TOKEN) is None
 
     @property
     def name(self) -> str:
-        """What the keychain in use is called, for a person. Raises ``LockedError`` if none is."""
+        """Return the keychain's name, for a person. Raises ``LockedError`` if none is in use."""
         backend = self._backend(TOKEN)
         if backend is None:
-            raise _none_here()
+            raise _missing_keychain_error()
         return _ALLOWED[_kind(backend)]
 
-    def why_none(self) -> str:
-        """Why it had no key to give, for a person."""
+    def explain_missing_key(self) -> str:
+        """Explain to a person why it had no key."""
         try:
             return f"{self.name} knows no key for this account"
         except LockedError:
             return "no keychain runs in this session"
 
     def read_back(self, kind: str, owner: str) -> Secret | None:
-        """The secret as the keychain has it now, whatever was read before."""
+        """Return the secret as the keychain has it now, whatever was read before."""
         self._read.pop((kind, owner), None)
         return self.get(kind, owner)
 
     def get(self, kind: str, owner: str) -> Secret | None:
-        """A secret; None if there is none or no keychain at all.
+        """Return a secret; None if there is none or no keychain at all.
 
         The database key is read once per process, because every read may show a dialog. A login
-        is read anew each time: another process may have logged in.
+        is read each time: another process may have logged in.
         """
         entry = (kind, owner)
         if kind == TOKEN or entry not in self._read:
             backend = self._backend(kind)
             found = None
             if backend is not None:
-                found = self._asked(kind, backend.get_password, *_place(entry))
+                found = self._call(kind, backend.get_password, *_entry_name(entry))
             self._read[entry] = None if found is None else Secret(found)
         return self._read[entry]
 
@@ -126,40 +130,87 @@ class Keychain:
         """Store a secret."""
         backend = self._backend(kind)
         if backend is None:
-            raise _none_here()
-        self._asked(kind, backend.set_password, *_place((kind, owner)), secret.reveal_text())
+            raise _missing_keychain_error()
+        self._call(kind, backend.set_password, *_entry_name((kind, owner)), secret.reveal_text())
         self._read[kind, owner] = secret
 
     def delete(self, kind: str, owner: str) -> None:
-        """Remove a secret; nothing happens if there is none."""
+        """Remove a secret; do nothing if there is none."""
         if self.get(kind, owner) is not None:
             backend = self._backend(kind)
             if backend is not None:
-                self._asked(kind, backend.delete_password, *_place((kind, owner)))
+                self._call(kind, backend.delete_password, *_entry_name((kind, owner)))
         self._read[kind, owner] = None
 
     def _backend(self, kind: str) -> Store | None:
-        return _allowed(self._asked(kind, self._current))
+        return _find_allowed(self._call(kind, self._current))
 
-    def _asked(self, kind: str, question: Callable[..., _Answer], *given: str) -> _Answer:
+    def _call(self, kind: str, question: Callable[..., _Answer], *given: str) -> _Answer:
         try:
-            return self._asker.ask(lambda: question(*given), within=self._patience[kind])
-        except Unanswered:
-            raise _unusable(
+            return self._caller.call(lambda: question(*given), within=self._timeouts[kind])
+        except _NoAnswer:
+            raise _unusable_error(
                 "it does not answer; perhaps a dialog waits where nobody sees it"
             ) from None
         except Exception as error:  # noqa: BLE001 - foreign code: whatever it raises, it is unusable
-            raise _unusable(_said(error)) from None
+            raise _unusable_error(_describe_error(error)) from None
+
+
+class _NoAnswer(Exception):
+    """Say that no answer came in time, or that an earlier call is still open."""
+
+
+class _TimedCaller:
+    """Make one foreign call at a time, each with a timeout.
+
+    A call that was given up stays open in its thread, which does not outlive the process. While it is
+    open no other is made, because that one would only wait behind it.
+    """
+
+    def __init__(self) -> None:
+        self._turn = threading.Lock()
+        self._given_up: threading.Event | None = None
+
+    def call(self, question: Callable[[], _Answer], *, within: float) -> _Answer:
+        """Return the answer; raise what the question raises. ``within`` in seconds.
+
+        Raises ``_NoAnswer``.
+        """
+        with self._turn:
+            if self._given_up is not None and not self._given_up.is_set():
+                raise _NoAnswer
+            return self._put(question, within)
+
+    def _put(self, question: Callable[[], _Answer], within: float) -> _Answer:
+        answers: list[_Answer] = []
+        errors: list[BaseException] = []
+        done = threading.Event()
+
+        def work() -> None:
+            try:
+                answers.append(question())
+            except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
+                errors.append(error)
+            finally:
+                done.set()
+
+        threading.Thread(target=work, name="keychain", daemon=True).start()
+        if not done.wait(within):
+            self._given_up = done
+            raise _NoAnswer
+        if errors:
+            raise errors.pop()
+        return answers.pop()
 
 
 @functools.cache
 def system_keychain() -> Keychain:
-    """The keychain of this process; one, so that each secret is read once."""
+    """Return the keychain of this process; one, so that each secret is read once."""
     return Keychain()
 
 
-def _allowed(backend: object) -> Store | None:
-    """The backend itself, or the first real one of a chain; None where there is no keychain."""
+def _find_allowed(backend: object) -> Store | None:
+    """Find the backend itself, or the first real one of a chain; None where there is no keychain."""
     kind = _kind(backend)
     if kind == _NONE_HERE:
         return None
@@ -172,7 +223,7 @@ def _allowed(backend: object) -> Store | None:
 
 
 def _refuse(backend: object) -> Store | None:
-    raise _unusable(f"`{'.'.join(_kind(backend))}` is not a keychain that protects anything")
+    raise _unusable_error(f"`{'.'.join(_kind(backend))}` is not a keychain that protects anything")
 
 
 def _kind(backend: object) -> tuple[str, str]:
@@ -181,18 +232,18 @@ def _kind(backend: object) -> tuple[str, str]:
     return (".".join(module.split(".")[:3]), type(backend).__name__)
 
 
-def _place(entry: tuple[str, str]) -> tuple[str, str]:
+def _entry_name(entry: tuple[str, str]) -> tuple[str, str]:
     kind, owner = entry
-    return (SERVICE, f"{kind}:{account(owner)}")
+    return (SERVICE, f"{kind}:{entry_account(owner)}")
 
 
-def account(owner: str) -> str:
-    """What follows the kind in the name of an entry."""
+def entry_account(owner: str) -> str:
+    """Return what follows the kind in the name of an entry."""
     return owner[:16]
 
 
-def _said(error: Exception) -> str:
-    """Only the class is told: a foreign message may quote what was to be stored."""
+def _describe_error(error: Exception) -> str:
+    """Name only the class: a foreign message may quote what was to be stored."""
     name = type(error).__name__
     if name in _LOCKED:
         return f"it is locked and was not unlocked when it was asked ({name})"
@@ -201,8 +252,8 @@ def _said(error: Exception) -> str:
     return f"it answered {name}"
 
 
-def _none_here() -> LockedError:
-    return _unusable(
+def _missing_keychain_error() -> LockedError:
+    return _unusable_error(
         "this machine has none",
         way_out="Give the key in DB_ENCRYPTION_KEY or DB_ENCRYPTION_KEY_FILE instead "
         "(`generate-key --file PATH` makes one), or start a keychain in this session: GNOME Keyring "
@@ -210,7 +261,7 @@ def _none_here() -> LockedError:
     )
 
 
-def _unusable(
+def _unusable_error(
     reason: str,
     *,
     way_out: str = "Unlock it, or set NOTARIUM_KEYCHAIN=off and give the key in DB_ENCRYPTION_KEY "
@@ -227,5 +278,28 @@ def _unusable(
 def _system_backend() -> object:
     import keyring  # noqa: PLC0415 - slow, and most starts never ask for it
 
-    session_bus.find()
+    find_session_bus()
     return keyring.get_keyring()
+
+
+def find_session_bus() -> None:
+    """Put the address of the user's D-Bus session into this process's environment, if it is missing.
+
+    Many MCP clients pass on HOME and PATH and little else. The bus of a login session then still lies
+    at its fixed place, where other programs look for it too; the library that ``keyring`` uses does not.
+    """
+    if sys.platform != "linux" or os.environ.get(_BUS_ADDRESS):
+        return
+    runtime = os.environ.get(_RUNTIME_DIR) or f"/run/user/{os.getuid()}"
+    bus = Path(runtime, "bus")
+    if _is_our_socket(bus):
+        os.environ[_BUS_ADDRESS] = f"unix:path={bus}"
+
+
+def _is_our_socket(path: Path) -> bool:
+    """Check that it is a socket of this user: somebody else's bus could offer a keychain of theirs."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return False
+    return stat.S_ISSOCK(found.st_mode) and found.st_uid == os.getuid()

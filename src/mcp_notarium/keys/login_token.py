@@ -1,7 +1,7 @@
-"""Where the login token is kept: keychain, else the encrypted cache, else memory only.
+"""Store the login token: in the keychain, else in the encrypted database, else in memory only.
 
-A token is as good as a password, so it never goes into an unencrypted file. Which place is used is
-decided anew at each call; a token found in a worse place stays valid until a new one is stored.
+A token is as good as a password, so it never goes into an unencrypted file. Each call decides which
+place is used; a token found in a worse place stays valid until a new one is stored.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from mcp_notarium.secret import Secret
 
 
 class TokenRows(Protocol):
-    """The part of ``SyncState`` that can keep a token."""
+    """Describe the part of ``SyncState`` that can keep a token."""
 
     @property
     def can_store_login(self) -> bool:
-        """Whether the cache is encrypted."""
+        """Return whether the database is encrypted."""
 
     def login_token(self) -> Secret | None:
-        """The token in the cache, or None."""
+        """Return the token in the database, or None."""
 
     def set_login_token(self, token: Secret | None) -> None:
-        """Store or forget it."""
+        """Store the token, or remove it (None)."""
 
 
 class StoredToken:
-    """The login token of one owner. ``system`` None: the keychain is switched off."""
+    """Hold the login token of one owner. ``system`` None: the keychain is switched off."""
 
     def __init__(self, rows: TokenRows, *, owner: str, system: Keychain | None = None) -> None:
         self._rows = rows
@@ -39,12 +39,12 @@ class StoredToken:
         self._memory: Secret | None = None
 
     @property
-    def lasting(self) -> bool:
-        """Whether a stored token outlives the process."""
+    def persistent(self) -> bool:
+        """Check whether a stored token outlives the process."""
         return self._keychain() is not None or self._rows.can_store_login
 
     def load(self) -> Secret | None:
-        """The token, or None. A keychain that fails is passed over: a login can be repeated."""
+        """Return the token, or None. A keychain that fails is skipped: a login can be repeated."""
         system = self._keychain()
         if system is not None:
             with suppress(LockedError):
@@ -55,9 +55,9 @@ class StoredToken:
         return self._rows.login_token() or self._memory
 
     def store(self, token: Secret) -> None:
-        """Keep the token in the best place there is, and nowhere else."""
+        """Store the token in the best place there is, and remove it from the others."""
         self._memory = None
-        if self._kept_in_keychain(token):
+        if self._store_in_keychain(token):
             self._rows.set_login_token(None)
         elif self._rows.can_store_login:
             self._rows.set_login_token(token)
@@ -67,8 +67,8 @@ class StoredToken:
     def forget(self) -> None:
         """Remove the token from every place it may be in.
 
-        Raises ``LockedError`` (KEYCHAIN_UNUSABLE) if the keychain may still hold one; it is gone
-        from every other place then.
+        Raises ``LockedError`` (KEYCHAIN_UNUSABLE) if the keychain may still hold one; the token is
+        gone from every other place then.
         """
         self._memory = None
         self._rows.set_login_token(None)
@@ -76,7 +76,7 @@ class StoredToken:
         if system is not None:
             system.delete(keychain.TOKEN, self._owner)
 
-    def _kept_in_keychain(self, token: Secret) -> bool:
+    def _store_in_keychain(self, token: Secret) -> bool:
         system = self._keychain()
         if system is None:
             return False

@@ -32,7 +32,7 @@ from mcp_notarium.protocol.unexpected_errors import unexpected
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
-    from mcp_notarium.account.head_start import HeadStart
+    from mcp_notarium.account.early_unlock import EarlyUnlock
     from mcp_notarium.config import Config
     from mcp_notarium.storage.audit_log import AuditLog
 
@@ -51,7 +51,7 @@ def run(
     *,
     report: Report,
     want_engine: Callable[[], None],
-    ahead: HeadStart,
+    ahead: EarlyUnlock,
     refused: NotariumError | None = None,
 ) -> int:
     """Serve until the client leaves; returns the exit code.
@@ -208,7 +208,7 @@ class _Visit:
 
 @asynccontextmanager
 async def _opened(
-    config: Config, ending: Ending, house: House, ahead: HeadStart
+    config: Config, ending: Ending, house: House, ahead: EarlyUnlock
 ) -> AsyncIterator[App]:
     """The open house; whatever goes wrong on the way becomes a ``NotariumError``."""
     opening = open_app(

@@ -48,7 +48,7 @@ def missing_key(config: Config) -> LockedError | None:
     from mcp_notarium.account.startup_table import Locked  # noqa: PLC0415 - slow, rarely needed
 
     decision = inspection.verdict(config)
-    return opener.refusal(decision) if isinstance(decision, Locked) else None
+    return opener.locked_error(decision) if isinstance(decision, Locked) else None
 
 
 def _keychain_runs(config: Config) -> bool:
@@ -105,12 +105,12 @@ def _check_mode(config: Config) -> None:
     if config.db_encryption or not folder.is_dir():
         return
     if any(name.endswith(".sqlite.encrypted") for name in os.listdir(folder)):  # noqa: PTH208
-        from mcp_notarium.files.os_errors import moved  # noqa: PLC0415 - as below
+        from mcp_notarium.files.os_errors import move_command  # noqa: PLC0415 - as below
 
         raise LockedError(
             Verdict.MODE_MISMATCH,
             "DB_ENCRYPTION=off, but there is an encrypted cache of this account.",
-            resolution_hint=f"Remove DB_ENCRYPTION=off, or move the folder away: {moved(folder)}.",
+            resolution_hint=f"Remove DB_ENCRYPTION=off, or move the folder away: {move_command(folder)}.",
         )
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mcp_notarium import config
-    from mcp_notarium.account.head_start import HeadStart
+    from mcp_notarium.account.early_unlock import EarlyUnlock
     from mcp_notarium.errors import NotariumError
     from mcp_notarium.sandbox.confinement import Confinement
 
@@ -82,12 +82,12 @@ def _serve(env_file: Path | str | None, sandbox: config.Sandbox | None) -> int:
     LineReader(
         incoming,
         inbox.put,
-        first=confinement.give_up_everything,
+        first=confinement.drop_all_rights,
         crowded=inbox.crowded,
         buffer=buffer,
     ).start()
     wanted = threading.Event()
-    begun: list[HeadStart] = []
+    begun: list[EarlyUnlock] = []
 
     def load() -> None:
         _load(inbox, settings, confinement.how, wanted, begun)
@@ -98,14 +98,14 @@ def _serve(env_file: Path | str | None, sandbox: config.Sandbox | None) -> int:
         bytecode_cache.make_missing()
         confinement.enter()
 
-    patience = None if settings.missing is None or buffer.fed else _PATIENCE
+    timeouts = None if settings.missing is None or buffer.fed else _PATIENCE
     if not greet(
         inbox,
         greeting,
         load,
         protect=_protect,
         confine=confine,
-        patience=patience,
+        timeouts=timeouts,
         spoken=lambda: buffer.fed,
     ):
         return 0 if settings.missing is None else 1
@@ -249,7 +249,7 @@ def greet(
     *,
     protect: Callable[[], None] = lambda: None,
     confine: Callable[[], object] = lambda: None,
-    patience: float | None = None,
+    timeouts: float | None = None,
     spoken: Callable[[], bool] = lambda: False,
 ) -> bool:
     """Answer alone until the event loop is imported. False: the client has left again.
@@ -270,10 +270,10 @@ def greet(
             loading = True
             confine()  # before the thread, which inherits it
             threading.Thread(target=load, name="loader", daemon=True).start()
-        event = inbox.wait(patience)
+        event = inbox.wait(timeouts)
         if event is None and not spoken():
             return False
-        patience = None
+        timeouts = None
         if event is None:
             continue
         if isinstance(event, Loaded):
@@ -289,7 +289,7 @@ def _load(
     settings: config.Loaded,
     confined: str,
     wanted: threading.Event,
-    begun: list[HeadStart],
+    begun: list[EarlyUnlock],
 ) -> None:
     """Import what opens and reads the notes; when it is ``wanted``, the engine too.
 
@@ -300,9 +300,9 @@ def _load(
         if settings.config.log_file is None and settings.missing is None:
             _start_logging(settings)
         _log_confinement(confined)
-        from mcp_notarium.account.head_start import HeadStart  # noqa: PLC0415 - see above
+        from mcp_notarium.account.early_unlock import EarlyUnlock  # noqa: PLC0415 - see above
 
-        begun.append(HeadStart(settings.config))
+        begun.append(EarlyUnlock(settings.config))
         if settings.missing is None:
             begun[0].begin()
         from mcp_notarium.protocol import event_loop  # noqa: F401, PLC0415 - imported to be there

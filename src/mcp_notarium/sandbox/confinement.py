@@ -1,7 +1,7 @@
-"""What the server keeps of its rights: its own folder, its own program, the note service.
+"""Confine the server to its own folder, its own program and the note service.
 
-Only on Linux, by Landlock and a filter of system calls (seccomp); elsewhere nothing of the kind can be
-had without privileges. Everything that is imported, looked up or read later has to lie in one of these
+On Linux only, by Landlock and a filter of system calls (seccomp); other systems offer nothing of the
+kind without privileges. Everything that is imported, looked up or read later must lie in one of these
 places, so they are wide enough for a Python of any origin and for a name service that changes while the
 server runs.
 """
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from mcp_notarium.errors import ConfigError
-from mcp_notarium.files.account_folder import AccountFolder, prepare
+from mcp_notarium.files.account_folder import AccountFolder, create_folder
 from mcp_notarium.sandbox import landlock, seccomp
 
 if TYPE_CHECKING:
@@ -55,10 +55,10 @@ _SYSTEM = (
 
 
 class Confinement:
-    """The restriction of one process. ``how``: a few words on what took effect.
+    """Run the confinement of one process. ``how``: a few words on what took effect.
 
-    ``opens`` False: it will open no account, so the data folder is neither made nor kept. Raises
-    ``ConfigError`` where it is required and the system has nothing of the kind.
+    ``opens`` False: it will open no account, so the data folder is neither created nor allowed. Raises
+    ``ConfigError`` where confinement is required and the system has nothing of the kind.
     """
 
     def __init__(self, config: Config, wanted: Sandbox, *, opens: bool = True) -> None:
@@ -67,12 +67,12 @@ class Confinement:
         self._opens = opens
         self.how = "off"
         if wanted == "require":
-            _demand(landlock.version())
+            _require_support(landlock.version())
 
     def enter(self) -> None:
-        """Restrict this thread and all that it starts from now on.
+        """Confine this thread and all that it starts from now on.
 
-        Raises ``ConfigError`` where that is required and fails.
+        Raises ``ConfigError`` where confinement is required and fails.
         """
         if self._wanted == "off":
             return
@@ -81,17 +81,19 @@ class Confinement:
     def _landlocked(self) -> str:
         try:
             if self._opens:
-                prepare(AccountFolder(self._config.account_dir))  # only what exists can be kept
-            done = landlock.restrict(allowed(self._config, opens=self._opens))
+                create_folder(
+                    AccountFolder(self._config.account_dir)
+                )  # only what exists can be kept
+            done = landlock.restrict(find_allowed_access(self._config, opens=self._opens))
             if self._opens:
                 # Some libraries want a temporary file while they are imported.
                 tempfile.tempdir = str(self._config.account_dir)
         except OSError as error:
             reason = error.strerror or str(error)
             if self._wanted == "require":
-                raise _not_confined(reason) from error
+                raise _not_confined_error(reason) from error
             return f"{_NO_LANDLOCK}: {reason}"
-        return _said(done)
+        return _describe_landlock(done)
 
     def _filtered(self) -> str:
         try:
@@ -99,53 +101,55 @@ class Confinement:
         except OSError as error:
             reason = error.strerror or str(error)
             if self._wanted == "require" and seccomp.architecture() is not None:
-                raise _not_confined(reason) from error
+                raise _not_confined_error(reason) from error
             return f"{_NO_SECCOMP}: {reason}"
         return _FILTERED
 
-    def give_up_everything(self) -> None:
-        """The same for a thread that needs nothing but what it has open. Never raises."""
+    def drop_all_rights(self) -> None:
+        """Confine a thread that needs nothing but what it has open. Never raises."""
         if self._wanted != "off":
-            _load_what_ends_a_thread()
+            _preload_thread_exit_library()
             with suppress(OSError):
                 landlock.restrict(landlock.Allowed())
             with suppress(OSError):
                 seccomp.restrict()
 
 
-def _load_what_ends_a_thread() -> None:
-    """The C library looks for this one when a thread is ended, and aborts the process without it.
+def _preload_thread_exit_library() -> None:
+    """Load the library that the C library needs to end a thread; without it the process aborts.
 
-    Python ends a thread that is at work when the process ends.
+    Python ends a thread that is running when the process ends.
     """
     with suppress(OSError):  # a C library that has no need of it
         ctypes.CDLL("libgcc_s.so.1")
 
 
-def foreseen(wanted: Sandbox) -> str | None:
-    """What a server would be confined to here, in the words of its log; None: nothing, and no wish to.
+def describe_effect(wanted: Sandbox) -> str | None:
+    """Describe how a server would be confined here, in the words of its log; None: it is switched off.
 
-    Confines nobody. Raises ``ConfigError`` where it is required and cannot be had.
+    Confines nothing. Raises ``ConfigError`` where confinement is required and not possible.
     """
     known = landlock.version()
     if wanted == "require":
-        _demand(known)
+        _require_support(known)
     if wanted == "off":
         return None
     by_landlock = (
-        _said(landlock.effect_of(known)) if known else f"{_NO_LANDLOCK}: {landlock.NONE_HERE}"
+        _describe_landlock(landlock.effect_of_version(known))
+        if known
+        else f"{_NO_LANDLOCK}: {landlock.UNSUPPORTED}"
     )
-    missing = seccomp.lacking()
+    missing = seccomp.explain_missing_support()
     return f"{by_landlock}; {f'{_NO_SECCOMP}: {missing}' if missing else _FILTERED}"
 
 
-def _said(done: landlock.Restricted) -> str:
+def _describe_landlock(done: landlock.Effect) -> str:
     parts = ("files", "network" if done.network else "", "signals" if done.signals else "")
     return f"Landlock {done.version}: {', '.join(filter(None, parts))}"
 
 
-def allowed(config: Config, *, opens: bool = True) -> landlock.Allowed:
-    """The places and ports that are needed, for this configuration and this Python."""
+def find_allowed_access(config: Config, *, opens: bool = True) -> landlock.Allowed:
+    """List the places and ports that this configuration and this Python need."""
     home = Path(os.environ.get("XDG_CONFIG_HOME") or _real(Path.home) / ".config")
     read = {*_program(), *map(Path, _SYSTEM), home / "python_keyring"}
     keep = [Path("/dev/null"), *([config.data_dir] if opens else [])]
@@ -157,7 +161,7 @@ def allowed(config: Config, *, opens: bool = True) -> landlock.Allowed:
 
 
 def _program() -> set[Path]:
-    """Where this Python and this package are read from; never the working folder, nor a home folder.
+    """List where this Python and this package are read from; never the working or home folder.
 
     ``sys.path`` begins with the working folder where the module was started by ``-m``.
     """
@@ -172,7 +176,7 @@ def _program() -> set[Path]:
 
 
 def _real(look: Callable[[], Path]) -> Path:
-    """The folder by its real path; the root, which is never allowed, where there is none."""
+    """Return the folder by its real path; the root, which is never allowed, where there is none."""
     try:
         return Path(os.path.realpath(look()))
     except (OSError, RuntimeError):
@@ -184,17 +188,17 @@ def _ports(config: Config) -> set[int]:
     return {HTTPS, DOMAIN} | {port for port in named if port is not None}
 
 
-def _demand(version: int) -> None:
-    """Files, network and, where the numbers of the system calls are known, these too."""
+def _require_support(version: int) -> None:
+    """Raise unless files, network and (where their numbers are known) system calls can be restricted."""
     if not version:
-        raise _not_confined(landlock.NONE_HERE)
+        raise _not_confined_error(landlock.UNSUPPORTED)
     if version < landlock.FIRST_WITH_NETWORK:
-        raise _not_confined("this kernel's Landlock knows no rules for the network")
-    if seccomp.architecture() is not None and (missing := seccomp.lacking()):
-        raise _not_confined(missing)
+        raise _not_confined_error("this kernel's Landlock knows no rules for the network")
+    if seccomp.architecture() is not None and (missing := seccomp.explain_missing_support()):
+        raise _not_confined_error(missing)
 
 
-def _not_confined(reason: str) -> ConfigError:
+def _not_confined_error(reason: str) -> ConfigError:
     return ConfigError(
         f"the sandbox is required, and the process cannot be confined: {reason}",
         resolution_hint="Use a Linux kernel with Landlock (6.7 or newer for the network rules) and "

@@ -1,7 +1,7 @@
-"""Landlock on Linux: the process gives up files, ports and signals that it will never need.
+"""Restrict files, ports and signals with Landlock, on Linux.
 
-Without privileges and for good, for this thread and whatever it starts afterwards; other threads keep
-their rights. Older kernels know less of it: what took effect is told.
+Needs no privileges and cannot be undone. Holds for this thread and whatever it starts afterwards; other
+threads keep their rights. Older kernels support less: the result says what took effect.
 Constants and structures: ``linux/landlock.h`` and the kernel's documentation of Landlock.
 """
 
@@ -24,12 +24,12 @@ _PR_SET_NO_NEW_PRIVS = 38
 _CONNECT, _BIND = 1 << 1, 1 << 0
 _SCOPE_SIGNALS = 1 << 1
 FIRST_WITH_NETWORK = 4
-NONE_HERE = "this system has no Landlock"
+UNSUPPORTED = "this system has no Landlock"
 _FIRST_WITH_SCOPES = 6
 
 
 class Access(IntFlag):
-    """What may be done below a path; each value is the kernel's."""
+    """Name what may be done below a path; each value is the kernel's."""
 
     EXECUTE = 1 << 0
     WRITE_FILE = 1 << 1
@@ -64,12 +64,12 @@ _OF_FILES = (
     Access.EXECUTE | Access.WRITE_FILE | Access.READ_FILE | Access.TRUNCATE | Access.IOCTL_DEV
 )
 _KNOWN_SINCE = ((1, 13), (2, 14), (3, 15), (5, 16))
-"""From which version on the kernel knows how many of these rights."""
+"""Since which version the kernel knows how many of these rights."""
 
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """Everything that stays possible. ``ports``: TCP ports that may be connected to."""
+    """Hold everything that stays possible. ``ports``: TCP ports that may be connected to."""
 
     read: tuple[Path, ...] = ()
     keep: tuple[Path, ...] = ()
@@ -77,8 +77,8 @@ class Allowed:
 
 
 @dataclass(frozen=True, slots=True)
-class Restricted:
-    """What took effect; files always do."""
+class Effect:
+    """Hold what took effect; the restriction of files always does."""
 
     version: int
     network: bool
@@ -86,7 +86,7 @@ class Restricted:
 
 
 def version() -> int:
-    """The kernel's version of Landlock; 0 where there is none."""
+    """Return the kernel's version of Landlock; 0 where there is none."""
     if sys.platform != "linux":
         return 0
     libc = ctypes.CDLL(None, use_errno=True)
@@ -94,15 +94,15 @@ def version() -> int:
     return max(found, 0)
 
 
-def restrict(allowed: Allowed) -> Restricted:
-    """Give up everything else. Paths that do not exist are left out.
+def restrict(allowed: Allowed) -> Effect:
+    """Restrict this thread to what is allowed. Paths that do not exist are skipped.
 
-    Raises ``OSError``: the kernel has no Landlock, or refuses; nothing is restricted then.
+    Raises ``OSError`` if the kernel has no Landlock or refuses; nothing is restricted then.
     """
     known = version()
     if not known:
-        raise OSError(0, NONE_HERE)
-    effect = effect_of(known)
+        raise OSError(0, UNSUPPORTED)
+    effect = effect_of_version(known)
     rights = Access((1 << max(bits for since, bits in _KNOWN_SINCE if since <= known)) - 1)
     ruleset = _ruleset(rights, known)
     try:
@@ -117,11 +117,9 @@ def restrict(allowed: Allowed) -> Restricted:
     return effect
 
 
-def effect_of(known: int) -> Restricted:
-    """What a restriction does on a kernel with this version of Landlock."""
-    return Restricted(
-        known, network=known >= FIRST_WITH_NETWORK, signals=known >= _FIRST_WITH_SCOPES
-    )
+def effect_of_version(known: int) -> Effect:
+    """Return what a restriction does on a kernel with this version of Landlock."""
+    return Effect(known, network=known >= FIRST_WITH_NETWORK, signals=known >= _FIRST_WITH_SCOPES)
 
 
 def _ruleset(rights: Access, known: int) -> int:

@@ -1,7 +1,7 @@
-"""What the process does for its secrets before it reads any: private files, no cores, no peeking.
+"""Harden the process before it reads a secret: private files, no core files, no access to its memory.
 
-Every measure is tried and told about; none is worth refusing to start. None of them helps against
-somebody who already runs code as the same user with full rights (root).
+Every measure is tried and reported; none is worth refusing to start. None of them helps against
+somebody who already runs code with full rights (root).
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import os
 import sys
 
 CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE")
-"""OpenSSL and Python's TLS would take whom to trust from them, or write the session's keys."""
+"""OpenSSL and Python's TLS would take trusted certificates from them, or write the session's keys."""
 
 _PR_SET_DUMPABLE = 4
 _PRIVATE_UMASK = 0o077
 
 
 def harden_process() -> tuple[str, ...]:
-    """Take all measures; returns the names of those that took effect."""
+    """Take all measures; return the names of those that took effect."""
     measures = {
         "umask": private_umask,
         "no_core_files": forbid_core_files,
@@ -29,13 +29,13 @@ def harden_process() -> tuple[str, ...]:
 
 
 def private_umask() -> bool:
-    """New files and folders are the user's alone, whoever makes them."""
+    """Set the umask so that new files and folders are the user's alone, whichever code creates them."""
     os.umask(_PRIVATE_UMASK)
     return os.name == "posix"
 
 
 def forbid_core_files() -> bool:
-    """A crash writes no memory to the disk."""
+    """Forbid core files: a crash writes no memory to the disk."""
     if sys.platform == "win32":
         return False
     import resource  # noqa: PLC0415 - POSIX only
@@ -45,7 +45,7 @@ def forbid_core_files() -> bool:
 
 
 def forbid_dumping() -> bool:
-    """On Linux: other processes of the same user can neither trace this one nor read its memory."""
+    """Forbid other processes of the same user to trace this one or read its memory. Linux only."""
     if sys.platform != "linux":
         return False
     libc = ctypes.CDLL(None, use_errno=True)
@@ -53,13 +53,13 @@ def forbid_dumping() -> bool:
 
 
 def forget_certificates() -> bool:
-    """Whom TLS trusts is what the system trusts, whatever the environment says."""
+    """Remove the variables that change what TLS trusts: the system alone decides."""
     wipe_environment(*CERTIFICATES)
     return True
 
 
 def wipe_environment(*names: str) -> None:
-    """Take variables out of the environment and overwrite their bytes where they stand.
+    """Remove variables from the environment and overwrite their bytes where they stand.
 
     ``os.environ.pop`` alone leaves them readable in ``/proc/PID/environ``. Copies that Python
     made before (in ``os.environ`` itself) are released, not overwritten.

@@ -1,10 +1,10 @@
-"""Seccomp on Linux: system calls that a server never makes are refused with EPERM from now on.
+"""Refuse system calls that a server never makes, with seccomp on Linux. They fail with EPERM.
 
-Beside Landlock, which knows files and the addresses of plain TCP only: programs out of memory, sockets that
-listen without an address, other protocols, the modes and times of files, watching files, a terminal's keys,
-what the kernel keeps for all processes of a user (keyrings, queues, shared memory), and what only root may
-do pass it by. For good, for this thread and whatever it starts afterwards; only where the numbers of the
-calls are listed here.
+Landlock knows only files and the addresses of plain TCP. It does not cover programs out of memory, sockets
+that listen without an address, other protocols, the modes and times of files, watching files, a terminal's
+keys, what the kernel keeps for all processes of a user (keyrings, queues, shared memory), and what only
+root may do. The filter cannot be undone. It holds for this thread and whatever it starts afterwards, and
+only on architectures whose call numbers are listed here.
 The filter is a program for the kernel's packet filter: ``linux/seccomp.h``, ``linux/filter.h``.
 """
 
@@ -36,9 +36,9 @@ _CONTROLS = {
     "FS_IOC32_SETVERSION": 0x40047602,
     "FS_IOC_FSSETXATTR": 0x401C5820,
 }
-"""What no open file is asked to do: press keys for the person, and change what a file is."""
+"""Requests to an open file that are refused: type keys for the person, change what a file is."""
 _NAMESPACES = 0x7E020000
-"""Flags of ``clone`` that start a process with another view of the machine (CLONE_NEWNS and its like)."""
+"""Flags of ``clone`` that start a process with another view of the machine (CLONE_NEWNS and so on)."""
 _X32 = 0x40000000
 _NO_CALL = 1023
 """A number that is no system call on either architecture."""
@@ -48,7 +48,7 @@ _LOAD, _AND, _RETURN = 0x20, 0x54, 0x06
 _IF_EQUAL, _IF_AT_LEAST, _IF_ANY_BIT = 0x15, 0x35, 0x45
 
 Step = tuple[int, int, int, int]
-"""Operation, how many steps to leave out where its condition holds, and where not, operand."""
+"""Operation, steps to skip if its condition holds, steps to skip if not, operand."""
 
 ALLOW: Step = (_RETURN, 0, 0, 0x7FFF0000)
 DENY: Step = (_RETURN, 0, 0, 0x00050000 | errno.EPERM)
@@ -58,7 +58,7 @@ _OURS: Step = (_RETURN, 0, 0, 0x00050000 | errno.E2BIG)
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """What the kernel calls it, and its numbers. ``never``: calls that are refused whatever is asked."""
+    """Hold the kernel's name of an architecture, and its call numbers. ``never``: always refused."""
 
     audit: int
     never: Mapping[str, int]
@@ -189,14 +189,14 @@ AARCH64 = Architecture(0xC00000B7, _numbers(_NEVER, 1), _numbers(_LOOKED_AT, 1))
 
 
 def architecture() -> Architecture | None:
-    """The one that this process runs on; None where its numbers are not known here."""
+    """Return the architecture this process runs on; None where its call numbers are not known here."""
     if sys.platform != "linux" or struct.calcsize("P") != 8:  # noqa: PLR2004 - bytes of an address
         return None
     return {"x86_64": X86_64, "aarch64": AARCH64}.get(os.uname().machine)
 
 
-def lacking() -> str:
-    """Why there can be no filter here; empty where there can."""
+def explain_missing_support() -> str:
+    """Explain why no filter is possible here; empty where one is."""
     if sys.platform != "linux":
         return "this system has no seccomp"
     if architecture() is None:
@@ -208,24 +208,24 @@ def lacking() -> str:
 
 
 def restrict(where: Architecture | None = None) -> None:
-    """Give up all calls of the list.
+    """Refuse all calls of the list from now on.
 
-    Raises ``OSError``: there can be no filter, or the program is run by an emulator, whose calls
-    are those of another architecture; nothing is given up then.
+    Raises ``OSError`` if no filter is possible, or an emulator runs the program and its calls are those of
+    another architecture; nothing is refused then.
     """
     where = where or architecture()
     if where is None:
-        raise OSError(errno.ENOSYS, lacking())
+        raise OSError(errno.ENOSYS, explain_missing_support())
     libc = ctypes.CDLL(None, use_errno=True)
-    _install(libc, trial(where))
+    _install(libc, build_probe(where))
     libc.syscall(_NO_CALL)
     if ctypes.get_errno() != errno.E2BIG:
         raise OSError(errno.ENOSYS, "the program is run by an emulator")
-    _install(libc, program(where))
+    _install(libc, build_filter(where))
 
 
-def program(where: Architecture) -> list[Step]:
-    """The filter. Calls of another architecture, and of the one with short addresses, are refused."""
+def build_filter(where: Architecture) -> list[Step]:
+    """Build the filter. Calls of another architecture, or with short addresses (x32), are refused."""
     call = where.looked_at
     steps = [_load(_ARCHITECTURE), *_unless(where.audit, DENY), _load(_NUMBER)]
     steps += [(_IF_AT_LEAST, 0, 1, _X32), DENY]
@@ -245,8 +245,8 @@ def program(where: Architecture) -> list[Step]:
     return [*steps, ALLOW]
 
 
-def trial(where: Architecture) -> list[Step]:
-    """A filter that only shows, by the error of a call that is none, whose calls the kernel sees."""
+def build_probe(where: Architecture) -> list[Step]:
+    """Build a filter that only shows, by the error of an unknown call, whose calls the kernel sees."""
     return [
         _load(_ARCHITECTURE),
         *_unless(where.audit, ALLOW),
@@ -257,7 +257,7 @@ def trial(where: Architecture) -> list[Step]:
 
 
 def _only_known_sockets() -> list[Step]:
-    """Local ones, the kernel's for its network settings, TCP and UDP."""
+    """Allow local sockets, the kernel's for its network settings, TCP and UDP."""
     tcp_or_udp = [
         _argument(1),
         (_AND, 0, 0, _KIND),
@@ -277,7 +277,7 @@ def _only_known_sockets() -> list[Step]:
 
 
 def _never_another_protocol() -> list[Step]:
-    """No option that turns a TCP socket into something else."""
+    """Refuse the option that turns a TCP socket into something else."""
     return [_argument(1), *_if(_TCP, _argument(2), *_if(_UPPER_PROTOCOL, DENY)), ALLOW]
 
 
@@ -286,7 +286,7 @@ def _load(offset: int) -> Step:
 
 
 def _argument(number: int) -> Step:
-    """The lower half, which is all that the kernel takes of these; both architectures put it first."""
+    """Load an argument's lower half: the kernel uses no more of these; both architectures put it first."""
     return _load(16 + 8 * number)
 
 

@@ -197,10 +197,10 @@ class Writer:
         if claimed is None:
             return None
         try:
-            async with asyncio.timeout(ITEM_SECONDS) as patience:
+            async with asyncio.timeout(ITEM_SECONDS) as timeout:
                 return (await lock.run_to_end(self._replay.finish(claimed))).outcome
         except TimeoutError:
-            if not patience.expired():
+            if not timeout.expired():
                 raise
             self._backoff.record_failure(write.write_id)
             self._continue_late(lock)

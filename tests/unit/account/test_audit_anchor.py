@@ -17,7 +17,7 @@ from mcp_notarium.account import (
 )
 from mcp_notarium.account import key_audit as recording
 from mcp_notarium.account.audit_anchor import AnchorUnusable, audit_keys
-from mcp_notarium.account.key_changes import Given
+from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.audit.record import Act, Entry
 from mcp_notarium.audit.verification import Kind
 from mcp_notarium.cli import audit as audit_cli
@@ -27,7 +27,7 @@ from mcp_notarium.secret import Secret
 from mcp_notarium.storage.audit_log import AuditLog
 from support.account import BOUNDS, OTHER, PASSPHRASE, account, folder_of, open_cheaply
 
-GIVEN = Given(bounds=BOUNDS)
+GIVEN = ChangeOptions(bounds=BOUNDS)
 
 
 @contextmanager
@@ -201,7 +201,7 @@ def test_anchor_goes_on_after_pruning(config):
 def test_head_noted_before_is_known_after_a_new_data_key_was_made(tmp_path):
     config = account(tmp_path)
     head = worked(config)
-    reencryption.reencrypt(config, new=Secret(OTHER), parameters=kdf.CHEAPEST, given=GIVEN)
+    reencryption.reencrypt(config, new=Secret(OTHER), parameters=kdf.CHEAPEST, options=GIVEN)
     config = replace(config, db_key=Secret(OTHER))
     found = verdict(config, expected=head)
     assert found.whole
@@ -218,7 +218,7 @@ def test_new_data_key_has_an_anchor_at_once_that_misses_what_is_cut(tmp_path):
     folder = folder_of(config)
     left = folder.path / ".audit_anchor.json.0123456789ab.tmp"  # by a server that was killed
     left.touch(mode=0o600)
-    reencryption.reencrypt(config, parameters=kdf.CHEAPEST, given=GIVEN)
+    reencryption.reencrypt(config, parameters=kdf.CHEAPEST, options=GIVEN)
     (generation,) = folder.generations()
     said = json.loads(folder.audit_anchor.read_bytes())
     found = verdict(config)
@@ -241,9 +241,9 @@ def test_new_data_key_counts_without_its_anchor_until_one_is_written(tmp_path, s
         if seen == step:
             raise KeyboardInterrupt
 
-    given = replace(GIVEN, at=crash)
+    options = replace(GIVEN, at=crash)
     with pytest.raises(KeyboardInterrupt):
-        reencryption.reencrypt(config, parameters=kdf.CHEAPEST, given=given)
+        reencryption.reencrypt(config, parameters=kdf.CHEAPEST, options=options)
     assert verdict(config).whole
     worked(config)
     found = verdict(config)
@@ -259,7 +259,7 @@ def test_anchor_that_the_disk_does_not_take_undoes_no_new_data_key(tmp_path, mon
 
     with monkeypatch.context() as patch:
         patch.setattr(audit_anchor, "replace_private", full)
-        reencryption.reencrypt(config, parameters=kdf.CHEAPEST, given=GIVEN)
+        reencryption.reencrypt(config, parameters=kdf.CHEAPEST, options=GIVEN)
     found = verdict(config)
     assert found.whole
     assert "no anchor yet" in found.noted[0]
@@ -269,7 +269,7 @@ def test_new_data_key_does_not_make_a_cut_chain_good(tmp_path):
     config = account(tmp_path)
     worked(config)
     cut(config, 1)
-    reencryption.reencrypt(config, parameters=kdf.CHEAPEST, given=GIVEN)
+    reencryption.reencrypt(config, parameters=kdf.CHEAPEST, options=GIVEN)
     (fault,) = verdict(config).faults
     assert fault.kind is Kind.CARRIED
     assert "tail_cut" in fault.words
@@ -279,7 +279,7 @@ def test_new_data_key_does_not_make_up_for_a_missing_anchor(tmp_path):
     config = account(tmp_path)
     worked(config)
     folder_of(config).audit_anchor.unlink()
-    reencryption.reencrypt(config, parameters=kdf.CHEAPEST, given=GIVEN)
+    reencryption.reencrypt(config, parameters=kdf.CHEAPEST, options=GIVEN)
     (fault,) = verdict(config).faults
     assert (fault.kind, "missing" in fault.words) == (Kind.CARRIED, True)
 
@@ -288,7 +288,7 @@ def test_plain_chain_is_carried_into_the_encrypted_cache(tmp_path):
     plain = account(tmp_path, db_encryption=False)
     head = worked(plain)
     plaintext_migration.encrypt_plain(
-        plain, Secret(PASSPHRASE), parameters=kdf.CHEAPEST, given=GIVEN
+        plain, Secret(PASSPHRASE), parameters=kdf.CHEAPEST, options=GIVEN
     )
     config = account(tmp_path)
     found = verdict(config, expected=head)
@@ -308,7 +308,7 @@ def test_repair_carries_over_what_can_be_read(tmp_path):
     damaged = bytearray(path.read_bytes())
     damaged[-4096 * 3] ^= 1
     path.write_bytes(bytes(damaged))
-    repair.repair(config, given=GIVEN)
+    repair.repair(config, options=GIVEN)
     found = verdict(config, expected=head)
     assert found.whole or {fault.kind for fault in found.faults} <= {Kind.CARRIED, Kind.UNEXPECTED}
     assert acts(config)[-1] == Act.CARRIED
@@ -319,15 +319,15 @@ def test_a_change_that_could_not_be_recorded_counts_and_the_next_record_shows_th
 ):
     config = account(tmp_path)
     worked(config, 1)
-    slot_management.add(config, Secret(OTHER), parameters=kdf.CHEAPEST, given=GIVEN)
+    slot_management.add(config, Secret(OTHER), parameters=kdf.CHEAPEST, options=GIVEN)
 
     def full(*_args, **_options):
         raise CacheFull("no room")
 
     with monkeypatch.context() as patch:
         patch.setattr(recording.AuditTable, "append", full)
-        slot_management.disable(config, 2, given=GIVEN)
-    slot_management.remove(config, 2, given=GIVEN)
+        slot_management.disable(config, 2, options=GIVEN)
+    slot_management.remove(config, 2, options=GIVEN)
     with chain(config) as made:
         facts = [json.loads(record.facts) for record in made.trail.table.records()][1:]
     assert [one["sequence"] for one in facts] == [2, 4]
@@ -338,12 +338,14 @@ def test_every_change_of_keys_is_on_record(tmp_path):
     config = account(tmp_path)
     worked(config, 1)
     slot_management.add(
-        config, Secret(OTHER), parameters=kdf.CHEAPEST, label="my diary", given=GIVEN
+        config, Secret(OTHER), parameters=kdf.CHEAPEST, label="my diary", options=GIVEN
     )
     key_file_backup.back_up(config, tmp_path / "copy", bounds=BOUNDS)
-    slot_management.disable(config, 2, given=GIVEN)
-    slot_management.remove(config, 2, given=GIVEN)
-    key_rotation.rotate_passphrase(config, new=Secret(OTHER), parameters=kdf.CHEAPEST, given=GIVEN)
+    slot_management.disable(config, 2, options=GIVEN)
+    slot_management.remove(config, 2, options=GIVEN)
+    key_rotation.rotate_passphrase(
+        config, new=Secret(OTHER), parameters=kdf.CHEAPEST, options=GIVEN
+    )
     config = replace(config, db_key=Secret(OTHER))
     with chain(config) as made:
         records = list(made.trail.table.records())[1:]

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from mcp_notarium.account import key_file_backup, key_rotation, slot_management
-from mcp_notarium.account.key_changes import Given
+from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import kdf, key_slots
 from mcp_notarium.crypto.errors import WrongKey
 from mcp_notarium.errors import CacheDamaged, ConfigError, LockedError, Verdict
@@ -26,7 +26,7 @@ from support.account import (
 from support.small_disk import SmallDisk
 
 KEY = Secret(PASSPHRASE)
-GIVEN = Given(bounds=BOUNDS)
+GIVEN = ChangeOptions(bounds=BOUNDS)
 
 
 def copied(config, path):
@@ -93,7 +93,9 @@ def test_what_was_there_is_kept(tmp_path):
 def test_a_key_that_was_changed_does_not_come_back_by_the_back_door(tmp_path):
     config = made(tmp_path)
     copy = copied(config, tmp_path / "copy")
-    key_rotation.rotate_passphrase(config, new=Secret(OTHER), parameters=kdf.CHEAPEST, given=GIVEN)
+    key_rotation.rotate_passphrase(
+        config, new=Secret(OTHER), parameters=kdf.CHEAPEST, options=GIVEN
+    )
     error = refused(config, LockedError, copy)
     assert error.verdict is Verdict.ROLLBACK_SEEN
     assert "number 1" in error.user_message
@@ -104,7 +106,7 @@ def test_a_newer_copy_than_the_key_file_is_taken(tmp_path):
     config = made(tmp_path)
     folder = folder_of(config)
     old = folder.key_file.read_bytes()
-    slot_management.add(config, Secret(OTHER), parameters=kdf.CHEAPEST, given=GIVEN)
+    slot_management.add(config, Secret(OTHER), parameters=kdf.CHEAPEST, options=GIVEN)
     copy = copied(config, tmp_path / "copy")
     folder.key_file.write_bytes(old)
     folder.key_copy.write_bytes(old)

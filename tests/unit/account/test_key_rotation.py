@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from mcp_notarium.account import key_rotation, slot_management
-from mcp_notarium.account.key_changes import Given
+from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import kdf, key_slots, recovery_codes, rotation_steps
 from mcp_notarium.crypto.errors import MalformedKey, SlotsRefused, WeakPassphrase
 from mcp_notarium.crypto.rotation_steps import REWRAP
@@ -37,8 +37,8 @@ def change(config, **options):
         for name in ("new", "parameters", "allow_weak", "wanted")
         if name in options
     }
-    given = Given(**({"bounds": BOUNDS, "clock": lambda: float(NOW)} | options))
-    return key_rotation.rotate_passphrase(config, **asked, given=given)
+    options = ChangeOptions(**({"bounds": BOUNDS, "clock": lambda: float(NOW)} | options))
+    return key_rotation.rotate_passphrase(config, **asked, options=options)
 
 
 def opens(config, key):
@@ -280,8 +280,8 @@ def test_a_key_file_that_does_not_open_with_the_new_key_never_takes_the_place(
     config = made(tmp_path)
     real = rotation_steps.rewrap
 
-    def confused(*given, new, **named):
-        return real(*given, new=Secret("another passphrase altogether"), **named)
+    def confused(*options, new, **named):
+        return real(*options, new=Secret("another passphrase altogether"), **named)
 
     monkeypatch.setattr(rotation_steps, "rewrap", confused)
     error = unchanged(config, LockedError)
@@ -340,7 +340,7 @@ def with_paper(tmp_path, *others):
     config = made(tmp_path)
     for key, label in ((PAPER, "on paper"), *others):
         slot_management.add(
-            config, key, label=label, parameters=kdf.CHEAPEST, given=Given(bounds=BOUNDS)
+            config, key, label=label, parameters=kdf.CHEAPEST, options=ChangeOptions(bounds=BOUNDS)
         )
     return config
 
@@ -359,8 +359,8 @@ def test_who_has_lost_the_passphrase_gets_a_new_one_by_the_recovery_key_and_keep
 
 def test_where_there_is_no_passphrase_beside_the_recovery_key_the_new_one_is_one_more(tmp_path):
     config = with_paper(tmp_path)
-    given = Given(bounds=BOUNDS, old=PAPER)
-    slot_management.remove(config, 1, given=given)
+    options = ChangeOptions(bounds=BOUNDS, old=PAPER)
+    slot_management.remove(config, 1, options=options)
     done = change(config, old=PAPER)
     assert done.gone == ()
     assert [opens(config, key) for key in (PAPER, NEW)] == [True, True]
@@ -394,9 +394,9 @@ def test_a_disk_that_fails_after_the_switch_fails_nothing_that_counts(tmp_path):
 def test_the_old_key_is_proven_before_a_new_one_is_asked_for(tmp_path):
     config = with_paper(tmp_path)
     before = fingerprint(config.account_dir)
-    found = key_rotation.way_in(config, given=Given(bounds=BOUNDS, old=PAPER))
+    found = key_rotation.prove_key(config, options=ChangeOptions(bounds=BOUNDS, old=PAPER))
     assert (found.slot.id, found.by_keychain) == (2, False)
     with pytest.raises(LockedError) as refused:
-        key_rotation.way_in(config, given=Given(bounds=BOUNDS, old=NEW))
+        key_rotation.prove_key(config, options=ChangeOptions(bounds=BOUNDS, old=NEW))
     assert refused.value.verdict is Verdict.WRONG_KEY
     assert fingerprint(config.account_dir) == before

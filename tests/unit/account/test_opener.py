@@ -427,16 +427,16 @@ def test_a_cache_made_by_another_server_in_the_middle_of_a_look_is_opened(tmp_pa
 
 
 def test_a_cache_made_by_another_server_before_the_first_look_is_opened(tmp_path, monkeypatch):
-    announce, others = opener._Opener._presence, []
+    announce, others = opener._Opener._share_lock, []
 
     def announce_and_be_overtaken(self):
-        presence = announce(self)
+        server_lock = announce(self)
         if not others:
             others.append(None)
             others.append(open_cheaply(account(tmp_path)))
-        return presence
+        return server_lock
 
-    monkeypatch.setattr(opener._Opener, "_presence", announce_and_be_overtaken)
+    monkeypatch.setattr(opener._Opener, "_share_lock", announce_and_be_overtaken)
     with closing(open_cheaply(account(tmp_path))) as opened, closing(others[1]) as other:
         assert opened.generation == other.generation
 
@@ -591,7 +591,7 @@ def test_a_failed_start_holds_no_lock(tmp_path):
     for key in (OTHER, "raw:1"):
         with pytest.raises(LockedError):
             open_cheaply(replace(config, db_key=Secret(key)))
-    assert opener.set_aside(config) is not None
+    assert opener.quarantine_account(config) is not None
 
 
 def test_databases_of_other_generations_are_left_alone(tmp_path):

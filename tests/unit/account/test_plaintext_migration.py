@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from mcp_notarium.account import plaintext_migration
-from mcp_notarium.account.key_changes import Given
+from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import kdf
 from mcp_notarium.errors import CacheDamaged, CacheFull, InvalidRequest, LockedError, Verdict
 from mcp_notarium.secret import Secret
@@ -16,7 +16,7 @@ from support import account_child
 from support.account import BOUNDS, PASSPHRASE, account, fingerprint, folder_of, made, open_cheaply
 
 KEY = Secret(PASSPHRASE)
-GIVEN = Given(bounds=BOUNDS)
+GIVEN = ChangeOptions(bounds=BOUNDS)
 MARK = "a sentence that must not be readable afterwards"
 STEPS = ["alone", "prepare", "create", "copy", "verify"]
 COMMITTED = ["switch", "write_copy", "switch_copy", "retire"]
@@ -30,9 +30,9 @@ def plain(folder):
     return config
 
 
-def encrypt(config, key=KEY, given=GIVEN, **options):
+def encrypt(config, key=KEY, options=GIVEN, **others):
     return plaintext_migration.encrypt_plain(
-        config, key, parameters=kdf.CHEAPEST, given=given, **options
+        config, key, parameters=kdf.CHEAPEST, options=options, **others
     )
 
 
@@ -77,6 +77,17 @@ def test_the_plain_bytes_are_overwritten_before_the_file_is_removed(tmp_path):
     assert not second_name.exists()
 
 
+def test_erasing_a_link_removes_it_and_what_it_leads_to_stays(tmp_path):
+    precious = tmp_path / "precious"
+    precious.write_text("keep me")
+    link = tmp_path / "link"
+    link.symlink_to(precious)
+    assert plaintext_migration.erase(link)
+    assert precious.read_text() == "keep me"
+    assert not link.is_symlink()
+    assert not plaintext_migration.erase(tmp_path / "nowhere")
+
+
 def test_without_a_plain_cache_there_is_nothing_to_do(tmp_path):
     with pytest.raises(InvalidRequest):
         encrypt(account(tmp_path))
@@ -112,7 +123,7 @@ def test_a_disk_that_fills_up_leaves_the_plain_cache_as_it_was(tmp_path, step):
         if name == step:
             raise OSError(28, "No space left on device")
 
-    refused(plain(tmp_path), CacheFull, given=replace(GIVEN, at=fail))
+    refused(plain(tmp_path), CacheFull, options=replace(GIVEN, at=fail))
 
 
 def test_a_copy_that_differs_never_counts(tmp_path, monkeypatch):

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from mcp_notarium.account import opener
-from mcp_notarium.account.policy_change import open_ruled
+from mcp_notarium.account.policy_change import open_with_policy
 from mcp_notarium.domain.policy import Policy
 from mcp_notarium.domain.visibility import Visibility
 from mcp_notarium.secret import Secret
@@ -30,7 +30,7 @@ def _old(config):
 
 
 def test_a_new_cache_is_new(config):
-    with closing(open_ruled(config)) as opened:
+    with closing(open_with_policy(config)) as opened:
         assert opened.created
         assert not opened.rebuilt
         assert Cache(opened.database, config.policy.visibility).notes.gate.matches_index
@@ -39,18 +39,18 @@ def test_a_new_cache_is_new(config):
 def test_a_rebuilt_cache_is_rebuilt_and_says_so(old):
     (generation,) = folder_of(old).generations()
     folder_of(old).database(generation).write_bytes(b"rubbish" * 4096)
-    with closing(open_ruled(old)) as opened:
+    with closing(open_with_policy(old)) as opened:
         assert opened.rebuilt
         assert any("quarantine" in notice for notice in opened.notices)
 
 
 def test_a_key_file_that_was_taken_from_its_copy_is_told_of(old):
     folder_of(old).key_file.unlink()
-    with closing(open_ruled(old)) as opened:
+    with closing(open_with_policy(old)) as opened:
         assert len(opened.notices) == 1
         assert not opened.created
 
 
 def test_a_cache_in_order_has_nothing_to_say(old):
-    with closing(open_ruled(old)) as opened:
+    with closing(open_with_policy(old)) as opened:
         assert (opened.created, opened.rebuilt, opened.notices) == (False, False, ())

@@ -6,16 +6,15 @@ from dataclasses import replace
 import pytest
 
 from mcp_notarium.account import opener, purge
-from mcp_notarium.account.key_changes import Given
+from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.errors import LockedError, Verdict
-from mcp_notarium.files.erasure import erase
 from mcp_notarium.keys import keychain
 from mcp_notarium.keys.keychain import Keychain
 from mcp_notarium.secret import Secret
 from support import keychains
 from support.account import BOUNDS, account, made, open_cheaply
 
-GIVEN = Given(bounds=BOUNDS)
+GIVEN = ChangeOptions(bounds=BOUNDS)
 
 
 def left(config):
@@ -25,9 +24,9 @@ def left(config):
 
 def test_nothing_is_left_but_locks_and_the_next_start_makes_a_new_cache(tmp_path):
     config = made(tmp_path)
-    opener.set_aside(config)
+    opener.quarantine_account(config)
     open_cheaply(config).close()
-    done = purge.shred(config, None, given=GIVEN)
+    done = purge.purge_account(config, None, options=GIVEN)
     assert left(config) == []
     assert done.files >= 5
     with closing(open_cheaply(config)) as opened:
@@ -36,7 +35,7 @@ def test_nothing_is_left_but_locks_and_the_next_start_makes_a_new_cache(tmp_path
 
 def test_the_keys_go_first(tmp_path):
     config, order = made(tmp_path), []
-    purge.shred(config, None, given=replace(GIVEN, at=order.append))
+    purge.purge_account(config, None, options=replace(GIVEN, at=order.append))
     databases = [name for name in order if name.startswith("notarium_cache")]
     keys = [name for name in order if name.startswith("notarium_keys")]
     assert len(keys) == 2
@@ -51,9 +50,9 @@ def test_it_can_be_cut_short_and_run_again(tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        purge.shred(config, None, given=replace(GIVEN, at=stop))
+        purge.purge_account(config, None, options=replace(GIVEN, at=stop))
     assert left(config)
-    purge.shred(config, None, given=GIVEN)
+    purge.purge_account(config, None, options=GIVEN)
     assert left(config) == []
 
 
@@ -61,7 +60,7 @@ def test_the_keychains_entries_go_too(tmp_path):
     config, system = made(tmp_path), keychains.working()
     for kind in (keychain.KEY, keychain.TOKEN):
         system.set(kind, config.owner_hash, Secret("raw:" + "11" * 32))
-    assert purge.shred(config, system, given=GIVEN).keychain
+    assert purge.purge_account(config, system, options=GIVEN).keychain_cleared
     assert system.read_back(keychain.KEY, config.owner_hash) is None
     assert system.read_back(keychain.TOKEN, config.owner_hash) is None
 
@@ -80,14 +79,14 @@ def test_a_keychain_that_could_not_be_asked_is_not_called_empty_and_is_asked_aga
     config, system = made(tmp_path), keychains.working()
     for kind in (keychain.KEY, keychain.TOKEN):
         system.set(kind, config.owner_hash, Secret("raw:" + "11" * 32))
-    done = purge.shred(config, unreachable, given=GIVEN)
+    done = purge.purge_account(config, unreachable, options=GIVEN)
     assert left(config) == []
-    assert not done.keychain
-    assert done.unasked is not None
-    assert done.unasked.verdict is Verdict.KEYCHAIN_UNUSABLE
-    assert config.owner_hash[:16] in done.unasked.message
-    again = purge.shred(config, system, given=GIVEN)
-    assert (again.files, again.keychain, again.unasked) == (0, True, None)
+    assert not done.keychain_cleared
+    assert done.keychain_error is not None
+    assert done.keychain_error.verdict is Verdict.KEYCHAIN_UNUSABLE
+    assert config.owner_hash[:16] in done.keychain_error.message
+    again = purge.purge_account(config, system, options=GIVEN)
+    assert (again.files, again.keychain_cleared, again.keychain_error) == (0, True, None)
     assert system.read_back(keychain.KEY, config.owner_hash) is None
     assert system.read_back(keychain.TOKEN, config.owner_hash) is None
 
@@ -95,16 +94,16 @@ def test_a_keychain_that_could_not_be_asked_is_not_called_empty_and_is_asked_aga
 def test_where_no_keychain_runs_one_of_another_session_is_named(tmp_path):
     config = made(tmp_path)
     none = Keychain(lambda: keychains.backend("keyring.backends.fail", "Keyring"))
-    done = purge.shred(config, none, given=GIVEN)
+    done = purge.purge_account(config, none, options=GIVEN)
     assert left(config) == []
-    assert (done.keychain, done.unasked) == (False, None)
-    assert config.owner_hash[:16] in done.absent
+    assert (done.keychain_cleared, done.keychain_error) == (False, None)
+    assert config.owner_hash[:16] in done.keychain_hint
 
 
 def test_while_a_server_has_it_open_nothing_is_destroyed(tmp_path):
     config = made(tmp_path)
     with closing(open_cheaply(config)), pytest.raises(LockedError) as error:
-        purge.shred(config, None, given=GIVEN)
+        purge.purge_account(config, None, options=GIVEN)
     assert error.value.verdict is Verdict.BUSY
     open_cheaply(config).close()
 
@@ -112,26 +111,27 @@ def test_while_a_server_has_it_open_nothing_is_destroyed(tmp_path):
 def test_other_accounts_stay_as_they_are(tmp_path):
     config = made(tmp_path)
     other = made(tmp_path, username="other@example.com")
-    purge.shred(config, None, given=GIVEN)
+    purge.purge_account(config, None, options=GIVEN)
     open_cheaply(other).close()
 
 
 def test_a_link_is_removed_and_what_it_leads_to_stays(tmp_path):
+    config = made(tmp_path)
     precious = tmp_path / "precious"
     precious.write_text("keep me")
-    link = tmp_path / "link"
-    link.symlink_to(precious)
-    assert erase(link)
+    opener.quarantine_account(config)
+    (moved,) = (config.account_dir / "quarantine").iterdir()
+    (moved / "link").symlink_to(precious)
+    purge.purge_account(config, None, options=GIVEN)
     assert precious.read_text() == "keep me"
-    assert not link.is_symlink()
-    assert not erase(tmp_path / "nowhere")
+    assert left(config) == []
 
 
 def test_text_that_was_never_confirmed_is_warned_of(tmp_path):
     config = account(tmp_path)
-    assert not purge.may_hold_unsent_text(config, given=GIVEN)
+    assert not purge.may_hold_unsent_text(config, options=GIVEN)
     open_cheaply(config, guarded=True).close()
-    assert not purge.may_hold_unsent_text(config, given=GIVEN)
+    assert not purge.may_hold_unsent_text(config, options=GIVEN)
     with closing(open_cheaply(config, guarded=True)) as opened:
-        opened.certificate.withdraw()
-        assert purge.may_hold_unsent_text(config, given=GIVEN)
+        opened.pending_marker.withdraw()
+        assert purge.may_hold_unsent_text(config, options=GIVEN)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from mcp_notarium.account import damage_marker, opener
+from mcp_notarium.account import markers, opener
 from mcp_notarium.domain.note import Content
 from mcp_notarium.domain.pending_write import PendingWrite, WriteKind
 from mcp_notarium.errors import CacheDamaged, LockedError, Verdict
@@ -95,7 +95,7 @@ def test_without_the_setting_nothing_moves(tmp_path, reason):
 @pytest.mark.parametrize("reason", REASONS)
 def test_after_a_hard_stop_nothing_is_rebuilt_because_a_write_may_be_inside(tmp_path, reason):
     config = old_cache(tmp_path)
-    folder_of(config).certificate.unlink()
+    folder_of(config).pending_marker.unlink()
     config = happen(reason, config)
     before = fingerprint(config.account_dir)
     with pytest.raises(LockedError) as refused:
@@ -170,9 +170,9 @@ def test_nothing_is_moved_under_a_running_server(tmp_path):
     running = account_child.start(tmp_path)
     try:
         # Its promise is withdrawn while it runs; even with one nothing may move.
-        folder_of(config).certificate.touch(mode=0o600)
+        folder_of(config).pending_marker.touch(mode=0o600)
         generation = database_of(config).name.split(".")[1]
-        folder_of(config).certificate.write_bytes(
+        folder_of(config).pending_marker.write_bytes(
             b'{"format":"mcp-notarium-nothing-pending","generation":"%s","version":1}'
             % generation.encode()
         )
@@ -198,7 +198,7 @@ def test_a_plain_cache_is_rebuilt_by_the_same_rule(tmp_path, content):
 def test_setting_aside_moves_everything_and_the_next_start_begins_anew(tmp_path):
     config = made(tmp_path)
     before = fingerprint(config.account_dir)
-    target = opener.set_aside(config, clock=lambda: NOW)
+    target = opener.quarantine_account(config, clock=lambda: NOW)
     assert fingerprint(target) == before
     with closing(open_cheaply(config)) as opened:
         assert opened.created
@@ -207,26 +207,26 @@ def test_setting_aside_moves_everything_and_the_next_start_begins_anew(tmp_path)
 def test_setting_aside_needs_no_key_and_nothing_readable(tmp_path):
     config = made(tmp_path)
     spoil_key_files(config)
-    assert opener.set_aside(replace(config, db_key=None)) is not None
-    assert opener.set_aside(config) is None
+    assert opener.quarantine_account(replace(config, db_key=None)) is not None
+    assert opener.quarantine_account(config) is None
 
 
 def test_setting_aside_is_refused_under_a_running_server(tmp_path):
     config = account(tmp_path)
     with closing(open_cheaply(config)), pytest.raises(LockedError) as refused:
-        opener.set_aside(config)
+        opener.quarantine_account(config)
     assert refused.value.verdict is Verdict.BUSY
 
 
 def test_there_is_nothing_to_set_aside_where_there_is_no_folder(tmp_path):
     config = account(tmp_path)
-    assert opener.set_aside(config) is None
+    assert opener.quarantine_account(config) is None
     assert not config.data_dir.exists()
 
 
 def test_a_restored_folder_opens_after_it_was_set_aside(tmp_path):
     config = made(tmp_path)
-    target = opener.set_aside(config)
+    target = opener.quarantine_account(config)
     for file in target.iterdir():
         shutil.move(file, config.account_dir / file.name)
     with closing(open_cheaply(config)) as opened:
@@ -243,7 +243,7 @@ def test_a_start_looks_at_every_page_only_where_damage_was_met(tmp_path):
     config = made(tmp_path)
     overwrite(database_of(config), 7)
     open_cheaply(config).close()
-    damage_marker.mark(folder_of(config))
+    markers.mark_damage(folder_of(config))
     for _ in range(2):
         with pytest.raises(LockedError) as refused:
             open_cheaply(config)
@@ -256,10 +256,10 @@ def test_damage_that_is_met_marks_the_folder_and_a_rebuild_takes_the_mark_along(
     overwrite(database_of(config), 4)
     with closing(open_cheaply(config, guarded=True)) as opened, pytest.raises(CacheDamaged):
         opened.database.rows("SELECT * FROM notes")
-    assert damage_marker.is_marked(folder_of(config))
+    assert markers.is_damage_marked(folder_of(config))
     with closing(open_cheaply(config, **at(LATER))) as again:
         assert again.created
-    assert not damage_marker.is_marked(folder_of(config))
+    assert not markers.is_damage_marked(folder_of(config))
     assert list(folder_of(config).quarantine.rglob("damage_met.json"))
 
 
@@ -284,17 +284,17 @@ def test_a_log_mends_a_page_for_the_whole_look_too(tmp_path):
         file.touch(mode=0o600)
         file.write_bytes(content)
     overwrite(path, 3)
-    damage_marker.mark(folder_of(config))
+    markers.mark_damage(folder_of(config))
     with closing(open_cheaply(config, whole=True)) as again:
         assert again.database.row("SELECT value FROM sync_metadata WHERE key = 'k'") == ("v",)
-    assert not damage_marker.is_marked(folder_of(config))
+    assert not markers.is_damage_marked(folder_of(config))
 
 
 def test_a_mark_that_means_nothing_goes_with_the_start(tmp_path):
     config = made(tmp_path)
-    folder_of(config).damage_mark.touch(mode=0o600)
+    folder_of(config).damage_marker.touch(mode=0o600)
     open_cheaply(config).close()
-    assert not damage_marker.is_marked(folder_of(config))
+    assert not markers.is_damage_marked(folder_of(config))
 
 
 def test_a_folder_in_the_quarantine_with_the_name_of_no_day_is_none_of_ours(tmp_path):
@@ -302,4 +302,4 @@ def test_a_folder_in_the_quarantine_with_the_name_of_no_day_is_none_of_ours(tmp_
     folder = folder_of(config)
     for name in ("20261399T000000Z", "20260101T000000Z", "notes"):
         (folder.quarantine / name).mkdir(parents=True)
-    assert quarantine.last_use(folder) == datetime(2026, 1, 1, tzinfo=UTC).timestamp()
+    assert quarantine.find_last_use(folder) == datetime(2026, 1, 1, tzinfo=UTC).timestamp()

@@ -14,7 +14,7 @@ from mcp_notarium.account import (
     reencryption,
     slot_management,
 )
-from mcp_notarium.account.key_changes import Given
+from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.cli import doctor_checks
 from mcp_notarium.crypto import kdf, key_slots, recovery_codes, user_key
 from mcp_notarium.crypto.errors import SlotsRefused, WeakPassphrase
@@ -39,7 +39,7 @@ from support.account import (
     open_cheaply,
 )
 
-GIVEN = Given(bounds=BOUNDS)
+GIVEN = ChangeOptions(bounds=BOUNDS)
 NEW = Secret(OTHER)
 OLD = Secret("two slow trains cross the valley")
 
@@ -68,9 +68,9 @@ def filled(folder):
     return config
 
 
-def anew(config, **options):
-    given = options.pop("given", GIVEN)
-    return reencryption.reencrypt(config, parameters=kdf.CHEAPEST, given=given, **options)
+def anew(config, options=GIVEN, **others):
+    others = {"parameters": kdf.CHEAPEST} | others
+    return reencryption.reencrypt(config, options=options, **others)
 
 
 def texts(config, **options):
@@ -156,13 +156,13 @@ def test_a_weak_new_key_is_refused(tmp_path):
 
 
 def test_the_wrong_key_changes_nothing(tmp_path):
-    error = refused(filled(tmp_path), LockedError, given=replace(GIVEN, old=NEW))
+    error = refused(filled(tmp_path), LockedError, options=replace(GIVEN, old=NEW))
     assert error.verdict is Verdict.WRONG_KEY
 
 
 def test_keys_that_are_not_at_hand_are_named_before_they_are_dropped(tmp_path):
     config, paper = filled(tmp_path), recovery_codes.generate()
-    slot_management.add(config, paper, given=GIVEN)
+    slot_management.add(config, paper, options=GIVEN)
     error = refused(config, SlotsRefused)
     assert "slot 2 (recovery)" in error.user_message
     done = anew(config, drop_others=True)
@@ -172,15 +172,15 @@ def test_keys_that_are_not_at_hand_are_named_before_they_are_dropped(tmp_path):
 
 def test_the_slot_of_the_keychain_follows(tmp_path):
     config, system = filled(tmp_path), keychains.working()
-    given = replace(GIVEN, system=system)
-    keychain_slot.enable(config, system, given=GIVEN)
+    options = replace(GIVEN, system=system)
+    keychain_slot.enable(config, system, options=GIVEN)
     notes = texts(config)
-    done = anew(config, given=given)
+    done = anew(config, options=options)
     assert (done.keychain, done.dropped) == (True, ())
     by_keychain = replace(config, db_key=None, db_key_origin="", keychain=True)
     assert texts(by_keychain, system=system) == notes
     with pytest.raises(SlotsRefused, match="only one"):
-        anew(by_keychain, drop_others=True, given=given)
+        anew(by_keychain, drop_others=True, options=options)
 
 
 def described(config):
@@ -189,15 +189,15 @@ def described(config):
 
 def test_what_is_known_of_a_slot_is_kept(tmp_path):
     config, system = filled(tmp_path), keychains.working()
-    given = replace(GIVEN, system=system, clock=lambda: 1_700_000_000.0)
-    change = {"parameters": kdf.Pbkdf2Sha512(7), "given": given}
+    options = replace(GIVEN, system=system, clock=lambda: 1_700_000_000.0)
+    change = {"parameters": kdf.Pbkdf2Sha512(7), "options": options}
     key_rotation.rotate_passphrase(config, new=OLD, **change)
     by_old = replace(config, db_key=OLD)
     key_rotation.rotate_passphrase(by_old, new=Secret(PASSPHRASE), **change)
-    keychain_slot.enable(config, system, given=given)
-    slot_management.mark_compromised(config, 4, given=given)
+    keychain_slot.enable(config, system, options=options)
+    slot_management.mark_compromised(config, 4, options=options)
     before = keyfile_of(config)
-    done = anew(config, given=replace(given, clock=lambda: 1_800_000_000.0))
+    done = anew(config, options=replace(options, clock=lambda: 1_800_000_000.0))
     after = keyfile_of(config)
     for name in ("id", "type", "state", "label", "kdf"):
         assert [getattr(one, name) for one in after.slots] == [
@@ -211,9 +211,9 @@ def test_what_is_known_of_a_slot_is_kept(tmp_path):
 
 def test_a_new_key_has_the_label_of_the_old_one_and_the_day_of_today(tmp_path):
     config = filled(tmp_path)
-    slot_management.add(config, OLD, label="the laptop", parameters=kdf.CHEAPEST, given=GIVEN)
-    given = replace(GIVEN, old=OLD, clock=lambda: 1_800_000_000.0)
-    done = anew(config, new=NEW, drop_others=True, given=given)
+    slot_management.add(config, OLD, label="the laptop", parameters=kdf.CHEAPEST, options=GIVEN)
+    options = replace(GIVEN, old=OLD, clock=lambda: 1_800_000_000.0)
+    done = anew(config, new=NEW, drop_others=True, options=options)
     assert described(config) == [(3, "passphrase", "active", "the laptop")]
     assert keyfile_of(config).rotated == 1_800_000_000
     assert ([slot.id for slot in done.gone], done.slot.id) == ([2], 3)
@@ -221,8 +221,8 @@ def test_a_new_key_has_the_label_of_the_old_one_and_the_day_of_today(tmp_path):
 
 def test_a_slot_that_is_disabled_is_named_too_before_it_is_dropped(tmp_path):
     config = filled(tmp_path)
-    slot_management.add(config, OLD, label="spare", parameters=kdf.CHEAPEST, given=GIVEN)
-    slot_management.disable(config, 2, given=GIVEN)
+    slot_management.add(config, OLD, label="spare", parameters=kdf.CHEAPEST, options=GIVEN)
+    slot_management.disable(config, 2, options=GIVEN)
     error = refused(config, SlotsRefused)
     assert 'slot 2 ("spare", passphrase, disabled)' in error.message
     assert [slot.id for slot in anew(config, drop_others=True).dropped] == [2]
@@ -230,8 +230,8 @@ def test_a_slot_that_is_disabled_is_named_too_before_it_is_dropped(tmp_path):
 
 def test_a_key_that_others_know_is_not_the_key_of_the_new_cache(tmp_path):
     config = filled(tmp_path)
-    slot_management.add(config, OLD, parameters=kdf.CHEAPEST, given=GIVEN)
-    slot_management.mark_compromised(config, 1, given=GIVEN)
+    slot_management.add(config, OLD, parameters=kdf.CHEAPEST, options=GIVEN)
+    slot_management.mark_compromised(config, 1, options=GIVEN)
     error = refused(config, SlotsRefused, drop_others=True)
     assert "slot 1 (passphrase, compromised)" in error.message
     anew(config, new=NEW, drop_others=True)
@@ -240,10 +240,10 @@ def test_a_key_that_others_know_is_not_the_key_of_the_new_cache(tmp_path):
 
 def test_the_recovery_key_that_was_used_follows_and_is_not_the_only_one(tmp_path):
     config, paper = filled(tmp_path), recovery_codes.generate()
-    slot_management.add(config, paper, label="on paper", given=GIVEN)
-    given = replace(GIVEN, old=paper)
-    assert "only one" in refused(config, SlotsRefused, drop_others=True, given=given).message
-    done = anew(config, new=NEW, drop_others=True, given=given)
+    slot_management.add(config, paper, label="on paper", options=GIVEN)
+    options = replace(GIVEN, old=paper)
+    assert "only one" in refused(config, SlotsRefused, drop_others=True, options=options).message
+    done = anew(config, new=NEW, drop_others=True, options=options)
     assert described(config) == [
         (2, "recovery", "active", "on paper"),
         (3, "passphrase", "active", ""),
@@ -255,11 +255,11 @@ def test_the_recovery_key_that_was_used_follows_and_is_not_the_only_one(tmp_path
 
 def test_the_keychain_keeps_its_own_key_beside_a_new_one(tmp_path):
     config, system = filled(tmp_path), keychains.working()
-    given = replace(GIVEN, system=system)
-    keychain_slot.enable(config, system, given=GIVEN)
+    options = replace(GIVEN, system=system)
+    keychain_slot.enable(config, system, options=GIVEN)
     kept = system.read_back(keychain.KEY, config.owner_hash)
     alone = replace(config, db_key=None, db_key_origin="", keychain=True)
-    anew(alone, new=NEW, drop_others=True, given=given)
+    anew(alone, new=NEW, drop_others=True, options=options)
     assert [one[1] for one in described(config)] == ["keyring", "passphrase"]
     assert system.read_back(keychain.KEY, config.owner_hash) == kept
     assert texts(alone, system=system) == texts(replace(config, db_key=NEW))
@@ -267,20 +267,20 @@ def test_the_keychain_keeps_its_own_key_beside_a_new_one(tmp_path):
 
 def test_a_key_of_the_keychain_that_opens_nothing_is_in_nobodys_way(tmp_path):
     config, system = filled(tmp_path), keychains.working()
-    keychain_slot.enable(config, system, given=GIVEN)
+    keychain_slot.enable(config, system, options=GIVEN)
     system.set(keychain.KEY, config.owner_hash, user_key.generate())
-    given = replace(GIVEN, system=system)
-    assert [slot.id for slot in anew(config, drop_others=True, given=given).dropped] == [2]
+    options = replace(GIVEN, system=system)
+    assert [slot.id for slot in anew(config, drop_others=True, options=options).dropped] == [2]
 
 
 def test_what_would_not_follow_is_known_before_anything_begins(tmp_path):
     config, paper = filled(tmp_path), recovery_codes.generate()
-    slot_management.add(config, paper, given=GIVEN)
+    slot_management.add(config, paper, options=GIVEN)
     before = fingerprint(config.account_dir)
-    came, dropped = reencryption.left_behind(config, replacing=False, given=GIVEN)
+    came, dropped = reencryption.find_dropped_slots(config, replacing=False, options=GIVEN)
     assert (came.slot.id, [slot.id for slot in dropped]) == (1, [2])
-    given = replace(GIVEN, old=paper)
-    came, dropped = reencryption.left_behind(config, replacing=True, given=given)
+    options = replace(GIVEN, old=paper)
+    came, dropped = reencryption.find_dropped_slots(config, replacing=True, options=options)
     assert (came.slot.id, [slot.id for slot in dropped]) == (2, [1])
     assert fingerprint(config.account_dir) == before
 
@@ -313,7 +313,7 @@ def test_a_disk_that_fills_up_leaves_the_old_cache_and_nothing_else(tmp_path, st
         if name == step:
             raise OSError(28, "No space left on device")
 
-    refused(config, CacheFull, given=replace(GIVEN, at=fail))
+    refused(config, CacheFull, options=replace(GIVEN, at=fail))
     assert len(folder_of(config).generations()) == 1
     assert not folder_of(config).prepared_key_file.exists()
 
@@ -371,7 +371,7 @@ def test_what_lies_beside_a_database_that_never_came_about_is_set_aside_too(tmp_
 def test_databases_in_the_quarantine_are_named(tmp_path):
     config = filled(tmp_path)
     assert anew(config).set_aside == ()
-    opener.set_aside(config)
+    opener.quarantine_account(config)
     open_cheaply(config).close()
     (place,) = anew(config).set_aside
     assert place.parent == folder_of(config).quarantine
@@ -384,14 +384,14 @@ def test_databases_in_the_quarantine_are_named(tmp_path):
 def test_the_cost_and_label_of_a_passphrase_that_is_dropped_are_not_lost(tmp_path, by):
     config, system, paper = filled(tmp_path), keychains.working(), recovery_codes.generate()
     dear = replace(kdf.CHEAPEST, memory_kib=kdf.CHEAPEST.memory_kib * 2, time_cost=2)
-    slot_management.add(config, OLD, label="mine", parameters=dear, given=GIVEN)
+    slot_management.add(config, OLD, label="mine", parameters=dear, options=GIVEN)
     by_old = replace(GIVEN, old=OLD)
-    slot_management.remove(config, 1, given=by_old)
-    slot_management.add(config, paper, label="on paper", given=by_old)
+    slot_management.remove(config, 1, options=by_old)
+    slot_management.add(config, paper, label="on paper", options=by_old)
     if by == "keychain":
-        keychain_slot.enable(config, system, given=by_old)
+        keychain_slot.enable(config, system, options=by_old)
     came = {"recovery": replace(GIVEN, old=paper), "passphrase": by_old}
-    given = came.get(by, replace(GIVEN, system=system))
+    options = came.get(by, replace(GIVEN, system=system))
     done = reencryption.reencrypt(
         replace(config, db_key=None, db_key_origin="", keychain=True)
         if by == "keychain"
@@ -399,7 +399,7 @@ def test_the_cost_and_label_of_a_passphrase_that_is_dropped_are_not_lost(tmp_pat
         new=NEW,
         parameters=KdfPolicy(kdf.CHEAPEST, kdf.Pbkdf2Sha512(1), "argon2id", chosen=False),
         drop_others=True,
-        given=given,
+        options=options,
     )
     assert done.slot is not None
     assert (done.slot.kdf, done.slot.label) == (dear, "mine")

@@ -10,7 +10,7 @@ import pytest
 
 from mcp_notarium.account import opener, slot_management
 from mcp_notarium.account import repair as repairing
-from mcp_notarium.account.key_changes import Given
+from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import kdf, recovery_codes
 from mcp_notarium.domain.note import Content, Revision
 from mcp_notarium.errors import CacheFull, InvalidRequest, LockedError, NotariumError, Verdict
@@ -21,7 +21,7 @@ from mcp_notarium.storage.note_table import NoteTable
 from mcp_notarium.storage.sync_state import SyncState
 from support.account import BOUNDS, OTHER, account, fingerprint, folder_of, made, open_cheaply
 
-GIVEN = Given(bounds=BOUNDS)
+GIVEN = ChangeOptions(bounds=BOUNDS)
 NOTES = 400
 PAGE = 4096
 
@@ -87,7 +87,7 @@ def damage(config, pages):
 
 
 def repair(config, **options):
-    return repairing.repair(config, given=options.pop("given", GIVEN), **options)
+    return repairing.repair(config, options=options.pop("options", GIVEN), **options)
 
 
 def texts(config):
@@ -155,7 +155,7 @@ def test_a_sound_database_is_left_alone(copy):
 def test_the_key_must_be_right(copy):
     damage(copy, [50])
     with pytest.raises(LockedError) as error:
-        repair(copy, given=replace(GIVEN, old=Secret(OTHER)))
+        repair(copy, options=replace(GIVEN, old=Secret(OTHER)))
     assert error.value.verdict is Verdict.WRONG_KEY
 
 
@@ -175,14 +175,14 @@ def test_a_disk_that_fills_up_leaves_the_old_files_alone(copy, step):
             raise OSError(28, "No space left on device")
 
     with pytest.raises(CacheFull):
-        repair(copy, given=replace(GIVEN, at=fail))
+        repair(copy, options=replace(GIVEN, at=fail))
     assert fingerprint(copy.account_dir) == before
 
 
 def test_where_there_is_no_cache_nothing_is_made(tmp_path):
     with pytest.raises(LockedError):
         repair(account(tmp_path))
-    assert opener.set_aside(account(tmp_path)) is None
+    assert opener.quarantine_account(account(tmp_path)) is None
 
 
 def test_an_unencrypted_cache_is_refused_with_the_way_out_that_works(tmp_path):
@@ -253,7 +253,7 @@ def test_what_a_killed_repair_left_is_removed_by_the_next(copy, step):
 
     child = os.fork()
     if not child:
-        repair(copy, given=replace(GIVEN, at=die))
+        repair(copy, options=replace(GIVEN, at=die))
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
     work = quarantine.work_folder(folder_of(copy))
@@ -266,14 +266,14 @@ def test_what_a_killed_repair_left_is_removed_by_the_next(copy, step):
 
 
 def test_every_key_opens_the_repaired_cache_and_every_slot_is_as_it_was(copy):
-    slot_management.add(copy, Secret(OTHER), label="spare", parameters=kdf.CHEAPEST, given=GIVEN)
+    slot_management.add(copy, Secret(OTHER), label="spare", parameters=kdf.CHEAPEST, options=GIVEN)
     paper = recovery_codes.generate()
-    slot_management.add(copy, paper, label="on paper", given=GIVEN)
-    slot_management.mark_compromised(copy, 2, given=GIVEN)
-    before = slot_management.listing(copy, None, bounds=BOUNDS).keyfile
+    slot_management.add(copy, paper, label="on paper", options=GIVEN)
+    slot_management.mark_compromised(copy, 2, options=GIVEN)
+    before = slot_management.list_slots(copy, None, bounds=BOUNDS).keyfile
     damage(copy, [30, 31])
-    repairing.repair(copy, given=GIVEN)
-    after = slot_management.listing(copy, None, bounds=BOUNDS).keyfile
+    repairing.repair(copy, options=GIVEN)
+    after = slot_management.list_slots(copy, None, bounds=BOUNDS).keyfile
     assert (after.slots, after.vault_id) == (before.slots, before.vault_id)
     assert after.sequence == before.sequence + 1
     assert after.generation != before.generation
@@ -286,7 +286,7 @@ def test_the_key_file_of_before_a_repair_is_refused_as_an_old_one(copy):
     folder = folder_of(copy)
     old = folder.key_file.read_bytes()
     damage(copy, [30])
-    repairing.repair(copy, given=GIVEN)
+    repairing.repair(copy, options=GIVEN)
     folder.key_file.write_bytes(old)
     with pytest.raises(LockedError) as refused:
         open_cheaply(copy)

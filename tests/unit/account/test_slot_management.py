@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from mcp_notarium.account import slot_management
-from mcp_notarium.account.key_changes import Given
+from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import kdf, key_slots, recovery_codes, user_key
 from mcp_notarium.crypto.errors import MalformedKey, SlotsRefused, WeakPassphrase, WrongKey
 from mcp_notarium.crypto.key_file_codec import MOST_SLOTS
@@ -26,7 +26,7 @@ from support.account import (
 )
 
 NEW = Secret(OTHER)
-GIVEN = Given(bounds=BOUNDS)
+GIVEN = ChangeOptions(bounds=BOUNDS)
 COPYING = [
     row for row in REWRAP if row.step.endswith("_copy") or row.step == "sync_folder"
 ]  # behind the commit point
@@ -34,7 +34,7 @@ COPYING = [
 
 def add(config, key=NEW, **options):
     return slot_management.add(
-        config, key, **({"parameters": kdf.CHEAPEST, "given": GIVEN} | options)
+        config, key, **({"parameters": kdf.CHEAPEST, "options": GIVEN} | options)
     )
 
 
@@ -51,14 +51,14 @@ def opens(config, key):
 def test_room_is_demanded_before_anybody_types(tmp_path):
     config = made(tmp_path)
     for number in range(2, MOST_SLOTS + 1):
-        slot_management.demand_room(slot_management.listing(config, None, bounds=BOUNDS).keyfile)
+        slot_management.demand_room(slot_management.list_slots(config, None, bounds=BOUNDS).keyfile)
         add(config, Secret(f"{OTHER} {number}"))
     with pytest.raises(SlotsRefused, match="all are in use"):
-        slot_management.demand_room(slot_management.listing(config, None, bounds=BOUNDS).keyfile)
+        slot_management.demand_room(slot_management.list_slots(config, None, bounds=BOUNDS).keyfile)
 
 
 def states(config):
-    found = slot_management.listing(config, None, bounds=BOUNDS).keyfile
+    found = slot_management.list_slots(config, None, bounds=BOUNDS).keyfile
     return {slot.id: (slot.type.value, slot.state.value) for slot in found.slots}
 
 
@@ -88,7 +88,7 @@ def test_a_server_that_is_running_notices_nothing(tmp_path):
     config = made(tmp_path)
     with closing(open_cheaply(config)) as opened:
         add(config)
-        slot_management.remove(config, 1, given=replace(GIVEN, old=NEW))
+        slot_management.remove(config, 1, options=replace(GIVEN, old=NEW))
         opened.database.run("INSERT INTO sync_metadata(key, value) VALUES ('mark', 'written')")
     with closing(open_cheaply(replace(config, db_key=NEW))) as again:
         assert again.database.row("SELECT value FROM sync_metadata WHERE key = 'mark'")
@@ -97,17 +97,18 @@ def test_a_server_that_is_running_notices_nothing(tmp_path):
 def test_the_listing_says_which_slot_the_key_opens(tmp_path):
     config = made(tmp_path)
     add(config)
-    assert slot_management.listing(config, Secret(PASSPHRASE), bounds=BOUNDS).opened_by == 1
-    assert slot_management.listing(config, NEW, bounds=BOUNDS).opened_by == 2
+    assert slot_management.list_slots(config, Secret(PASSPHRASE), bounds=BOUNDS).opened_by == 1
+    assert slot_management.list_slots(config, NEW, bounds=BOUNDS).opened_by == 2
     assert (
-        slot_management.listing(config, Secret("some other words"), bounds=BOUNDS).opened_by is None
+        slot_management.list_slots(config, Secret("some other words"), bounds=BOUNDS).opened_by
+        is None
     )
-    assert slot_management.listing(config, None, bounds=BOUNDS).opened_by is None
+    assert slot_management.list_slots(config, None, bounds=BOUNDS).opened_by is None
 
 
 def test_without_a_cache_there_is_nothing_to_list(tmp_path):
     with pytest.raises(LockedError) as error:
-        slot_management.listing(account(tmp_path), None, bounds=BOUNDS)
+        slot_management.list_slots(account(tmp_path), None, bounds=BOUNDS)
     assert error.value.verdict is Verdict.DATABASE_MISSING
 
 
@@ -119,7 +120,7 @@ def test_a_forged_key_file_is_not_listed_as_if_it_were_true(tmp_path):
     forged = replace(keyfile, slots=(keyfile.slots[0],))
     folder.key_file.write_bytes(key_slots.serialise(forged))
     with pytest.raises(LockedError) as error:
-        slot_management.listing(config, Secret(PASSPHRASE), bounds=BOUNDS)
+        slot_management.list_slots(config, Secret(PASSPHRASE), bounds=BOUNDS)
     assert error.value.verdict is Verdict.KEY_FILE_DAMAGED
 
 
@@ -148,7 +149,7 @@ def test_there_are_at_most_eight_slots(tmp_path):
 def test_a_slot_taken_away_opens_nothing_and_the_others_do(tmp_path, how):
     config = made(tmp_path)
     add(config)
-    how(config, 2, given=GIVEN)
+    how(config, 2, options=GIVEN)
     assert not opens(config, NEW)
     assert opens(config, Secret(PASSPHRASE))
 
@@ -157,31 +158,31 @@ def test_a_slot_taken_away_opens_nothing_and_the_others_do(tmp_path, how):
 def test_nobody_can_take_away_the_slot_he_came_in_by(tmp_path, how):
     config = made(tmp_path)
     add(config)
-    error = refused(config, SlotsRefused, lambda: how(config, 1, given=GIVEN))
+    error = refused(config, SlotsRefused, lambda: how(config, 1, options=GIVEN))
     assert "--ask-key" in error.resolution_hint
-    how(config, 1, given=replace(GIVEN, old=NEW))
+    how(config, 1, options=replace(GIVEN, old=NEW))
     assert not opens(config, Secret(PASSPHRASE))
 
 
 @pytest.mark.parametrize("how", [slot_management.disable, slot_management.remove])
 def test_the_last_slot_stays(tmp_path, how):
     config = made(tmp_path)
-    refused(config, SlotsRefused, lambda: how(config, 1, given=GIVEN))
+    refused(config, SlotsRefused, lambda: how(config, 1, options=GIVEN))
 
 
 def test_a_disabled_slot_is_enabled_again(tmp_path):
     config = made(tmp_path)
     add(config)
-    slot_management.disable(config, 2, given=GIVEN)
+    slot_management.disable(config, 2, options=GIVEN)
     assert states(config)[2] == ("passphrase", "disabled")
-    slot_management.enable(config, 2, given=GIVEN)
+    slot_management.enable(config, 2, options=GIVEN)
     assert opens(config, NEW)
 
 
 def test_a_compromised_slot_is_remembered(tmp_path):
     config = made(tmp_path)
     add(config)
-    slot_management.mark_compromised(config, 2, given=GIVEN)
+    slot_management.mark_compromised(config, 2, options=GIVEN)
     assert states(config)[2] == ("passphrase", SlotState.COMPROMISED.value)
     assert opens(config, NEW)
 
@@ -189,8 +190,8 @@ def test_a_compromised_slot_is_remembered(tmp_path):
 @pytest.mark.parametrize("key", ["not the key at all", OTHER])
 def test_with_a_wrong_key_nothing_is_changed(tmp_path, key):
     config = made(tmp_path)
-    given = replace(GIVEN, old=Secret(key))
-    error = refused(config, LockedError, lambda: add(config, user_key.generate(), given=given))
+    options = replace(GIVEN, old=Secret(key))
+    error = refused(config, LockedError, lambda: add(config, user_key.generate(), options=options))
     assert error.verdict is Verdict.WRONG_KEY
 
 
@@ -202,7 +203,7 @@ def test_a_change_whose_copy_cannot_be_written_is_no_failure(tmp_path, row):
         if step == row.step:
             raise OSError(28, "No space left on device")
 
-    assert not add(config, given=replace(GIVEN, at=fail)).copied
+    assert not add(config, options=replace(GIVEN, at=fail)).copied
     assert opens(config, Secret(PASSPHRASE))
     assert opens(config, NEW)
     assert not list(config.account_dir.glob(".*.tmp"))
@@ -219,7 +220,7 @@ def test_a_change_that_fails_at_any_step_leaves_a_cache_that_opens(tmp_path, row
             raise OSError(28, "No space left on device")
 
     with pytest.raises(Exception, match="disk"):
-        add(config, given=replace(GIVEN, at=fail))
+        add(config, options=replace(GIVEN, at=fail))
     assert opens(config, Secret(PASSPHRASE))
     assert opens(config, NEW) is (row.opens == "new")
     assert not list(config.account_dir.glob(".*.tmp"))
@@ -239,7 +240,7 @@ def test_a_recovery_key_is_proven_by_opening(tmp_path):
         slot_management.recovery_slot(
             config, typed[:-1] + ("y" if typed[-1] == "z" else "z"), bounds=BOUNDS
         )
-    slot_management.disable(config, 2, given=GIVEN)
+    slot_management.disable(config, 2, options=GIVEN)
     with pytest.raises(WrongKey):
         slot_management.recovery_slot(config, typed, bounds=BOUNDS)
 
@@ -248,8 +249,8 @@ def test_who_has_lost_the_passphrase_gets_in_with_the_recovery_key_and_sets_a_ne
     config, paper = made(tmp_path), recovery_codes.generate()
     add(config, paper)
     back_in = replace(GIVEN, old=paper)
-    add(config, NEW, given=back_in)
-    slot_management.remove(config, 1, given=back_in)
+    add(config, NEW, options=back_in)
+    slot_management.remove(config, 1, options=back_in)
     assert opens(config, NEW)
     assert opens(config, paper)
     assert not opens(config, Secret(PASSPHRASE))
@@ -267,7 +268,7 @@ def test_a_lost_key_file_is_named_as_such_with_the_way_back(tmp_path, lost, on_u
     if lost == "both gone":
         folder.key_copy.unlink()
     for action in (
-        lambda: slot_management.listing(config, None, bounds=BOUNDS),
+        lambda: slot_management.list_slots(config, None, bounds=BOUNDS),
         lambda: add(config),
     ):
         error = refused(config, LockedError, action)
@@ -278,7 +279,7 @@ def test_a_lost_key_file_is_named_as_such_with_the_way_back(tmp_path, lost, on_u
 def test_an_unencrypted_cache_has_no_slots(tmp_path):
     config = made(tmp_path, db_encryption=False)
     error = refused(
-        config, LockedError, lambda: slot_management.listing(config, None, bounds=BOUNDS)
+        config, LockedError, lambda: slot_management.list_slots(config, None, bounds=BOUNDS)
     )
     assert error.verdict is Verdict.MODE_MISMATCH
 
@@ -292,12 +293,12 @@ def test_an_unencrypted_cache_has_no_slots(tmp_path):
 )
 def test_one_more_passphrase_is_as_dear_as_the_dearest_that_opens(tmp_path, state, then):
     bounds = replace(BOUNDS, argon2_ceiling=kdf.PRODUCTION.argon2_ceiling)
-    config, given = made(tmp_path), Given(bounds=bounds)
+    config, options = made(tmp_path), ChangeOptions(bounds=bounds)
     dear = kdf.Argon2id(memory_kib=16, time_cost=4, lanes=1)
-    add(config, Secret("two slow trains cross the valley"), parameters=dear, given=given)
+    add(config, Secret("two slow trains cross the valley"), parameters=dear, options=options)
     if state is not None:
-        state(config, 2, given=given)
-    done = slot_management.add(config, NEW, given=given)
+        state(config, 2, options=options)
+    done = slot_management.add(config, NEW, options=options)
     assert done.after.slots[-1].kdf == then
 
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_notarium.account import startup_decisions, startup_table
-from mcp_notarium.account.opener import refusal
+from mcp_notarium.account.opener import locked_error
 from mcp_notarium.account.startup_facts import (
     Driver,
     Files,
@@ -211,7 +211,7 @@ def test_an_agent_is_told_one_way_out_that_leaves_everything_where_it_is(
         decision = decide(replace(seen, **variant))
         if not isinstance(decision, Locked):
             continue
-        told = refusal(decision).to_dict()
+        told = locked_error(decision).to_dict()
         assert told["message"] == decision.message
         assert len(told["message"]) + len(told["resolution_hint"]) < LONGEST_LOCKED_MESSAGE
         assert told["resolution_hint"] == decision.one
@@ -221,12 +221,14 @@ def test_an_agent_is_told_one_way_out_that_leaves_everything_where_it_is(
         commands = set(re.findall(r"`mcp-notarium ([a-z-]+)", decision.one))
         assert commands <= set(re.findall(r"`mcp-notarium ([a-z-]+)", decision.hint)) | {"doctor"}
         if isinstance(outcome, int):
-            assert refusal(decision).resolution_hint == decision.hint
+            assert locked_error(decision).resolution_hint == decision.hint
 
 
 def test_what_was_met_while_it_was_open_is_told_in_the_same_way():
     for plain, setting in itertools.product((True, False), OnUnreadable):
-        told = refusal(startup_decisions.met(plain=plain, on_unreadable=setting)).to_dict()
+        told = locked_error(
+            startup_decisions.decide_on_damage(plain=plain, on_unreadable=setting)
+        ).to_dict()
         assert len(told["message"]) + len(told["resolution_hint"]) < LONGEST_LOCKED_MESSAGE
         assert not RISKY.search(told["resolution_hint"])
 
@@ -272,7 +274,7 @@ def test_an_encrypted_file_made_to_look_plain_is_opened():
 def test_a_good_copy_takes_the_place_of_a_lost_key_file_with_a_notice(main):
     decision = decide(replace(GOOD, main=main))
     assert isinstance(decision, Open)
-    assert decision.settle
+    assert decision.finish_key_files
     assert "notarium_keys.json.bak" in decision.notices[0]
 
 
@@ -281,7 +283,7 @@ def test_a_good_copy_takes_the_place_of_a_lost_key_file_with_a_notice(main):
     [{"copy_stale": True}, {"strays": True}, {"files": Files(current=True, prepared=True)}],
 )
 def test_what_a_crash_left_is_brought_to_rest(left):
-    assert decide(replace(GOOD, **left)) == Open(settle=True)
+    assert decide(replace(GOOD, **left)) == Open(finish_key_files=True)
 
 
 def test_who_gives_a_wrong_key_learns_every_way_out():

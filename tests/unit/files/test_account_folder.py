@@ -14,7 +14,7 @@ from support.account import account, folder_of
 @pytest.fixture
 def mine(tmp_path):
     made = folder_of(account(tmp_path))
-    account_folder.prepare(made)
+    account_folder.create_folder(made)
     return made
 
 
@@ -22,7 +22,7 @@ def test_the_folder_and_what_is_missing_above_it_are_private(tmp_path):
     old = os.umask(0)
     try:
         made = AccountFolder(tmp_path / "a" / "b" / "c")
-        account_folder.prepare(made)
+        account_folder.create_folder(made)
     finally:
         os.umask(old)
     for path in (made.path, made.path.parent, made.path.parent.parent):
@@ -35,7 +35,7 @@ def test_a_folder_that_does_not_exist_yet_is_no_problem(tmp_path):
 
 
 def test_a_prepared_folder_is_trusted_by_its_real_path(mine):
-    assert account_folder.trusted(mine.path) == AccountFolder(mine.path.resolve())
+    assert account_folder.check_folder(mine.path) == AccountFolder(mine.path.resolve())
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o750, 0o701, 0o777])
@@ -45,7 +45,7 @@ def test_an_open_account_folder_is_refused_with_the_command(mine, mode):
     assert "chmod 700" in problem.command
     assert str(mine.path) in problem.command
     with pytest.raises(LockedError) as refused:
-        account_folder.trusted(mine.path)
+        account_folder.check_folder(mine.path)
     assert refused.value.verdict is Verdict.UNSAFE_PATH
     assert refused.value.resolution_hint == problem.command
 
@@ -148,7 +148,7 @@ def test_a_linked_parent_of_ours_is_refused(tmp_path):
 def test_commands_hide_the_name_of_the_home_folder_and_quote_spaces(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     made = AccountFolder(tmp_path / "my notes" / "account")
-    account_folder.prepare(made)
+    account_folder.create_folder(made)
     made.path.chmod(0o755)
     assert "`chmod 700 ~/'my notes/account'`" in find_problem(made).command
 
@@ -197,3 +197,59 @@ def test_generations_are_read_from_file_names(mine):
         (mine.path / name).touch()
     assert mine.generations() == ("0123456789abcdef",)
     assert AccountFolder(mine.path / "none").generations() == ()
+
+
+MOUNTS = """\
+22 1 253:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
+30 22 0:25 / /home rw,relatime shared:2 - nfs4 server:/home rw
+31 30 253:1 / /home/me/local\\040disk rw,relatime - ext4 /dev/vdb rw
+32 22 0:26 / /mnt/peer rw - fuse.sshfs peer:/ rw
+33 22 0:27 / /mnt/Büro\\0403 rw - cifs //server/notes rw
+"""
+
+
+@pytest.fixture
+def mounts(tmp_path):
+    path = tmp_path / "mountinfo"
+    path.write_text(MOUNTS, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/var/notes", "ext4"),
+        ("/home/me/notes", "nfs4"),
+        ("/home/me/local disk/notes", "ext4"),
+        ("/home/me/local disks", "nfs4"),
+        ("/mnt/peer", "fuse.sshfs"),
+        ("/mnt/Büro 3/notes", "cifs"),
+    ],
+)
+def test_the_file_system_is_that_of_the_nearest_mount(mounts, path, kind):
+    assert account_folder.file_system(Path(path), mounts=mounts) == kind
+
+
+def test_a_network_drive_is_warned_about_and_a_local_one_is_not(mounts):
+    assert (
+        "network drive"
+        in account_folder.location_warnings(Path("/home/me/notes"), mounts=mounts)[0]
+    )
+    assert account_folder.location_warnings(Path("/var/notes"), mounts=mounts) == ()
+
+
+@pytest.mark.parametrize(
+    "folder", ["Dropbox", "OneDrive - Work", "Google Drive", "Mobile Documents", "Nextcloud"]
+)
+def test_a_synchronised_folder_is_warned_about(mounts, folder):
+    path = Path("/var") / folder / "notes"
+    assert "synchronised" in account_folder.location_warnings(path, mounts=mounts)[0]
+
+
+def test_where_mounts_cannot_be_read_nothing_is_claimed(tmp_path):
+    assert account_folder.file_system(Path("/"), mounts=tmp_path / "none") == ""
+    assert account_folder.location_warnings(Path("/var/notes"), mounts=tmp_path / "none") == ()
+
+
+def test_the_real_mounts_of_this_machine_can_be_read(tmp_path):
+    assert account_folder.file_system(tmp_path)

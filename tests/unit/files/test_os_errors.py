@@ -16,7 +16,7 @@ def error(number, path):
 def test_a_closed_file_of_ours_is_opened_by_one_command(tmp_path):
     file = tmp_path / "keys"
     file.touch(mode=0o200)
-    assert os_errors.advice(error(errno.EACCES, file)) == f"Run `chmod u+rw {file}`."
+    assert os_errors.suggest_fix(error(errno.EACCES, file)) == f"Run `chmod u+rw {file}`."
 
 
 def test_a_closed_folder_above_comes_before_what_is_in_it(tmp_path):
@@ -24,32 +24,35 @@ def test_a_closed_folder_above_comes_before_what_is_in_it(tmp_path):
     (closed / "b").mkdir(parents=True)
     closed.chmod(0o500)
     assert (
-        os_errors.advice(error(errno.EPERM, closed / "b" / "c")) == f"Run `chmod u+rwx {closed}`."
+        os_errors.suggest_fix(error(errno.EPERM, closed / "b" / "c"))
+        == f"Run `chmod u+rwx {closed}`."
     )
     closed.chmod(0o700)
 
 
 def test_what_is_not_ours_is_named(tmp_path):
-    advice = os_errors.advice(error(errno.EACCES, "/none/such"))
+    advice = os_errors.suggest_fix(error(errno.EACCES, "/none/such"))
     assert advice == "You may not use /. Set NOTARIUM_DATA_DIR to a folder of your own."
 
 
 def test_a_file_in_a_folders_place_is_the_one_that_is_named(tmp_path):
     file = tmp_path / "file"
     file.touch()
-    assert f"mv {file} {file}.moved" in os_errors.advice(error(errno.ENOTDIR, file / "x" / "y"))
+    assert f"mv {file} {file}.moved" in os_errors.suggest_fix(
+        error(errno.ENOTDIR, file / "x" / "y")
+    )
 
 
 @pytest.mark.parametrize("number", [errno.EROFS, errno.EIO, errno.ENOENT])
 def test_everything_else_names_the_path_and_the_setting(tmp_path, number):
-    advice = os_errors.advice(error(number, tmp_path))
+    advice = os_errors.suggest_fix(error(number, tmp_path))
     assert str(tmp_path) in advice
     assert "NOTARIUM_DATA_DIR" in advice
 
 
 @pytest.mark.parametrize("named", [None, 7])
 def test_an_error_about_no_path_still_has_a_way_out(named):
-    assert os_errors.advice(OSError(errno.EIO, "x", named)) == os_errors.ELSEWHERE
+    assert os_errors.suggest_fix(OSError(errno.EIO, "x", named)) == os_errors.ELSEWHERE
 
 
 def test_a_user_without_a_home_folder_gets_the_whole_path(monkeypatch):
@@ -57,7 +60,7 @@ def test_a_user_without_a_home_folder_gets_the_whole_path(monkeypatch):
         raise RuntimeError
 
     monkeypatch.setattr(Path, "home", homeless)
-    assert os_errors.shown(Path("/a b")) == "'/a b'"
+    assert os_errors.display_path(Path("/a b")) == "'/a b'"
 
 
 def test_disk_errors_never_send_to_another_command(tmp_path):

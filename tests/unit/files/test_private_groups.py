@@ -30,7 +30,7 @@ def _system(monkeypatch, tmp_path):
         folder = tmp_path
 
         def answer(self):
-            return private_groups.writable_by_us_alone(self.folder, self.folder.stat())
+            return private_groups.is_group_private(self.folder, self.folder.stat())
 
     made = System()
     tmp_path.chmod(0o775)

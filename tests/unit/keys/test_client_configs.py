@@ -19,7 +19,9 @@ def write(path, text):
 
 
 def held(tmp_path, key=KEY):
-    found = client_configs.holding(Secret(key), home=tmp_path / "home", here=tmp_path / "here")
+    found = client_configs.find_configs_with_key(
+        Secret(key), home=tmp_path / "home", here=tmp_path / "here"
+    )
     return [(place.program, place.path) for place in found]
 
 
@@ -65,7 +67,7 @@ def test_what_cannot_be_read_is_passed_over(tmp_path):
 
 def test_one_folder_that_is_both_is_told_once(tmp_path):
     path = write(tmp_path / ".cursor/mcp.json", KEY)
-    found = client_configs.holding(Secret(KEY), home=tmp_path, here=tmp_path)
+    found = client_configs.find_configs_with_key(Secret(KEY), home=tmp_path, here=tmp_path)
     assert [place.path for place in found] == [path]
 
 
@@ -84,5 +86,5 @@ def test_working_folder_that_is_gone_is_passed_over(tmp_path, monkeypatch):
     gone.mkdir()
     monkeypatch.chdir(gone)
     gone.rmdir()
-    found = client_configs.holding(Secret(KEY), home=tmp_path / "home")
+    found = client_configs.find_configs_with_key(Secret(KEY), home=tmp_path / "home")
     assert [place.path for place in found] == [path]

@@ -95,14 +95,14 @@ def test_without_a_usable_keychain_a_token_goes_into_the_encrypted_cache(encrypt
     tokens.store(Secret("t1"))
     assert encrypted.login_token() == Secret("t1")
     assert StoredToken(encrypted, owner=OWNER).load() == Secret("t1")
-    assert tokens.lasting
+    assert tokens.persistent
 
 
 def test_without_encryption_a_token_stays_in_memory(plain):
     tokens = StoredToken(plain, owner=OWNER)
     tokens.store(Secret("t1"))
     assert tokens.load() == Secret("t1")
-    assert not tokens.lasting
+    assert not tokens.persistent
     assert StoredToken(plain, owner=OWNER).load() is None
 
 

@@ -1,11 +1,15 @@
+import os
+import socket
 import subprocess
 import sys
+import tempfile
 import threading
+from pathlib import Path
 
 import pytest
 
 from mcp_notarium.errors import LockedError, Verdict
-from mcp_notarium.keys.keychain import KEY, TOKEN, Keychain
+from mcp_notarium.keys.keychain import KEY, TOKEN, Keychain, find_session_bus
 from mcp_notarium.secret import Secret
 from support.keychains import backend
 from support.whole import until
@@ -135,7 +139,7 @@ class Dialog:
 def test_a_dialog_that_nobody_answers_is_not_waited_for_without_end(kind):
     dialog = Dialog()
     one = dialog.backend()
-    keychain = Keychain(lambda: one, patience=IMPATIENT)
+    keychain = Keychain(lambda: one, timeouts=IMPATIENT)
     with pytest.raises(LockedError, match="does not answer") as said:
         keychain.get(kind, OWNER)
     assert said.value.verdict is Verdict.KEYCHAIN_UNUSABLE
@@ -145,7 +149,7 @@ def test_a_dialog_that_nobody_answers_is_not_waited_for_without_end(kind):
 def test_beside_an_open_dialog_no_second_one_is_opened_and_its_answer_ends_that():
     dialog = Dialog()
     one = dialog.backend()
-    keychain = Keychain(lambda: one, patience=IMPATIENT)
+    keychain = Keychain(lambda: one, timeouts=IMPATIENT)
     for _ in range(3):
         with pytest.raises(LockedError, match="does not answer"):
             keychain.get(KEY, OWNER)
@@ -158,7 +162,7 @@ def test_beside_an_open_dialog_no_second_one_is_opened_and_its_answer_ends_that(
 
 def test_finding_the_keychain_is_not_waited_for_without_end_either():
     found = threading.Event()
-    keychain = Keychain(lambda: found.wait(30), patience=IMPATIENT)
+    keychain = Keychain(lambda: found.wait(30), timeouts=IMPATIENT)
     assert not keychain.usable
     with pytest.raises(LockedError, match="does not answer"):
         keychain.get(TOKEN, OWNER)
@@ -241,3 +245,67 @@ def test_a_null_keychain_set_by_the_environment_is_refused():
         env={"PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring"},
     )
     assert ran.stdout.strip() == "23"
+
+
+ADDRESS = "DBUS_SESSION_BUS_ADDRESS"
+
+
+LINUX_ONLY = pytest.mark.skipif(sys.platform != "linux", reason="D-Bus sessions of Linux")
+
+
+@pytest.fixture
+def runtime(monkeypatch):
+    """A runtime folder with a short path, as sockets need it, and nothing in the environment."""
+    with tempfile.TemporaryDirectory(prefix="notarium-") as folder:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", folder)
+        # Set first, so that what `find` sets is taken back as well.
+        monkeypatch.setenv(ADDRESS, "")
+        yield Path(folder)
+
+
+@pytest.fixture
+def listening(runtime):
+    with socket.socket(socket.AF_UNIX) as bus:
+        bus.bind(str(runtime / "bus"))
+        yield runtime / "bus"
+
+
+@LINUX_ONLY
+def test_a_bus_at_its_usual_place_is_named(listening):
+    find_session_bus()
+    assert os.environ[ADDRESS] == f"unix:path={listening}"
+
+
+@LINUX_ONLY
+def test_the_bus_that_is_named_is_left_alone(listening, monkeypatch):
+    monkeypatch.setenv(ADDRESS, "unix:path=/elsewhere")
+    find_session_bus()
+    assert os.environ[ADDRESS] == "unix:path=/elsewhere"
+
+
+@LINUX_ONLY
+def test_without_a_bus_nothing_is_named(runtime):
+    find_session_bus()
+    assert os.environ[ADDRESS] == ""
+
+
+@LINUX_ONLY
+def test_what_is_no_socket_is_no_bus(runtime):
+    (runtime / "bus").write_text("")
+    find_session_bus()
+    assert os.environ[ADDRESS] == ""
+
+
+@LINUX_ONLY
+def test_a_link_to_a_socket_is_no_bus(listening):
+    listening.rename(listening.with_name("real"))
+    listening.symlink_to(listening.with_name("real"))
+    find_session_bus()
+    assert os.environ[ADDRESS] == ""
+
+
+@LINUX_ONLY
+def test_somebody_elses_bus_is_not_trusted(listening, monkeypatch):
+    monkeypatch.setattr(os, "getuid", lambda: listening.stat().st_uid + 1)
+    find_session_bus()
+    assert os.environ[ADDRESS] == ""

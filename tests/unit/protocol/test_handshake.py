@@ -94,7 +94,7 @@ def never():
 
 def test_whoever_says_nothing_in_time_counts_as_gone(pipe):
     inbox = Patient()
-    assert not greet(inbox, Greeting(Front(surface()), pipe[1]), never, patience=0.01)
+    assert not greet(inbox, Greeting(Front(surface()), pipe[1]), never, timeouts=0.01)
     assert inbox.waited == [0.01]
 
 
@@ -106,7 +106,7 @@ def test_part_of_a_line_in_time_is_enough_and_whoever_has_spoken_is_waited_for(p
         return True
 
     greeting = Greeting(Front(surface()), pipe[1])
-    assert not greet(inbox, greeting, never, patience=0.01, spoken=spoken)
+    assert not greet(inbox, greeting, never, timeouts=0.01, spoken=spoken)
     assert inbox.waited == [0.01, None, None]
     assert json.loads(os.read(pipe[0], 1 << 16))["id"] == HELLO["id"]
 

@@ -8,15 +8,17 @@ from mcp_notarium.sandbox import confinement
 
 
 def places(folder):
-    found = confinement.allowed(Config(username="ada@example.org", data_dir=folder)).read
+    found = confinement.find_allowed_access(
+        Config(username="ada@example.org", data_dir=folder)
+    ).read
     assert Path(mcp_notarium.__file__).resolve().parent in found
     return found
 
 
 def test_who_opens_no_account_keeps_no_data_folder(tmp_path):
     config = Config(username="", data_dir=tmp_path)
-    assert tmp_path in confinement.allowed(config).keep
-    assert tmp_path not in confinement.allowed(config, opens=False).keep
+    assert tmp_path in confinement.find_allowed_access(config).keep
+    assert tmp_path not in confinement.find_allowed_access(config, opens=False).keep
 
 
 def test_a_working_folder_that_is_gone_keeps_nobody_from_being_confined(tmp_path, monkeypatch):

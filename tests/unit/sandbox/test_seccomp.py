@@ -45,7 +45,7 @@ def verdict(
     seen = struct.pack(
         "<IIQ6Q", number, where.audit if audit is None else audit, 0, *(*arguments, *[0] * 6)[:6]
     )
-    steps = seccomp.program(where)
+    steps = seccomp.build_filter(where)
     at = value = 0
     while True:
         operation, holds, fails, operand = steps[at]
@@ -182,7 +182,7 @@ def test_both_architectures_refuse_the_same_acts():
 @pytest.mark.skipif(sys.platform != "linux", reason="seccomp is Linux's")
 def test_calls_that_an_emulator_makes_are_seen_before_anything_is_given_up():
     """Else every call of the process would be one of another architecture, and refused."""
-    if missing := seccomp.lacking():
+    if missing := seccomp.explain_missing_support():
         lacking(missing)
     other = "AARCH64" if platform.machine() == "x86_64" else "X86_64"
     # In a process of its own, which would not even come to its end.
@@ -203,6 +203,6 @@ def test_an_architecture_without_a_list_is_told_by_name(monkeypatch, machine, ex
     monkeypatch.setattr(os, "uname", lambda: type("Seen", (), {"machine": machine}), raising=False)
     assert seccomp.architecture() is expected
     if expected is None:
-        assert seccomp.lacking() == "the system calls of riscv64 are not known"
+        assert seccomp.explain_missing_support() == "the system calls of riscv64 are not known"
         with pytest.raises(OSError, match="riscv64"):
             seccomp.restrict()

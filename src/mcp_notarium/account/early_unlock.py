@@ -1,8 +1,8 @@
-"""``HeadStart``: stretches the passphrase while the rest of the program is still being imported.
+"""Stretch the passphrase in a thread while the rest of the program is still being imported.
 
-Stretching is a fifth of a second in which Python has nothing to do. It only reads, decides nothing and
-tells nobody: start-up looks at everything itself, and takes over what came of this very key file and this
-very passphrase. A keychain is not asked, because it may ask a person each time.
+Stretching takes a fifth of a second in which Python has nothing to do. The thread only reads; it decides
+and reports nothing. Start-up inspects everything itself, and uses the result only for the same key file and
+the same passphrase. A keychain is not asked, because it may ask a person each time.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from mcp_notarium.secret import Secret
 
 
-class HeadStart:
-    """One attempt to unlock the account's key file, in a thread of its own. Fails in silence."""
+class EarlyUnlock:
+    """Run one attempt to unlock the account's key file, in a thread of its own. Fails in silence."""
 
     def __init__(self, settings: OpeningSettings, *, bounds: kdf.Bounds = kdf.PRODUCTION) -> None:
         self._settings = settings
@@ -31,10 +31,10 @@ class HeadStart:
         self._tried: KeyFile | None = None
         self._outcome: DataKey | Exception | None = None
         self._forgotten = False
-        self._thread = threading.Thread(target=self._try, name="head start", daemon=True)
+        self._thread = threading.Thread(target=self._try, name="early unlock", daemon=True)
 
     def begin(self) -> None:
-        """Begin, where the settings themselves hold a key that decides."""
+        """Start the thread, if the settings themselves hold the deciding key."""
         settings = self._settings
         if settings.db_encryption and settings.db_key is not None and not settings.db_key_yields:
             with suppress(RuntimeError):  # the system allows no more threads
@@ -43,7 +43,7 @@ class HeadStart:
     def unlock(
         self, found: KeyFile, passphrase: Secret, *, bounds: kdf.Bounds = kdf.PRODUCTION
     ) -> DataKey:
-        """See :func:`keyslots.unlock`; what was begun is waited for and taken over, once."""
+        """Unlock as :func:`key_slots.unlock` does; wait for the thread and use its result, once."""
         if self._thread.is_alive():
             self._thread.join()
         outcome, self._outcome = self._outcome, None
@@ -55,7 +55,7 @@ class HeadStart:
         return outcome
 
     def forget(self) -> None:
-        """What nobody has taken over is not kept."""
+        """Drop a result that was not used."""
         self._forgotten, self._outcome = True, None
 
     def _try(self) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from mcp_notarium.account import opener
-from mcp_notarium.account.head_start import HeadStart
+from mcp_notarium.account.early_unlock import EarlyUnlock
 from mcp_notarium.crypto import key_slots
 from mcp_notarium.crypto.errors import KdfOutOfMemory, KeyFileDamaged, WrongKey
 from mcp_notarium.crypto.kdf import TEST_BOUNDS
@@ -46,7 +46,7 @@ def key_file(config):
 
 
 def begun(config):
-    start = HeadStart(config, bounds=TEST_BOUNDS)
+    start = EarlyUnlock(config, bounds=TEST_BOUNDS)
     start.begin()
     return start
 
@@ -118,7 +118,7 @@ def test_nothing_is_tried_where_the_settings_do_not_decide(config, tmp_path, unl
         changes = {"data_dir": tmp_path / place}
         if place == "a file":
             changes["data_dir"].touch(mode=0o600)
-    start = HeadStart(replace(config, **changes), bounds=TEST_BOUNDS)
+    start = EarlyUnlock(replace(config, **changes), bounds=TEST_BOUNDS)
     start.begin()
     if start._thread.ident is not None:
         start._thread.join()

@@ -1,0 +1,117 @@
+"""Keep two marker files beside the database, for facts that a damaged database cannot tell.
+
+``nothing_pending.json`` says that no unfinished write is inside one generation. A database that cannot
+be read cannot be asked whether somebody's text is still in it. The file is there only while it is
+certain that nothing is pending; missing, unreadable or of another generation means "there may be".
+Withdraw it inside the transaction that records an intent, before that commits; renew it in a
+transaction that has seen that none is left. Both take the database's write lock, so that no other
+process can renew in between.
+
+``damage_met.json`` says that the database turned out to be damaged while it was open. A start looks at
+a few pages only; where this file lies it looks at all of them, so that the next process knows of damage
+that one has met. Its content does not matter: the examination decides. The file goes when that finds
+nothing wrong, or with the old files into the quarantine.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+
+from mcp_notarium.crypto import canonical_json
+from mcp_notarium.crypto.errors import KeyFileDamaged
+from mcp_notarium.errors import CacheError
+from mcp_notarium.files.account_folder import AccountFolder
+from mcp_notarium.files.private_files import disk_errors, read_private, replace_private, sync_folder
+from mcp_notarium.storage.database import Database
+
+_DAMAGED = canonical_json.encode({"format": "mcp-notarium-damage-met", "version": 1})
+_FORM = "mcp-notarium-nothing-pending"
+_MOST = 512
+
+
+@dataclass(frozen=True, slots=True)
+class PendingMarker:
+    """Hold the marker "nothing pending" of one generation ('' is the plain database)."""
+
+    folder: AccountFolder
+    generation: str
+
+    def stands(self) -> bool:
+        """Check whether it is certain that no unfinished write is inside."""
+        try:
+            raw = read_private(self.folder.pending_marker, most=_MOST)
+        except OSError:
+            return False
+        return raw == self._content()
+
+    def withdraw(self) -> None:
+        """Remove the marker: there may be an unfinished write from now on. Durable when it returns.
+
+        Raises ``CacheFull`` or ``LockedError``: then the intent must not be recorded either.
+        """
+        with disk_errors("the promise that nothing is pending cannot be withdrawn"):
+            try:
+                self.folder.pending_marker.unlink()
+            except FileNotFoundError:
+                return
+            sync_folder(self.folder.path)
+
+    def renew(self, database: Database) -> bool:
+        """Write the marker again if the database holds no intent; True if it stands afterwards.
+
+        Never raises ``CacheError`` or ``OSError``: a missing marker does no harm. Opens a transaction
+        of its own (``RuntimeError`` inside another).
+        """
+        try:
+            with database.transaction(durable=True):
+                if database.number("SELECT count(*) FROM pending_writes"):
+                    return False
+                if not self.stands():
+                    replace_private(self.folder.pending_marker, self._content(), check=self._check)
+                return True
+        except (CacheError, OSError):
+            return False
+
+    def _content(self) -> bytes:
+        return canonical_json.encode({"format": _FORM, "generation": self.generation, "version": 1})
+
+    def _check(self, written: bytes) -> None:
+        if written != self._content():
+            raise OSError("the file reads back differently")
+
+
+def pending_marker_generation(folder: AccountFolder) -> str | None:
+    """Return the generation that the marker speaks about, or None."""
+    try:
+        raw = read_private(folder.pending_marker, most=_MOST)
+        found = canonical_json.decode(raw or b"").get("generation")
+    except (OSError, KeyFileDamaged):
+        return None
+    if not isinstance(found, str) or not PendingMarker(folder, found).stands():
+        return None
+    return found
+
+
+def is_damage_marked(folder: AccountFolder) -> bool:
+    """Check whether damage was met since the whole cache was last found sound."""
+    return os.path.lexists(folder.damage_marker)
+
+
+def mark_damage(folder: AccountFolder) -> None:
+    """Write the damage marker; durable when it returns. Never raises for the disk's sake."""
+    if not is_damage_marked(folder):
+        with suppress(OSError):
+            replace_private(folder.damage_marker, _DAMAGED, check=lambda _written: None)
+
+
+def clear_damage_marker(folder: AccountFolder) -> None:
+    """Remove the damage marker: the cache in force is sound.
+
+    Never raises for the disk's sake: a marker that stays costs one examination.
+    """
+    if is_damage_marked(folder):
+        with suppress(OSError):
+            folder.damage_marker.unlink(missing_ok=True)
+            sync_folder(folder.path)
