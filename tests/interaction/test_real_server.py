@@ -165,10 +165,6 @@ def refused_at_once(environment):
     return line
 
 
-def test_missing_variable_refuses_before_the_handshake(account):
-    assert "SIMPLENOTE_USERNAME" in refused_at_once(account.environment(SIMPLENOTE_USERNAME=None))
-
-
 def test_plain_mode_beside_an_encrypted_cache_refuses_before_the_handshake(account):
     config = Config(username=account.simulator.username, data_dir=account.folder)
     config.account_dir.mkdir(mode=0o700, parents=True)
@@ -191,7 +187,7 @@ from mcp_notarium.protocol import server as run
 from mcp_notarium.config import load
 from mcp_notarium.protocol.preflight import refuse_early
 refuse_early(load({"SIMPLENOTE_USERNAME": "u"}, cwd=Path("/")).config)
-run.surface()
+run.stored()
 heavy = {"asyncio", "anyio", "mcp", "mcp_types", "pydantic", "httpx", "keyring", "structlog",
          "logging", "argparse", "sqlcipher3", "cryptography", "platformdirs", "filelock",
          "importlib.metadata", "subprocess", "socket", "ssl"}
