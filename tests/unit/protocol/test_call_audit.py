@@ -53,6 +53,7 @@ async def talking(desk, era="legacy", *, gate=None, **options):
     with anyio.fail_after(20):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(holder.keep)
+            holder.open()
             async with Client(
                 build(CallPipeline(holder)), mode=era, read_timeout_seconds=10, **options
             ) as client:
