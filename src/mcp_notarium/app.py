@@ -1,6 +1,6 @@
-"""Opens the house: Config → App, the whole wiring on one screen.
+"""Open the account: Config → App, the whole wiring on one screen.
 
-Nothing here decides anything; it says which room gets which. :func:`open_app` raises
+Nothing here decides anything; it says which part gets which. :func:`open_app` raises
 ``LockedError`` where the cache may not be opened or turns out to be damaged, and leaves nothing open
 then.
 """
@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING
 
 from mcp_notarium import logs as logging_room
 from mcp_notarium.account import audit_anchor, opener, policy_change
-from mcp_notarium.account.inspection import Unlock
-from mcp_notarium.crypto import key_slots
 from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheError, CacheFull, LockedError
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.keys import keychain
@@ -81,7 +79,7 @@ class App:
 
 
 def _nobody(_damage: LockedError) -> None:
-    """Whoever works in the house meets the damage too."""
+    """Whoever works with the account meets the damage too."""
 
 
 @asynccontextmanager
@@ -93,14 +91,13 @@ async def open_app(
     time_to_close: Callable[[], float] = lambda: _CLOSING_SECONDS,
     whole: bool = False,
     read_only: bool = False,
-    unlock: Unlock = key_slots.unlock,
     damaged: Callable[[LockedError], None] = _nobody,
 ) -> AsyncIterator[App]:
-    """The open house, with sync running unless ``syncing`` is False; closed on leaving.
+    """The open account, with sync running unless ``syncing`` is False; closed on leaving.
 
     ``time_to_close`` gives the seconds that are left for closing, at any moment of it. ``whole``:
     every page is looked at before. ``read_only``: no file of the folder is changed, and the rules that
-    the cache is kept under stay, too. ``unlock`` stands in for ``keyslots.unlock``. ``damaged`` is
+    the cache is kept under stay, too. ``damaged`` is
     called once, in the event loop, if the cache turns out to be damaged while it is open; what
     raises ``CacheDamaged`` inside leaves as ``LockedError``.
     """
@@ -109,9 +106,7 @@ async def open_app(
         opens = partial(opener.open_cache, guarded=True, read_only=True)
     else:
         opens = partial(policy_change.open_ruled)
-    opened = await run_aside(
-        partial(opens, config, whole=whole, unlock=unlock), too_late=opener.OpenedCache.close
-    )
+    opened = await run_aside(partial(opens, config, whole=whole), too_late=opener.OpenedCache.close)
     opened.database.when_damaged(lambda: damaged(opener.damaged(config)))
     try:
         app = _wired(config, opened, log)
