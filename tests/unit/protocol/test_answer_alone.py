@@ -2,6 +2,7 @@
 
 import json
 import os
+import threading
 
 import pytest
 
@@ -73,7 +74,12 @@ def test_client_that_stopped_reading_is_the_end(pipe):
 @pytest.mark.parametrize("flood", [PING, TooLong(b"", b"")], ids=["pings", "too long"])
 def test_reader_that_takes_nothing_does_not_hold_up_the_end(pipe, flood):
     count = 3000
-    held, _ = alone(filled(*[flood] * count, EndOfInput(), Loaded("event loop")), pipe[1])
+    inbox, found = filled(*[flood] * count, EndOfInput(), Loaded("event loop")), []
+    thread = threading.Thread(target=lambda: found.append(alone(inbox, pipe[1])), daemon=True)
+    thread.start()
+    thread.join(20)
+    assert found, "it waits for the reader"
+    held, _ = found[0]
     os.set_blocking(pipe[0], False)
     written = os.read(pipe[0], 1 << 20)
     assert MOST_ALONE < len(written) < 1 << 16
