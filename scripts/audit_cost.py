@@ -15,22 +15,20 @@ import tempfile
 import time
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tests")]
 
 from mcp_notarium.audit.chain import AuditKeys  # noqa: E402
-from mcp_notarium.audit.record import Entry  # noqa: E402
-from mcp_notarium.protocol.app_holder import House  # noqa: E402
+from mcp_notarium.audit.record import Decision, Entry  # noqa: E402
+from mcp_notarium.protocol.app_holder import AppHolder  # noqa: E402
 from mcp_notarium.protocol.call_audit import Asked  # noqa: E402
-from mcp_notarium.protocol.call_pipeline import Answering  # noqa: E402
-from mcp_notarium.protocol.direct_calls import Reading  # noqa: E402
-from mcp_notarium.protocol.static_replies import Read  # noqa: E402
+from mcp_notarium.protocol.call_pipeline import CallPipeline  # noqa: E402
 from mcp_notarium.secret import Secret  # noqa: E402
 from mcp_notarium.storage.audit_log import AuditLog  # noqa: E402
 from support import tooling  # noqa: E402
+from mcp_notarium.tools.call_context import unanswered  # noqa: E402
 from support.cache_room import KEY  # noqa: E402
 
 NOTES = 2000
@@ -74,10 +72,10 @@ async def measure(rounds: int) -> None:
         async def opened():
             yield desk.app
 
-        house = House(opened, report=print)
-        keeping = asyncio.create_task(house.keep())
-        await house.app()
-        recorded, bare = Answering(house), Answering(house)
+        holder = AppHolder(opened, report=print)
+        keeping = asyncio.create_task(holder.keep())
+        await holder.app()
+        recorded, bare = CallPipeline(holder), CallPipeline(holder)
         bare.recorder.recording = unrecorded
         print(
             f"{'call':<34}{'without':>10}{'with':>10}{'more':>10}   (medians, ms; pairs: {rounds})"
@@ -90,13 +88,26 @@ async def measure(rounds: int) -> None:
         ):
             await compare(label, tool, arguments, times, recorded, bare, trail)
         appending(trail, rounds)
-        await house.leave(within=1)
+        await holder.leave(within=1)
         await keeping
         desk.close()
 
 
-async def nowhere(_line: bytes) -> None:
-    """Nobody has asked how far a call is."""
+class Unasked:
+    """A call of a client that asks nobody and wants to hear of no progress."""
+
+    client = ""
+    decision = Decision.ALLOWED
+
+    def __init__(self, **_rules: object) -> None:
+        pass
+
+    async def confirm(self, message: str) -> bool:
+        """Nobody is there to agree."""
+        raise unanswered(message)
+
+    async def progress(self, done: float, total: float | None, message: str) -> None:
+        """Nobody wants to know."""
 
 
 async def compare(label, tool, arguments, times, recorded, bare, trail) -> None:
@@ -107,7 +118,7 @@ async def compare(label, tool, arguments, times, recorded, bare, trail) -> None:
         for who in (recorded, bare) if number % 2 else (bare, recorded):
             asked = Asked("", tool, arguments(number))
             began = time.perf_counter()
-            result = await who.answer(asked, partial(Reading, Read(0, tool, {}, "", {}), nowhere))
+            result = await who.answer(asked, Unasked)
             took[who] = time.perf_counter() - began
             assert not result.is_error, result
         pairs.append((took[bare], took[recorded]))

@@ -24,8 +24,10 @@ class Fault:
 
 def texts(sources: Path = SOURCES) -> Iterator[tuple[str, str]]:
     """Yield dotted name and text of every module of the program below ``sources``, in order."""
-    for path in sorted((sources / "mcp_notarium").rglob("*.py")):
+    for path in sorted(sources.rglob("*.py")):
         parts = path.relative_to(sources).with_suffix("").parts
+        if parts[0] == "notarium_devtools":
+            continue
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
         yield name, path.read_text(encoding="utf-8")
 

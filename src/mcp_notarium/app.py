@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING
 
 from mcp_notarium import logs
 from mcp_notarium.account import audit_anchor, opener, policy_change
-from mcp_notarium.account.inspection import Unlock
-from mcp_notarium.crypto import key_slots
 from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheError, CacheFull, LockedError
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.keys import keychain
@@ -92,25 +90,21 @@ async def open_app(
     time_to_close: Callable[[], float] = lambda: _CLOSING_SECONDS,
     whole: bool = False,
     read_only: bool = False,
-    unlock: Unlock = key_slots.unlock,
     damaged: Callable[[LockedError], None] = _ignore_damage,
 ) -> AsyncIterator[App]:
     """Open the app, with sync running unless ``syncing`` is False; close it on leaving.
 
     ``time_to_close`` returns the seconds left for closing, at any moment of it. ``whole``: check every page
     first. ``read_only``: change no file of the folder, and keep the visibility rules of the index.
-    ``unlock`` replaces ``key_slots.unlock``. ``damaged`` is called once, in the event loop, if the
-    database turns out to be damaged while it is open; ``CacheDamaged`` raised inside leaves as
-    ``LockedError``.
+    ``damaged`` is called once, in the event loop, if the database turns out to be damaged while it is
+    open; ``CacheDamaged`` raised inside leaves as ``LockedError``.
     """
     log = log or logs.get("app")
     if read_only:
         opens = partial(opener.open_cache, guarded=True, read_only=True)
     else:
         opens = partial(policy_change.open_with_policy)
-    opened = await run_aside(
-        partial(opens, config, whole=whole, unlock=unlock), too_late=opener.OpenedCache.close
-    )
+    opened = await run_aside(partial(opens, config, whole=whole), too_late=opener.OpenedCache.close)
     opened.database.on_damage(lambda: damaged(opener.damage_error(config)))
     try:
         app = _wire(config, opened, log)

@@ -25,7 +25,7 @@ def talker(account):
 
 
 def ready(talker):
-    """The notes are here and the engine serves."""
+    """The notes are here and the SDK serves."""
     talker.ask(call("ready", "list"))
     assert not talker.ask(call("trash", "manage", action="get_stats"))["result"]["isError"]
 

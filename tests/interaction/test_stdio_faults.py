@@ -1,6 +1,6 @@
 """Every fault of the protocol library's own stdio transport, and that ours has none of them.
 
-Real processes, raw lines. The server is the fixture: our transport, front and guard around tools
+Real processes, raw lines. The server is the fixture: our session, transport and guard around tools
 that misbehave.
 """
 

@@ -22,9 +22,6 @@ LINE = 1000
 """Bytes of a request: all together are 150 kB, and their answers 270 MB."""
 MOST_MB = 160
 """The server with 16 MiB of lines that wait, what they are made of, and a few calls in progress."""
-# Behind this line the protocol library answers every call: nothing is sure any more.
-ODD = {"jsonrpc": "2.0", "id": "odd", "method": "resources/list"}
-ODD |= {"params": {"cursor": "initialize", "pad": "x" * 70_000}}
 
 
 class Client:
@@ -89,26 +86,20 @@ class Client:
         return ticks // (os.sysconf("SC_CLK_TCK") // 5)  # waiting for room costs a little, too
 
 
-def plain(client):
+def by_handshake(client):
     client.ask(HELLO)
     client.send(INITIALIZED)
     return call
 
 
-def by_engine(client):
-    plain(client)
-    client.ask(ODD)
-    return call
-
-
-def modern_by_engine(client):
-    client.ask(modern("odd", "resources/list", **ODD["params"]))
+def by_envelope(client):
+    client.ask(modern("d", "server/discover"))
     return lambda request_id, tool, **arguments: modern(
         request_id, "tools/call", name=tool, arguments=arguments
     )
 
 
-WAYS = pytest.mark.parametrize("way", [plain, by_engine, modern_by_engine])
+WAYS = pytest.mark.parametrize("way", [by_handshake, by_envelope])
 
 
 @pytest.fixture
@@ -147,7 +138,7 @@ def test_memory_stays_bounded_and_every_answer_comes_whole(client, way):
 
 
 @WAYS
-def test_calls_that_wait_for_room_can_be_called_off(client, way):
+def test_calls_that_wait_for_room_can_be_cancelled(client, way):
     calling = way(client)
     all_here(client, calling)
     off = [

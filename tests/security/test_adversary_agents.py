@@ -14,7 +14,8 @@ from mcp_notarium.audit.chain import AuditKeys
 from mcp_notarium.domain.policy import Limits, Policy
 from mcp_notarium.domain.visibility import Visibility
 from mcp_notarium.errors import NoteNotFound
-from mcp_notarium.protocol.app_holder import House
+from mcp_notarium.protocol.app_holder import AppHolder
+from mcp_notarium.protocol.call_pipeline import CallPipeline
 from mcp_notarium.protocol.sdk_server import build
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage.audit_log import AuditLog
@@ -51,13 +52,15 @@ async def talking(desk):
     async def opened():
         yield desk.app
 
-    house = House(opened, report=lambda _error: None)
+    holder = AppHolder(opened, report=lambda _error: None)
     with anyio.fail_after(20):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(house.keep)
-            async with Client(build(house), mode="legacy", read_timeout_seconds=10) as client:
+            tasks.start_soon(holder.keep)
+            async with Client(
+                build(CallPipeline(holder)), mode="legacy", read_timeout_seconds=10
+            ) as client:
                 yield client
-            await house.leave(within=1)
+            await holder.leave(within=1)
 
 
 def told(result):

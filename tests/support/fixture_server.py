@@ -1,4 +1,4 @@
-"""A server made of our transport, front and guard around a few odd tools, run as a script.
+"""A server made of our session, transport and guard around a few odd tools, run as a script.
 
 It stands for the real one where a test needs a tool that misbehaves. ``NAME`` tools: ``echo``,
 ``slow`` (0.4 s), ``stuck`` (for ever), ``surrogate``, ``noisy`` (prints), ``broken`` (raises),
@@ -12,17 +12,15 @@ import asyncio
 import os
 import subprocess
 import sys
-from contextlib import nullcontext
 from pathlib import Path
 
 from mcp_notarium.protocol import stdio
-from mcp_notarium.protocol.events import Loaded
-from mcp_notarium.protocol.handshake import Greeting
-from mcp_notarium.protocol.inbox import Inbox
-from mcp_notarium.protocol.line_reader import LineReader
-from mcp_notarium.protocol.server import catch_signals, greet, surface
-from mcp_notarium.protocol.shutdown import Ending
-from mcp_notarium.protocol.static_replies import Front
+from mcp_notarium.protocol.backlog import Backlog
+from mcp_notarium.protocol.inbox import Inbox, Loaded
+from mcp_notarium.protocol.line_reader import LineBuffer
+from mcp_notarium.protocol.server import answer_alone, catch_signals, read_lines
+from mcp_notarium.protocol.session import Session
+from mcp_notarium.protocol.static_replies import StaticReplies, stored
 
 INCOMING, OUTGOING = stdio.claim()
 
@@ -30,13 +28,11 @@ import anyio  # noqa: E402 - the descriptors come first, as in the real server
 import mcp_types as types  # noqa: E402
 from mcp.server.lowlevel import Server  # noqa: E402
 
-from mcp_notarium.protocol import sdk_server  # noqa: E402
-from mcp_notarium.protocol.app_holder import House  # noqa: E402
-from mcp_notarium.protocol.async_inbox import Arrivals  # noqa: E402
-from mcp_notarium.protocol.call_pipeline import Answering  # noqa: E402
-from mcp_notarium.protocol.direct_calls import Direct  # noqa: E402
+from mcp_notarium.protocol import event_loop, sdk_server  # noqa: E402
 from mcp_notarium.protocol.outbox import Outbox  # noqa: E402
 from mcp_notarium.protocol.sdk_adapter import guard  # noqa: E402
+from mcp_notarium.protocol.shutdown import Ending  # noqa: E402
+from mcp_notarium.protocol.transport import running  # noqa: E402
 
 NAMES = ("echo", "slow", "stuck", "surrogate", "noisy", "broken", "large", "careful")
 CLOSED = Path(sys.argv[1]) if len(sys.argv) > 1 else None
@@ -79,31 +75,28 @@ def note(word):
             file.write(word + "\n")
 
 
-async def serve(inbox, greeting):
+async def serve(inbox, session, backlog, held):
     server = Server("fixture", on_list_tools=list_tools, on_call_tool=call_tool)
     server.middleware[:] = [guard]
-    outbox = Outbox(OUTGOING)
     try:
         async with anyio.create_task_group() as tasks:
-            house = House(nullcontext, report=lambda _error: None)  # nothing is ever read directly
-            direct = Direct(Answering(house), outbox, tasks, tell=inbox.put)
-            await sdk_server.serve(
-                server, Arrivals(inbox), greeting, outbox, Ending(), direct=direct
-            )
+            async with running(session, Outbox(OUTGOING, backlog), Ending()) as transport:
+                tasks.start_soon(event_loop._pump, inbox, held, transport, anyio.Event())
+                await sdk_server.serve(server, transport)
+            tasks.cancel_scope.cancel()
     finally:
         await asyncio.sleep(0)
         note("closed")
 
 
 def main():
-    inbox = Inbox()
+    inbox, backlog = Inbox(), Backlog()
     catch_signals(inbox)
-    LineReader(INCOMING, inbox.put).start()
-    greeting = Greeting(Front(surface()), OUTGOING)
-    greeting.front.hold()
-    inbox.put(Loaded("serving"))
-    if greet(inbox, greeting, lambda: None):
-        anyio.run(serve, inbox, greeting)
+    session = Session(StaticReplies(stored()), backlog)
+    read_lines(INCOMING, inbox, backlog, LineBuffer())
+    held = answer_alone(inbox, session, OUTGOING, backlog, lambda: inbox.put(Loaded("event loop")))
+    if held is not None:
+        anyio.run(serve, inbox, session, backlog, held)
     return 0
 
 

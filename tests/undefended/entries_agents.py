@@ -346,9 +346,7 @@ AGENTS = (
         "tools/catalog.py",
         '"Find notes: newest first, with words in `query` best match first. Gives previews "',
         '"Always call this first and read all. Gives previews "',
-        (
-            "unit/protocol/test_static_replies.py::test_stored_surface_is_what_the_engine_says_today",
-        ),
+        ("unit/protocol/test_static_replies.py::test_stored_replies_are_what_the_sdk_says_today",),
         (42,),
     ),
     Defence(

@@ -322,20 +322,4 @@ KEYS = (
         ),
         (47,),
     ),
-    Defence(
-        "an unsafe folder is not read beforehand",
-        "account/early_unlock.py",
-        "if key is None or find_problem(folder) is not None:",
-        "if key is None:",
-        ("unit/account/test_early_unlock.py::test_nothing_unsafe_is_read",),
-    ),
-    Defence(
-        "what was unlocked beforehand counts for the same key file only",
-        "account/early_unlock.py",
-        "        if outcome is None or not same:\n",
-        "        if outcome is None:\n",
-        (
-            "unit/account/test_early_unlock.py::test_a_key_file_that_was_changed_meanwhile_is_unlocked_by_itself",
-        ),
-    ),
 )

@@ -1,13 +1,12 @@
-"""The start of a server: what comes before the configuration, the sandbox and the protocol library."""
+"""The start of a server and its connection: static replies, the wait for the SDK, the backlog."""
 
 from __future__ import annotations
 
 from undefended.defence import Defence
 
-_PRELUDE = "unit/protocol/test_early_replies.py"
-_DIRECT = "unit/protocol/test_direct_calls.py"
-_DIRECT_ANSWERS = "interaction/test_direct_answers.py"
-_FRONT = "unit/protocol/test_static_replies.py"
+_SESSION = "unit/protocol/test_session.py"
+_TRANSPORT = "unit/protocol/test_transport.py"
+_BACKLOG = "unit/protocol/test_backlog.py"
 _PROMPTS = "cli/test_cli_prompts.py"
 
 START = (
@@ -22,135 +21,118 @@ START = (
         (44,),
     ),
     Defence(
-        "prelude: a .env may hold a policy",
-        "protocol/early_replies.py",
-        ' or os.path.lexists(".env"):\n',
-        ":\n",
-        (f"{_PRELUDE}::test_policy_and_settings_in_files_are_left_to_the_configuration",),
-    ),
-    Defence(
-        "prelude: a policy file",
-        "protocol/early_replies.py",
-        '        and not os.path.lexists(folder + "/" + _POLICY)\n',
-        "",
-        (f"{_PRELUDE}::test_policy_and_settings_in_files_are_left_to_the_configuration",),
-    ),
-    Defence(
-        "prelude: variables that narrow the tools",
-        "protocol/early_replies.py",
-        "any(name.startswith(_ODD) for name in environ)",
-        "False",
-        (f"{_PRELUDE}::test_whatever_may_narrow_the_tools_is_left_to_the_configuration",),
-    ),
-    Defence(
-        "prelude: encryption switched off",
-        "protocol/early_replies.py",
-        "    if _MODE in environ or ",
-        "    if ",
-        (
-            f"{_PRELUDE}::test_what_may_be_refused_or_mean_another_folder_is_left_to_the_configuration",
-        ),
-    ),
-    Defence(
-        "prelude: an account is named",
-        "protocol/early_replies.py",
-        '        bool(environ.get(_REQUIRED, "").strip())\n',
-        "        True\n",
-        (
-            f"{_PRELUDE}::test_what_may_be_refused_or_mean_another_folder_is_left_to_the_configuration",
-        ),
-    ),
-    Defence(
-        "prelude: a folder written in another way",
-        "protocol/early_replies.py",
-        "        and folder == os.path.normpath(folder.strip())\n",
-        "",
-        (
-            f"{_PRELUDE}::test_what_may_be_refused_or_mean_another_folder_is_left_to_the_configuration",
-        ),
-    ),
-    Defence(
-        "prelude: a folder relative to the working folder",
-        "protocol/early_replies.py",
-        '        and folder.startswith("/")\n',
-        "",
-        (f"{_PRELUDE}::test_whatever_may_narrow_the_tools_is_left_to_the_configuration",),
-    ),
-    Defence(
-        "prelude: folders that others can read or change",
-        "protocol/early_replies.py",
-        "        and _private(folder)\n",
-        "",
-        (f"{_PRELUDE}::test_folders_that_others_can_read_or_change_are_left_to_the_checks",),
-    ),
-    Defence(
-        "prelude: a file with a second name",
-        "protocol/path_check.py",
+        "a glance: a file with a second name",
+        "protocol/preflight.py",
         "(stat.S_ISREG(found.st_mode) and found.st_nlink == 1)",
         "stat.S_ISREG(found.st_mode)",
-        (f"{_PRELUDE}::test_folders_that_others_can_read_or_change_are_left_to_the_checks",),
-    ),
-    Defence(
-        "prelude: one driver",
-        "protocol/early_replies.py",
-        "            return len(named) == 1\n",
-        "            return True\n",
-        (f"{_PRELUDE}::test_a_driver_that_is_not_there_once_is_left_to_the_checks",),
-    ),
-    Defence(
-        "a direct reading can be called off",
-        "protocol/direct_calls.py",
-        "                scope.cancel()\n",
-        "                pass\n",
         (
-            f"{_DIRECT}::test_a_reading_that_is_called_off_has_no_answer_and_the_others_have_theirs",
-            "interaction/test_direct_answers.py::test_call_that_waits_for_its_notes_can_be_called_off",
+            "unit/protocol/test_preflight.py::test_glance_accepts_only_what_the_full_look_accepts",
+            "unit/protocol/test_preflight.py::test_glance_does_not_accept_what_is_no_private_file",
         ),
     ),
     Defence(
-        "direct readings: how many",
+        "a call that waits for the SDK can be cancelled",
+        "protocol/session.py",
+        "                self._waiting.remove(waiting)\n",
+        "",
+        (
+            f"{_SESSION}::test_what_waits_keeps_its_order_and_a_cancelled_call_is_dropped",
+            f"{_TRANSPORT}::test_calls_that_wait_for_the_sdk_keep_their_order_and_can_be_cancelled",
+        ),
+    ),
+    Defence(
+        "a call without an envelope is not passed on while the era is unknown",
+        "protocol/session.py",
+        'if self._era is _Era.HANDSHAKE or (self._era is _Era.UNKNOWN and method == "ping"):',
+        "if self._era is not _Era.MODERN:",
+        (f"{_SESSION}::test_request_without_an_envelope_is_refused_while_the_era_is_unknown",),
+    ),
+    Defence(
+        "the eras do not mix",
+        "protocol/session.py",
+        "        if self._era is _Era.HANDSHAKE:\n            return Refusal(jsonrpc.INVALID_REQUEST, _ENVELOPE",
+        "        if False:\n            return Refusal(jsonrpc.INVALID_REQUEST, _ENVELOPE",
+        (f"{_SESSION}::test_the_eras_do_not_mix",),
+    ),
+    Defence(
+        "the SDK is told of a handshake in a form that it accepts",
+        "protocol/session.py",
+        '"params": _told(params, self._version)',
+        '"params": params',
+        (
+            f"{_SESSION}::test_handshake_that_is_answered_is_passed_on_in_a_form_that_the_sdk_accepts",
+        ),
+    ),
+    Defence(
+        "calls in hand: how many",
         "protocol/backlog.py",
-        "self._requests += size + CALL_BYTES",
-        "self._requests += size",
-        (f"{_DIRECT}::test_the_backlog_is_full_while_too_much_is_in_hand",),
+        "self._read - self._done + self._calls * CALL_BYTES",
+        "self._read - self._done",
+        (f"{_BACKLOG}::test_a_call_counts_more_than_a_line_until_it_is_answered",),
     ),
     Defence(
-        "direct readings: who waits at the end is told, and it is on record",
-        "protocol/event_loop.py",
-        "        direct.break_off()\n",
-        "",
-        (_DIRECT_ANSWERS + "::test_who_still_waits_when_time_is_up_is_told_and_it_is_on_record",),
+        "calls in hand: how many bytes",
+        "protocol/backlog.py",
+        "        self._read += size + LINE_BYTES\n",
+        "        self._read += LINE_BYTES\n",
+        (f"{_BACKLOG}::test_it_is_full_while_too_much_was_read_that_has_no_answer",),
     ),
     Defence(
-        "direct readings: long answers are whole at the end",
-        "protocol/transport.py",
-        "            await self._beside()\n",
-        "",
-        (_DIRECT_ANSWERS + "::test_long_answers_are_whole_though_the_client_has_closed_its_end",),
+        "lines in hand: how many",
+        "protocol/backlog.py",
+        "        self._read += size + LINE_BYTES\n",
+        "        self._read += size\n",
+        (f"{_BACKLOG}::test_it_is_full_while_too_much_was_read_that_has_no_answer",),
     ),
     Defence(
-        "direct readings: none is begun behind a signal",
-        "protocol/sdk_server.py",
-        "                if not transport.stopping:\n",
-        "                if True:\n",
-        ("interaction/test_direct_answers.py::test_nothing_is_begun_behind_a_signal",),
-    ),
-    Defence(
-        "the front takes nothing that the library refuses: nesting",
-        "protocol/plain_messages.py",
-        ' or line.count(b"{") + line.count(b"[") > _MOST_OPENED',
-        "",
+        "a reader that takes nothing before there is an event loop",
+        "protocol/server.py",
+        " and not held and written <= MOST_ALONE:",
+        " and not held:",
         (
-            "unit/protocol/test_static_replies.py::test_handshake_that_the_engine_would_refuse_is_left_to_it",
+            "unit/protocol/test_answer_alone.py::test_reader_that_takes_nothing_does_not_hold_up_the_end",
         ),
     ),
     Defence(
-        "the front takes nothing that the library refuses: half a character",
-        "protocol/plain_messages.py",
-        "            json.dumps(message, ensure_ascii=False).encode()  # fails at half a character\n",
-        "            pass\n",
+        "who waits for the SDK at the end is told",
+        "protocol/transport.py",
+        "            for line in self._session.break_off():\n",
+        "            for line in []:\n",
+        (f"{_TRANSPORT}::test_call_that_the_sdk_never_took_is_told_that_the_connection_is_closed",),
+    ),
+    Defence(
+        "the end of input waits until calls can be answered",
+        "protocol/transport.py",
+        "        await first_of(self._stopping.wait, self._settled.wait, self._ready)\n",
+        "",
+        (f"{_TRANSPORT}::test_end_of_input_waits_until_calls_can_be_answered_and_a_stop_does_not",),
+    ),
+    Defence(
+        "nothing is begun behind a signal",
+        "protocol/transport.py",
+        "        if self._closing.is_set():\n            return\n",
+        "",
         (
-            "unit/protocol/test_static_replies.py::test_handshake_that_the_engine_would_refuse_is_left_to_it",
+            f"{_TRANSPORT}::test_nothing_is_taken_after_the_stop",
+            "interaction/test_calls.py::test_nothing_is_begun_behind_a_signal",
+        ),
+    ),
+    Defence(
+        "what is nested too deep is no message",
+        "protocol/jsonrpc.py",
+        " > DEEPEST and _too_deep(value):",
+        " > DEEPEST and False:",
+        (
+            "unit/protocol/test_jsonrpc.py::test_what_is_no_message_is_refused_with_the_id_where_it_can_be_told",
+        ),
+    ),
+    Defence(
+        "half a character in an id or a method is no message",
+        "protocol/jsonrpc.py",
+        ' or has_lone_surrogate([value["method"], value.get("id")]):',
+        ":",
+        (
+            "unit/protocol/test_jsonrpc.py::test_what_is_no_message_is_refused_with_the_id_where_it_can_be_told",
         ),
     ),
     Defence(
@@ -161,18 +143,11 @@ START = (
         (_PROMPTS + "::test_a_signal_that_interrupts_no_wait_ends_the_command_all_the_same",),
     ),
     Defence(
-        "direct readings: how many bytes",
-        "protocol/backlog.py",
-        "self._requests += size + CALL_BYTES",
-        "self._requests += CALL_BYTES",
-        (f"{_DIRECT}::test_the_backlog_is_full_while_too_much_is_in_hand",),
-    ),
-    Defence(
         "answers that nobody reads: no more requests are read",
         "protocol/backlog.py",
-        "self._requests > MOST_REQUESTS or not self.has_room",
-        "self._requests > MOST_REQUESTS",
-        (f"{_DIRECT}::test_the_backlog_is_full_while_replies_are_not_taken",),
+        "unanswered > MOST_UNANSWERED or not self.has_room",
+        "unanswered > MOST_UNANSWERED",
+        (f"{_BACKLOG}::test_it_is_full_while_what_was_written_is_not_taken",),
     ),
     Defence(
         "answers that nobody reads: no more are made",

@@ -11,10 +11,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from mcp_notarium.account import opener
-from mcp_notarium.account.inspection import Unlock
 from mcp_notarium.account.opener import OpenedCache
 from mcp_notarium.config import Config
-from mcp_notarium.crypto import key_slots
 from mcp_notarium.errors import CacheDamaged, LockedError, Verdict
 from mcp_notarium.files.account_folder import AccountFolder, check_folder
 from mcp_notarium.files.locks import KEY_LOCK_SECONDS, describe_holders, key_lock
@@ -22,11 +20,9 @@ from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.policy_update import apply_rules
 
 
-def open_with_policy(
-    config: Config, *, whole: bool = False, unlock: Unlock = key_slots.unlock
-) -> OpenedCache:
+def open_with_policy(config: Config, *, whole: bool = False) -> OpenedCache:
     """Open as :func:`opener.open_cache`. Also raises ``LockedError`` (BUSY) while others have it open."""
-    first = opener.open_cache(config, guarded=True, whole=whole, unlock=unlock)
+    first = opener.open_cache(config, guarded=True, whole=whole)
     try:
         if _holds(first, config):
             return first

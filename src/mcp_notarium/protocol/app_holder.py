@@ -1,8 +1,8 @@
-"""Opens the house once, when the client has shown that it stays, and closes it at the end.
+"""Open the account once, when the client has shown that it stays, and close it at the end.
 
 Calls that come meanwhile wait for the one opening. A cache that may not be opened locks the server:
 every later call gets the same error, nothing is retried, and the process ends with exit code 1; so
-does one that turns out to be damaged while it is open, and the house lets go of it at once. What may
+does one that turns out to be damaged while it is open, which is closed at once. What may
 pass by itself (another process holds the cache) is tried again by the next call.
 """
 
@@ -30,7 +30,7 @@ Opener = Callable[[], AbstractAsyncContextManager["App"]]
 Report = Callable[[NotariumError], None]
 
 
-class House:
+class AppHolder:
     """The one ``App`` of the process, opened on demand. Run :meth:`keep` in a task of its own.
 
     ``refused``: what has been reported already, and locks it from the start.
@@ -59,11 +59,11 @@ class House:
 
     @property
     def opened(self) -> App | None:
-        """The open house, None while it is not."""
+        """The open ``App``, None while it is not open."""
         return self._app
 
     def when_open(self, tell: Callable[[], None]) -> None:
-        """Have it called each time the house has been opened, before anybody else hears of it."""
+        """Have ``tell`` called each time the account has been opened, before anybody else hears of it."""
         self._told.append(tell)
 
     def open(self) -> None:
@@ -71,7 +71,7 @@ class House:
         self._wanted.set()
 
     async def app(self) -> App:
-        """The open house. Raises the ``NotariumError`` for which it cannot be opened."""
+        """The open ``App``. Raises the ``NotariumError`` for which it cannot be opened."""
         if self._app is None and not self.locked:
             self.open()
             await self._tried.wait()
@@ -93,7 +93,7 @@ class House:
         self._letting_go.set()
 
     def answer(self, error: NotariumError) -> NotariumError:
-        """What a call is told that failed: if the house is locked, why it is and the way out.
+        """What a call is told that failed: if the server is locked, why it is and the way out.
 
         A write that was sent before stays in doubt: it is not to be repeated after a repair.
         """
@@ -122,7 +122,7 @@ class House:
             self._ended.set()
 
     async def _hold(self) -> None:
-        """One attempt, and the whole time the house is open."""
+        """Make one attempt, and hold what it opens."""
         async with AsyncExitStack() as stack:
             try:
                 app = await stack.enter_async_context(self._opener())
@@ -149,7 +149,7 @@ class House:
             tried.set()
 
     async def leave(self, *, within: float) -> None:
-        """Close the house; gives up waiting after ``within`` seconds."""
+        """Close the account; gives up waiting after ``within`` seconds."""
         self._leaving.set()
         self._letting_go.set()
         self._wanted.set()

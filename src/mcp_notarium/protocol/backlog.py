@@ -1,49 +1,69 @@
-"""Counts what a connection has in hand: requests, and lines that wait until the client reads.
+"""Count what a connection has in hand, in bytes: what was read and has no answer, what waits to be written.
 
-Each is bounded in bytes. Above either bound no more requests are read. While lines are above theirs no
-further call begins: those that have begun finish, and their answers are all that comes on top.
+Each of the two is bounded. Above either bound no more lines are read. While the output is above its bound
+no further call begins: calls that have begun finish, and their answers are all that comes on top.
 """
 
 from __future__ import annotations
 
-import asyncio
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import asyncio
 
 MOST_UNREAD: Final = 16 * 1024 * 1024
-MOST_REQUESTS: Final = 32 * 1024 * 1024
+MOST_UNANSWERED: Final = 32 * 1024 * 1024
+LINE_BYTES: Final = 16 * 1024
+"""What each line counts beside its own length: a static reply is about as long."""
 CALL_BYTES: Final = 128 * 1024
-"""What each request in hand counts beside its line: 256 of them fill their bound."""
+"""What a request that the SDK answers counts beside its line: 256 of them fill their bound."""
 
 
 class Backlog:
-    """The counter of one connection. Change it from the event loop only."""
+    """The counter of one connection.
+
+    :meth:`read` is for the thread that reads, everything else for the thread that answers. No number is
+    changed by both.
+    """
 
     def __init__(self) -> None:
-        self._requests = 0
+        self._read = 0
+        self._done = 0
+        self._calls = 0
         self._unread = 0
-        self._room = asyncio.Event()
-        self._queue = asyncio.Lock()
+        self._room: asyncio.Event | None = None
+        self._queue: asyncio.Lock | None = None
 
     def full(self) -> bool:
-        """Whether no more requests should be read. May be asked from any thread."""
-        return self._requests > MOST_REQUESTS or not self.has_room
+        """Whether no more lines should be read. May be asked from any thread."""
+        unanswered = self._read - self._done + self._calls * CALL_BYTES
+        return unanswered > MOST_UNANSWERED or not self.has_room
 
-    def begin(self, size: int) -> None:
-        """A request of ``size`` bytes is in hand."""
-        self._requests += size + CALL_BYTES
+    def read(self, size: int) -> None:
+        """Count a line of ``size`` bytes that was read."""
+        self._read += size + LINE_BYTES
 
-    def end(self, size: int) -> None:
-        """It is no more: its answer is written, or nobody waits for it."""
-        self._requests -= size + CALL_BYTES
+    def done(self, size: int) -> None:
+        """Forget a line: it is answered, or nobody waits for an answer."""
+        self._done += size + LINE_BYTES
+
+    def begin_call(self) -> None:
+        """Count a request that the SDK is to answer."""
+        self._calls += 1
+
+    def end_call(self, size: int) -> None:
+        """Forget the request and its line of ``size`` bytes."""
+        self._calls -= 1
+        self.done(size)
 
     def wait(self, size: int) -> None:
-        """A line of ``size`` bytes waits to be written."""
+        """Count ``size`` bytes that wait to be written."""
         self._unread += size
 
     def written(self, size: int) -> None:
-        """It waits no longer."""
+        """Forget ``size`` bytes: they are written, or never will be."""
         self._unread -= size
-        if self.has_room:
+        if self.has_room and self._room is not None:
             self._room.set()
 
     @property
@@ -57,6 +77,10 @@ class Backlog:
         The next one goes on behind whoever goes on first: make the answer and have it written without
         waiting for anything, or ask again behind that.
         """
+        if self._queue is None or self._room is None:
+            import asyncio  # noqa: PLC0415 - the handshake is answered before it is loaded
+
+            self._queue, self._room = asyncio.Lock(), asyncio.Event()
         async with self._queue:
             while not self.has_room:
                 self._room.clear()

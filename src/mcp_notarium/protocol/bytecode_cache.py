@@ -16,7 +16,6 @@ from pathlib import Path
 
 _TOLD_BY = ("mcp_notarium.protocol.sdk_server", "mcp", "pydantic", "httpx")
 _LOADED = (
-    "mcp_notarium.account.early_unlock",
     "mcp_notarium.protocol.event_loop",
     "mcp_notarium.protocol.sdk_server",
     *("httpx", "httpcore", "argon2.low_level"),

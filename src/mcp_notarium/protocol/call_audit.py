@@ -20,7 +20,7 @@ from pydantic import BaseModel
 
 from mcp_notarium.audit.record import OK, OPEN, UNKNOWN, Act, Decision, Entry
 from mcp_notarium.errors import NotariumError, NotRecorded, OutcomeUnknown
-from mcp_notarium.protocol.app_holder import House
+from mcp_notarium.protocol.app_holder import AppHolder
 from mcp_notarium.storage.audit_log import AuditLog
 from mcp_notarium.tools.call_context import CallContext
 from mcp_notarium.tools.catalog import Tool
@@ -95,12 +95,12 @@ class Witnessed:
 class Recorder:
     """Records the calls of one connection."""
 
-    def __init__(self, house: House) -> None:
-        self._house = house
+    def __init__(self, holder: AppHolder) -> None:
+        self._holder = holder
         self._early: deque[Entry] = deque()
         self._lost = 0
         self._timer: asyncio.TimerHandle | None = None
-        house.when_open(self._hand_over)
+        holder.when_open(self._hand_over)
 
     @contextmanager
     def recording(self, asked: Asked, tool: Tool | None) -> Iterator[Recording]:
@@ -116,7 +116,7 @@ class Recorder:
 
     def trail(self) -> AuditLog | None:
         """The audit chain, None while the cache is not open."""
-        app = self._house.opened
+        app = self._holder.opened
         return None if app is None else app.audit
 
     def keep(self, entry: Entry) -> None:

@@ -1,6 +1,6 @@
-"""Calls of tools, whatever protocol they came by: validate, open the house, ask the policy, run, record.
+"""Answer a tool call: open the account, validate, ask the policy, run the handler, record.
 
-Imports nothing of the protocol library, so that notes can be read while that is still being loaded.
+Free of the SDK, in both eras of the protocol the same.
 What the agent can act on is an answer with the error as JSON text and no value, because widespread clients
 check a value against the output schema and then hide the error. The text of an unexpected exception
 never leaves the process.
@@ -18,7 +18,7 @@ from mcp_notarium import logs
 from mcp_notarium.domain.policy import TOOLS, raise_refusal
 from mcp_notarium.domain.text_normalization import has_lone_surrogate, replace_surrogates
 from mcp_notarium.errors import ConfirmationRequired, InvalidRequest, NotariumError, PolicyChanged
-from mcp_notarium.protocol.app_holder import House
+from mcp_notarium.protocol.app_holder import AppHolder
 from mcp_notarium.protocol.backlog import Backlog
 from mcp_notarium.protocol.call_audit import (
     Answer,
@@ -55,16 +55,21 @@ class MakeCall(Protocol):
         """``setting`` is NOTARIUM_DESTRUCTIVE; ``confirmed``: the argument ``confirm`` says yes."""
 
 
-class Answering:
+class CallPipeline:
     """Answers the calls of one connection."""
 
     def __init__(
-        self, house: House, offered: Collection[str] = TOOLS, *, backlog: Backlog | None = None
+        self, holder: AppHolder, offered: Collection[str] = TOOLS, *, backlog: Backlog | None = None
     ) -> None:
-        self.house = house
+        self.holder = holder
         self._backlog = backlog or Backlog()
         self._tools = {name: tool for name, tool in by_name().items() if name in offered}
-        self.recorder = Recorder(house)
+        self.recorder = Recorder(holder)
+
+    @property
+    def offered(self) -> tuple[str, ...]:
+        """The names of the tools."""
+        return tuple(self._tools)
 
     async def answer(self, asked: Asked, make: MakeCall) -> Answer:
         """The answer to one call. Raises ``PassOn`` only: an unknown tool, or what ``make`` brings in."""
@@ -80,18 +85,18 @@ class Answering:
         except PassOn:
             raise
         except PolicyChanged as error:
-            self.house.mark_damaged(error)
+            self.holder.mark_damaged(error)
             return failure(record.failed(error))
         except NotariumError as error:
-            answer = failure(record.failed(self.house.answer(error)))
-            if isinstance(error, ConfirmationRequired) and self.house.opened is not None:
-                self.house.opened.allowance.record_read(answer.size)  # it names a note
+            answer = failure(record.failed(self.holder.answer(error)))
+            if isinstance(error, ConfirmationRequired) and self.holder.opened is not None:
+                self.holder.opened.allowance.record_read(answer.size)  # it names a note
             return answer
         except Exception as error:  # noqa: BLE001 - the last line before the wire
             return failure(record.failed(unexpected(error, while_doing=tool.name)))
 
     async def _run(self, tool: Tool, asked: Asked, make: MakeCall, record: Recording) -> Answer:
-        app = await self.house.app()  # first, so that whatever comes of the call is on record
+        app = await self.holder.app()  # first, so that whatever comes of the call is on record
         await self._backlog.room()
         request = _request(tool, asked.arguments)
         app.cache.notes.gate.require_match()

@@ -85,7 +85,7 @@ class NeedsAnswer(PassOn):
 
 
 class Call:
-    """A ``CallContext`` over the protocol library's request context."""
+    """A ``CallContext`` over the SDK's request context."""
 
     def __init__(
         self,

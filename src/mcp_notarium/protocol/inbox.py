@@ -1,4 +1,4 @@
-"""Where everything that happens to the connection arrives, in order: lines, signals, imports done.
+"""Queue what happens to the connection, in order: lines, signals, imports done.
 
 Threads and signal handlers put things in; the main thread takes them out, first by waiting, later
 from an event loop that is woken up. Nothing is lost or overtaken when it changes from one to the
@@ -9,39 +9,52 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from mcp_notarium.protocol.events import Event
+from mcp_notarium.protocol.line_reader import Item
 
-MOST_BYTES = 16 * 1024 * 1024
-"""Lines that may lie here, each counted with what it costs beside its bytes."""
-_EACH = 1024
+if TYPE_CHECKING:
+    import asyncio
+
+
+class Stop:
+    """A signal asks the process to end."""
+
+
+class Loaded:
+    """A part of the program has been imported; ``problem`` is why it could not be."""
+
+    __slots__ = ("part", "problem")
+
+    def __init__(self, part: str, problem: BaseException | None = None) -> None:
+        self.part = part
+        self.problem = problem
+
+    def demand(self) -> None:
+        """Raises the problem, if there is one."""
+        if self.problem is not None:
+            raise self.problem
+
+
+Event = Item | Stop | Loaded
 
 
 class Inbox:
-    """A queue with a bell. Putting is allowed from any thread and from signal handlers."""
+    """A queue that can wake an event loop. Putting is allowed from any thread and signal handler."""
 
     def __init__(self) -> None:
         self._items: queue.SimpleQueue[Event] = queue.SimpleQueue()
-        self._ring: Callable[[], object] | None = None
-        self._came = 0  # written by the thread that puts lines, only
-        self._went = 0  # written by the thread that takes them, only
-        self.behind: Callable[[], bool] = lambda: False
-        """Whether those who take things out have too much in hand already."""
-
-    def crowded(self) -> bool:
-        """Whether no more lines should come for the moment."""
-        return self._came - self._went > MOST_BYTES or self.behind()
+        self._wake: Callable[[], object] | None = None
+        self._news: asyncio.Event | None = None
 
     def put(self, item: Event) -> None:
-        """Add an item and ring the bell, if there is one."""
-        if cost := weight(item):  # what others put weighs nothing, and must not undo a line's count
-            self._came += cost
+        """Add an item, and wake the event loop if there is one."""
         self._items.put(item)
-        if self._ring is not None:
+        if self._wake is not None:
             try:
-                self._ring()
+                self._wake()
             except RuntimeError:  # the loop has ended: nobody listens any more
-                self._ring = None
+                self._wake = None
 
     def wait(self, within: float | None = None) -> Event | None:
         """The next item; blocks until there is one, and for so many seconds at most: None then.
@@ -49,11 +62,9 @@ class Inbox:
         Signal handlers run meanwhile.
         """
         try:
-            item = self._items.get(timeout=within)
+            return self._items.get(timeout=within)
         except queue.Empty:
             return None
-        self._went += weight(item)
-        return item
 
     def taken(self) -> list[Event]:
         """Everything that is there now."""
@@ -62,15 +73,20 @@ class Inbox:
             try:
                 items.append(self._items.get_nowait())
             except queue.Empty:
-                self._went += sum(map(weight, items))
                 return items
 
-    def ring(self, bell: Callable[[], object]) -> None:
-        """From now on call ``bell`` after each put; called once at once, for what is there already."""
-        self._ring = bell
-        bell()
+    async def next(self) -> list[Event]:
+        """Everything new; waits in the running event loop until there is something."""
+        news = self._news or self._listen()
+        while not (events := self.taken()):
+            await news.wait()
+            news.clear()
+        return events
 
+    def _listen(self) -> asyncio.Event:
+        import asyncio  # noqa: PLC0415 - the handshake is answered before it is loaded
 
-def weight(item: object) -> int:
-    """What a line costs in memory, about."""
-    return len(item) + _EACH if isinstance(item, bytes) else 0
+        self._news = asyncio.Event()
+        loop, news = asyncio.get_running_loop(), self._news
+        self._wake = lambda: loop.call_soon_threadsafe(news.set)
+        return news

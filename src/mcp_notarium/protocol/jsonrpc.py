@@ -1,7 +1,7 @@
-"""One line of JSON-RPC to one message and back, never dropping what a client waits for.
+"""Decode one line of JSON-RPC, and refuse what is no message.
 
-Pure. What cannot be understood becomes a :class:`Refusal`, with the id of the request wherever it
-can be told; the protocol's schemas want it left out otherwise, never null.
+Pure, and free of the SDK. What cannot be understood becomes a :class:`Refusal`, with the id of the request
+wherever it can be told; the protocol's schemas want it left out otherwise, never null.
 """
 
 from __future__ import annotations
@@ -9,33 +9,34 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from typing import Any
-
-from mcp_types import (
-    INVALID_REQUEST,
-    PARSE_ERROR,
-    JSONRPCError,
-    JSONRPCMessage,
-    JSONRPCNotification,
-    jsonrpc_message_adapter,
-)
-from pydantic import ValidationError
+from typing import Any, Final
 
 from mcp_notarium.domain.text_normalization import has_lone_surrogate, replace_surrogates
 from mcp_notarium.protocol.line_reader import MAX_LINE, TooLong
 
 RequestId = int | str
+Json = dict[str, Any]
+
+PARSE_ERROR: Final = -32700
+INVALID_REQUEST: Final = -32600
+INVALID_PARAMS: Final = -32602
+UNSUPPORTED_VERSION: Final = -32022
+CONNECTION_CLOSED: Final = -32000
+
+DEEPEST: Final = 200
+"""How deep values may be nested in each other: what is deeper cannot be looked at safely."""
 
 _VALUE = rb'"id"\s*:\s*(-?\d{1,18}|"[^"\\\x00-\x1f]{0,200}")\s*'
 _AT_HEAD = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _VALUE + rb"[,}]")
 # The only brace after it is the one that ends the message, so it is no argument's id.
 _AT_TAIL = re.compile(rb"[,{]\s*" + _VALUE + rb"\}\s*\Z")
 _MARK = b"\xef\xbb\xbf"
+_ENDS = 512
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A line that is no message: the JSON-RPC error to answer with."""
+    """The JSON-RPC error for a line that is no message, or for a request that is not served."""
 
     code: int
     message: str
@@ -43,62 +44,101 @@ class Refusal:
 
     def encoded(self) -> bytes:
         """The error reply as a line."""
-        reply: dict[str, Any] = {"jsonrpc": "2.0"}
-        if self.request_id is not None:
-            reply["id"] = self.request_id
-        reply["error"] = {"code": self.code, "message": self.message}
-        return json.dumps(reply).encode() + b"\n"
+        return reply(self.request_id, error={"code": self.code, "message": self.message})
 
 
-def decode(line: bytes) -> JSONRPCMessage | Refusal | None:
-    """The message in a line; None for what nobody waits for (a malformed notification or reply)."""
-    line = line.removeprefix(_MARK)
-    try:
-        message = jsonrpc_message_adapter.validate_json(line, by_name=False)
-    except ValidationError:
-        return _second_look(line)
-    if isinstance(message, JSONRPCNotification) and b'"id"' in line:
-        # The library takes a request whose id is null, a fraction or a list for a notification.
-        raw = json.loads(line)
-        return _refused(raw) if "id" in raw else message
-    return message
+def reply(request_id: RequestId | None, **content: Json) -> bytes:
+    """A reply as a line: ``content`` is ``result`` or ``error``."""
+    message: Json = {"jsonrpc": "2.0"}
+    if isinstance(request_id, str):
+        message["id"] = replace_surrogates(request_id)
+    elif request_id is not None:
+        message["id"] = request_id
+    return json.dumps(message | content, separators=(",", ":")).encode() + b"\n"
 
 
-def refuse_long(line: TooLong) -> Refusal:
-    """The answer to a line that was thrown away."""
-    message = f"Message larger than {MAX_LINE} bytes"
-    return Refusal(INVALID_REQUEST, message, _id_at_ends(line.head, line.tail))
+def decode(line: bytes | TooLong) -> Json | Refusal | None:
+    """The message in a line, checked; None for what nobody waits for (a malformed notification or reply).
 
-
-def _second_look(line: bytes) -> JSONRPCMessage | Refusal | None:
-    """A line the strict parser refused: serve it if only its encoding is off, else say why not.
-
-    Half a character in an argument is for the tool to refuse, which can name the argument.
+    Bytes that are no UTF-8 are read as U+FFFD. Half a character in an argument is for the tool to refuse,
+    which can name the argument.
     """
-    text = line.decode("utf-8", "replace")
+    if isinstance(line, TooLong):
+        message = f"Message larger than {MAX_LINE} bytes"
+        return Refusal(INVALID_REQUEST, message, _id_at_ends(line.head, line.tail))
     try:
-        raw = json.loads(text)
+        value = json.loads(line.removeprefix(_MARK).decode("utf-8", "replace"))
     except (ValueError, RecursionError):
-        return Refusal(PARSE_ERROR, "Parse error", _id_at_ends(line, line[-512:]))
-    if "\ufffd" in text or has_lone_surrogate(raw):
-        try:
-            return jsonrpc_message_adapter.validate_python(raw, by_name=False)
-        except ValidationError:
-            pass
-    return _refused(raw)
-
-
-def _refused(raw: Any) -> Refusal | None:
-    """What is JSON and no message."""
-    if not isinstance(raw, dict):
+        return Refusal(PARSE_ERROR, "Parse error", _id_at_ends(line, line[-_ENDS:]))
+    if not isinstance(value, dict):
         return Refusal(INVALID_REQUEST, "Invalid request")
-    if "method" not in raw and ("result" in raw or "error" in raw):
+    if line.count(b"[") + line.count(b"{") > DEEPEST and _too_deep(value):
+        return _refused(value)
+    return _checked(value)
+
+
+def same(request_id: object) -> object:
+    """What an id is known by: 7 and "7" are one, as in the SDK."""
+    if isinstance(request_id, str):
+        try:
+            return int(request_id)
+        except ValueError:
+            return request_id
+    return request_id
+
+
+def is_id(value: object) -> bool:
+    """Whether this may be the id of a request."""
+    return isinstance(value, int | str) and not isinstance(value, bool)
+
+
+def _checked(value: Json) -> Json | Refusal | None:
+    """The members of the protocol, if they are what they should be."""
+    if value.get("jsonrpc") != "2.0":
+        return _refused(value)
+    if "method" in value:
+        sound = isinstance(value["method"], str) and isinstance(value.get("params"), dict | None)
+        sound = sound and ("id" not in value or is_id(value["id"]))
+        if not sound or has_lone_surrogate([value["method"], value.get("id")]):
+            return _refused(value)
+    elif not _answers(value):
+        return _refused(value)
+    names = ("jsonrpc", "id", "method", "params", "result", "error")
+    return {name: value[name] for name in names if value.get(name) is not None}
+
+
+def _answers(value: Json) -> bool:
+    """Whether this is a reply to a request of ours."""
+    error = value.get("error")
+    failed = (
+        isinstance(error, dict)
+        and isinstance(error.get("code"), int)
+        and isinstance(error.get("message"), str)
+    )
+    return is_id(value.get("id")) and (failed or isinstance(value.get("result"), dict))
+
+
+def _refused(value: Json) -> Refusal | None:
+    if "method" not in value and ("result" in value or "error" in value):
         return None
-    if "id" not in raw and isinstance(raw.get("method"), str):
+    if "id" not in value and isinstance(value.get("method"), str):
         return None
-    found = raw.get("id")
-    known = isinstance(found, int | str) and not isinstance(found, bool)
-    return Refusal(INVALID_REQUEST, "Invalid request", found if known else None)
+    found = value.get("id")
+    return Refusal(INVALID_REQUEST, "Invalid request", found if is_id(found) else None)
+
+
+def _too_deep(value: object) -> bool:
+    level = [value]
+    for _ in range(DEEPEST):
+        level = [
+            inner
+            for each in level
+            if isinstance(each, dict | list)
+            for inner in (each.values() if isinstance(each, dict) else each)
+        ]
+        if not level:
+            return False
+    return True
 
 
 def _id_at_ends(head: bytes, tail: bytes) -> RequestId | None:
@@ -108,24 +148,3 @@ def _id_at_ends(head: bytes, tail: bytes) -> RequestId | None:
         return json.loads(found[1]) if found else None
     except ValueError:
         return None
-
-
-def encode(message: JSONRPCMessage) -> bytes:
-    """The message as a line; lone surrogates become U+FFFD."""
-    if isinstance(message, JSONRPCError) and message.id is None:
-        return Refusal(message.error.code, message.error.message).encoded()
-    try:
-        return message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
-    except (ValueError, UnicodeError):
-        form = _clean(message.model_dump(by_alias=True, exclude_unset=True))
-        return json.dumps(form, separators=(",", ":"), default=str).encode() + b"\n"
-
-
-def _clean(value: Any) -> Any:
-    if isinstance(value, str):
-        return replace_surrogates(value)
-    if isinstance(value, dict):
-        return {_clean(key): _clean(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_clean(inner) for inner in value]
-    return value

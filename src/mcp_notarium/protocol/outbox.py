@@ -27,9 +27,9 @@ _Job = tuple[bytes, "asyncio.Future[None]"]
 class Outbox:
     """The writing end of the connection. Use it from the event loop only."""
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, backlog: Backlog) -> None:
         self._fd = fd
-        self.backlog = Backlog()
+        self.backlog = backlog
         self._loop = asyncio.get_running_loop()
         self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
         self._waiting: set[asyncio.Future[None]] = set()

@@ -7,18 +7,20 @@ when the cache is opened.
 from __future__ import annotations
 
 import os
+import stat
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mcp_notarium.errors import ConfigError, LockedError, Verdict
-from mcp_notarium.protocol.path_check import CHANGEABLE, READABLE, ours
 
 if TYPE_CHECKING:
     from mcp_notarium.config import Config
 
 TOOL_SET = "notarium"
 
+_READABLE, _CHANGEABLE = 0o077, 0o022
+"""Rights of others that are too many: any, or any to change it."""
 _DRIVER = "sqlcipher3"
 _REINSTALL = "Run `pip uninstall sqlcipher3 sqlcipher3-binary`, then `pip install mcp-notarium`."
 
@@ -136,6 +138,27 @@ def _plainly_private(folder: Path) -> bool:
         inside = []
     except OSError:
         return False
-    return all(ours(path, forbidden=READABLE) for path in inside) and all(
-        ours(path, forbidden=CHANGEABLE) for path in folder.absolute().parents
+    return all(_ours(path, forbidden=_READABLE) for path in inside) and all(
+        _ours(path, forbidden=_CHANGEABLE) for path in folder.absolute().parents
+    )
+
+
+def _ours(path: Path, *, forbidden: int) -> bool:
+    """True only for a folder or plain file with one name, the user's or root's, without these rights.
+
+    A folder in which others may only add what is theirs (sticky) counts as one they cannot change.
+    What is not there is in nobody's way.
+    """
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    plain = stat.S_ISDIR(found.st_mode) or (stat.S_ISREG(found.st_mode) and found.st_nlink == 1)
+    sticky = forbidden == _CHANGEABLE and found.st_mode & stat.S_ISVTX
+    return (
+        plain
+        and found.st_uid in {0, os.geteuid()}
+        and (bool(sticky) or not found.st_mode & forbidden)
     )

@@ -1,4 +1,4 @@
-"""Between the protocol library and ``answering``: its requests in, its results and errors out.
+"""Connect the SDK to the call pipeline: its requests in, results and errors out.
 
 One policy for errors in both eras: an error of a tool is a result with ``isError``; an unknown tool and
 a malformed request are protocol errors with the same facts in ``data``.
@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from mcp_notarium import logs
 from mcp_notarium.errors import InvalidRequest
 from mcp_notarium.protocol.call_audit import Answer, Asked
-from mcp_notarium.protocol.call_pipeline import SHOWN, Answering, UnknownTool
+from mcp_notarium.protocol.call_pipeline import SHOWN, CallPipeline, UnknownTool
 from mcp_notarium.protocol.consent import Call, NeedsAnswer
 from mcp_notarium.protocol.unexpected_errors import unexpected
 
@@ -28,14 +28,14 @@ Result = types.CallToolResult | types.InputRequiredResult
 class Dispatch:
     """Serves ``tools/call`` for one connection."""
 
-    def __init__(self, answering: Answering) -> None:
-        self._answering = answering
+    def __init__(self, pipeline: CallPipeline) -> None:
+        self._pipeline = pipeline
 
     async def call(self, context: Context, params: types.CallToolRequestParams) -> Result:
         """The result of one call. Raises ``MCPError`` for an unknown tool only."""
         asked = Asked(client_of(context), params.name, params.arguments or {})
         try:
-            return result_of(await self._answering.answer(asked, partial(Call, context, params)))
+            return result_of(await self._pipeline.answer(asked, partial(Call, context, params)))
         except NeedsAnswer as needs:
             return needs.result
         except UnknownTool as unknown:
@@ -53,7 +53,7 @@ def client_of(context: Context) -> str:
 
 
 def result_of(answer: Answer) -> types.CallToolResult:
-    """The answer as the protocol library has it."""
+    """The answer as the SDK wants it."""
     content: list[types.ContentBlock] = [types.TextContent(type="text", text=answer.text)]
     if answer.is_error:
         return types.CallToolResult(content=content, is_error=True)

@@ -1,43 +1,41 @@
-"""``serve``: one client on standard input and output, from the first byte to the exit code.
+"""Serve one client on standard input and output, from the first byte to the exit code.
 
-Order: take the descriptors, answer the handshake (``prelude``; where a policy may hold, after the
-next step), read and check the configuration; then protect the process, start logging, unlock the key
-file beside the imports, open the cache, answer the first reading, and load the engine. Nothing that
-the handshake does not need is imported before it, logging and ``typing`` included. Where required
-settings are missing, a client that speaks is served in locked mode, and nobody else is waited for.
+Order: take the descriptors, read and check the configuration, answer what is static; behind the first
+answer protect the process. Once the client stays, confine the process and import the rest in a thread: the
+event loop, which opens the account, and the SDK, which answers calls. Where required settings are missing,
+a client that speaks is served in locked mode, and nobody else is waited for.
 Exit codes: 0 the client left, 1 the server could not serve.
 """
 
 from __future__ import annotations
 
 import gc
-import json
 import os
 import signal
 import sys
 import threading
 from collections.abc import Callable
 
-from mcp_notarium.protocol import early_replies, stdio
-from mcp_notarium.protocol.events import Answered, Loaded, Stop
-from mcp_notarium.protocol.handshake import Greeting
-from mcp_notarium.protocol.inbox import Inbox
-from mcp_notarium.protocol.line_reader import LineBuffer, LineReader
-from mcp_notarium.protocol.static_replies import Front, offering
+from mcp_notarium.protocol import stdio
+from mcp_notarium.protocol.backlog import Backlog
+from mcp_notarium.protocol.inbox import Event, Inbox, Loaded, Stop
+from mcp_notarium.protocol.line_reader import EndOfInput, Item, LineBuffer, LineReader, TooLong
+from mcp_notarium.protocol.session import Session, size_of
+from mcp_notarium.protocol.static_replies import StaticReplies, offering, stored
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
-    from typing import Any
 
     from mcp_notarium import config
-    from mcp_notarium.account.early_unlock import EarlyUnlock
     from mcp_notarium.errors import NotariumError
     from mcp_notarium.sandbox.confinement import Confinement
 
 _TURN_SECONDS = 0.001
 """How long a thread may keep Python from another that waits for it. With the usual 5 ms whoever stores
 or answers during a first load waits so long at every step."""
+MOST_ALONE = 48 * 1024
+"""Bytes of replies before there is an event loop: a pipe takes them even if nobody reads."""
 _PATIENCE = 10.0
 """How many seconds a server that lacks a required setting waits for somebody to tell that."""
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
@@ -63,34 +61,18 @@ def serve(*, env_file: Path | str | None = None, sandbox: config.Sandbox | None 
 def _serve(env_file: Path | str | None, sandbox: config.Sandbox | None) -> int:
     incoming, outgoing = stdio.claim()
     sys.setswitchinterval(_TURN_SECONDS)
-    inbox: Inbox = Inbox()
+    inbox = Inbox()
     catch_signals(inbox)
-    everything = surface()
-    greeting, buffer = Greeting(Front(everything), outgoing), LineBuffer()
-    if env_file is None and early_replies.may_answer(os.environ, incoming=incoming):
-        early_replies.answer(incoming, greeting, buffer)
     settings = _settings(env_file)
     if settings is None or (settings.missing is not None and os.isatty(incoming)):
         return 1
-    offered = offering(everything, settings.config.policy.tools)
-    if not greeting.begun:
-        greeting = Greeting(Front(offered), outgoing)
-    elif offered != everything:
-        raise _changed_meanwhile()
     confinement = _confinement(settings, sandbox)
-    inbox.behind = greeting.behind
-    LineReader(
-        incoming,
-        inbox.put,
-        first=confinement.drop_all_rights,
-        crowded=inbox.crowded,
-        buffer=buffer,
-    ).start()
-    wanted = threading.Event()
-    begun: list[EarlyUnlock] = []
+    backlog, buffer = Backlog(), LineBuffer()
+    session = Session(StaticReplies(offering(stored(), settings.config.policy.tools)), backlog)
+    read_lines(incoming, inbox, backlog, buffer, first=confinement.drop_all_rights)
 
     def load() -> None:
-        _load(inbox, settings, confinement.how, wanted, begun)
+        _load(inbox, settings, confinement.how)
 
     def confine() -> None:
         from mcp_notarium.protocol import bytecode_cache  # noqa: PLC0415 - the handshake does without
@@ -98,37 +80,30 @@ def _serve(env_file: Path | str | None, sandbox: config.Sandbox | None) -> int:
         bytecode_cache.make_missing()
         confinement.enter()
 
-    timeouts = None if settings.missing is None or buffer.fed else _PATIENCE
-    if not greet(
+    held = answer_alone(
         inbox,
-        greeting,
+        session,
+        outgoing,
+        backlog,
         load,
         protect=_protect,
         confine=confine,
-        timeouts=timeouts,
+        patience=None if settings.missing is None or buffer.fed else _PATIENCE,
         spoken=lambda: buffer.fed,
-    ):
+    )
+    if held is None:
         return 0 if settings.missing is None else 1
     from mcp_notarium.protocol import event_loop  # noqa: PLC0415 - the loader has imported it
 
     return event_loop.run(
         inbox,
-        greeting,
+        session,
         outgoing,
         settings.config,
+        backlog=backlog,
+        held=held,
         report=_report,
-        want_engine=wanted.set,
-        ahead=begun[0],
         refused=settings.missing,
-    )
-
-
-def _changed_meanwhile() -> NotariumError:
-    from mcp_notarium.errors import ConfigError  # noqa: PLC0415 - see above
-
-    return ConfigError(
-        "The policy has changed while the server was starting.",
-        resolution_hint="Start the server again.",
     )
 
 
@@ -226,95 +201,107 @@ def _report_unexpected(error: Exception) -> None:
     )
 
 
-def surface() -> dict[str, Any]:
-    """The prepared answers of the front."""
-    path = os.path.join(os.path.dirname(__file__), "static_replies.json")  # noqa: PTH118, PTH120 - cheap
-    with open(path, "rb") as file:  # noqa: PTH123 - the same
-        answers: dict[str, Any] = json.load(file)
-    return answers
-
-
 def catch_signals(inbox: Inbox) -> None:
-    """A signal is an arrival like any other: what is in hand is finished first."""
+    """Put each signal into the inbox, behind what came before it."""
     for name in _SIGNALS:
         number = getattr(signal, name, None)
         if number is not None:
             signal.signal(number, lambda _number, _frame: inbox.put(Stop()))
 
 
-def greet(
+def read_lines(
+    incoming: int,
     inbox: Inbox,
-    greeting: Greeting,
+    backlog: Backlog,
+    buffer: LineBuffer,
+    *,
+    first: Callable[[], None] = lambda: None,
+) -> None:
+    """Read lines into the inbox, in a thread that begins with ``first``, while the backlog has room."""
+
+    def arrived(item: Item) -> None:
+        if (size := size_of(item)) is not None:
+            backlog.read(size)
+        inbox.put(item)
+
+    LineReader(incoming, arrived, first=first, crowded=backlog.full, buffer=buffer).start()
+
+
+def answer_alone(
+    inbox: Inbox,
+    session: Session,
+    outgoing: int,
+    backlog: Backlog,
     load: Callable[[], None],
     *,
     protect: Callable[[], None] = lambda: None,
     confine: Callable[[], object] = lambda: None,
-    timeouts: float | None = None,
+    patience: float | None = None,
     spoken: Callable[[], bool] = lambda: False,
-) -> bool:
-    """Answer alone until the event loop is imported. False: the client has left again.
+) -> list[Event] | None:
+    """Answer what is static until the event loop is imported. None: the client has left again.
 
-    It counts as one that has left if nothing comes within ``patience`` seconds, not even a part of a
-    line (``spoken``).
+    Otherwise gives what the event loop has to see first: the end of input or a signal behind calls, and lines
+    for which there was no room. A client counts as one that has left if nothing comes within ``patience`` seconds, not even a part of a line (``spoken``).
 
     ``protect`` is called right behind the first answer, because a client may shake hands and then
     leave the process alone for hours. Once the client has shown that it stays, ``confine`` is called,
     and ``load`` is run in a thread of its own; it puts ``Loaded`` events into the inbox.
     """
+    held: list[Event] = []
+    written = 0
     loading = protected = False
-    while not greeting.over:
-        if greeting.begun and not protected:
-            protected = True
-            protect()
-        if greeting.front.stays and not loading:
+    while session.owes or not (held and isinstance(held[0], EndOfInput | Stop)):
+        if session.stays and not loading:
             loading = True
             confine()  # before the thread, which inherits it
             threading.Thread(target=load, name="loader", daemon=True).start()
-        event = inbox.wait(timeouts)
+        event = inbox.wait(patience)
         if event is None and not spoken():
-            return False
-        timeouts = None
-        if event is None:
-            continue
+            return None
+        patience = None
         if isinstance(event, Loaded):
             event.demand()
-            return True
-        if not isinstance(event, Answered):  # only an event loop lets anything be answered
-            greeting.answer(event)
-    return False
+            return held
+        if isinstance(event, bytes | TooLong) and not held and written <= MOST_ALONE:
+            reply = session.receive(event)
+            if not _write(reply, outgoing):
+                return None
+            if reply:
+                written += len(reply)
+                backlog.done(size_of(event) or 0)
+        elif event is not None:
+            held.append(event)
+            session.stays = session.stays or isinstance(event, bytes | TooLong)
+        if event is not None and not protected:
+            protected = True
+            protect()
+    return None
 
 
-def _load(
-    inbox: Inbox,
-    settings: config.Loaded,
-    confined: str,
-    wanted: threading.Event,
-    begun: list[EarlyUnlock],
-) -> None:
-    """Import what opens and reads the notes; when it is ``wanted``, the engine too.
+def _write(reply: bytes, outgoing: int) -> bool:
+    """Write a reply; False if nobody reads it."""
+    try:
+        stdio.write_all(outgoing, reply)
+    except OSError:
+        return False
+    return True
 
-    The attempt to unlock the key file is ``begun`` as soon as it can be.
-    """
+
+def _load(inbox: Inbox, settings: config.Loaded, confined: str) -> None:
+    """Import what opens the account, then the SDK."""
     try:
         gc.disable()  # nothing that is imported is ever garbage; looking for it costs an eighth
         if settings.config.log_file is None and settings.missing is None:
             _start_logging(settings)
         _log_confinement(confined)
-        from mcp_notarium.account.early_unlock import EarlyUnlock  # noqa: PLC0415 - see above
-
-        begun.append(EarlyUnlock(settings.config))
-        if settings.missing is None:
-            begun[0].begin()
         from mcp_notarium.protocol import event_loop  # noqa: F401, PLC0415 - imported to be there
 
-        gc.enable()
-        inbox.put(Loaded("serving"))
-        wanted.wait()
-        gc.disable()
+        inbox.put(Loaded("event loop"))
         from mcp_notarium.protocol import sdk_server  # noqa: F401, PLC0415 - the same
 
         gc.freeze()
-        inbox.put(Loaded("engine"))
+        inbox.put(Loaded("SDK"))
     except BaseException as error:  # noqa: BLE001 - told to the main thread, which raises it
         inbox.put(Loaded("", error))
     finally:

@@ -1,139 +1,125 @@
-"""The stdio transport under the protocol library: lines in, lines out, and an orderly end.
+"""Carry messages between the client and the SDK, and end in order.
 
-Promises what the library's own transport does not: every request gets an answer,
-also one that is no valid message; nothing in a result can end the process; at the end of input, on a
-signal or when the client stops reading, calls in hand get their part of the time to end (``ending``).
-Knows nothing of tools.
+Lines go to the session, which answers or queues them; the SDK takes what is queued by :meth:`Transport.next`
+as soon as it is imported. Every request gets an answer, also one that is no valid message. At the end
+of input, on a signal or when the client stops reading, calls in hand get their part of the time to end
+(``shutdown``); a call that the SDK has not taken by then is told that the connection is closed.
+Free of the SDK, and knows nothing of tools.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from math import inf
-from types import TracebackType
-from typing import Self, TypeGuard
+from typing import Final
 
 import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
-from mcp.shared.dispatcher import coerce_request_id
-from mcp.shared.message import SessionMessage
-from mcp_types import (
-    JSONRPCError,
-    JSONRPCMessage,
-    JSONRPCNotification,
-    JSONRPCRequest,
-    JSONRPCResponse,
-)
 
-from mcp_notarium.protocol import jsonrpc
+from mcp_notarium.protocol.jsonrpc import Json
 from mcp_notarium.protocol.line_reader import TooLong
 from mcp_notarium.protocol.outbox import Outbox
+from mcp_notarium.protocol.session import Session, size_of
 from mcp_notarium.protocol.shutdown import Ending
 
-MOST_QUEUED = 1000
-"""Messages that the library has not looked at, before no more lines are read."""
+LAST_WORDS_SECONDS: Final = 0.05
+"""How long writing may take that some calls have no answer."""
 
-Incoming = MemoryObjectReceiveStream[SessionMessage | Exception]
-
-
-class Outgoing:
-    """The write stream the library is given; it notes which requests have been answered."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
-
-    async def send(self, item: SessionMessage, /) -> None:
-        """Write one message. A client that is gone is not an error here: the transport ends."""
-        await self._transport.send(item.message)
-
-    async def aclose(self) -> None:
-        """Nothing to do: the descriptor belongs to the process."""
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_val: BaseException | None,
-        exc_tb: TracebackType | None,
-    ) -> None:
-        await self.aclose()
+Wait = Callable[[], Awaitable[object]]
 
 
 class Transport:
-    """One connection. Feed it lines; it ends by :meth:`stop` or when nobody reads its answers."""
+    """One connection. Feed it lines; it ends by :meth:`end_of_input`, :meth:`stop`, or a reader that is gone.
+
+    ``ready`` returns when calls can be answered; at the end of input it is waited for, on a signal it is not.
+    """
 
     def __init__(
         self,
+        session: Session,
         outbox: Outbox,
         tasks: TaskGroup,
         *,
         ending: Ending,
-        swallow: Iterable[jsonrpc.RequestId] = (),
-        beside: Callable[[], Awaitable[None]] = anyio.lowlevel.checkpoint,
+        ready: Wait = anyio.lowlevel.checkpoint,
     ) -> None:
+        self._session = session
         self._outbox = outbox
-        self._beside = beside
-        self.tasks = tasks
+        self._tasks = tasks
         self._ending = ending
-        self._swallow = set(swallow)
-        self._owed: dict[jsonrpc.RequestId, list[int]] = {}  # the sizes of the requests of this id
-        self._refusals = 0
+        self._ready = ready
+        self._replies: deque[tuple[bytes, int]] = deque()
+        self._news = anyio.Event()
+        self._closing = anyio.Event()
         self._stopping = anyio.Event()
         self._settled = anyio.Event()
-        send, receive = anyio.create_memory_object_stream[SessionMessage | Exception](inf)
-        self._send: MemoryObjectSendStream[SessionMessage | Exception] = send
-        self.incoming: Incoming = receive
-        self.outgoing = Outgoing(self)
-
-    def behind(self) -> bool:
-        """Whether the library lags so far that no more should come. May be asked from any thread."""
-        return self._send.statistics().current_buffer_used > MOST_QUEUED
-
-    @property
-    def stopping(self) -> bool:
-        """No more messages are taken."""
-        return self._stopping.is_set()
+        self.over = anyio.Event()
 
     def feed(self, line: bytes | TooLong) -> None:
-        """Pass one line on, or answer it if it is no message. Ignored once stopping."""
-        if self.stopping:
+        """Answer one line, or queue it for the SDK. Ignored once the input has ended."""
+        if self._closing.is_set():
             return
-        message = jsonrpc.refuse_long(line) if isinstance(line, TooLong) else jsonrpc.decode(line)
-        if isinstance(message, jsonrpc.Refusal):
-            self._refusals += 1
-            self._outbox.backlog.begin(0)
-            self.tasks.start_soon(self._refuse, message)
-        elif message is not None:
-            self._expect(message, len(line) if isinstance(line, bytes) else 0)
-            self._send.send_nowait(SessionMessage(message))
-
-    async def _refuse(self, refusal: jsonrpc.Refusal) -> None:
-        await self._write(refusal.encoded())
-        self._refusals -= 1
-        self._outbox.backlog.end(0)
+        if answer := self._session.receive(line):
+            self._replies.append((answer, size_of(line) or 0))
+            if len(self._replies) == 1:
+                self._tasks.start_soon(self._write_replies)
+        else:
+            self._news.set()
         self._look()
 
-    def _expect(self, message: JSONRPCMessage, size: int) -> None:
-        """Note which answers the client waits for; a cancelled request gets none."""
-        if isinstance(message, JSONRPCRequest):
-            self._owed.setdefault(coerce_request_id(message.id), []).append(size)
-            self._outbox.backlog.begin(size)
-        elif _cancels(message):
-            self._settle((message.params or {}).get("requestId"))
+    async def next(self) -> Json:
+        """The next message for the SDK. Raises ``EndOfStream`` when the connection is over."""
+        while not self.over.is_set():
+            if (message := self._session.next()) is not None:
+                return message
+            self._news = anyio.Event()
+            await self._news.wait()
+        raise anyio.EndOfStream
 
-    async def send(self, message: JSONRPCMessage) -> None:
-        """Write one message, unless it is an answer the client has had already."""
-        answers = message.id if isinstance(message, JSONRPCResponse | JSONRPCError) else None
-        if answers is not None and answers in self._swallow:
-            self._swallow.discard(answers)
-        else:
-            await self._write(jsonrpc.encode(message))
-        self._settle(answers)
+    async def send(self, line: bytes, *, answers: object = None) -> None:
+        """Write a message of the SDK, unless it ``answers`` a request that has its answer already.
+
+        A client that is gone is not an error here: the transport ends.
+        """
+        if self._session.answered(answers):
+            await self._write(line)
+        self._look()
+
+    def end_of_input(self) -> None:
+        """Take no more messages. What is in hand may be answered, once calls can be."""
+        self._closing.set()
+        self._look()
+
+    def stop(self) -> None:
+        """Take no more messages. What is in hand may be answered for a moment."""
+        self._ending.begin()
+        self._stopping.set()
+        self.end_of_input()
+
+    async def end(self) -> None:
+        """Wait for the end of the connection and see to it that it is one."""
+        await self._closing.wait()
+        await first_of(self._stopping.wait, self._settled.wait, self._ready)
+        self._ending.begin()
+        with anyio.move_on_after(self._ending.for_answers()):
+            await self._settled.wait()
+        with anyio.move_on_after(LAST_WORDS_SECONDS):
+            for line in self._session.break_off():
+                await self._write(line)
+        self._outbox.abandon_if_stuck()
+        self.over.set()
+        self._news.set()
+
+    async def _write_replies(self) -> None:
+        """Write the replies one after another, in order."""
+        while self._replies:
+            line, size = self._replies[0]
+            await self._write(line)
+            self._replies.popleft()
+            self._outbox.backlog.done(size)
+        self._look()
 
     async def _write(self, line: bytes) -> None:
         try:
@@ -142,62 +128,36 @@ class Transport:
             self.stop()
             self._settled.set()
 
-    def _settle(self, request_id: object) -> None:
-        """Ids count as the library counts them: 7 and "7" are one."""
-        if isinstance(request_id, int | str) and not isinstance(request_id, bool):
-            known = coerce_request_id(request_id)
-            if sizes := self._owed.get(known):
-                self._outbox.backlog.end(sizes.pop())
-                if not sizes:
-                    del self._owed[known]
-        self._look()
-
     def _look(self) -> None:
-        if self._stopping.is_set() and not self._owed and not self._refusals:
+        if self._closing.is_set() and not self._session.owes and not self._replies:
             self._settled.set()
 
-    def stop(self) -> None:
-        """No more messages are taken; what is in hand may still be answered for a moment."""
-        self._ending.begin()
-        self._stopping.set()
-        self._look()
 
-    async def end(self) -> None:
-        """Wait for the end and then close the reading side, which ends the library's loop."""
-        await self._stopping.wait()
-        with anyio.move_on_after(self._ending.for_answers()):
-            await self._settled.wait()
-            await self._beside()
-        self._outbox.abandon_if_stuck()
-        self._send.close()
+async def first_of(*waits: Wait) -> None:
+    """Wait until the first of these returns; the others are cancelled."""
+    async with anyio.create_task_group() as tasks:
 
-    def close(self) -> None:
-        """Let go of the streams, whoever still holds them."""
-        self._send.close()
-        self.incoming.close()
+        async def wait(one: Wait) -> None:
+            await one()
+            tasks.cancel_scope.cancel()
 
-
-def _cancels(message: JSONRPCMessage) -> TypeGuard[JSONRPCNotification]:
-    return isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled"
+        for one in waits:
+            tasks.start_soon(wait, one)
 
 
 @asynccontextmanager
 async def running(
+    session: Session,
     outbox: Outbox,
     ending: Ending,
     *,
-    swallow: Iterable[jsonrpc.RequestId] = (),
-    beside: Callable[[], Awaitable[None]] = anyio.lowlevel.checkpoint,
+    ready: Wait = anyio.lowlevel.checkpoint,
 ) -> AsyncIterator[Transport]:
-    """A transport that ends by itself while the library serves it.
-
-    At the end it waits for what is ``beside``, too, as long as there is time for answers.
-    """
+    """A transport that ends by itself while the SDK serves it."""
     async with anyio.create_task_group() as tasks:
-        transport = Transport(outbox, tasks, ending=ending, swallow=swallow, beside=beside)
+        transport = Transport(session, outbox, tasks, ending=ending, ready=ready)
         tasks.start_soon(transport.end)
         try:
             yield transport
         finally:
             tasks.cancel_scope.cancel()
-            transport.close()

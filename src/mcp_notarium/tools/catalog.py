@@ -46,7 +46,7 @@ class Tool:
     handle: Handler
 
 
-# A line that names a tool is left out if that tool is disabled (``protocol/static_replies``).
+# A line that names a tool is left out where that tool is switched off (``static_replies``).
 INSTRUCTIONS = """\
 The user's notes, kept in an encrypted local copy of their note service.
 Work in this order: `list` to find a note, `get` to read it.

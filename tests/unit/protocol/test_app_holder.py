@@ -1,4 +1,4 @@
-"""The house: opened once, on demand; locked for good or tried again, by what went wrong."""
+"""The holder: opened once, on demand; locked for good or tried again, by what went wrong."""
 
 from contextlib import asynccontextmanager
 
@@ -14,7 +14,7 @@ from mcp_notarium.errors import (
     OutcomeUnknown,
     Verdict,
 )
-from mcp_notarium.protocol.app_holder import House
+from mcp_notarium.protocol.app_holder import AppHolder
 
 pytestmark = pytest.mark.anyio
 
@@ -46,22 +46,22 @@ class Opener:
 @asynccontextmanager
 async def kept(opener):
     reports = []
-    house = House(opener, report=reports.append)
-    house.reports = reports
+    holder = AppHolder(opener, report=reports.append)
+    holder.reports = reports
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(house.keep)
-            yield house
-            await house.leave(within=1)
+            tasks.start_soon(holder.keep)
+            yield holder
+            await holder.leave(within=1)
 
 
 def locked(verdict=Verdict.WRONG_KEY):
     return LockedError(verdict, "locked", resolution_hint="all ways", agent_hint="unlock")
 
 
-async def refused(house):
+async def refused(holder):
     with pytest.raises(LockedError):
-        await house.app()
+        await holder.app()
 
 
 async def test_nothing_is_opened_until_somebody_asks():
@@ -77,12 +77,12 @@ async def test_calls_that_come_together_share_one_opening():
     opener.gate = anyio.Event()
     found = []
 
-    async def ask(house):
-        found.append(await house.app())
+    async def ask(holder):
+        found.append(await holder.app())
 
-    async with kept(opener) as house, anyio.create_task_group() as calls:
+    async with kept(opener) as holder, anyio.create_task_group() as calls:
         for _ in range(5):
-            calls.start_soon(ask, house)
+            calls.start_soon(ask, holder)
         await anyio.wait_all_tasks_blocked()
         opener.gate.set()
     assert found == ["the app"] * 5
@@ -92,46 +92,46 @@ async def test_calls_that_come_together_share_one_opening():
 @pytest.mark.parametrize("error", [locked(), ConfigError("odd")])
 async def test_final_refusal_is_the_answer_to_every_call_and_is_reported_once(error):
     opener = Opener(error)
-    async with kept(opener) as house:
+    async with kept(opener) as holder:
         for _ in range(3):
             with pytest.raises(type(error)) as caught:
-                await house.app()
+                await holder.app()
             assert caught.value is error
-        assert house.locked
-        assert house.reports == [error]
+        assert holder.locked
+        assert holder.reports == [error]
     assert opener.opened == 0
 
 
 @pytest.mark.parametrize("error", [CacheBusy("busy"), locked(Verdict.BUSY)])
 async def test_passing_trouble_is_told_and_the_next_call_tries_again(error):
     opener = Opener(error)
-    async with kept(opener) as house:
+    async with kept(opener) as holder:
         with pytest.raises(type(error)):
-            await house.app()
-        assert not house.locked
-        assert await house.app() == "the app"
+            await holder.app()
+        assert not holder.locked
+        assert await holder.app() == "the app"
     assert opener.closed == 1
 
 
 async def test_leaving_an_unopened_house_opens_nothing():
     opener = Opener()
-    async with kept(opener) as house:
-        await house.leave(within=1)
-        house.open()
+    async with kept(opener) as holder:
+        await holder.leave(within=1)
+        holder.open()
         await anyio.wait_all_tasks_blocked()
     assert opener.opened == 0
 
 
 async def test_damage_met_while_open_locks_the_house_and_lets_go_of_it_at_once():
     opener = Opener()
-    async with kept(opener) as house:
-        await house.app()
-        house.mark_damaged(locked(Verdict.DATABASE_DAMAGED))
-        house.mark_damaged(locked(Verdict.DATABASE_DAMAGED))
+    async with kept(opener) as holder:
+        await holder.app()
+        holder.mark_damaged(locked(Verdict.DATABASE_DAMAGED))
+        holder.mark_damaged(locked(Verdict.DATABASE_DAMAGED))
         await anyio.wait_all_tasks_blocked()
-        assert (house.locked, opener.closed, len(house.reports)) == (True, 1, 1)
+        assert (holder.locked, opener.closed, len(holder.reports)) == (True, 1, 1)
         with pytest.raises(LockedError):
-            await house.app()
+            await holder.app()
     assert opener.opened == 1
 
 
@@ -139,24 +139,24 @@ async def test_damage_met_while_open_locks_the_house_and_lets_go_of_it_at_once()
 async def test_damage_met_while_opening_is_reported_once(errors):
     opener = Opener(*errors)
     opener.gate = anyio.Event()
-    async with kept(opener) as house, anyio.create_task_group() as calls:
-        calls.start_soon(refused, house)
+    async with kept(opener) as holder, anyio.create_task_group() as calls:
+        calls.start_soon(refused, holder)
         await anyio.wait_all_tasks_blocked()
-        house.mark_damaged(locked(Verdict.DATABASE_DAMAGED))
+        holder.mark_damaged(locked(Verdict.DATABASE_DAMAGED))
         opener.gate.set()
-    assert [error.verdict for error in house.reports] == [Verdict.DATABASE_DAMAGED]
-    assert house.locked
+    assert [error.verdict for error in holder.reports] == [Verdict.DATABASE_DAMAGED]
+    assert holder.locked
     assert opener.opened == opener.closed
 
 
 async def test_what_a_call_fails_of_in_a_locked_house_is_told_as_the_lock():
-    async with kept(Opener()) as house:
-        await house.app()
+    async with kept(Opener()) as holder:
+        await holder.app()
         damage, other = CacheDamaged("met"), NoteNotFound("gone")
-        assert house.answer(damage) is damage
-        house.mark_damaged(locked(Verdict.DATABASE_DAMAGED))
-        assert isinstance(house.answer(damage), LockedError)
-        assert house.answer(other) is other
-        sent = house.answer(OutcomeUnknown("sent"))
+        assert holder.answer(damage) is damage
+        holder.mark_damaged(locked(Verdict.DATABASE_DAMAGED))
+        assert isinstance(holder.answer(damage), LockedError)
+        assert holder.answer(other) is other
+        sent = holder.answer(OutcomeUnknown("sent"))
         assert sent.resolution_hint == "Do not repeat the write. unlock"
         assert sent.details["exit_code"] == 13

@@ -2,7 +2,15 @@
 
 import asyncio
 
-from mcp_notarium.protocol.backlog import MOST_UNREAD, Backlog
+import pytest
+
+from mcp_notarium.protocol.backlog import (
+    CALL_BYTES,
+    LINE_BYTES,
+    MOST_UNANSWERED,
+    MOST_UNREAD,
+    Backlog,
+)
 
 HALF = MOST_UNREAD // 2 + 1
 
@@ -48,3 +56,53 @@ def test_who_finds_room_does_not_wait():
         raise AssertionError("it waited")
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("most", "size"),
+    [
+        (MOST_UNANSWERED // LINE_BYTES, 0),
+        (4, MOST_UNANSWERED // 4 - LINE_BYTES),
+    ],
+    ids=["lines", "bytes"],
+)
+def test_it_is_full_while_too_much_was_read_that_has_no_answer(most, size):
+    backlog = Backlog()
+    for _ in range(most):
+        backlog.read(size)
+    assert not backlog.full()
+    backlog.read(size)
+    assert backlog.full()
+    backlog.done(size)
+    assert not backlog.full()
+
+
+@pytest.mark.parametrize(
+    ("most", "size"),
+    [
+        (MOST_UNANSWERED // (CALL_BYTES + LINE_BYTES), 0),
+        (4, MOST_UNANSWERED // 4 - LINE_BYTES - CALL_BYTES),
+    ],
+    ids=["calls", "bytes"],
+)
+def test_a_call_counts_more_than_a_line_until_it_is_answered(most, size):
+    backlog = Backlog()
+    for _ in range(most):
+        backlog.read(size)
+        backlog.begin_call()
+    assert not backlog.full()
+    backlog.read(size)
+    backlog.begin_call()
+    assert backlog.full()
+    backlog.end_call(size)
+    assert not backlog.full()
+
+
+def test_it_is_full_while_what_was_written_is_not_taken():
+    backlog = Backlog()
+    backlog.wait(MOST_UNREAD)
+    assert not backlog.full()
+    backlog.wait(1)
+    assert backlog.full()
+    backlog.written(1)
+    assert not backlog.full()

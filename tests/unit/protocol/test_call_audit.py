@@ -12,7 +12,8 @@ from mcp import Client, MCPError
 from mcp_notarium.audit.chain import AuditKeys
 from mcp_notarium.errors import CacheFull, NotRecorded
 from mcp_notarium.protocol import call_audit
-from mcp_notarium.protocol.app_holder import House
+from mcp_notarium.protocol.app_holder import AppHolder
+from mcp_notarium.protocol.call_pipeline import CallPipeline
 from mcp_notarium.protocol.sdk_server import build
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage.audit_log import AuditLog
@@ -48,13 +49,16 @@ async def talking(desk, era="legacy", *, gate=None, **options):
             await gate.wait()
         yield desk.app
 
-    house = House(opened, report=lambda _error: None)
+    holder = AppHolder(opened, report=lambda _error: None)
     with anyio.fail_after(20):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(house.keep)
-            async with Client(build(house), mode=era, read_timeout_seconds=10, **options) as client:
+            tasks.start_soon(holder.keep)
+            holder.open()
+            async with Client(
+                build(CallPipeline(holder)), mode=era, read_timeout_seconds=10, **options
+            ) as client:
                 yield client
-            await house.leave(within=1)
+            await holder.leave(within=1)
 
 
 def records(desk):

@@ -12,7 +12,8 @@ import mcp_types as types
 import pytest
 from mcp import Client
 
-from mcp_notarium.protocol.app_holder import House
+from mcp_notarium.protocol.app_holder import AppHolder
+from mcp_notarium.protocol.call_pipeline import CallPipeline
 from mcp_notarium.protocol.sdk_server import build
 from support.long import LONG
 from support.tooling import Desk
@@ -97,14 +98,16 @@ async def asked(desk, era, answer, tool, arguments):
         yield desk.app
 
     given = {"confirm": answer.endswith("given")} if "confirm " in answer else {}
-    house = House(opened, report=lambda _error: None)
+    holder = AppHolder(opened, report=lambda _error: None)
     with anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(house.keep)
+            tasks.start_soon(holder.keep)
             options = {"elicitation_callback": answering(answer)}
-            async with Client(build(house), mode=era, read_timeout_seconds=50, **options) as client:
+            async with Client(
+                build(CallPipeline(holder)), mode=era, read_timeout_seconds=50, **options
+            ) as client:
                 result = await client.call_tool(tool, arguments | given)
-            await house.leave(within=1)
+            await holder.leave(within=1)
     return result
 
 

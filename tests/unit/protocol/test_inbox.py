@@ -5,13 +5,10 @@ import threading
 
 import pytest
 
-from mcp_notarium.protocol import inbox as inbox_room
-from mcp_notarium.protocol.async_inbox import Arrivals
-from mcp_notarium.protocol.events import Stop
-from mcp_notarium.protocol.inbox import MOST_BYTES, Inbox
+from mcp_notarium.protocol.inbox import Inbox
 
 
-def test_items_put_before_and_after_the_bell_arrive_in_order():
+def test_items_put_before_and_after_the_event_loop_begins_arrive_in_order():
     inbox = Inbox()
     inbox.put(0)
     assert inbox.wait() == 0
@@ -24,10 +21,9 @@ def test_items_put_before_and_after_the_bell_arrive_in_order():
     async def consume():
         thread = threading.Thread(target=produce)
         thread.start()
-        arrivals = Arrivals(inbox)
         found = []
         while len(found) < total - 1:
-            found += await arrivals.next()
+            found += await inbox.next()
         thread.join()
         return found
 
@@ -38,7 +34,8 @@ def test_put_after_the_loop_has_ended_is_harmless():
     inbox = Inbox()
 
     async def listen():
-        Arrivals(inbox)
+        inbox.put("early")
+        assert await inbox.next() == ["early"]
 
     asyncio.run(listen())
     inbox.put("late")
@@ -50,33 +47,3 @@ def test_wait_blocks_until_something_is_put():
     inbox = Inbox()
     threading.Timer(0.05, inbox.put, ["x"]).start()
     assert inbox.wait() == "x"
-
-
-def test_it_is_crowded_by_the_weight_of_lines_until_they_are_taken():
-    inbox = Inbox()
-    for _ in range(3):
-        inbox.put(b"x" * (MOST_BYTES // 2))
-    assert inbox.crowded()
-    inbox.taken()
-    assert not inbox.crowded()
-    for _ in range(MOST_BYTES // 1000):
-        inbox.put(b"{}")
-    assert inbox.crowded()
-    inbox.wait()
-    inbox.taken()
-    assert not inbox.crowded()
-    inbox.behind = lambda: True
-    assert inbox.crowded()
-
-
-def test_a_line_that_comes_while_something_weightless_is_put_is_counted(monkeypatch):
-    inbox, weigh = Inbox(), inbox_room.weight
-
-    def weigh_while_a_line_comes(item):
-        if isinstance(item, Stop):
-            inbox.put(b"x" * (MOST_BYTES + 1))
-        return weigh(item)
-
-    monkeypatch.setattr(inbox_room, "weight", weigh_while_a_line_comes)
-    inbox.put(Stop())
-    assert inbox.crowded()

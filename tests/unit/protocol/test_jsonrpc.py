@@ -3,14 +3,19 @@
 import json
 
 import pytest
-from mcp_types import JSONRPCError, JSONRPCRequest, JSONRPCResponse
+from mcp_types import JSONRPCError, JSONRPCResponse
 
-from mcp_notarium.protocol.jsonrpc import Refusal, decode, encode, refuse_long
+from mcp_notarium.protocol.jsonrpc import DEEPEST, Refusal, decode
 from mcp_notarium.protocol.line_reader import TooLong
+from mcp_notarium.protocol.sdk_streams import encode
 
 
 def ask(**fields):
     return json.dumps({"jsonrpc": "2.0", "id": 3, "method": "ping"} | fields).encode()
+
+
+def nested(levels):
+    return json.loads("[" * levels + "]" * levels)
 
 
 @pytest.mark.parametrize(
@@ -33,6 +38,9 @@ def ask(**fields):
         (ask(method=7), -32600, 3),
         (ask(params=[1]), -32600, 3),
         (ask(jsonrpc="\ud83d"), -32600, 3),
+        (ask(method="\ud800"), -32600, 3),
+        (ask(id="\ud800"), -32600, "\ud800"),
+        (ask(params={"a": nested(DEEPEST)}), -32600, 3),
         (b"[" * 100_000, -32700, None),
         (b'{"jsonrpc":"2.0","id":4,"method":"x","params":' + b'{"a":' * 100_000, -32700, 4),
         (b'{"jsonrpc":"2.0","id":' + b"9" * 5000 + b',"method":"x"}', -32700, None),
@@ -56,19 +64,29 @@ def test_malformed_notifications_and_replies_are_not_answered(line):
     assert decode(line) is None
 
 
+def test_nesting_that_is_deep_enough_for_any_argument_is_a_message():
+    message = decode(ask(params={"a": nested(DEEPEST - 10), "b": [[]] * 500}))
+    assert message["id"] == 3
+
+
+def test_members_that_are_not_the_protocols_are_left_out():
+    assert decode(ask(more=1, params=None)) == json.loads(ask())
+    answer = {"jsonrpc": "2.0", "id": 1, "error": {"code": 1, "message": "no"}}
+    assert decode(json.dumps(answer).encode()) == answer
+
+
 def test_half_a_character_is_left_to_the_tool_that_gets_it():
     message = decode(ask(params={"text": "\ud83d"}))
-    assert message.params == {"text": "\ud83d"}
+    assert message["params"] == {"text": "\ud83d"}
 
 
 def test_invalid_utf8_is_served_with_the_replacement_character():
     message = decode(b'{"jsonrpc":"2.0","id":3,"method":"x","params":{"text":"a\xffb"}}')
-    assert isinstance(message, JSONRPCRequest)
-    assert message.params == {"text": "a\ufffdb"}
+    assert message["params"] == {"text": "a\ufffdb"}
 
 
 def test_byte_order_mark_and_carriage_return_do_no_harm():
-    assert isinstance(decode(b"\xef\xbb\xbf" + ask() + b"\r"), JSONRPCRequest)
+    assert decode(b"\xef\xbb\xbf" + ask() + b"\r") == json.loads(ask())
 
 
 def test_refusal_without_id_leaves_it_out_instead_of_null():
@@ -80,6 +98,10 @@ def test_refusal_without_id_leaves_it_out_instead_of_null():
         {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "no"}}
     )
     assert "id" not in json.loads(encode(error))
+
+
+def test_half_a_character_in_an_id_becomes_a_replacement_character():
+    assert json.loads(Refusal(-32600, "no", "a\ud800").encoded())["id"] == "a\ufffd"
 
 
 def test_lone_surrogates_in_a_result_become_replacement_characters():
@@ -103,4 +125,4 @@ def test_lone_surrogates_in_a_result_become_replacement_characters():
     ],
 )
 def test_id_of_a_too_long_line_is_read_from_its_ends(head, tail, request_id):
-    assert refuse_long(TooLong(head, tail)).request_id == request_id
+    assert decode(TooLong(head, tail)).request_id == request_id

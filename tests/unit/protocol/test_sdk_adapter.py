@@ -12,7 +12,8 @@ from mcp import Client, MCPError
 
 from mcp_notarium import logs
 from mcp_notarium.errors import LockedError, Verdict
-from mcp_notarium.protocol.app_holder import House
+from mcp_notarium.protocol.app_holder import AppHolder
+from mcp_notarium.protocol.call_pipeline import CallPipeline
 from mcp_notarium.protocol.sdk_server import build
 from mcp_notarium.tools.catalog import TOOLS, wire_form
 from support.memory_client import Fault
@@ -38,13 +39,15 @@ def desk(tmp_path):
 @asynccontextmanager
 async def talking(opener, era, **options):
     """A client of a server over whatever ``opener`` opens."""
-    house = House(opener, report=lambda _error: None)
+    holder = AppHolder(opener, report=lambda _error: None)
     with anyio.fail_after(20):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(house.keep)
-            async with Client(build(house), mode=era, read_timeout_seconds=10, **options) as client:
+            tasks.start_soon(holder.keep)
+            async with Client(
+                build(CallPipeline(holder)), mode=era, read_timeout_seconds=10, **options
+            ) as client:
                 yield client
-            await house.leave(within=1)
+            await holder.leave(within=1)
 
 
 def open_desk(desk):

@@ -1,4 +1,4 @@
-"""The transport over real pipes in one process: what is owed, when it ends, what is swallowed."""
+"""The transport over real pipes in one process: what is owed, what waits, when it ends."""
 
 import json
 import os
@@ -10,10 +10,15 @@ import pytest
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest, JSONRPCResponse
 
+from mcp_notarium.protocol.backlog import MOST_UNANSWERED, Backlog
 from mcp_notarium.protocol.line_reader import TooLong
 from mcp_notarium.protocol.outbox import Outbox
+from mcp_notarium.protocol.sdk_streams import Incoming, Outgoing
+from mcp_notarium.protocol.session import Session, size_of
 from mcp_notarium.protocol.shutdown import Ending
+from mcp_notarium.protocol.static_replies import StaticReplies, stored
 from mcp_notarium.protocol.transport import running
+from support.talker import HELLO, INITIALIZED
 
 pytestmark = pytest.mark.anyio
 
@@ -24,12 +29,25 @@ def anyio_backend():
 
 
 @asynccontextmanager
-async def connected(swallow=(), *, seconds=1.5):
-    """A transport with so much time to end, and the descriptor a client would read."""
+async def connected(*first, seconds=1.5, **options):
+    """A transport with so much time to end, and the descriptor a client would read.
+
+    The connection has had its handshake, unless other lines are to come ``first``.
+    """
     reading, writing = os.pipe()
+    backlog = Backlog()
+    session = Session(StaticReplies(stored()), backlog)
+    for line in first or (HELLO, INITIALIZED):
+        session.receive(json.dumps(line).encode())
     try:
         with anyio.fail_after(10):
-            async with running(Outbox(writing), Ending(seconds), swallow=swallow) as transport:
+            async with running(
+                session, Outbox(writing, backlog), Ending(seconds), **options
+            ) as transport:
+                for _ in [] if first else (HELLO, INITIALIZED):
+                    await transport.next()
+                if not first:
+                    session.answered(HELLO["id"])
                 yield transport, reading
     finally:
         for fd in (reading, writing):
@@ -56,7 +74,7 @@ def answer(request_id, **result):
 async def ended(transport):
     """Wait until the library's loop would end; gives the seconds that took."""
     began = time.monotonic()
-    async for _ in transport.incoming:
+    async for _ in Incoming(transport):
         pass
     return time.monotonic() - began
 
@@ -68,9 +86,9 @@ def lines(reading):
 async def test_messages_go_in_and_answers_come_out():
     async with connected() as (transport, reading):
         transport.feed(request(1))
-        received = (await transport.incoming.receive()).message
+        received = (await Incoming(transport).receive()).message
         assert isinstance(received, JSONRPCRequest)
-        await transport.outgoing.send(answer(1, a=1))
+        await Outgoing(transport).send(answer(1, a=1))
         assert lines(reading) == [{"jsonrpc": "2.0", "id": 1, "result": {"a": 1}}]
 
 
@@ -85,10 +103,10 @@ async def test_it_waits_for_what_is_owed_and_no_longer():
         transport.feed(request(1))
         transport.feed(request("1"))
         transport.stop()
-        await transport.outgoing.send(answer(1))
+        await Outgoing(transport).send(answer(1))
         await anyio.wait_all_tasks_blocked()
         assert not transport._settled.is_set()
-        await transport.outgoing.send(answer("1"))
+        await Outgoing(transport).send(answer("1"))
         assert await ended(transport) < 5
 
 
@@ -104,18 +122,37 @@ async def test_it_gives_up_on_what_takes_too_long():
     [
         [json.dumps({"jsonrpc": "2.0", "id": n, "method": "x"}).encode() for n in range(300)],
         [json.dumps({"jsonrpc": "2.0", "id": 0, "method": "x" * 9_000_000}).encode()] * 4,
+        [b'{"jsonrpc":"2.0","method":"notifications/x"}'] * 2100,
     ],
-    ids=["requests", "bytes"],
+    ids=["requests", "bytes", "notifications"],
 )
 async def test_the_backlog_is_full_while_too_much_is_in_hand(lines_in):
     async with connected(seconds=30) as (transport, _reading):
+        backlog = transport._outbox.backlog
         for line in lines_in:
+            backlog.read(size_of(line))
             transport.feed(line)
-        assert transport._outbox.backlog.full()
-        for line in lines_in:
-            await transport.incoming.receive()
-            await transport.outgoing.send(answer(json.loads(line)["id"], n=1))
-        assert not transport._outbox.backlog.full()
+        assert backlog.full()
+        for _ in lines_in:
+            message = (await Incoming(transport).receive()).message
+            if isinstance(message, JSONRPCRequest):
+                await Outgoing(transport).send(answer(message.id, n=1))
+        assert not backlog.full()
+
+
+async def test_static_replies_count_until_they_are_written():
+    async with connected(seconds=30) as (transport, reading):
+        backlog, ping = transport._outbox.backlog, request("p", "ping")
+        count = MOST_UNANSWERED // 16_000
+        for _ in range(count):
+            backlog.read(len(ping))
+            transport.feed(ping)
+        assert backlog.full()
+        found = b""
+        while found.count(b"\n") < count:
+            found += await anyio.to_thread.run_sync(os.read, reading, 1 << 16)
+        await anyio.wait_all_tasks_blocked()
+        assert not backlog.full()
 
 
 async def test_one_id_used_twice_is_owed_two_answers():
@@ -123,10 +160,10 @@ async def test_one_id_used_twice_is_owed_two_answers():
         transport.feed(request(1))
         transport.feed(request(1))
         transport.stop()
-        await transport.outgoing.send(answer(1, n=1))
+        await Outgoing(transport).send(answer(1, n=1))
         await anyio.wait_all_tasks_blocked()
         assert not transport._settled.is_set()
-        await transport.outgoing.send(answer(1, n=2))
+        await Outgoing(transport).send(answer(1, n=2))
         assert await ended(transport) < 5
         assert [line["result"]["n"] for line in lines(reading)] == [1, 2]
 
@@ -174,15 +211,64 @@ async def test_more_refusals_than_a_pipe_holds_are_all_written_before_the_end():
     assert found.count(b"\n") == 3000
 
 
-async def test_answer_the_front_has_given_is_swallowed_once():
-    async with connected(swallow={0}) as (transport, reading):
-        transport.feed(request(0, "initialize"))
-        await transport.outgoing.send(answer(0, first=True))
-        transport.feed(request(0))
-        await transport.outgoing.send(answer(0, second=True))
+async def test_answer_to_the_handshake_is_swallowed_once():
+    async with connected(HELLO, INITIALIZED) as (transport, reading):
+        await Outgoing(transport).send(answer(HELLO["id"], first=True))
+        transport.feed(request(HELLO["id"]))
+        await Outgoing(transport).send(answer(HELLO["id"], second=True))
         assert [line["result"] for line in lines(reading)] == [{"second": True}]
         transport.stop()
         assert await ended(transport) < 1
+
+
+async def test_calls_that_wait_for_the_sdk_keep_their_order_and_can_be_cancelled():
+    async with connected(HELLO, INITIALIZED, seconds=30) as (transport, _):
+        for number in range(5):
+            transport.feed(request(number))
+        transport.feed(cancel(2))
+        transport.feed(cancel("4"))
+        stream = Incoming(transport)
+        found = [(await stream.receive()).message for _ in range(5)]
+        assert [message.method for message in found[:2]] == [
+            "initialize",
+            "notifications/initialized",
+        ]
+        assert [message.id for message in found[2:]] == [0, 1, 3]
+        transport.stop()
+        for number in (HELLO["id"], 0, 1, 3):
+            await Outgoing(transport).send(answer(number))
+        assert await ended(transport) < 5
+
+
+async def test_call_that_the_sdk_never_took_is_told_that_the_connection_is_closed():
+    async with connected(HELLO, seconds=0.1) as (transport, reading):
+        transport.feed(request("a"))
+        transport.stop()
+        await transport.over.wait()
+        assert lines(reading) == [
+            {
+                "jsonrpc": "2.0",
+                "id": "a",
+                "error": {"code": -32000, "message": "Connection closed"},
+            }
+        ]
+
+
+async def test_end_of_input_waits_until_calls_can_be_answered_and_a_stop_does_not():
+    can = anyio.Event()
+    async with connected(seconds=0.2, ready=can.wait) as (transport, _):
+        transport.feed(request(1))
+        transport.end_of_input()
+        with anyio.move_on_after(0.5):
+            await transport.over.wait()
+        assert not transport.over.is_set()
+        transport.stop()
+        assert await ended(transport) < 5
+    can.set()
+    async with connected(seconds=0.2, ready=can.wait) as (transport, _):
+        transport.feed(request(1))
+        transport.end_of_input()
+        assert await ended(transport) < 5
 
 
 async def test_nothing_is_taken_after_the_stop():
@@ -197,7 +283,7 @@ async def test_reader_that_is_gone_ends_it():
         transport.feed(request(1))
         transport.feed(request(2))
         os.close(reading)
-        await transport.outgoing.send(answer(1))
+        await Outgoing(transport).send(answer(1))
         assert await ended(transport) < 5
 
 
@@ -214,14 +300,14 @@ async def test_large_and_small_lines_keep_their_order():
             tasks.start_soon(read)
             for number in range(40):
                 text = "x" * (200_000 if number % 5 == 0 else 10)
-                tasks.start_soon(transport.outgoing.send, answer(number, text=text))
+                tasks.start_soon(Outgoing(transport).send, answer(number, text=text))
         assert [json.loads(line)["id"] for line in found.splitlines()] == list(range(40))
 
 
 async def test_reader_that_takes_nothing_is_given_up():
     async with connected(seconds=0.1) as (transport, _), anyio.create_task_group() as tasks:
         transport.feed(request(1))
-        tasks.start_soon(transport.outgoing.send, answer(1, text="x" * 1_000_000))
+        tasks.start_soon(Outgoing(transport).send, answer(1, text="x" * 1_000_000))
         await anyio.wait_all_tasks_blocked()
         transport.stop()
         assert await ended(transport) < 5

@@ -1,0 +1,239 @@
+"""Decode what a client sends: answer what is static, queue the rest for the SDK, in order.
+
+One session is one connection. It owns the ids and the protocol era:
+
+=============  =====================================================================
+era            what a request needs
+=============  =====================================================================
+unknown        ``initialize``, or the envelope in ``_meta``; only ``ping`` needs neither
+handshake      nothing; an envelope is refused with -32600, a second ``initialize`` too
+modern         the envelope; ``initialize`` is refused with -32022
+=============  =====================================================================
+
+``initialize`` settles the handshake era, the first request that the SDK has to answer the modern one.
+Whatever is refused here is not passed on. No input or output, no clock, no SDK.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from enum import Enum
+
+from mcp_notarium.domain.text_normalization import replace_surrogates
+from mcp_notarium.protocol import jsonrpc
+from mcp_notarium.protocol.backlog import Backlog
+from mcp_notarium.protocol.jsonrpc import Json, Refusal, RequestId, reply, same
+from mcp_notarium.protocol.line_reader import TooLong
+from mcp_notarium.protocol.static_replies import Reply, StaticReplies
+
+_VERSION = "io.modelcontextprotocol/protocolVersion"
+_CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
+
+_NO_ENVELOPE = (
+    f"Send `initialize` first, or `params._meta` with '{_VERSION}' and '{_CAPABILITIES}'."
+)
+_ENVELOPE_AFTER_HANDSHAKE = (
+    "This connection began with a handshake; requests with an envelope in `_meta` are not accepted."
+)
+_SECOND_HANDSHAKE = "This connection has had its handshake."
+
+
+class _Era(Enum):
+    UNKNOWN = "unknown"
+    HANDSHAKE = "handshake"
+    MODERN = "modern"
+
+
+def size_of(line: object) -> int | None:
+    """The bytes of a line, as the backlog counts them; None for what is no line."""
+    if isinstance(line, TooLong):
+        return 0
+    return len(line) if isinstance(line, bytes) else None
+
+
+class Session:
+    """One connection, as far as the protocol goes.
+
+    ``stays``: the client has shown that it is no throw-away copy, so the SDK is worth importing and the
+    account worth opening.
+    """
+
+    def __init__(self, replies: StaticReplies, backlog: Backlog) -> None:
+        self._replies = replies
+        self._backlog = backlog
+        self._era = _Era.UNKNOWN
+        self._version = ""
+        self._initialized = False
+        self._swallowed: RequestId | None = None
+        self._waiting: deque[_Waiting] = deque()
+        self._owed: dict[object, list[int]] = {}  # the sizes of the requests of this id
+        self.stays = False
+
+    @property
+    def owes(self) -> bool:
+        """Whether the SDK has still to answer a request."""
+        return bool(self._owed)
+
+    def receive(self, line: bytes | TooLong) -> bytes:
+        """The reply to a line; ``b""`` if there is none, or none yet.
+
+        Whoever writes a reply tells the backlog when that is done. The other lines are the session's.
+        """
+        message, size = jsonrpc.decode(line), size_of(line) or 0
+        if isinstance(message, Refusal):
+            return message.encoded()
+        if message is None:
+            self._backlog.done(size)
+            return b""
+        if "method" in message and "id" in message:
+            return self._request(message, size)
+        self._notification(message, size)
+        return b""
+
+    def next(self) -> Json | None:
+        """The next message for the SDK; None if none waits."""
+        if not self._waiting:
+            return None
+        waiting = self._waiting.popleft()
+        if not waiting.is_call and waiting.size is not None:
+            self._backlog.done(waiting.size)
+        return waiting.message
+
+    def answered(self, request_id: object) -> bool:
+        """Note an answer of the SDK. False if the client has had it from here already."""
+        if self._swallowed is not None and request_id == self._swallowed:
+            self._swallowed = None
+            return False
+        self._forget(request_id)
+        return True
+
+    def break_off(self) -> list[bytes]:
+        """The errors for the calls that still wait for the SDK, which wait no longer."""
+        closed = {"code": jsonrpc.CONNECTION_CLOSED, "message": "Connection closed"}
+        calls = [waiting.message["id"] for waiting in self._waiting if waiting.is_call]
+        self._waiting.clear()
+        for request_id in calls:
+            self._forget(request_id)
+        return [reply(request_id, error=closed) for request_id in calls]
+
+    def _request(self, message: Json, size: int) -> bytes:
+        method, params = message["method"], message.get("params", {})
+        if method == "initialize":
+            return self._initialize(message["id"], params)
+        meta = params.get("_meta")
+        if isinstance(meta, dict) and _VERSION in meta:
+            return self._with_envelope(message, params, meta, size)
+        if self._era is _Era.HANDSHAKE or (self._era is _Era.UNKNOWN and method == "ping"):
+            found = self._replies.by_handshake(self._version, method, params)
+            return self._reply(message, found, size)
+        return Refusal(jsonrpc.INVALID_PARAMS, _NO_ENVELOPE, message["id"]).encoded()
+
+    def _with_envelope(self, message: Json, params: Json, meta: Json, size: int) -> bytes:
+        request_id, version = message["id"], meta[_VERSION]
+        if self._era is _Era.HANDSHAKE:
+            return Refusal(jsonrpc.INVALID_REQUEST, _ENVELOPE_AFTER_HANDSHAKE, request_id).encoded()
+        if not self._replies.serves(version):
+            return reply(request_id, error=self._replies.unsupported(version))
+        if not isinstance(meta.get(_CAPABILITIES), dict):
+            return Refusal(jsonrpc.INVALID_PARAMS, _NO_ENVELOPE, request_id).encoded()
+        found = self._replies.by_envelope(version, message["method"], params)
+        if found is None:
+            self._era = _Era.MODERN
+        return self._reply(message, found, size)
+
+    def _reply(self, message: Json, found: Reply | None, size: int) -> bytes:
+        """The static reply, or the call queued for the SDK."""
+        if found is not None:
+            return reply(message["id"], **found)
+        self._owed.setdefault(same(message["id"]), []).append(size)
+        self._backlog.begin_call()
+        self._queue(_Waiting(message, size, is_call=True))
+        return b""
+
+    def _initialize(self, request_id: RequestId, params: Json) -> bytes:
+        if self._era is _Era.MODERN:
+            error = self._replies.unsupported(params.get("protocolVersion"))
+            return reply(request_id, error=error)
+        if self._era is _Era.HANDSHAKE:
+            return Refusal(jsonrpc.INVALID_REQUEST, _SECOND_HANDSHAKE, request_id).encoded()
+        if not _is_handshake(params):
+            return Refusal(
+                jsonrpc.INVALID_PARAMS, "Invalid request parameters", request_id
+            ).encoded()
+        self._era = _Era.HANDSHAKE
+        self._version = self._replies.settle(params["protocolVersion"])
+        self._swallowed = request_id
+        told = {"jsonrpc": "2.0", "id": request_id, "method": "initialize"}
+        self._waiting.append(_Waiting(told | {"params": _told(params, self._version)}, None))
+        return reply(request_id, result=self._replies.greeting(self._version))
+
+    def _notification(self, message: Json, size: int) -> None:
+        """Queue a notification, or a client's answer, if the SDK can make something of it."""
+        method = message.get("method")
+        wanted = self._era is not _Era.UNKNOWN
+        if method == "notifications/initialized":
+            wanted = self._era is _Era.HANDSHAKE and not self._initialized
+            self._initialized = self._initialized or wanted
+        elif method == "notifications/cancelled":
+            wanted = wanted and not self._cancel(message.get("params", {}).get("requestId"))
+        if wanted:
+            self._queue(_Waiting(message, size))
+        else:
+            self._backlog.done(size)
+
+    def _queue(self, waiting: _Waiting) -> None:
+        self._waiting.append(waiting)
+        self.stays = True
+
+    def _cancel(self, request_id: object) -> bool:
+        """Forget a request that was cancelled. True if it was still waiting for the SDK."""
+        if not jsonrpc.is_id(request_id):
+            return False
+        self._forget(request_id)
+        for waiting in self._waiting:
+            if waiting.is_call and same(waiting.message["id"]) == same(request_id):
+                self._waiting.remove(waiting)
+                return True
+        return False
+
+    def _forget(self, request_id: object) -> None:
+        known = same(request_id)
+        if sizes := self._owed.get(known):
+            self._backlog.end_call(sizes.pop())
+            if not sizes:
+                del self._owed[known]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Waiting:
+    """A message for the SDK; ``size`` is None where the line is answered already."""
+
+    message: Json
+    size: int | None
+    is_call: bool = False
+
+
+def _is_handshake(params: Json) -> bool:
+    client = params.get("clientInfo")
+    return (
+        isinstance(params.get("protocolVersion"), str)
+        and isinstance(params.get("capabilities"), dict)
+        and isinstance(client, dict)
+        and all(isinstance(client.get(name), str) for name in ("name", "version"))
+    )
+
+
+def _told(params: Json, version: str) -> Json:
+    """What the SDK is told of a handshake: what this server uses, in a form that it never refuses.
+
+    Hosts put more into it than any schema knows.
+    """
+    client = {name: replace_surrogates(params["clientInfo"][name]) for name in ("name", "version")}
+    asking = params["capabilities"].get("elicitation")
+    offers: Json = {}
+    if isinstance(asking, dict):
+        offers["elicitation"] = {
+            name: {} for name in ("form", "url") if isinstance(asking.get(name), dict)
+        }
+    return {"protocolVersion": version, "capabilities": offers, "clientInfo": client}

@@ -1,0 +1,68 @@
+"""The pipeline where nobody reads the answers: a call waits until there is room for what it makes."""
+
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+
+from mcp_notarium.audit.record import Decision
+from mcp_notarium.protocol.app_holder import AppHolder
+from mcp_notarium.protocol.backlog import MOST_UNREAD, Backlog
+from mcp_notarium.protocol.call_audit import Asked
+from mcp_notarium.protocol.call_pipeline import CallPipeline
+from support.tooling import Caller, Desk
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
+
+
+class Recorded(Caller):
+    decision = Decision.ALLOWED
+
+    def __init__(self, **_rules):
+        super().__init__()
+
+
+async def test_a_reading_that_waited_for_the_network_is_not_answered_above_the_bound(tmp_path):
+    desk, come, backlog, answers = Desk(tmp_path), anyio.Event(), Backlog(), []
+    desk.store.put("plain", "x\n")
+    get, asked = desk.backend.get, []
+
+    async def late(*args, **options):
+        asked.append(args)
+        await come.wait()
+        return await get(*args, **options)
+
+    desk.backend.get = late
+
+    @asynccontextmanager
+    async def opened():
+        yield desk.app
+
+    holder = AppHolder(opened, report=lambda _error: None)
+    pipeline = CallPipeline(holder, backlog=backlog)
+
+    async def call():
+        answers.append(await pipeline.answer(Asked("", "get", {"id": "plain"}), Recorded))
+
+    try:
+        with anyio.fail_after(20):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(holder.keep)
+                tasks.start_soon(call)
+                await anyio.wait_all_tasks_blocked()
+                assert asked
+                backlog.wait(MOST_UNREAD + 1)
+                come.set()
+                await anyio.wait_all_tasks_blocked()
+                assert not answers
+                backlog.written(MOST_UNREAD + 1)
+                await anyio.wait_all_tasks_blocked()
+                assert not answers[0].is_error
+                await holder.leave(within=1)
+    finally:
+        desk.close()
