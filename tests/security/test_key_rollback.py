@@ -197,8 +197,8 @@ def test_a_change_seen_half_done_is_no_rollback(tmp_path, monkeypatch):
     """Whoever reads while somebody else writes both files must not take it for an old one."""
     config = made(tmp_path)
     folder = folder_of(config)
-    load = opener.keyfile.load
-    read = opener.keyfile._side
+    load = opener.key_file.load
+    read = opener.key_file._read_file
 
     def changed_between(path, bounds):
         side = read(path, bounds)
@@ -208,7 +208,7 @@ def test_a_change_seen_half_done_is_no_rollback(tmp_path, monkeypatch):
         return side
 
     changed = []
-    monkeypatch.setattr(opener.keyfile, "_side", changed_between)
+    monkeypatch.setattr(opener.key_file, "_read_file", changed_between)
     assert load(folder, bounds=BOUNDS).copy_ahead is None
     assert changed
 
