@@ -43,7 +43,7 @@ _NONE_HERE = ("keyring.backends.fail", "Keyring")
 _LOCKED = {"KeyringLocked", "LockedException", "PromptDismissedException"}
 
 
-class Store(Protocol):
+class Backend(Protocol):
     """The part of a ``keyring`` backend that is used."""
 
     def get_password(self, service: str, username: str) -> str | None:
@@ -138,7 +138,7 @@ class Keychain:
                 self._asked(kind, backend.delete_password, *_place((kind, owner)))
         self._read[kind, owner] = None
 
-    def _backend(self, kind: str) -> Store | None:
+    def _backend(self, kind: str) -> Backend | None:
         return _allowed(self._asked(kind, self._current))
 
     def _asked(self, kind: str, question: Callable[..., _Answer], *given: str) -> _Answer:
@@ -158,7 +158,7 @@ def system_keychain() -> Keychain:
     return Keychain()
 
 
-def _allowed(backend: object) -> Store | None:
+def _allowed(backend: object) -> Backend | None:
     """The backend itself, or the first real one of a chain; None where there is no keychain."""
     kind = _kind(backend)
     if kind == _NONE_HERE:
@@ -171,7 +171,7 @@ def _allowed(backend: object) -> Store | None:
     return backend  # type: ignore[return-value]  # its class is one of those listed
 
 
-def _refuse(backend: object) -> Store | None:
+def _refuse(backend: object) -> Backend | None:
     raise _unusable(f"`{'.'.join(_kind(backend))}` is not a keychain that protects anything")
 
 
