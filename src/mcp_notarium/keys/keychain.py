@@ -47,14 +47,14 @@ _RUNTIME_DIR = "XDG_RUNTIME_DIR"
 _LOCKED = {"KeyringLocked", "LockedException", "PromptDismissedException"}
 
 
-class Store(Protocol):
+class Backend(Protocol):
     """Describe the part of a ``keyring`` backend that is used."""
 
     def get_password(self, service: str, username: str) -> str | None:
         """Return the secret, or None."""
 
     def set_password(self, service: str, username: str, password: str) -> None:
-        """Store a secret."""
+        """Backend a secret."""
 
     def delete_password(self, service: str, username: str) -> None:
         """Remove a secret. Raises if there is none."""
@@ -127,7 +127,7 @@ class Keychain:
         return self._read[entry]
 
     def set(self, kind: str, owner: str, secret: Secret) -> None:
-        """Store a secret."""
+        """Backend a secret."""
         backend = self._backend(kind)
         if backend is None:
             raise _missing_keychain_error()
@@ -142,7 +142,7 @@ class Keychain:
                 self._call(kind, backend.delete_password, *_entry_name((kind, owner)))
         self._read[kind, owner] = None
 
-    def _backend(self, kind: str) -> Store | None:
+    def _backend(self, kind: str) -> Backend | None:
         return _find_allowed(self._call(kind, self._current))
 
     def _call(self, kind: str, question: Callable[..., _Answer], *given: str) -> _Answer:
@@ -209,7 +209,7 @@ def system_keychain() -> Keychain:
     return Keychain()
 
 
-def _find_allowed(backend: object) -> Store | None:
+def _find_allowed(backend: object) -> Backend | None:
     """Find the backend itself, or the first real one of a chain; None where there is no keychain."""
     kind = _kind(backend)
     if kind == _NONE_HERE:
@@ -222,7 +222,7 @@ def _find_allowed(backend: object) -> Store | None:
     return backend  # type: ignore[return-value]  # its class is one of those listed
 
 
-def _refuse(backend: object) -> Store | None:
+def _refuse(backend: object) -> Backend | None:
     raise _unusable_error(f"`{'.'.join(_kind(backend))}` is not a keychain that protects anything")
 
 
