@@ -150,7 +150,7 @@ def test_who_has_lost_the_passphrase_comes_in_by_the_key_on_paper(home: Home) ->
         screen.type(PAPER.reveal_text().lower().replace("-", " ") + "\n")
         screen.shows("New key: ")
         assert 'slot 3 ("on paper", recovery), which stays' in screen.screen
-        assert "takes the place of slot 2 (passphrase)" in screen.screen
+        assert "replaces slot 2 (passphrase)" in screen.screen
         screen.type(NEW + "\n")
         screen.shows("once more: ")
         screen.type(NEW + "\n")
@@ -247,7 +247,7 @@ def test_a_dear_passphrase_is_followed_by_one_as_dear(home: Home) -> None:
 def test_the_way_of_stretching_changes_where_somebody_says_so_and_it_is_told(home: Home) -> None:
     done = run(home.env(), "rotate-key", "--kdf", "pbkdf2-sha512", "--keep-key")
     assert done.returncode == 0, done.stderr
-    assert f"PBKDF2-SHA512, 310,000 rounds from now on; so far: {FLOOR}" in done.stderr
+    assert f"PBKDF2-SHA512, 310,000 rounds from now on; before: {FLOOR}" in done.stderr
     assert home.costs() == ["PBKDF2-SHA512, 310,000 rounds"]
     done = run(home.env(), "rotate-key", "--new-key-file", home.file(NEW))
     assert "--kdf argon2id" in done.stderr
@@ -311,7 +311,7 @@ def test_what_does_not_follow_is_named_and_asked_for_before_the_cache_is_written
                     screen.type(NEW + "\n")
             assert screen.ends() == code, screen.screen
         assert (fingerprint(home.folder / "notarium") == before) is (code != 0)
-    assert f"{named[0]} is gone" in screen.screen
+    assert f"{named[0]} was dropped" in screen.screen
     assert "keys recovery create" in screen.screen
     assert home.listed() == [(5, "passphrase", "active", "")]
 
@@ -327,7 +327,7 @@ def test_the_recovery_key_follows_when_it_is_the_way_in(home: Home) -> None:
             screen.shows(prompt)
             screen.type(NEW + "\n")
         assert screen.ends() == 0, screen.screen
-    assert "slot 2 (passphrase) is gone" in screen.screen
+    assert "slot 2 (passphrase) was dropped" in screen.screen
     assert home.listed() == [
         (3, "recovery", "active", "on paper"),
         (4, "passphrase", "active", ""),
