@@ -30,14 +30,14 @@ class Recorded(Caller):
 async def test_a_reading_that_waited_for_the_network_is_not_answered_above_the_bound(tmp_path):
     desk, come, backlog, answers = Desk(tmp_path), anyio.Event(), Backlog(), []
     desk.store.put("plain", "x\n")
-    get, asked = desk.backend.get, []
+    get, asked = desk.remote.get, []
 
     async def late(*args, **options):
         asked.append(args)
         await come.wait()
         return await get(*args, **options)
 
-    desk.backend.get = late
+    desk.remote.get = late
 
     @asynccontextmanager
     async def opened():

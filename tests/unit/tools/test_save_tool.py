@@ -4,7 +4,6 @@ import functools
 
 import anyio
 import pytest
-from support.memory_backend import Fault
 
 from mcp_notarium.errors import (
     BackendUnavailable,
@@ -20,6 +19,7 @@ from mcp_notarium.tools.overwrite_check import SMALL
 from mcp_notarium.tools.prompts import describe_note
 from mcp_notarium.tools.schemas import SaveRequest
 from mcp_notarium.tools.stats import collect_stats
+from support.memory_client import Fault
 from support.tooling import Caller, Desk
 
 pytestmark = pytest.mark.anyio
