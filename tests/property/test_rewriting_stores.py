@@ -217,3 +217,14 @@ def test_what_a_store_rewrites_is_told_and_stands_in_the_cache_as_it_is(name, ne
         assert (saved.copy_id, saved.merged) == (None, False)
         assert saved.differs.startswith("line")
         assert world.store.contents() == {saved.note.id: saved.note.content}
+
+
+@pytest.mark.parametrize("new", [True, False])
+@pytest.mark.parametrize("name", sorted(REWRITERS))
+def test_a_copy_that_a_rewriting_in_a_second_version_leads_to_is_told(name, new):
+    with quick_folder() as folder:
+        place = "stores in a second version"
+        world = World(folder, names=[name], tags=lambda tags: tags, place=place, lost=0)
+        saved, _ = asyncio.run(one_save(world, new=new, wanted=Content(TEXT, TAGS), crash_at=0))
+        copies = set(world.store.ids()) - {saved.note.id}
+        assert copies == ({saved.copy_id} - {None})

@@ -76,6 +76,16 @@ class PushResult:
     copy_id: str | None = None
     differs: str = ""
 
+    def with_repair(self, repair: PushResult) -> PushResult:
+        """Add what the repair of this push has led to: a copy, or a difference that the store made."""
+        copied = self.copy_id or repair.copy_id
+        return replace(
+            self,
+            outcome=self.outcome if copied is None else PushOutcome.COPIED,
+            copy_id=copied,
+            differs=self.differs or repair.differs,
+        )
+
 
 class Pusher:
     """Push and commit single journal entries."""
@@ -217,14 +227,18 @@ class Pusher:
         follow_ups = [self._copy_of(write)] if copies else []
         if wanted is not None:
             follow_ups.append(self._repair_of(stored, wanted, copied=copies))
+        merged = echo is not Echo.AS_SENT or wanted is not None
+        result = PushResult(PushOutcome.STORED, merged=merged)
+        if copies:
+            result = replace(result, outcome=PushOutcome.COPIED, copy_id=copy_id(write.write_id))
         if self._finish(write, kept, follow_ups):
             for follow_up in follow_ups:
                 created = follow_up.kind is WriteKind.CREATE
-                await self._send_follow_up(follow_up, base=NOTHING if created else stored.content)
-        merged = echo is not Echo.AS_SENT or wanted is not None
-        if copies:
-            return PushResult(PushOutcome.COPIED, merged=merged, copy_id=copy_id(write.write_id))
-        return PushResult(PushOutcome.STORED, merged=merged)
+                base_sent = NOTHING if created else stored.content
+                sent_too = await self._send_follow_up(follow_up, base=base_sent)
+                if not created and sent_too is not None:
+                    result = result.with_repair(sent_too)
+        return result
 
     async def _overwritten(self, write: PendingWrite, answer: Acknowledgement) -> Content | None:
         """Read somebody else's revision that our write was stored over; None if it is not known.
@@ -258,8 +272,9 @@ class Pusher:
         self._on_step("committed")
         return ours
 
-    async def _send_follow_up(self, write: PendingWrite, *, base: Content) -> None:
-        """Send a follow-up of another write; it stays in the journal if that fails now."""
+    async def _send_follow_up(self, write: PendingWrite, *, base: Content) -> PushResult | None:
+        """Send a follow-up of another write; it stays in the journal if that fails now: None."""
+        result = None
         try:
             result = await self.send(write, base=base, repair=False)
         except NotariumError as error:
@@ -271,6 +286,7 @@ class Pusher:
         else:
             if result.outcome is PushOutcome.AGAIN:
                 self._journal.release(write)
+        return result
 
     def _copy_of(self, write: PendingWrite) -> PendingWrite:
         shares = self._store.capabilities.shares_by_tag
