@@ -104,7 +104,7 @@ def test_before_all_is_loaded_a_hidden_note_that_cannot_be_had_is_told_as_a_miss
 
 
 def test_without_the_gate_the_difference_shows(monkeypatch):
-    monkeypatch.setattr(VisibilityGate, "admit", lambda _self, batch: dict(batch))
+    monkeypatch.setattr(VisibilityGate, "filter_changes", lambda _self, batch: dict(batch))
     with quick_folder() as folder:
         twins = Twins(folder, Policy(visibility=POLICIES["hidden tag"]), seed=1)
         with pytest.raises(AssertionError):

@@ -228,7 +228,9 @@ def test_a_filter_that_fails_is_told_or_refused(tmp_path, monkeypatch, known):
 
 @pytest.mark.parametrize(("wanted", "state"), [("auto", "warn"), ("require", "bad")])
 def test_doctor_tells_that_there_is_no_filter(monkeypatch, wanted, state):
-    monkeypatch.setattr(seccomp, "lacking", lambda: "this kernel has no seccomp filters")
+    monkeypatch.setattr(
+        seccomp, "explain_missing_support", lambda: "this kernel has no seccomp filters"
+    )
     seen = doctor_checks.check_sandbox(wanted)
     assert seen.state == state
     assert "this kernel has no seccomp filters" in seen.seen

@@ -71,7 +71,7 @@ def weakness(given: Secret) -> str | None:
     key = read(given)
     if key.kind != "passphrase":
         return None
-    text = key.material.reveal_text()
+    text = " ".join(key.material.reveal_text().split())
     if len(text) < SHORTEST_NEW:
         return f"it has fewer than {SHORTEST_NEW} characters"
     folded = text.casefold()

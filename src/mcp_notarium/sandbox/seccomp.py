@@ -140,6 +140,7 @@ _NEVER: dict[str, tuple[int | None, int | None]] = {
     "mount_setattr": (442, 442),
     "move_mount": (429, 429),
     "open_tree": (428, 428),
+    "open_tree_attr": (467, 467),
     "fsopen": (430, 430),
     "fsconfig": (431, 431),
     "fsmount": (432, 432),

@@ -81,6 +81,10 @@ class CycleBackoff:
         self._empty += 1
         self._quiet = 0.0
 
+    def record_write(self) -> None:
+        """Count empty cycles anew: something was written here, and the feed tells us our own writes."""
+        self._empty = 0
+
     def record_quiet(self, seconds: float) -> None:
         """Add seconds in which the feed said nothing: a silent feed needs no slowing down."""
         self._quiet += seconds

@@ -248,7 +248,9 @@ class Engine:
             self.backoff.record_failure()
         elif self._tally.news or self._finished:
             self.backoff.reset()
-        elif self._unwritten_since and (self._began_by_feed or self._tally.deferred):
+        elif not self._unwritten_since:
+            self.backoff.record_write()
+        elif self._began_by_feed or self._tally.deferred:
             self.backoff.record_empty()
         if well:
             self._failure = None

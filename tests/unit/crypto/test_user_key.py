@@ -68,6 +68,7 @@ def test_anything_else_is_a_passphrase_kept_to_the_byte():
         "xk7Lq2xk7Lq2xk7Lq2",
         "xk7Lq2xk7Lq2xk7Lq",
         "hunter2 hunter2 hunter2",
+        "  hunter2             ",
         "your passphrase here",
     ],
 )
