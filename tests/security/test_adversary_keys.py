@@ -68,13 +68,13 @@ def test_a_database_that_goes_away_at_the_last_moment_is_not_made_anew(tmp_path,
     made_one = make(tmp_path)
     path = made_one.database.path
     made_one.close()
-    demand = database.driver.demand
+    demand = database.driver.require_suitable
 
     def meanwhile(facts):
         path.unlink()
         return demand(facts)
 
-    monkeypatch.setattr(database.driver, "demand", meanwhile)
+    monkeypatch.setattr(database.driver, "require_suitable", meanwhile)
     with pytest.raises((CacheError, LockedError)):
         database.connect(path, KEY)
     assert not path.exists()

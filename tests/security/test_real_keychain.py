@@ -33,7 +33,7 @@ IMPATIENT = [
     "-c",
     (
         "import sys; from mcp_notarium.keys import keychain; "
-        "keychain.PATIENCE = {keychain.KEY: 1.5, keychain.TOKEN: 0.5}; "
+        "keychain.TIMEOUTS = {keychain.KEY: 1.5, keychain.TOKEN: 0.5}; "
         "from mcp_notarium.__main__ import main; sys.exit(main())"
     ),
 ]

@@ -324,7 +324,7 @@ def _tell_old_key_places(
     if old is not None:
         origin = config.db_key_origin if old == config.db_key else ""
         if origin:
-            talk(f"note: the old key current from {origin}; {then}.")
+            talk(f"note: the old key came from {origin}; {then}.")
         for place in client_configs.find_configs_with_key(old):
             talk(f"note: the old key still stands in {place.path} ({place.program}).")
     elif gone:

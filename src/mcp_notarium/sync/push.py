@@ -232,12 +232,18 @@ class Pusher:
         if copies:
             result = replace(result, outcome=PushOutcome.COPIED, copy_id=copy_id(write.write_id))
         if self._finish(write, kept, follow_ups):
-            for follow_up in follow_ups:
-                created = follow_up.kind is WriteKind.CREATE
-                base_sent = NOTHING if created else stored.content
-                sent_too = await self._send_follow_up(follow_up, base=base_sent)
-                if not created and sent_too is not None:
-                    result = result.with_repair(sent_too)
+            result = await self._send_follow_ups(follow_ups, stored.content, result)
+        return result
+
+    async def _send_follow_ups(
+        self, follow_ups: Sequence[PendingWrite], stored: Content, result: PushResult
+    ) -> PushResult:
+        """Send the follow-ups of a push; return its result with what the repair has led to."""
+        for follow_up in follow_ups:
+            created = follow_up.kind is WriteKind.CREATE
+            sent = await self._send_follow_up(follow_up, base=NOTHING if created else stored)
+            if sent is not None and not created:
+                result = result.with_repair(sent)
         return result
 
     async def _overwritten(self, write: PendingWrite, answer: Acknowledgement) -> Content | None:
