@@ -42,7 +42,7 @@ KILLED, STOPPED, BESIDE = "after a kill", "after a clean stop", "beside a server
 @pytest.fixture
 def simulator() -> Iterator[Simulator]:
     made = Simulator()
-    made.load(prose(NOTES, seed=2))
+    made.load([note | {"deleted": False} for note in prose(NOTES, seed=2)])
     with made.running():
         yield made
 

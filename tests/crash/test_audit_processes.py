@@ -84,7 +84,7 @@ def test_acts_that_were_recorded_before_a_kill_are_there_after_it(tmp_path: Path
 @pytest.fixture(name="simulator")
 def _simulator():
     simulator = Simulator()
-    simulator.load(prose(3, seed=6))
+    simulator.load([note | {"deleted": False} for note in prose(3, seed=6)])
     with simulator.running():
         yield simulator
 
