@@ -12,10 +12,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from notarium_devtools.demo_screen import Screen
-
 if TYPE_CHECKING:
     from mcp import Client
+
+    from notarium_devtools.demo import Screen
 
 
 def encrypted_file(screen: Screen, folder: Path) -> None:

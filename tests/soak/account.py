@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from notarium_devtools.simperium import Simulator
-from notarium_devtools.simperium.store import Change
+from notarium_devtools.simperium.changes import Change
 from soak.measures import Measures
 from soak.promises import Promises
 from support.talker import Talker, call

@@ -10,10 +10,9 @@ from notarium_devtools.simperium.accounts import Account, LoginRules
 from notarium_devtools.simperium.device import Device, whole_note
 from notarium_devtools.simperium.faults import Faults, Rule
 from notarium_devtools.simperium.http import Logged
-from notarium_devtools.simperium.rules import Refused
+from notarium_devtools.simperium.objects import Limits, Refused
 from notarium_devtools.simperium.simulator import Simulator
 from notarium_devtools.simperium.store import Bucket
-from notarium_devtools.simperium.versions import Limits
 
 __all__ = [
     "Account",

@@ -12,9 +12,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from notarium_devtools.simperium.rules import ANYTHING, LENIENT_NOTE, NOTE, Refused
+from notarium_devtools.simperium.objects import ANYTHING, NOTE, Limits, Refused
 from notarium_devtools.simperium.store import Bucket
-from notarium_devtools.simperium.versions import Limits
 
 _CODE_LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 
@@ -58,13 +57,11 @@ class Accounts:
         self,
         *,
         limits: Limits | None = None,
-        require_schema: bool = True,
         login_rules: LoginRules | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.sent_codes: list[SentCode] = []
         self._limits = limits or Limits()
-        self._note_rules = NOTE if require_schema else LENIENT_NOTE
         self._login_rules = login_rules or LoginRules()
         self._clock = clock
         self._by_name: dict[str, Account] = {}
@@ -95,7 +92,7 @@ class Accounts:
         """Return a bucket of the account, created when first named; case does not count."""
         key = name.lower()
         if key not in account.buckets:
-            rules = self._note_rules if key == "note" else ANYTHING
+            rules = NOTE if key == "note" else ANYTHING
             new = Bucket(rules=rules, limits=self._limits, clock=self._clock)
             # Another thread may have been faster: then its bucket stays.
             account.buckets.setdefault(key, new)

@@ -13,16 +13,15 @@ from http import HTTPStatus
 from typing import Any, NoReturn
 
 from notarium_devtools.simperium.accounts import Account, Accounts
+from notarium_devtools.simperium.changes import Value, feed_entries
 from notarium_devtools.simperium.faults import Faults
-from notarium_devtools.simperium.feed import feed_entries
-from notarium_devtools.simperium.jsondiff import Value
-from notarium_devtools.simperium.rules import Refused, SchemaRefused
+from notarium_devtools.simperium.objects import Refused, SchemaRefused, Stored, json_text
 from notarium_devtools.simperium.store import Bucket, Page
-from notarium_devtools.simperium.versions import Stored, json_text
 
 _JSON = "application/json; charset=utf-8"
 _HTML = "text/html; charset=UTF-8"
 _PLAIN = "text/plain; charset=utf-8"
+_PAGE = "100"
 _MAX_PAGE = 1_000
 
 WaitForChange = Callable[[Bucket, str], Awaitable[None]]
@@ -82,7 +81,6 @@ class Api:
     faults: Faults
     app_id: str
     api_key: str
-    page_default: int
     wait_for_change: WaitForChange
 
     async def respond(self, request: Request) -> Response:
@@ -176,7 +174,7 @@ class Api:
         return account
 
     def _index(self, request: Request, bucket: Bucket) -> Response:
-        limit = _number(request.query.get("limit") or str(self.page_default))
+        limit = _number(request.query.get("limit") or _PAGE)
         page = bucket.page(
             limit=min(max(limit, 1), _MAX_PAGE),
             mark=request.query.get("mark") or None,

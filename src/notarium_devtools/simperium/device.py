@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from notarium_devtools.simperium.rules import Refused
+from notarium_devtools.simperium.objects import Refused
 from notarium_devtools.simperium.store import Bucket
 
 NAME = "another-device"

@@ -10,8 +10,9 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from typing import TypedDict, Unpack
 
-from notarium_devtools.simperium.feed import Distortions
+from notarium_devtools.simperium.changes import Distortions
 
 _BAD_GATEWAY = (
     b"<html>\r\n<head><title>502 Bad Gateway</title></head>\r\n"
@@ -77,16 +78,26 @@ class Hold:
 Fault = Status | CutBefore | CutAfter | CutAnswer | Truncate | Delay | Call | Hold
 
 
+class Where(TypedDict, total=False):
+    """Describe the requests a fault is meant for, as :class:`Rule` does."""
+
+    method: str | None
+    path: str
+    query: dict[str, str]
+    nth: int
+    times: int
+
+
 @dataclass(slots=True)
 class Rule:
     """Hold one fault with the requests it is meant for, and its counters."""
 
     fault: Fault
-    method: str | None
-    path: str
-    nth: int
-    times: int
+    method: str | None = None
+    path: str = "*"
     query: dict[str, str] = field(default_factory=dict)
+    nth: int = 1
+    times: int = 1
     matched: int = 0
     fired: int = 0
 
@@ -116,18 +127,9 @@ class Faults:
         self._lock = threading.Lock()
         self.feed = Distortions()
 
-    def add(
-        self,
-        fault: Fault,
-        *,
-        method: str | None = None,
-        path: str = "*",
-        query: dict[str, str] | None = None,
-        nth: int = 1,
-        times: int = 1,
-    ) -> Rule:
+    def add(self, fault: Fault, **where: Unpack[Where]) -> Rule:
         """Put any fault in force."""
-        rule = Rule(fault, method, path, nth, times, dict(query or {}))
+        rule = Rule(fault, **where)
         with self._lock:
             self._rules.append(rule)
         return rule
@@ -136,84 +138,40 @@ class Faults:
         self,
         status: int,
         *,
-        method: str | None = None,
-        path: str = "*",
-        nth: int = 1,
-        times: int = 1,
         retry_after: str | None = None,
         body: bytes | None = None,
+        **where: Unpack[Where],
     ) -> Rule:
         """Answer with ``status``; ``retry_after`` is the header's text."""
-        fault = Status(status, body, retry_after)
-        return self.add(fault, method=method, path=path, nth=nth, times=times)
+        return self.add(Status(status, body, retry_after), **where)
 
-    def bad_gateway(
-        self, *, method: str | None = None, path: str = "*", nth: int = 1, times: int = 1
-    ) -> Rule:
+    def bad_gateway(self, **where: Unpack[Where]) -> Rule:
         """Answer 502 with the HTML page of a proxy."""
-        return self.status(502, body=_BAD_GATEWAY, method=method, path=path, nth=nth, times=times)
+        return self.status(502, body=_BAD_GATEWAY, **where)
 
-    def cut_before(
-        self, *, method: str | None = None, path: str = "*", nth: int = 1, times: int = 1
-    ) -> Rule:
+    def cut_before(self, **where: Unpack[Where]) -> Rule:
         """Close the connection before the request is carried out."""
-        return self.add(CutBefore(), method=method, path=path, nth=nth, times=times)
+        return self.add(CutBefore(), **where)
 
-    def cut_after(
-        self, *, method: str | None = None, path: str = "*", nth: int = 1, times: int = 1
-    ) -> Rule:
+    def cut_after(self, **where: Unpack[Where]) -> Rule:
         """Carry the request out, then close the connection: the lost answer."""
-        return self.add(CutAfter(), method=method, path=path, nth=nth, times=times)
+        return self.add(CutAfter(), **where)
 
-    def cut_answer(
-        self,
-        *,
-        share: float = 0.5,
-        method: str | None = None,
-        path: str = "*",
-        nth: int = 1,
-        times: int = 1,
-    ) -> Rule:
+    def cut_answer(self, *, share: float = 0.5, **where: Unpack[Where]) -> Rule:
         """Close the connection in the middle of the answer's body."""
-        return self.add(CutAnswer(share), method=method, path=path, nth=nth, times=times)
+        return self.add(CutAnswer(share), **where)
 
-    def truncate(
-        self,
-        *,
-        share: float = 0.5,
-        method: str | None = None,
-        path: str = "*",
-        nth: int = 1,
-        times: int = 1,
-    ) -> Rule:
+    def truncate(self, *, share: float = 0.5, **where: Unpack[Where]) -> Rule:
         """Answer with broken-off JSON in a complete HTTP answer."""
-        return self.add(Truncate(share), method=method, path=path, nth=nth, times=times)
+        return self.add(Truncate(share), **where)
 
-    def delay(
-        self,
-        seconds: float,
-        *,
-        after: bool = False,
-        method: str | None = None,
-        path: str = "*",
-        nth: int = 1,
-        times: int = 1,
-    ) -> Rule:
+    def delay(self, seconds: float, *, after: bool = False, **where: Unpack[Where]) -> Rule:
         """Answer late; with ``after`` the request is carried out at once and only answered late."""
-        return self.add(Delay(seconds, after), method=method, path=path, nth=nth, times=times)
+        return self.add(Delay(seconds, after), **where)
 
-    def call(
-        self,
-        action: Callable[[], object],
-        *,
-        method: str | None = None,
-        path: str = "*",
-        query: dict[str, str] | None = None,
-        nth: int = 1,
-        times: int = 1,
-    ) -> Rule:
+    def call(self, action: Callable[[], object], **where: Unpack[Where]) -> Rule:
         """Run ``action`` before a matching request is handled, then go on with it."""
-        return self.add(Call(action), method=method, path=path, query=query, nth=nth, times=times)
+        return self.add(Call(action), **where)
 
     def forget_cv(self, *, nth: int = 1, times: int = 1) -> Rule:
         """Answer 404 to ``GET /changes`` as if the cv had aged out."""

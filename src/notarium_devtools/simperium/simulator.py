@@ -14,11 +14,12 @@ from contextlib import asynccontextmanager, contextmanager
 
 from notarium_devtools.simperium.accounts import Account, Accounts, LoginRules, SentCode
 from notarium_devtools.simperium.api import Api
+from notarium_devtools.simperium.changes import Change
 from notarium_devtools.simperium.device import Device
 from notarium_devtools.simperium.faults import Faults, Rule
 from notarium_devtools.simperium.http import Logged, Server
-from notarium_devtools.simperium.store import Bucket, Change
-from notarium_devtools.simperium.versions import Limits
+from notarium_devtools.simperium.objects import Limits
+from notarium_devtools.simperium.store import Bucket
 
 _PATIENCE = 10.0
 
@@ -36,9 +37,7 @@ class Simulator(Device):
         self,
         *,
         latency: float = 0.0,
-        page_default: int = 100,
         max_note_bytes: int = 1_000_000,
-        require_schema: bool = True,
         limits: Limits | None = None,
         login_rules: LoginRules | None = None,
         app_id: str = "chalk-bump-f49",
@@ -56,15 +55,12 @@ class Simulator(Device):
         self.faults = Faults()
         self.poll_seconds = poll_seconds
         self.publish_delay = publish_delay
-        self.accounts = Accounts(
-            limits=limits, require_schema=require_schema, login_rules=login_rules, clock=clock
-        )
+        self.accounts = Accounts(limits=limits, login_rules=login_rules, clock=clock)
         api = Api(
             accounts=self.accounts,
             faults=self.faults,
             app_id=app_id,
             api_key=api_key,
-            page_default=page_default,
             wait_for_change=self._wait_for_change,
         )
         self._server = Server(api, self.faults, latency=latency, port=port)

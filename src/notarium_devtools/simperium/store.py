@@ -12,31 +12,25 @@ import threading
 import time
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Concatenate, ParamSpec, TypeVar
 
-from notarium_devtools.simperium.jsondiff import Value, same
-from notarium_devtools.simperium.merge import rebase
-from notarium_devtools.simperium.rules import ANYTHING, Refused, Rules, check_id
-from notarium_devtools.simperium.versions import Entity, Limits, Stored, json_size
+from notarium_devtools.simperium.changes import Change, Value, rebase, same
+from notarium_devtools.simperium.objects import (
+    ANYTHING,
+    Entity,
+    Limits,
+    Refused,
+    Rules,
+    Stored,
+    check_id,
+    json_size,
+)
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """Hold one step of one object; ``before`` or ``after`` is None if it did not exist."""
-
-    id: str
-    cv: str
-    before: Value | None
-    after: Value | None
-    start_version: int
-    end_version: int
-    ccids: tuple[str, ...]
-    clientid: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,19 +62,17 @@ class Bucket:
         rules: Rules = ANYTHING,
         limits: Limits | None = None,
         clock: Callable[[], float] = time.time,
-        new_cv: Callable[[], str] = lambda: secrets.token_hex(12),
     ) -> None:
         self.lock = threading.RLock()
         self.listeners: list[Callable[[Change], None]] = []
         self._rules = rules
         self._limits = limits or Limits()
         self._clock = clock
-        self._new_cv = new_cv
         self._entities: dict[str, Entity] = {}
         self._order: list[tuple[int, str]] = []
         self._sequence = 0
         self._log: deque[Change] = deque()
-        self._current = new_cv()
+        self._current = _new_cv()
         # Every cv that can still be resumed from, with the sequence number of its change.
         self._known: dict[str, int] = {self._current: 0}
         self._ccids: dict[str, None] = {}
@@ -211,7 +203,7 @@ class Bucket:
     def forget_changes(self) -> None:
         """Age out the whole change log: every cv issued before becomes unknown."""
         self._log.clear()
-        self._current = self._new_cv()
+        self._current = _new_cv()
         self._known = {self._current: self._sequence}
 
     def _find(self, object_id: str) -> Entity:
@@ -294,7 +286,7 @@ class Bucket:
     ) -> int:
         self._sequence += 1
         end = version + 1 if after is None else self._place(object_id, after)
-        self._current = self._new_cv()
+        self._current = _new_cv()
         change = Change(
             id=object_id,
             cv=self._current,
@@ -322,13 +314,13 @@ class Bucket:
             _shorten(self._known, len(self._log) + 1)
 
 
+def _new_cv() -> str:
+    return secrets.token_hex(12)
+
+
 def _shorten(mapping: dict[str, int] | dict[str, None], length: int) -> None:
-    for key in _first(mapping, len(mapping) - length):
+    for key in list(islice(mapping, max(len(mapping) - length, 0))):
         del mapping[key]
-
-
-def _first(keys: Iterable[str], count: int) -> list[str]:
-    return [key for key, _ in zip(keys, range(max(count, 0)), strict=False)]
 
 
 def _mark_of(sequence: int) -> str:

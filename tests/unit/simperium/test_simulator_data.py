@@ -6,7 +6,7 @@ import pytest
 
 from notarium_devtools.simperium import Bucket
 from notarium_devtools.simperium.data import dirty, prose, tag_objects
-from notarium_devtools.simperium.rules import NOTE
+from notarium_devtools.simperium.objects import NOTE
 
 
 @pytest.fixture(scope="module")

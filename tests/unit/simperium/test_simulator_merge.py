@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from notarium_devtools.simperium.merge import rebase
+from notarium_devtools.simperium.changes import rebase
 
 TEXT = "A long paragraph that both devices have seen. " * 4
 

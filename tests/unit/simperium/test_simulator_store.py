@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from notarium_devtools.simperium import Bucket, Limits, Refused, whole_note
-from notarium_devtools.simperium.rules import NOTE, SchemaRefused
+from notarium_devtools.simperium.objects import NOTE, SchemaRefused
 
 NOW = 1_700_000_000.0
 

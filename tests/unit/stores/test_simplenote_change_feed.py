@@ -15,7 +15,7 @@ from mcp_notarium.stores.contract import ChangePage, Entry
 from mcp_notarium.stores.simplenote.change_feed import MOST_STEPS, changes_from
 from mcp_notarium.stores.simplenote.jsondiff import DoesNotFit, apply_to_object
 from mcp_notarium.stores.simplenote.note_codec import revision_from
-from notarium_devtools.simperium.jsondiff import object_difference
+from notarium_devtools.simperium.changes import object_difference
 
 CALM = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
