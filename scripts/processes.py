@@ -57,7 +57,7 @@ PERMITTED = {
     "mcp_notarium.stores.registry: import_module(module)": _A_TABLE,
     "mcp_notarium.cli.main: import_module(verb.module)": _A_TABLE,
     "mcp_notarium.cli.rotate_key: options.system": _A_KEYCHAIN,
-    "mcp_notarium.files.private_groups: 'system.posix_acl_access'": "an attribute of a file",
+    "mcp_notarium.files.private_files: 'system.posix_acl_access'": "an attribute of a file",
     "mcp_notarium.account.key_changes: options.system": _A_KEYCHAIN,
     "mcp_notarium.sandbox.process_hardening: import ctypes": _KERNEL,
     "mcp_notarium.sandbox.landlock: import ctypes": _KERNEL,

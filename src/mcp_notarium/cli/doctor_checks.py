@@ -22,8 +22,8 @@ from mcp_notarium.crypto.key_slots import KeyFile, SlotState
 from mcp_notarium.errors import ConfigError, LockedError
 from mcp_notarium.files import quarantine
 from mcp_notarium.files.account_folder import AccountFolder, find_problem
-from mcp_notarium.files.display_paths import display_path
 from mcp_notarium.files.locks import find_holders
+from mcp_notarium.files.os_errors import display_path
 from mcp_notarium.sandbox.confinement import describe_effect
 
 if TYPE_CHECKING:

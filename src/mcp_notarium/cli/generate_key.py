@@ -12,7 +12,7 @@ from mcp_notarium.cli.terminal import talk
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import user_key
 from mcp_notarium.errors import InvalidRequest
-from mcp_notarium.files.display_paths import display_path
+from mcp_notarium.files.os_errors import display_path
 from mcp_notarium.files.private_files import sync_folder
 from mcp_notarium.keys import keychain
 from mcp_notarium.sandbox import process_hardening

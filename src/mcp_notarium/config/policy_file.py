@@ -18,8 +18,8 @@ from pathlib import Path
 from mcp_notarium.config.text_files import MAXIMUM_BYTES, TextFile, read_unlinked_file
 from mcp_notarium.domain.policy import PERMISSIVE, Policy
 from mcp_notarium.errors import ConfigError
-from mcp_notarium.files.display_paths import display_path
-from mcp_notarium.files.private_groups import is_group_private
+from mcp_notarium.files.os_errors import display_path
+from mcp_notarium.files.private_files import is_group_private
 
 FILE_NAME = "policy.toml"
 FILE_VARIABLE = "NOTARIUM_POLICY_FILE"

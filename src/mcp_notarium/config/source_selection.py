@@ -14,7 +14,7 @@ from mcp_notarium.config.text_files import TextFile, read_named_file
 from mcp_notarium.config.value_parser import parse_value
 from mcp_notarium.config.variables import Kind, Trust, Variable
 from mcp_notarium.errors import ConfigError, SettingsMissing
-from mcp_notarium.files.display_paths import display_path
+from mcp_notarium.files.os_errors import display_path
 
 DEFAULT = "default"
 NOT_SET = "not set"

@@ -13,7 +13,7 @@ from pathlib import Path
 from mcp_notarium.config.text_files import TextFile, read_found_file, read_named_file
 from mcp_notarium.config.variables import BY_NAME, FILE_NAMES, Trust
 from mcp_notarium.errors import ConfigError
-from mcp_notarium.files.display_paths import display_path
+from mcp_notarium.files.os_errors import display_path
 
 _OWN_PREFIXES = ("NOTARIUM_", "SIMPLENOTE_", "SIMPERIUM_", "DB_ENCRYPTION")
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mcp_notarium.errors import ConfigError
-from mcp_notarium.files.display_paths import display_path
+from mcp_notarium.files.os_errors import display_path
 
 MAXIMUM_BYTES = 64 * 1024
 

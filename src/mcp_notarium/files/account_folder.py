@@ -1,7 +1,7 @@
 """Name the files of an account folder, and check whether it may be trusted and used.
 
 Nobody but the user may read it. Nobody but the user (or root) may rename anything above it; a group
-of the user alone counts as the user, see ``files/private_groups``. No symbolic link leads out of it.
+of the user alone counts as the user, see ``private_files.is_group_private``. No symbolic link leads out of it.
 This module changes nothing except by :func:`create_folder`, and for a moment by :func:`find_obstacle`.
 """
 
@@ -18,10 +18,8 @@ from pathlib import Path
 
 from mcp_notarium.errors import CacheError, LockedError, Verdict
 from mcp_notarium.files import os_errors
-from mcp_notarium.files.display_paths import display_path
-from mcp_notarium.files.os_errors import ELSEWHERE, move_command
-from mcp_notarium.files.private_files import disk_errors
-from mcp_notarium.files.private_groups import is_group_private
+from mcp_notarium.files.os_errors import ELSEWHERE, display_path, move_command
+from mcp_notarium.files.private_files import disk_errors, is_group_private
 
 _DATABASE = re.compile(r"notarium_cache\.([0-9a-f]{16})\.sqlite\.encrypted")
 _OURS = re.compile(

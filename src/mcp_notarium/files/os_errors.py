@@ -1,4 +1,4 @@
-"""Turn an ``OSError`` on a path into words for a person, and into advice.
+"""Turn a path, or an ``OSError`` on it, into words for a person, and into advice.
 
 Checks the folders of the path for the one that blocks it. Changes nothing and never raises.
 """
@@ -10,12 +10,23 @@ import os
 import stat
 from pathlib import Path
 
-from mcp_notarium.files.display_paths import display_path
-
 ELSEWHERE = "Set NOTARIUM_DATA_DIR to a folder of your own."
 
 _DENIED = {errno.EACCES, errno.EPERM}
 _FOLDER, _FILE = 0o700, 0o600
+
+
+def display_path(path: Path) -> str:
+    """Quote the path for a shell, with the home folder as `~`."""
+    import shlex  # noqa: PLC0415 - not every start shows a path
+
+    try:
+        home = Path.home()
+    except RuntimeError:  # neither HOME nor an entry for this user
+        return shlex.quote(str(path))
+    if path.is_relative_to(home) and path != home:
+        return "~/" + shlex.quote(path.relative_to(home).as_posix())
+    return shlex.quote(str(path))
 
 
 def describe(error: OSError) -> str:

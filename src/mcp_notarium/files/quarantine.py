@@ -6,7 +6,6 @@ have it open: the caller holds both locks.
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -18,7 +17,6 @@ from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.files.private_files import sync_folder
 
 _STAMP = "%Y%m%dT%H%M%SZ"
-_NAME = re.compile(r"(\d{8}T\d{6}Z)(?:-\d+)?")
 
 
 def set_aside(folder: AccountFolder, paths: Iterable[Path], *, now: float) -> Path | None:
@@ -65,7 +63,10 @@ def list_files(folder: AccountFolder, *, but: Iterable[Path] = ()) -> list[Path]
 
 def find_last_use(folder: AccountFolder) -> float | None:
     """Find when something was last set aside, in epoch seconds."""
-    return max((at for at, _ in _entries(folder)), default=None)
+    if not folder.quarantine.is_dir():
+        return None
+    times = (_epoch(path.name) for path in folder.quarantine.iterdir())
+    return max((at for at in times if at is not None), default=None)
 
 
 def find_databases(folder: AccountFolder) -> tuple[Path, ...]:
@@ -74,24 +75,12 @@ def find_databases(folder: AccountFolder) -> tuple[Path, ...]:
     return tuple(sorted({path.parent for path in found}))
 
 
-def _entries(folder: AccountFolder) -> list[tuple[float, Path]]:
-    if not folder.quarantine.is_dir():
-        return []
-    found = ((_epoch(path.name), path) for path in folder.quarantine.iterdir())
-    return [(at, path) for at, path in found if at is not None]
-
-
 def _epoch(name: str) -> float | None:
     """Return when a folder of this name was made; None if it is none of ours."""
-    match = _NAME.fullmatch(name)
     try:
-        return _time_of(match[1]) if match else None
-    except ValueError:  # no such day
+        return datetime.strptime(name.partition("-")[0], _STAMP).replace(tzinfo=UTC).timestamp()
+    except ValueError:
         return None
-
-
-def _time_of(stamp: str) -> float:
-    return datetime.strptime(stamp, _STAMP).replace(tzinfo=UTC).timestamp()
 
 
 def work_folder(folder: AccountFolder) -> Path:

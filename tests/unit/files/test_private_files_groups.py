@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from mcp_notarium.files import private_groups
+from mcp_notarium.files import private_files
 from mcp_notarium.files.account_folder import AccountFolder, find_problem
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="private groups are Linux's")
@@ -30,7 +30,7 @@ def _system(monkeypatch, tmp_path):
         folder = tmp_path
 
         def answer(self):
-            return private_groups.is_group_private(self.folder, self.folder.stat())
+            return private_files.is_group_private(self.folder, self.folder.stat())
 
     made = System()
     tmp_path.chmod(0o775)
