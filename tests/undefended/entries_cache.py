@@ -293,13 +293,4 @@ CACHE = (
         ("unit/storage/test_database.py::test_neither_sql_nor_values_stand_in_an_error",),
         (30,),
     ),
-    Defence(
-        "rows made beforehand are those of the revision that is stored",
-        "storage/note_rows.py",
-        "    if rows is not None and rows.revision is revision:\n",
-        "    if rows is not None:\n",
-        (
-            "unit/storage/test_note_table.py::test_prepared_rows_are_stored_only_for_the_object_they_were_made_of",
-        ),
-    ),
 )

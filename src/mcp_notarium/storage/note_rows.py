@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from json.encoder import encode_basestring, encode_basestring_ascii
 
@@ -40,21 +39,8 @@ class Rows:
     tags: tuple[tuple[str, str], ...]
 
 
-Prepared = Mapping[str, Rows]
-"""Rows made beforehand, by note id."""
-NO_PREPARED_ROWS: Prepared = {}
-
-
-def prepare(revisions: Iterable[Revision]) -> Prepared:
-    """Make the rows of these revisions outside the event loop; some 40 microseconds each."""
-    return {revision.id: rows_of(revision) for revision in revisions}
-
-
-def rows_of(revision: Revision, prepared: Prepared = NO_PREPARED_ROWS) -> Rows:
-    """Return the rows of a revision: the prepared ones if they were made from this very object."""
-    rows = prepared.get(revision.id)
-    if rows is not None and rows.revision is revision:
-        return rows
+def rows_of(revision: Revision) -> Rows:
+    """Return the rows of a revision."""
     tags = tuple((tag, tag_key(tag)) for tag in revision.content.tags)
     return Rows(revision, _note(revision), _base(revision), tags)
 

@@ -15,14 +15,7 @@ from mcp_notarium.domain.visibility import EVERYTHING, Visibility
 from mcp_notarium.storage.connection import Database
 from mcp_notarium.storage.fts_maintenance import MOST_BY_TRIGGERS, FtsMaintenance
 from mcp_notarium.storage.note_changes import Applied, Change, Known, Plan, batches
-from mcp_notarium.storage.note_rows import (
-    NO_PREPARED_ROWS,
-    Prepared,
-    Rows,
-    StoredRaw,
-    rows_of,
-    with_text,
-)
+from mcp_notarium.storage.note_rows import Rows, StoredRaw, rows_of, with_text
 from mcp_notarium.storage.visibility_gate import HiddenNote, VisibilityGate
 
 __all__ = ["Applied", "Counts", "NoteTable", "TagCount"]
@@ -121,19 +114,18 @@ class NoteTable:
         """Return the most used tags of notes outside the trash, most used first, then by name."""
         return [TagCount(*row) for row in self._db.rows(_TAGS, (limit,))]
 
-    def apply(self, changes: Iterable[Change], *, prepared: Prepared = NO_PREPARED_ROWS) -> Applied:
+    def apply(self, changes: Iterable[Change]) -> Applied:
         """Store revisions and remove notes with a tombstone, in the order given.
 
         A revision whose etag is stored already changes nothing; one that the rules hide is removed.
-        Rows ``prepared`` from these very revisions are not made again. Raises ``PolicyChanged`` if
-        the index is under other rules by now, and ``RuntimeError`` outside a transaction: the notes
-        and the cursor that covers them belong together.
+        Raises ``PolicyChanged`` if the index is under other rules by now, and ``RuntimeError`` outside
+        a transaction: the notes and the cursor that covers them belong together.
         """
         self._require_transaction()
         self.gate.require_match()
         done = Applied()
         for batch in batches(changes):
-            done += self._apply_batch(batch, prepared)
+            done += self._apply_batch(batch)
         return done
 
     def hide(self, notes: Mapping[str, HiddenNote]) -> None:
@@ -168,22 +160,20 @@ class NoteTable:
             msg = "notes are written inside a transaction"
             raise RuntimeError(msg)
 
-    def _apply_batch(self, batch: dict[str, Change], prepared: Prepared) -> Applied:
+    def _apply_batch(self, batch: dict[str, Change]) -> Applied:
         admitted = self.gate.filter_changes(batch)
-        done = self._apply_admitted(admitted, prepared)
+        done = self._apply_admitted(admitted)
         if done.removed and admitted != batch:
             self._index.mark_vocabulary_stale()
         return done
 
-    def _apply_admitted(
-        self, batch: Mapping[str, Change], prepared: Prepared = NO_PREPARED_ROWS
-    ) -> Applied:
+    def _apply_admitted(self, batch: Mapping[str, Change]) -> Applied:
         known = self._known(batch)
         plan = Plan(first_pk=self._db.number("SELECT max(pk) FROM notes") + 1)
         for id_, change in batch.items():
             plan.take(change, known.get(id_))
-        changed = [(old, rows_of(revision, prepared)) for old, revision in plan.changed]
-        new = [(pk, rows_of(revision, prepared)) for pk, revision in plan.new]
+        changed = [(old, rows_of(revision)) for old, revision in plan.changed]
+        new = [(pk, rows_of(revision)) for pk, revision in plan.new]
         if len(plan.replaced) <= MOST_BY_TRIGGERS:
             self._remove(plan.gone)
             self._update(changed)

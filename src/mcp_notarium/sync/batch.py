@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from mcp_notarium.storage.note_rows import Prepared
 from mcp_notarium.sync.planner import Remote
 
 if TYPE_CHECKING:
@@ -24,14 +23,12 @@ class Batch:
 
     ``epoch`` is that of the index it was read for. ``bookmark`` runs in the transaction that stores
     the last of the batch and moves the cursor or the mark. ``last``: the cycle ends with it.
-    ``prepared``: rows that were made in advance.
     """
 
     remotes: tuple[Remote, ...]
     epoch: int
     bookmark: Bookmark | None = None
     last: bool = False
-    prepared: Prepared = field(default_factory=dict)
 
     def with_remotes(self, remotes: tuple[Remote, ...]) -> Batch:
         """Return the same batch with other statements."""

@@ -101,7 +101,7 @@ class BatchCommitter:
             if self._progress.epoch != batch.epoch:
                 raise Superseded
             actions = self.plan(batch.remotes)
-            applied = self._cache.notes.apply(_changes(actions), prepared=batch.prepared)
+            applied = self._cache.notes.apply(_changes(actions))
             deferred = self._record_doubts(zip(batch.remotes, actions, strict=True))
             if batch.bookmark is not None:
                 batch.bookmark(self._progress)  # INVARIANT 1 (docs/sync.md)

@@ -129,11 +129,10 @@ class BatchSources:
         left_out = 0 if fresh else self._progress.left_out
         listing = Listing(mark=mark, first=FIRST_PAGE if fresh else PAGE)
         async with (
-            aclosing(read_ahead(self._store, listing)) as ready_pages,
+            aclosing(read_ahead(self._store, listing)) as all_pages,
             self._counting() as count,
         ):
-            async for ready in ready_pages:
-                page = ready.page
+            async for page in all_pages:
                 anchor = page.cursor if fresh or anchor is None else anchor
                 total = next((n for n in (page.total, total, count.total) if n is not None), None)
                 left_out += page.left_out
@@ -147,7 +146,7 @@ class BatchSources:
                     left_out=left_out,
                     began_empty=empty if fresh else None,
                 )
-                yield Batch(page.entries, epoch, bookmark, prepared=ready.prepared)
+                yield Batch(page.entries, epoch, bookmark)
                 fresh = False
 
     @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Read a listing of the store to its end, page by page, and prepare the next page in advance.
+"""Read a listing of the store to its end, page by page, the next page in advance.
 
 It stores nothing and trusts nothing: a listing that repeats itself or never ends is an error.
 """
@@ -9,14 +9,10 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from functools import partial
 
-from mcp_notarium.domain.note import Revision
 from mcp_notarium.errors import BackendProtocolError, BackendRejected, CursorLost, NoteNotFound
-from mcp_notarium.storage.note_changes import BATCH, BULK_SIZE
-from mcp_notarium.storage.note_rows import NO_PREPARED_ROWS, Prepared, prepare
+from mcp_notarium.storage.note_changes import BATCH
 from mcp_notarium.stores.contract import ListingPage, Store
-from mcp_notarium.threads import run_aside
 
 FIRST_PAGE = 100
 """Small, so that the newest notes can be read after one short request."""
@@ -35,30 +31,8 @@ Pages = AsyncGenerator[ListingPage, None]
 
 
 @dataclass(frozen=True, slots=True)
-class ReadyPage:
-    """Hold a page, and the rows of its notes where making them takes long."""
-
-    page: ListingPage
-    prepared: Prepared
-
-    def joined_with(self, later: ReadyPage) -> ReadyPage:
-        """Join two pages into one with the cursor of the earlier one."""
-        page = replace(
-            later.page,
-            entries=self.page.entries + later.page.entries,
-            cursor=self.page.cursor,
-            total=self.page.total if later.page.total is None else later.page.total,
-            left_out=self.page.left_out + later.page.left_out,
-        )
-        return ReadyPage(page, {**self.prepared, **later.prepared})
-
-
-@dataclass(frozen=True, slots=True)
 class _Ended:
     error: Exception | None = None
-
-
-ReadyPages = AsyncGenerator[ReadyPage, None]
 
 
 class MarkLost(Exception):
@@ -108,20 +82,20 @@ async def _page(store: Store, listing: Listing, *, mark: str | None, size: int) 
         raise
 
 
-async def read_ahead(store: Store, listing: Listing) -> ReadyPages:
-    """Yield the same pages, read and prepared while the caller stores the one before.
+async def read_ahead(store: Store, listing: Listing) -> Pages:
+    """Yield the same pages, read while the caller stores the one before.
 
     If reading is faster than storing, two pages come as one: fewer, larger transactions.
     """
-    ready: asyncio.Queue[ReadyPage | _Ended] = asyncio.Queue(READ_AHEAD)
+    ready: asyncio.Queue[ListingPage | _Ended] = asyncio.Queue(READ_AHEAD)
     reader = asyncio.create_task(_read(store, listing, ready))
     try:
         item = await ready.get()
-        while isinstance(item, ReadyPage):
+        while isinstance(item, ListingPage):
             await asyncio.sleep(0)  # the reader may wait to put the next one down
             after = None if ready.empty() else ready.get_nowait()
-            if isinstance(after, ReadyPage) and _fit_one_batch(item, after):
-                item, after = item.joined_with(after), None
+            if isinstance(after, ListingPage) and _fit_one_batch(item, after):
+                item, after = join_pages(item, after), None
             yield item
             item = after or await ready.get()
         if item.error is not None:
@@ -171,23 +145,27 @@ class NoteCount:
         return self.so_far
 
 
-def _fit_one_batch(page: ReadyPage, after: ReadyPage) -> bool:
-    return len(page.page.entries) + len(after.page.entries) <= BATCH
+def _fit_one_batch(page: ListingPage, after: ListingPage) -> bool:
+    return len(page.entries) + len(after.entries) <= BATCH
 
 
-async def _read(store: Store, listing: Listing, ready: asyncio.Queue[ReadyPage | _Ended]) -> None:
+def join_pages(earlier: ListingPage, later: ListingPage) -> ListingPage:
+    """Join two pages into one with the cursor of the earlier one."""
+    return replace(
+        later,
+        entries=earlier.entries + later.entries,
+        cursor=earlier.cursor,
+        total=earlier.total if later.total is None else later.total,
+        left_out=earlier.left_out + later.left_out,
+    )
+
+
+async def _read(store: Store, listing: Listing, ready: asyncio.Queue[ListingPage | _Ended]) -> None:
     try:
         async with aclosing(pages(store, listing)) as all_pages:
             async for page in all_pages:
-                await ready.put(ReadyPage(page, await _prepared(page)))
+                await ready.put(page)
     except Exception as error:  # noqa: BLE001 - raised again by the reader of the queue
         await ready.put(_Ended(error))
     else:
         await ready.put(_Ended())
-
-
-async def _prepared(page: ListingPage) -> Prepared:
-    revisions = [entry for entry in page.entries if isinstance(entry, Revision)]
-    if len(revisions) <= BULK_SIZE:
-        return NO_PREPARED_ROWS
-    return await run_aside(partial(prepare, revisions), too_late=lambda _late: None)

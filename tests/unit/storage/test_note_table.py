@@ -9,7 +9,6 @@ from mcp_notarium.domain.note import Content, Note, Tombstone
 from mcp_notarium.search.parser import parse
 from mcp_notarium.storage.fts_maintenance import MOST_BY_TRIGGERS
 from mcp_notarium.storage.note_changes import BATCH
-from mcp_notarium.storage.note_rows import prepare, rows_of
 from mcp_notarium.storage.note_table import Applied, Counts, TagCount
 from support import corpus
 from support.cache_room import make, reopen, store
@@ -169,15 +168,6 @@ def test_any_number_of_notes_is_stored_whole(cache, many):
     assert cache.database.number("SELECT count(*) FROM note_tags") == sum(
         n % 4 for n in range(many)
     )
-
-
-def test_prepared_rows_are_stored_only_for_the_object_they_were_made_of(cache):
-    mine, other = note(text="mine"), note(text="other")
-    with cache.transaction():
-        cache.notes.apply([mine], prepared=prepare([other]))
-    assert cache.notes.base("id1") == mine
-    prepared = prepare([mine])
-    assert rows_of(mine, prepared) is prepared["id1"]
 
 
 def load_settings(cache):

@@ -2,20 +2,16 @@
 
 import asyncio
 import itertools
-import threading
 from contextlib import aclosing
 from dataclasses import replace
 
 import pytest
 
 from mcp_notarium.errors import BackendProtocolError
-from mcp_notarium.storage import note_table
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.storage.note_rows import NO_PREPARED_ROWS, prepare, rows_of
 from mcp_notarium.stores.contract import Entry, ListingPage
 from mcp_notarium.sync import listing
 from mcp_notarium.sync.cycle import State
-from mcp_notarium.sync.listing import ReadyPage
 from support import corpus
 from support.memory_client import Fault
 from support.sync_rig import Crash, until
@@ -125,31 +121,6 @@ def test_the_next_page_is_asked_for_while_the_last_one_is_being_stored(client, s
     assert next(expected, None) is None
 
 
-def test_rows_are_made_beside_the_event_loop_and_stored_as_they_are(client, store, monkeypatch):
-    fill(store, 1300)
-    made, threads = {}, []
-
-    def noting(revisions):
-        threads.append(threading.current_thread())
-        rows = prepare(revisions)
-        made.update(rows)
-        return rows
-
-    monkeypatch.setattr(listing, "prepare", noting)
-    taken = []
-
-    def spying(revision, prepared):
-        taken.append(rows_of(revision, prepared) is made.get(revision.id))
-        return rows_of(revision, prepared)
-
-    monkeypatch.setattr(note_table, "rows_of", spying)
-    asyncio.run(client.sync())
-    assert threads
-    assert threading.main_thread() not in threads
-    assert taken.count(True) == len(made) == 1000, "the first page and the last one are small"
-    assert client.contents() == store.contents()
-
-
 def test_a_store_that_tells_no_number_is_counted_beside_the_load(client, store):
     fill(store, 2600)
 
@@ -235,21 +206,17 @@ def test_a_load_that_was_killed_goes_on_where_it_was(clients, store, commits, mo
 
 
 @pytest.fixture
-def read_slowly(client, monkeypatch):
+def read_slowly(client):
     """Reads a listing ahead of somebody who takes each page when no other can be got ready."""
-
-    async def at_once(_page):
-        return NO_PREPARED_ROWS
 
     async def read(taken, **options):
         listed = listing.Listing(**options)
-        async with aclosing(listing.read_ahead(client.remote, listed)) as ready_pages:
-            async for ready in ready_pages:
-                taken.append(ready.page)
+        async with aclosing(listing.read_ahead(client.remote, listed)) as all_pages:
+            async for page in all_pages:
+                taken.append(page)
                 for _ in range(100):
                     await asyncio.sleep(0)
 
-    monkeypatch.setattr(listing, "_prepared", at_once)
     return read
 
 
@@ -266,14 +233,10 @@ def test_pages_that_wait_are_handed_over_as_one_and_the_first_alone(store, read_
 @pytest.mark.parametrize("totals", [(None, 7), (7, None), (9, 7)], ids=str)
 def test_two_pages_as_one_go_on_at_the_later_and_have_the_cursor_of_the_earlier(totals):
     one, other = corpus.revisions(2)
-    earlier = ReadyPage(
-        ListingPage((one,), "c1", "m1", total=totals[0], left_out=2), prepare([one])
-    )
-    later = ReadyPage(
-        ListingPage((other,), "c2", "m2", total=totals[1], left_out=3), prepare([other])
-    )
+    earlier = ListingPage((one,), "c1", "m1", total=totals[0], left_out=2)
+    later = ListingPage((other,), "c2", "m2", total=totals[1], left_out=3)
     page = ListingPage((one, other), "c1", "m2", total=7, left_out=5)
-    assert earlier.joined_with(later) == ReadyPage(page, prepare([one, other]))
+    assert listing.join_pages(earlier, later) == page
 
 
 @pytest.mark.parametrize("good", [1, 2, 3])
