@@ -268,7 +268,7 @@ PROCESS = (
     ),
     Defence(
         "what a .env of the working folder may set",
-        "config/source_selection.py",
+        "config/sources.py",
         "    if text is None or source.level <= trust:\n",
         "    if True:\n",
         (

@@ -13,12 +13,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from mcp_notarium.config import builder, policy_file
+from mcp_notarium.config import policy_file, settings
 from mcp_notarium.config.policy_file import FoundPolicy
 from mcp_notarium.config.settings import Config
-from mcp_notarium.config.source_selection import NOT_SET, Pick, pick, pick_file
-from mcp_notarium.config.sources import gather_sources
-from mcp_notarium.config.variables import VARIABLES, Variable, secret_names
+from mcp_notarium.config.sources import NOT_SET, Pick, gather_sources, pick, pick_file
+from mcp_notarium.config.variables import VARIABLES, secret_names
 from mcp_notarium.errors import ConfigError, NotariumError, SettingsMissing
 from mcp_notarium.secret import Secret
 
@@ -81,7 +80,7 @@ class _Reading:
     def problems(self) -> tuple[ConfigError, ...]:
         found = [pick_.problem for pick_ in self.picks.values()]
         if any(isinstance(problem, SettingsMissing) for problem in found):
-            found.append(builder.find_missing_key(self.picks))
+            found.append(settings.find_missing_key(self.picks))
         return tuple(problem for problem in (self.source_problem, *found) if problem)
 
 
@@ -117,8 +116,8 @@ def load(
         missing = _joined(problems, reasons=reading.reasons())
         if complete or not isinstance(missing, SettingsMissing):
             raise missing
-    found = builder.build_policy(reading.picks)
-    config = builder.build_config(reading.picks, found)
+    found = settings.build_policy(reading.picks)
+    config = settings.build_config(reading.picks, found)
     policy_file.refuse_stray_file(found, account_dir=config.account_dir)
     return Loaded(config, _settings(reading), reading.warnings, found, missing)
 
@@ -170,7 +169,7 @@ def _read(
         variable.name: pick(variable, gathered.sources, cwd=cwd, environ=environ)
         for variable in VARIABLES
     }
-    builder.fill_defaults(picks, data_dir=lambda: data_dir(environ))
+    settings.fill_defaults(picks, data_dir=lambda: data_dir(environ))
     files = {one.name: pick_file(one, gathered.sources) for one in VARIABLES if one.has_file}
     return _Reading(picks, files, gathered.warnings, gathered.problem)
 
@@ -178,36 +177,16 @@ def _read(
 def _settings(reading: _Reading) -> tuple[Setting, ...]:
     found: list[Setting] = []
     for variable in VARIABLES:
-        found.append(_setting(variable, reading.picks[variable.name]))
+        pick_ = reading.picks[variable.name]
+        shown, problem = pick_.text or "", pick_.problem
+        if variable.secret and shown:
+            shown = f"set ({len(shown)} characters)"
+        why = f"{problem.message}. {problem.resolution_hint or ''}".strip() if problem else ""
+        found.append(Setting(variable.name, shown, pick_.origin, variable.purpose, why))
         if variable.has_file:
-            found.append(_file_setting(variable, reading.files[variable.name]))
+            named, purpose = reading.files[variable.name], f"File that holds {variable.name}."
+            found.append(Setting(variable.file_name, named.text or "", named.origin, purpose))
     return tuple(found)
-
-
-def _file_setting(variable: Variable, named: Pick) -> Setting:
-    return Setting(
-        name=variable.file_name,
-        value=named.text or "",
-        origin=named.origin,
-        purpose=f"File that holds {variable.name}.",
-    )
-
-
-def _setting(variable: Variable, pick_: Pick) -> Setting:
-    shown = pick_.text or ""
-    if variable.secret and shown:
-        shown = f"set ({len(shown)} characters)"
-    return Setting(
-        name=variable.name,
-        value=shown,
-        origin=pick_.origin,
-        purpose=variable.purpose,
-        problem=_explained(pick_.problem) if pick_.problem else "",
-    )
-
-
-def _explained(problem: ConfigError) -> str:
-    return f"{problem.message}. {problem.resolution_hint or ''}".strip()
 
 
 def _joined(problems: tuple[ConfigError, ...], *, reasons: tuple[str, ...]) -> ConfigError:

@@ -1,20 +1,25 @@
-"""Gather the sources of variables: the environment, ``--env-file``, a trusted ``.env``.
+"""Gather the sources of variables, and pick each variable from the best one that sets it and may set it.
 
-They are ranked, the environment first. They are values, so that tests need no process environment.
+The sources are ranked: the environment, then ``--env-file`` or else a trusted ``.env``. They are values, so
+that tests need no process environment. Picking reads secret files on the way and never raises: a problem of
+a variable stands in its pick.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from mcp_notarium.config.text_files import TextFile, read_found_file, read_named_file
-from mcp_notarium.config.variables import BY_NAME, FILE_NAMES, Trust
-from mcp_notarium.errors import ConfigError
+from mcp_notarium.config.value_parser import parse_value
+from mcp_notarium.config.variables import BY_NAME, FILE_NAMES, Kind, Trust, Variable
+from mcp_notarium.errors import ConfigError, SettingsMissing
 from mcp_notarium.files.os_errors import display_path
 
+DEFAULT = "default"
+NOT_SET = "not set"
 _OWN_PREFIXES = ("NOTARIUM_", "SIMPLENOTE_", "SIMPERIUM_", "DB_ENCRYPTION")
 
 
@@ -72,18 +77,15 @@ def _found(path: Path) -> Sources:
     except FileNotFoundError:
         return Sources(())
     except ConfigError as problem:
-        return Sources((), (_ignored(path, problem),))
+        ignored = (
+            "the .env in the working folder is ignored: "
+            f"{problem.message} ({display_path(path)}). {problem.resolution_hint or ''}"
+        )
+        return Sources((), (ignored.rstrip(),))
     values, warnings = _parse(opened, label="the .env in the working folder")
     return Sources(
         (Source(".env", values, Trust.WORKING_FOLDER, display_path(path)),), tuple(warnings)
     )
-
-
-def _ignored(path: Path, problem: ConfigError) -> str:
-    hint = problem.resolution_hint or ""
-    return (
-        f"the .env in the working folder is ignored: {problem.message} ({display_path(path)}). {hint}"
-    ).rstrip()
 
 
 def _parse(opened: TextFile, *, label: str) -> tuple[dict[str, str], list[str]]:
@@ -98,3 +100,210 @@ def _parse(opened: TextFile, *, label: str) -> tuple[dict[str, str], list[str]]:
         elif binding.key in BY_NAME or binding.key in FILE_NAMES:
             values[binding.key] = binding.value or ""
     return values, warnings
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """Hold what became of one variable. ``text`` is canonical, None if there is none.
+
+    ``set_by`` is the variable that really held it: its own name or the one with ``_FILE``.
+    ``found_in`` is the file it stands in, if that is a ``.env`` nobody named.
+    """
+
+    text: str | None
+    origin: str
+    set_by: str = ""
+    found_in: str = ""
+    warnings: tuple[str, ...] = ()
+    problem: ConfigError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    text: str
+    source: Source
+    set_by: str
+
+
+def pick(
+    variable: Variable, sources: Sequence[Source], *, cwd: Path, environ: Mapping[str, str]
+) -> Pick:
+    """Return the variable from the first source that may set it, parsed by its kind."""
+    warnings: list[str] = []
+    found: _Found | None = None
+    try:
+        found = _find(variable, sources, warnings)
+        if found is None:
+            return _default(variable, warnings)
+        text = _content(variable, found, warnings, cwd=cwd, environ=environ)
+        text = _read(variable, text, warnings, cwd=cwd)
+    except ConfigError as problem:
+        return _rejected(variable, found, problem, warnings)
+    origin = found.source.label
+    if found.set_by != variable.name:
+        origin = f"{found.set_by} ({origin})"
+    found_in = found.source.place if found.source.level is Trust.WORKING_FOLDER else ""
+    return Pick(text, origin, found.set_by, found_in, warnings=tuple(warnings))
+
+
+def pick_file(variable: Variable, sources: Sequence[Source]) -> Pick:
+    """Return the ``_FILE`` variable as it may be shown. Reads nothing."""
+    level = min(variable.trust, Trust.ENV_FILE)
+    for source in sources:
+        text = source.get(variable.file_name) if source.level <= level else None
+        if text is not None:
+            told = text.strip() if _is_full(text) else f"set ({len(text)} characters)"
+            return Pick(told, source.label, variable.file_name)
+    return Pick(None, NOT_SET)
+
+
+def _rejected(
+    variable: Variable, found: _Found | None, problem: ConfigError, warnings: list[str]
+) -> Pick:
+    """Return the pick for a value that cannot be used.
+
+    In a ``.env`` that nobody named such a value only causes a warning.
+    """
+    if found is None:
+        return Pick(None, NOT_SET, warnings=tuple(warnings), problem=problem)
+    message = f"{problem.message} (from {found.source.place})"
+    if found.source.level is Trust.WORKING_FOLDER:
+        return _default(variable, [*warnings, f"{message}; it is ignored."])
+    told = ConfigError(message, resolution_hint=problem.resolution_hint)
+    return Pick(None, found.source.label, warnings=tuple(warnings), problem=told)
+
+
+def _default(variable: Variable, warnings: list[str]) -> Pick:
+    problem = None
+    if variable.required:
+        problem = SettingsMissing(
+            f"{variable.name} is not set",
+            missing=(variable.name,),
+            resolution_hint=f"Set {variable.name} in the environment of the MCP client's server "
+            f"entry. {variable.purpose}",
+        )
+    text = variable.default or None
+    return Pick(text, DEFAULT if text else NOT_SET, warnings=tuple(warnings), problem=problem)
+
+
+def _find(variable: Variable, sources: Sequence[Source], warnings: list[str]) -> _Found | None:
+    better: list[Source] = []
+    for source in sources:
+        value = _permitted(variable, variable.name, variable.trust, source, warnings)
+        stray = source.level is Trust.WORKING_FOLDER and any(
+            other.get(variable.bound_to) for other in better
+        )
+        if value and stray:
+            warnings.append(
+                f"{variable.name} in {source.label} is ignored: {variable.bound_to} is set "
+                "elsewhere. Set both in the same place."
+            )
+            value = None
+        file = None
+        if variable.has_file:
+            level = min(variable.trust, Trust.ENV_FILE)
+            file = _permitted(variable, variable.file_name, level, source, warnings)
+        if value and file:
+            _resolve_double(variable, warnings)
+        if value:
+            return _Found(value, source, variable.name)
+        if file:
+            return _Found(file, source, variable.file_name)
+        better.append(source)
+    return None
+
+
+def _permitted(
+    variable: Variable, name: str, trust: Trust, source: Source, warnings: list[str]
+) -> str | None:
+    text = source.get(name)
+    if text is None or source.level <= trust:
+        return text
+    where = "the real environment" if trust is Trust.ENVIRONMENT else "the environment"
+    hint = f"Set {name} in {where} of the MCP client's server entry."
+    if source.level is Trust.WORKING_FOLDER:
+        warnings.append(f"{name} in {source.label} is ignored, it may not be set there. {hint}")
+        return None
+    raise ConfigError(f"{variable.name} may not be set in {source.label}", resolution_hint=hint)
+
+
+def _resolve_double(variable: Variable, warnings: list[str]) -> None:
+    if not variable.value_beats_file:
+        raise ConfigError(
+            f"{variable.name} and {variable.file_name} are both set",
+            resolution_hint=f"Remove {variable.name} to use the file, "
+            f"or {variable.file_name} to use the value.",
+        )
+    warnings.append(f"{variable.file_name} is not used, because {variable.name} is set too.")
+
+
+def _content(
+    variable: Variable,
+    found: _Found,
+    warnings: list[str],
+    *,
+    cwd: Path,
+    environ: Mapping[str, str],
+) -> str:
+    if found.set_by == variable.name:
+        return found.text
+    path = cwd / _expanded(found.text.strip(), name=found.set_by)
+    name = (
+        display_path(path)
+        if _is_full(found.text)
+        else f"a relative path, below {display_path(cwd)}"
+    )
+    opened = read_named_file(path, called=found.set_by, name=name)
+    if _is_exposed(opened, path, environ):
+        warnings.append(
+            f"the file named by {found.set_by} can be read by others or is not yours; chmod 600 it."
+        )
+    text = opened.text.removesuffix("\n").removesuffix("\r")
+    if not text:
+        raise ConfigError(
+            f"the file named by {found.set_by} is empty",
+            resolution_hint=f"Write the value into it, or remove {found.set_by}.",
+        )
+    return text
+
+
+def _is_full(text: str) -> bool:
+    """Return whether the text looks like a full path, which may be shown.
+
+    Any other text may be the secret itself, put here by mistake.
+    """
+    return text.strip().startswith("~") or Path(text.strip()).is_absolute()
+
+
+def _is_exposed(opened: TextFile, path: Path, environ: Mapping[str, str]) -> bool:
+    folders = ["/run/secrets", "/var/run/secrets", environ.get("CREDENTIALS_DIRECTORY", "")]
+    # The system that mounts secrets there also protects the folder; its modes follow other rules.
+    if any(folder and path.is_relative_to(folder) for folder in folders):
+        return False
+    return opened.readable_by_others or opened.foreign
+
+
+def _read(variable: Variable, text: str, warnings: list[str], *, cwd: Path) -> str:
+    result = parse_value(variable, text)
+    if result.warning:
+        warnings.append(result.warning)
+    if variable.kind is not Kind.PATH or not result.text:
+        return result.text
+    path = _expanded(result.text, name=variable.name)
+    if not path.is_absolute():
+        path = cwd / path
+        warnings.append(
+            f"{variable.name} is relative to the working folder, which clients choose freely; "
+            f"write {path} instead."
+        )
+    return str(path)
+
+
+def _expanded(text: str, *, name: str) -> Path:
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as error:
+        raise ConfigError(
+            f"{name} begins with '~' and there is no such home folder",
+            resolution_hint=f"Write {name} as a full path.",
+        ) from error

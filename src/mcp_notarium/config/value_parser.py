@@ -24,6 +24,13 @@ _URL = re.compile(
     re.ASCII | re.IGNORECASE,
 )
 _HIGHEST_PORT = 65_535
+_ALIASES = {
+    **dict.fromkeys(("true", "yes", "1"), "on"),
+    **dict.fromkeys(("false", "no", "0"), "off"),
+    "warning": "warn",
+    "critical": "fatal",
+}
+"""Other accepted spellings of choices."""
 _SHOWN = 40
 
 
@@ -79,8 +86,7 @@ def _name(variable: Variable, text: str) -> ParsedValue:
 
 
 def _choice(variable: Variable, text: str) -> ParsedValue:
-    word = text.casefold()
-    word = dict(variable.aliases).get(word, word)
+    word = _ALIASES.get(text.casefold(), text.casefold())
     if word not in variable.choices:
         raise ConfigError(
             f"{variable.name} holds something that is not one of its choices",
@@ -98,18 +104,14 @@ def _number(variable: Variable, text: str) -> ParsedValue:
             f"{variable.maximum} (the default is {variable.default}).",
         )
     number = int(text) if whole else float(text)
-    if number < variable.minimum:
-        return _clamped(variable, text, variable.minimum, "minimum")
-    if number > variable.maximum:
-        return _clamped(variable, text, variable.maximum, "maximum")
-    return ParsedValue(
-        str(number if whole or not math.isclose(number, round(number)) else round(number))
-    )
-
-
-def _clamped(variable: Variable, text: str, bound: int, word: str) -> ParsedValue:
-    relation = "below" if word == "minimum" else "above"
-    warning = f"{variable.name} is {_shown(text)}, {relation} its {word}; {bound} is used instead."
+    if variable.minimum <= number <= variable.maximum:
+        near = not whole and math.isclose(number, round(number))
+        return ParsedValue(str(round(number) if near else number))
+    low = number < variable.minimum
+    bound = variable.minimum if low else variable.maximum
+    relation = "below its minimum" if low else "above its maximum"
+    shown = text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+    warning = f"{variable.name} is '{shown}', {relation}; {bound} is used instead."
     return ParsedValue(str(bound), warning)
 
 
@@ -145,13 +147,7 @@ def _is_loopback(host: str) -> bool:
         address = ipaddress.ip_address(host.strip("[]"))
     except ValueError:
         return False
-    if isinstance(address, ipaddress.IPv4Address):
-        return address in ipaddress.IPv4Network("127.0.0.0/8")
-    return address == ipaddress.IPv6Address("::1")
-
-
-def _shown(number: str) -> str:
-    return f"'{number if len(number) <= _SHOWN else number[:_SHOWN] + '…'}'"
+    return address.is_loopback and getattr(address, "ipv4_mapped", None) is None
 
 
 _READERS = {

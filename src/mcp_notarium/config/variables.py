@@ -1,7 +1,7 @@
 """List the variables: what can be configured, with which default, bounds and trust.
 
 Names are a contract with every MCP client configuration out there: add, do not rename.
-``docs/configuration.md`` is generated from this table (``config/reference_page.py``).
+A test compares the table in ``docs/configuration.md`` with this one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variable:
-    """Describe one variable. ``minimum`` and ``maximum`` clamp; ``aliases`` are accepted spellings."""
+    """Describe one variable. ``minimum`` and ``maximum`` clamp."""
 
     name: str
     purpose: str
@@ -46,7 +46,6 @@ class Variable:
     minimum: int = 0
     maximum: int = 0
     choices: tuple[str, ...] = ()
-    aliases: tuple[tuple[str, str], ...] = ()
     required: bool = False
     has_file: bool = False
     value_beats_file: bool = False
@@ -66,11 +65,6 @@ class Variable:
 
 
 ON_OFF = ("on", "off")
-_SWITCH_ALIASES = tuple(
-    [(word, "on") for word in ("true", "yes", "1")]
-    + [(word, "off") for word in ("false", "no", "0")]
-)
-
 BUILT_IN_API_KEY = "e2f0978acfea407aa23fdf557478d3f2"
 """The application key of the Simplenote applications; it identifies the program, not a person."""
 
@@ -116,7 +110,6 @@ VARIABLES = (
         kind=Kind.CHOICE,
         default="on",
         choices=ON_OFF,
-        aliases=_SWITCH_ALIASES,
     ),
     Variable(
         name="DB_ENCRYPTION_KDF",
@@ -148,7 +141,6 @@ VARIABLES = (
         kind=Kind.CHOICE,
         default="off",
         choices=ON_OFF,
-        aliases=_SWITCH_ALIASES,
     ),
     Variable(
         name="SYNC_INTERVAL_SECONDS",
@@ -174,7 +166,6 @@ VARIABLES = (
         kind=Kind.CHOICE,
         default="info",
         choices=("trace", "debug", "info", "warn", "error", "fatal"),
-        aliases=(("warning", "warn"), ("critical", "fatal")),
         trust=Trust.WORKING_FOLDER,
     ),
     Variable(
@@ -241,7 +232,6 @@ VARIABLES = (
         kind=Kind.CHOICE,
         default="off",
         choices=ON_OFF,
-        aliases=_SWITCH_ALIASES,
     ),
     Variable(
         name="NOTARIUM_KEYCHAIN",
@@ -249,7 +239,6 @@ VARIABLES = (
         kind=Kind.CHOICE,
         default="on",
         choices=ON_OFF,
-        aliases=_SWITCH_ALIASES,
     ),
     Variable(
         name="SIMPLENOTE_REQUEST_SOURCE",
