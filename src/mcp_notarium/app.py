@@ -20,7 +20,7 @@ from mcp_notarium.account import audit_anchor, opener, policy_change
 from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheError, CacheFull, LockedError
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.keys import keychain
-from mcp_notarium.keys.login_token import StoredToken
+from mcp_notarium.keys.credentials import StoredToken
 from mcp_notarium.storage.account_record import AccountRecord
 from mcp_notarium.storage.audit_log import AuditLog
 from mcp_notarium.storage.budget import Budget

@@ -35,9 +35,9 @@ def calibrated(config, *, seconds=0.01, yes=False, answer=False, found=None):
         patch.setattr(calibrate, "ask_yes", lambda _question: answer)
         if found is not None:
             patch.setattr(
-                calibrate.kdf_policy,
+                calibrate.kdf,
                 "propose",
-                lambda _measure, **_limits: calibrate.kdf_policy.Proposal(found, 0.1),
+                lambda _measure, **_limits: calibrate.kdf.Proposal(found, 0.1),
             )
         return calibrate.run(config, None, argparse.Namespace(seconds=seconds, yes=yes))
 
@@ -101,8 +101,8 @@ def test_the_other_slots_that_open_are_made_room_for(tmp_path, monkeypatch):
 
     def proposing(_measure, **limits):
         seen.append(limits["beside"])
-        return calibrate.kdf_policy.Proposal(kdf.Argon2id(), 0.1)
+        return calibrate.kdf.Proposal(kdf.Argon2id(), 0.1)
 
-    monkeypatch.setattr(calibrate.kdf_policy, "propose", proposing)
+    monkeypatch.setattr(calibrate.kdf, "propose", proposing)
     assert calibrated(config) == 0
     assert seen == [[kdf.Argon2id()]]

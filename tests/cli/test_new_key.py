@@ -6,9 +6,9 @@ from mcp_notarium.account import key_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.cli.new_key import NewKey
 from mcp_notarium.crypto import kdf, user_key
-from mcp_notarium.crypto.rotation_steps import REWRAP
 from mcp_notarium.errors import NotariumError
 from support.account import BOUNDS, made
+from support.keyfiles import REWRAP
 
 
 def rotated(config, new, at):

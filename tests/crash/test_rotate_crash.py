@@ -7,7 +7,6 @@ import pytest
 from mcp_notarium.account import key_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import kdf, key_slots
-from mcp_notarium.crypto.rotation_steps import REWRAP
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.secret import Secret
 from support import account_child
@@ -21,6 +20,7 @@ from support.account import (
     made,
     open_cheaply,
 )
+from support.keyfiles import REWRAP
 
 THIRD = "two slow trains cross the valley"
 

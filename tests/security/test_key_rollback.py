@@ -21,7 +21,7 @@ from mcp_notarium.account import (
 )
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import kdf, key_slots, recovery_codes, user_key
-from mcp_notarium.crypto.rotation_steps import Step
+from mcp_notarium.crypto.slot_changes import Step
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import database as databases

@@ -4,16 +4,31 @@ import base64
 import hashlib
 import json
 from collections.abc import Callable
+from typing import NamedTuple
 
 from mcp_notarium.crypto import canonical_json, kdf, key_slots
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.key_slots import KeyFile
+from mcp_notarium.crypto.slot_changes import Step
 from mcp_notarium.secret import Secret
 from support.account import PASSPHRASE, USERNAME
 
 NOW = 1_763_683_200
 DATA_KEY = DataKey(Secret(bytes(range(32))))
 RAW_KEY = Secret("raw:" + bytes(range(100, 132)).hex())
+
+
+class StepRow(NamedTuple):
+    """A step of a key change, and which key opens the cache after a crash following it."""
+
+    step: Step
+    opens: str
+
+
+REWRAP = tuple(
+    StepRow(step, "old" if number < list(Step).index(Step.SWITCH) else "new")
+    for number, step in enumerate(Step)
+)
 
 
 def counting(seed: str = "") -> Callable[[int], bytes]:

@@ -304,10 +304,10 @@ KEYS = (
     ),
     Defence(
         "no fall-through to another source of the key",
-        "keys/key_sources.py",
-        "    if given is not None and not settings.db_key_yields:\n        return given\n",
+        "keys/credentials.py",
+        "        if not settings.db_key_yields:\n            return given\n",
         "",
-        ("unit/keys/test_key_sources_and_token.py::test_the_settings_decide_before_the_keychain",),
+        ("unit/keys/test_credentials.py::test_the_settings_decide_before_the_keychain",),
         (46,),
     ),
     Defence(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from mcp_notarium.crypto import kdf, key_slots, recovery_codes, rotation_steps
+from mcp_notarium.crypto import kdf, key_slots, recovery_codes, slot_changes
 from mcp_notarium.crypto.key_slots import KeyFile, SlotType
 from mcp_notarium.secret import Secret
 from support.account import OTHER, PASSPHRASE, USERNAME
@@ -37,7 +37,7 @@ def build(passphrase: Secret = WORDS, parameters: kdf.Parameters | None = None) 
 def good() -> dict[str, tuple[str, str, bytes]]:
     """Name -> what is expected, the key, the file: those that open."""
     argon = build()
-    rotated = rotation_steps.rewrap(
+    rotated = slot_changes.rewrap(
         argon,
         old=WORDS,
         new=Secret(OTHER),

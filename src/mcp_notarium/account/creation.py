@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from mcp_notarium.account.inspection import OpeningSettings
+from mcp_notarium.config import Config
 from mcp_notarium.crypto import kdf, key_slots
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.key_slots import KeyFile
@@ -31,7 +31,7 @@ class NewCache:
     data_key: DataKey | None = None
 
 
-def parameters(settings: OpeningSettings) -> kdf.Parameters:
+def parameters(settings: Config) -> kdf.Parameters:
     """Return the settings' key-derivation parameters for new passphrases."""
     if settings.kdf == "pbkdf2-sha512":
         return kdf.Pbkdf2Sha512(settings.kdf_iterations)
@@ -40,7 +40,7 @@ def parameters(settings: OpeningSettings) -> kdf.Parameters:
 
 def make_encrypted(
     folder: AccountFolder,
-    settings: OpeningSettings,
+    settings: Config,
     passphrase: Secret,
     *,
     parameters: kdf.Parameters,
@@ -89,7 +89,7 @@ def make_encrypted(
 
 
 def make_plain(
-    folder: AccountFolder, settings: OpeningSettings, *, now: float, at: StepHook = ignore_step
+    folder: AccountFolder, settings: Config, *, now: float, at: StepHook = ignore_step
 ) -> NewCache:
     """Create a new unencrypted database. Call it under the key lock."""
     unfinished, path = folder.unfinished_plain_database, folder.plain_database
@@ -101,7 +101,7 @@ def make_plain(
     return NewCache(database.connect(path, None))
 
 
-def _meta(settings: OpeningSettings, made: KeyFile | None, now: float) -> dict[str, str]:
+def _meta(settings: Config, made: KeyFile | None, now: float) -> dict[str, str]:
     rows = {"owner_identity_hash": settings.owner_hash, "created_at": str(int(now))}
     if made is not None:
         rows |= {

@@ -29,6 +29,7 @@ from mcp_notarium.account.startup_facts import (
     Unwrap,
 )
 from mcp_notarium.account.startup_table import Decision
+from mcp_notarium.config import Config
 from mcp_notarium.crypto import kdf, key_slots, recovery_codes, user_key
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.errors import KeyFileDamaged, MalformedKey, WrongKey
@@ -36,8 +37,8 @@ from mcp_notarium.crypto.key_slots import KeyFile, SlotState, SlotType
 from mcp_notarium.errors import CacheBusy, CacheDamaged, LockedError
 from mcp_notarium.files.account_folder import AccountFolder, find_problem, folder_errors
 from mcp_notarium.keys import key_file, keychain
+from mcp_notarium.keys.credentials import KEYCHAIN, FoundKey, find_passphrase
 from mcp_notarium.keys.key_file import KeyFiles
-from mcp_notarium.keys.key_sources import KEYCHAIN, FoundKey, KeySettings, find_passphrase
 from mcp_notarium.keys.keychain import Keychain
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import database
@@ -51,50 +52,6 @@ class Unlock(Protocol):
         self, found: KeyFile, passphrase: Secret, /, *, bounds: kdf.Bounds = ...
     ) -> DataKey:
         """Return the data key. Raises ``WrongKey`` and ``KeyFileDamaged``."""
-
-
-class OpeningSettings(KeySettings, Protocol):
-    """Hold the settings that opening reads; ``Config`` has them all."""
-
-    @property
-    def username(self) -> str:
-        """Return the account's name."""
-
-    @property
-    def owner_hash(self) -> str:
-        """Return its hash, 64 hex digits."""
-
-    @property
-    def account_dir(self) -> Path:
-        """Return the account's folder."""
-
-    @property
-    def db_encryption(self) -> bool:
-        """Return whether the database is encrypted."""
-
-    @property
-    def kdf(self) -> str:
-        """Return ``argon2id`` or ``pbkdf2-sha512``, for new slots."""
-
-    @property
-    def kdf_chosen(self) -> bool:
-        """Return whether somebody has set it."""
-
-    @property
-    def kdf_iterations(self) -> int:
-        """Return the rounds of the latter."""
-
-    @property
-    def allow_weak(self) -> bool:
-        """Return whether a new cache may have a passphrase that can be guessed."""
-
-    @property
-    def on_unreadable(self) -> str:
-        """Return ``refuse`` or ``rebuild``."""
-
-    @property
-    def memory_security(self) -> bool:
-        """Return whether SQLCipher wipes and locks its memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +87,7 @@ class Inspector:
 
     def __init__(
         self,
-        settings: OpeningSettings,
+        settings: Config,
         *,
         bounds: kdf.Bounds = kdf.PRODUCTION,
         refetchable: bool = True,
@@ -348,7 +305,7 @@ class Inspector:
                 raise CacheDamaged(faults[0])
 
 
-def verdict(settings: OpeningSettings, *, bounds: kdf.Bounds = kdf.PRODUCTION) -> Decision:
+def verdict(settings: Config, *, bounds: kdf.Bounds = kdf.PRODUCTION) -> Decision:
     """Return what start-up would decide; changes nothing."""
     with folder_errors(AccountFolder(settings.account_dir)):
         inspection = Inspector(settings, bounds=bounds, read_only=True).inspect(now=time.time())

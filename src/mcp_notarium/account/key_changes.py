@@ -1,4 +1,4 @@
-"""Change the key file of an account by the steps of ``crypto/rotation_steps``, whatever the change is.
+"""Change the key file of an account by the steps of ``crypto/slot_changes``, whatever the change is.
 
 Only the key file is written; running servers keep the data key and notice nothing. What was written is
 read back and opened before it is in force. The database is opened before anything is written, because it
@@ -15,23 +15,24 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from mcp_notarium.account import startup_table
-from mcp_notarium.account.inspection import Inspection, Inspector, OpeningSettings
+from mcp_notarium.account.inspection import Inspection, Inspector
 from mcp_notarium.account.key_audit import record_change
 from mcp_notarium.account.opener import locked_error, record_key_sequence
 from mcp_notarium.account.startup_facts import OnUnreadable
 from mcp_notarium.account.startup_table import Locked, Open
+from mcp_notarium.config import Config
 from mcp_notarium.crypto import key_slots
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.errors import KeyFileDamaged
 from mcp_notarium.crypto.kdf import PRODUCTION, Bounds
 from mcp_notarium.crypto.key_slots import KeyFile
-from mcp_notarium.crypto.rotation_steps import Step
+from mcp_notarium.crypto.slot_changes import Step
 from mcp_notarium.errors import CacheError, LockedError, Verdict
 from mcp_notarium.files.account_folder import AccountFolder, check_folder
 from mcp_notarium.files.locks import ServerLock, key_lock
 from mcp_notarium.files.private_files import StepHook, disk_errors, ignore_step
 from mcp_notarium.keys import key_file
-from mcp_notarium.keys.key_sources import FoundKey
+from mcp_notarium.keys.credentials import FoundKey
 from mcp_notarium.keys.keychain import Keychain
 from mcp_notarium.secret import Secret
 
@@ -77,7 +78,7 @@ class Change(Protocol):
 
 
 def apply_change(
-    settings: OpeningSettings,
+    settings: Config,
     make: Change,
     *,
     also_opens: Sequence[Secret] = (),
@@ -109,7 +110,7 @@ def apply_change(
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    settings: OpeningSettings
+    settings: Config
     options: ChangeOptions
     folder: AccountFolder
     now: int

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mcp_notarium.account import startup_decisions
-from mcp_notarium.account.inspection import OpeningSettings
 from mcp_notarium.account.key_audit import record_restored
 from mcp_notarium.account.slot_management import list_slots, rollback_error
+from mcp_notarium.config import Config
 from mcp_notarium.crypto import canonical_json, key_slots
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.errors import KeyFileDamaged
@@ -41,7 +41,7 @@ __all__ = ["RestoreResult", "back_up", "restore"]
 
 
 def back_up(
-    settings: OpeningSettings,
+    settings: Config,
     to: Path,
     *,
     key: Secret | None = None,
@@ -82,7 +82,7 @@ class RestoreResult:
 
 
 def restore(
-    settings: OpeningSettings,
+    settings: Config,
     copy: Path,
     key: Secret,
     *,

@@ -10,24 +10,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mcp_notarium.account.inspection import Inspector, OpeningSettings, never_open
+from mcp_notarium.account.inspection import Inspector, never_open
 from mcp_notarium.account.key_changes import (
     ChangeOptions,
     apply_change,
     demand_openable,
     missing_cache_error,
 )
-from mcp_notarium.crypto import kdf, key_slots, rotation_steps, user_key
+from mcp_notarium.config import Config
+from mcp_notarium.crypto import kdf, key_slots, slot_changes, user_key
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.errors import SlotsRefused, WeakPassphrase, WrongKey
-from mcp_notarium.crypto.kdf import Parameters
-from mcp_notarium.crypto.kdf_policy import KdfPolicy
+from mcp_notarium.crypto.kdf import KdfPolicy, Parameters
 from mcp_notarium.crypto.key_slots import KeyFile, Slot, SlotState
 from mcp_notarium.crypto.slot_changes import described
 from mcp_notarium.files.account_folder import check_folder
 from mcp_notarium.files.private_files import disk_errors
+from mcp_notarium.keys.credentials import KEYCHAIN, FoundKey
 from mcp_notarium.keys.key_file import NOT_COPIED
-from mcp_notarium.keys.key_sources import KEYCHAIN, FoundKey
 from mcp_notarium.secret import Secret
 
 NEEDED_BY_CLIENTS = (
@@ -52,8 +52,8 @@ class ProvenKey:
         return self.key.origin == KEYCHAIN
 
     def slots_to_replace(self, wanted: Sequence[int] | None = None) -> tuple[Slot, ...]:
-        """List the slots that a new key replaces. Raises as ``rotation_steps.slots_to_replace`` does."""
-        return rotation_steps.slots_to_replace(
+        """List the slots that a new key replaces. Raises as ``slot_changes.slots_to_replace`` does."""
+        return slot_changes.slots_to_replace(
             self.keyfile, self.slot, kept=self.by_keychain, wanted=wanted
         )
 
@@ -75,7 +75,7 @@ class RotationResult:
     notices: tuple[str, ...]
 
 
-def prove_key(settings: OpeningSettings, *, options: ChangeOptions | None = None) -> ProvenKey:
+def prove_key(settings: Config, *, options: ChangeOptions | None = None) -> ProvenKey:
     """Prove the present key (of the settings, or ``options.old``) before anybody is asked for a new one.
 
     Raises ``LockedError`` (start-up's verdicts) and changes nothing.
@@ -94,7 +94,7 @@ def prove_key(settings: OpeningSettings, *, options: ChangeOptions | None = None
 
 
 def rotate_passphrase(
-    settings: OpeningSettings,
+    settings: Config,
     *,
     new: Secret,
     parameters: Parameters | KdfPolicy | None = None,
@@ -107,7 +107,7 @@ def rotate_passphrase(
     """Rotate the key: let ``new`` open the cache instead of the old key.
 
     ``new`` is a passphrase or a raw key; ``parameters`` stretch it (None: :func:`stretching`).
-    ``wanted`` are the slots to replace, if not those of ``rotation_steps.slots_to_replace``; ``keychain`` is the
+    ``wanted`` are the slots to replace, if not those of ``slot_changes.slots_to_replace``; ``keychain`` is the
     name of the keychain that alone has ``new``; ``current`` what :func:`prove_key` has found already.
     Raises ``WeakPassphrase``, ``MalformedKey``, ``SlotsRefused`` and ``LockedError`` (start-up's
     verdicts, or BUSY) with nothing changed.
@@ -117,10 +117,10 @@ def rotate_passphrase(
     now, current = int(options.clock()), current or prove_key(settings, options=options)
     # The same key in another stretching replaces itself, wherever it is kept.
     kept = current.by_keychain and new != current.key.passphrase
-    gone = rotation_steps.slots_to_replace(current.keyfile, current.slot, kept=kept, wanted=wanted)
+    gone = slot_changes.slots_to_replace(current.keyfile, current.slot, kept=kept, wanted=wanted)
 
     def rewrapped(before: KeyFile, _data_key: DataKey, key: Secret) -> KeyFile:
-        return rotation_steps.rewrap(
+        return slot_changes.rewrap(
             before,
             old=key,
             new=new,
@@ -153,7 +153,7 @@ def _notices(gone: Sequence[Slot], *, copied: bool) -> tuple[str, ...]:
     return told if copied else (*told, NOT_COPIED)
 
 
-def stretching(settings: OpeningSettings, algorithm: str | None = None) -> KdfPolicy:
+def stretching(settings: Config, algorithm: str | None = None) -> KdfPolicy:
     """Return how a new passphrase is stretched: by ``algorithm``, else as the settings say."""
     return KdfPolicy(
         argon2id=kdf.Argon2id(),

@@ -11,8 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from mcp_notarium.account import key_rotation, slot_management
-from mcp_notarium.account.inspection import OpeningSettings
 from mcp_notarium.account.key_changes import ChangeOptions, ChangeResult
+from mcp_notarium.config import Config
 from mcp_notarium.crypto import user_key
 from mcp_notarium.crypto.errors import SlotsRefused, WrongKey
 from mcp_notarium.crypto.key_slots import KeyFile, Slot, SlotState, SlotType
@@ -32,7 +32,7 @@ class KeychainSlot:
 
 
 def enable(
-    settings: OpeningSettings, system: Keychain, *, options: ChangeOptions | None = None
+    settings: Config, system: Keychain, *, options: ChangeOptions | None = None
 ) -> KeychainSlot:
     """Add a keychain slot beside the key that opens the cache now.
 
@@ -60,7 +60,7 @@ def enable(
 
 
 def disable(
-    settings: OpeningSettings, system: Keychain, *, options: ChangeOptions | None = None
+    settings: Config, system: Keychain, *, options: ChangeOptions | None = None
 ) -> ChangeResult | None:
     """Remove the keychain's slot, then its entry; None if the entry opened nothing.
 
@@ -81,7 +81,7 @@ def disable(
 
 
 def rotate_into_keychain(
-    settings: OpeningSettings,
+    settings: Config,
     system: Keychain,
     *,
     from_keychain: bool,
@@ -118,7 +118,7 @@ def rotate_into_keychain(
 
 
 def demand_free(
-    settings: OpeningSettings, system: Keychain, *, options: ChangeOptions | None = None
+    settings: Config, system: Keychain, *, options: ChangeOptions | None = None
 ) -> None:
     """Refuse a keychain whose key for this account may be in use. Raises ``SlotsRefused``."""
     kept = system.get(keychain.KEY, settings.owner_hash)
@@ -139,7 +139,7 @@ def demand_another(keyfile: KeyFile, *, without: Sequence[Slot]) -> None:
 
 
 def _exchange(
-    settings: OpeningSettings,
+    settings: Config,
     system: Keychain,
     kept: Secret,
     secret: Secret,
@@ -179,7 +179,7 @@ def _forgotten(found: KeyFile, old: Slot) -> list[int]:
     ]
 
 
-def _left_over(settings: OpeningSettings, kept: Secret, options: ChangeOptions) -> bool:
+def _left_over(settings: Config, kept: Secret, options: ChangeOptions) -> bool:
     """Check for a random key that opens no slot and belongs to no disabled one."""
     found = slot_management.list_slots(settings, kept, bounds=options.bounds)
     return (
@@ -193,7 +193,7 @@ def _left_over(settings: OpeningSettings, kept: Secret, options: ChangeOptions) 
 
 
 def _forget_unless_it_counts(
-    settings: OpeningSettings, system: Keychain, secret: Secret, options: ChangeOptions
+    settings: Config, system: Keychain, secret: Secret, options: ChangeOptions
 ) -> None:
     """Remove the entry after a failure, but not if that came after the commit point, or in doubt.
 

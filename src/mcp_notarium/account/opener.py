@@ -24,11 +24,12 @@ from mcp_notarium.account import (
 )
 from mcp_notarium.account.audit_anchor import Anchor, audit_keys
 from mcp_notarium.account.creation import NewCache
-from mcp_notarium.account.inspection import Inspection, Inspector, OpeningSettings, Unlock
+from mcp_notarium.account.inspection import Inspection, Inspector, Unlock
 from mcp_notarium.account.markers import PendingMarker
 from mcp_notarium.account.opened_cache import OpenedCache
 from mcp_notarium.account.startup_facts import OnUnreadable
 from mcp_notarium.account.startup_table import Create, Decision, Locked, Migrate, Open, Rebuild
+from mcp_notarium.config import Config
 from mcp_notarium.crypto import key_slots
 from mcp_notarium.crypto.kdf import PRODUCTION, Bounds, Parameters
 from mcp_notarium.crypto.key_slots import KeyFile
@@ -52,13 +53,12 @@ from mcp_notarium.files.account_folder import (
 from mcp_notarium.files.locks import ServerLock, busy_error, key_lock
 from mcp_notarium.files.private_files import StepHook, disk_errors, ignore_step
 from mcp_notarium.keys import key_file
-from mcp_notarium.keys.key_sources import FoundKey
+from mcp_notarium.keys.credentials import FoundKey
 from mcp_notarium.keys.keychain import Keychain
 from mcp_notarium.storage.database import Database, companions
 
 __all__ = [
     "OpenedCache",
-    "OpeningSettings",
     "damage_error",
     "open_cache",
     "quarantine_account",
@@ -70,7 +70,7 @@ _UNUSABLE = "the cache folder cannot be used"
 
 
 def open_cache(
-    settings: OpeningSettings,
+    settings: Config,
     *,
     kdf: Parameters | None = None,
     bounds: Bounds = PRODUCTION,
@@ -127,7 +127,7 @@ def open_cache(
             raise
 
 
-def damage_error(settings: OpeningSettings) -> LockedError:
+def damage_error(settings: Config) -> LockedError:
     """Return the error for a cache that turns out to be damaged while it is open, or nearly so."""
     return locked_error(
         startup_decisions.decide_on_damage(
@@ -136,9 +136,7 @@ def damage_error(settings: OpeningSettings) -> LockedError:
     )
 
 
-def quarantine_account(
-    settings: OpeningSettings, *, clock: Callable[[], float] = time.time
-) -> Path | None:
+def quarantine_account(settings: Config, *, clock: Callable[[], float] = time.time) -> Path | None:
     """Move the account's cache and key file to the quarantine, readable or not.
 
     Returns the folder they went to, None if there was nothing. Raises ``LockedError`` (UNSAFE_PATH,
@@ -160,7 +158,7 @@ def quarantine_account(
 class _Opener:
     """Run one call of :func:`open_cache`: its arguments and its steps."""
 
-    settings: OpeningSettings
+    settings: Config
     inspector: Inspector
     parameters: Parameters
     bounds: Bounds

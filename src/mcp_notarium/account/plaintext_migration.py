@@ -16,10 +16,10 @@ from io import FileIO
 from pathlib import Path
 
 from mcp_notarium.account import creation, new_generation
-from mcp_notarium.account.inspection import OpeningSettings
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.account.new_generation import Step, SwitchResult
 from mcp_notarium.account.slot_management import rollback_error
+from mcp_notarium.config import Config
 from mcp_notarium.crypto import key_slots
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.kdf import Parameters
@@ -57,7 +57,7 @@ class EncryptionResult:
 
 
 def encrypt_plain(
-    settings: OpeningSettings,
+    settings: Config,
     key: Secret,
     *,
     parameters: Parameters | None = None,
@@ -155,7 +155,7 @@ def erase(path: Path) -> bool:
 
 
 @contextmanager
-def _plain(folder: AccountFolder, settings: OpeningSettings) -> Iterator[Database]:
+def _plain(folder: AccountFolder, settings: Config) -> Iterator[Database]:
     """Open the plain database, if it is this account's and of this release."""
     with closing(database.connect(folder.plain_database, None)) as plain:
         state = schema.state(plain)
@@ -181,7 +181,7 @@ def _plain(folder: AccountFolder, settings: OpeningSettings) -> Iterator[Databas
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    settings: OpeningSettings
+    settings: Config
     folder: AccountFolder
     key: Secret
     parameters: Parameters

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mcp_notarium.account import file_facts, new_generation
-from mcp_notarium.account.inspection import OpeningSettings
 from mcp_notarium.account.key_changes import ChangeOptions
+from mcp_notarium.config import Config
 from mcp_notarium.errors import LockedError, Unfinished, Verdict
 from mcp_notarium.files import os_errors
 from mcp_notarium.files.account_folder import AccountFolder, check_folder
@@ -42,9 +42,7 @@ class PurgeResult:
     keychain_hint: str = ""
 
 
-def may_hold_unsent_text(
-    settings: OpeningSettings, *, options: ChangeOptions | None = None
-) -> bool:
+def may_hold_unsent_text(settings: Config, *, options: ChangeOptions | None = None) -> bool:
     """Decide whether a write may be inside that the note service has not confirmed. Needs no key."""
     options = options or ChangeOptions()
     folder = check_folder(settings.account_dir)
@@ -58,7 +56,7 @@ def may_hold_unsent_text(
 
 
 def purge_account(
-    settings: OpeningSettings, system: Keychain | None, *, options: ChangeOptions | None = None
+    settings: Config, system: Keychain | None, *, options: ChangeOptions | None = None
 ) -> PurgeResult:
     """Remove every key file and database of the account, the quarantine's too. No key is needed.
 

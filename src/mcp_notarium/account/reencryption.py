@@ -12,24 +12,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mcp_notarium.account import new_generation
-from mcp_notarium.account.inspection import Inspector, OpeningSettings
+from mcp_notarium.account.inspection import Inspector
 from mcp_notarium.account.key_changes import ChangeOptions, demand_openable, missing_cache_error
 from mcp_notarium.account.key_rotation import ProvenKey, demand_new, prove_key, stretching
 from mcp_notarium.account.new_generation import Step, SwitchResult, lock_exclusively
+from mcp_notarium.config import Config
 from mcp_notarium.crypto import key_slots
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.errors import SlotsRefused, WrongKey
-from mcp_notarium.crypto.kdf import Parameters
-from mcp_notarium.crypto.kdf_policy import KdfPolicy
+from mcp_notarium.crypto.kdf import KdfPolicy, Parameters
 from mcp_notarium.crypto.key_slots import KeyFile, Slot, SlotState, SlotType
-from mcp_notarium.crypto.rotation_steps import PERSONAL_SLOTS
-from mcp_notarium.crypto.slot_changes import described
+from mcp_notarium.crypto.slot_changes import PERSONAL_SLOTS, described
 from mcp_notarium.files import quarantine
 from mcp_notarium.files.account_folder import AccountFolder, check_folder
 from mcp_notarium.files.locks import ServerLock, key_lock
 from mcp_notarium.files.private_files import disk_errors, sync_folder
 from mcp_notarium.keys import key_file, keychain
-from mcp_notarium.keys.key_sources import FoundKey
+from mcp_notarium.keys.credentials import FoundKey
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage.database import companions
 from mcp_notarium.storage.table_copy import OnProgress
@@ -65,7 +64,7 @@ class ReencryptionResult:
 
 
 def find_dropped_slots(
-    settings: OpeningSettings, *, replacing: bool, options: ChangeOptions | None = None
+    settings: Config, *, replacing: bool, options: ChangeOptions | None = None
 ) -> tuple[ProvenKey, tuple[Slot, ...]]:
     """Find the slots that would be dropped, and prove the present key; ``replacing``: with a new key.
 
@@ -86,7 +85,7 @@ def find_dropped_slots(
 
 
 def reencrypt(
-    settings: OpeningSettings,
+    settings: Config,
     *,
     new: Secret | None = None,
     parameters: Parameters | KdfPolicy | None = None,
@@ -137,7 +136,7 @@ _Carried = dict[int, Secret]
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    settings: OpeningSettings
+    settings: Config
     options: ChangeOptions
     folder: AccountFolder
     told: OnProgress
@@ -265,7 +264,7 @@ def _stood_for(current: ProvenKey, carried: _Carried) -> tuple[Slot, ...]:
 
 
 def _carried(
-    settings: OpeningSettings, options: ChangeOptions, current: ProvenKey, *, replacing: bool
+    settings: Config, options: ChangeOptions, current: ProvenKey, *, replacing: bool
 ) -> _Carried:
     """Find the slots to keep: the one that was used, if it stays, and the keychain's."""
     carried = {} if replacing and not _stays(current) else {current.slot.id: current.key.passphrase}

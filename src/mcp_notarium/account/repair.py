@@ -13,12 +13,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mcp_notarium.account import markers, new_generation, startup_decisions, startup_table
-from mcp_notarium.account.inspection import Inspection, Inspector, OpeningSettings, never_open
+from mcp_notarium.account.inspection import Inspection, Inspector, never_open
 from mcp_notarium.account.key_changes import ChangeOptions, missing_cache_error
 from mcp_notarium.account.new_generation import Step, SwitchResult
 from mcp_notarium.account.opener import locked_error
 from mcp_notarium.account.startup_facts import OnUnreadable
 from mcp_notarium.account.startup_table import Locked
+from mcp_notarium.config import Config
 from mcp_notarium.crypto import key_slots
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.key_slots import KeyFile
@@ -35,7 +36,7 @@ from mcp_notarium.files.account_folder import AccountFolder, check_folder
 from mcp_notarium.files.locks import ServerLock, key_lock
 from mcp_notarium.files.private_files import disk_errors, replace_private, sync_folder
 from mcp_notarium.keys import key_file
-from mcp_notarium.keys.key_sources import FoundKey
+from mcp_notarium.keys.credentials import FoundKey
 from mcp_notarium.storage import database, salvage
 from mcp_notarium.storage.database import companions
 from mcp_notarium.storage.page_check import PAGE_SIZE
@@ -61,7 +62,7 @@ class RepairResult:
 
 
 def repair(
-    settings: OpeningSettings,
+    settings: Config,
     *,
     told: OnProgress = lambda _done, _of: None,
     options: ChangeOptions | None = None,
@@ -92,7 +93,7 @@ def repair(
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    settings: OpeningSettings
+    settings: Config
     folder: AccountFolder
     told: OnProgress
     options: ChangeOptions

@@ -13,8 +13,9 @@ from contextlib import closing
 from pathlib import Path
 
 from mcp_notarium.account import file_facts, startup_table
-from mcp_notarium.account.inspection import Inspector, OpeningSettings
+from mcp_notarium.account.inspection import Inspector
 from mcp_notarium.account.startup_table import Migrate
+from mcp_notarium.config import Config
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.kdf import PRODUCTION, Bounds
 from mcp_notarium.crypto.key_slots import KeyFile
@@ -59,7 +60,7 @@ def migrate(
     return copy
 
 
-def rehearse(settings: OpeningSettings, *, bounds: Bounds = PRODUCTION) -> None:
+def rehearse(settings: Config, *, bounds: Bounds = PRODUCTION) -> None:
     """Take every step of the migration and undo it, so that a failure is known before a start.
 
     The database is as before. Does nothing where it is in use or needs no migration. Raises

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from mcp_notarium.account import startup_decisions
-from mcp_notarium.account.inspection import Inspector, OpeningSettings, never_open
+from mcp_notarium.account.inspection import Inspector, never_open
 from mcp_notarium.account.key_changes import (
     ChangeOptions,
     ChangeResult,
@@ -20,6 +20,7 @@ from mcp_notarium.account.key_changes import (
     missing_cache_error,
 )
 from mcp_notarium.account.key_rotation import demand_strong, stretching
+from mcp_notarium.config import Config
 from mcp_notarium.crypto import key_slots, recovery_codes, slot_changes
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.errors import KeyFileDamaged, MalformedKey, SlotsRefused, WrongKey
@@ -30,7 +31,7 @@ from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.files.account_folder import check_folder
 from mcp_notarium.files.private_files import disk_errors
 from mcp_notarium.keys import key_file
-from mcp_notarium.keys.key_sources import FoundKey
+from mcp_notarium.keys.credentials import FoundKey
 from mcp_notarium.secret import Secret
 
 _SlotChange = Callable[[KeyFile, DataKey, int], KeyFile]
@@ -50,9 +51,7 @@ class SlotList:
     doubtful: bool = False
 
 
-def list_slots(
-    settings: OpeningSettings, key: Secret | None, *, bounds: Bounds = PRODUCTION
-) -> SlotList:
+def list_slots(settings: Config, key: Secret | None, *, bounds: Bounds = PRODUCTION) -> SlotList:
     """Read the key file (or its copy, if that is all there is). Changes nothing.
 
     Raises ``LockedError`` if there is none, it is lost, damaged or forged, or the folder is unsafe,
@@ -105,7 +104,7 @@ def _vouches(key: Secret, copy: KeyFile, main: KeyFile, bounds: Bounds) -> bool:
 
 
 def add(
-    settings: OpeningSettings,
+    settings: Config,
     new: Secret,
     *,
     label: str = "",
@@ -142,7 +141,7 @@ def add(
     return apply_change(settings, added, also_opens=(new,), options=options)
 
 
-def _as_dear_as_any(before: KeyFile, settings: OpeningSettings) -> Parameters:
+def _as_dear_as_any(before: KeyFile, settings: Config) -> Parameters:
     """Return the cost of one more passphrase: an attacker guesses the cheapest one."""
     opening = (slot.kdf for slot in before.slots if slot.state is not SlotState.DISABLED)
     # The algorithm is that of the settings, because it replaces no other slot.
@@ -169,22 +168,18 @@ def demand_label(label: str) -> None:
 
 
 def disable(
-    settings: OpeningSettings, slot_id: int, *, options: ChangeOptions | None = None
+    settings: Config, slot_id: int, *, options: ChangeOptions | None = None
 ) -> ChangeResult:
     """Disable a slot: it stays and opens nothing. Raises as ``apply_change``, and ``SlotsRefused``."""
     return _without(settings, slot_id, slot_changes.disable, options)
 
 
-def remove(
-    settings: OpeningSettings, slot_id: int, *, options: ChangeOptions | None = None
-) -> ChangeResult:
+def remove(settings: Config, slot_id: int, *, options: ChangeOptions | None = None) -> ChangeResult:
     """Remove a slot. Raises as ``apply_change``, and ``SlotsRefused``."""
     return _without(settings, slot_id, slot_changes.remove, options)
 
 
-def enable(
-    settings: OpeningSettings, slot_id: int, *, options: ChangeOptions | None = None
-) -> ChangeResult:
+def enable(settings: Config, slot_id: int, *, options: ChangeOptions | None = None) -> ChangeResult:
     """Enable a disabled slot. Raises as :func:`disable` does."""
 
     def enabled(before: KeyFile, data_key: DataKey, _key: Secret) -> KeyFile:
@@ -194,7 +189,7 @@ def enable(
 
 
 def mark_compromised(
-    settings: OpeningSettings, slot_id: int, *, options: ChangeOptions | None = None
+    settings: Config, slot_id: int, *, options: ChangeOptions | None = None
 ) -> ChangeResult:
     """Mark a slot as compromised: it still opens, and every list names it. Raises as :func:`disable`."""
 
@@ -204,7 +199,7 @@ def mark_compromised(
     return apply_change(settings, marked, options=options)
 
 
-def recovery_slot(settings: OpeningSettings, typed: str, *, bounds: Bounds = PRODUCTION) -> Slot:
+def recovery_slot(settings: Config, typed: str, *, bounds: Bounds = PRODUCTION) -> Slot:
     """Find the slot that a recovery key opens, by opening it. Changes nothing.
 
     Raises ``MalformedKey`` for a typing error, ``WrongKey``, and as :func:`list_slots` does.
@@ -217,7 +212,7 @@ def recovery_slot(settings: OpeningSettings, typed: str, *, bounds: Bounds = PRO
 
 
 def _without(
-    settings: OpeningSettings, slot_id: int, how: _SlotChange, options: ChangeOptions | None
+    settings: Config, slot_id: int, how: _SlotChange, options: ChangeOptions | None
 ) -> ChangeResult:
     options = options or ChangeOptions()
 

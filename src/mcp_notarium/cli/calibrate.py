@@ -11,11 +11,11 @@ from mcp_notarium.account import key_rotation, slot_management
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.cli.terminal import ask_yes, talk
 from mcp_notarium.config import Config
-from mcp_notarium.crypto import kdf, kdf_policy, user_key
+from mcp_notarium.crypto import kdf, user_key
 from mcp_notarium.crypto.errors import WrongKey
 from mcp_notarium.crypto.key_file_codec import kdf_work
 from mcp_notarium.errors import InvalidRequest
-from mcp_notarium.keys.key_sources import find_passphrase
+from mcp_notarium.keys.credentials import find_passphrase
 from mcp_notarium.secret import Secret
 
 _SECONDS = 1.0
@@ -63,9 +63,7 @@ def run(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
         )
     limit = _memory_limit()
     talk(f"Measuring, with up to {_shown(limit)} of memory and about {args.seconds:g} s a time ...")
-    best = kdf_policy.propose(
-        measure_seconds, target=args.seconds, most_memory_kib=limit, beside=beside
-    )
+    best = kdf.propose(measure_seconds, target=args.seconds, most_memory_kib=limit, beside=beside)
     chosen = best.parameters
     talk(f"{_named(chosen)} takes {best.seconds:.2f} s here. Today it is {_named(present)}.")
     if chosen == present:

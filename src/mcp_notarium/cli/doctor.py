@@ -26,7 +26,7 @@ from mcp_notarium.crypto import user_key
 from mcp_notarium.errors import CacheError, ConfigError, LockedError, NotariumError
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.files.locks import find_holders
-from mcp_notarium.keys.key_sources import find_passphrase
+from mcp_notarium.keys.credentials import find_passphrase
 from mcp_notarium.keys.keychain import system_keychain
 from mcp_notarium.storage import driver
 from mcp_notarium.storage.database import Database

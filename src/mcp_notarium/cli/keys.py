@@ -26,7 +26,7 @@ from mcp_notarium.crypto.errors import MalformedKey, WrongKey
 from mcp_notarium.crypto.key_slots import Slot, SlotState, SlotType
 from mcp_notarium.errors import InvalidRequest, LockedError, Verdict
 from mcp_notarium.files.account_folder import AccountFolder
-from mcp_notarium.keys.key_sources import find_passphrase
+from mcp_notarium.keys.credentials import find_passphrase
 from mcp_notarium.secret import Secret
 
 _TRIES = 3

@@ -8,7 +8,7 @@ from mcp_notarium.account import key_rotation, plaintext_migration
 from mcp_notarium.cli import command_setup, new_key
 from mcp_notarium.cli.terminal import Progress, say_unless_copied, talk
 from mcp_notarium.errors import InvalidRequest
-from mcp_notarium.keys import key_sources
+from mcp_notarium.keys import credentials
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,7 +22,7 @@ def run(args: argparse.Namespace) -> int:
     Raises ``Unfinished`` if the encrypted database is in force and plain files are left.
     """
     config = command_setup.prepare(args)
-    found = key_sources.find_passphrase(config, config.owner_hash)
+    found = credentials.find_passphrase(config, config.owner_hash)
     if found is None:
         raise InvalidRequest(
             "there is no key to encrypt with",

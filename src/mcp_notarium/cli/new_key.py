@@ -19,7 +19,7 @@ from pathlib import Path
 from mcp_notarium.account.key_rotation import demand_strong
 from mcp_notarium.cli.terminal import ask_secret, talk
 from mcp_notarium.crypto import user_key
-from mcp_notarium.crypto.rotation_steps import Step
+from mcp_notarium.crypto.slot_changes import Step
 from mcp_notarium.errors import ConfigError, InvalidRequest
 from mcp_notarium.secret import Secret
 

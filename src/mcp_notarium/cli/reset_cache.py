@@ -18,7 +18,7 @@ from mcp_notarium.cli import command_setup, new_key, signals
 from mcp_notarium.cli.terminal import ask_yes, talk
 from mcp_notarium.config import Config
 from mcp_notarium.errors import LockedError, LoginRequired, NotariumError, OtherAccount
-from mcp_notarium.keys import key_sources
+from mcp_notarium.keys import credentials
 
 _LONGEST_SYNC = 3600.0
 _POLL_SECONDS = 0.5
@@ -81,7 +81,7 @@ async def _reset(config: Config, *, yes: bool) -> int:
 
 def _demand_strong(config: Config) -> None:
     """Raise ``WeakPassphrase`` if a new database would get a key that can be guessed."""
-    key = key_sources.find_passphrase(config, config.owner_hash)
+    key = credentials.find_passphrase(config, config.owner_hash)
     if key is not None:
         key_rotation.demand_strong(key.passphrase, allow_weak=config.allow_weak)
 

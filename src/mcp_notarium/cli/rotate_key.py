@@ -29,8 +29,7 @@ from mcp_notarium.config import Config
 from mcp_notarium.crypto import kdf, user_key
 from mcp_notarium.crypto.errors import SlotsRefused
 from mcp_notarium.crypto.key_slots import Slot, SlotType
-from mcp_notarium.crypto.rotation_steps import AmbiguousSlot
-from mcp_notarium.crypto.slot_changes import described
+from mcp_notarium.crypto.slot_changes import AmbiguousSlot, described
 from mcp_notarium.errors import InvalidRequest
 from mcp_notarium.keys import client_configs, keychain
 from mcp_notarium.secret import Secret

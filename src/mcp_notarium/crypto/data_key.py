@@ -1,4 +1,8 @@
-"""Hold the data key, 256 random bits, and derive a subkey for each purpose."""
+"""Hold the data key, 256 random bits: derive a subkey for each purpose, wrap it in another key.
+
+Wrapping is AES-256-GCM; the AAD binds the wrapped key to its place. The caller gives a random nonce and
+uses it once. Every wrap has a new salt as well, so a wrapping key wraps only once.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,8 @@ from typing import NoReturn, final
 from mcp_notarium.crypto.kdf import KEY_SIZE, SALT_SIZE, RandomBytes, hkdf
 from mcp_notarium.secret import Secret
 
+NONCE_SIZE = 12
+TAG_SIZE = 16
 _LABEL = "mcp-notarium/v1/"
 _PURPOSE = re.compile(r"[a-z][a-z0-9-]*")
 
@@ -68,3 +74,21 @@ class DataKey:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a DataKey is not pickled")
+
+
+def wrap_key(wrapping_key: Secret, inner: Secret, *, nonce: bytes, aad: bytes) -> bytes:
+    """Encrypt and authenticate the inner key; the result is ``TAG_SIZE`` bytes longer."""
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - start-up time
+
+    return AESGCM(wrapping_key.reveal()).encrypt(nonce, inner.reveal(), aad)
+
+
+def unwrap_key(wrapping_key: Secret, wrapped: bytes, *, nonce: bytes, aad: bytes) -> Secret | None:
+    """Return the inner key; None if the wrapping key, the nonce, the AAD or any bit differs."""
+    from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - start-up time
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - start-up time
+
+    try:
+        return Secret(AESGCM(wrapping_key.reveal()).decrypt(nonce, wrapped, aad))
+    except InvalidTag:
+        return None

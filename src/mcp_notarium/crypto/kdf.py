@@ -1,7 +1,8 @@
 """Derive a wrapping key from a passphrase: Argon2id, PBKDF2-HMAC-SHA512, or HKDF for random keys.
 
 Parameters read from disk are hostile: :func:`derive` checks floor and ceiling before any work and
-never retries with weaker ones. Nothing here reads a clock, a file or a setting.
+never retries with weaker ones. Nothing here reads a clock, a file or a setting: the caller measures for
+:func:`propose`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import unicodedata
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from mcp_notarium.crypto.errors import KdfOutOfMemory, KeyFileDamaged
@@ -21,6 +22,8 @@ _SLOT_LABEL = b"mcp-notarium/v1/slot"
 
 RandomBytes = Callable[[int], bytes]
 """The source of random bytes; a test may give its own."""
+Measure = Callable[["Argon2id"], float]
+"""Seconds that one derivation takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,3 +190,78 @@ def _argon2id(passphrase: Secret, salt: bytes, parameters: Argon2id) -> Secret:
     except (HashingError, MemoryError):
         raise KdfOutOfMemory(parameters.memory_kib) from None
     return Secret(raw)
+
+
+@dataclass(frozen=True, slots=True)
+class KdfPolicy:
+    """Hold the least cost of each algorithm, and the algorithm ``wanted`` for a new passphrase.
+
+    A new passphrase never costs less than the one it replaces. Somebody has raised the cost on purpose
+    (``keys calibrate``) or needs an approved algorithm, and a change of the passphrase must not take that
+    back without being asked to.
+
+    ``wanted`` is ``argon2id`` or ``pbkdf2-sha512``; ``chosen``: somebody has asked for it, else the
+    algorithm of the old passphrase stays.
+    """
+
+    argon2id: Argon2id
+    pbkdf2: Pbkdf2Sha512
+    wanted: str
+    chosen: bool
+
+    def parameters_for(self, costs: Iterable[Parameters]) -> Parameters:
+        """Return the parameters for a passphrase that replaces slots of these ``costs``, at least as costly."""
+        found = tuple(costs)
+        argon = [one for one in found if isinstance(one, Argon2id)]
+        rounds = [one.iterations for one in found if isinstance(one, Pbkdf2Sha512)]
+        stays = (argon or rounds) and not self.chosen
+        if bool(argon) if stays else self.wanted == "argon2id":
+            every = (self.argon2id, *argon)
+            return Argon2id(
+                memory_kib=max(one.memory_kib for one in every),
+                time_cost=max(one.time_cost for one in every),
+                lanes=max(one.lanes for one in every),
+            )
+        return Pbkdf2Sha512(max(self.pbkdf2.iterations, *rounds, 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """Hold the costliest parameters within the limits, and the seconds they took."""
+
+    parameters: Argon2id
+    seconds: float
+
+
+def propose(
+    measure: Measure,
+    *,
+    target: float,
+    most_memory_kib: int,
+    beside: Iterable[Parameters] = (),
+    bounds: Bounds = PRODUCTION,
+) -> Proposal:
+    """Return the costliest Argon2id within ``target`` seconds and ``most_memory_kib``.
+
+    Memory is raised first, then passes: memory makes guessing expensive for special hardware.
+    ``beside`` are the other slots of the key file, whose work counts against the same ceiling. The floor
+    is returned if even that takes longer.
+    """
+    room = bounds.argon2_work_left(beside)
+    best = Proposal(bounds.argon2_floor, measure(bounds.argon2_floor))
+    memory_limit = min(most_memory_kib, bounds.argon2_ceiling.memory_kib)
+    while (memory := best.parameters.memory_kib * 2) <= memory_limit:
+        wanted = replace(best.parameters, memory_kib=memory)
+        if filled(wanted) > room or (dearer := _tried(measure, wanted)).seconds > target:
+            break
+        best = dearer
+    while best.parameters.time_cost < bounds.argon2_ceiling.time_cost:
+        wanted = replace(best.parameters, time_cost=best.parameters.time_cost + 1)
+        if filled(wanted) > room or (dearer := _tried(measure, wanted)).seconds > target:
+            break
+        best = dearer
+    return best
+
+
+def _tried(measure: Measure, parameters: Argon2id) -> Proposal:
+    return Proposal(parameters, measure(parameters))

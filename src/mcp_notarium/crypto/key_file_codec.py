@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from mcp_notarium.crypto import canonical_json, kdf
-from mcp_notarium.crypto.envelope import NONCE_SIZE, TAG_SIZE
+from mcp_notarium.crypto.data_key import NONCE_SIZE, TAG_SIZE
 from mcp_notarium.crypto.errors import KeyFileDamaged, KeyFileNewer
 
 FORMAT = "mcp-notarium-keys"

@@ -10,8 +10,8 @@ import hmac
 import secrets
 from dataclasses import dataclass, replace
 
-from mcp_notarium.crypto import envelope, kdf, user_key
-from mcp_notarium.crypto.data_key import DataKey
+from mcp_notarium.crypto import kdf, user_key
+from mcp_notarium.crypto.data_key import NONCE_SIZE, DataKey, unwrap_key, wrap_key
 from mcp_notarium.crypto.errors import KeyFileDamaged, SlotsRefused, WrongKey
 from mcp_notarium.crypto.kdf import RandomBytes
 from mcp_notarium.crypto.key_file_codec import (
@@ -114,7 +114,7 @@ def open_slot(
             continue
         wrapping_key = kdf.derive(key.material, salt=slot.salt, parameters=slot.kdf, bounds=bounds)
         aad = slot_aad(vault_id=keyfile.vault_id, slot=slot)
-        inner = envelope.unwrap(wrapping_key, slot.wrapped, nonce=slot.nonce, aad=aad)
+        inner = unwrap_key(wrapping_key, slot.wrapped, nonce=slot.nonce, aad=aad)
         if inner is not None:
             return Opened(_verified(keyfile, DataKey(inner)), slot)
     raise WrongKey
@@ -229,7 +229,7 @@ def new_slot(
         label=label,
         kdf=parameters if chosen is SlotType.PASSPHRASE else kdf.HkdfSha256(),
         salt=random_bytes(kdf.SALT_SIZE),
-        nonce=random_bytes(envelope.NONCE_SIZE),
+        nonce=random_bytes(NONCE_SIZE),
         wrapped=b"",
     )
     return _wrapped(keyfile, data_key, slot, key.material, bounds)
@@ -248,7 +248,7 @@ def rewrap_slot(
 
     ``secret`` opens the slot. Raises ``MalformedKey``.
     """
-    salt, nonce = random_bytes(kdf.SALT_SIZE), random_bytes(envelope.NONCE_SIZE)
+    salt, nonce = random_bytes(kdf.SALT_SIZE), random_bytes(NONCE_SIZE)
     fresh = replace(slot, salt=salt, nonce=nonce, wrapped=b"")
     return _wrapped(keyfile, data_key, fresh, user_key.read(secret).material, bounds)
 
@@ -281,7 +281,7 @@ def _wrapped(
 ) -> Slot:
     wrapping_key = kdf.derive(material, salt=slot.salt, parameters=slot.kdf, bounds=bounds)
     aad = slot_aad(vault_id=keyfile.vault_id, slot=slot)
-    wrapped = envelope.wrap(wrapping_key, data_key.secret(), nonce=slot.nonce, aad=aad)
+    wrapped = wrap_key(wrapping_key, data_key.secret(), nonce=slot.nonce, aad=aad)
     return replace(slot, wrapped=wrapped)
 
 

@@ -1,17 +1,66 @@
-"""Change the slots of a key file, one pure function per change.
+"""Change the slots of a key file, one pure function per change; name the steps of writing it.
 
-Each returns the next key file (sequence + 1, new MAC) or raises ``SlotsRefused`` and changes nothing.
-A slot never changes its secret; it is added, disabled, or removed.
+Each function returns the next key file (sequence + 1, new MAC) or raises ``SlotsRefused`` and changes
+nothing. A slot never changes its secret; it is added, disabled, replaced or removed. The data key and the
+database stay as they are. ``account/key_changes`` runs the steps.
 """
 
 from __future__ import annotations
 
+import secrets
+from collections.abc import Sequence
 from dataclasses import replace
+from enum import StrEnum
 
-from mcp_notarium.crypto import key_slots
+from mcp_notarium.crypto import kdf, key_slots
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.errors import SlotsRefused
-from mcp_notarium.crypto.key_file_codec import KeyFile, Slot, SlotState
+from mcp_notarium.crypto.kdf import KdfPolicy, RandomBytes
+from mcp_notarium.crypto.key_slots import KeyFile, Slot, SlotState, SlotType
+from mcp_notarium.secret import Secret
+
+PERSONAL_SLOTS = (SlotType.PASSPHRASE, SlotType.RAW)
+"""Slots whose secret a person keeps and gives to clients; the others are for recovery."""
+
+
+class Step(StrEnum):
+    """Name the steps of a key change, in order; tests crash after each."""
+
+    LOCK = "lock"
+    """Take the key lock; a second change is refused."""
+    UNWRAP = "unwrap"
+    """Read the key file and unwrap the data key with the old key."""
+    BUILD = "build"
+    """Wrap it with the new key, sequence + 1."""
+    WRITE = "write"
+    """Write the new key file under a temporary name."""
+    SYNC = "sync"
+    VERIFY = "verify"
+    """Read it back and unwrap it with the new key."""
+    SWITCH = "switch"
+    """Rename it over the key file: the commit point. From here on the new key opens."""
+    SYNC_FOLDER = "sync_folder"
+    WRITE_COPY = "write_copy"
+    SYNC_COPY = "sync_copy"
+    VERIFY_COPY = "verify_copy"
+    SWITCH_COPY = "switch_copy"
+    """Rename it over the copy; the old key is gone."""
+    SYNC_FOLDER_COPY = "sync_folder_copy"
+    PROVE = "prove"
+    """Open the database with what was just written."""
+
+
+class AmbiguousSlot(SlotsRefused):
+    """Several slots could be the one that a new key replaces."""
+
+    def __init__(self, candidates: Sequence[Slot]) -> None:
+        named = "; ".join(described(slot) for slot in candidates)
+        super().__init__(
+            f"it is not clear which key the new one takes the place of: {named}",
+            resolution_hint="Say so by --slot (several times for several), or come in by the key "
+            "that is to go (--ask-old).",
+        )
+        self.candidates = tuple(candidates)
 
 
 def find_slot(keyfile: KeyFile, slot_id: int) -> Slot:
@@ -65,3 +114,81 @@ def _in_state(keyfile: KeyFile, data_key: DataKey, slot_id: int, state: SlotStat
         replace(slot, state=state) if slot.id == slot_id else slot for slot in keyfile.slots
     )
     return key_slots.replace_slots(keyfile, data_key, slots=after)
+
+
+def slots_to_replace(
+    keyfile: KeyFile, slot: Slot, *, kept: bool = False, wanted: Sequence[int] | None = None
+) -> tuple[Slot, ...]:
+    """Return the slots that a new key replaces, if ``slot`` is the one that was opened.
+
+    A key that a person types for clients replaces itself. The recovery key and the keychain's key
+    (``kept``: the opened slot is the keychain's, whatever its type) stay; then the passphrase or raw key
+    beside them is replaced, or none if there is none. ``wanted`` names the slots instead. Raises
+    ``AmbiguousSlot`` if there are several, ``SlotsRefused`` if one of ``wanted`` cannot be replaced.
+    """
+    if wanted is not None:
+        chosen = tuple(find_slot(keyfile, number) for number in dict.fromkeys(wanted))
+        for one in chosen:
+            if one.type not in PERSONAL_SLOTS or (kept and one.id == slot.id):
+                raise _stays(one)
+        return chosen
+    if slot.type in PERSONAL_SLOTS and not kept:
+        return (slot,)
+    beside = tuple(
+        one
+        for one in keyfile.slots
+        if one.type in PERSONAL_SLOTS and one.state is not SlotState.DISABLED and one.id != slot.id
+    )
+    if len(beside) > 1:
+        raise AmbiguousSlot(beside)
+    return beside
+
+
+def rewrap(
+    keyfile: KeyFile,
+    *,
+    old: Secret,
+    new: Secret,
+    parameters: kdf.Parameters | KdfPolicy,
+    now: int,
+    kept: bool = False,
+    wanted: Sequence[int] | None = None,
+    keychain: str = "",
+    bounds: kdf.Bounds = kdf.PRODUCTION,
+    random_bytes: RandomBytes = secrets.token_bytes,
+) -> KeyFile:
+    """Return the key file with a slot for ``new`` in place of :func:`slots_to_replace`.
+
+    ``now`` becomes the time of the last key change, unless ``new`` is ``old`` with other KDF parameters;
+    ``keychain`` is the name of the keychain that alone has ``new``, if one has. Raises ``WrongKey``
+    if ``old`` opens nothing, ``MalformedKey``, and as :func:`slots_to_replace`.
+    """
+    opened = key_slots.open_slot(keyfile, old, bounds=bounds)
+    gone = slots_to_replace(keyfile, opened.slot, kept=kept, wanted=wanted)
+    if isinstance(parameters, KdfPolicy):
+        parameters = parameters.parameters_for(slot.kdf for slot in gone)
+    slot = key_slots.new_slot(
+        keyfile,
+        opened.data_key,
+        new,
+        parameters=parameters,
+        type_=SlotType.KEYRING if keychain else None,
+        label=keychain or (gone[0].label if gone else ""),
+        bounds=bounds,
+        random_bytes=random_bytes,
+    )
+    slots = (*(one for one in keyfile.slots if one not in gone), slot)
+    rotated = None if new == old else now  # the same key with other KDF parameters is no new key
+    return key_slots.replace_slots(
+        keyfile, opened.data_key, slots=slots, rotated=rotated, bounds=bounds
+    )
+
+
+def _stays(slot: Slot) -> SlotsRefused:
+    hint = {
+        SlotType.RECOVERY: "`mcp-notarium keys recovery create` makes another one; then "
+        "`mcp-notarium keys remove` takes this one away.",
+    }.get(slot.type, "`mcp-notarium rotate-key --keychain` gives the keychain another key.")
+    return SlotsRefused(
+        f"{described(slot)} does not give way to a key that is typed", resolution_hint=hint
+    )

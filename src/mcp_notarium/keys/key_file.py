@@ -13,7 +13,6 @@ from mcp_notarium.crypto import canonical_json, kdf, key_slots
 from mcp_notarium.crypto.errors import KeyFileDamaged, KeyFileNewer
 from mcp_notarium.crypto.key_file_codec import FileState
 from mcp_notarium.crypto.key_slots import KeyFile
-from mcp_notarium.crypto.rotation_steps import RestStep, plan_rest
 from mcp_notarium.files import quarantine
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.files.private_files import (
@@ -160,24 +159,23 @@ def store_copy(folder: AccountFolder, keyfile: KeyFile, *, at: StepHook = ignore
 
 
 def finish_interrupted_change(folder: AccountFolder, files: KeyFiles, *, now: float) -> None:
-    """Finish a key-file change that a crash interrupted. Call it under the key lock, with the key proven."""
+    """Finish a key-file change that a crash interrupted. Call it under the key lock, with the key proven.
+
+    The key file wins over its copy: the rename of the key file is the commit point.
+    """
     valid = files.valid
     if valid is None:
         return
-    copy = files.copy.keyfile
-    for step in plan_rest(main=files.main.keyfile, copy=copy, strays=bool(files.strays)):
-        match step:
-            case RestStep.RESTORE_MAIN:
-                if files.main.state is FileState.DAMAGED:
-                    quarantine.set_aside(folder, [folder.key_file], now=now)
-                content = key_slots.serialise(valid)
-                replace_private(folder.key_file, content, check=_check_equal(valid))
-            case RestStep.REFRESH_COPY:
-                if files.copy_ahead is not None:
-                    quarantine.set_aside(folder, [folder.key_copy], now=now)
-                store_copy(folder, valid)
-            case RestStep.REMOVE_STRAYS:
-                remove_strays(files)
+    if files.main.keyfile is None:
+        if files.main.state is FileState.DAMAGED:
+            quarantine.set_aside(folder, [folder.key_file], now=now)
+        content = key_slots.serialise(valid)
+        replace_private(folder.key_file, content, check=_check_equal(valid))
+    elif files.copy.keyfile != valid:
+        if files.copy_ahead is not None:
+            quarantine.set_aside(folder, [folder.key_copy], now=now)
+        store_copy(folder, valid)
+    remove_strays(files)
 
 
 def remove_strays(files: KeyFiles) -> None:

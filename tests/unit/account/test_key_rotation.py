@@ -6,9 +6,8 @@ import pytest
 
 from mcp_notarium.account import key_rotation, slot_management
 from mcp_notarium.account.key_changes import ChangeOptions
-from mcp_notarium.crypto import kdf, key_slots, recovery_codes, rotation_steps
+from mcp_notarium.crypto import kdf, key_slots, recovery_codes, slot_changes
 from mcp_notarium.crypto.errors import MalformedKey, SlotsRefused, WeakPassphrase
-from mcp_notarium.crypto.rotation_steps import REWRAP
 from mcp_notarium.errors import CacheFull, LockedError, Verdict
 from mcp_notarium.files.locks import key_lock
 from mcp_notarium.keys import key_file
@@ -24,7 +23,7 @@ from support.account import (
     made,
     open_cheaply,
 )
-from support.keyfiles import RAW_KEY
+from support.keyfiles import RAW_KEY, REWRAP
 
 NEW = Secret(OTHER)
 NOW = 1_763_683_200
@@ -278,12 +277,12 @@ def test_a_key_file_that_does_not_open_with_the_new_key_never_takes_the_place(
     tmp_path, monkeypatch
 ):
     config = made(tmp_path)
-    real = rotation_steps.rewrap
+    real = slot_changes.rewrap
 
     def confused(*options, new, **named):
         return real(*options, new=Secret("another passphrase altogether"), **named)
 
-    monkeypatch.setattr(rotation_steps, "rewrap", confused)
+    monkeypatch.setattr(slot_changes, "rewrap", confused)
     error = unchanged(config, LockedError)
     assert error.verdict is Verdict.WRONG_KEY
     assert opens(config, Secret(PASSPHRASE))

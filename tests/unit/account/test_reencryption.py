@@ -18,7 +18,7 @@ from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.cli import doctor_checks
 from mcp_notarium.crypto import kdf, key_slots, recovery_codes, user_key
 from mcp_notarium.crypto.errors import SlotsRefused, WeakPassphrase
-from mcp_notarium.crypto.kdf_policy import KdfPolicy
+from mcp_notarium.crypto.kdf import KdfPolicy
 from mcp_notarium.crypto.key_slots import SlotState
 from mcp_notarium.domain.note import Content, Revision, Tombstone
 from mcp_notarium.errors import CacheDamaged, CacheFull, LockedError, NotariumError, Verdict

@@ -11,7 +11,6 @@ from mcp_notarium.crypto import kdf, key_slots, recovery_codes, user_key
 from mcp_notarium.crypto.errors import MalformedKey, SlotsRefused, WeakPassphrase, WrongKey
 from mcp_notarium.crypto.key_file_codec import MOST_SLOTS
 from mcp_notarium.crypto.key_slots import SlotState, SlotType
-from mcp_notarium.crypto.rotation_steps import REWRAP
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.secret import Secret
 from support.account import (
@@ -24,6 +23,7 @@ from support.account import (
     made,
     open_cheaply,
 )
+from support.keyfiles import REWRAP
 
 NEW = Secret(OTHER)
 GIVEN = ChangeOptions(bounds=BOUNDS)

@@ -3,8 +3,7 @@ import pickle
 
 import pytest
 
-from mcp_notarium.crypto import envelope
-from mcp_notarium.crypto.data_key import DataKey
+from mcp_notarium.crypto.data_key import DataKey, unwrap_key, wrap_key
 from mcp_notarium.secret import Secret
 
 KEY = DataKey(Secret(bytes(range(32))))
@@ -64,17 +63,17 @@ def test_generated_data_keys_differ_and_equal_ones_are_equal():
 
 
 def test_what_is_wrapped_comes_out_again():
-    wrapped = envelope.wrap(WRAPPING, KEY.secret(), nonce=bytes(12), aad=b"here")
+    wrapped = wrap_key(WRAPPING, KEY.secret(), nonce=bytes(12), aad=b"here")
     assert len(wrapped) == 48
-    assert envelope.unwrap(WRAPPING, wrapped, nonce=bytes(12), aad=b"here") == KEY.secret()
+    assert unwrap_key(WRAPPING, wrapped, nonce=bytes(12), aad=b"here") == KEY.secret()
 
 
 def test_nothing_comes_out_for_another_key_nonce_place_or_a_flipped_bit():
-    wrapped = envelope.wrap(WRAPPING, KEY.secret(), nonce=bytes(12), aad=b"here")
+    wrapped = wrap_key(WRAPPING, KEY.secret(), nonce=bytes(12), aad=b"here")
     flipped = bytes([wrapped[0] ^ 1]) + wrapped[1:]
-    assert envelope.unwrap(Secret(b"o" * 32), wrapped, nonce=bytes(12), aad=b"here") is None
-    assert envelope.unwrap(WRAPPING, wrapped, nonce=b"n" * 12, aad=b"here") is None
-    assert envelope.unwrap(WRAPPING, wrapped, nonce=bytes(12), aad=b"there") is None
-    assert envelope.unwrap(WRAPPING, flipped, nonce=bytes(12), aad=b"here") is None
-    assert envelope.unwrap(WRAPPING, wrapped[:-1], nonce=bytes(12), aad=b"here") is None
-    assert envelope.unwrap(WRAPPING, b"", nonce=bytes(12), aad=b"here") is None
+    assert unwrap_key(Secret(b"o" * 32), wrapped, nonce=bytes(12), aad=b"here") is None
+    assert unwrap_key(WRAPPING, wrapped, nonce=b"n" * 12, aad=b"here") is None
+    assert unwrap_key(WRAPPING, wrapped, nonce=bytes(12), aad=b"there") is None
+    assert unwrap_key(WRAPPING, flipped, nonce=bytes(12), aad=b"here") is None
+    assert unwrap_key(WRAPPING, wrapped[:-1], nonce=bytes(12), aad=b"here") is None
+    assert unwrap_key(WRAPPING, b"", nonce=bytes(12), aad=b"here") is None

@@ -4,8 +4,7 @@ import itertools
 
 import pytest
 
-from mcp_notarium.crypto.kdf import Argon2id, HkdfSha256, Pbkdf2Sha512
-from mcp_notarium.crypto.kdf_policy import KdfPolicy
+from mcp_notarium.crypto.kdf import Argon2id, HkdfSha256, KdfPolicy, Pbkdf2Sha512
 
 FLOOR, DEAR, WIDE = Argon2id(), Argon2id(262_144, 5, 4), Argon2id(65_536, 3, 8)
 ROUNDS, MANY = Pbkdf2Sha512(310_000), Pbkdf2Sha512(900_000)

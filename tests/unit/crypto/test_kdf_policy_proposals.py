@@ -2,8 +2,7 @@
 
 import pytest
 
-from mcp_notarium.crypto.kdf import PRODUCTION, Argon2id, HkdfSha256, Pbkdf2Sha512
-from mcp_notarium.crypto.kdf_policy import propose
+from mcp_notarium.crypto.kdf import PRODUCTION, Argon2id, HkdfSha256, Pbkdf2Sha512, propose
 
 MIB = 1024
 

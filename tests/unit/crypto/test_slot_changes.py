@@ -8,7 +8,6 @@ from mcp_notarium.crypto import (
     kdf,
     key_slots,
     recovery_codes,
-    rotation_steps,
     slot_changes,
     user_key,
 )
@@ -137,7 +136,7 @@ def test_a_slot_that_is_not_there_is_named_with_those_that_are():
 def test_a_rotation_by_the_keychains_key_leaves_the_keychains_slot_as_it_is(new, type_):
     before = made()
     keyring = next(slot for slot in before.slots if slot.type is SlotType.KEYRING)
-    after = rotation_steps.rewrap(
+    after = slot_changes.rewrap(
         before, old=RAW, new=new, parameters=kdf.CHEAPEST, now=1_763_683_300, bounds=BOUNDS
     )
     assert keyring in after.slots

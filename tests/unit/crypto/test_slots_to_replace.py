@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.crypto import kdf, rotation_steps, slot_changes
+from mcp_notarium.crypto import kdf, slot_changes
 from mcp_notarium.crypto.errors import SlotsRefused
 from mcp_notarium.crypto.key_slots import Slot, SlotState, SlotType
-from mcp_notarium.crypto.rotation_steps import AmbiguousSlot
+from mcp_notarium.crypto.slot_changes import AmbiguousSlot
 from mcp_notarium.logs.redactor import Redactor
 from support.keyfiles import cheap
 
@@ -29,7 +29,7 @@ def keyfile(*types):
 def gone(types, came, **options):
     found = keyfile(*types)
     return [
-        one.id for one in rotation_steps.slots_to_replace(found, found.slots[came - 1], **options)
+        one.id for one in slot_changes.slots_to_replace(found, found.slots[came - 1], **options)
     ]
 
 

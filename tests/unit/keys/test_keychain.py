@@ -214,7 +214,7 @@ def test_entries_name_the_program_and_part_of_the_owner_hash_only():
 
 def test_keyring_is_imported_only_when_it_is_asked_for():
     code = (
-        "import sys; from mcp_notarium.keys import keychain; from mcp_notarium.keys import key_sources as unlock; from mcp_notarium.keys import login_token as token; from mcp_notarium.account import opener as opening; "
+        "import sys; from mcp_notarium.keys import credentials, keychain; from mcp_notarium.account import opener; "
         "keychain.system_keychain(); assert 'keyring' not in sys.modules; "
         "print(keychain.system_keychain().get('database-key', 'x'), 'keyring' in sys.modules)"
     )

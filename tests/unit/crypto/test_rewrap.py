@@ -1,17 +1,14 @@
-import itertools
-
 import pytest
 
-from mcp_notarium.crypto import kdf, key_slots, rotation_steps
+from mcp_notarium.crypto import kdf, key_slots, slot_changes
 from mcp_notarium.crypto.errors import WrongKey
-from mcp_notarium.crypto.rotation_steps import REWRAP, RestStep, Step
 from mcp_notarium.secret import Secret
 from support.account import OTHER, PASSPHRASE
 from support.keyfiles import DATA_KEY, NOW, RAW_KEY, cheap
 
 
 def rewrap(keyfile, *, old=PASSPHRASE, new=OTHER):
-    return rotation_steps.rewrap(
+    return slot_changes.rewrap(
         keyfile,
         old=Secret(old) if isinstance(old, str) else old,
         new=Secret(new) if isinstance(new, str) else new,
@@ -74,34 +71,3 @@ def test_a_passphrase_can_give_way_to_a_raw_key_and_back():
 def test_a_wrong_old_passphrase_changes_nothing():
     with pytest.raises(WrongKey):
         rewrap(cheap(), old="not the passphrase")
-
-
-def test_the_table_names_every_step_once_in_order_and_switches_once():
-    assert [row.step for row in REWRAP] == list(Step)
-    changes = [row.opens for row, next_ in itertools.pairwise(REWRAP) if row.opens != next_.opens]
-    assert changes == ["old"]
-    assert next(row.step for row in REWRAP if row.opens == "new") is Step.SWITCH
-    assert all(row.sentence for row in REWRAP)
-
-
-OLD = cheap()
-NEW = rewrap(OLD)
-
-
-@pytest.mark.parametrize(
-    ("main", "copy", "strays", "steps"),
-    [
-        (NEW, NEW, False, ()),
-        (NEW, NEW, True, (RestStep.REMOVE_STRAYS,)),
-        (NEW, OLD, False, (RestStep.REFRESH_COPY,)),
-        (OLD, NEW, False, (RestStep.REFRESH_COPY,)),
-        (NEW, None, False, (RestStep.REFRESH_COPY,)),
-        (NEW, OLD, True, (RestStep.REFRESH_COPY, RestStep.REMOVE_STRAYS)),
-        (None, OLD, False, (RestStep.RESTORE_MAIN,)),
-        (None, OLD, True, (RestStep.RESTORE_MAIN, RestStep.REMOVE_STRAYS)),
-        (None, None, True, ()),
-        (None, None, False, ()),
-    ],
-)
-def test_a_half_done_change_is_brought_to_rest(main, copy, strays, steps):
-    assert rotation_steps.plan_rest(main=main, copy=copy, strays=strays) == steps

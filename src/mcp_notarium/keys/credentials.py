@@ -1,38 +1,64 @@
-"""Store the login token: in the keychain, else in the encrypted database, else in memory only.
+"""Find the database's key, and store the login token.
 
-A token is as good as a password, so it never goes into an unencrypted file. Each call decides which
-place is used; a token found in a worse place stays valid until a new one is stored.
+The key comes from the settings (variable, then file), then from the keychain. The first source that is
+present decides. If its key is wrong, the start is refused; no other source is tried. A key from an unnamed
+``.env`` of the working folder comes last: somebody else may have put it there. The token goes to the
+keychain, else to the encrypted database, else it stays in memory.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Protocol
+from dataclasses import dataclass
 
+from mcp_notarium.config import Config
 from mcp_notarium.errors import LockedError
 from mcp_notarium.keys import keychain
 from mcp_notarium.keys.keychain import Keychain
 from mcp_notarium.secret import Secret
+from mcp_notarium.storage.sync_state import SyncState
+
+KEYCHAIN = "the system's keychain"
 
 
-class TokenRows(Protocol):
-    """Describe the part of ``SyncState`` that can keep a token."""
+@dataclass(frozen=True, slots=True)
+class FoundKey:
+    """Hold a key and the name of its source.
 
-    @property
-    def can_store_login(self) -> bool:
-        """Return whether the database is encrypted."""
+    ``from_working_folder``: it stood in a ``.env`` of the working folder that nobody named.
+    """
 
-    def login_token(self) -> Secret | None:
-        """Return the token in the database, or None."""
+    passphrase: Secret
+    origin: str
+    from_working_folder: bool = False
 
-    def set_login_token(self, token: Secret | None) -> None:
-        """Store the token, or remove it (None)."""
+
+def find_passphrase(
+    settings: Config, owner: str, *, system: Keychain | None = None
+) -> FoundKey | None:
+    """Find the key of the first source present, or None. ``owner`` is the owner hash.
+
+    Raises ``LockedError`` (KEYCHAIN_UNUSABLE) if the keychain decides and cannot be used.
+    """
+    given, kept = None, None
+    if settings.db_key is not None:
+        origin = settings.db_key_origin or "DB_ENCRYPTION_KEY"
+        given = FoundKey(settings.db_key, origin, from_working_folder=settings.db_key_yields)
+        if not settings.db_key_yields:
+            return given
+    if settings.keychain:
+        kept = (system or keychain.system_keychain()).get(keychain.KEY, owner)
+    return given if kept is None else FoundKey(kept, KEYCHAIN)
 
 
 class StoredToken:
-    """Hold the login token of one owner. ``system`` None: the keychain is switched off."""
+    """Store the login token of one owner. ``system`` None: the keychain is switched off.
 
-    def __init__(self, rows: TokenRows, *, owner: str, system: Keychain | None = None) -> None:
+    Each call decides which place is used; a token found in a worse place stays valid until a new one is
+    stored. A token is as good as a password, so it never goes into an unencrypted file.
+    """
+
+    def __init__(self, rows: SyncState, *, owner: str, system: Keychain | None = None) -> None:
         self._rows = rows
         self._owner = owner
         self._system = system
