@@ -226,7 +226,10 @@ def _shift_late(
     change: Change, base: Sequence[str], side: Sequence[str], *, limit: int
 ) -> list[Change]:
     """Return the change as late as it can stand; what grew or shrank may stand later than the rest."""
-    even = min(change.high - change.low, change.stop - change.start)
+    removed, added = change.high - change.low, change.stop - change.start
+    if removed == added:
+        return [change]
+    even = min(removed, added)
     low, start = change.low + even, change.start + even
     rest = Change(low, change.high, start, change.stop)
     moved = _slide(rest, base, side, limit=limit)

@@ -10,6 +10,7 @@ from mcp_notarium.sync.conflict_copy import (
     copy_content,
     copy_id,
     copy_write_id,
+    differences,
     inserted_lines,
     judge_echo,
     plan_repair,
@@ -167,3 +168,16 @@ def test_tags_and_trash_of_both_must_be_there(stored, whole):
     if mending is not None:
         assert set(mending.content.tags) == {"mine", "theirs"}
         assert mending.content.trash
+
+
+@pytest.mark.parametrize(
+    ("sent", "stored", "told"),
+    [
+        ("ours\na\nb\n", "OURS\na\nb\n", "line 1"),
+        ("a\nb\nc\n", "a\nB\nc\n", "line 2"),
+        ("a\nb\nc\n", "a\nb\nc\nadded\n", "line 4"),
+        ("a\nb\nc\nd\ne\n", "A\nb\nC\nd\nE\n", "lines 1, 3, 5"),
+    ],
+)
+def test_the_lines_that_differ_are_named_and_no_others(sent, stored, told):
+    assert differences(sent=Content(sent), stored=Content(stored)) == told
