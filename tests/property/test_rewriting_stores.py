@@ -22,6 +22,7 @@ from support.sync_rig import LEASE, Client, Crash, FlyingTime, quick_folder
 
 MOST_PUSHES = 12
 """Of one save, its copy and a repair, each of them tried again after every lost answer and crash."""
+SAVES = 4
 TEXT = "Cafe\u0301 the \0 last  \r\nthe second line \nÅ third"
 TAGS = ("Tag", "tag two")
 
@@ -55,7 +56,10 @@ REWRITERS: dict[str, Callable[[], Callable[[str], str]]] = {
     "mark": lambda: lambda text: text.replace(MARK, ""),
     "counting": counting,
 }
-PLACES = ("stores", "stores in a second version", "echoes", "reads")
+SECOND = "stores in a second version"
+TWICE = "stores, and again in a second version"
+DATED = "stores in a second version, with a date of its own in both"
+PLACES = ("stores", SECOND, TWICE, DATED, "echoes", "reads")
 rewriters = st.lists(st.sampled_from(sorted(REWRITERS)), min_size=1, max_size=2)
 """Carried out one after the other."""
 on_tags = st.sampled_from(
@@ -118,10 +122,13 @@ class World:
             new = self.rewrite(Content(fields["text"], tuple(fields["tags"])))
             return fields | {"text": new.text, "tags": list(new.tags)}
 
-        if self.place == "stores":
+        if self.place in ("stores", TWICE):
             self.store.rewrite = on_fields
-        if self.place == "stores in a second version":
+        if self.place in (SECOND, TWICE):
             self.store.afterwards = on_fields
+        if self.place == DATED:
+            self.store.rewrite = lambda fields: fields | {"modified": 7.0}
+            self.store.afterwards = lambda fields: on_fields(fields) | {"modified": 8.0}
 
     def client(self):
         remote = Rewritten(self.store, poll_seconds=0.01)
@@ -219,12 +226,31 @@ def test_what_a_store_rewrites_is_told_and_stands_in_the_cache_as_it_is(name, ne
         assert world.store.contents() == {saved.note.id: saved.note.content}
 
 
-@pytest.mark.parametrize("new", [True, False])
+@pytest.mark.parametrize("place", [SECOND, TWICE, DATED])
 @pytest.mark.parametrize("name", sorted(REWRITERS))
-def test_a_copy_that_a_rewriting_in_a_second_version_leads_to_is_told(name, new):
+def test_saves_into_a_store_that_adds_a_version_of_its_own_make_no_copy_however_many(name, place):
+    async def scenario(world):
+        client = world.client()
+        try:
+            world.begin()
+            note, told = None, 0
+            for number in range(SAVES):
+                client.remote.calls.clear()
+                wanted = Content(f"{TEXT}\nsave {number}\n", TAGS)
+                saved = await client.writer.save(note=note, content=wanted)
+                assert saved.copy_id is None
+                changed = saved.note.content != wanted
+                assert bool(saved.differs or saved.merged) is changed
+                told += bool(saved.differs)
+                assert client.remote.calls.count("push") <= 1 + (place == DATED)
+                note = saved.note
+            await client.settle(4)
+            assert client.contents() == world.store.contents() == {note.id: note.content}
+            assert client.cache.pending.all() == []
+            assert client.cache.sync_state.differences().count == told
+        finally:
+            client.close()
+
     with quick_folder() as folder:
-        place = "stores in a second version"
         world = World(folder, names=[name], tags=lambda tags: tags, place=place, lost=0)
-        saved, _ = asyncio.run(one_save(world, new=new, wanted=Content(TEXT, TAGS), crash_at=0))
-        copies = set(world.store.ids()) - {saved.note.id}
-        assert copies == ({saved.copy_id} - {None})
+        asyncio.run(scenario(world))

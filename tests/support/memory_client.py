@@ -257,7 +257,9 @@ class MemoryClient:
         ours = kept.head - (answer is not Answer.UNCHANGED)
         alone = (write.base_etag or etag_of(0)) == etag_of(ours) or (strict and stored)
         before = etag_of(kept.head - 1) if stored else None
-        return Acknowledgement(revision, answer, before, alone=alone)
+        number = int((write.base_etag or etag_of(0))[1:]) + 1
+        first = etag_of(number) if self.capabilities.has_versions and kept.head > number else None
+        return Acknowledgement(revision, answer, before, alone=alone, first=first)
 
     async def delete(self, note_id: str, *, etag: str, write_id: str) -> None:
         """See ``Store.delete``."""

@@ -118,10 +118,19 @@ SERVICE = (
     Defence(
         "what a store rewrites is not sent again",
         "sync/push.py",
-        "        if answer.alone and not known:\n",
-        "        if False:\n",
+        "        if (answer.alone and not known) or",
+        "        if",
         (
             "property/test_rewriting_stores.py::test_what_a_store_rewrites_is_told_and_stands_in_the_cache_as_it_is",
+        ),
+    ),
+    Defence(
+        "a version that a store adds is not fought",
+        "sync/push.py",
+        " or self._is_own(write, earlier, repaired=not repair):",
+        ":",
+        (
+            "property/test_rewriting_stores.py::test_saves_into_a_store_that_adds_a_version_of_its_own_make_no_copy_however_many",
         ),
     ),
     Defence(

@@ -123,12 +123,15 @@ class Acknowledgement:
     ``before``: the etag of the revision that the write was stored on top of, which ``get`` knows;
     None where the store does not tell, or did not store anything just now. ``alone``: nobody else wrote
     between our base and ``revision``, so whatever differs from what was sent is the store's own doing.
+    ``first``: the etag of the first revision after our base, if ``get`` may know it and it is not
+    ``revision``.
     """
 
     revision: Revision
     answer: Answer
     before: str | None = None
     alone: bool = False
+    first: str | None = None
 
 
 class Store(Protocol):

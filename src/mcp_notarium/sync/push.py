@@ -126,9 +126,11 @@ class Pusher:
         )  # follow-ups of a stored write are sent even if the caller has left
         self._on_step("pushed")
         known = replayed and answer.answer is Answer.REPEATED
-        if answer.alone and not known:
+        repair = repair and not write.copied
+        earlier = await self._earlier(write.note_id, answer.first)
+        if (answer.alone and not known) or self._is_own(write, earlier, repaired=not repair):
             return await self._accept_alone(write, answer)
-        return await self._accept(write, base, answer, repair=repair and not write.copied)
+        return await self._accept(write, base, answer, earlier, repair=repair)
 
     async def remove(self, write: PendingWrite) -> None:
         """Push a DELETE and commit it. Raises as :meth:`send` does."""
@@ -178,7 +180,7 @@ class Pusher:
         )
 
     async def _accept_alone(self, write: PendingWrite, answer: Acknowledgement) -> PushResult:
-        """Commit an answer without anybody else's change in it: make no copy, whatever it says.
+        """Commit an answer with nobody else's change between it and ours: make no copy, whatever it says.
 
         A store that changes what it is given would change a copy as well, and every further write.
         """
@@ -200,7 +202,13 @@ class Pusher:
         return stored
 
     async def _accept(
-        self, write: PendingWrite, base: Content, answer: Acknowledgement, *, repair: bool
+        self,
+        write: PendingWrite,
+        base: Content,
+        answer: Acknowledgement,
+        earlier: Revision | None,
+        *,
+        repair: bool,
     ) -> PushResult:
         stored = answer.revision
         sent = self._store.revision_of(write.note_id, write.body).content
@@ -211,8 +219,11 @@ class Pusher:
         wanted, copies = None, echo is Echo.TEXT_LOST
         kept: Revision | Tombstone = stored
         if repair and answer.answer is Answer.STORED:
-            theirs = await self._overwritten(write, answer)
-            if theirs is not None:
+            before = answer.before if answer.before != write.base_etag else None
+            if earlier is None or before != answer.first:
+                earlier = await self._earlier(write.note_id, before)
+            if earlier is not None:
+                theirs = earlier.content
                 planned = plan_repair(base=base, sent=sent, theirs=theirs, stored=stored.content)
                 wanted = planned.content if planned else None
                 copies = planned is not None and planned.copies
@@ -246,15 +257,27 @@ class Pusher:
                 result = result.with_repair(sent)
         return result
 
-    async def _overwritten(self, write: PendingWrite, answer: Acknowledgement) -> Content | None:
-        """Read somebody else's revision that our write was stored over; None if it is not known.
+    def _is_own(self, write: PendingWrite, first: Revision | None, *, repaired: bool) -> bool:
+        """Tell whether the first revision after our base is this write.
+
+        Two devices make the same edit, but not in the same microsecond. Of a follow-up (``repaired``)
+        the content is enough, so that a store which sets the dates is not fought.
+        """
+        if first is None:
+            return False
+        sent = self._store.revision_of(write.note_id, write.body)
+        same = repaired and first.content == sent.content
+        return same or first.modified_at == sent.modified_at
+
+    async def _earlier(self, note_id: str, etag: str | None) -> Revision | None:
+        """Read an earlier revision of a note; None if it is not known.
 
         Our write is stored already, so a failure here is not an error.
         """
-        if answer.before is None or answer.before == write.base_etag:
+        if etag is None:
             return None
         with suppress(NotariumError):
-            return (await self._store.get(write.note_id, etag=answer.before)).content
+            return await self._store.get(note_id, etag=etag)
         return None
 
     def _finish(

@@ -347,3 +347,55 @@ def test_of_an_answer_that_alone_is_rewritten_nothing_stays(client, store):
     assert note.text == "one\n"
     assert client.contents() == store.contents() == {note.id: Content("one\n")}
     assert client.cache.sync_state.differences().count == 0
+
+
+def test_the_same_edit_made_elsewhere_at_the_same_time_is_not_doubled(client, store):
+    async def scenario():
+        note = await client.create("hello\n")
+        client.faults.plan(Fault.RACE, on="push", edit=lambda _: "hello world\n")
+        return await client.change(note, "hello world\n")
+
+    saved = asyncio.run(scenario())
+    versions = store.kept(saved.note.id).versions
+    once, twice = "hello world\n", "hello world world\n"
+    assert [versions[number]["text"] for number in (2, 3, 4)] == [once, twice, once]
+    assert saved.note.text == once
+    assert (saved.copy_id, saved.differs) == (None, "")
+    assert client.contents() == store.contents()
+
+
+def test_a_change_made_over_ours_before_the_answer_stays_and_ours_is_in_the_history(client, store):
+    def elsewhere(fields):
+        return fields | {"text": "a\ntheirs\n", "modified": 5.0}
+
+    async def scenario():
+        note = await client.create("a\nb\n")
+        store.afterwards = elsewhere
+        return await client.change(note, "a\nours\n")
+
+    saved = asyncio.run(scenario())
+    assert store.text(saved.note.id) == saved.note.text == "a\ntheirs\n"
+    assert (saved.copy_id, saved.differs) == (None, "line 2")
+    assert store.kept(saved.note.id).versions[2]["text"] == "a\nours\n"
+    assert client.contents() == store.contents()
+    assert client.cache.pending.all() == []
+
+
+def test_what_a_store_makes_of_a_repair_is_told_and_not_copied(client, store):
+    async def scenario():
+        note = await client.create("a\nb\n")
+        push = client.remote.push
+
+        async def after_theirs(write):
+            client.remote.push = push
+            store.put(note.id, "a\nb\ntheirs\n")
+            store.rewrite = lambda fields: fields | {"text": fields["text"].replace("ours", "OURS")}
+            return await push(write)
+
+        client.remote.push = after_theirs
+        return await client.change(note, "ours\na\nb\n")
+
+    saved = asyncio.run(scenario())
+    assert saved.note.text == store.text(saved.note.id) == "OURS\na\nb\ntheirs\n"
+    assert (saved.copy_id, saved.differs) == (None, "line 1")
+    assert client.contents() == store.contents()

@@ -69,8 +69,7 @@ class NoteWrites:
         if reply.status in (_REPEATED, _EMPTY_CHANGE):
             head = await self._head(write.note_id)
             if reply.status == _REPEATED:
-                alone = head.server_version == (base or 0) + 1
-                return Acknowledgement(head, Answer.REPEATED, alone=alone)
+                return _acknowledgement(head, Answer.REPEATED, next_version=(base or 0) + 1)
             return Acknowledgement(head, Answer.UNCHANGED, alone=head.server_version == base)
         if reply.status in _BASE_UNKNOWN and base is not None and not reply.in_doubt:
             await self._conflict(write.note_id)
@@ -115,12 +114,11 @@ class NoteWrites:
             version = None
         if version is None:
             head = await self._head(note_id)
-            alone = head.server_version == next_version
-            return Acknowledgement(head, Answer.STORED, alone=alone)
+            return _acknowledgement(head, Answer.STORED, next_version=next_version)
         revision = note_codec.revision_from(note_id, fields, version=version)
         # Every stored write makes the next number.
         before = note_codec.etag_of(version - 1) if version > 1 else None
-        return Acknowledgement(revision, Answer.STORED, before, alone=version == next_version)
+        return _acknowledgement(revision, Answer.STORED, before, next_version=next_version)
 
     async def _head(self, note_id: str) -> Revision:
         """Fetch the newest revision after a write was answered; without it the outcome is unknown."""
@@ -143,6 +141,14 @@ class NoteWrites:
         if head.etag == etag:
             raise BackendProtocolError("Simplenote refused to delete the note and gave no reason")
         raise _changed_since(note_id)
+
+
+def _acknowledgement(
+    revision: Revision, answer: Answer, before: str | None = None, *, next_version: int
+) -> Acknowledgement:
+    version = revision.server_version
+    first = note_codec.etag_of(next_version) if version is None or version > next_version else None
+    return Acknowledgement(revision, answer, before, alone=version == next_version, first=first)
 
 
 def _changed_since(note_id: str) -> VersionConflict:
