@@ -31,7 +31,7 @@ from mcp_notarium.sync.driver import Driver
 from mcp_notarium.sync.journal import make_owner_name
 from mcp_notarium.sync.status import describe_differences
 from mcp_notarium.sync.writer import Writer
-from mcp_notarium.threads import run_aside
+from mcp_notarium.threads import run_in_thread
 
 if TYPE_CHECKING:
     from mcp_notarium.config import Config
@@ -104,7 +104,9 @@ async def open_app(
         opens = partial(opener.open_cache, guarded=True, read_only=True)
     else:
         opens = partial(policy_change.open_with_policy)
-    opened = await run_aside(partial(opens, config, whole=whole), too_late=opener.OpenedCache.close)
+    opened = await run_in_thread(
+        partial(opens, config, whole=whole), too_late=opener.OpenedCache.close
+    )
     opened.database.on_damage(lambda: damaged(opener.damage_error(config)))
     try:
         app = _wire(config, opened, log)

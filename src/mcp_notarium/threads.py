@@ -19,7 +19,7 @@ _STACK_BYTES = 16 * 1024 * 1024
 used part takes memory."""
 
 
-async def run_aside(
+async def run_in_thread(
     call: Callable[[], _Result], *, too_late: Callable[[_Result], object]
 ) -> _Result:
     """Run ``call`` in a thread and return its result; raises what it raises.
@@ -30,7 +30,7 @@ async def run_aside(
     handover = _Handover(call, too_late)
     usual = threading.stack_size(_STACK_BYTES)
     try:
-        threading.Thread(target=handover.work, name="aside", daemon=True).start()
+        threading.Thread(target=handover.work, name="worker", daemon=True).start()
     finally:
         threading.stack_size(usual)
     try:

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from mcp_notarium.threads import run_aside
+from mcp_notarium.threads import run_in_thread
 
 
 def never(_result):
@@ -19,7 +19,7 @@ def test_the_loop_goes_on_while_the_call_blocks():
     blocked = threading.Event()
 
     async def scenario():
-        running = asyncio.create_task(run_aside(lambda: blocked.wait(10), too_late=never))
+        running = asyncio.create_task(run_in_thread(lambda: blocked.wait(10), too_late=never))
         await asyncio.sleep(0.01)
         assert not running.done()
         blocked.set()
@@ -37,14 +37,14 @@ def test_the_call_has_a_large_stack_and_other_threads_the_usual_one(monkeypatch)
 
     monkeypatch.setattr(threading.Thread, "start", noting)
     usual = threading.stack_size()
-    asyncio.run(run_aside(lambda: None, too_late=never))
-    assert given == [("aside", 16 << 20)]
+    asyncio.run(run_in_thread(lambda: None, too_late=never))
+    assert given == [("worker", 16 << 20)]
     assert threading.stack_size() == usual
 
 
 def test_what_the_call_raises_is_raised():
     async def scenario():
-        await run_aside(lambda: 1 / 0, too_late=never)
+        await run_in_thread(lambda: 1 / 0, too_late=never)
 
     with pytest.raises(ZeroDivisionError):
         asyncio.run(scenario())
@@ -63,7 +63,7 @@ def test_a_result_that_comes_after_the_caller_has_gone_is_given_away():
         ended.set()
 
     async def scenario():
-        running = asyncio.create_task(run_aside(call, too_late=too_late))
+        running = asyncio.create_task(run_in_thread(call, too_late=too_late))
         await asyncio.sleep(0.01)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -80,7 +80,7 @@ def test_a_result_that_comes_together_with_the_cancelling_is_given_away_once():
     late = []
 
     async def scenario():
-        running = asyncio.create_task(run_aside(lambda: "opened", too_late=late.append))
+        running = asyncio.create_task(run_in_thread(lambda: "opened", too_late=late.append))
         await asyncio.sleep(0)
         time.sleep(0.2)  # noqa: ASYNC251 - the thread is ready before the loop looks again
         running.cancel()
@@ -94,9 +94,9 @@ def test_a_result_that_comes_together_with_the_cancelling_is_given_away_once():
 def test_a_call_that_still_blocks_does_not_hold_the_process_up():
     code = (
         "import asyncio, time\n"
-        "from mcp_notarium.threads import run_aside\n"
+        "from mcp_notarium.threads import run_in_thread\n"
         "async def main():\n"
-        "    asyncio.create_task(run_aside(lambda: time.sleep(60), too_late=print))\n"
+        "    asyncio.create_task(run_in_thread(lambda: time.sleep(60), too_late=print))\n"
         "    await asyncio.sleep(0.05)\n"
         "asyncio.run(main())\n"
     )

@@ -36,7 +36,7 @@ from mcp_notarium.sync.planner import (
     plan,
 )
 from mcp_notarium.sync.progress import SyncProgress
-from mcp_notarium.threads import run_aside
+from mcp_notarium.threads import run_in_thread
 
 _LAST_SECONDS = 1.0
 """How long a cancelled load waits for the transaction that is running."""
@@ -186,7 +186,7 @@ class BulkCommitter:
             self._open = self._origin.another()
             self._passed = self._origin.pass_checkpointing(self._open)
         call = partial(self._open.commit, batch)
-        self._task = asyncio.create_task(run_aside(call, too_late=lambda _result: None))
+        self._task = asyncio.create_task(run_in_thread(call, too_late=lambda _result: None))
         return await asyncio.shield(self._task)
 
     async def close(self) -> None:

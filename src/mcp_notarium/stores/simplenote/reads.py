@@ -23,7 +23,7 @@ from mcp_notarium.stores.simplenote.change_feed import changes_from
 from mcp_notarium.stores.simplenote.listing import page_from
 from mcp_notarium.stores.simplenote.session import AccountSession
 from mcp_notarium.stores.simplenote.urls import NOTES, Urls, is_possible_id
-from mcp_notarium.threads import run_aside
+from mcp_notarium.threads import run_in_thread
 
 LARGEST_PAGE = 1000
 SMALLEST_PAGE = 10
@@ -126,7 +126,7 @@ class NoteReads:
             raise _lost()
         if len(reply.body) < THREAD_BYTES:
             return _read(reply, mark, with_content=with_content)
-        return await run_aside(
+        return await run_in_thread(
             partial(_read, reply, mark, with_content=with_content), too_late=lambda _page: None
         )
 
