@@ -17,13 +17,13 @@
     ├── VersionConflict              the note has changed since the caller read it
     ├── LoginRequired                no usable login: none stored, or the store refused it
     │   └── OtherAccount             the login is of another account than the local notes
-    ├── BackendError                 the store
-    │   ├── BackendUnavailable       not reachable, or answering 5xx
-    │   ├── BackendTimeout           no answer within the deadline
+    ├── StoreError                   the store
+    │   ├── StoreUnavailable         not reachable, or answering 5xx
+    │   ├── StoreTimeout             no answer within the deadline
     │   ├── RateLimited              asked to slow down; carries retry_after seconds
-    │   ├── BackendRejected          it will not take this body, now or later (400, 413)
+    │   ├── StoreRejected            it will not take this body, now or later (400, 413)
     │   │   └── DateRefused          only because of its date: this computer's clock is far off
-    │   ├── BackendProtocolError     it answered something that makes no sense, or too much
+    │   ├── StoreProtocolError       it answered something that makes no sense, or too much
     │   ├── OutcomeUnknown           a write was sent and no answer came back
     │   ├── CursorLost               the change feed no longer knows our cursor
     │   └── RemoteVanished           too many notes disappeared at once to be believed
@@ -284,14 +284,14 @@ class OtherAccount(LoginRequired):
     )
 
 
-class BackendError(NotariumError):
+class StoreError(NotariumError):
     """The store did not do what was asked."""
 
     category = "BACKEND_API"
     http_status_code = 502
 
 
-class BackendUnavailable(BackendError):
+class StoreUnavailable(StoreError):
     """The store cannot be reached or is failing; the request was not carried out."""
 
     subcategory = "unavailable"
@@ -302,7 +302,7 @@ class BackendUnavailable(BackendError):
     )
 
 
-class BackendTimeout(BackendError):
+class StoreTimeout(StoreError):
     """No answer came within API_TIMEOUT_SECONDS."""
 
     category = "TIMEOUT"
@@ -312,7 +312,7 @@ class BackendTimeout(BackendError):
     default_hint = "Try again later, or raise API_TIMEOUT_SECONDS."
 
 
-class RateLimited(BackendError):
+class RateLimited(StoreError):
     """The store asks to slow down; wait ``retry_after`` seconds (None: not said)."""
 
     subcategory = "rate_limit"
@@ -328,7 +328,7 @@ class RateLimited(BackendError):
         self.retry_after = retry_after
 
 
-class BackendRejected(BackendError):
+class StoreRejected(StoreError):
     """The store refuses this body permanently (bad form, or too large)."""
 
     subcategory = "rejected"
@@ -336,20 +336,20 @@ class BackendRejected(BackendError):
     default_hint = "The note service does not accept this text: shorten or change it."
 
 
-class DateRefused(BackendRejected):
+class DateRefused(StoreRejected):
     """The store refuses the date of the change: the clock of this computer is far off."""
 
     subcategory = "clock"
     default_hint = "Ask the user to set the clock of this computer, then try again."
 
 
-class BackendProtocolError(BackendError):
+class StoreProtocolError(StoreError):
     """The store's answer breaks its protocol, or is far too large."""
 
     subcategory = "bad_answer"
 
 
-class OutcomeUnknown(BackendError):
+class OutcomeUnknown(StoreError):
     """A write was sent and no answer came: it may or may not have been stored.
 
     The journal entry stays, and the next sync finishes it with the same write_id.
@@ -363,14 +363,14 @@ class OutcomeUnknown(BackendError):
     )
 
 
-class CursorLost(BackendError):
+class CursorLost(StoreError):
     """The change feed no longer knows our cursor; a full listing is needed."""
 
     subcategory = "cursor_lost"
     retryable = True
 
 
-class RemoteVanished(BackendError):
+class RemoteVanished(StoreError):
     """More notes disappeared at once than a person deletes; nothing was removed here."""
 
     subcategory = "remote_vanished"

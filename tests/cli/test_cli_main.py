@@ -13,7 +13,7 @@ import pytest
 from mcp_notarium import __version__
 from mcp_notarium.cli import main as cli
 from mcp_notarium.cli.terminal import ask_yes
-from mcp_notarium.errors import BackendUnavailable, LockedError, Verdict
+from mcp_notarium.errors import LockedError, StoreUnavailable, Verdict
 
 SCRIPT = Path(sysconfig.get_path("scripts")) / "mcp-notarium"
 BARE = {"PATH": os.environ["PATH"], "HOME": "/nonexistent"}
@@ -238,7 +238,7 @@ def test_a_verb_gets_its_options_and_gives_the_exit_code(verb):
 
 
 def test_an_error_of_ours_is_its_message_and_what_to_do(verb, capsys):
-    verb(raising(BackendUnavailable("no route", resolution_hint="Try later.")))
+    verb(raising(StoreUnavailable("no route", resolution_hint="Try later.")))
     assert cli.run(["verb"]) == 1
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -262,7 +262,7 @@ def test_an_unexpected_error_shows_its_place_and_not_its_text(verb, capsys):
 
 
 def test_an_error_cannot_steer_the_terminal(verb, capsys):
-    verb(raising(BackendUnavailable("bad\x1b[2J\u202e answer", resolution_hint="x\ry")))
+    verb(raising(StoreUnavailable("bad\x1b[2J\u202e answer", resolution_hint="x\ry")))
     cli.run(["verb"])
     assert not set(capsys.readouterr().err) & set("\x1b\u202e\r")
 
@@ -274,7 +274,7 @@ def test_an_interrupt_exits_130_without_a_traceback(verb, capsys):
 
 
 def test_an_error_is_shown_on_a_stream_that_cannot_encode_it(verb, monkeypatch, tmp_path):
-    verb(raising(BackendUnavailable("żółw", resolution_hint="Wait.")))
+    verb(raising(StoreUnavailable("żółw", resolution_hint="Wait.")))
     with (tmp_path / "err").open("w", encoding="ascii") as stream:
         monkeypatch.setattr(sys, "stderr", stream)
         assert cli.run(["verb"]) == 1

@@ -10,12 +10,12 @@ import pytest
 from contract.bench import Bench, OnABench, nothing_known
 from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import (
-    BackendTimeout,
-    BackendUnavailable,
     LoginRequired,
     NotariumError,
     NoteNotFound,
     OutcomeUnknown,
+    StoreTimeout,
+    StoreUnavailable,
 )
 from mcp_notarium.stores.contract import Answer
 
@@ -43,11 +43,11 @@ class FailingContract(OnABench):
         base = await self.create(bench, "n1", "x", trash=True)
         bench.unreachable()
         write = self.write(bench.store, "n1", Content("y"), base=base, write_id="0b")
-        with pytest.raises(BackendUnavailable):
+        with pytest.raises(StoreUnavailable):
             await bench.store.get("n1")
-        with pytest.raises(BackendUnavailable):
+        with pytest.raises(StoreUnavailable):
             await bench.store.push(write)
-        with pytest.raises(BackendUnavailable):
+        with pytest.raises(StoreUnavailable):
             await bench.store.delete("n1", etag=base.etag, write_id="0d")
         assert await bench.text("n1") == "x"
 
@@ -80,7 +80,7 @@ class FailingContract(OnABench):
             await bench.store.push(write)
         with pytest.raises(OutcomeUnknown):
             await bench.store.delete("n1", etag=base.etag, write_id="0d")
-        with pytest.raises((BackendUnavailable, BackendTimeout)):
+        with pytest.raises((StoreUnavailable, StoreTimeout)):
             await bench.store.get("n1")
         assert await bench.text("n1") == "x"
 

@@ -9,7 +9,7 @@ import pytest
 
 from contract.bench import Bench, OnABench, nothing_known
 from mcp_notarium.domain.note import Content, Tombstone
-from mcp_notarium.errors import BackendRejected, NoteNotFound, VersionConflict
+from mcp_notarium.errors import NoteNotFound, StoreRejected, VersionConflict
 from mcp_notarium.stores.contract import Answer
 
 TEXTS = [
@@ -224,6 +224,6 @@ class WritingContract(OnABench):
         if not bench.store.capabilities.trash_before_delete:
             return
         revision = await self.create(bench, "n1", "x")
-        with pytest.raises(BackendRejected):
+        with pytest.raises(StoreRejected):
             await bench.store.delete("n1", etag=revision.etag, write_id="0d")
         assert await bench.text("n1") == "x"

@@ -22,7 +22,7 @@ import structlog
 
 from mcp_notarium import logs
 from mcp_notarium.cli import main as cli
-from mcp_notarium.errors import BackendError
+from mcp_notarium.errors import StoreError
 from mcp_notarium.logs import exception_summary, redactor, state, third_party
 from mcp_notarium.protocol import call_pipeline, sdk_adapter
 from mcp_notarium.protocol.consent import Call
@@ -122,7 +122,7 @@ def exception_argument(text):
 
 @sink
 def exception_of_ours(text):
-    OWN.error("matrix.failed", exc=BackendError(text))
+    OWN.error("matrix.failed", exc=StoreError(text))
 
 
 @sink
@@ -267,7 +267,7 @@ def error_text_for_a_client(text):
 
 @sink
 def command_line_error(text):
-    cli._show(BackendError(text, resolution_hint=text))
+    cli._show(StoreError(text, resolution_hint=text))
 
 
 @sink
@@ -277,7 +277,7 @@ def command_line_fault(text):
 
 @sink
 def tool_error(text):
-    error = BackendError(text, resolution_hint=text, details={"why": [text, {"more": text}]})
+    error = StoreError(text, resolution_hint=text, details={"why": [text, {"more": text}]})
     (block,) = sdk_adapter.result_of(call_pipeline.failure(error)).content
     _to_the_client(block.text)
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mcp_notarium.domain.note import Content
-from mcp_notarium.errors import BackendUnavailable, OutcomeUnknown
+from mcp_notarium.errors import OutcomeUnknown, StoreUnavailable
 from mcp_notarium.stores.simplenote.store import SimplenoteStore
 from notarium_devtools.simperium import Simulator
 from support import hostile_service as hostile
@@ -152,7 +152,7 @@ def test_answer_broken_off_at_any_byte_is_never_taken_for_all_of_it() -> None:
             with service.twisted(NOTE, hostile.cut_after(count)):
                 try:
                     assert (await store.get("n")).content.text == "right"
-                except BackendUnavailable:
+                except StoreUnavailable:
                     read = True
             with service.twisted(WRITE, hostile.cut_after(count)):
                 note_id = f"w{count}"

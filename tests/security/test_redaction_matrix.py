@@ -20,7 +20,7 @@ import pytest
 
 from mcp_notarium import logs
 from mcp_notarium.cli import main as cli
-from mcp_notarium.errors import BackendError
+from mcp_notarium.errors import StoreError
 from mcp_notarium.logs import state
 from mcp_notarium.secret import Secret
 
@@ -194,7 +194,7 @@ def test_what_a_command_says_is_clean_where_nothing_follows(monkeypatch, capsys)
     monkeypatch.setattr(state.STATE, "redactor", None)
     logs.protect(*map(Secret, SECRETS.values()))
     for secret in SECRETS.values():
-        cli._show(BackendError(secret, resolution_hint=secret))
+        cli._show(StoreError(secret, resolution_hint=secret))
     said = capsys.readouterr().err
     assert said.count("mcp-notarium:") == len(SECRETS)
     assert leaks(said) == set()

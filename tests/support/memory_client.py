@@ -16,10 +16,6 @@ from enum import StrEnum
 from mcp_notarium.domain.note import Content, Revision, Tombstone
 from mcp_notarium.domain.pending_write import PendingWrite
 from mcp_notarium.errors import (
-    BackendProtocolError,
-    BackendRejected,
-    BackendTimeout,
-    BackendUnavailable,
     CursorLost,
     DateRefused,
     LoginRequired,
@@ -27,6 +23,10 @@ from mcp_notarium.errors import (
     NoteNotFound,
     OutcomeUnknown,
     RateLimited,
+    StoreProtocolError,
+    StoreRejected,
+    StoreTimeout,
+    StoreUnavailable,
     VersionConflict,
 )
 from mcp_notarium.stores.contract import (
@@ -57,11 +57,11 @@ class Fault(StrEnum):
     """What can go wrong with one call; planned with :meth:`Faults.plan`."""
 
     UNAVAILABLE = "unavailable"
-    """Nothing was sent: ``BackendUnavailable``."""
+    """Nothing was sent: ``StoreUnavailable``."""
     TIMEOUT = "timeout"
-    """Cut *before* the store acted: ``OutcomeUnknown`` for writes, else ``BackendTimeout``."""
+    """Cut *before* the store acted: ``OutcomeUnknown`` for writes, else ``StoreTimeout``."""
     LOST_ANSWER = "lost_answer"
-    """Cut *after* the store acted: ``OutcomeUnknown`` for writes, else ``BackendTimeout``."""
+    """Cut *after* the store acted: ``OutcomeUnknown`` for writes, else ``StoreTimeout``."""
     RATE_LIMITED = "rate_limited"
     REJECTED = "rejected"
     DATE = "date"
@@ -83,12 +83,12 @@ class Fault(StrEnum):
 
 
 _REFUSALS: dict[Fault, type[NotariumError]] = {
-    Fault.UNAVAILABLE: BackendUnavailable,
+    Fault.UNAVAILABLE: StoreUnavailable,
     Fault.RATE_LIMITED: RateLimited,
-    Fault.REJECTED: BackendRejected,
+    Fault.REJECTED: StoreRejected,
     Fault.DATE: DateRefused,
     Fault.LOGIN: LoginRequired,
-    Fault.NONSENSE: BackendProtocolError,
+    Fault.NONSENSE: StoreProtocolError,
     Fault.CURSOR_LOST: CursorLost,
 }
 
@@ -247,7 +247,7 @@ class MemoryClient:
             self.store.edit(write.note_id, other)
         largest = self.capabilities.max_note_bytes
         if largest is not None and len(write.body.encode()) > largest:
-            raise BackendRejected("the note is too large", details={"id": write.note_id})
+            raise StoreRejected("the note is too large", details={"id": write.note_id})
         strict = self.capabilities.detects_stale_base
         answer = self.store.write(write, strict=strict)
         kept = self.store.kept(write.note_id)
@@ -272,7 +272,7 @@ class MemoryClient:
             if etag_of(kept.head) != etag:
                 raise VersionConflict("the note has changed", details={"id": note_id})
             if self.capabilities.trash_before_delete and not kept.versions[kept.head]["trash"]:
-                raise BackendRejected("the note is not in the trash", details={"id": note_id})
+                raise StoreRejected("the note is not in the trash", details={"id": note_id})
             self.store.remove(note_id)
         await self._end(fault, write=True)
 
@@ -305,7 +305,7 @@ class MemoryClient:
 
 
 def _no_answer(*, write: bool) -> Exception:
-    return OutcomeUnknown("no answer came") if write else BackendTimeout("no answer came")
+    return OutcomeUnknown("no answer came") if write else StoreTimeout("no answer came")
 
 
 def _append_line(text: str) -> str:

@@ -19,12 +19,12 @@ from mcp_notarium.domain.note import Revision
 from mcp_notarium.domain.pending_write import PendingWrite
 from mcp_notarium.domain.policy import Policy, raise_refusal
 from mcp_notarium.errors import (
-    BackendRejected,
-    BackendTimeout,
-    BackendUnavailable,
     LoginRequired,
     NotariumError,
     RateLimited,
+    StoreRejected,
+    StoreTimeout,
+    StoreUnavailable,
 )
 from mcp_notarium.protocol.call_pipeline import success
 from mcp_notarium.stores.contract import Acknowledgement
@@ -41,7 +41,7 @@ WORDS = (
 TYPED = (*WORDS, "gardem", "zymurgi", "zymurgisz", "repord", "fahrt", "ledgre", "nothing", "会議")
 TAGS = ("work", "Work", "home", "private", "Private", "other")
 IDS = tuple(f"note{number:02}" for number in range(14))
-ILLNESSES = (BackendUnavailable, BackendTimeout, LoginRequired, RateLimited, BackendRejected)
+ILLNESSES = (StoreUnavailable, StoreTimeout, LoginRequired, RateLimited, StoreRejected)
 STRANGERS = ("nobody", "note99", "../x")
 
 

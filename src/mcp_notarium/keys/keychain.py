@@ -54,7 +54,7 @@ class Backend(Protocol):
         """Return the secret, or None."""
 
     def set_password(self, service: str, username: str, password: str) -> None:
-        """Backend a secret."""
+        """Store a secret."""
 
     def delete_password(self, service: str, username: str) -> None:
         """Remove a secret. Raises if there is none."""
@@ -127,7 +127,7 @@ class Keychain:
         return self._read[entry]
 
     def set(self, kind: str, owner: str, secret: Secret) -> None:
-        """Backend a secret."""
+        """Store a secret."""
         backend = self._backend(kind)
         if backend is None:
             raise _missing_keychain_error()

@@ -12,9 +12,9 @@ Obligations of every store (``tests/contract`` checks them):
 * ``push`` repeated with the same ``write_id`` has no second effect where
   ``capabilities.idempotent_push`` says so;
 * ``push`` and ``delete`` raise ``OutcomeUnknown`` only if the request may have reached the store;
-  ``BackendUnavailable`` promises that it did not;
+  ``StoreUnavailable`` promises that it did not;
 * a page is complete or the call raises; a hostile or oversized answer raises
-  ``BackendProtocolError``;
+  ``StoreProtocolError``;
 * text goes through byte for byte (CRLF, no final newline, emoji; lone surrogates become U+FFFD);
 * no secret and no note text stands in any error;
 * being cancelled leaves no half write.
@@ -32,7 +32,7 @@ from typing import Protocol
 
 from mcp_notarium.domain.note import Content, Revision, Tombstone
 from mcp_notarium.domain.pending_write import PendingWrite
-from mcp_notarium.errors import BackendUnavailable
+from mcp_notarium.errors import StoreUnavailable
 
 BaseLookup = Callable[[str], Revision | None]
 """Gives the acknowledged revision the index holds of a note, or None."""
@@ -183,6 +183,6 @@ class Store(Protocol):
 
 
 def check_not_withdrawn() -> None:
-    """Raise ``BackendUnavailable`` if the write was withdrawn. Call it just before sending."""
+    """Raise ``StoreUnavailable`` if the write was withdrawn. Call it just before sending."""
     if WITHDRAWN.get()():
-        raise BackendUnavailable("the call was cancelled before its request was sent")
+        raise StoreUnavailable("the call was cancelled before its request was sent")

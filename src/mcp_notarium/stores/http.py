@@ -6,7 +6,7 @@ itself, at each handshake: ``sandbox.process_hardening`` has removed those varia
 nothing of any service's paths, logins or bodies: an answer below 500 other than 429 is returned as it
 is, for the caller to judge.
 
-For a request marked ``write`` it separates what surely never left (``BackendUnavailable``) from what
+For a request marked ``write`` it separates what surely never left (``StoreUnavailable``) from what
 may have arrived (``OutcomeUnknown``). So mark only writes that may be repeated.
 """
 
@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from mcp_notarium import __version__
-from mcp_notarium.errors import BackendProtocolError, ConfigError, OutcomeUnknown
+from mcp_notarium.errors import ConfigError, OutcomeUnknown, StoreProtocolError
 from mcp_notarium.stores.contract import check_not_withdrawn
 from mcp_notarium.stores.http_rules import (
     Outcome,
@@ -121,8 +121,8 @@ class HttpSession:
     async def send(self, request: Request) -> Reply:
         """Send a request until it is answered, refused for good, out of tries or out of time.
 
-        Raises ``BackendUnavailable``, ``BackendTimeout``, ``RateLimited``, ``OutcomeUnknown``
-        (writes only) and ``BackendProtocolError`` (redirects, and answers over ``largest``:
+        Raises ``StoreUnavailable``, ``StoreTimeout``, ``RateLimited``, ``OutcomeUnknown``
+        (writes only) and ``StoreProtocolError`` (redirects, and answers over ``largest``:
         ``AnswerTooLarge``).
         """
         if origin_of(request.url) not in self._origins:
@@ -170,7 +170,7 @@ class HttpSession:
             return Outcome(cause=error)
         except (httpx.HTTPError, httpx.InvalidURL):
             # Not chained: such an error may quote a header, and headers hold secrets.
-            raise BackendProtocolError("the note service broke the HTTP protocol") from None
+            raise StoreProtocolError("the note service broke the HTTP protocol") from None
         wait = retry_after_seconds(reply.headers.get("retry-after"), now=self._wall_clock())
         return Outcome(reply=reply, retry_after=wait)
 
@@ -230,7 +230,7 @@ def _check_redirect(reply: Reply, *, in_doubt: bool) -> Reply:
         return Reply(reply.status, reply.headers, reply.body, in_doubt=in_doubt)
     if in_doubt:
         raise OutcomeUnknown("the write was sent and no answer came back")
-    raise BackendProtocolError(
+    raise StoreProtocolError(
         f"the note service redirects elsewhere (status {reply.status}); this is not followed"
     )
 
@@ -259,7 +259,7 @@ async def _read(response: httpx.Response, *, largest: int, cut: bool) -> bytes:
     if encoding not in _ENCODINGS:
         if cut:
             return b""
-        raise BackendProtocolError("the note service compressed its answer in a way not asked for")
+        raise StoreProtocolError("the note service compressed its answer in a way not asked for")
     parts: list[bytes] = []
     size = 0
     chunks = _decompressed(response, largest=largest, cut=cut)

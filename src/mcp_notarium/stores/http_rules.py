@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urlsplit
 
 from mcp_notarium.errors import (
-    BackendTimeout,
-    BackendUnavailable,
     ConfigError,
     NotariumError,
     OutcomeUnknown,
     RateLimited,
+    StoreTimeout,
+    StoreUnavailable,
 )
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-class ConnectionDropped(BackendUnavailable):
+class ConnectionDropped(StoreUnavailable):
     """The service was reached but gave no answer of its own: cut off, or 502 by a gateway."""
 
 
@@ -117,19 +117,19 @@ class Outcome:
 def error_for(outcome: Outcome, *, write: bool, in_doubt: bool) -> NotariumError:
     """Return the error for the last try and the doubt left by the ones before.
 
-    A write that surely did not arrive gives ``BackendUnavailable``, however it failed.
+    A write that surely did not arrive gives ``StoreUnavailable``, however it failed.
     """
     if in_doubt:
         return OutcomeUnknown("the write was sent and no answer came back")
     if outcome.status == _TOO_MANY:
         return RateLimited("the note service asks to slow down", retry_after=outcome.retry_after)
     if not write and (outcome.timed_out or outcome.status == _GATEWAY_TIMEOUT):
-        return BackendTimeout("the note service did not answer in time")
+        return StoreTimeout("the note service did not answer in time")
     if outcome.status == _BAD_GATEWAY or (outcome.reply is None and outcome.arrived):
         return ConnectionDropped("the note service broke off without an answer")
     if outcome.status is not None:
-        return BackendUnavailable(f"the note service is failing (status {outcome.status})")
-    return BackendUnavailable("the note service cannot be reached")
+        return StoreUnavailable(f"the note service is failing (status {outcome.status})")
+    return StoreUnavailable("the note service cannot be reached")
 
 
 def retry_after_seconds(header: str | None, *, now: float) -> float | None:

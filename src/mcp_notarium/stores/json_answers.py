@@ -1,6 +1,6 @@
 """Decode an answer's bytes to JSON values, within bounds, and encode JSON values. Pure.
 
-A hostile or broken answer raises ``BackendProtocolError``, never another exception and never a message
+A hostile or broken answer raises ``StoreProtocolError``, never another exception and never a message
 that quotes it.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any, NoReturn
 
-from mcp_notarium.errors import BackendProtocolError
+from mcp_notarium.errors import StoreProtocolError
 
 DEEPEST = 64
 MOST_VALUES = 500_000
@@ -20,7 +20,7 @@ _READABLE = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",
 _ESCAPED = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":"))
 
 
-class AnswerTooLarge(BackendProtocolError):
+class AnswerTooLarge(StoreProtocolError):
     """The answer is larger than can be taken; a smaller part of it may be requested."""
 
 
@@ -28,7 +28,7 @@ def parse_json(body: bytes, *, deepest: int | None = DEEPEST) -> Any:
     """Parse the JSON value in ``body`` (UTF-8); at most ``deepest`` levels, finite numbers only.
 
     ``deepest`` None leaves that to the caller, who looks at each note by itself, so that one does
-    not spoil the page of the others. Raises ``BackendProtocolError``; and ``AnswerTooLarge`` for
+    not spoil the page of the others. Raises ``StoreProtocolError``; and ``AnswerTooLarge`` for
     what a single note in it may be to blame for: too many values, too deep to be read at all, or
     a number that is none or has thousands of digits.
     """
@@ -37,11 +37,11 @@ def parse_json(body: bytes, *, deepest: int | None = DEEPEST) -> Any:
     try:
         value = json.loads(body.decode(), parse_constant=_refuse, parse_float=_finite)
     except (json.JSONDecodeError, UnicodeDecodeError):
-        raise BackendProtocolError("the note service answered something that is not JSON") from None
+        raise StoreProtocolError("the note service answered something that is not JSON") from None
     except (ValueError, RecursionError):
         raise AnswerTooLarge("the note service answered a value that cannot be taken") from None
     if deepest is not None and deeper_than(value, deepest):
-        raise BackendProtocolError("the note service answered JSON that is nested too deeply")
+        raise StoreProtocolError("the note service answered JSON that is nested too deeply")
     return value
 
 

@@ -11,7 +11,7 @@ from contextlib import aclosing, asynccontextmanager
 from functools import partial
 
 from mcp_notarium.domain.note import Revision, Tombstone
-from mcp_notarium.errors import BackendError, CursorLost, LoginRequired, RateLimited
+from mcp_notarium.errors import CursorLost, LoginRequired, RateLimited, StoreError
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.sync_state import Progress
 from mcp_notarium.stores.contract import ChangePage, Entry, Store
@@ -189,7 +189,7 @@ class BatchSources:
             page = await self._store.changes(cursor, wait=wait, base_of=self._cache.notes.base)
         except (CursorLost, RateLimited):
             raise
-        except BackendError as error:
+        except StoreError as error:
             if self.feed.record_failure(self._stopwatch()):
                 raise _FeedFailed("the change feed failed again") from error
             raise
@@ -220,7 +220,7 @@ class BatchSources:
             async with aclosing(source) as batches:
                 async for batch in batches:
                     yield batch
-        except (BackendError, LoginRequired):
+        except (StoreError, LoginRequired):
             self.feed.end_suspension()
             raise
 
@@ -315,5 +315,5 @@ def _mark_page(
         progress.mark_loading(anchor=anchor, mark=mark, total=total)
 
 
-class _FeedFailed(BackendError):
+class _FeedFailed(StoreError):
     """The change feed failed again; listings are polled for a while."""

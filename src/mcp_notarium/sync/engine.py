@@ -11,11 +11,11 @@ from contextlib import suppress
 from typing import Protocol
 
 from mcp_notarium.errors import (
-    BackendProtocolError,
-    BackendUnavailable,
     CacheDamaged,
     CacheError,
     NotariumError,
+    StoreProtocolError,
+    StoreUnavailable,
 )
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Store
@@ -183,7 +183,7 @@ class Engine:
         event = event_of(error, state=self.state)
         if event is Event.CURSOR_LOST and self._lost:
             # It has just given this cursor. One sweep a cycle, or sweeps never end.
-            self._failure = BackendProtocolError(
+            self._failure = StoreProtocolError(
                 "the note service rejects the cursor it has just given"
             )
             self.sources.feed.record_failure(self._stopwatch())
@@ -321,7 +321,7 @@ class Engine:
 
 
 def _unexpected(error: Exception) -> NotariumError:
-    return BackendUnavailable(f"sync met an unexpected {type(error).__name__}")
+    return StoreUnavailable(f"sync met an unexpected {type(error).__name__}")
 
 
 async def _each(batches: Iterable[Batch]) -> AsyncGenerator[Batch, None]:

@@ -14,11 +14,11 @@ from mcp_notarium.domain.merge import merge_content
 from mcp_notarium.domain.note import Content, Revision, Tombstone
 from mcp_notarium.domain.pending_write import PendingWrite, WriteKind
 from mcp_notarium.errors import (
-    BackendRejected,
     DateRefused,
     NotariumError,
     NoteNotFound,
     OutcomeUnknown,
+    StoreRejected,
     VersionConflict,
 )
 from mcp_notarium.storage.cache import Cache
@@ -60,7 +60,7 @@ class JournalReplay:
                     return PushResult(PushOutcome.STORED, merged=True)
                 write = kept
         except NotariumError as error:
-            if isinstance(error, BackendRejected) and not isinstance(error, DateRefused):
+            if isinstance(error, StoreRejected) and not isinstance(error, DateRefused):
                 self._journal.reject(write, error.message)
                 return PushResult(PushOutcome.REFUSED)
             self._journal.release(write)
@@ -158,7 +158,7 @@ class JournalReplay:
             return self._finish_with_head(write, head)
         try:
             await self._pusher.remove(write)
-        except (VersionConflict, BackendRejected):
+        except (VersionConflict, StoreRejected):
             return (
                 PushResult(PushOutcome.AGAIN)
                 if await self._moved(head)

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
-from mcp_notarium.errors import BackendProtocolError, BackendRejected, CursorLost, NoteNotFound
+from mcp_notarium.errors import CursorLost, NoteNotFound, StoreProtocolError, StoreRejected
 from mcp_notarium.storage.note_changes import BATCH
 from mcp_notarium.stores.contract import ListingPage, Store
 
@@ -61,14 +61,14 @@ async def pages(store: Store, listing: Listing) -> Pages:
         if page.next_mark is None:
             return
         if not page.next_mark or page.next_mark in seen:
-            raise BackendProtocolError("a listing of the note service repeats itself")
+            raise StoreProtocolError("a listing of the note service repeats itself")
         seen.add(page.next_mark)
         listed += len(page.entries)
         empty = 0 if page.entries or page.left_out else empty + 1
         if listed > MOST_NOTES or empty > MOST_EMPTY:
             break
         mark, size = page.next_mark, listing.limit
-    raise BackendProtocolError("a listing of the note service has no end")
+    raise StoreProtocolError("a listing of the note service has no end")
 
 
 async def _page(store: Store, listing: Listing, *, mark: str | None, size: int) -> ListingPage:
@@ -76,7 +76,7 @@ async def _page(store: Store, listing: Listing, *, mark: str | None, size: int) 
         return await store.list_page(
             since=listing.since, mark=mark, limit=size, with_content=listing.with_content
         )
-    except (BackendRejected, BackendProtocolError, CursorLost, NoteNotFound):
+    except (StoreRejected, StoreProtocolError, CursorLost, NoteNotFound):
         if mark is not None and mark == listing.mark:
             raise MarkLost from None
         raise

@@ -13,13 +13,13 @@ from mcp_notarium.domain.merge import merge_content
 from mcp_notarium.domain.note import Content, Note, Revision, Tombstone
 from mcp_notarium.domain.pending_write import PendingWrite, WriteKind
 from mcp_notarium.errors import (
-    BackendError,
-    BackendProtocolError,
-    BackendRejected,
     InvalidRequest,
     LoginRequired,
     NotariumError,
     NoteNotFound,
+    StoreError,
+    StoreProtocolError,
+    StoreRejected,
     VersionConflict,
 )
 from mcp_notarium.sync.conflict_copy import differences
@@ -111,7 +111,7 @@ class NoteEdits:
         try:
             return await self._send(write, NOTHING)
         except NoteNotFound:
-            raise BackendProtocolError(
+            raise StoreProtocolError(
                 "the note service confirmed the new note and then reported that it does not exist; "
                 "nothing was saved"
             ) from None
@@ -122,7 +122,7 @@ class NoteEdits:
         seen = context.cache.notes.etag(note.id)
         try:
             head = await self._head(note.id, seen)
-        except (BackendError, LoginRequired) as error:
+        except (StoreError, LoginRequired) as error:
             raise say_nothing_saved(error) from None
         wanted = merge_content(note.content, content, head.content)
         if wanted is not None and not context.journal.sees(note.id, wanted):
@@ -187,7 +187,7 @@ class NoteEdits:
         largest = self._context.store.capabilities.max_note_bytes
         size = len(write.body.encode(errors="replace"))
         if largest is not None and size > largest:
-            raise BackendRejected(
+            raise StoreRejected(
                 "the note is larger than the note service takes; nothing was saved",
                 details={"bytes": size, "most": largest},
                 http_status_code=413,
@@ -230,7 +230,7 @@ class NoteEdits:
             await context.pusher.remove(write)
         except NOT_STORED as error:
             context.pusher.drop(write)
-            if isinstance(error, VersionConflict | BackendRejected):
+            if isinstance(error, VersionConflict | StoreRejected):
                 await self._refresh(write.note_id)
                 if context.cache.notes.etag(write.note_id) is None:
                     return  # somebody else removed it, or the policy hides it by now

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 
 from mcp_notarium.domain.note import Tombstone
 from mcp_notarium.errors import (
-    BackendError,
-    BackendProtocolError,
-    BackendRejected,
     CursorLost,
     LoginRequired,
     NoteNotFound,
+    StoreError,
+    StoreProtocolError,
+    StoreRejected,
 )
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Store
@@ -106,9 +106,9 @@ class NoteFetcher:
                 return
         try:
             asked.answers[note_id] = request.result()
-        except (BackendProtocolError, BackendRejected) as error:
+        except (StoreProtocolError, StoreRejected) as error:
             self._backoff.record_failure(note_id, error)  # an answer, but about this note alone
-        except (BackendError, LoginRequired) as error:
+        except (StoreError, LoginRequired) as error:
             self._backoff.record_failure(note_id, error)
             # A late request failed before this cycle asked the store for its changes.
             asked.served = asked.served and late
@@ -140,7 +140,7 @@ async def check_store_serves(cache: Cache, store: Store) -> None:
         await store.list_page(since=since, mark=None, limit=1, with_content=False)
     except CursorLost:
         return
-    except (BackendError, LoginRequired):
+    except (StoreError, LoginRequired):
         if cursor is None or not can.change_feed:
             raise
     else:

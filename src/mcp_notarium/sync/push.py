@@ -15,8 +15,6 @@ from enum import Enum
 from mcp_notarium.domain.note import Content, Revision, Tombstone
 from mcp_notarium.domain.pending_write import PendingWrite, WriteKind
 from mcp_notarium.errors import (
-    BackendRejected,
-    BackendUnavailable,
     CacheError,
     DateRefused,
     LoginRequired,
@@ -24,6 +22,8 @@ from mcp_notarium.errors import (
     NoteNotFound,
     OutcomeUnknown,
     RateLimited,
+    StoreRejected,
+    StoreUnavailable,
     VersionConflict,
 )
 from mcp_notarium.stores.contract import WITHDRAWN, Acknowledgement, Answer, Store
@@ -40,8 +40,8 @@ from mcp_notarium.sync.conflict_copy import (
 from mcp_notarium.sync.journal import Journal
 
 NOT_STORED = (
-    BackendRejected,
-    BackendUnavailable,
+    StoreRejected,
+    StoreUnavailable,
     LoginRequired,
     NoteNotFound,
     RateLimited,
@@ -307,7 +307,7 @@ class Pusher:
         try:
             result = await self.send(write, base=base, repair=False)
         except NotariumError as error:
-            if isinstance(error, BackendRejected) and not isinstance(error, DateRefused):
+            if isinstance(error, StoreRejected) and not isinstance(error, DateRefused):
                 with suppress(CacheError):
                     self._journal.reject(write, error.message)
             else:

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from mcp_notarium.domain.note import Content
 from mcp_notarium.domain.pending_write import PendingWrite, WriteKind
 from mcp_notarium.errors import (
-    BackendUnavailable,
     CacheBusy,
     NotariumError,
     OutcomeUnknown,
+    StoreUnavailable,
     VersionConflict,
 )
 from mcp_notarium.storage.cache import Cache
@@ -52,7 +52,7 @@ class WriteContext:
     async def finish_earlier_write(self, note_id: str, lock: NoteLock) -> None:
         """Finish the note's unanswered write, made by this process or left by another one.
 
-        Raises ``BackendUnavailable`` if it stays unanswered and ``CacheBusy`` if another process
+        Raises ``StoreUnavailable`` if it stays unanswered and ``CacheBusy`` if another process
         keeps the note.
         """
         for _ in range(LOCK_TRIES):
@@ -66,7 +66,7 @@ class WriteContext:
             try:
                 await lock.run_to_end(self.replay.finish(claimed))
             except OutcomeUnknown as error:
-                raise BackendUnavailable(
+                raise StoreUnavailable(
                     "an earlier write of this note is still unanswered; nothing was saved",
                     details=error.details,
                 ) from error

@@ -19,12 +19,12 @@ from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.domain.pending_write import PendingWrite
 from mcp_notarium.domain.text_normalization import replace_surrogates
 from mcp_notarium.errors import (
-    BackendTimeout,
-    BackendUnavailable,
     CacheError,
     LoginRequired,
     NotariumError,
     RateLimited,
+    StoreTimeout,
+    StoreUnavailable,
 )
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Store
@@ -39,7 +39,7 @@ from mcp_notarium.sync.write_context import WriteContext
 
 __all__ = ["Replayed", "Saved", "Writer"]
 
-_PERHAPS_EVERYBODY = (BackendTimeout, BackendUnavailable, LoginRequired, RateLimited)
+_PERHAPS_EVERYBODY = (StoreTimeout, StoreUnavailable, LoginRequired, RateLimited)
 """Errors that may concern every other entry as well."""
 _MOST_LATE = 2
 """Most writes that go on in the background: each takes a connection to the store."""

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from mcp_notarium.domain.note import Note, Revision
 from mcp_notarium.errors import (
-    BackendTimeout,
-    BackendUnavailable,
     InvalidRequest,
     NotariumError,
     NoteNotFound,
+    StoreTimeout,
+    StoreUnavailable,
     VersionConflict,
 )
 from mcp_notarium.tools.sync_status import still_loading
@@ -60,7 +60,7 @@ async def _ask_store(app: App, note_id: str) -> Revision | None:
     except NotariumError as error:
         if app.policy.visibility.hides:
             return None
-        if isinstance(error, BackendUnavailable | BackendTimeout):
+        if isinstance(error, StoreUnavailable | StoreTimeout):
             error.resolution_hint = (
                 "The first sync has not brought this note yet. Read notes that `list` shows, or try "
                 "again when the note service can be reached."

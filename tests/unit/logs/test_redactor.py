@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.errors import BackendUnavailable
+from mcp_notarium.errors import StoreUnavailable
 from mcp_notarium.logs import redaction_rules
 from mcp_notarium.logs.redaction_rules import REDACTED
 from mcp_notarium.logs.redactor import MAXIMUM_ITEMS, Redactor
@@ -128,14 +128,14 @@ def test_a_text_is_blotted_before_it_is_cut():
 
 
 def test_our_errors_keep_their_message_and_others_only_their_length():
-    ours = PLAIN.facts({"exception": BackendUnavailable("no route to the service")})["exception"]
+    ours = PLAIN.facts({"exception": StoreUnavailable("no route to the service")})["exception"]
     theirs = PLAIN.facts({"exception": KeyError("my tag")})["exception"]
     assert ours["message"] == "no route to the service"
     assert theirs == {"type": "KeyError", "message": "[withheld: 8 characters]"}
 
 
 def test_a_secret_in_one_of_our_messages_is_blotted():
-    shown = KNOWING.facts({"exception": BackendUnavailable("pw correct horse refused")})
+    shown = KNOWING.facts({"exception": StoreUnavailable("pw correct horse refused")})
     assert shown["exception"]["message"] == f"pw {REDACTED} refused"
 
 

@@ -10,11 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mcp_notarium.errors import (
-    BackendProtocolError,
-    BackendTimeout,
-    BackendUnavailable,
     ConfigError,
     OutcomeUnknown,
+    StoreProtocolError,
+    StoreTimeout,
+    StoreUnavailable,
 )
 from mcp_notarium.stores.http_rules import (
     Outcome,
@@ -96,8 +96,8 @@ def test_retry_after_is_seconds_or_a_date(header: str | None, seconds: float | N
 
 def test_write_that_ran_out_of_time_before_it_was_sent_surely_did_nothing() -> None:
     late = Outcome(arrived=False, timed_out=True)
-    assert type(error_for(late, write=True, in_doubt=False)) is BackendUnavailable
-    assert type(error_for(late, write=False, in_doubt=False)) is BackendTimeout
+    assert type(error_for(late, write=True, in_doubt=False)) is StoreUnavailable
+    assert type(error_for(late, write=False, in_doubt=False)) is StoreTimeout
     assert type(error_for(late, write=True, in_doubt=True)) is OutcomeUnknown
 
 
@@ -127,7 +127,7 @@ def test_any_retry_after_is_survived(header: str) -> None:
     ids=range(12),
 )
 def test_what_is_not_bounded_json_is_a_protocol_error_that_quotes_nothing(body: bytes) -> None:
-    with pytest.raises(BackendProtocolError) as caught:
+    with pytest.raises(StoreProtocolError) as caught:
         parse_json(body)
     assert caught.value.__cause__ is None
     assert len(str(caught.value)) < 100
@@ -179,7 +179,7 @@ def test_a_value_that_a_single_note_may_be_to_blame_for_is_told_apart(odd: bytes
 def test_any_bytes_are_a_value_or_a_protocol_error(body: bytes) -> None:
     try:
         parse_json(body)
-    except BackendProtocolError:
+    except StoreProtocolError:
         return
 
 

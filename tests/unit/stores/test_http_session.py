@@ -17,12 +17,12 @@ import httpx
 import pytest
 
 from mcp_notarium.errors import (
-    BackendProtocolError,
-    BackendTimeout,
-    BackendUnavailable,
     ConfigError,
     OutcomeUnknown,
     RateLimited,
+    StoreProtocolError,
+    StoreTimeout,
+    StoreUnavailable,
 )
 from mcp_notarium.stores.http import HttpSession, Reply, Request
 from mcp_notarium.stores.http_rules import ConnectionDropped, RetryPolicy
@@ -131,7 +131,7 @@ def test_retry_after_beyond_the_deadline_is_told_to_the_caller() -> None:
 
 def test_deadline_ends_the_tries() -> None:
     script = Script(*[status(503)] * 10)
-    with pytest.raises(BackendUnavailable):
+    with pytest.raises(StoreUnavailable):
         script.send(READ, timeout=1.4)
     assert len(script.seen) == 2
 
@@ -139,14 +139,14 @@ def test_deadline_ends_the_tries() -> None:
 @pytest.mark.parametrize(
     ("step", "expected"),
     [
-        (httpx.ConnectError, BackendUnavailable),
-        (httpx.ConnectTimeout, BackendUnavailable),
-        (httpx.PoolTimeout, BackendUnavailable),
-        (httpx.ReadTimeout, BackendTimeout),
+        (httpx.ConnectError, StoreUnavailable),
+        (httpx.ConnectTimeout, StoreUnavailable),
+        (httpx.PoolTimeout, StoreUnavailable),
+        (httpx.ReadTimeout, StoreTimeout),
         (httpx.RemoteProtocolError, ConnectionDropped),
-        (status(500), BackendUnavailable),
+        (status(500), StoreUnavailable),
         (status(502), ConnectionDropped),
-        (status(504), BackendTimeout),
+        (status(504), StoreTimeout),
         (status(429), RateLimited),
     ],
     ids=str,
@@ -160,9 +160,9 @@ def test_last_failure_of_a_read_decides_the_error(step: Step, expected: type) ->
 @pytest.mark.parametrize(
     ("step", "expected"),
     [
-        (httpx.ConnectError, BackendUnavailable),
-        (httpx.ConnectTimeout, BackendUnavailable),
-        (httpx.PoolTimeout, BackendUnavailable),
+        (httpx.ConnectError, StoreUnavailable),
+        (httpx.ConnectTimeout, StoreUnavailable),
+        (httpx.PoolTimeout, StoreUnavailable),
         (httpx.WriteError, OutcomeUnknown),
         (httpx.ReadError, OutcomeUnknown),
         (httpx.ReadTimeout, OutcomeUnknown),
@@ -196,7 +196,7 @@ def test_refusal_after_a_doubtful_try_is_marked() -> None:
 
 def test_single_try_is_single() -> None:
     script = Script(status(503), ok())
-    with pytest.raises(BackendUnavailable):
+    with pytest.raises(StoreUnavailable):
         script.send(Request("GET", f"{BASE}/a", tries=1))
     assert len(script.seen) == 1
 
@@ -204,7 +204,7 @@ def test_single_try_is_single() -> None:
 @pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
 def test_redirect_is_not_followed(code: int) -> None:
     script = Script(status(code, location="https://evil.example/steal"), ok())
-    with pytest.raises(BackendProtocolError):
+    with pytest.raises(StoreProtocolError):
         script.send(READ)
     assert [request.url.host for request in script.seen] == ["notes.example"]
 
@@ -291,7 +291,7 @@ def test_answer_packed_otherwise_than_asked_for_is_not_unpacked(packing: str) ->
     def packed() -> httpx.Response:
         return httpx.Response(200, content=parts(), headers={"content-encoding": packing})
 
-    with pytest.raises(BackendProtocolError):
+    with pytest.raises(StoreProtocolError):
         Script(packed()).send(READ)
     assert Script(packed()).send(WRITE).body == b""
     assert given == []
@@ -308,7 +308,7 @@ def test_error_body_is_cut_and_kept_out_of_the_message() -> None:
     page = b"<html>canary " + b"x" * 1_000_000
     reply = Script(httpx.Response(404, content=page)).send(READ)
     assert len(reply.body) <= 16 * 1024
-    with pytest.raises(BackendUnavailable) as caught:
+    with pytest.raises(StoreUnavailable) as caught:
         Script(*[httpx.Response(500, content=page) for _ in range(4)]).send(READ)
     assert "canary" not in f"{caught.value} {caught.value.to_dict()}"
     assert "500" in str(caught.value)
@@ -388,7 +388,7 @@ async def drip(writer: asyncio.StreamWriter) -> None:
 
 def test_dripping_answer_ends_at_the_deadline() -> None:
     begun = time.monotonic()
-    with pytest.raises(BackendTimeout):
+    with pytest.raises(StoreTimeout):
         serve(drip, READ)
     with pytest.raises(OutcomeUnknown):
         serve(drip, WRITE)
@@ -406,7 +406,7 @@ def test_silence_after_a_write_was_sent_leaves_it_in_doubt() -> None:
 def test_secret_in_a_header_is_never_quoted() -> None:
     request = replace(READ, headers={"x-token": "canary\nvalue"})
     assert "canary" not in repr(request)
-    with pytest.raises(BackendProtocolError) as caught:
+    with pytest.raises(StoreProtocolError) as caught:
         serve(drip, request)
     error = caught.value
     assert "canary" not in f"{error} {error.__cause__!r} {error.to_dict()}"
@@ -453,7 +453,7 @@ openssl_decides = pytest.mark.skipif(
 
 
 def test_a_certificate_that_nobody_vouches_for_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BackendUnavailable):
+    with pytest.raises(StoreUnavailable):
         serve(answer_nothing, READ, tls=serving(own_certificate(tmp_path)), timeout=5.0)
 
 
@@ -476,7 +476,7 @@ def test_a_trusted_certificate_of_another_host_is_refused(
 ) -> None:
     certificate = own_certificate(tmp_path, address="127.0.0.9")
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-    with pytest.raises(BackendUnavailable):
+    with pytest.raises(StoreUnavailable):
         serve(answer_nothing, READ, tls=serving(certificate), timeout=5.0)
 
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mcp_notarium.domain.note import Revision, Tombstone
-from mcp_notarium.errors import BackendProtocolError, RemoteVanished
+from mcp_notarium.errors import RemoteVanished, StoreProtocolError
 from mcp_notarium.stores.contract import ChangePage, Entry
 from mcp_notarium.stores.simplenote.change_feed import MOST_STEPS, changes_from
 from mcp_notarium.stores.simplenote.jsondiff import DoesNotFit, apply_to_object
@@ -273,7 +273,7 @@ def test_emptied_bucket_halts(kind: str) -> None:
     ],
 )
 def test_strange_feed_is_refused_whole(answer: Any) -> None:
-    with pytest.raises(BackendProtocolError):
+    with pytest.raises(StoreProtocolError):
         changes_from(answer, cursor="cv0", base_of=lambda _: None)
 
 
@@ -348,6 +348,6 @@ ODD = st.recursive(
 def test_any_value_is_a_page_or_a_protocol_error(answer: Any) -> None:
     try:
         page = changes_from(answer, cursor="cv0", base_of=lambda _: base(1))
-    except BackendProtocolError:
+    except StoreProtocolError:
         return
     assert len({news.id for news in page.changes}) == len(page.changes)

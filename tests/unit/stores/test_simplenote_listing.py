@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mcp_notarium.domain.note import Revision
-from mcp_notarium.errors import BackendProtocolError
+from mcp_notarium.errors import StoreProtocolError
 from mcp_notarium.stores.contract import Entry
 from mcp_notarium.stores.json_answers import DEEPEST
 from mcp_notarium.stores.simplenote.listing import page_from
@@ -57,7 +57,7 @@ def test_what_is_no_entry_is_left_out_and_counted_beside_others(odd: Any) -> Non
     page = page_from(_answer(index=items), mark=None, with_content=True)
     assert [entry.id for entry in page.entries] == ["a"]
     assert page.left_out == 1
-    with pytest.raises(BackendProtocolError):
+    with pytest.raises(StoreProtocolError):
         page_from(_answer(index=[odd]), mark=None, with_content=True)
 
 
@@ -72,7 +72,7 @@ def test_a_note_without_a_version_number_is_asked_for_by_itself(odd: Any) -> Non
 @pytest.mark.parametrize("place", ["mark", "current"])
 def test_a_place_too_long_to_be_kept_is_refused(place: str) -> None:
     assert page_from(_answer(**{place: "m" * 1024}), mark=None, with_content=True)
-    with pytest.raises(BackendProtocolError):
+    with pytest.raises(StoreProtocolError):
         page_from(_answer(**{place: "m" * 1025}), mark=None, with_content=True)
 
 

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from mcp_notarium.errors import (
-    BackendProtocolError,
-    BackendTimeout,
-    BackendUnavailable,
     InvalidRequest,
     LoginRequired,
     NotariumError,
     RateLimited,
+    StoreProtocolError,
+    StoreTimeout,
+    StoreUnavailable,
 )
 from mcp_notarium.secret import Secret
 from mcp_notarium.stores.simplenote.login import Authenticator, normal_username
@@ -120,18 +120,18 @@ def test_unusable_app_key_is_not_sent(api_key: str) -> None:
     [
         (400, b"rate limited", RateLimited),
         (429, b"", RateLimited),
-        (500, b"<html>", BackendUnavailable),
-        (503, b"", BackendUnavailable),
-        (504, b"", BackendTimeout),
-        (400, b"whatever", BackendProtocolError),
-        (404, b"", BackendProtocolError),
-        (200, b"not json", BackendProtocolError),
-        (200, b"{}", BackendProtocolError),
-        (200, b'{"access_token": 5}', BackendProtocolError),
-        (200, b'{"access_token": ""}', BackendProtocolError),
-        (200, b'{"access_token": "two words"}', BackendProtocolError),
-        (200, b'{"access_token": "\\ud800"}', BackendProtocolError),
-        (302, b"", BackendProtocolError),
+        (500, b"<html>", StoreUnavailable),
+        (503, b"", StoreUnavailable),
+        (504, b"", StoreTimeout),
+        (400, b"whatever", StoreProtocolError),
+        (404, b"", StoreProtocolError),
+        (200, b"not json", StoreProtocolError),
+        (200, b"{}", StoreProtocolError),
+        (200, b'{"access_token": 5}', StoreProtocolError),
+        (200, b'{"access_token": ""}', StoreProtocolError),
+        (200, b'{"access_token": "two words"}', StoreProtocolError),
+        (200, b'{"access_token": "\\ud800"}', StoreProtocolError),
+        (302, b"", StoreProtocolError),
     ],
 )
 def test_strange_answer_to_a_login_is_tried_once(status: int, body: bytes, error: type) -> None:

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mcp_notarium.domain.note import Content
-from mcp_notarium.errors import BackendProtocolError
+from mcp_notarium.errors import StoreProtocolError
 from mcp_notarium.stores.json_answers import parse_json, to_json
 from mcp_notarium.stores.simplenote.listing import page_from
 from mcp_notarium.stores.simplenote.note_codec import (
@@ -277,7 +277,7 @@ def test_empty_page_with_a_new_mark_goes_on() -> None:
     ],
 )
 def test_strange_listing_is_refused_whole(answer: Any) -> None:
-    with pytest.raises(BackendProtocolError):
+    with pytest.raises(StoreProtocolError):
         page_from(answer, mark=None, with_content=True)
 
 
@@ -286,7 +286,7 @@ def test_strange_listing_is_refused_whole(answer: Any) -> None:
 def test_any_value_is_a_page_or_a_protocol_error(answer: Any) -> None:
     try:
         page_from(answer, mark=None, with_content=True)
-    except BackendProtocolError:
+    except StoreProtocolError:
         return
 
 

@@ -10,12 +10,12 @@ import pytest
 
 from mcp_notarium.domain.note import Revision
 from mcp_notarium.errors import (
-    BackendError,
-    BackendProtocolError,
-    BackendTimeout,
-    BackendUnavailable,
     CursorLost,
     NoteNotFound,
+    StoreError,
+    StoreProtocolError,
+    StoreTimeout,
+    StoreUnavailable,
 )
 from mcp_notarium.stores.contract import ChangePage, Entry
 from mcp_notarium.stores.http import Reply
@@ -60,11 +60,11 @@ def test_truncated_json_is_a_protocol_error(share: float) -> None:
     async def step(sim: Simulator, store: SimplenoteStore) -> None:
         sim.put("n1", content="x")
         sim.faults.truncate(share=share, path="*/note/*", times=3)
-        with pytest.raises(BackendProtocolError):
+        with pytest.raises(StoreProtocolError):
             await store.get("n1")
-        with pytest.raises(BackendProtocolError):
+        with pytest.raises(StoreProtocolError):
             await store.list_page(since=None, mark=None, limit=5, with_content=True)
-        with pytest.raises(BackendProtocolError):
+        with pytest.raises(StoreProtocolError):
             await store.changes(sim.bucket().current, wait=False, base_of=lambda _: None)
 
     with_simulator(step)
@@ -86,7 +86,7 @@ def test_slow_answer_is_a_timeout_and_the_next_page_smaller() -> None:
         for number in range(60):
             sim.put(f"n{number}", content="x")
         sim.faults.delay(20, path="*/note/index")
-        with pytest.raises(BackendTimeout):
+        with pytest.raises(StoreTimeout):
             await store.list_page(since=None, mark=None, limit=100, with_content=True)
         page = await store.list_page(since=None, mark=None, limit=100, with_content=True)
         assert len(page.entries) == 50
@@ -103,7 +103,7 @@ def test_pages_grow_again_once_they_come_quickly() -> None:
             sim.put(f"n{number}", content="x")
         sim.faults.delay(20, path="*/note/index", times=2)
         for _ in range(2):
-            with pytest.raises(BackendTimeout):
+            with pytest.raises(StoreTimeout):
                 await store.list_page(since=None, mark=None, limit=100, with_content=True)
         sizes = []
         for _ in range(4):
@@ -119,7 +119,7 @@ def test_pages_stay_small_while_they_come_slowly(monkeypatch: pytest.MonkeyPatch
         for number in range(60):
             sim.put(f"n{number}", content="x")
         sim.faults.delay(20, path="*/note/index")
-        with pytest.raises(BackendTimeout):
+        with pytest.raises(StoreTimeout):
             await store.list_page(since=None, mark=None, limit=60, with_content=True)
         monkeypatch.setattr(reads, "QUICK_SECONDS", 0.0)
         for _ in range(2):
@@ -174,7 +174,7 @@ def test_one_note_with_a_value_that_cannot_be_taken_comes_without_content(
             found |= {entry.id: type(entry) for entry in page.entries}
             mark = page.next_mark
         assert found == {f"n{n}": Entry if n == 3 else Revision for n in range(8)}
-        with pytest.raises(BackendProtocolError):
+        with pytest.raises(StoreProtocolError):
             await store.get("n3")
         sim.put("n3", foreign=["odd"])
         with pytest.raises(CursorLost):
@@ -200,7 +200,7 @@ def test_redirect_to_another_host_is_refused() -> None:
     async def step(sim: Simulator, store: SimplenoteStore) -> None:
         sim.put("n1", content="x")
         rule = sim.faults.status(302, path="*/note/i/*", times=9)
-        with pytest.raises(BackendProtocolError):
+        with pytest.raises(StoreProtocolError):
             await store.get("n1")
         assert rule.fired == 1
 
@@ -257,7 +257,7 @@ def test_long_poll_that_ends_in_silence_says_nothing_new(monkeypatch: pytest.Mon
 def test_long_poll_broken_off_at_once_is_a_failure(status: int) -> None:
     async def step(sim: Simulator, store: SimplenoteStore) -> None:
         rule = sim.faults.status(status, path="*/changes", times=9)
-        with pytest.raises((BackendUnavailable, BackendTimeout)):
+        with pytest.raises((StoreUnavailable, StoreTimeout)):
             await store.changes(sim.bucket().current, wait=True, base_of=lambda _: None)
         assert rule.fired == 1
 
@@ -268,7 +268,7 @@ def test_long_poll_without_network_is_a_failure() -> None:
     async def step(sim: Simulator, store: SimplenoteStore) -> None:
         await store.list_page(since=None, mark=None, limit=1, with_content=False)
         sim.stop_listening()
-        with pytest.raises(BackendUnavailable):
+        with pytest.raises(StoreUnavailable):
             await store.changes(sim.bucket().current, wait=True, base_of=lambda _: None)
 
     with_simulator(step)
@@ -296,7 +296,7 @@ def test_every_failure_is_a_backend_error() -> None:
                 continue
             sim.faults.clear()
             sim.faults.status(status, path="*/note/*", times=99)
-            with pytest.raises((BackendError, NoteNotFound)):
+            with pytest.raises((StoreError, NoteNotFound)):
                 await store.get("n1")
 
     with_simulator(step)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mcp_notarium.errors import BackendUnavailable, LoginRequired, OtherAccount
+from mcp_notarium.errors import LoginRequired, OtherAccount, StoreUnavailable
 from mcp_notarium.secret import Secret
 from mcp_notarium.stores.simplenote.token_owner import TokenOwner
 from notarium_devtools.simperium import Simulator
@@ -159,7 +159,7 @@ def test_what_cannot_be_found_out_now_is_neither_believed_nor_called_foreign() -
     async def step(sim: Simulator, of: Any) -> None:
         record = MemoryRecord(NOTES)
         sim.stop_listening()
-        with pytest.raises(BackendUnavailable):
+        with pytest.raises(StoreUnavailable):
             await of(record).accepts(_token(sim), from_service=False)
         assert record.token is None
 

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from mcp_notarium.errors import (
-    BackendProtocolError,
-    BackendTimeout,
-    BackendUnavailable,
     CacheBusy,
     ConfigError,
     LoginRequired,
     NotariumError,
     RateLimited,
+    StoreProtocolError,
+    StoreTimeout,
+    StoreUnavailable,
 )
 from mcp_notarium.secret import Secret
 from mcp_notarium.stores.registry import load, names
@@ -179,10 +179,10 @@ def test_refused_password_rests_for_minutes_that_grow_to_an_hour(error: Notarium
 
 def test_outage_during_a_login_is_no_reason_to_rest() -> None:
     desk = Desk()
-    desk.refuse = BackendUnavailable("down")
+    desk.refuse = StoreUnavailable("down")
     tokens = tokens_of(desk)
     for _ in range(2):
-        with pytest.raises(BackendUnavailable):
+        with pytest.raises(StoreUnavailable):
             asyncio.run(tokens.current())
     assert desk.calls == 2
 
@@ -339,9 +339,9 @@ def test_login_that_takes_too_long_promises_that_nothing_was_written() -> None:
     async def run() -> None:
         async with account(timeout=0.5) as (sim, simplenote):
             sim.faults.delay(20, path="*/authorize/", times=9)
-            with pytest.raises(BackendUnavailable):
+            with pytest.raises(StoreUnavailable):
                 await simplenote.delete("n1", etag="1", write_id="0d")
-            with pytest.raises(BackendTimeout):
+            with pytest.raises(StoreTimeout):
                 await simplenote.get("n1")
 
     asyncio.run(run())
@@ -351,9 +351,9 @@ def test_login_that_makes_no_sense_promises_that_nothing_was_written() -> None:
     async def run() -> None:
         async with account() as (sim, simplenote):
             sim.faults.status(200, body=b"<html>", path="*/authorize/", times=9)
-            with pytest.raises(BackendUnavailable):
+            with pytest.raises(StoreUnavailable):
                 await simplenote.delete("n1", etag="1", write_id="0d")
-            with pytest.raises(BackendProtocolError):
+            with pytest.raises(StoreProtocolError):
                 await simplenote.get("n1")
 
     asyncio.run(run())

@@ -10,12 +10,12 @@ import pytest
 
 from mcp_notarium.domain.note import Content, Revision
 from mcp_notarium.errors import (
-    BackendProtocolError,
-    BackendRejected,
     DateRefused,
     NoteNotFound,
     OutcomeUnknown,
     RateLimited,
+    StoreProtocolError,
+    StoreRejected,
     VersionConflict,
 )
 from mcp_notarium.stores.contract import Answer
@@ -78,7 +78,7 @@ def test_push_that_was_answered_but_not_shown_is_in_doubt() -> None:
 def test_body_that_will_never_be_taken_is_rejected(status: int) -> None:
     async def step(sim: Simulator, store: SimplenoteStore) -> None:
         rule = sim.faults.status(status, method="POST", path="*/note/i/*", times=9)
-        with pytest.raises(BackendRejected):
+        with pytest.raises(StoreRejected):
             await store.push(pending(store, Content("a")))
         assert rule.fired == (2 if status == 440 else 1)
 
@@ -125,7 +125,7 @@ def test_refusal_after_a_lost_answer_proves_nothing(status: int) -> None:
 
 def test_too_large_note_is_rejected() -> None:
     async def step(sim: Simulator, store: SimplenoteStore) -> None:
-        with pytest.raises(BackendRejected) as caught:
+        with pytest.raises(StoreRejected) as caught:
             await store.push(pending(store, Content("canary" * 10_000)))
         assert "too large" in str(caught.value)
         assert "canary" not in str(caught.value)
@@ -153,7 +153,7 @@ def test_refused_delete_of_a_note_that_stands_is_no_success(status: int) -> None
         sim.put("n1", content="a", deleted=True)
         old = (await store.get("n1")).etag
         sim.faults.status(status, method="DELETE", path="*/note/i/*", times=9)
-        with pytest.raises(BackendProtocolError):
+        with pytest.raises(StoreProtocolError):
             await store.delete("n1", etag=old, write_id="0d")
         sim.edit("n1", content="b")
         with pytest.raises(VersionConflict):
@@ -168,7 +168,7 @@ def test_delete_answered_by_somebody_in_between_is_no_success() -> None:
         etag = (await store.get("n1")).etag
         page = b"<html>Please log in to the hotel's network</html>"
         sim.faults.status(200, method="DELETE", path="*/note/i/*", body=page)
-        with pytest.raises(BackendProtocolError):
+        with pytest.raises(StoreProtocolError):
             await store.delete("n1", etag=etag, write_id="0d")
         assert (await store.get("n1")).etag == etag
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcp_notarium.errors import BackendUnavailable, RateLimited
+from mcp_notarium.errors import RateLimited, StoreUnavailable
 from mcp_notarium.sync.backoff import (
     FEED_FIRST_PAUSE,
     FIRST_DELAY,
@@ -35,7 +35,7 @@ def test_the_store_may_ask_for_more_patience_but_not_for_ever():
 
 def test_only_a_rate_limit_carries_a_request_for_patience():
     assert retry_after_of(RateLimited("x", retry_after=7.0)) == 7.0
-    assert retry_after_of(BackendUnavailable("x")) is None
+    assert retry_after_of(StoreUnavailable("x")) is None
 
 
 # CycleBackoff

@@ -6,7 +6,7 @@ import itertools
 import pytest
 
 from mcp_notarium.domain.note import Tombstone
-from mcp_notarium.errors import BackendProtocolError, BackendUnavailable, CursorLost
+from mcp_notarium.errors import CursorLost, StoreProtocolError, StoreUnavailable
 from mcp_notarium.stores.contract import ChangePage, Entry
 from support.sync_rig import in_step, running, until
 
@@ -124,7 +124,7 @@ class Lies:
         async def get(note_id, *, etag=None):
             if note_id.startswith("x"):
                 self.remote.calls.append("get")
-                raise BackendUnavailable("ill")
+                raise StoreUnavailable("ill")
             return await self.truth["get"](note_id, etag=etag)
 
         self.feed(
@@ -141,15 +141,15 @@ class Lies:
         self.feed(lambda _wait, _number, cursor: ChangePage((), cursor))
 
     def nonsense_for_those_who_wait(self):
-        self.feed(lambda wait, *_: BackendProtocolError("nonsense") if wait else None)
+        self.feed(lambda wait, *_: StoreProtocolError("nonsense") if wait else None)
 
     def nonsense_for_those_who_do_not_wait(self):
-        self.feed(lambda wait, *_: None if wait else BackendProtocolError("nonsense"))
+        self.feed(lambda wait, *_: None if wait else StoreProtocolError("nonsense"))
 
     def nonsense_and_the_same_in_turn(self):
         self.feed(
             lambda _wait, number, cursor: (
-                BackendProtocolError("nonsense")
+                StoreProtocolError("nonsense")
                 if number % 2
                 else ChangePage((Entry("n1", "r1", 1),), cursor)
             )

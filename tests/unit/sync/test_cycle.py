@@ -5,11 +5,11 @@ from itertools import product
 import pytest
 
 from mcp_notarium.errors import (
-    BackendUnavailable,
     CacheBusy,
     CursorLost,
     LoginRequired,
     RemoteVanished,
+    StoreUnavailable,
 )
 from mcp_notarium.sync.cycle import (
     RESTING,
@@ -98,7 +98,7 @@ def test_effects_of_rest_stand_with_resting_states_only():
         (LoginRequired("x"), Event.LOGIN_REFUSED),
         (CursorLost("x"), Event.CURSOR_LOST),
         (RemoteVanished("x"), Event.VANISHED),
-        (BackendUnavailable("x"), Event.FAILED),
+        (StoreUnavailable("x"), Event.FAILED),
         (CacheBusy("x"), Event.FAILED),
     ],
 )

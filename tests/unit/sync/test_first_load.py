@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.errors import BackendProtocolError
+from mcp_notarium.errors import StoreProtocolError
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Entry, ListingPage
 from mcp_notarium.sync import listing
@@ -246,12 +246,12 @@ def test_a_page_that_fails_hides_none_that_came_before_it(client, store, read_sl
 
     async def failing(**arguments):
         if next(asked) > good:
-            raise BackendProtocolError("no more")
+            raise StoreProtocolError("no more")
         return await list_page(**arguments)
 
     client.remote.list_page = failing
     taken = []
-    with pytest.raises(BackendProtocolError, match="no more"):
+    with pytest.raises(StoreProtocolError, match="no more"):
         asyncio.run(read_slowly(taken))
     assert sum(len(page.entries) for page in taken) == good * listing.PAGE
 
@@ -327,7 +327,7 @@ def test_a_listing_without_end_is_given_up_after_a_bounded_number_of_pages(
                 pass
 
     client.remote.list_page = endless
-    with pytest.raises(BackendProtocolError, match="no end"):
+    with pytest.raises(StoreProtocolError, match="no end"):
         asyncio.run(read())
     assert next(pages) < most
 

@@ -6,7 +6,7 @@ import pytest
 
 from mcp_notarium.domain.note import Content
 from mcp_notarium.domain.pending_write import WriteState
-from mcp_notarium.errors import BackendUnavailable, LoginRequired, OutcomeUnknown
+from mcp_notarium.errors import LoginRequired, OutcomeUnknown, StoreUnavailable
 from mcp_notarium.sync.conflict_copy import MARK, copy_id
 from mcp_notarium.sync.writer import Replayed
 from support.memory_client import Fault
@@ -235,7 +235,7 @@ def test_one_stubborn_write_does_not_hold_up_the_others(client, store):
 
 
 @pytest.mark.parametrize(
-    ("fault", "error"), [(Fault.UNAVAILABLE, BackendUnavailable), (Fault.LOGIN, LoginRequired)]
+    ("fault", "error"), [(Fault.UNAVAILABLE, StoreUnavailable), (Fault.LOGIN, LoginRequired)]
 )
 def test_a_refusal_that_concerns_everything_is_raised_and_the_intent_stays(client, fault, error):
     async def scenario():

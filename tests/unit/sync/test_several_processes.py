@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from mcp_notarium.domain.note import Content
-from mcp_notarium.errors import BackendUnavailable, OutcomeUnknown
+from mcp_notarium.errors import OutcomeUnknown, StoreUnavailable
 from mcp_notarium.sync.cycle import State
 from support.memory_client import Fault
 from support.sync_rig import LEASE, in_step, running, until
@@ -201,7 +201,7 @@ def test_a_reset_without_a_connection_is_refused_before_anything_is_emptied(clie
         await client.sync()
         before = client.rows()
         client.faults.plan(Fault.UNAVAILABLE, on="list_page")
-        with pytest.raises(BackendUnavailable):
+        with pytest.raises(StoreUnavailable):
             await client.driver.reset()
         assert client.rows() == before
 

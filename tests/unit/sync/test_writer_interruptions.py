@@ -7,13 +7,13 @@ import pytest
 from mcp_notarium.domain.note import Content
 from mcp_notarium.domain.pending_write import WriteState
 from mcp_notarium.errors import (
-    BackendRejected,
-    BackendUnavailable,
     CacheBusy,
     CacheFull,
     LoginRequired,
     OutcomeUnknown,
     RateLimited,
+    StoreRejected,
+    StoreUnavailable,
 )
 from mcp_notarium.stores.contract import check_not_withdrawn
 from mcp_notarium.sync.conflict_copy import MARK
@@ -25,8 +25,8 @@ from support.sync_rig import Crash, until
 @pytest.mark.parametrize(
     ("fault", "error"),
     [
-        (Fault.UNAVAILABLE, BackendUnavailable),
-        (Fault.REJECTED, BackendRejected),
+        (Fault.UNAVAILABLE, StoreUnavailable),
+        (Fault.REJECTED, StoreRejected),
         (Fault.LOGIN, LoginRequired),
         (Fault.RATE_LIMITED, RateLimited),
     ],
@@ -53,7 +53,7 @@ def test_without_a_connection_nothing_is_recorded_at_all(client):
     async def scenario():
         note = await client.create("one\n")
         client.faults.plan(Fault.UNAVAILABLE, on="get")
-        with pytest.raises(BackendUnavailable):
+        with pytest.raises(StoreUnavailable):
             await client.change(note, "two\n")
 
     asyncio.run(scenario())
@@ -112,7 +112,7 @@ def test_while_the_first_stays_unanswered_the_second_is_not_saved_and_says_so(cl
         client.faults.plan(Fault.TIMEOUT, on="push", times=2)
         with pytest.raises(OutcomeUnknown):
             await client.change(note, "one\ntwo\n")
-        with pytest.raises(BackendUnavailable, match="nothing was saved"):
+        with pytest.raises(StoreUnavailable, match="nothing was saved"):
             await client.change(note, "zero\none\n")
 
     asyncio.run(scenario())

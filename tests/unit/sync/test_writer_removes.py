@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from mcp_notarium.errors import BackendUnavailable, InvalidRequest, OutcomeUnknown, VersionConflict
+from mcp_notarium.errors import InvalidRequest, OutcomeUnknown, StoreUnavailable, VersionConflict
 from mcp_notarium.stores.contract import Capabilities
 from support.memory_client import Fault
 
@@ -91,7 +91,7 @@ def test_a_refused_removal_leaves_everything_as_it_was(client, store):
     async def scenario():
         note = await client.trash(await client.create("old\n"))
         client.faults.plan(Fault.UNAVAILABLE, on="delete")
-        with pytest.raises(BackendUnavailable) as caught:
+        with pytest.raises(StoreUnavailable) as caught:
             await client.writer.remove(note)
         assert "nothing was deleted" in caught.value.user_message
         return note

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from mcp_notarium.domain.note import Content
-from mcp_notarium.errors import BackendProtocolError, BackendRejected, NoteNotFound, VersionConflict
+from mcp_notarium.errors import NoteNotFound, StoreProtocolError, StoreRejected, VersionConflict
 from mcp_notarium.stores.contract import Acknowledgement, Answer, Capabilities
 from mcp_notarium.sync.conflict_copy import MARK
 from support.memory_client import Fault
@@ -158,7 +158,7 @@ def test_a_creation_that_the_store_knows_and_does_not_have_is_not_saved(client):
         raise NoteNotFound("no such note", details={"id": write.note_id})
 
     client.remote.push = contradicts
-    with pytest.raises(BackendProtocolError, match="nothing was saved"):
+    with pytest.raises(StoreProtocolError, match="nothing was saved"):
         asyncio.run(client.create("new\n"))
     assert client.contents() == {}
     assert client.cache.pending.all() == []
@@ -293,7 +293,7 @@ def test_a_note_too_large_for_the_store_is_refused_before_it_is_sent(clients):
     client = clients(capabilities=Capabilities(max_note_bytes=200))
 
     async def scenario():
-        with pytest.raises(BackendRejected) as caught:
+        with pytest.raises(StoreRejected) as caught:
             await client.create("x" * 300)
         return caught.value
 

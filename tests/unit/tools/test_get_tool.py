@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcp_notarium.errors import BackendUnavailable, InvalidRequest, NoteNotFound, VersionConflict
+from mcp_notarium.errors import InvalidRequest, NoteNotFound, StoreUnavailable, VersionConflict
 from mcp_notarium.tools import get
 from mcp_notarium.tools.schemas import GetRequest
 from support.memory_client import Fault
@@ -126,6 +126,6 @@ async def test_during_the_first_sync_an_unknown_id_is_still_unknown(desk):
 
 async def test_during_the_first_sync_an_unreachable_service_is_said_to_be_so(desk):
     desk.remote.faults.plan(Fault.UNAVAILABLE, on="get")
-    with pytest.raises(BackendUnavailable) as error:
+    with pytest.raises(StoreUnavailable) as error:
         await read(desk, id="n")
     assert "first sync" in error.value.resolution_hint

@@ -4,10 +4,10 @@ import pytest
 
 from mcp_notarium import __version__
 from mcp_notarium.errors import (
-    BackendUnavailable,
     ConfirmationRequired,
     InvalidRequest,
     NoteNotFound,
+    StoreUnavailable,
     VersionConflict,
 )
 from mcp_notarium.stores.contract import Acknowledgement, Answer
@@ -60,7 +60,7 @@ async def test_a_store_that_does_not_keep_the_trash_flag_is_no_success(desk):
 async def test_nothing_was_saved_is_said_when_the_store_is_down(desk):
     version = await noted(desk)
     desk.remote.faults.plan(Fault.UNAVAILABLE, on="get", times=9)
-    with pytest.raises(BackendUnavailable) as refused:
+    with pytest.raises(StoreUnavailable) as refused:
         await act(desk, "trash", id="n", local_version=version)
     assert refused.value.user_message.endswith("nothing was saved")
 
@@ -163,7 +163,7 @@ async def test_reset_needs_consent_and_loads_everything_again(desk):
 async def test_reset_without_the_service_keeps_the_cache(desk):
     await noted(desk)
     desk.remote.faults.plan(Fault.UNAVAILABLE, times=9)
-    with pytest.raises(BackendUnavailable):
+    with pytest.raises(StoreUnavailable):
         await act(desk, "reset_cache", Caller(agrees=True))
     assert desk.app.cache.notes.get("n").text == "text"
 

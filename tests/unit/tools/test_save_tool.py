@@ -6,12 +6,12 @@ import anyio
 import pytest
 
 from mcp_notarium.errors import (
-    BackendUnavailable,
     ConfirmationRequired,
     InvalidRequest,
     NoteNotFound,
     OutcomeUnknown,
     PatchError,
+    StoreUnavailable,
     VersionConflict,
 )
 from mcp_notarium.tools import save
@@ -194,7 +194,7 @@ async def test_unknown_id_is_an_error_and_creates_nothing(desk):
 async def test_unreachable_service_means_nothing_was_saved(desk):
     version = await noted(desk)
     desk.remote.faults.plan(Fault.UNAVAILABLE, times=9)
-    with pytest.raises(BackendUnavailable):
+    with pytest.raises(StoreUnavailable):
         await write(desk, id="n", local_version=version, text="mine")
     assert desk.app.cache.notes.get("n").text == "one\ntwo\nthree\n"
 

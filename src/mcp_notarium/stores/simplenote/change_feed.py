@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mcp_notarium.domain.note import Revision, Tombstone
-from mcp_notarium.errors import BackendProtocolError, RemoteVanished
+from mcp_notarium.errors import RemoteVanished, StoreProtocolError
 from mcp_notarium.stores.contract import BaseLookup, ChangePage, Entry
 from mcp_notarium.stores.json_answers import DEEPEST, deeper_than
 from mcp_notarium.stores.simplenote.jsondiff import DoesNotFit, apply_to_object
@@ -41,7 +41,7 @@ class Change:
 def changes_from(answer: Any, *, cursor: str, base_of: BaseLookup) -> ChangePage:
     """Decode what ``answer`` says happened after ``cursor``.
 
-    Raises ``RemoteVanished`` if the whole bucket was emptied, ``BackendProtocolError`` for
+    Raises ``RemoteVanished`` if the whole bucket was emptied, ``StoreProtocolError`` for
     anything that is not a feed.
     """
     if not isinstance(answer, list):
@@ -137,5 +137,5 @@ def _next_cursor(last: Any) -> str:
     return cursor
 
 
-def _invalid(what: str) -> BackendProtocolError:
-    return BackendProtocolError(f"the note service answered a change feed with {what}")
+def _invalid(what: str) -> StoreProtocolError:
+    return StoreProtocolError(f"the note service answered a change feed with {what}")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from mcp_notarium.domain.note import Revision
-from mcp_notarium.errors import BackendProtocolError
+from mcp_notarium.errors import StoreProtocolError
 from mcp_notarium.stores.contract import Entry, ListingPage
 from mcp_notarium.stores.json_answers import DEEPEST, deeper_than
 from mcp_notarium.stores.simplenote.note_codec import etag_of, revision_from
@@ -24,7 +24,7 @@ LONGEST_PLACE = 1024
 def page_from(answer: Any, *, mark: str | None, with_content: bool) -> ListingPage:
     """Decode the page in ``answer``; ``mark`` is the one it was requested with.
 
-    A missing, empty or repeated mark ends the listing. Raises ``BackendProtocolError``.
+    A missing, empty or repeated mark ends the listing. Raises ``StoreProtocolError``.
     """
     if not isinstance(answer, dict) or not isinstance(answer.get("index"), list):
         raise _invalid("no list of notes")
@@ -89,5 +89,5 @@ def _opaque(value: Any) -> str:
     return str(value)
 
 
-def _invalid(what: str) -> BackendProtocolError:
-    return BackendProtocolError(f"the note service answered a listing with {what}")
+def _invalid(what: str) -> StoreProtocolError:
+    return StoreProtocolError(f"the note service answered a listing with {what}")

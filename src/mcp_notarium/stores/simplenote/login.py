@@ -13,11 +13,11 @@ import re
 from typing import Any, Self
 
 from mcp_notarium.errors import (
-    BackendProtocolError,
     InvalidRequest,
     LoginRequired,
     NotariumError,
     RateLimited,
+    StoreProtocolError,
 )
 from mcp_notarium.secret import Secret
 from mcp_notarium.stores.http import HttpSession, Reply, Request
@@ -150,7 +150,7 @@ def _password_refusal(reply: Reply) -> NotariumError:
         return _copy_of(_UNVERIFIED)
     if reply.status in (401, 403):
         return _copy_of(_WRONG_PASSWORD)
-    return BackendProtocolError(f"Simplenote answered a login with status {reply.status}")
+    return StoreProtocolError(f"Simplenote answered a login with status {reply.status}")
 
 
 def _copy_of(refusal: LoginRequired) -> LoginRequired:
@@ -161,7 +161,7 @@ def _copy_of(refusal: LoginRequired) -> LoginRequired:
 def _error_word(reply: Reply) -> str:
     try:
         answer = parse_json(reply.body)
-    except BackendProtocolError:
+    except StoreProtocolError:
         return ""
     word = answer.get("error") if isinstance(answer, dict) else None
     return word if isinstance(word, str) else ""
@@ -171,5 +171,5 @@ def _token(reply: Reply, key: str) -> Secret:
     answer: Any = parse_json(reply.body)
     token = answer.get(key) if isinstance(answer, dict) else None
     if not isinstance(token, str) or not token.isascii() or not usable_in_header(Secret(token)):
-        raise BackendProtocolError("Simplenote answered a login without a token")
+        raise StoreProtocolError("Simplenote answered a login without a token")
     return Secret(token)

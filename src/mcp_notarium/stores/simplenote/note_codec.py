@@ -20,7 +20,7 @@ from typing import Any
 
 from mcp_notarium.domain.note import Content, Revision
 from mcp_notarium.domain.text_normalization import replace_surrogates
-from mcp_notarium.errors import BackendProtocolError
+from mcp_notarium.errors import StoreProtocolError
 from mcp_notarium.stores.json_answers import to_json
 
 Fields = dict[str, Any]
@@ -49,9 +49,9 @@ def revision_from(note_id: str, fields: Fields, *, version: int | None) -> Revis
 
 
 def fields_from(value: Any) -> Fields:
-    """Return ``value`` as a note object. Raises ``BackendProtocolError`` if it is none."""
+    """Return ``value`` as a note object. Raises ``StoreProtocolError`` if it is none."""
     if not isinstance(value, dict):
-        raise BackendProtocolError("the note service answered a note that is not an object")
+        raise StoreProtocolError("the note service answered a note that is not an object")
     return value
 
 

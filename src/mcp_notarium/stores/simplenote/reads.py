@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from mcp_notarium.domain.note import Revision
-from mcp_notarium.errors import BackendProtocolError, BackendTimeout, CursorLost, NoteNotFound
+from mcp_notarium.errors import CursorLost, NoteNotFound, StoreProtocolError, StoreTimeout
 from mcp_notarium.stores.contract import BaseLookup, ChangePage, ListingPage
 from mcp_notarium.stores.http import Reply, Request
 from mcp_notarium.stores.http_rules import ConnectionDropped
@@ -70,7 +70,7 @@ class NoteReads:
             except AnswerTooLarge:
                 # A single note that is too large comes without content, so that it hides no other.
                 with_content, size = size > 1, max(1, size // 2)
-            except BackendTimeout:
+            except StoreTimeout:
                 # On a slow line a smaller page may come through the next time.
                 self._page_limit = max(SMALLEST_PAGE, size // 2)
                 raise
@@ -87,7 +87,7 @@ class NoteReads:
         begun = self._stopwatch()
         try:
             page = await self._changes(cursor, base_of, query={}, patient=True)
-        except (BackendTimeout, ConnectionDropped):
+        except (StoreTimeout, ConnectionDropped):
             if self._stopwatch() - begun < SHORTEST_POLL_SECONDS:
                 raise
             return ChangePage((), cursor)
@@ -111,7 +111,7 @@ class NoteReads:
         fields = note_codec.fields_from(_value(reply))
         found = version_in(reply)
         if found is None:
-            raise BackendProtocolError("Simplenote answered a note without a version")
+            raise StoreProtocolError("Simplenote answered a note without a version")
         return note_codec.revision_from(note_id, fields, version=found)
 
     async def _page(
@@ -162,9 +162,9 @@ def _long_poll(url: str) -> Request:
 
 
 def _value(reply: Reply, *, deepest: int | None = DEEPEST) -> Any:
-    """Parse the JSON of a good answer. Raises ``BackendProtocolError``."""
+    """Parse the JSON of a good answer. Raises ``StoreProtocolError``."""
     if not reply.ok:
-        raise BackendProtocolError(f"Simplenote answered with status {reply.status}")
+        raise StoreProtocolError(f"Simplenote answered with status {reply.status}")
     return parse_json(reply.body, deepest=deepest)
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mcp_notarium.errors import (
-    BackendProtocolError,
-    BackendTimeout,
-    BackendUnavailable,
     LoginRequired,
     OutcomeUnknown,
+    StoreProtocolError,
+    StoreTimeout,
+    StoreUnavailable,
 )
 from mcp_notarium.secret import Secret
 from mcp_notarium.stores.http import HttpSession, Reply, Request
@@ -55,11 +55,11 @@ class AccountSession:
             if refused is None:
                 return await self._tokens.current()
             return await self._tokens.renewed(refused)
-        except (BackendTimeout, BackendProtocolError) as error:
+        except (StoreTimeout, StoreProtocolError) as error:
             if not request.write:
                 raise
             # Nothing was sent, and after either of these a write counts as perhaps sent.
-            raise BackendUnavailable("Simplenote did not answer a login as it should") from error
+            raise StoreUnavailable("Simplenote did not answer a login as it should") from error
 
     async def _send_with(self, token: Secret, request: Request) -> Reply:
         headers = {**request.headers, "x-simperium-token": token.reveal_text()}

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from mcp_notarium.errors import BackendProtocolError, OtherAccount
+from mcp_notarium.errors import OtherAccount, StoreProtocolError
 from mcp_notarium.secret import Secret
 from mcp_notarium.stores.http import HttpSession, Reply, Request
 from mcp_notarium.stores.json_answers import parse_json
@@ -118,7 +118,7 @@ def _is_witness(reply: Reply, witness: Witness) -> bool:
     if reply.status in _UNKNOWN:
         return False
     if not reply.ok:
-        raise BackendProtocolError(f"Simplenote answered with status {reply.status}")
+        raise StoreProtocolError(f"Simplenote answered with status {reply.status}")
     fields = note_codec.fields_from(parse_json(reply.body, deepest=None))
     created = note_codec.revision_from(witness[0], fields, version=None).created_at
     return "creationDate" not in fields or abs(created - witness[1]) < _SAME_SECOND

@@ -11,14 +11,14 @@ from typing import NoReturn
 from mcp_notarium.domain.note import Revision
 from mcp_notarium.domain.pending_write import PendingWrite
 from mcp_notarium.errors import (
-    BackendError,
-    BackendProtocolError,
-    BackendRejected,
     DateRefused,
     LoginRequired,
     NotariumError,
     NoteNotFound,
     OutcomeUnknown,
+    StoreError,
+    StoreProtocolError,
+    StoreRejected,
     VersionConflict,
 )
 from mcp_notarium.stores.contract import Acknowledgement, Answer
@@ -55,7 +55,7 @@ class NoteWrites:
     async def push(self, write: PendingWrite) -> Acknowledgement:
         """See ``Store.push``."""
         if not is_possible_id(write.note_id):
-            raise BackendRejected("Simplenote takes no note of this id")
+            raise StoreRejected("Simplenote takes no note of this id")
         base = None if write.base_etag is None else note_codec.version_of(write.base_etag)
         if write.base_etag is not None and base is None:
             await self._conflict(write.note_id)
@@ -76,7 +76,7 @@ class NoteWrites:
         raise _refusal(reply)
 
     async def delete(self, note_id: str, *, etag: str, write_id: str) -> None:
-        """See ``Store.delete``. A note that is not in the trash gives ``BackendRejected``."""
+        """See ``Store.delete``. A note that is not in the trash gives ``StoreRejected``."""
         if not is_possible_id(note_id):
             return  # the service cannot have it
         version = note_codec.version_of(etag)
@@ -110,7 +110,7 @@ class NoteWrites:
         version = version_in(reply)
         try:
             fields = note_codec.fields_from(parse_json(reply.body))
-        except BackendProtocolError:
+        except StoreProtocolError:
             version = None
         if version is None:
             head = await self._head(note_id)
@@ -124,7 +124,7 @@ class NoteWrites:
         """Fetch the newest revision after a write was answered; without it the outcome is unknown."""
         try:
             return await self._reads.get(note_id)
-        except (BackendError, LoginRequired) as error:
+        except (StoreError, LoginRequired) as error:
             raise OutcomeUnknown("the write was answered, and then the note was not") from error
 
     async def _conflict(self, note_id: str) -> NoReturn:
@@ -139,7 +139,7 @@ class NoteWrites:
         except NoteNotFound:
             return
         if head.etag == etag:
-            raise BackendProtocolError("Simplenote refused to delete the note and gave no reason")
+            raise StoreProtocolError("Simplenote refused to delete the note and gave no reason")
         raise _changed_since(note_id)
 
 
@@ -160,7 +160,7 @@ def _refusal(reply: Reply) -> NotariumError:
     if reply.in_doubt:
         return OutcomeUnknown("the write was sent and no answer came back")
     if reply.status == _TOO_LARGE:
-        return BackendRejected(
+        return StoreRejected(
             "Simplenote refuses the note: it is too large",
             subcategory="too_large",
             http_status_code=_TOO_LARGE,
@@ -168,15 +168,15 @@ def _refusal(reply: Reply) -> NotariumError:
     if reply.status in _REJECTED and _refused_field(reply) in _DATES:
         return DateRefused("Simplenote refuses the date of the change")
     if reply.status in _REJECTED:
-        return BackendRejected("Simplenote refuses the note in this form")
-    return BackendProtocolError(f"Simplenote answered a write with status {reply.status}")
+        return StoreRejected("Simplenote refuses the note in this form")
+    return StoreProtocolError(f"Simplenote answered a write with status {reply.status}")
 
 
 def _refused_field(reply: Reply) -> str | None:
     """Return the field that the service names as the reason, if it names one."""
     try:
         answer = parse_json(reply.body)
-    except BackendProtocolError:
+    except StoreProtocolError:
         return None
     named = answer.get("field") if isinstance(answer, dict) else None
     return named if isinstance(named, str) else None
