@@ -29,7 +29,7 @@ NO_DATABASES = {
     *(
         "anyio",
         "asyncio",
-        "app.allowance",
+        "app.budget",
         "cli",
         "config_vars",
         "driver",

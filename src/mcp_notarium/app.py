@@ -62,7 +62,7 @@ class App:
     driver: Driver
     tokens: StoredToken
     audit: AuditLog
-    allowance: Budget
+    budget: Budget
     notices: tuple[str, ...] = ()
     clock: Callable[[], float] = time.time
 
@@ -161,10 +161,10 @@ def _wire(config: Config, opened: opener.OpenedCache, log: Logger) -> App:
         leader_lock_path=config.account_dir / "sync.lock",
         log=log,
     )
-    allowance = Budget(config.policy.limits, cache, clock=time.time)
+    budget = Budget(config.policy.limits, cache, clock=time.time)
     odd = opened.anchor.notice(audit.table, opened.database)
     notices = (*opened.notices, odd) if odd else opened.notices
-    return App(config, cache, store, writer, driver, tokens, audit, allowance, notices)
+    return App(config, cache, store, writer, driver, tokens, audit, budget, notices)
 
 
 def _audit(config: Config, opened: opener.OpenedCache) -> AuditLog:

@@ -88,9 +88,9 @@ class Desk:
         )
         tokens = StoredToken(cache.sync_state, owner=config.owner_hash, system=None)
         audit = AuditLog(cache.database, AuditKeys(), clock=self.clock, days=365)
-        allowance = Budget(policy.limits, cache, clock=self.clock)
+        budget = Budget(policy.limits, cache, clock=self.clock)
         self.app = App(
-            *(config, cache, self.remote, writer, driver, tokens, audit, allowance),
+            *(config, cache, self.remote, writer, driver, tokens, audit, budget),
             notices=("one",),
             clock=self.clock,
         )

@@ -257,7 +257,7 @@ AGENTS = (
     Defence(
         "a question names no text of which no more may be read",
         "tools/prompts.py",
-        " or app.allowance.bytes_left == 0",
+        " or app.budget.bytes_left == 0",
         "",
         (
             f"{_POLICY}::test_a_question_about_a_note_names_it_by_id_alone_when_enough_has_been_read",

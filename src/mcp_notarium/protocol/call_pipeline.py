@@ -90,7 +90,7 @@ class CallPipeline:
         except NotariumError as error:
             answer = failure(record.failed(self.holder.answer(error)))
             if isinstance(error, ConfirmationRequired) and self.holder.opened is not None:
-                self.holder.opened.allowance.record_read(answer.size)  # it names a note
+                self.holder.opened.budget.record_read(answer.size)  # it names a note
             return answer
         except Exception as error:  # noqa: BLE001 - the last line before the wire
             return failure(record.failed(unexpected(error, while_doing=tool.name)))
@@ -117,9 +117,9 @@ class CallPipeline:
 def _count(app: App, tool: Tool, answer: Answer) -> None:
     """Take the answer from what may be read. One that tells of a change is never taken back."""
     if tool.annotations.read_only:
-        app.allowance.charge_read(answer.size)
+        app.budget.charge_read(answer.size)
     else:
-        app.allowance.record_read(answer.size)
+        app.budget.record_read(answer.size)
 
 
 def _request(tool: Tool, arguments: dict[str, Any]) -> BaseModel:

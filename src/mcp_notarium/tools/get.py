@@ -64,7 +64,7 @@ def text_fields(
     """Return the text on the wire: as much of it as is requested, fits, and may be read."""
     if app.policy.hides(Field.TEXT):
         return without_text()
-    room = app.allowance.bytes_left
+    room = app.budget.bytes_left
     most = ANSWER_BYTES if room is None else room - RESERVED_BYTES - json_bytes("".join(note.tags))
     part = cut_portion(note.text, start=start, count=count, most=min(most, ANSWER_BYTES))
     return fields_of_portion(part, asked=start is not None or count is not None)

@@ -38,7 +38,7 @@ async def handle(app: App, request: ListRequest, call: CallContext) -> ListAnswe
     query = query_of(request)
     check_query(app.policy, query)
     await wait_for_notes(app, call)
-    limit = app.allowance.limit_rows(request.limit or DEFAULT_LIMIT)
+    limit = app.budget.limit_rows(request.limit or DEFAULT_LIMIT)
     page = request.page or 1
     found = app.cache.search.find(
         query,

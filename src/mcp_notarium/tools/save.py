@@ -58,14 +58,14 @@ async def handle(app: App, request: SaveRequest, call: CallContext) -> SavedAnsw
     check_change(app.policy, request)
     draft = await _draft(app, request)
     if draft.asks and not draft.changes_nothing:
-        app.allowance.require_write()
+        app.budget.require_write()
         await require_consent(call, " ".join(draft.asks))
     async with app.writer.call():
         # Draft again: the note may have changed while the person was asked or another write ran.
         draft = await _draft(app, request)
         if draft.note is not None and draft.changes_nothing:
             return _answer(app, draft.note, unchanged=True)
-        with app.allowance.write():
+        with app.budget.write():
             saved = await app.writer.save(note=draft.note, content=draft.content)
     return _answer(
         app, saved.note, merged=saved.merged, copy_id=saved.copy_id, differs=saved.differs

@@ -372,11 +372,11 @@ async def test_answer_counts_once(desk):
 async def test_refusals_that_name_a_note_count_as_read(desk):
     arguments = await trashed(desk)
     async with talking(open_desk(desk), "legacy") as client:
-        before = desk.app.allowance._read
+        before = desk.app.budget._read
         refused = await client.call_tool("manage", arguments)
         assert told(refused)["subcategory"] == "confirmation_required"
         size = len(refused.content[0].text.encode())
-        assert desk.app.allowance._read - before == size
+        assert desk.app.budget._read - before == size
 
 
 @pytest.mark.parametrize("era", ERAS)

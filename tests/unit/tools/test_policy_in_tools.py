@@ -139,10 +139,10 @@ def test_a_long_note_comes_in_parts_that_fit(desks):
 
 def test_a_session_that_has_read_enough_gets_no_text_by_saving_either(desks):
     desk = synced(desks(Policy(limits=Limits(bytes_per_session=5000)), a=("x" * 3000,)))
-    allowance = desk.app.allowance
-    allowance.charge_read(4990)
+    budget = desk.app.budget
+    budget.charge_read(4990)
     with pytest.raises(NotPermitted):
-        allowance.charge_read(11)
+        budget.charge_read(11)
     answer = saved(desk, id="a", local_version=1, trash=False)
     assert answer.unchanged
     assert answer.text == ""
@@ -153,7 +153,7 @@ def test_a_question_about_a_note_names_it_by_id_alone_when_enough_has_been_read(
     text = "a secret first line\n" + "some more\n" * 200
     desk = synced(desks(Policy(limits=Limits(bytes_per_session=5000)), a=(text,)))
     for said, read in (("a secret first line", 0), ("note (id a)", 5000)):
-        desk.app.allowance.record_read(read)
+        desk.app.budget.record_read(read)
         with pytest.raises(ConfirmationRequired) as caught:
             saved(desk, id="a", local_version=1, text="short")
         told = str(caught.value.to_dict())
@@ -192,7 +192,7 @@ def test_writes_of_an_hour_are_counted_across_sessions(desks):
     saved(desk, text="one")
     desk.now += 1800
     saved(desk, text="two")
-    other = type(desk.app.allowance)(desk.app.policy.limits, desk.app.cache, clock=desk.clock)
+    other = type(desk.app.budget)(desk.app.policy.limits, desk.app.cache, clock=desk.clock)
     with pytest.raises(NotPermitted) as refused:
         other.require_write()
     assert refused.value.details["retry_after_seconds"] == 1800
@@ -212,7 +212,7 @@ def test_a_refused_write_is_told_as_refused_although_its_count_cannot_be_taken_b
         raise CacheBusy("another process is writing")
 
     def refused():
-        with desk.app.allowance.write():
+        with desk.app.budget.write():
             monkeypatch.setattr(desk.app.cache.sync_state, "set", busy)
             raise VersionConflict("the note has moved on")
 
