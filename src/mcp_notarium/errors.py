@@ -333,7 +333,7 @@ class StoreRejected(StoreError):
 
     subcategory = "rejected"
     http_status_code = 400
-    default_hint = "The note service does not accept this text: shorten or change it."
+    default_hint = "The note store does not accept this text: shorten or change it."
 
 
 class DateRefused(StoreRejected):
@@ -358,7 +358,7 @@ class OutcomeUnknown(StoreError):
     subcategory = "in_doubt"
     http_status_code = 504
     default_hint = (
-        "Do not repeat the write. MCP Notarium keeps it and finishes it when the note service "
+        "Do not repeat the write. MCP Notarium keeps it and finishes it when the note store "
         "answers again; check with `get` in a while."
     )
 

@@ -100,7 +100,7 @@ SERVICE = (
     Defence(
         "a header is never quoted",
         "stores/http.py",
-        '            raise StoreProtocolError("the note service broke the HTTP protocol") from None\n',
+        '            raise StoreProtocolError("the note store broke the HTTP protocol") from None\n',
         '            raise StoreProtocolError(f"{request.headers}") from None\n',
         (f"{_SESSION}::test_secret_in_a_header_is_never_quoted",),
         (33,),

@@ -2,7 +2,7 @@
 
 Destroying the keys is what protects: without any copy of the key file and a key, no byte of the
 database can be read, on this disk or in a backup of the database alone. Nothing is overwritten, so an
-unencrypted cache may stay readable on the disk. The notes stay at the note service.
+unencrypted cache may stay readable on the disk. The notes stay at the note store.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class PurgeResult:
 
 
 def may_hold_unsent_text(settings: Config, *, options: ChangeOptions | None = None) -> bool:
-    """Decide whether a write may be inside that the note service has not confirmed. Needs no key."""
+    """Decide whether a write may be inside that the note store has not confirmed. Needs no key."""
     options = options or ChangeOptions()
     folder = check_folder(settings.account_dir)
     if not folder.path.is_dir():

@@ -236,7 +236,7 @@ def _only_encrypted() -> InvalidRequest:
     return InvalidRequest(
         "`repair` works on encrypted caches, and DB_ENCRYPTION is off",
         resolution_hint="Run `mcp-notarium reset-cache`: it sets a damaged cache aside, deletes "
-        "nothing, and loads every note anew from the note service.",
+        "nothing, and loads every note anew from the note store.",
     )
 
 

@@ -29,7 +29,7 @@ GIVE_KEY = (
     "DB_ENCRYPTION_KEY_FILE. If it is lost, `mcp-notarium rotate-key --ask-old` asks for the recovery "
     "key, or any other key of the cache, and puts a new one in its place. If all are lost, "
     "`mcp-notarium reset-cache` sets the old cache aside and fills a new one, under the key that is "
-    "configured then, from the note service."
+    "configured then, from the note store."
 )
 ANOTHER_KEY = (
     "{keychain_too}" + GIVE_KEY + " If the key was changed and this is the new one, an old "
@@ -59,7 +59,7 @@ REINSTALL = (
 RESTORE = (
     "Put a copy of the key file back: `mcp-notarium keys restore PATH`, with what `mcp-notarium keys "
     "backup` or a backup of the folder has kept of `notarium_keys.json`. Without any copy, "
-    "`mcp-notarium reset-cache` sets the old cache aside and fills a new one from the note service."
+    "`mcp-notarium reset-cache` sets the old cache aside and fills a new one from the note store."
 )
 COPY_BACK = (
     "An old `notarium_keys.json` was put back, perhaps with a key that was exchanged for a reason. "
@@ -74,7 +74,7 @@ NEWEST_BACK = (
 )
 BEGIN_ANEW = (
     "Restore the folder from a backup, or run `mcp-notarium reset-cache`: it sets the old cache "
-    "aside and fills a new one from the note service."
+    "aside and fills a new one from the note store."
 )
 REPAIR = (
     "Run `mcp-notarium repair`: it saves what can be read into a new cache, and the next sync fetches "
@@ -82,7 +82,7 @@ REPAIR = (
 )
 UPDATE = (
     "Update MCP Notarium: `pip install --upgrade mcp-notarium`. Or run `mcp-notarium reset-cache`: it "
-    "sets the cache aside and fills one of this release from the note service."
+    "sets the cache aside and fills one of this release from the note store."
 )
 OTHER_ACCOUNT = (
     "Check SIMPLENOTE_USERNAME. If the folder was copied here by mistake, move it out of the data "
@@ -239,7 +239,7 @@ def _obstacle(seen: Observations) -> str | None:
     if not seen.refetchable:
         return "this cache is the only place the notes are kept"
     if not seen.no_pending:
-        return "a change that never reached the note service may be inside"
+        return "a change that never reached the note store may be inside"
     if seen.rebuilt_recently:
         return "it was rebuilt within the last 24 hours (do two clients use different keys?)"
     if seen.weakness:

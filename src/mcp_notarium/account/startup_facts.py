@@ -120,7 +120,7 @@ class Observations:
     """Hold everything start-up decides on.
 
     ``no_pending`` is True only where it is certain that no unfinished write is inside;
-    ``refetchable``: every note can come from the note service again; ``source``: the name of the
+    ``refetchable``: every note can come from the note store again; ``source``: the name of the
     key source; ``copy_ahead``: the key vouches for a copy that is newer than the key file; ``reason``: why key source or keychain failed; ``weakness``: why the key given
     makes no new cache; ``keychain``: why the keychain has no key, '' if it was not asked;
     ``keychain_slot``: the keychain of some active slot could open it, if it were asked; ``rotated``: the day of the last change of

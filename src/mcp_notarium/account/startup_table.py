@@ -2,7 +2,7 @@
 
 The rows are asked in order; the first that applies decides. A key is judged by the key file alone, a
 database only with a key that is proven right. Nothing that exists is ever deleted. Only ``Rebuild`` moves
-it: if every note can come from the note service again, no unfinished write can be inside, and
+it: if every note can come from the note store again, no unfinished write can be inside, and
 DB_ON_UNREADABLE=rebuild asks for it; or if a first start was cut short and nothing was ever stored.
 """
 

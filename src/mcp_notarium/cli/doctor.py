@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="compare every index with its table, even while a server runs",
     )
-    parser.add_argument("--offline", action="store_true", help="do not ask the note service")
+    parser.add_argument("--offline", action="store_true", help="do not ask the note store")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -162,7 +162,7 @@ def _sync(app: App) -> Finding:
         return Finding("sync", WARN, facts.last_error)
     left_out = app.driver.status().left_out
     if left_out:
-        hint = "Open them in the note service's own app, and copy their text into new notes to have it here."
+        hint = "Open them in the note store's own app, and copy their text into new notes to have it here."
         return Finding("sync", WARN, f"{left_out} notes have an id that cannot be asked for", hint)
     return Finding("sync", OK, f"last cycle: {facts.status}")
 
@@ -171,13 +171,13 @@ def _writes(app: App) -> Finding:
     writes = len(app.cache.pending.all())
     if not writes:
         return Finding("writes", OK, "none unfinished")
-    hint = "A server finishes them, with their own ids, as soon as it reaches the note service."
+    hint = "A server finishes them, with their own ids, as soon as it reaches the note store."
     return Finding("writes", WARN, f"{writes} unfinished", hint)
 
 
 def _differences(app: App) -> list[Finding]:
     seen = describe_differences(app.cache.sync_state)
-    hint = "Compare such a note in the note service's own app; look for a proxy on the way."
+    hint = "Compare such a note in the note store's own app; look for a proxy on the way."
     return [Finding("texts", WARN, seen, hint)] if seen else []
 
 

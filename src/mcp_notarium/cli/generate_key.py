@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     sys.stdout.flush()
     talk(
         "Set this as DB_ENCRYPTION_KEY and keep a copy in a safe place: "
-        "without it the cache cannot be opened (your notes stay at the note service)."
+        "without it the cache cannot be opened (your notes stay at the note store)."
     )
     return 0
 
@@ -80,7 +80,7 @@ def _write(path: Path) -> int:
     talk(
         f"The key is in {display_path(path)}; only you can read it. Set DB_ENCRYPTION_KEY_FILE={path} and "
         "keep a copy in a safe place: without it the cache cannot be opened (your notes stay at the "
-        "note service)."
+        "note store)."
     )
     return 0
 
@@ -96,6 +96,6 @@ def _keep(config: Config) -> int:
     system.set(keychain.KEY, config.owner_hash, user_key.generate())
     talk(
         "The key is in the system's keychain; leave DB_ENCRYPTION_KEY unset. If the keychain is "
-        "lost, so is the cache (your notes stay at the note service)."
+        "lost, so is the cache (your notes stay at the note store)."
     )
     return 0

@@ -50,8 +50,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _demand_consent(config: Config) -> None:
     talk(f"Everything in {config.account_dir} will be destroyed, the quarantine too.")
-    talk("Your notes stay at the note service; the next start loads them again.")
+    talk("Your notes stay at the note store; the next start loads them again.")
     if purge.may_hold_unsent_text(config):
-        talk("WARNING: there may be text inside that the note service has not confirmed.")
+        talk("WARNING: there may be text inside that the note store has not confirmed.")
     if ask_line(f"Type the account's name ({config.username}) to go on: ") != config.username:
         raise InvalidRequest("nothing was destroyed", resolution_hint="The names differ.")

@@ -14,7 +14,7 @@ from mcp_notarium.storage.salvage import SalvageReport
 
 def missing(found: SalvageReport) -> str:
     """Return what is known of the notes that could not be recovered."""
-    fetched = "the next sync compares everything with the note service and fetches what is missing."
+    fetched = "the next sync compares everything with the note store and fetches what is missing."
     if found.expected is not None:
         lost = max(found.expected - found.notes, 0)
         return (

@@ -75,7 +75,7 @@ async def _reset(config: Config, *, yes: bool) -> int:
     moved = opener.quarantine_account(config)
     talk(f"The old files are in {moved}." if moved else "There was nothing to set aside.")
     if moved and unsent:
-        talk("WARNING: text that the note service has not confirmed may be inside. Keep them.")
+        talk("WARNING: text that the note store has not confirmed may be inside. Keep them.")
     return await _filled(open_app(config))
 
 

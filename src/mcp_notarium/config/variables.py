@@ -153,7 +153,7 @@ VARIABLES = (
     ),
     Variable(
         name="API_TIMEOUT_SECONDS",
-        purpose="Longest time one call of the note service may take.",
+        purpose="Longest time one call of the note store may take.",
         kind=Kind.SECONDS,
         default="30",
         minimum=5,
@@ -248,7 +248,7 @@ VARIABLES = (
     ),
     Variable(
         name="SIMPERIUM_API_URL",
-        purpose="Address of the note service. https, or plain http on this machine.",
+        purpose="Address of the note store. https, or plain http on this machine.",
         kind=Kind.URL,
         default="https://api.simperium.com/1",
         trust=Trust.ENVIRONMENT,

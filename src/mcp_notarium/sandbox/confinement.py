@@ -1,4 +1,4 @@
-"""Confine the server to its own folder, its own program and the note service.
+"""Confine the server to its own folder, its own program and the note store.
 
 On Linux only, by Landlock and a filter of system calls (seccomp); other systems offer nothing of the
 kind without privileges. Everything that is imported, looked up or read later must lie in one of these

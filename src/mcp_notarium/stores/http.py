@@ -170,7 +170,7 @@ class HttpSession:
             return Outcome(cause=error)
         except (httpx.HTTPError, httpx.InvalidURL):
             # Not chained: such an error may quote a header, and headers hold secrets.
-            raise StoreProtocolError("the note service broke the HTTP protocol") from None
+            raise StoreProtocolError("the note store broke the HTTP protocol") from None
         wait = retry_after_seconds(reply.headers.get("retry-after"), now=self._wall_clock())
         return Outcome(reply=reply, retry_after=wait)
 
@@ -231,7 +231,7 @@ def _check_redirect(reply: Reply, *, in_doubt: bool) -> Reply:
     if in_doubt:
         raise OutcomeUnknown("the write was sent and no answer came back")
     raise StoreProtocolError(
-        f"the note service redirects elsewhere (status {reply.status}); this is not followed"
+        f"the note store redirects elsewhere (status {reply.status}); this is not followed"
     )
 
 
@@ -259,7 +259,7 @@ async def _read(response: httpx.Response, *, largest: int, cut: bool) -> bytes:
     if encoding not in _ENCODINGS:
         if cut:
             return b""
-        raise StoreProtocolError("the note service compressed its answer in a way not asked for")
+        raise StoreProtocolError("the note store compressed its answer in a way not asked for")
     parts: list[bytes] = []
     size = 0
     chunks = _decompressed(response, largest=largest, cut=cut)
@@ -269,7 +269,7 @@ async def _read(response: httpx.Response, *, largest: int, cut: bool) -> bytes:
         if size > largest:
             if cut:
                 break
-            raise AnswerTooLarge(f"the note service answered more than {largest} bytes")
+            raise AnswerTooLarge(f"the note store answered more than {largest} bytes")
     return b"".join(parts)[:largest]
 
 
@@ -295,6 +295,6 @@ async def _decompressed(
         if size > largest or (cut and received > largest):
             return
         if received > largest:
-            raise AnswerTooLarge(f"the note service answered more than {largest} bytes")
+            raise AnswerTooLarge(f"the note store answered more than {largest} bytes")
     if received and not gzip.eof:
         raise httpx.DecodingError("broken off")

@@ -42,11 +42,11 @@ def usable_origin(base: str) -> Origin:
         parts = urlsplit(base)
         origin = _origin(parts)
     except ValueError:
-        raise ConfigError("a note service address is not a url") from None
+        raise ConfigError("a note store address is not a url") from None
     if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
-        raise ConfigError("a note service address holds more than scheme, host, port and path")
+        raise ConfigError("a note store address holds more than scheme, host, port and path")
     if origin[0] == "http" and not is_loopback(origin[1]):
-        raise ConfigError("a note service address must be https (plain http only to this machine)")
+        raise ConfigError("a note store address must be https (plain http only to this machine)")
     return origin
 
 
@@ -122,14 +122,14 @@ def error_for(outcome: Outcome, *, write: bool, in_doubt: bool) -> NotariumError
     if in_doubt:
         return OutcomeUnknown("the write was sent and no answer came back")
     if outcome.status == _TOO_MANY:
-        return RateLimited("the note service asks to slow down", retry_after=outcome.retry_after)
+        return RateLimited("the note store asks to slow down", retry_after=outcome.retry_after)
     if not write and (outcome.timed_out or outcome.status == _GATEWAY_TIMEOUT):
-        return StoreTimeout("the note service did not answer in time")
+        return StoreTimeout("the note store did not answer in time")
     if outcome.status == _BAD_GATEWAY or (outcome.reply is None and outcome.arrived):
-        return ConnectionDropped("the note service broke off without an answer")
+        return ConnectionDropped("the note store broke off without an answer")
     if outcome.status is not None:
-        return StoreUnavailable(f"the note service is failing (status {outcome.status})")
-    return StoreUnavailable("the note service cannot be reached")
+        return StoreUnavailable(f"the note store is failing (status {outcome.status})")
+    return StoreUnavailable("the note store cannot be reached")
 
 
 def retry_after_seconds(header: str | None, *, now: float) -> float | None:

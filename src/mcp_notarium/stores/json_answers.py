@@ -33,15 +33,15 @@ def parse_json(body: bytes, *, deepest: int | None = DEEPEST) -> Any:
     a number that is none or has thousands of digits.
     """
     if _values_in(body) > MOST_VALUES:
-        raise AnswerTooLarge("the note service answered more values than can be taken at once")
+        raise AnswerTooLarge("the note store answered more values than can be taken at once")
     try:
         value = json.loads(body.decode(), parse_constant=_refuse, parse_float=_finite)
     except (json.JSONDecodeError, UnicodeDecodeError):
-        raise StoreProtocolError("the note service answered something that is not JSON") from None
+        raise StoreProtocolError("the note store answered something that is not JSON") from None
     except (ValueError, RecursionError):
-        raise AnswerTooLarge("the note service answered a value that cannot be taken") from None
+        raise AnswerTooLarge("the note store answered a value that cannot be taken") from None
     if deepest is not None and deeper_than(value, deepest):
-        raise StoreProtocolError("the note service answered JSON that is nested too deeply")
+        raise StoreProtocolError("the note store answered JSON that is nested too deeply")
     return value
 
 

@@ -184,7 +184,7 @@ class Engine:
         if event is Event.CURSOR_LOST and self._lost:
             # It has just given this cursor. One sweep a cycle, or sweeps never end.
             self._failure = StoreProtocolError(
-                "the note service rejects the cursor it has just given"
+                "the note store rejects the cursor it has just given"
             )
             self.sources.feed.record_failure(self._stopwatch())
             return Event.FAILED

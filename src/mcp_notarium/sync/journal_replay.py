@@ -67,7 +67,7 @@ class JournalReplay:
             raise
         self._journal.release(write)
         raise OutcomeUnknown(
-            "the note keeps changing at the note service",
+            "the note keeps changing at the note store",
             details={"id": write.note_id, "write_id": write.write_id},
         )
 

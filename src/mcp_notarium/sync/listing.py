@@ -61,14 +61,14 @@ async def pages(store: Store, listing: Listing) -> Pages:
         if page.next_mark is None:
             return
         if not page.next_mark or page.next_mark in seen:
-            raise StoreProtocolError("a listing of the note service repeats itself")
+            raise StoreProtocolError("a listing of the note store repeats itself")
         seen.add(page.next_mark)
         listed += len(page.entries)
         empty = 0 if page.entries or page.left_out else empty + 1
         if listed > MOST_NOTES or empty > MOST_EMPTY:
             break
         mark, size = page.next_mark, listing.limit
-    raise StoreProtocolError("a listing of the note service has no end")
+    raise StoreProtocolError("a listing of the note store has no end")
 
 
 async def _page(store: Store, listing: Listing, *, mark: str | None, size: int) -> ListingPage:

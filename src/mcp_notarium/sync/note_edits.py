@@ -112,7 +112,7 @@ class NoteEdits:
             return await self._send(write, NOTHING)
         except NoteNotFound:
             raise StoreProtocolError(
-                "the note service confirmed the new note and then reported that it does not exist; "
+                "the note store confirmed the new note and then reported that it does not exist; "
                 "nothing was saved"
             ) from None
 
@@ -188,7 +188,7 @@ class NoteEdits:
         size = len(write.body.encode(errors="replace"))
         if largest is not None and size > largest:
             raise StoreRejected(
-                "the note is larger than the note service takes; nothing was saved",
+                "the note is larger than the note store takes; nothing was saved",
                 details={"bytes": size, "most": largest},
                 http_status_code=413,
             )

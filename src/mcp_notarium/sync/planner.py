@@ -371,7 +371,7 @@ def _brake(known: int, lost: int, *, limit: int) -> None:
 
 def _vanished(known: int, lost: int, *, limit: int) -> RemoteVanished:
     return RemoteVanished(
-        f"{lost} of {known} notes disappeared at once from the note service",
+        f"{lost} of {known} notes disappeared at once from the note store",
         details={"known": known, "missing": lost, "limit": limit},
     )
 

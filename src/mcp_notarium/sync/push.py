@@ -175,7 +175,7 @@ class Pusher:
         # is all that is needed.
         self._journal.release(write)
         return OutcomeUnknown(
-            "the note service did not answer the write",
+            "the note store did not answer the write",
             details={"id": write.note_id, "write_id": write.write_id},
         )
 

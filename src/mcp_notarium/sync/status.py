@@ -94,7 +94,7 @@ def describe_differences(kept: SyncState) -> str | None:
         return None
     last = datetime.fromtimestamp(seen.last_at, UTC)
     return (
-        f"The note service has stored {seen.count} writes differently from what was sent, the last on "
+        f"The note store has stored {seen.count} writes differently from what was sent, the last on "
         f"{last:%Y-%m-%d %H:%M} UTC. Something between here and there changes texts."
     )
 

@@ -65,7 +65,7 @@ async def _set_trash(app: App, request: ManageRequest, *, trash: bool) -> Manage
     if saved.note.trash != trash:
         where = "in the trash" if saved.note.trash else "not in the trash"
         raise VersionConflict(
-            f"The note service did not keep the change: the note is {where}.",
+            f"The note store did not keep the change: the note is {where}.",
             details={"id": note.id, "local_version": saved.note.local_version},
             resolution_hint="Call `get` with this id and try again with its `local_version`.",
         )

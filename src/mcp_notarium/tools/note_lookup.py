@@ -63,7 +63,7 @@ async def _ask_store(app: App, note_id: str) -> Revision | None:
         if isinstance(error, StoreUnavailable | StoreTimeout):
             error.resolution_hint = (
                 "The first sync has not brought this note yet. Read notes that `list` shows, or try "
-                "again when the note service can be reached."
+                "again when the note store can be reached."
             )
         raise
 

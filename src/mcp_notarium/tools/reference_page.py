@@ -31,7 +31,7 @@ model needs (no titles, no lower bounds, no rare fields); this page is complete.
 * The server answers reads from the local index and does not wait for the network, with two exceptions:
   the first `list` on an empty index waits up to 8 seconds for the first page, and `get` asks the note
   service for a note that the first sync has not reached.
-* It serves writes one after another, in the order they came. Each is done only when the note service
+* It serves writes one after another, in the order they came. Each is done only when the note store
   has confirmed it. Reads continue meanwhile and see the last confirmed state.
 * The user's [policy](policy.md) may remove tools, refuse actions, hide notes (they do not exist then)
   or parts of notes, and limit how much is read and written. What it refuses is a `policy` error. While
@@ -167,7 +167,7 @@ _BEHAVIOUR = {
 * The answer's text has the same bounds as that of `get`.
 * Tags are trimmed, and each is kept once in the spelling the note has. New tags hold no white space or
   comma and at most 256 characters; a note has at most 100. Odd tags that exist already stay.
-* A text has at most 1,048,576 bytes, or what the note service allows.
+* A text has at most 1,048,576 bytes, or what the note store allows.
 * After an `in_doubt` error do not repeat the write; the server finishes it. `conflict_copy_id` names a
   note that keeps the text if the service mixed it with a change made at the same moment.
 * If the service, or something before it, changed what was sent, `note` begins with `stored differently:`
@@ -180,8 +180,8 @@ _BEHAVIOUR = {
   a note that is in the trash, at its current version, succeeds without a write. Only a note in the
   trash can be deleted permanently; one that is gone already is `NOT_FOUND`.
 * `reset_cache` empties the local index and loads every note again in the running server. It keeps writes
-  that are not confirmed yet. It empties nothing if the note service cannot be reached.
-* `get_stats` returns the numbers below; it asks the note service nothing.
+  that are not confirmed yet. It empties nothing if the note store cannot be reached.
+* `get_stats` returns the numbers below; it asks the note store nothing.
 """,
 }
 

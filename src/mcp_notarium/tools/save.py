@@ -30,7 +30,7 @@ LARGEST_NOTE = 1_048_576
 """Bytes of UTF-8; stores accept about 1 MB."""
 
 _SERVICE_CHANGED_IT = (
-    "The note service changed that. The answer is what it holds; it would change it again."
+    "The note store changed that. The answer is what it holds; it would change it again."
 )
 
 

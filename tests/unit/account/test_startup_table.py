@@ -355,7 +355,7 @@ def test_rebuilding_is_a_way_out_of_exactly_the_unreadable_cases(row, seen, outc
 @pytest.mark.parametrize(
     ("obstacle", "said"),
     [
-        ({"no_pending": False}, "never reached the note service"),
+        ({"no_pending": False}, "never reached the note store"),
         ({"refetchable": False}, "only place"),
         ({"rebuilt_recently": True}, "24 hours"),
         ({"weakness": "it repeats itself"}, "too weak for a new cache (it repeats itself)"),

@@ -355,7 +355,7 @@ async def test_what_the_service_stores_differently_is_told_by_lines_and_to_the_p
     assert (answer.merged, answer.conflict_copy_id) == (None, None)
     assert len(desk.store.ids()) == 1
     one, told = collect_stats(desk.app).notices
-    assert (one, told.partition(" writes")[0]) == ("one", "The note service has stored 1")
+    assert (one, told.partition(" writes")[0]) == ("one", "The note store has stored 1")
 
 
 async def test_a_creation_that_was_stored_differently_is_told_when_it_is_asked_for_again(desk):

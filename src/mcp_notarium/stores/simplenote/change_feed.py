@@ -63,7 +63,7 @@ def _change(item: Any) -> Change | None:
     """Decode one element; None if it is about no note, or about one that cannot be asked for."""
     kind = item.get("o") if isinstance(item, dict) else None
     if isinstance(kind, str) and kind in _BUCKET_GONE:
-        raise RemoteVanished("the note service says that all notes were removed at once")
+        raise RemoteVanished("Simplenote says that all notes were removed at once")
     if not has_address(item):
         return None
     before, after = item.get("sv"), item.get("ev")
@@ -138,4 +138,4 @@ def _next_cursor(last: Any) -> str:
 
 
 def _invalid(what: str) -> StoreProtocolError:
-    return StoreProtocolError(f"the note service answered a change feed with {what}")
+    return StoreProtocolError(f"Simplenote answered a change feed with {what}")

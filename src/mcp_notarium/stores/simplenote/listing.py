@@ -90,4 +90,4 @@ def _opaque(value: Any) -> str:
 
 
 def _invalid(what: str) -> StoreProtocolError:
-    return StoreProtocolError(f"the note service answered a listing with {what}")
+    return StoreProtocolError(f"Simplenote answered a listing with {what}")

@@ -51,7 +51,7 @@ def revision_from(note_id: str, fields: Fields, *, version: int | None) -> Revis
 def fields_from(value: Any) -> Fields:
     """Return ``value`` as a note object. Raises ``StoreProtocolError`` if it is none."""
     if not isinstance(value, dict):
-        raise StoreProtocolError("the note service answered a note that is not an object")
+        raise StoreProtocolError("Simplenote answered a note that is not an object")
     return value
 
 
