@@ -43,7 +43,6 @@ MENTIONED = {
     "mcp_notarium.cli.signals: self.number": "the number of a signal, a field",
     "mcp_notarium.cli.keys: calibrate.run": _A_VERB,
     "mcp_notarium.cli.main: module.run": _A_VERB,
-    "mcp_notarium.protocol.static_reply_generator: server.run": "the loop of the MCP server",
 }
 """``module: expression`` -> why a name of ``SINKS`` stands there without being called."""
 

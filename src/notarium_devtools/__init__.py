@@ -1,1 +1,1 @@
-"""Provide a simulated note service and a demo, to try and test without an account. Not in the wheel."""
+"""Provide a simulated note service, a demo, and what generates files of the program. Not in the wheel."""

@@ -1,6 +1,6 @@
 """Answer handshake, discover, ping and lists from a prepared file (``static_replies.json``).
 
-The file is made by the SDK itself (``static_reply_generator``), so the replies are what the SDK would say,
+The file is made by the SDK itself (``notarium_devtools.static_replies``), so the replies are what the SDK would say,
 in every protocol version. Nothing here knows the connection: see ``session``.
 """
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from mcp_notarium.domain.policy import TOOLS, Policy
-from mcp_notarium.protocol import static_reply_generator
+from notarium_devtools import static_replies as generator
 from mcp_notarium.protocol.static_replies import StaticReplies, offering, stored
 
 STORED = stored()
@@ -14,7 +14,7 @@ MODERN = "2026-07-28"
 
 
 def generated(tools=TOOLS):
-    return json.loads(static_reply_generator.text_of(static_reply_generator.make(tools)))
+    return json.loads(generator.text_of(generator.make(tools)))
 
 
 def test_stored_replies_are_what_the_sdk_says_today():

@@ -1,6 +1,6 @@
-"""Generate ``static_replies.json`` by asking the SDK in every protocol version.
+"""Generate ``protocol/static_replies.json`` by asking the SDK in every protocol version.
 
-``python -m mcp_notarium.protocol.static_reply_generator`` writes the file; a test compares it. Nothing in it
+``python -m notarium_devtools.static_replies`` writes the file; a test compares it. Nothing in it
 depends on an account, a configuration or a machine.
 """
 

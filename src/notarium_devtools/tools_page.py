@@ -1,6 +1,6 @@
 """Generate ``docs/tools.md`` from the tools themselves, so that it is always right.
 
-Run ``python -m mcp_notarium.tools.reference_page`` to print it; a test compares it with the file.
+Run ``python -m notarium_devtools.tools_page`` to print it; a test compares it with the file.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mcp_notarium.tools.json_schemas import full_schema
 _HEAD = """\
 # Tools
 
-<!-- Made by `python -m mcp_notarium.tools.reference_page`; edit src/mcp_notarium/tools instead. -->
+<!-- Made by `python -m notarium_devtools.tools_page`; edit src/mcp_notarium/tools instead. -->
 
 Four tools. An answer is the same JSON value twice: as `structuredContent` and as compact text,
 because some clients show the model only one of them. Fields without a value are left out. Times are

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from mcp_notarium.tools.reference_page import document
+from notarium_devtools.tools_page import document
 
-PAGE = Path(__file__).parents[3] / "docs" / "tools.md"
+PAGE = Path(__file__).parents[2] / "docs" / "tools.md"
 
 
 def test_page_is_what_the_tools_say_today():
