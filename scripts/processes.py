@@ -68,7 +68,7 @@ PERMITTED = {
     "mcp_notarium.sandbox.seccomp: 'execve'": "a call that is refused",
     "mcp_notarium.sandbox.seccomp: 'listen'": "a call that is refused",
     "mcp_notarium.sandbox.seccomp: import ctypes": _KERNEL,
-    "mcp_notarium.protocol.bytecode_cache: import_module(name)": _A_TABLE,
+    "mcp_notarium.protocol.preflight: import_module(name)": _A_TABLE,
     "mcp_notarium.sandbox.confinement: import ctypes": "loads a part of the C library beforehand",
     "mcp_notarium.sync.driver: self._engine.listen": _OURS,
     "mcp_notarium.sync.batch_commit: import ctypes": "asks the C library to give free memory back",

@@ -24,7 +24,7 @@ from mcp_notarium import logs
 from mcp_notarium.cli import main as cli
 from mcp_notarium.errors import StoreError
 from mcp_notarium.logs import exception_summary, redactor, state, third_party
-from mcp_notarium.protocol import call_pipeline, sdk_adapter
+from mcp_notarium.protocol import call_pipeline, sdk_server
 from mcp_notarium.protocol.consent import Call
 from mcp_notarium.secret import Secret
 
@@ -278,13 +278,13 @@ def command_line_fault(text):
 @sink
 def tool_error(text):
     error = StoreError(text, resolution_hint=text, details={"why": [text, {"more": text}]})
-    (block,) = sdk_adapter.result_of(call_pipeline.failure(error)).content
+    (block,) = sdk_server.result_of(call_pipeline.failure(error)).content
     _to_the_client(block.text)
 
 
 @sink
 def protocol_error(text):
-    error = sdk_adapter._protocol_error(text, hint=text, known=[text])
+    error = sdk_server._protocol_error(text, hint=text, known=[text])
     _to_the_client(json.dumps([error.error.message, error.error.data]))
 
 

@@ -17,10 +17,10 @@ from pathlib import Path
 from mcp_notarium.protocol import stdio
 from mcp_notarium.protocol.backlog import Backlog
 from mcp_notarium.protocol.inbox import Inbox, Loaded
-from mcp_notarium.protocol.line_reader import LineBuffer
 from mcp_notarium.protocol.server import answer_alone, catch_signals, read_lines
 from mcp_notarium.protocol.session import Session
 from mcp_notarium.protocol.static_replies import StaticReplies, stored
+from mcp_notarium.protocol.stdio import LineBuffer
 
 INCOMING, OUTGOING = stdio.claim()
 
@@ -29,10 +29,8 @@ import mcp_types as types  # noqa: E402
 from mcp.server.lowlevel import Server  # noqa: E402
 
 from mcp_notarium.protocol import event_loop, sdk_server  # noqa: E402
-from mcp_notarium.protocol.outbox import Outbox  # noqa: E402
-from mcp_notarium.protocol.sdk_adapter import guard  # noqa: E402
-from mcp_notarium.protocol.shutdown import Ending  # noqa: E402
-from mcp_notarium.protocol.transport import running  # noqa: E402
+from mcp_notarium.protocol.sdk_server import guard  # noqa: E402
+from mcp_notarium.protocol.transport import Ending, Outbox, running  # noqa: E402
 
 NAMES = ("echo", "slow", "stuck", "surrogate", "noisy", "broken", "large", "careful")
 CLOSED = Path(sys.argv[1]) if len(sys.argv) > 1 else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from undefended.defence import Defence
 
-_DISPATCH = "unit/protocol/test_sdk_adapter.py"
+_DISPATCH = "unit/protocol/test_sdk_server.py"
 _SAVE = "unit/tools/test_save_tool.py"
 _MANAGE = "unit/tools/test_manage_tool.py"
 _POLICY = "unit/tools/test_policy_in_tools.py"
@@ -15,17 +15,17 @@ _DIFFERENTIAL = "property/test_policy_differential.py::test_every_answer_is_that
 AGENTS = (
     Defence(
         "length of a line",
-        "protocol/line_reader.py",
+        "protocol/stdio.py",
         "        if len(self._held) > self._limit:\n            self._skip()\n",
         "",
-        ("unit/protocol/test_line_reader.py::test_buffer_never_holds_much_more_than_its_limit",),
+        ("unit/protocol/test_stdio_lines.py::test_buffer_never_holds_much_more_than_its_limit",),
     ),
     Defence(
         "a line over the limit is refused",
-        "protocol/line_reader.py",
+        "protocol/stdio.py",
         "        if len(line) > self._limit:\n            return [TooLong(",
         "        if False:\n            return [TooLong(",
-        ("unit/protocol/test_line_reader.py::test_too_long_line_in_one_piece_is_reported_too",),
+        ("unit/protocol/test_stdio_lines.py::test_too_long_line_in_one_piece_is_reported_too",),
     ),
     Defence(
         "half a character is refused",
@@ -249,9 +249,7 @@ AGENTS = (
         "protocol/consent.py",
         "            if error.error.code == types.METHOD_NOT_FOUND:\n",
         "            if error:\n",
-        (
-            "unit/protocol/test_confirmations.py::test_nothing_is_done_unless_somebody_may_and_does_agree",
-        ),
+        ("unit/protocol/test_consent.py::test_nothing_is_done_unless_somebody_may_and_does_agree",),
         (40,),
     ),
     Defence(
@@ -269,9 +267,7 @@ AGENTS = (
         "protocol/consent.py",
         "            raise unanswered(message) from None\n",
         "            return True\n",
-        (
-            "unit/protocol/test_confirmations.py::test_nothing_is_done_unless_somebody_may_and_does_agree",
-        ),
+        ("unit/protocol/test_consent.py::test_nothing_is_done_unless_somebody_may_and_does_agree",),
         (40,),
     ),
     Defence(

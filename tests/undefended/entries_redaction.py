@@ -225,7 +225,7 @@ REDACTION = (
     ),
     Defence(
         "protocol errors are scrubbed",
-        "protocol/sdk_adapter.py",
+        "protocol/sdk_server.py",
         "    told = logs.scrub_for_client(error.to_dict())\n",
         "    told = error.to_dict()\n",
         (_MATRIX,),
@@ -256,7 +256,7 @@ REDACTION = (
         "            return failure(record.failed(unexpected(error, while_doing=tool.name)))\n",
         "            return failure(record.failed(NotariumError(str(error))))\n",
         (
-            "unit/protocol/test_sdk_adapter.py::test_unexpected_exception_is_told_by_its_trace_id_alone",
+            "unit/protocol/test_sdk_server.py::test_unexpected_exception_is_told_by_its_trace_id_alone",
         ),
         (32,),
     ),
@@ -267,7 +267,7 @@ REDACTION = (
         "    ]\n    named",
         "\"problem\": at['msg'] + str(at['input'])}\n        for at in error.errors()\n    ]\n    named",
         (
-            "unit/protocol/test_sdk_adapter.py::test_invalid_arguments_are_named_and_their_values_are_not_repeated",
+            "unit/protocol/test_sdk_server.py::test_invalid_arguments_are_named_and_their_values_are_not_repeated",
         ),
         (32,),
     ),

@@ -21,16 +21,6 @@ START = (
         (44,),
     ),
     Defence(
-        "a glance: a file with a second name",
-        "protocol/preflight.py",
-        "(stat.S_ISREG(found.st_mode) and found.st_nlink == 1)",
-        "stat.S_ISREG(found.st_mode)",
-        (
-            "unit/protocol/test_preflight.py::test_glance_accepts_only_what_the_full_look_accepts",
-            "unit/protocol/test_preflight.py::test_glance_does_not_accept_what_is_no_private_file",
-        ),
-    ),
-    Defence(
         "a call that waits for the SDK can be cancelled",
         "protocol/session.py",
         "                self._waiting.remove(waiting)\n",
@@ -90,7 +80,7 @@ START = (
         " and not held and written <= MOST_ALONE:",
         " and not held:",
         (
-            "unit/protocol/test_answer_alone.py::test_reader_that_takes_nothing_does_not_hold_up_the_end",
+            "unit/protocol/test_server_before_loop.py::test_reader_that_takes_nothing_does_not_hold_up_the_end",
         ),
     ),
     Defence(
@@ -160,7 +150,7 @@ START = (
     ),
     Defence(
         "bytecode is made before the right to write it is given up",
-        "protocol/bytecode_cache.py",
+        "protocol/preflight.py",
         "        import_module(name)\n",
         "        pass\n",
         (

@@ -1,9 +1,9 @@
-"""Open the account once, when the client has shown that it stays, and close it at the end.
+"""Hold the account open: open it once, when the client has shown that it stays, and close it at the end.
 
-Calls that come meanwhile wait for the one opening. A cache that may not be opened locks the server:
-every later call gets the same error, nothing is retried, and the process ends with exit code 1; so
-does one that turns out to be damaged while it is open, which is closed at once. What may
-pass by itself (another process holds the cache) is tried again by the next call.
+Calls that come meanwhile wait for the one opening. A database that may not be opened locks the server:
+every later call gets the same error, nothing is retried, and the process ends with exit code 1. So
+does one that turns out to be damaged while it is open; it is closed at once. What may pass by itself
+(another process holds the database) is tried again by the next call.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Report = Callable[[NotariumError], None]
 
 
 class AppHolder:
-    """The one ``App`` of the process, opened on demand. Run :meth:`keep` in a task of its own.
+    """Hold the one ``App`` of the process, opened on demand. Run :meth:`keep` in a task of its own.
 
     ``refused``: what has been reported already, and locks it from the start.
     """
@@ -54,12 +54,12 @@ class AppHolder:
 
     @property
     def locked(self) -> bool:
-        """The cache is refused for good."""
+        """Tell whether the database is refused for good."""
         return self._app is None and self._error is not None and _is_final(self._error)
 
     @property
     def opened(self) -> App | None:
-        """The open ``App``, None while it is not open."""
+        """Return the open ``App``, None while it is not open."""
         return self._app
 
     def when_open(self, tell: Callable[[], None]) -> None:
@@ -71,7 +71,7 @@ class AppHolder:
         self._wanted.set()
 
     async def app(self) -> App:
-        """The open ``App``. Raises the ``NotariumError`` for which it cannot be opened."""
+        """Return the open ``App``. Raises the ``NotariumError`` for which it cannot be opened."""
         if self._app is None and not self.locked:
             self.open()
             await self._tried.wait()
@@ -84,7 +84,7 @@ class AppHolder:
         await self._tried.wait()
 
     def mark_damaged(self, error: NotariumError) -> None:
-        """What is open, or being opened, is refused for good after all: let go of it."""
+        """Let go of what is open or being opened: it is refused for good after all."""
         if self.locked:
             return
         self._app, self._error = None, error
@@ -93,7 +93,7 @@ class AppHolder:
         self._letting_go.set()
 
     def answer(self, error: NotariumError) -> NotariumError:
-        """What a call is told that failed: if the server is locked, why it is and the way out.
+        """Return what a call is told that failed: if the server is locked, why it is and the way out.
 
         A write that was sent before stays in doubt: it is not to be repeated after a repair.
         """
@@ -149,7 +149,7 @@ class AppHolder:
             tried.set()
 
     async def leave(self, *, within: float) -> None:
-        """Close the account; gives up waiting after ``within`` seconds."""
+        """Close the account; give up waiting after ``within`` seconds."""
         self._leaving.set()
         self._letting_go.set()
         self._wanted.set()

@@ -20,7 +20,7 @@ CALL_BYTES: Final = 128 * 1024
 
 
 class Backlog:
-    """The counter of one connection.
+    """Count for one connection.
 
     :meth:`read` is for the thread that reads, everything else for the thread that answers. No number is
     changed by both.
@@ -35,7 +35,7 @@ class Backlog:
         self._queue: asyncio.Lock | None = None
 
     def full(self) -> bool:
-        """Whether no more lines should be read. May be asked from any thread."""
+        """Return whether no more lines should be read. May be asked from any thread."""
         unanswered = self._read - self._done + self._calls * CALL_BYTES
         return unanswered > MOST_UNANSWERED or not self.has_room
 
@@ -68,7 +68,7 @@ class Backlog:
 
     @property
     def has_room(self) -> bool:
-        """Whether another answer may be made."""
+        """Tell whether another answer may be made."""
         return self._unread <= MOST_UNREAD
 
     async def room(self) -> None:

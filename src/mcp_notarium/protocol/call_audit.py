@@ -1,9 +1,9 @@
-"""Puts every tool call on record: who asked for what, what was decided, what came of it.
+"""Record every tool call: who asked for what, what was decided, what came of it.
 
 A call that may change something is recorded on the disk before its handler is called, that somebody agreed
-to it before anything is done, and its outcome afterwards; where the first two cannot be written, nothing is done. Reads have one record,
-stored within half a second. Nothing of what was asked or answered is in a record: arguments are a keyed
-digest, notes their ids, and a name or id that is not one of ours is left out.
+to it before anything is done, and its outcome afterwards; where the first two cannot be written, nothing is
+done. Reads have one record, stored within half a second. Nothing of what was asked or answered is in a
+record: arguments are a keyed digest, notes their ids, and a name or id that is not one of ours is left out.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _READING_ACTIONS: Final = frozenset({"get_stats"})
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A call as it came: name and version of the client ('' if it did not say), tool, arguments."""
+    """Hold a call as it came: name and version of the client ('' if it did not say), tool, arguments."""
 
     client: str
     tool: str
@@ -44,7 +44,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the caller gets: JSON text of ``size`` bytes, and the same as value unless it is an error."""
+    """Hold what the caller gets: JSON text of ``size`` bytes, and the same as value unless it is an error."""
 
     text: str
     size: int
@@ -52,48 +52,37 @@ class Answer:
 
     @property
     def is_error(self) -> bool:
-        """The text is an error the agent can act on."""
+        """Tell whether the text is an error the agent can act on."""
         return self.value is None
 
 
 class PassOn(Exception):
-    """Ends a call without an answer of ours: the protocol has a form of its own for it."""
+    """End a call without an answer of ours: the protocol has a form of its own for it."""
 
 
 class RecordedCall(CallContext, Protocol):
-    """A call that knows what was decided about it."""
+    """Describe a call that knows what was decided about it."""
 
     @property
     def decision(self) -> Decision:
-        """What the person said, or that nobody was asked."""
+        """Return what the person said, or that nobody was asked."""
 
 
-class Witnessed:
-    """The call as its handler sees it; that somebody agreed is on record before the handler knows."""
+class MakeCall(Protocol):
+    """Make the call as its handler sees it, once it is known what it may do."""
 
-    def __init__(self, call: RecordedCall, agreed: Callable[[], None]) -> None:
-        self._call = call
-        self._agreed = agreed
+    def __call__(
+        self, *, setting: str, confirmed: bool, agreed: Callable[[], None]
+    ) -> RecordedCall:
+        """Return the call.
 
-    @property
-    def client(self) -> str:
-        """See ``CallContext``."""
-        return self._call.client
-
-    async def confirm(self, message: str) -> bool:
-        """See ``CallContext``. Raises ``NotRecorded`` as well: then nothing may be done."""
-        agreed = await self._call.confirm(message)
-        if agreed:
-            self._agreed()
-        return agreed
-
-    async def progress(self, done: float, total: float | None, message: str) -> None:
-        """See ``CallContext``."""
-        await self._call.progress(done, total, message)
+        ``setting`` is NOTARIUM_DESTRUCTIVE; ``confirmed``: the argument ``confirm`` says yes; ``agreed``
+        is called when somebody has agreed, before the handler knows. It raises ``NotRecorded``.
+        """
 
 
 class Recorder:
-    """Records the calls of one connection."""
+    """Record the calls of one connection."""
 
     def __init__(self, holder: AppHolder) -> None:
         self._holder = holder
@@ -104,7 +93,7 @@ class Recorder:
 
     @contextmanager
     def recording(self, asked: Asked, tool: Tool | None) -> Iterator[Recording]:
-        """One call, recorded when it is left, however that is."""
+        """Record one call when it is left, however that is."""
         call = Recording(self, asked, tool)
         try:
             yield call
@@ -115,12 +104,12 @@ class Recorder:
             call.leave()
 
     def trail(self) -> AuditLog | None:
-        """The audit chain, None while the cache is not open."""
+        """Return the audit log, None while the account is not open."""
         app = self._holder.opened
         return None if app is None else app.audit
 
     def keep(self, entry: Entry) -> None:
-        """Store it soon; as soon as the cache is open, if it is not."""
+        """Store the entry soon; if the account is not open, as soon as it is."""
         trail = self.trail()
         if trail is None:
             self._early.append(entry)
@@ -132,7 +121,7 @@ class Recorder:
         self.wake(SECONDS)
 
     def _hand_over(self) -> None:
-        """The cache is open: what was asked before belongs into it, and how much could not be kept."""
+        """Store what was asked before the account was open, and how much could not be kept."""
         trail = self.trail()
         if trail is None or not self._early:
             return
@@ -144,7 +133,7 @@ class Recorder:
         self.wake(SECONDS)
 
     def wake(self, seconds: float) -> None:
-        """See to it that what waits is stored."""
+        """Store what waits after so many seconds."""
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(seconds, self._flush)
 
@@ -152,14 +141,14 @@ class Recorder:
         self._timer = None
         trail = self.trail()
         if trail is None:
-            return  # whoever closed the cache has stored what waited
+            return  # whoever closed the account has stored what waited
         if not trail.flush():
             self.wake(_AGAIN)
         trail.tidy()
 
 
 class Recording:
-    """One call on its way into the chain."""
+    """Record one call."""
 
     def __init__(self, recorder: Recorder, asked: Asked, tool: Tool | None) -> None:
         self._recorder = recorder
@@ -176,8 +165,8 @@ class Recording:
         self._bytes = 0
         self._digest: str | None = None
 
-    def begin(self, trail: AuditLog, request: BaseModel, call: RecordedCall) -> CallContext:
-        """Before the handler, which is given this. Raises ``NotRecorded``: then it must not be called."""
+    def begin(self, trail: AuditLog, request: BaseModel, call: RecordedCall) -> None:
+        """Record that the handler is about to be called. Raises ``NotRecorded``: then it must not be."""
         self._trail, self._call = trail, call
         self._decision, self._outcome = Decision.ALLOWED, UNKNOWN
         action = getattr(request, "action", None)
@@ -185,22 +174,21 @@ class Recording:
             self._act += f".{action}"
             self._reads = self._reads or action in _READING_ACTIONS
         if self._reads:
-            return call
+            return
         try:
             self._opened = trail.open(self._entry(trail, outcome=OPEN))
         except NotRecorded:
             self._decision = Decision.REFUSED
             raise
-        return Witnessed(call, lambda: self._agree(trail))
 
-    def _agree(self, trail: AuditLog) -> None:
-        """Whoever is killed from here on has left behind that somebody agreed."""
-        if not self._agreed:
-            trail.open(self._entry(trail, outcome=OPEN))
+    def agree(self) -> None:
+        """Record that somebody agreed, once: a crash from here on leaves that behind."""
+        if self._opened and not self._agreed and self._trail is not None:
+            self._trail.open(self._entry(self._trail, outcome=OPEN))
             self._agreed = True
 
     def answered(self, answer: Answer) -> Answer:
-        """What the caller gets."""
+        """Note what the caller gets."""
         self._bytes = answer.size
         self._notes = notes_in(answer.value)
         if not answer.is_error:
@@ -208,7 +196,7 @@ class Recording:
         return answer
 
     def failed(self, error: NotariumError) -> NotariumError:
-        """Why it did not come to that."""
+        """Note why it did not come to that."""
         self._outcome = (
             UNKNOWN
             if isinstance(error, OutcomeUnknown)
@@ -219,14 +207,14 @@ class Recording:
         return error
 
     def broken_off(self, error: BaseException) -> None:
-        """The caller has gone, is asked something, or has asked for what there is not."""
+        """Note that the caller has gone, is asked something, or has asked for what there is not."""
         if isinstance(error, asyncio.CancelledError):
             self._outcome = UNKNOWN if self._opened else "cancelled"
         elif self._decided() is Decision.ASKED:
             self._outcome = Decision.ASKED
 
     def leave(self) -> None:
-        """The record, or the second one. Never raises."""
+        """Write the record, or the second one. Never raises."""
         trail = self._trail or self._recorder.trail()
         entry = self._entry(trail, outcome=self._outcome)
         if self._opened and trail is not None:
@@ -240,11 +228,13 @@ class Recording:
         notes, asked = self._notes, self._asked.arguments.get("id")
         if not notes and isinstance(asked, str) and trail is not None and trail.known(asked):
             notes = (asked,)
+        if trail is not None and self._digest is None:  # once a call: a note may have a megabyte
+            self._digest = trail.digest(self._asked.tool, self._asked.arguments)
         return Entry(
             at=trail.now() if trail is not None else time.time(),
             act=self._act,
             client=self._asked.client,
-            digest=self._digest_by(trail) if trail is not None else "",
+            digest=self._digest or "",
             notes=tuple(map(trail.named, notes)) if trail is not None else (),
             decision=self._decided(),
             outcome=outcome,
@@ -252,21 +242,15 @@ class Recording:
             refers=self._opened,
         )
 
-    def _digest_by(self, trail: AuditLog) -> str:
-        """Once a call: a note may have a megabyte."""
-        if self._digest is None:
-            self._digest = trail.digest(self._asked.tool, self._asked.arguments)
-        return self._digest
-
     def _decided(self) -> Decision:
-        """What the person said goes before what the tool made of it."""
+        """Return what the person said; it goes before what the tool made of it."""
         if self._call is not None and self._call.decision is not Decision.ALLOWED:
             return self._call.decision
         return self._decision
 
 
 def notes_in(value: dict[str, Any] | None) -> tuple[str, ...]:
-    """The ids of the notes that an answer is about or shows, each once."""
+    """Return the ids of the notes that an answer is about or shows, each once."""
     found: list[str] = []
     for part in _rows(value or {}):
         ids = (part.get(name) for name in ("id", "uuid", "conflict_copy_id"))

@@ -1,16 +1,16 @@
 """Answer a tool call: open the account, validate, ask the policy, run the handler, record.
 
-Free of the SDK, in both eras of the protocol the same.
-What the agent can act on is an answer with the error as JSON text and no value, because widespread clients
-check a value against the output schema and then hide the error. The text of an unexpected exception
-never leaves the process.
+Does without the SDK and is the same in both eras of the protocol. What the agent can act on is an answer
+with the error as JSON text and no value, because widespread clients check a value against the output schema
+and then hide the error. The text of an unexpected exception never leaves the process.
 """
 
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
 
@@ -20,15 +20,7 @@ from mcp_notarium.domain.text_normalization import has_lone_surrogate, replace_s
 from mcp_notarium.errors import ConfirmationRequired, InvalidRequest, NotariumError, PolicyChanged
 from mcp_notarium.protocol.app_holder import AppHolder
 from mcp_notarium.protocol.backlog import Backlog
-from mcp_notarium.protocol.call_audit import (
-    Answer,
-    Asked,
-    PassOn,
-    RecordedCall,
-    Recorder,
-    Recording,
-)
-from mcp_notarium.protocol.unexpected_errors import unexpected
+from mcp_notarium.protocol.call_audit import Answer, Asked, MakeCall, PassOn, Recorder, Recording
 from mcp_notarium.tools.catalog import Tool, by_name
 from mcp_notarium.tools.schemas import FromNotes
 from mcp_notarium.tools.untrusted_text import add_boundaries, add_findings
@@ -41,22 +33,15 @@ SHOWN = 64
 
 
 class UnknownTool(PassOn):
-    """There is no such tool; ``known`` are those that there are."""
+    """Refuse a tool that there is not; ``known`` are those that there are."""
 
     def __init__(self, known: list[str]) -> None:
         super().__init__()
         self.known = known
 
 
-class MakeCall(Protocol):
-    """Makes the call as its handler sees it, once it is known what it may do."""
-
-    def __call__(self, *, setting: str, confirmed: bool) -> RecordedCall:
-        """``setting`` is NOTARIUM_DESTRUCTIVE; ``confirmed``: the argument ``confirm`` says yes."""
-
-
 class CallPipeline:
-    """Answers the calls of one connection."""
+    """Answer the calls of one connection. ``offered``: the names of its tools."""
 
     def __init__(
         self, holder: AppHolder, offered: Collection[str] = TOOLS, *, backlog: Backlog | None = None
@@ -64,15 +49,11 @@ class CallPipeline:
         self.holder = holder
         self._backlog = backlog or Backlog()
         self._tools = {name: tool for name, tool in by_name().items() if name in offered}
+        self.offered = tuple(self._tools)
         self.recorder = Recorder(holder)
 
-    @property
-    def offered(self) -> tuple[str, ...]:
-        """The names of the tools."""
-        return tuple(self._tools)
-
     async def answer(self, asked: Asked, make: MakeCall) -> Answer:
-        """The answer to one call. Raises ``PassOn`` only: an unknown tool, or what ``make`` brings in."""
+        """Return the answer to one call. Raises ``PassOn`` only: an unknown tool, or what ``make`` brings in."""
         tool = self._tools.get(asked.tool)
         with self.recorder.recording(asked, tool) as record:
             if tool is None:
@@ -104,9 +85,10 @@ class CallPipeline:
         call = make(
             setting=app.config.destructive,
             confirmed=getattr(request, "confirm", None) is True,
+            agreed=record.agree,
         )
-        witnessed = record.begin(app.audit, request, call)
-        made = await tool.handle(app, request, witnessed)
+        record.begin(app.audit, request, call)
+        made = await tool.handle(app, request, call)
         if tool.annotations.read_only and not self._backlog.has_room:
             await self._backlog.room()  # it has waited for the network
         answer = success(made)
@@ -123,27 +105,26 @@ def _count(app: App, tool: Tool, answer: Answer) -> None:
 
 
 def _request(tool: Tool, arguments: dict[str, Any]) -> BaseModel:
+    """Return the request. Raises ``InvalidRequest``.
+
+    Half a surrogate pair is no text; storing something else instead would change a note.
+    """
     halved = [name for name, value in arguments.items() if has_lone_surrogate([name, value])]
     if halved:
-        raise _half_a_character(halved)
+        named = ", ".join(f"`{replace_surrogates(name)[:SHOWN]}`" for name in halved[:5])
+        raise InvalidRequest(
+            f"{named} holds half a character (a lone surrogate).",
+            subcategory="arguments",
+            resolution_hint="Send the whole character, as it is or as both halves; nothing was done.",
+        )
     try:
         return tool.request.model_validate(arguments)
     except ValidationError as error:
         raise _invalid(tool, error) from None
 
 
-def _half_a_character(names: list[str]) -> InvalidRequest:
-    """Half a surrogate pair is no text; storing something else instead would change a note."""
-    named = ", ".join(f"`{replace_surrogates(name)[:SHOWN]}`" for name in names[:5])
-    return InvalidRequest(
-        f"{named} holds half a character (a lone surrogate).",
-        subcategory="arguments",
-        resolution_hint="Send the whole character, as it is or as both halves; nothing was done.",
-    )
-
-
 def _invalid(tool: Tool, error: ValidationError) -> InvalidRequest:
-    """Which arguments are wrong and why, without repeating what was sent."""
+    """Say which arguments are wrong and why, without repeating what was sent."""
     problems = [
         {"field": ".".join(str(part) for part in at["loc"])[:SHOWN], "problem": at["msg"]}
         for at in error.errors(include_url=False, include_input=False, include_context=False)
@@ -158,7 +139,7 @@ def _invalid(tool: Tool, error: ValidationError) -> InvalidRequest:
 
 
 def success(answer: BaseModel) -> Answer:
-    """The same facts as JSON value and as JSON text: some clients show only one of them."""
+    """Return the same facts as JSON value and as JSON text: some clients show only one of them."""
     value = answer.model_dump(exclude_none=True)
     if isinstance(answer, FromNotes):
         value = add_boundaries(add_findings(value))
@@ -173,7 +154,7 @@ def success(answer: BaseModel) -> Answer:
 
 
 def failure(error: NotariumError) -> Answer:
-    """An error the agent sees and can act on. A question nobody has answered names a note."""
+    """Return an error the agent sees and can act on. A question nobody has answered names a note."""
     value = logs.scrub_for_client(error.to_dict())
     if isinstance(error, ConfirmationRequired):
         value = add_boundaries(value)
@@ -183,3 +164,18 @@ def failure(error: NotariumError) -> Answer:
 
 def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def unexpected(error: BaseException, *, while_doing: str) -> NotariumError:
+    """Log an exception nobody planned, and return an error for the client that says nothing of it.
+
+    Its text may hold note text, so the log shows its type and place only. The two share a random id.
+    """
+    trace = secrets.token_hex(4)
+    logs.get("server").error("server.unexpected", exc=error, phase=while_doing, id=trace)
+    return NotariumError(
+        "Something went wrong inside MCP Notarium.",
+        details={"trace_id": trace},
+        resolution_hint="Try once more. If it happens again, tell the user to look for this "
+        "trace_id in the server's log.",
+    )

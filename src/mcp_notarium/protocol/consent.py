@@ -1,8 +1,7 @@
-"""One call of a tool as its handler sees it: who asks, and how to ask the person back.
+"""Ask the person for consent, in both eras of the protocol.
 
-Consent works in both eras of the protocol: where the server may send requests it asks at once; where
-it may not, the call ends with a question and comes again with the answer, which counts only for the
-same tool, arguments and question, and once.
+Where the server may send requests it asks at once. Where it may not, the call ends with a question and
+comes again with the answer, which counts only for the same tool, arguments and question, and once.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ _FORM: Final[dict[str, Any]] = {
 
 
 class Questions:
-    """Open questions. What ties an answer to its question is worth one call, and not for ever.
+    """Hold open questions. What ties an answer to its question is worth one call, and not for ever.
 
     ``clock`` gives seconds of a clock that only goes forward.
     """
@@ -57,7 +56,7 @@ class Questions:
         self._open: dict[str, tuple[bytes, float]] = {}
 
     def ask(self, meaning: bytes) -> str:
-        """A new state for a question about ``meaning``."""
+        """Return a new state for a question about ``meaning``."""
         while len(self._open) >= MOST_OPEN:
             del self._open[next(iter(self._open))]
         state = secrets.token_hex(16)
@@ -65,7 +64,7 @@ class Questions:
         return state
 
     def spend(self, state: str, meaning: bytes) -> bool:
-        """Whether this is the state of such a question. It is not again."""
+        """Return whether this is the state of such a question. It is not again."""
         asked = self._open.get(state)
         if asked is None or not hmac.compare_digest(asked[0], meaning):
             return False
@@ -77,7 +76,7 @@ _QUESTIONS = Questions()
 
 
 class NeedsAnswer(PassOn):
-    """The call ends here and comes again with the person's answer."""
+    """End the call here; it comes again with the person's answer."""
 
     def __init__(self, result: types.InputRequiredResult) -> None:
         super().__init__()
@@ -85,7 +84,7 @@ class NeedsAnswer(PassOn):
 
 
 class Call:
-    """A ``CallContext`` over the SDK's request context."""
+    """Be a ``CallContext`` over the SDK's request context. ``agreed`` is called when somebody agrees."""
 
     def __init__(
         self,
@@ -94,26 +93,37 @@ class Call:
         *,
         setting: str,
         confirmed: bool,
+        agreed: Callable[[], None] = lambda: None,
     ) -> None:
         self._context = context
         self._params = params
         self._setting = setting
         self._confirmed = confirmed
+        self._agreed = agreed
         self.decision = Decision.ALLOWED
 
     @property
     def client(self) -> str:
-        """Name of the client program, '' if it did not say."""
+        """Return the name of the client program, '' if it did not say."""
         known = self._context.session.client_params
         return known.client_info.name if known is not None else ""
 
     async def progress(self, done: float, total: float | None, message: str) -> None:
-        """Pass on how far the call is, if the client asked for that."""
+        """Report how far the call is, if the client asked for that."""
         await self._context.session.report_progress(done, total, logs.scrub_for_client(message))
 
     async def confirm(self, message: str) -> bool:
-        """Did the person agree? Raises ``ConfirmationRequired`` if nobody can say."""
+        """Return whether the person agrees; that is on record before.
+
+        Raises ``ConfirmationRequired`` if nobody can say, ``NotRecorded`` if it cannot be recorded.
+        """
         self.decision = Decision.REFUSED  # unless somebody answers
+        if not await self._consent(message):
+            return False
+        self._agreed()
+        return True
+
+    async def _consent(self, message: str) -> bool:
         match way_of_consent(self._setting, can_elicit=self._can_elicit()):
             case Way.ASK:
                 return await self._ask(message)
@@ -151,20 +161,20 @@ class Call:
         return agreed
 
     def _without_dialogue(self, message: str) -> bool:
-        """The client said it can ask and then could not: it counts as one that cannot."""
+        """Decide for a client that said it can ask and then could not: it counts as one that cannot."""
         if way_of_consent(self._setting, can_elicit=False) is Way.ARGUMENT:
             return self._by_argument(message)
         raise refusal(self._setting, message)
 
     def _by_argument(self, message: str) -> bool:
-        """Whoever made the call says that the person agreed; on record it is not the person's word."""
+        """Take the caller's word that the person agreed; the record says that it is not the person's."""
         if not self._confirmed:
             raise refusal(self._setting, message)
         self.decision = Decision.BY_ARGUMENT
         return True
 
     def _answered(self, message: str) -> bool:
-        """The answer that came with this call, or the question as its result."""
+        """Return the answer that came with this call, or end the call with the question."""
         asked = _meaning(self._params, message)
         answer = (self._params.input_responses or {}).get(_QUESTION)
         if answer is not None and _QUESTIONS.spend(self._params.request_state or "", asked):
@@ -184,7 +194,7 @@ class Call:
 
 
 def _meaning(params: types.CallToolRequestParams, message: str) -> bytes:
-    """What a question is about: tool, arguments and wording."""
+    """Return a digest of what a question is about: tool, arguments and wording."""
     asked = json.dumps([params.name, params.arguments, message], sort_keys=True)
     return hashlib.sha256(asked.encode("utf-8", "replace")).digest()
 

@@ -18,13 +18,10 @@ from mcp_notarium.app import App, open_app
 from mcp_notarium.audit.record import Act, Entry, Facts
 from mcp_notarium.errors import LockedError, NotariumError
 from mcp_notarium.protocol.app_holder import AppHolder, Report
-from mcp_notarium.protocol.call_pipeline import CallPipeline
+from mcp_notarium.protocol.call_pipeline import CallPipeline, unexpected
 from mcp_notarium.protocol.inbox import Event, Inbox, Loaded, Stop
-from mcp_notarium.protocol.line_reader import EndOfInput
-from mcp_notarium.protocol.outbox import Outbox
-from mcp_notarium.protocol.shutdown import Ending
-from mcp_notarium.protocol.transport import Transport, first_of, running
-from mcp_notarium.protocol.unexpected_errors import unexpected
+from mcp_notarium.protocol.stdio import EndOfInput
+from mcp_notarium.protocol.transport import Ending, Outbox, Transport, first_of, running
 
 if TYPE_CHECKING:
     from mcp_notarium.config import Config
@@ -116,7 +113,7 @@ def _exit_code(holder: AppHolder) -> int:
 
 @asynccontextmanager
 async def _opened(config: Config, ending: Ending, holder: AppHolder) -> AsyncIterator[App]:
-    """The open account; whatever goes wrong on the way becomes a ``NotariumError``."""
+    """Open the account; whatever goes wrong on the way becomes a ``NotariumError``."""
     opening = open_app(
         config,
         log=logs.get("app"),
@@ -140,7 +137,7 @@ async def _opened(config: Config, ending: Ending, holder: AppHolder) -> AsyncIte
 
 
 def started(config: Config, audit: AuditLog) -> Facts:
-    """Give the rules a server works under, for the record of its start.
+    """Return the rules a server works under, for the record of its start.
 
     The policy is named by a keyed digest: another policy has another one, and its tags stay unknown.
     """

@@ -11,18 +11,18 @@ import queue
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from mcp_notarium.protocol.line_reader import Item
+from mcp_notarium.protocol.stdio import Item
 
 if TYPE_CHECKING:
     import asyncio
 
 
 class Stop:
-    """A signal asks the process to end."""
+    """Ask the process to end, because a signal does."""
 
 
 class Loaded:
-    """A part of the program has been imported; ``problem`` is why it could not be."""
+    """Tell that a part of the program has been imported; ``problem`` is why it could not be."""
 
     __slots__ = ("part", "problem")
 
@@ -31,7 +31,7 @@ class Loaded:
         self.problem = problem
 
     def demand(self) -> None:
-        """Raises the problem, if there is one."""
+        """Raise the problem, if there is one."""
         if self.problem is not None:
             raise self.problem
 
@@ -40,7 +40,7 @@ Event = Item | Stop | Loaded
 
 
 class Inbox:
-    """A queue that can wake an event loop. Putting is allowed from any thread and signal handler."""
+    """Queue events, and wake an event loop. Putting is allowed from any thread and signal handler."""
 
     def __init__(self) -> None:
         self._items: queue.SimpleQueue[Event] = queue.SimpleQueue()
@@ -57,31 +57,19 @@ class Inbox:
                 self._wake = None
 
     def wait(self, within: float | None = None) -> Event | None:
-        """The next item; blocks until there is one, and for so many seconds at most: None then.
-
-        Signal handlers run meanwhile.
-        """
+        """Return the next item, or None after so many seconds. Signal handlers run meanwhile."""
         try:
             return self._items.get(timeout=within)
         except queue.Empty:
             return None
 
-    def taken(self) -> list[Event]:
-        """Everything that is there now."""
-        items = []
-        while True:
-            try:
-                items.append(self._items.get_nowait())
-            except queue.Empty:
-                return items
-
     async def next(self) -> list[Event]:
-        """Everything new; waits in the running event loop until there is something."""
+        """Return everything new; wait in the running event loop until there is something."""
         news = self._news or self._listen()
-        while not (events := self.taken()):
+        while self._items.empty():
             await news.wait()
             news.clear()
-        return events
+        return [self._items.get_nowait() for _ in range(self._items.qsize())]
 
     def _listen(self) -> asyncio.Event:
         import asyncio  # noqa: PLC0415 - the handshake is answered before it is loaded

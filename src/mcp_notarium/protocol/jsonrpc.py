@@ -1,6 +1,6 @@
-"""Decode one line of JSON-RPC, and refuse what is no message.
+"""Decode one line of JSON-RPC, and refuse what is no message. Pure.
 
-Pure, and free of the SDK. What cannot be understood becomes a :class:`Refusal`, with the id of the request
+What cannot be understood becomes a :class:`Refusal`, with the id of the request
 wherever it can be told; the protocol's schemas want it left out otherwise, never null.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from mcp_notarium.domain.text_normalization import has_lone_surrogate, replace_surrogates
-from mcp_notarium.protocol.line_reader import MAX_LINE, TooLong
+from mcp_notarium.protocol.stdio import MAX_LINE, TooLong
 
 RequestId = int | str
 Json = dict[str, Any]
@@ -20,11 +20,10 @@ Json = dict[str, Any]
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
 INVALID_PARAMS: Final = -32602
-UNSUPPORTED_VERSION: Final = -32022
 CONNECTION_CLOSED: Final = -32000
 
 DEEPEST: Final = 200
-"""How deep values may be nested in each other: what is deeper cannot be looked at safely."""
+"""How deep values may be nested in each other; what is deeper cannot be looked at safely."""
 
 _VALUE = rb'"id"\s*:\s*(-?\d{1,18}|"[^"\\\x00-\x1f]{0,200}")\s*'
 _AT_HEAD = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _VALUE + rb"[,}]")
@@ -36,19 +35,19 @@ _ENDS = 512
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The JSON-RPC error for a line that is no message, or for a request that is not served."""
+    """Hold the JSON-RPC error for a line that is no message, or for a request that is not served."""
 
     code: int
     message: str
     request_id: RequestId | None = None
 
     def encoded(self) -> bytes:
-        """The error reply as a line."""
+        """Return the error reply as a line."""
         return reply(self.request_id, error={"code": self.code, "message": self.message})
 
 
 def reply(request_id: RequestId | None, **content: Json) -> bytes:
-    """A reply as a line: ``content`` is ``result`` or ``error``."""
+    """Return a reply as a line: ``content`` is ``result`` or ``error``."""
     message: Json = {"jsonrpc": "2.0"}
     if isinstance(request_id, str):
         message["id"] = replace_surrogates(request_id)
@@ -58,7 +57,7 @@ def reply(request_id: RequestId | None, **content: Json) -> bytes:
 
 
 def decode(line: bytes | TooLong) -> Json | Refusal | None:
-    """The message in a line, checked; None for what nobody waits for (a malformed notification or reply).
+    """Return the message in a line, checked; None for a malformed notification or reply: nobody waits.
 
     Bytes that are no UTF-8 are read as U+FFFD. Half a character in an argument is for the tool to refuse,
     which can name the argument.
@@ -78,7 +77,7 @@ def decode(line: bytes | TooLong) -> Json | Refusal | None:
 
 
 def same(request_id: object) -> object:
-    """What an id is known by: 7 and "7" are one, as in the SDK."""
+    """Return what an id is known by: 7 and "7" are one, as in the SDK."""
     if isinstance(request_id, str):
         try:
             return int(request_id)
@@ -88,12 +87,12 @@ def same(request_id: object) -> object:
 
 
 def is_id(value: object) -> bool:
-    """Whether this may be the id of a request."""
+    """Return whether this may be the id of a request."""
     return isinstance(value, int | str) and not isinstance(value, bool)
 
 
 def _checked(value: Json) -> Json | Refusal | None:
-    """The members of the protocol, if they are what they should be."""
+    """Return the members of the protocol, if they are what they should be."""
     if value.get("jsonrpc") != "2.0":
         return _refused(value)
     if "method" in value:
@@ -108,7 +107,7 @@ def _checked(value: Json) -> Json | Refusal | None:
 
 
 def _answers(value: Json) -> bool:
-    """Whether this is a reply to a request of ours."""
+    """Return whether this is a reply to a request of ours."""
     error = value.get("error")
     failed = (
         isinstance(error, dict)
@@ -142,7 +141,7 @@ def _too_deep(value: object) -> bool:
 
 
 def _id_at_ends(head: bytes, tail: bytes) -> RequestId | None:
-    """The request id in a line that is not readable JSON, if it stands at one of its ends."""
+    """Return the request id in a line that is not readable JSON, if it stands at one of its ends."""
     found = _AT_HEAD.match(head) or _AT_TAIL.search(tail)
     try:
         return json.loads(found[1]) if found else None

@@ -1,59 +1,78 @@
-"""Build the SDK's low-level ``Server`` with our tools, and let it serve a transport.
+"""Connect the SDK's low-level ``Server`` to the call pipeline and to the transport.
 
 Importing this module takes half a second or more; handshake, discover, ping and lists do without it.
+One policy for errors in both eras: an error of a tool is a result with ``isError``; an unknown tool and
+a malformed request are protocol errors with the same facts in ``data``. Nothing in a result can end the
+process: what no encoding can carry becomes U+FFFD.
 """
 
 from __future__ import annotations
 
-import functools
-from typing import Any
+import json
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
 
+import anyio
 import mcp_types as types
 from mcp.server.caching import CacheHint
-from mcp.server.context import ServerRequestContext
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import Server
+from mcp.shared.exceptions import MCPError
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCResponse, jsonrpc_message_adapter
+from pydantic import ValidationError
 
-from mcp_notarium import __version__
+from mcp_notarium import __version__, logs
 from mcp_notarium.domain.policy import TOOLS as NAMES
-from mcp_notarium.protocol.call_pipeline import CallPipeline
-from mcp_notarium.protocol.sdk_adapter import Dispatch, guard
-from mcp_notarium.protocol.sdk_streams import Incoming, Outgoing
+from mcp_notarium.domain.text_normalization import replace_surrogates
+from mcp_notarium.errors import InvalidRequest
+from mcp_notarium.protocol.call_audit import Answer, Asked
+from mcp_notarium.protocol.call_pipeline import SHOWN, CallPipeline, UnknownTool, unexpected
+from mcp_notarium.protocol.consent import Call, NeedsAnswer
+from mcp_notarium.protocol.jsonrpc import INVALID_REQUEST, Refusal
 from mcp_notarium.protocol.static_replies import instructions_without
 from mcp_notarium.protocol.transport import Transport
 from mcp_notarium.tools.catalog import INSTRUCTIONS, TOOLS, wire_form
 
-NAME = "mcp-notarium"
-TITLE = "MCP Notarium"
-
-_HOUR_MS = 3_600_000
-_STATIC = CacheHint(ttl_ms=_HOUR_MS, scope="public")
+_STATIC = CacheHint(ttl_ms=3_600_000, scope="public")
 
 Context = ServerRequestContext[Any, Any]
 
 
-@functools.cache
-def _listed(offered: tuple[str, ...]) -> types.ListToolsResult:
-    """Made when the SDK is asked, for a cursor: the list itself is a static reply."""
-    forms = [wire_form(tool) for tool in TOOLS if tool.name in offered]
-    return types.ListToolsResult(tools=[types.Tool.model_validate(form) for form in forms])
-
-
 def build(pipeline: CallPipeline) -> Server[Any]:
-    """The server for one connection, with the tools of this pipeline."""
-    dispatch, offered = Dispatch(pipeline), pipeline.offered
+    """Build the server for one connection, with the tools of this pipeline."""
 
     async def list_tools(
         _context: Context, _params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        return _listed(offered)
+        forms = [wire_form(tool) for tool in TOOLS if tool.name in pipeline.offered]
+        return types.ListToolsResult(tools=[types.Tool.model_validate(form) for form in forms])
+
+    async def call_tool(
+        context: Context, params: types.CallToolRequestParams
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        known = context.session.client_params
+        client = f"{known.client_info.name} {known.client_info.version}" if known else ""
+        asked = Asked(client, params.name, params.arguments or {})
+        try:
+            return result_of(await pipeline.answer(asked, partial(Call, context, params)))
+        except NeedsAnswer as needs:
+            return needs.result
+        except UnknownTool as unknown:
+            raise _protocol_error(
+                f"Unknown tool: {params.name[:SHOWN]}",
+                hint="Use one of the tools in `details.known`; `tools/list` describes them.",
+                known=unknown.known,
+            ) from None
 
     server: Server[Any] = Server(
-        NAME,
+        "mcp-notarium",
         version=__version__,
-        title=TITLE,
-        instructions=instructions_without(INSTRUCTIONS, set(NAMES).difference(offered)),
+        title="MCP Notarium",
+        instructions=instructions_without(INSTRUCTIONS, set(NAMES).difference(pipeline.offered)),
         on_list_tools=list_tools,
-        on_call_tool=dispatch.call,
+        on_call_tool=call_tool,
         cache_hints={"tools/list": _STATIC, "server/discover": _STATIC},
     )
     server.middleware[:] = [guard]  # instead of tracing, which nothing here collects
@@ -65,3 +84,108 @@ async def serve(server: Server[Any], transport: Transport) -> None:
     await server.run(
         Incoming(transport), Outgoing(transport), server.create_initialization_options()
     )
+
+
+def result_of(answer: Answer) -> types.CallToolResult:
+    """Return the answer as the SDK wants it."""
+    content: list[types.ContentBlock] = [types.TextContent(type="text", text=answer.text)]
+    if answer.is_error:
+        return types.CallToolResult(content=content, is_error=True)
+    return types.CallToolResult(content=content, structured_content=answer.value)
+
+
+def _protocol_error(message: str, *, hint: str, **details: list[str]) -> MCPError:
+    """Return -32602 with the same ``data`` as a tool error."""
+    error = InvalidRequest(
+        message, subcategory="arguments", details=dict(details), resolution_hint=hint
+    )
+    told = logs.scrub_for_client(error.to_dict())
+    return MCPError(types.INVALID_PARAMS, told["message"], data=told)
+
+
+async def guard(ctx: Context, call_next: CallNext) -> HandlerResult:
+    """Turn what is not a protocol error into one without a text: middleware around every message."""
+    try:
+        return await call_next(ctx)
+    except MCPError:
+        raise
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_input=False, include_context=False)
+        raise _protocol_error(
+            "Invalid request parameters",
+            hint="Correct the parameters named in `details.fields`; nothing was done.",
+            fields=[".".join(str(part) for part in at["loc"])[:SHOWN] for at in found][:20],
+        ) from None
+    except Exception as error:  # noqa: BLE001 - the last line before the wire
+        hidden = unexpected(error, while_doing="a request")
+        raise MCPError(types.INTERNAL_ERROR, hidden.message, data=hidden.to_dict()) from None
+
+
+class _Stream:
+    """Hold what both streams have in common: closing one closes nothing of ours."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def aclose(self) -> None:
+        """Do nothing: the descriptor belongs to the process."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+
+class Incoming(_Stream):
+    """Give the SDK what it reads."""
+
+    async def receive(self) -> SessionMessage | Exception:
+        """Return the next message. Raises ``EndOfStream`` at the end."""
+        while True:
+            message = await self._transport.next()
+            try:
+                return SessionMessage(
+                    jsonrpc_message_adapter.validate_python(message, by_name=False)
+                )
+            except ValidationError:
+                request_id = message.get("id")
+                if "method" in message and request_id is not None:
+                    refusal = Refusal(INVALID_REQUEST, "Invalid request", request_id)
+                    await self._transport.send(refusal.encoded(), answers=request_id)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+
+class Outgoing(_Stream):
+    """Take what the SDK writes."""
+
+    async def send(self, item: SessionMessage, /) -> None:
+        """Write one message."""
+        message = item.message
+        answers = message.id if isinstance(message, JSONRPCResponse | JSONRPCError) else None
+        await self._transport.send(encode(message), answers=answers)
+
+
+def encode(message: JSONRPCMessage) -> bytes:
+    """Return the message as a line."""
+    if isinstance(message, JSONRPCError) and message.id is None:
+        return Refusal(message.error.code, message.error.message).encoded()
+    try:
+        return message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+    except (ValueError, UnicodeError):
+        form = message.model_dump(by_alias=True, exclude_unset=True)
+        text = json.dumps(form, separators=(",", ":"), default=str, ensure_ascii=False)
+        return replace_surrogates(text).encode() + b"\n"

@@ -5,6 +5,8 @@ answer protect the process. Once the client stays, confine the process and impor
 event loop, which opens the account, and the SDK, which answers calls. Where required settings are missing,
 a client that speaks is served in locked mode, and nobody else is waited for.
 Exit codes: 0 the client left, 1 the server could not serve.
+
+The handshake waits for what this module imports, so its functions import what it can do without.
 """
 
 from __future__ import annotations
@@ -19,9 +21,9 @@ from collections.abc import Callable
 from mcp_notarium.protocol import stdio
 from mcp_notarium.protocol.backlog import Backlog
 from mcp_notarium.protocol.inbox import Event, Inbox, Loaded, Stop
-from mcp_notarium.protocol.line_reader import EndOfInput, Item, LineBuffer, LineReader, TooLong
 from mcp_notarium.protocol.session import Session, size_of
 from mcp_notarium.protocol.static_replies import StaticReplies, offering, stored
+from mcp_notarium.protocol.stdio import EndOfInput, Item, LineBuffer, TooLong
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 
     from mcp_notarium import config
     from mcp_notarium.errors import NotariumError
-    from mcp_notarium.sandbox.confinement import Confinement
+    from mcp_notarium.logs import Logger
 
 _TURN_SECONDS = 0.001
 """How long a thread may keep Python from another that waits for it. With the usual 5 ms whoever stores
@@ -42,19 +44,20 @@ _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
 
 
 def serve(*, env_file: Path | str | None = None, sandbox: config.Sandbox | None = None) -> int:
-    """Serve until the client leaves; returns the exit code. Raises nothing that is an error.
+    """Serve until the client leaves, and return the exit code. Raises nothing that is an error.
 
-    ``sandbox`` stands in for the setting NOTARIUM_SANDBOX.
+    ``sandbox`` replaces the setting NOTARIUM_SANDBOX.
     """
     try:
         return _serve(env_file, sandbox)
     except Exception as error:  # noqa: BLE001 - the last resort: no trace with paths and values
-        from mcp_notarium.errors import NotariumError  # noqa: PLC0415 - see above
+        from mcp_notarium.errors import NotariumError  # noqa: PLC0415 - see the top
 
         if isinstance(error, NotariumError):
             _report(error)
         else:
-            _report_unexpected(error)
+            hint = "This is a fault in the program; please report it with this line."
+            _log().critical("server.crashed", exc=error, hint=hint)
     return 1
 
 
@@ -66,7 +69,10 @@ def _serve(env_file: Path | str | None, sandbox: config.Sandbox | None) -> int:
     settings = _settings(env_file)
     if settings is None or (settings.missing is not None and os.isatty(incoming)):
         return 1
-    confinement = _confinement(settings, sandbox)
+    from mcp_notarium.sandbox.confinement import Confinement  # noqa: PLC0415 - see the top
+
+    wanted = sandbox or settings.config.sandbox
+    confinement = Confinement(settings.config, wanted, opens=settings.missing is None)
     backlog, buffer = Backlog(), LineBuffer()
     session = Session(StaticReplies(offering(stored(), settings.config.policy.tools)), backlog)
     read_lines(incoming, inbox, backlog, buffer, first=confinement.drop_all_rights)
@@ -75,9 +81,9 @@ def _serve(env_file: Path | str | None, sandbox: config.Sandbox | None) -> int:
         _load(inbox, settings, confinement.how)
 
     def confine() -> None:
-        from mcp_notarium.protocol import bytecode_cache  # noqa: PLC0415 - the handshake does without
+        from mcp_notarium.protocol import preflight  # noqa: PLC0415 - see the top
 
-        bytecode_cache.make_missing()
+        preflight.make_bytecode()
         confinement.enter()
 
     held = answer_alone(
@@ -108,7 +114,7 @@ def _serve(env_file: Path | str | None, sandbox: config.Sandbox | None) -> int:
 
 
 def _settings(env_file: Path | str | None) -> config.Loaded | None:
-    """The configuration, checked as far as that goes without opening anything; None: refused.
+    """Return the configuration, checked as far as that goes without opening anything; None: refused.
 
     Required settings that are missing are reported already, and stand in ``missing``.
     """
@@ -136,69 +142,44 @@ def _settings(env_file: Path | str | None) -> config.Loaded | None:
 
 
 def _refuse(loaded: config.Loaded | None, error: NotariumError) -> None:
+    """Report the error. It may quote a value, and a secret may stand in a wrong place."""
+    from mcp_notarium import logs  # noqa: PLC0415 - see the top
+    from mcp_notarium.config import secrets_here  # noqa: PLC0415 - see the top
+
     if loaded is not None and loaded.config.log_file is None:
         _start_logging(loaded)
-    _protect_words()
+    logs.protect(*secrets_here())
     _report(error)
 
 
-def _protect_words() -> None:
-    """An error may quote a value, and a secret may stand in a wrong place."""
-    from mcp_notarium import logs  # noqa: PLC0415 - see above
-    from mcp_notarium.config import secrets_here  # noqa: PLC0415 - see above
-
-    logs.protect(*secrets_here())
-
-
-def _confinement(settings: config.Loaded, wanted: config.Sandbox | None) -> Confinement:
-    """Raises ``ConfigError`` if it is required and cannot be had."""
-    from mcp_notarium.sandbox.confinement import Confinement  # noqa: PLC0415 - see above
-
-    config = settings.config
-    return Confinement(config, wanted or config.sandbox, opens=settings.missing is None)
-
-
 def _protect() -> None:
-    """The secrets are read: from here on nobody else finds them in this process."""
-    from mcp_notarium.config import secret_names  # noqa: PLC0415 - see above
-    from mcp_notarium.sandbox import process_hardening  # noqa: PLC0415 - see above
+    """Hide the secrets, which have been read, from everybody else who looks into this process."""
+    from mcp_notarium.config import secret_names  # noqa: PLC0415 - see the top
+    from mcp_notarium.sandbox import process_hardening  # noqa: PLC0415 - see the top
 
     process_hardening.harden_process()
     process_hardening.wipe_environment(*secret_names())
 
 
+def _log() -> Logger:
+    from mcp_notarium import logs  # noqa: PLC0415 - costs more than the handshake
+
+    return logs.get("server")
+
+
 def _start_logging(loaded: config.Loaded) -> None:
-    """Raises ``ConfigError`` if the log file cannot be used."""
+    """Start the log. Raises ``ConfigError`` if the log file cannot be used."""
     from mcp_notarium import logs  # noqa: PLC0415 - costs more than the handshake
 
     logs.configure(loaded.config.log_level, loaded.config.log_file, divert_stdout=True)
     logs.protect_config(loaded.config)
     for warning in loaded.warnings:
-        logs.get("server").warning("config.odd", warning=warning)
-
-
-def _log_confinement(confined: str) -> None:
-    from mcp_notarium import logs  # noqa: PLC0415 - see above
-
-    logs.get("server").info("server.confined", state=confined)
+        _log().warning("config.odd", warning=warning)
 
 
 def _report(error: NotariumError) -> None:
-    """One CRITICAL line that says what is wrong and what to do."""
-    from mcp_notarium import logs  # noqa: PLC0415 - see above
-
-    logs.get("server").critical("server.refused", message=error.message, hint=error.resolution_hint)
-
-
-def _report_unexpected(error: Exception) -> None:
-    """The same for a fault of ours: its class and its places in the source, no values."""
-    from mcp_notarium import logs  # noqa: PLC0415 - see above
-
-    logs.get("server").critical(
-        "server.crashed",
-        exc=error,
-        hint="This is a fault in the program; please report it with this line.",
-    )
+    """Log one CRITICAL line that says what is wrong and what to do."""
+    _log().critical("server.refused", message=error.message, hint=error.resolution_hint)
 
 
 def catch_signals(inbox: Inbox) -> None:
@@ -224,7 +205,7 @@ def read_lines(
             backlog.read(size)
         inbox.put(item)
 
-    LineReader(incoming, arrived, first=first, crowded=backlog.full, buffer=buffer).start()
+    stdio.start_reading(incoming, arrived, first=first, crowded=backlog.full, buffer=buffer)
 
 
 def answer_alone(
@@ -239,10 +220,11 @@ def answer_alone(
     patience: float | None = None,
     spoken: Callable[[], bool] = lambda: False,
 ) -> list[Event] | None:
-    """Answer what is static until the event loop is imported. None: the client has left again.
+    """Answer what is static until the event loop is imported; return None if the client has left again.
 
-    Otherwise gives what the event loop has to see first: the end of input or a signal behind calls, and lines
-    for which there was no room. A client counts as one that has left if nothing comes within ``patience`` seconds, not even a part of a line (``spoken``).
+    Otherwise return what the event loop has to see first: the end of input or a signal behind calls, and
+    lines for which there was no room. A client from which nothing comes within ``patience`` seconds, not
+    even a part of a line (``spoken``), counts as one that has left.
 
     ``protect`` is called right behind the first answer, because a client may shake hands and then
     leave the process alone for hours. Once the client has shown that it stays, ``confine`` is called,
@@ -265,7 +247,9 @@ def answer_alone(
             return held
         if isinstance(event, bytes | TooLong) and not held and written <= MOST_ALONE:
             reply = session.receive(event)
-            if not _write(reply, outgoing):
+            try:
+                stdio.write_all(outgoing, reply)
+            except OSError:  # nobody reads it
                 return None
             if reply:
                 written += len(reply)
@@ -279,22 +263,13 @@ def answer_alone(
     return None
 
 
-def _write(reply: bytes, outgoing: int) -> bool:
-    """Write a reply; False if nobody reads it."""
-    try:
-        stdio.write_all(outgoing, reply)
-    except OSError:
-        return False
-    return True
-
-
 def _load(inbox: Inbox, settings: config.Loaded, confined: str) -> None:
     """Import what opens the account, then the SDK."""
     try:
         gc.disable()  # nothing that is imported is ever garbage; looking for it costs an eighth
         if settings.config.log_file is None and settings.missing is None:
             _start_logging(settings)
-        _log_confinement(confined)
+        _log().info("server.confined", state=confined)
         from mcp_notarium.protocol import event_loop  # noqa: F401, PLC0415 - imported to be there
 
         inbox.put(Loaded("event loop"))

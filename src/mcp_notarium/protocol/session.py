@@ -24,8 +24,8 @@ from mcp_notarium.domain.text_normalization import replace_surrogates
 from mcp_notarium.protocol import jsonrpc
 from mcp_notarium.protocol.backlog import Backlog
 from mcp_notarium.protocol.jsonrpc import Json, Refusal, RequestId, reply, same
-from mcp_notarium.protocol.line_reader import TooLong
 from mcp_notarium.protocol.static_replies import Reply, StaticReplies
+from mcp_notarium.protocol.stdio import TooLong
 
 _VERSION = "io.modelcontextprotocol/protocolVersion"
 _CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
@@ -40,20 +40,22 @@ _SECOND_HANDSHAKE = "This connection has had its handshake."
 
 
 class _Era(Enum):
+    """Name the protocol era of a connection."""
+
     UNKNOWN = "unknown"
     HANDSHAKE = "handshake"
     MODERN = "modern"
 
 
 def size_of(line: object) -> int | None:
-    """The bytes of a line, as the backlog counts them; None for what is no line."""
+    """Return the bytes of a line, as the backlog counts them; None for what is no line."""
     if isinstance(line, TooLong):
         return 0
     return len(line) if isinstance(line, bytes) else None
 
 
 class Session:
-    """One connection, as far as the protocol goes.
+    """Hold the protocol state of one connection.
 
     ``stays``: the client has shown that it is no throw-away copy, so the SDK is worth importing and the
     account worth opening.
@@ -72,11 +74,11 @@ class Session:
 
     @property
     def owes(self) -> bool:
-        """Whether the SDK has still to answer a request."""
+        """Tell whether the SDK has still to answer a request."""
         return bool(self._owed)
 
     def receive(self, line: bytes | TooLong) -> bytes:
-        """The reply to a line; ``b""`` if there is none, or none yet.
+        """Return the reply to a line; ``b""`` if there is none, or none yet.
 
         Whoever writes a reply tells the backlog when that is done. The other lines are the session's.
         """
@@ -92,7 +94,7 @@ class Session:
         return b""
 
     def next(self) -> Json | None:
-        """The next message for the SDK; None if none waits."""
+        """Return the next message for the SDK; None if none waits."""
         if not self._waiting:
             return None
         waiting = self._waiting.popleft()
@@ -109,7 +111,7 @@ class Session:
         return True
 
     def break_off(self) -> list[bytes]:
-        """The errors for the calls that still wait for the SDK, which wait no longer."""
+        """Return errors for the calls that still wait for the SDK, and forget those."""
         closed = {"code": jsonrpc.CONNECTION_CLOSED, "message": "Connection closed"}
         calls = [waiting.message["id"] for waiting in self._waiting if waiting.is_call]
         self._waiting.clear()
@@ -143,7 +145,7 @@ class Session:
         return self._reply(message, found, size)
 
     def _reply(self, message: Json, found: Reply | None, size: int) -> bytes:
-        """The static reply, or the call queued for the SDK."""
+        """Return the static reply, or queue the call for the SDK."""
         if found is not None:
             return reply(message["id"], **found)
         self._owed.setdefault(same(message["id"]), []).append(size)
@@ -207,7 +209,7 @@ class Session:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Waiting:
-    """A message for the SDK; ``size`` is None where the line is answered already."""
+    """Hold a message for the SDK; ``size`` is None where the line is answered already."""
 
     message: Json
     size: int | None
@@ -225,7 +227,7 @@ def _is_handshake(params: Json) -> bool:
 
 
 def _told(params: Json, version: str) -> Json:
-    """What the SDK is told of a handshake: what this server uses, in a form that it never refuses.
+    """Return what the SDK is told of a handshake: what this server uses, in a form that it never refuses.
 
     Hosts put more into it than any schema knows.
     """

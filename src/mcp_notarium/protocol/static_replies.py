@@ -1,7 +1,7 @@
 """Answer handshake, discover, ping and lists from a prepared file (``static_replies.json``).
 
-The file is made by the SDK itself (``notarium_devtools.static_replies``), so the replies are what the SDK would say,
-in every protocol version. Nothing here knows the connection: see ``session``.
+``notarium_devtools.static_replies`` asks the SDK for them, so they are what the SDK would say in every
+protocol version. Nothing here knows the connection: see ``session``.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ PATH = Path(__file__).with_name("static_replies.json")
 
 
 def stored() -> Json:
-    """The content of the file: the replies of a server with all tools."""
+    """Return the content of the file: the replies of a server with all tools."""
     replies: Json = json.loads(PATH.read_bytes())
     return replies
 
 
 def offering(replies: Json, tools: Collection[str]) -> Json:
-    """The replies of a server that offers these tools only."""
+    """Return the replies of a server that offers these tools only."""
     gone = {tool["name"] for listed in replies["lists"] for tool in listed["tools"]} - set(tools)
     modern = {
         version: {method: _reply_without(answer, gone) for method, answer in answers.items()}
@@ -40,7 +40,7 @@ def offering(replies: Json, tools: Collection[str]) -> Json:
 
 
 def instructions_without(instructions: str, gone: Collection[str]) -> str:
-    """The instructions without the lines that name a tool that is ``gone``."""
+    """Return the instructions without the lines that name a tool that is ``gone``."""
     lines = instructions.split("\n")
     return "\n".join(line for line in lines if not any(f"`{name}`" in line for name in gone))
 
@@ -59,23 +59,23 @@ def _without(result: Json, gone: Collection[str]) -> Json:
 
 
 class StaticReplies:
-    """The replies by protocol version and method."""
+    """Look up replies by protocol version and method."""
 
     def __init__(self, replies: Json) -> None:
         self._replies = replies
 
     def settle(self, wanted: str) -> str:
-        """The version of a connection whose client wants this one."""
+        """Return the version of a connection whose client wants this one."""
         versions = list(self._replies["list_of"])
         return wanted if wanted in versions else versions[-1]
 
     def greeting(self, version: str) -> Json:
-        """The result of ``initialize``."""
+        """Return the result of ``initialize``."""
         greeting: Json = self._replies["initialize"]
         return greeting | {"protocolVersion": version}
 
     def by_handshake(self, version: str, method: str, params: Json) -> Reply | None:
-        """The reply on a connection that began with a handshake; None if the SDK has to give it."""
+        """Return the reply on a connection that began with a handshake; None if the SDK has to give it."""
         if params.get("cursor") is not None:
             return None
         if method == "tools/list":
@@ -84,17 +84,17 @@ class StaticReplies:
         return reply
 
     def by_envelope(self, version: str, method: str, params: Json) -> Reply | None:
-        """The reply to a request with an envelope; None if the SDK has to give it."""
+        """Return the reply to a request with an envelope; None if the SDK has to give it."""
         if params.get("cursor") is not None:
             return None
         reply: Reply | None = self._replies["modern"][version].get(method)
         return reply
 
     def serves(self, version: object) -> bool:
-        """Whether requests with an envelope of this version are served."""
+        """Return whether requests with an envelope of this version are served."""
         return isinstance(version, str) and version in self._replies["modern"]
 
     def unsupported(self, version: object) -> Json:
-        """The error for an envelope of another version."""
+        """Return the error for an envelope of another version."""
         error: Json = self._replies["unsupported"]
         return error | {"data": error["data"] | {"requested": version}}

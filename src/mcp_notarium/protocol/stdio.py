@@ -1,20 +1,33 @@
-"""Standard input and output, taken for the protocol alone before anything else can use them.
+"""Take standard input and output for the protocol alone, and read lines of the one.
 
 After :func:`claim` a stray ``print``, a library's warning or a child process writes to stderr, and
-whoever reads standard input finds it empty. Imports nothing but the standard library's smallest
-modules: it runs before everything else.
+whoever reads standard input finds it empty. Imports only the smallest modules of the standard library:
+it runs before everything else.
+
+A line has at most eight megabytes. A longer one is thrown away as it comes and reported by its two
+ends, which show its request id.
 """
 
 from __future__ import annotations
 
 import os
+import select
 import sys
+import threading
+from collections.abc import Callable
 
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 
+MAX_LINE = 8 * 1024 * 1024
+"""Clients built on the TypeScript SDK give up at 10 MB, so nothing sensible is longer."""
+
+_ENDS = 512
+_CHUNK = 1 << 16
+_MOMENT_MS = 10
+
 
 def fill() -> None:
-    """Let there be a standard error, and no file of ours under the number of a standard stream.
+    """Provide a standard error, and keep our files off the numbers of the standard streams.
 
     Python has no ``sys.stderr`` where the parent left it closed, and the next file that is opened would
     be what a library writes its complaints to.
@@ -29,7 +42,7 @@ def fill() -> None:
 
 
 def claim() -> tuple[int, int]:
-    """Private descriptors for reading and writing the protocol; 0 and 1 are diverted.
+    """Return private descriptors for reading and writing the protocol; divert 0 and 1.
 
     A descriptor that the parent left closed is replaced by the null device, so that the process
     sees the end of input, and never a file of its own as standard output.
@@ -43,7 +56,7 @@ def claim() -> tuple[int, int]:
 
 
 def _duplicate(fd: int, mode: int) -> int:
-    """A copy above 2 that children do not inherit."""
+    """Return a copy above 2 that children do not inherit."""
     try:
         copy = os.dup(fd)
     except OSError:
@@ -54,9 +67,12 @@ def _duplicate(fd: int, mode: int) -> int:
         copy = os.dup(copy)
     for spare in low:
         os.close(spare)
-    if sys.platform != "win32":
+    if sys.platform == "win32":
+        import msvcrt  # noqa: PLC0415 - exists on Windows only
+
+        msvcrt.setmode(copy, os.O_BINARY)
+    else:
         os.set_blocking(copy, True)  # or "nothing yet" would look like the end
-    _binary(copy)
     return copy
 
 
@@ -76,15 +92,127 @@ def _divert(fd: int, target: int | None) -> None:
     os.close(null)
 
 
-def _binary(fd: int) -> None:
-    if sys.platform == "win32":
-        import msvcrt  # noqa: PLC0415 - exists on Windows only
-
-        msvcrt.setmode(fd, os.O_BINARY)
-
-
 def write_all(fd: int, content: bytes) -> None:
     """Write everything, waiting as long as the reader takes. Raises ``OSError`` when it is gone."""
     rest = memoryview(content)
     while rest:
         rest = rest[os.write(fd, rest) :]
+
+
+class TooLong:
+    """Hold the first and last bytes of a line that was too long."""
+
+    __slots__ = ("head", "tail")
+
+    def __init__(self, head: bytes, tail: bytes) -> None:
+        self.head = head
+        self.tail = tail
+
+
+class EndOfInput:
+    """Mark the end: no more lines will come."""
+
+
+Item = bytes | TooLong | EndOfInput
+
+
+class LineBuffer:
+    """Cut a stream of bytes into lines, without line ends and blank lines.
+
+    ``fed``: something has come, be it only the beginning of a line.
+    """
+
+    def __init__(self, limit: int = MAX_LINE) -> None:
+        self._limit = limit
+        self._held = bytearray()
+        self._scanned = 0
+        self._skipped: TooLong | None = None
+        self.fed = False
+
+    def feed(self, content: bytes) -> list[Item]:
+        """Return the lines that ``content`` completes."""
+        self.fed = True
+        self._held += content
+        items = []
+        while (at := self._held.find(b"\n", self._scanned)) >= 0:
+            line = bytes(self._held[:at])
+            del self._held[: at + 1]
+            self._scanned = 0
+            items += self._line(line)
+        self._scanned = len(self._held)
+        if len(self._held) > self._limit:
+            self._skip()
+        return items
+
+    def end(self) -> list[Item]:
+        """Return the last line if it had no line end."""
+        line = bytes(self._held)
+        self._held.clear()
+        return self._line(line)
+
+    def _line(self, line: bytes) -> list[Item]:
+        if self._skipped is not None:
+            skipped, self._skipped = self._skipped, None
+            return [TooLong(skipped.head, (skipped.tail + line)[-_ENDS:])]
+        if len(line) > self._limit:
+            return [TooLong(line[:_ENDS], line[-_ENDS:])]
+        return [line] if line.strip() else []
+
+    def _skip(self) -> None:
+        """Throw away what is held of a line that is already too long, except its ends."""
+        if self._skipped is None:
+            self._skipped = TooLong(bytes(self._held[:_ENDS]), b"")
+        self._skipped.tail = bytes(self._held[-_ENDS:])
+        self._held.clear()
+        self._scanned = 0
+
+
+def start_reading(
+    fd: int,
+    sink: Callable[[Item], None],
+    *,
+    first: Callable[[], None] = lambda: None,
+    crowded: Callable[[], bool] = lambda: False,
+    buffer: LineBuffer | None = None,
+) -> threading.Thread:
+    """Read a descriptor to its end in a thread that hands each item to the sink; return the thread.
+
+    It is a daemon, because a read of standard input cannot be interrupted. ``first`` is called in it
+    before anything is read. While it is ``crowded`` nothing is read, so a client that sends without end
+    waits for its pipe instead of filling the memory. What it wrote before it closed its end is read in
+    any case, because the end comes after it.
+    """
+    buffer = buffer or LineBuffer()
+
+    def read() -> None:
+        first()
+        left = _watch_for_end(fd)
+        ended = False
+        while not ended:
+            while crowded() and not left():
+                pass
+            content = _some(fd)
+            ended = not content
+            for item in [*buffer.end(), EndOfInput()] if ended else buffer.feed(content):
+                sink(item)
+
+    thread = threading.Thread(target=read, name="stdin", daemon=True)
+    thread.start()
+    return thread
+
+
+def _some(fd: int) -> bytes:
+    try:
+        return os.read(fd, _CHUNK)
+    except OSError:  # the other side has vanished: the same as the end
+        return b""
+
+
+def _watch_for_end(fd: int) -> Callable[[], bool]:
+    """Return what tells, after a moment, whether the other side has left; True where nobody can say."""
+    poll = getattr(select, "poll", None)
+    if poll is None:
+        return lambda: True
+    poller = poll()
+    poller.register(fd, getattr(select, "POLLRDHUP", 0))
+    return lambda: bool(poller.poll(_MOMENT_MS))

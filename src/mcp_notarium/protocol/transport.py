@@ -1,14 +1,24 @@
-"""Carry messages between the client and the SDK, and end in order.
+"""Carry messages between the client and the SDK, and end the connection in order.
 
 Lines go to the session, which answers or queues them; the SDK takes what is queued by :meth:`Transport.next`
 as soon as it is imported. Every request gets an answer, also one that is no valid message. At the end
-of input, on a signal or when the client stops reading, calls in hand get their part of the time to end
-(``shutdown``); a call that the SDK has not taken by then is told that the connection is closed.
-Free of the SDK, and knows nothing of tools.
+of input, on a signal or when the client stops reading, calls in hand may still end for a part of the time
+that is left (:class:`Ending`). A call that the SDK has not taken by then is told that the connection is
+closed. Knows neither the SDK nor tools.
+
+:class:`Outbox` never blocks the event loop and never hangs at exit. Small lines go out directly where the
+system promises room for them. The rest goes through one daemon thread, because a reader that has stopped
+reading must not keep the process from ending.
 """
 
 from __future__ import annotations
 
+import asyncio
+import os
+import queue
+import select
+import threading
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -18,20 +28,153 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
 
+from mcp_notarium.protocol.backlog import Backlog
 from mcp_notarium.protocol.jsonrpc import Json
-from mcp_notarium.protocol.line_reader import TooLong
-from mcp_notarium.protocol.outbox import Outbox
 from mcp_notarium.protocol.session import Session, size_of
-from mcp_notarium.protocol.shutdown import Ending
+from mcp_notarium.protocol.stdio import TooLong, write_all
 
+SECONDS: Final = 1.5
+"""From the client's leaving to the end of the process."""
+ANSWERS: Final = 0.8
+"""The part of it in which calls in hand may still be answered."""
+CLOSING: Final = 0.9
+"""The part after which nothing is waited for any more: sync and connections are closed, or not."""
 LAST_WORDS_SECONDS: Final = 0.05
 """How long writing may take that some calls have no answer."""
 
+_DIRECT = getattr(select, "PIPE_BUF", 0)
+"""A pipe that polls as writable takes this much at once (POSIX); elsewhere nothing is promised."""
+
 Wait = Callable[[], Awaitable[object]]
+_Job = tuple[bytes, "asyncio.Future[None]"]
+
+
+class Ending:
+    """Hold the one deadline for everything from the client's leaving to the exit.
+
+    Clients send SIGTERM two seconds after they have closed standard input. What takes part in the end
+    asks how much is left for it. What cannot be asked (a disk that hangs, a look-up of a name that does
+    not return) is cut off. Nothing is lost by that: a write on its way is an intent in the database, and
+    a transaction is stored whole or not at all. Nothing counts before :meth:`begin`.
+    """
+
+    def __init__(
+        self, seconds: float = SECONDS, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._seconds = seconds
+        self._clock = clock
+        self._began: float | None = None
+        self._cut_off: Callable[[], None] | None = None
+
+    def begin(self) -> None:
+        """Start the time: the client has left, or the system asks the process to end. Works once."""
+        if self._began is not None:
+            return
+        self._began = self._clock()
+        if self._cut_off is not None:
+            timer = threading.Timer(self._seconds, self._cut_off)
+            timer.daemon = True
+            timer.start()
+
+    def enforce(self, exit_code: Callable[[], int]) -> None:
+        """End the process at the deadline, whatever it is doing. Call it before :meth:`begin`."""
+        self._cut_off = lambda: os._exit(exit_code())
+
+    def for_answers(self) -> float:
+        """Return the seconds that calls in hand may still take."""
+        return self._left(ANSWERS)
+
+    def for_closing(self) -> float:
+        """Return the seconds until everything that is waited for must be closed."""
+        return self._left(CLOSING)
+
+    def _left(self, part: float) -> float:
+        passed = 0.0 if self._began is None else self._clock() - self._began
+        return max(0.0, part * self._seconds - passed)
+
+
+class Outbox:
+    """Write lines to a descriptor in order. Use it from the event loop only.
+
+    A line once begun is finished even if its sender is cancelled: half a line would spoil all that
+    follow. What waits is counted in the backlog until it is written, also if nobody waits for it any more.
+    """
+
+    def __init__(self, fd: int, backlog: Backlog) -> None:
+        self._fd = fd
+        self.backlog = backlog
+        self._loop = asyncio.get_running_loop()
+        self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
+        self._waiting: set[asyncio.Future[None]] = set()
+        self._abandoned = False
+        self._has_room = _poll_for_room(fd)
+        self._thread: threading.Thread | None = None
+
+    async def write(self, line: bytes) -> None:
+        """Hand the whole line to the system. Raises ``OSError`` when the reader is gone."""
+        if self._abandoned:
+            raise BrokenPipeError
+        if not self._waiting and len(line) <= _DIRECT and self._has_room():
+            line = line[os.write(self._fd, line) :]
+        if line:
+            await self._by_thread(line)
+
+    def _by_thread(self, line: bytes) -> asyncio.Future[None]:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="stdout", daemon=True)
+            self._thread.start()
+        done: asyncio.Future[None] = self._loop.create_future()
+        self._waiting.add(done)
+        self.backlog.wait(len(line))
+        self._jobs.put((line, done))
+        return done
+
+    def abandon_if_stuck(self) -> None:
+        """Give up on a reader that takes nothing: whoever waits for it gets ``BrokenPipeError``."""
+        if self._waiting:
+            self._abandoned = True
+            for done in tuple(self._waiting):
+                self._settle(done, BrokenPipeError())
+
+    def _work(self) -> None:
+        while True:
+            line, done = self._jobs.get()
+            problem: OSError | None = None
+            try:
+                write_all(self._fd, line)
+            except OSError as error:
+                problem = error
+            try:
+                self._loop.call_soon_threadsafe(self._written, len(line), done, problem)
+            except RuntimeError:  # the loop has ended: nobody waits any more
+                return
+
+    def _written(self, size: int, done: asyncio.Future[None], problem: OSError | None) -> None:
+        self.backlog.written(size)
+        self._settle(done, problem)
+
+    def _settle(self, done: asyncio.Future[None], problem: OSError | None) -> None:
+        self._waiting.discard(done)
+        if done.done():  # its sender was cancelled meanwhile
+            return
+        if problem is None:
+            done.set_result(None)
+        else:
+            done.set_exception(problem)
+
+
+def _poll_for_room(fd: int) -> Callable[[], bool]:
+    """Return what tells in microseconds whether a small line may be written without waiting."""
+    poll = getattr(select, "poll", None)
+    if poll is None:
+        return lambda: False
+    poller = poll()
+    poller.register(fd, select.POLLOUT)
+    return lambda: bool(poller.poll(0) == [(fd, select.POLLOUT)])
 
 
 class Transport:
-    """One connection. Feed it lines; it ends by :meth:`end_of_input`, :meth:`stop`, or a reader that is gone.
+    """Serve one connection. It ends by :meth:`end_of_input`, :meth:`stop`, or a reader that is gone.
 
     ``ready`` returns when calls can be answered; at the end of input it is waited for, on a signal it is not.
     """
@@ -58,7 +201,7 @@ class Transport:
         self.over = anyio.Event()
 
     def feed(self, line: bytes | TooLong) -> None:
-        """Answer one line, or queue it for the SDK. Ignored once the input has ended."""
+        """Answer one line, or queue it for the SDK. Ignores it once the input has ended."""
         if self._closing.is_set():
             return
         if answer := self._session.receive(line):
@@ -70,7 +213,7 @@ class Transport:
         self._look()
 
     async def next(self) -> Json:
-        """The next message for the SDK. Raises ``EndOfStream`` when the connection is over."""
+        """Return the next message for the SDK. Raises ``EndOfStream`` when the connection is over."""
         while not self.over.is_set():
             if (message := self._session.next()) is not None:
                 return message
@@ -99,7 +242,7 @@ class Transport:
         self.end_of_input()
 
     async def end(self) -> None:
-        """Wait for the end of the connection and see to it that it is one."""
+        """Wait for the end of the connection, and close it."""
         await self._closing.wait()
         await first_of(self._stopping.wait, self._settled.wait, self._ready)
         self._ending.begin()
@@ -153,7 +296,7 @@ async def running(
     *,
     ready: Wait = anyio.lowlevel.checkpoint,
 ) -> AsyncIterator[Transport]:
-    """A transport that ends by itself while the SDK serves it."""
+    """Run a transport that ends by itself while the SDK serves it."""
     async with anyio.create_task_group() as tasks:
         transport = Transport(session, outbox, tasks, ending=ending, ready=ready)
         tasks.start_soon(transport.end)

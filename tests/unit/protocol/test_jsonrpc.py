@@ -6,8 +6,8 @@ import pytest
 from mcp_types import JSONRPCError, JSONRPCResponse
 
 from mcp_notarium.protocol.jsonrpc import DEEPEST, Refusal, decode
-from mcp_notarium.protocol.line_reader import TooLong
-from mcp_notarium.protocol.sdk_streams import encode
+from mcp_notarium.protocol.sdk_server import encode
+from mcp_notarium.protocol.stdio import TooLong
 
 
 def ask(**fields):

@@ -1,15 +1,11 @@
-"""What is refused before the handshake, and that a glance never accepts more than the full look."""
+"""What is refused before the handshake."""
 
-import os
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from mcp_notarium.config import Config
 from mcp_notarium.errors import ConfigError, LockedError, Verdict
-from mcp_notarium.files.account_folder import AccountFolder, find_problem
 from mcp_notarium.keys import keychain
 from mcp_notarium.keys.keychain import Keychain
 from mcp_notarium.protocol import preflight
@@ -134,50 +130,3 @@ def test_a_name_that_is_too_long_is_refused(tmp_path):
 def test_readable_folder_is_refused(config):
     config.account_dir.chmod(0o750)
     assert refused(config) is Verdict.UNSAFE_PATH
-
-
-@pytest.mark.parametrize("kind", ["hard link", "link", "readable", "pipe"])
-def test_glance_does_not_accept_what_is_no_private_file(config, kind):
-    file = config.account_dir / "notarium_keys.json"
-    touch(file)
-    assert preflight._plainly_private(config.account_dir)
-    if kind == "hard link":
-        os.link(file, config.data_dir / "second")
-    elif kind == "readable":
-        file.chmod(0o640)
-    else:
-        file.unlink()
-        if kind == "link":
-            file.symlink_to(config.data_dir)
-        else:
-            os.mkfifo(file, 0o600)
-    assert not preflight._plainly_private(config.account_dir)
-
-
-modes = st.sampled_from([0o600, 0o640, 0o604, 0o700, 0o400])
-names = st.sampled_from(["notarium_keys.json", "sync.lock", "server.lock", "other.txt"])
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    st.dictionaries(names, modes, max_size=3),
-    st.sampled_from([0o700, 0o711, 0o750]),
-    st.sampled_from([0o755, 0o775, 0o1777, 0o700]),
-    st.sampled_from(["file", "link", "hard link"]),
-)
-def test_glance_accepts_only_what_the_full_look_accepts(tmp_path_factory, files, mode, above, kind):
-    parent = tmp_path_factory.mktemp("parent")
-    folder = parent / "account"
-    folder.mkdir()
-    for name, bits in files.items():
-        touch(folder / name, bits)
-        if kind == "link":
-            (folder / name).rename(parent / name)
-            (folder / name).symlink_to(parent / name)
-        elif kind == "hard link":
-            os.link(folder / name, parent / name)
-    folder.chmod(mode)
-    parent.chmod(above)
-    if preflight._plainly_private(folder):
-        assert find_problem(AccountFolder(folder)) is None
-    parent.chmod(0o700)

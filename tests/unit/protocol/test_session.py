@@ -13,10 +13,10 @@ from mcp_types import methods as sdk_methods
 from mcp_notarium.protocol.app_holder import AppHolder
 from mcp_notarium.protocol.backlog import LINE_BYTES, Backlog
 from mcp_notarium.protocol.call_pipeline import CallPipeline
-from mcp_notarium.protocol.line_reader import TooLong
 from mcp_notarium.protocol.sdk_server import build
 from mcp_notarium.protocol.session import Session, size_of
 from mcp_notarium.protocol.static_replies import StaticReplies, stored
+from mcp_notarium.protocol.stdio import TooLong
 from support.talker import ENVELOPE, HELLO, INITIALIZED, call, modern
 
 STORED = stored()

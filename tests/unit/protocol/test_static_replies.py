@@ -5,8 +5,8 @@ import json
 import pytest
 
 from mcp_notarium.domain.policy import TOOLS, Policy
-from notarium_devtools import static_replies as generator
 from mcp_notarium.protocol.static_replies import StaticReplies, offering, stored
+from notarium_devtools import static_replies as generator
 
 STORED = stored()
 HANDSHAKES = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]

@@ -11,13 +11,11 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest, JSONRPCResponse
 
 from mcp_notarium.protocol.backlog import MOST_UNANSWERED, Backlog
-from mcp_notarium.protocol.line_reader import TooLong
-from mcp_notarium.protocol.outbox import Outbox
-from mcp_notarium.protocol.sdk_streams import Incoming, Outgoing
+from mcp_notarium.protocol.sdk_server import Incoming, Outgoing
 from mcp_notarium.protocol.session import Session, size_of
-from mcp_notarium.protocol.shutdown import Ending
 from mcp_notarium.protocol.static_replies import StaticReplies, stored
-from mcp_notarium.protocol.transport import running
+from mcp_notarium.protocol.stdio import TooLong
+from mcp_notarium.protocol.transport import Ending, Outbox, running
 from support.talker import HELLO, INITIALIZED
 
 pytestmark = pytest.mark.anyio

@@ -8,10 +8,10 @@ import pytest
 
 from mcp_notarium.protocol.backlog import Backlog
 from mcp_notarium.protocol.inbox import Inbox, Loaded, Stop
-from mcp_notarium.protocol.line_reader import EndOfInput, TooLong
 from mcp_notarium.protocol.server import MOST_ALONE, answer_alone
 from mcp_notarium.protocol.session import Session
 from mcp_notarium.protocol.static_replies import StaticReplies, stored
+from mcp_notarium.protocol.stdio import EndOfInput, TooLong
 from support.talker import HELLO, INITIALIZED, call
 
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}

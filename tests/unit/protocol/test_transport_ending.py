@@ -6,11 +6,11 @@ import time
 
 import pytest
 
-from mcp_notarium.protocol.shutdown import SECONDS, Ending
+from mcp_notarium.protocol.transport import SECONDS, Ending
 
 PROGRAM = """
 import time
-from mcp_notarium.protocol.shutdown import Ending
+from mcp_notarium.protocol.transport import Ending
 ending = Ending(0.2)
 ending.enforce(lambda: 3)
 {begin}

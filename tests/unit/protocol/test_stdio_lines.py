@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_notarium.protocol.line_reader import EndOfInput, LineBuffer, LineReader, TooLong
+from mcp_notarium.protocol import stdio
+from mcp_notarium.protocol.stdio import EndOfInput, LineBuffer, TooLong
 
 
 def cut(*chunks, limit=100):
@@ -75,11 +76,9 @@ def test_buffer_never_holds_much_more_than_its_limit():
 def test_reader_hands_over_every_line_and_then_the_end():
     reading, writing = os.pipe()
     found = []
-    reader = LineReader(reading, found.append)
     os.write(writing, b"one\n\n \ntwo")
     os.close(writing)
-    thread = reader.start()
-    thread.join(10)
+    stdio.start_reading(reading, found.append).join(10)
     os.close(reading)
     assert found[:2] == [b"one", b"two"]
     assert isinstance(found[2], EndOfInput)
@@ -95,7 +94,7 @@ def test_nothing_is_read_while_it_is_crowded_but_the_end_is_always_met():
         asked.set()
         return True
 
-    LineReader(reading, got.put, crowded=crowded).start()
+    stdio.start_reading(reading, got.put, crowded=crowded)
     assert asked.wait(10)
     assert got.empty()
     os.close(writing)
