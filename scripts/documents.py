@@ -21,7 +21,7 @@ TOP = Path(__file__).resolve().parents[1]
 
 TEST = re.compile(r"`(tests/[\w./-]+\.py)::([\w:]+)`")
 _PATH = re.compile(r"`((?:tests|docs|src|scripts|\.github)/[^`\s]*)`")
-_LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _VARIABLE = re.compile(r"\b((?:NOTARIUM|DB|SIMPLENOTE|SIMPERIUM|SYNC|API|LOG)_[A-Z][A-Z_]*[A-Z])\b")
 _VERDICT = re.compile(r"`([a-z]+(?:_[a-z]+)+)`[^.;|`]{0,20}exit code (\d+)")
 _CODES = {"0", "1", "2", "3", "130"}
@@ -123,13 +123,18 @@ def model(text: str, top: Path = TOP) -> list[str]:
     return wrong
 
 
-def promises(text: str, top: Path = TOP) -> list[str]:
-    """What is wrong with the promises and the verdicts of SECURITY.md."""
+def promises(text: str, tested: str, top: Path = TOP) -> list[str]:
+    """Return what is wrong with the promises and verdicts of SECURITY.md, and their tests in ``tested``."""
     everything = list(rows(POLICY, text))
     promised = [row for row in everything if "protected" in row.cells]
+    shown = [row for row in rows(MODEL, tested) if "promise" in row.cells]
     if not promised:
         return [f"{POLICY}: no table of promises"]
-    return [*without_test(promised, top), *_of_verdicts(everything)]
+    wrong = [*_twice(promised, "id"), *_twice(shown, "promise"), *without_test(shown, top)]
+    ids, named = ({row.cells[key]: row for row in found} for found, key in ((promised, "id"), (shown, "promise")))
+    wrong += [f"{ids[one]}: {MODEL} names no test of {one}" for one in sorted(ids.keys() - named)]
+    wrong += [f"{named[one]}: {POLICY} has no {one}" for one in sorted(named.keys() - ids)]
+    return [*wrong, *_of_verdicts(everything)]
 
 
 def _of_verdicts(everything: list[Row]) -> Iterator[str]:
@@ -228,7 +233,12 @@ def look(top: Path = TOP) -> list[str]:
     """Everything that is wrong."""
     known, wrong = variables(), []
     of_page: Mapping[str, Callable[[str, Path], list[str]]]
-    of_page = {MODEL: model, POLICY: promises, COMPLIANCE: compliance}
+    tested = (top / MODEL).read_text(encoding="utf-8")
+    of_page = {
+        MODEL: model,
+        POLICY: lambda text, top: promises(text, tested, top),
+        COMPLIANCE: compliance,
+    }
     for file in pages(top):
         text = (top / file).read_text(encoding="utf-8")
         wrong += [*places(file, text, top), *names(file, text, known)]

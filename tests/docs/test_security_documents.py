@@ -83,9 +83,19 @@ def test_a_model_without_one_of_the_methods_is_refused(check, kind):
 
 
 def test_a_promise_without_a_test_is_named(check):
-    head = "| attacker who | protected | how far | shown by |\n|---|---|---|---|\n"
-    assert any("no test" in one for one in check.promises(f"{head}| x | yes | all | - |\n"))
-    assert check.promises("no table at all\n")
+    page = (
+        "| id | attacker who | protected | how far |\n|---|---|---|---|\n| P1 | x | yes | all |\n"
+    )
+    head = "| promise | attacker who | tests |\n|---|---|---|\n"
+    sound = f"{head}| P1 | x | {REAL} |\n"
+    assert not [one for one in check.promises(page, sound) if "verdict" not in one]
+    for model, says in (
+        (f"{head}| P1 | x | - |\n", "no test"),
+        (head, "names no test of P1"),
+        (f"{sound}| P2 | x | {REAL} |\n", "has no P2"),
+    ):
+        assert any(says in one for one in check.promises(page, model))
+    assert check.promises("no table at all\n", sound)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +105,7 @@ def test_a_promise_without_a_test_is_named(check):
 def test_a_verdict_that_is_not_the_programs_is_named(check, said, instead):
     text = text_of(check.POLICY)
     assert said in text
-    assert any("verdict" in one for one in check.promises(text.replace(said, instead)))
+    assert any("verdict" in one for one in check.promises(text.replace(said, instead), ""))
 
 
 @pytest.mark.parametrize(
@@ -128,6 +138,7 @@ def test_a_requirement_that_stands_there_twice_is_named(check):
         "[there](docs/nothing.md)",
         "[there](SECURITY.md#no-such-heading)",
         "[there](#no-such-heading)",
+        "![a plot](docs/plots/nothing.svg)",
         "`tests/unit/nothing`",
         "`src/mcp_notarium/nothing.py`",
         "`scripts/nothing`",
