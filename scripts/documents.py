@@ -131,7 +131,10 @@ def promises(text: str, tested: str, top: Path = TOP) -> list[str]:
     if not promised:
         return [f"{POLICY}: no table of promises"]
     wrong = [*_twice(promised, "id"), *_twice(shown, "promise"), *without_test(shown, top)]
-    ids, named = ({row.cells[key]: row for row in found} for found, key in ((promised, "id"), (shown, "promise")))
+    ids, named = (
+        {row.cells[key]: row for row in found}
+        for found, key in ((promised, "id"), (shown, "promise"))
+    )
     wrong += [f"{ids[one]}: {MODEL} names no test of {one}" for one in sorted(ids.keys() - named)]
     wrong += [f"{named[one]}: {POLICY} has no {one}" for one in sorted(named.keys() - ids)]
     return [*wrong, *_of_verdicts(everything)]

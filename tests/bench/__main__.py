@@ -1,4 +1,4 @@
-"""``scripts/bench``: choose sizes and groups, measure, write the page."""
+"""``scripts/bench``: choose sizes and groups, measure, write the figures."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import mcp_notarium
 from bench import report
 from bench.measure import Figure
+from bench.older import Older, unpack
 from bench.processes import Service
 from bench.rows_calls import calls, transport
 from bench.rows_idle import before_the_first_call, idle
@@ -39,12 +41,15 @@ ONCE: dict[str, tuple[Rows, ...]] = {"transport": (transport,), "keys": (keys,)}
 GROUPS = (*ONCE, *PER_SIZE, "tokens")
 _SIZES = [1000, 10_000]
 _ALL_SIZES = [1000, 10_000, 50_000, 100_000]
-_TOKENIZER = Path(__file__).resolve().parents[2] / ".bench"
+_TOP = Path(__file__).resolve().parents[2]
+_TOKENIZER = _TOP / ".bench"
+FIGURES = _TOP / "docs" / "performance.json"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what is asked for; 0."""
+    """Measure what is asked for; return 0."""
     chosen = _parser().parse_args(arguments)
+    chosen.json = FIGURES if chosen.page else chosen.json
     pace = SMOKE if chosen.smoke else FULL if chosen.full else USUAL
     sizes = chosen.notes or (_ALL_SIZES if chosen.full else _SIZES)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that no folder is left behind
@@ -53,8 +58,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     figures: list[Figure] = []
     whole = False
     try:
-        for figure in _measured(chosen.rows, sizes, pace, chosen.tokenizer):
-            figures.append(figure)  # noqa: PERF402 - what is there counts, whatever comes after
+        with _older(chosen.against) as older:
+            for figure in _measured(chosen.rows, sizes, pace, older, chosen.tokenizer):
+                figures.append(figure)  # noqa: PERF402 - what is there counts, whatever comes after
         whole = True
     finally:
         run = report.Run(_words(chosen), time.monotonic() - began, figures, whole)
@@ -66,10 +72,7 @@ def _write(run: report.Run, described: dict[str, str], chosen: argparse.Namespac
     """Also of a run that ended early: hours may be in it."""
     if chosen.json:
         report.save_json(chosen.json, run, described)
-    if chosen.markdown:
-        report.put_into(chosen.markdown, report.as_markdown(run, described))
-    else:
-        sys.stdout.write(report.as_markdown(run, described))
+    sys.stdout.write(report.as_markdown(run, described))
 
 
 def _words(chosen: argparse.Namespace) -> str:
@@ -77,6 +80,8 @@ def _words(chosen: argparse.Namespace) -> str:
     words = [f"--{name}" for name in ("full", "smoke") if getattr(chosen, name)]
     words += [f"--notes {','.join(map(str, chosen.notes))}"] if chosen.notes else []
     words += [f"--rows {','.join(chosen.rows)}"] if tuple(chosen.rows) != GROUPS else []
+    words += [f"--against {chosen.against}"] if chosen.against else []
+    words += ["--page"] if chosen.page else []
     return " ".join(words)
 
 
@@ -86,15 +91,29 @@ def _compile() -> None:
         compileall.compile_dir(package.__path__[0], quiet=2)
 
 
+@contextmanager
+def _older(commit: str | None) -> Iterator[Older | None]:
+    """Unpack the commit to measure beside today's sources, if one is named."""
+    if commit is None:
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="notarium-older-") as folder:
+        yield unpack(commit, Path(folder))
+
+
 def _measured(
-    groups: Sequence[str], sizes: Sequence[int], pace: Pace, tokenizer: Path
+    groups: Sequence[str],
+    sizes: Sequence[int],
+    pace: Pace,
+    older: Older | None,
+    tokenizer: Path,
 ) -> Iterator[Figure]:
     for number, count in enumerate(sizes):
         with (
             tempfile.TemporaryDirectory(prefix="notarium-bench-") as folder,
             Service(count) as service,
         ):
-            site = Site(service, Path(folder), pace)
+            site = Site(service, Path(folder), pace, older)
             available = (ONCE if number == 0 else {}) | PER_SIZE
             for group, rows in available.items():
                 for each in rows if group in groups else ():
@@ -116,8 +135,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rows", type=_groups, default=GROUPS, help=",".join(GROUPS))
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     parser.add_argument(
-        "--markdown", type=Path, help="write into the marked section of this file, not to stdout"
+        "--page",
+        action="store_true",
+        help="write the figures to docs/performance.json, and docs/performance.md and its plots from them",
     )
+    parser.add_argument("--against", metavar="COMMIT", help="measure this commit side by side")
     parser.add_argument(
         "--tokenizer", type=Path, default=_TOKENIZER, help="folder with npm's gpt-tokenizer"
     )

@@ -1,4 +1,4 @@
-"""The page: machine, figures with ratios first, targets, growth; as Markdown and as JSON."""
+"""Write a run: the machine, figures with ratios first, targets and growth; as Markdown and as JSON."""
 
 from __future__ import annotations
 
@@ -6,17 +6,14 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from bench.measure import Figure
 from bench.targets import TARGETS, Growth, growths
 from mcp_notarium.storage import driver
-
-BEGIN = "<!-- results: made by scripts/bench -->"
-END = "<!-- end of results -->"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,38 +46,31 @@ def _processor() -> str:
     return platform.processor() or "unknown"
 
 
-def as_json(run: Run, described: dict[str, str]) -> dict[str, Any]:
-    """Everything, for a program."""
-    return {
-        "machine": described,
-        "arguments": run.arguments,
-        "seconds": round(run.seconds, 1),
-        "whole": run.whole,
-        "figures": [_figure(figure) for figure in run.figures],
-        "growth": [
-            {"group": g.group, "row": g.row, "exponent": round(g.exponent, 3), "met": g.met}
-            for g in growths(run.figures)
-        ],
-    }
+def save_json(path: Path, run: Run, described: Mapping[str, str]) -> None:
+    """Write the JSON form, one figure a line, so that two runs can be compared line by line."""
+    head = {"machine": described, "arguments": run.arguments, "whole": run.whole}
+    said = json.dumps(head | {"seconds": round(run.seconds)}, indent=1).removesuffix("\n}")
+    lines = ",\n".join(f"  {json.dumps(_rounded(asdict(figure)))}" for figure in run.figures)
+    path.write_text(f'{said},\n "figures": [\n{lines}\n ]\n}}\n', encoding="utf-8")
 
 
-def _figure(figure: Figure) -> dict[str, Any]:
-    target = TARGETS.get((figure.group, figure.row))
-    return {
-        "group": figure.group,
-        "row": figure.row,
-        "notes": figure.notes,
-        "unit": figure.unit,
-        "value": figure.value,
-        "p99": figure.p99,
-        "floors": dict(figure.floors),
-        "ratios": figure.ratios,
-        "target": None if target is None else str(target),
-        "met": None if target is None else target.met(figure),
-    }
+def load_json(path: Path) -> tuple[Run, dict[str, str]]:
+    """Read what ``save_json`` has written."""
+    found = json.loads(path.read_text(encoding="utf-8"))
+    figures = [Figure(**one) for one in found["figures"]]
+    return Run(found["arguments"], found["seconds"], figures, found["whole"]), found["machine"]
 
 
-def as_markdown(run: Run, described: dict[str, str]) -> str:
+def _rounded(value: Any) -> Any:
+    """Return four digits that count of each number; more are noise."""
+    if isinstance(value, float):
+        return float(f"{value:.4g}")
+    if isinstance(value, dict):
+        return {name: _rounded(one) for name, one in value.items()}
+    return value
+
+
+def as_markdown(run: Run, described: Mapping[str, str]) -> str:
     """Everything, for a person."""
     command = f"scripts/bench {run.arguments}".strip()
     ended = "" if run.whole else " It ended early: rows are missing."
@@ -129,20 +119,6 @@ def short(number: float) -> str:
     if abs(number) >= 100:
         return f"{number:,.0f}"
     return f"{number:.3g}"
-
-
-def put_into(page: Path, results: str) -> None:
-    """Replace the marked section of ``page``; a page without one, or none at all, becomes the results."""
-    text = page.read_text(encoding="utf-8") if page.exists() else ""
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    whole = f"{before}{BEGIN}\n\n{results}\n{END}{after}" if begin and end else results
-    page.write_text(whole, encoding="utf-8")
-
-
-def save_json(path: Path, run: Run, described: dict[str, str]) -> None:
-    """Write the JSON form."""
-    path.write_text(json.dumps(as_json(run, described), indent=1) + "\n", encoding="utf-8")
 
 
 def tell(line: str) -> None:

@@ -59,7 +59,7 @@ def _echo(speaker: Speaker) -> Act:
 
 def calls(site: Site) -> Iterator[Figure]:
     """Every kind of read, and what the key costs over all of them."""
-    encrypted, plain = site.encrypted(), site.plain()
+    encrypted, plain, older = site.encrypted(), site.plain(), site.older()
     copy = site.folder / "copy.sqlite"
     copy.unlink(missing_ok=True)
     encrypted_copy(database(plain), copy)
@@ -69,6 +69,7 @@ def calls(site: Site) -> Iterator[Figure]:
             site,
             ours=stack.enter_context(serving(encrypted)),
             plain=stack.enter_context(serving(plain)),
+            older={name: stack.enter_context(serving(old)) for name, old in older.items()},
             wire=stack.enter_context(Speaker(script("floor_wire"), surroundings())),
             files=(database(plain), copy),
         )
@@ -81,7 +82,8 @@ def calls(site: Site) -> Iterator[Figure]:
             ours = taken["ours"].median * 1000
             shares.append(taken["ours"].median / taken["plain"].median)
             p99 = taken["ours"].p99 * 1000
-            yield Figure("calls", row, site.count, "ms", ours, p99, _floors(taken))
+            beside = {name: taken[name].median * 1000 for name in older}
+            yield Figure("calls", row, site.count, "ms", ours, p99, _floors(taken) | beside)
         peak = bench.ours.memory("VmHWM")
     key = sorted(shares)[len(shares) // 2]
     yield Figure("encryption", "reads", site.count, "x", key, floors={"without a key": 1.0})
@@ -135,16 +137,24 @@ class _Bench:
     """All that answers, side by side."""
 
     def __init__(
-        self, site: Site, *, ours: Speaker, plain: Speaker, wire: Speaker, files: tuple[Path, Path]
+        self,
+        site: Site,
+        *,
+        ours: Speaker,
+        plain: Speaker,
+        older: dict[str, Speaker],
+        wire: Speaker,
+        files: tuple[Path, Path],
     ) -> None:
         self.ours, self.plain, self.wire = ours, plain, wire
+        self._servers = {"ours": ours, "plain": plain} | older
         self._loop = Speaker(script("floor_bare", str(files[0])), surroundings())
         self._raw_plain, self._raw_cipher = Raw.plain(files[0]), Raw.cipher(files[1])
         self._pace = site.pace
 
     def warm_up(self) -> None:
         """Have what the first ``get`` makes a server import be imported: a second of work beside its calls."""
-        for server in (self.ours, self.plain):
+        for server in self._servers.values():
             server.tool("get", id=corpus.note_id(0))
         time.sleep(self._pace.quiet)
 
@@ -168,9 +178,7 @@ class _Bench:
         return lambda: _demand(call, self.ours.tool(call.tool, **call.arguments))
 
     def _subjects(self, call: Call) -> dict[str, Act]:
-        return {
-            "ours": lambda: self.ours.tool(call.tool, **call.arguments),
-            "plain": lambda: self.plain.tool(call.tool, **call.arguments),
+        return {name: _asked(server, call) for name, server in self._servers.items()} | {
             "bare loop": lambda: self._loop.tool(call.tool, **call.request),
             "raw plain": lambda: self._raw_plain.answer(call.request),
             "raw cipher": lambda: self._raw_cipher.answer(call.request),
@@ -178,12 +186,16 @@ class _Bench:
         }
 
     def _check(self, call: Call) -> None:
-        for server in (self.ours, self.plain):
+        for server in self._servers.values():
             _demand(call, server.tool(call.tool, **call.arguments))
         if call.tool == "list":
             _demand(call, self._loop.tool(call.tool, **call.request))
             for raw in (self._raw_plain, self._raw_cipher):
                 _demand(call, raw.answer(call.request))
+
+
+def _asked(server: Speaker, call: Call) -> Act:
+    return lambda: server.tool(call.tool, **call.arguments)
 
 
 def _demand(call: Call, answer: dict[str, Any]) -> None:

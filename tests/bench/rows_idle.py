@@ -47,15 +47,23 @@ def idle(site: Site) -> Iterator[Figure]:
 
 def before_the_first_call(site: Site) -> Iterator[Figure]:
     """Memory of a server that was greeted and asked for its tools."""
-    with Speaker(CONSOLE, site.encrypted()) as server:
+    shaken, settled = _greeted(site, site.encrypted())
+    older = {name: _greeted(site, old) for name, old in site.older().items()}
+    first = {name: each[0] for name, each in older.items()}
+    second = {name: each[1] for name, each in older.items()}
+    yield Figure("memory", "after initialize", site.count, "MB", shaken, floors=first)
+    yield Figure("memory", "before the first call", site.count, "MB", settled, floors=second)
+
+
+def _greeted(site: Site, settings: dict[str, str]) -> tuple[float, float]:
+    """Return MB behind the handshake, and when the server has done what it does unasked."""
+    with Speaker(CONSOLE, settings) as server:
         server.ask("initialize", HELLO)
         shaken = server.memory()
         server.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
         server.ask("tools/list")
-        time.sleep(site.pace.quiet)  # what it does unasked
-        settled = server.memory()
-    yield Figure("memory", "after initialize", site.count, "MB", shaken)
-    yield Figure("memory", "before the first call", site.count, "MB", settled)
+        time.sleep(site.pace.quiet)
+        return shaken, server.memory()
 
 
 def _rest(site: Site) -> dict[str, int]:

@@ -30,6 +30,11 @@ def start(site: Site) -> Iterator[Figure]:
         lambda: _process(times, "python -c pass", "pass"),
         lambda: _process(times, "SDK import", SDK),
     ]
+    older = site.older()
+    acts += [
+        lambda name=name, old=old: _ours(times, name, CONSOLE, old, site)  # type: ignore[misc]
+        for name, old in older.items()
+    ]
     for number in range(site.pace.starts):
         for act in turned(acts, number):
             act()
@@ -40,11 +45,13 @@ def start(site: Site) -> Iterator[Figure]:
             "SDK": ms[f"SDK {step}"],
             "python -c pass": ms["python -c pass"],
         }
-        yield Figure("start", step, site.count, "ms", ms[f"ours {step}"], floors=floors)
+        beside = {name: ms[f"{name} {step}"] for name in older}
+        yield Figure("start", step, site.count, "ms", ms[f"ours {step}"], floors=floors | beside)
         value = ms[f"module {step}"]
         yield Figure("start", f"{step}, python -m", site.count, "ms", value, floors=floors)
     warm, imported = ms["ours first call"], ms["SDK import"]
     floors = {"SDK": ms["SDK first call"], "bare loop": ms["bare loop first call"]}
+    floors |= {name: ms[f"{name} first call"] for name in older}
     yield Figure("start", "first list, warm", site.count, "ms", warm, floors=floors)
     bare = ms["python -c pass"]
     beyond = "first list, warm: beyond the interpreter"

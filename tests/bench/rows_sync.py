@@ -37,44 +37,55 @@ class _Load:
 def first_sync(site: Site) -> Iterator[Figure]:
     """Rows for each latency, and the memory it took."""
     loads = {ms: _Load() for ms in LATENCIES}
+    older = {ms: _Load() for ms in LATENCIES} if site.against else {}
     rounds = site.pace.syncs if site.count <= 10_000 else 1
     for number in range(rounds):
         for ms, load in turned(loads.items(), number):
             site.service.order(latency=LATENCIES[ms])
             load.wire.append(_wire(site))
-            _ours(site, load, f"sync-{ms}-{number}")
+            _one(site, load, _new(site, f"sync-{ms}-{number}"), "encrypted")
+            if site.against:
+                settings = _new(site, f"older-{ms}-{number}") | site.against.variables
+                _one(site, older[ms], settings, "older")
             site.service.order(latency=0.0)
     for ms, load in loads.items():
-        yield from _figures(site, load, ms)
+        yield from _figures(site, load, older.get(ms), ms)
     meanwhile = Taken(_meanwhile(site))
     value, p99 = meanwhile.median * 1000, meanwhile.p99 * 1000
     yield Figure("first sync", "calls meanwhile", site.count, "ms", value, p99)
     trips = _round_trips(site)
     yield Figure("first sync", "round trips before the first list", site.count, "", trips)
-    for row, values in (
-        ("peak, first sync", loads[0].peak),
-        ("after the first sync", loads[0].after),
+    old = older.get(0)
+    for row, values, before in (
+        ("peak, first sync", loads[0].peak, old.peak if old else None),
+        ("after the first sync", loads[0].after, old.after if old else None),
     ):
-        yield Figure("memory", row, site.count, "MB", statistics.median(values))
+        beside = _beside(site, before)
+        yield Figure("memory", row, site.count, "MB", statistics.median(values), floors=beside)
 
 
-def _figures(site: Site, load: _Load, ms: int) -> Iterator[Figure]:
-    def figure(row: str, values: list[float]) -> Figure:
+def _beside(site: Site, values: list[float] | None) -> dict[str, float]:
+    """Return the older build's median under its name."""
+    return {site.against.name: statistics.median(values)} if site.against and values else {}
+
+
+def _figures(site: Site, load: _Load, older: _Load | None, ms: int) -> Iterator[Figure]:
+    def figure(row: str, values: list[float], before: list[float] | None) -> Figure:
         floors = {"wire": statistics.median(load.wire)} if "all notes" in row else {}
+        floors |= _beside(site, before)
         return Figure("first sync", row, site.count, "s", statistics.median(values), floors=floors)
 
-    yield figure(f"all notes at {ms} ms", load.all)
-    yield figure(f"launch to the first list at {ms} ms", load.first)
+    yield figure(f"all notes at {ms} ms", load.all, older.all if older else None)
+    yield figure(f"launch to the first list at {ms} ms", load.first, older.first if older else None)
     rest = [whole - first for whole, first in zip(load.all, load.first, strict=True)]
-    yield figure(f"first list to all notes at {ms} ms", rest)
+    yield figure(f"first list to all notes at {ms} ms", rest, None)
     if ms == 0:
         yield Figure("first sync", "requests", site.count, "", load.requests)
         yield Figure("first sync", "bytes of bodies", site.count, "MB", load.bodies / 1e6)
 
 
-def _ours(site: Site, load: _Load, name: str) -> None:
+def _one(site: Site, load: _Load, settings: dict[str, str], name: str) -> None:
     before = site.service.order(traffic=True)
-    settings = _new(site, name)
     with Speaker(CONSOLE, settings) as server:
         server.greet()
         newest = corpus.note_id(corpus.newest(site.count))
@@ -89,7 +100,7 @@ def _ours(site: Site, load: _Load, name: str) -> None:
         load.after.append(server.memory())
     load.requests = after["requests"] - before["requests"]
     load.bodies = after["bodies"] - before["bodies"]
-    site.adopt("encrypted", settings)
+    site.adopt(name, settings)
 
 
 def _meanwhile(site: Site) -> list[float]:
@@ -164,6 +175,7 @@ def size(site: Site) -> Iterator[Figure]:
         _on_disk(database(settings)) for settings in (site.encrypted(), site.plain())
     )
     floors = {"texts alone": texts, "without a key": plain}
+    floors |= {name: _on_disk(database(old)) for name, old in site.older().items()}
     yield Figure("size", "database", site.count, "MB", encrypted, floors=floors)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from bench.measure import Figure
 from bench.processes import CONSOLE, Json, Service, Speaker
 from bench.site import serving
+from bench.targets import ESTIMATED
 
 _NOTES = 300
 _PAGE = 20
@@ -66,7 +67,7 @@ def counts(texts: list[str], tokenizer: Path) -> tuple[list[float], str]:
         )
         found: list[float] = json.loads(done.stdout)
         return found, "o200k tokens"
-    return [len(text.encode()) / _BYTES_A_TOKEN for text in texts], "tokens (bytes / 3.5)"
+    return [len(text.encode()) / _BYTES_A_TOKEN for text in texts], ESTIMATED
 
 
 def _settled_page(server: Speaker) -> Json:

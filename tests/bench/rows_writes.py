@@ -24,10 +24,12 @@ def writes(site: Site) -> Iterator[Figure]:
             "ours": stack.enter_context(serving(site.encrypted())),
             "plain": stack.enter_context(serving(site.plain())),
         }
+        older = site.older()
+        servers |= {name: stack.enter_context(serving(old)) for name, old in older.items()}
         client = stack.enter_context(_client(site))
         made = {name: _Saves(site, server) for name, server in servers.items()}
         for row, kind in (("save, new note", "create"), ("save, new text", "update")):
-            times: dict[str, list[float]] = {"ours": [], "plain": [], "POST": []}
+            times: dict[str, list[float]] = {name: [] for name in (*servers, "POST")}
             for _ in range(site.pace.saves):
                 for name, saves in made.items():
                     times[name].append(timed(getattr(saves, kind)))
@@ -35,12 +37,15 @@ def writes(site: Site) -> Iterator[Figure]:
                         _seen(other, saves.last)
                 times["POST"].append(timed(_post(client, site)))
             taken = {name: Taken(values) for name, values in times.items()}
-            yield from _figures(site, row, taken)
+            beside = {name: taken[name].median * 1000 for name in older}
+            yield from _figures(site, row, taken, beside)
 
 
-def _figures(site: Site, row: str, taken: dict[str, Taken]) -> Iterator[Figure]:
+def _figures(
+    site: Site, row: str, taken: dict[str, Taken], beside: dict[str, float]
+) -> Iterator[Figure]:
     ours, plain, post = (taken[name].median * 1000 for name in ("ours", "plain", "POST"))
-    floors = {"bare request": post, "without a key": plain}
+    floors = {"bare request": post, "without a key": plain} | beside
     p99 = taken["ours"].p99 * 1000
     yield Figure("writes", row, site.count, "ms", ours, p99, floors)
     yield Figure("encryption", row, site.count, "x", ours / plain, floors={"without a key": 1.0})

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import corpus
+from bench.older import Older
 from bench.processes import CONSOLE, DEADLINE, Service, Speaker, WrongAnswer
 
 PLAIN = {"DB_ENCRYPTION": "off", "DB_ENCRYPTION_KEY": ""}
@@ -41,6 +42,7 @@ class Site:
     service: Service
     folder: Path
     pace: Pace
+    against: Older | None = None
     saved: int = 0
     _loaded: dict[str, dict[str, str]] = field(default_factory=dict)
 
@@ -67,6 +69,12 @@ class Site:
     def plain(self) -> dict[str, str]:
         """The settings of a loaded cache without one."""
         return self.loaded("plain", PLAIN)
+
+    def older(self) -> dict[str, dict[str, str]]:
+        """Return the settings of a loaded cache of the older build under its name; empty without one."""
+        if self.against is None:
+            return {}
+        return {self.against.name: self.loaded("older", self.against.variables)}
 
     def adopt(self, name: str, settings: dict[str, str]) -> None:
         """A row has loaded this one itself."""

@@ -9,6 +9,8 @@ from typing import Literal
 from bench import corpus
 from bench.measure import Figure, exponent
 
+ESTIMATED = "tokens (bytes / 3.5)"
+"""The unit of tokens that nobody has counted; a target says nothing of it."""
 Of = Literal["value", "ratio", "p99"]
 LOGARITHMIC = 0.15
 """log n itself fits n^0.11 between 1,000 and 100,000; the rest is what noise adds."""
@@ -39,10 +41,14 @@ class Target:
     limit: float
     of: Of = "value"
     at: int | None = None
+    reason: str = ""
+    """Why it is not met, in one sentence; shown only where it is not."""
 
     def met(self, figure: Figure) -> bool | None:
         """None where it does not apply or was not measured."""
         if self.at is not None and figure.notes != self.at:
+            return None
+        if figure.unit == ESTIMATED:
             return None
         found = {
             "value": figure.value,
@@ -57,42 +63,89 @@ class Target:
         return f"≤ {kind}{self.limit:g}"
 
 
+_CONFIGURED = (
+    "The configuration is read and checked before the first answer, so that a wrong setting is refused there "
+    "([decision 24](decisions/0024-one-request-path.md))."
+)
+_IMPORTED = (
+    "The first call waits for the import of the SDK, which takes more than half of the time."
+)
+_STRETCHED = (
+    "Stretching a passphrase is meant to be slow, and the SDK's import runs at the same time."
+)
+_BEYOND_SQL = (
+    "Beyond SQL and the round trip a call is validated, checked against the policy, marked as untrusted text, "
+    "written as text and as structure, and recorded."
+)
+_COUNTED = "All hits are counted, and up to 1,000 of them are ranked."
+
+
 def _calls(*rows: str) -> dict[tuple[str, str], Target]:
-    return {("calls", row): Target(1.5, "ratio", at=50_000) for row in rows}
+    return {("calls", row): Target(1.5, "ratio", at=50_000, reason=_BEYOND_SQL) for row in rows}
 
 
 # "About 50" and "about 80" tokens are up to a tenth more.
 TARGETS: Mapping[tuple[str, str], Target] = {
-    ("start", "initialize"): Target(1.5, "ratio"),
-    ("start", "tools/list"): Target(1.5, "ratio"),
-    ("start", "first list, warm"): Target(700),
-    ("start", "first list, warm: ours"): Target(100),
-    ("keys", "first list, warm, Argon2id"): Target(700),
-    ("keys", "first list, warm, PBKDF2"): Target(700),
-    ("memory", "before the first call"): Target(20 * 1.048576),
+    ("start", "initialize"): Target(1.5, "ratio", reason=_CONFIGURED),
+    ("start", "tools/list"): Target(1.5, "ratio", reason=_CONFIGURED),
+    ("start", "first list, warm"): Target(700, reason=_IMPORTED),
+    ("start", "first list, warm: ours"): Target(
+        100, reason="Most of it is importing our own modules and opening the database."
+    ),
+    ("keys", "first list, warm, Argon2id"): Target(700, reason=_STRETCHED),
+    ("keys", "first list, warm, PBKDF2"): Target(700, reason=_STRETCHED),
+    ("memory", "before the first call"): Target(
+        21,
+        reason="Behind `initialized` the server opens the cache, syncs and imports the SDK, so that the first "
+        "answer is fresh; Python with `asyncio` alone takes 19 MB.",
+    ),
     ("memory", "peak, first sync"): Target(150, at=50_000),
     ("memory", "after the first sync"): Target(90, at=50_000),
     ("memory", "at rest, after a get"): Target(90, at=50_000),
     ("transport", "echo"): Target(1.2, "ratio"),
     **_calls("list", "get", "rare word", "two words"),
-    ("calls", "common word"): Target(12, at=50_000),
-    ("calls", "list, middle page"): Target(12, at=50_000),
+    ("calls", "common word"): Target(12, at=50_000, reason=_COUNTED),
+    ("calls", "list, middle page"): Target(
+        12, at=50_000, reason="A page in the middle walks half of the index."
+    ),
     ("calls", "list, last page"): Target(12, at=50_000),
     ("encryption", "reads"): Target(1.15, "ratio", at=100_000),
     ("encryption", "save, new note"): Target(1.3, "ratio", at=100_000),
     ("encryption", "save, new text"): Target(1.3, "ratio", at=100_000),
     ("first sync", "round trips before the first list"): Target(1.5),
-    ("first sync", "all notes at 40 ms"): Target(1.5, "ratio", at=10_000),
-    ("first sync", "all notes at 0 ms"): Target(7, at=50_000),
+    ("first sync", "all notes at 40 ms"): Target(
+        1.5,
+        "ratio",
+        at=10_000,
+        reason="The floor reads the pages and throws them away; the server stores, indexes and encrypts them.",
+    ),
+    ("first sync", "all notes at 0 ms"): Target(
+        7,
+        at=50_000,
+        reason="Two thirds of the time are SQL: an index of that many notes under SQLCipher alone takes 6.6 s.",
+    ),
     ("first sync", "calls meanwhile"): Target(100, "p99", at=50_000),
     ("idle", "requests a refresh"): Target(1),
     ("idle", "bytes a refresh"): Target(3000),
     ("idle", "change seen"): Target(2000),
     ("idle", "share of a core"): Target(0.1),
     ("tokens", "tool list"): Target(1000),
-    ("tokens", "a listed note"): Target(55),
+    ("tokens", "a listed note"): Target(
+        55,
+        reason="The contract's fields need them: the `uuid` of 32 hex digits 22, `type` and `trash` 8.",
+    ),
     ("tokens", "a hit"): Target(88),
 }
+
+
+GROWTH_REASONS: Mapping[tuple[str, str], str] = {
+    (
+        "idle",
+        "change seen",
+    ): "The words of the old text are removed from the index one by one, each from a list as "
+    "long as the collection.",
+}
+"""Why a row grows that should not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +162,8 @@ def growths(figures: list[Figure]) -> list[Growth]:
     """The fitted exponent of every row that was measured at two sizes or more."""
     rows: dict[tuple[str, str], dict[int, float]] = {}
     for figure in figures:
+        if figure.unit == "x":  # a ratio of two figures, each with a row of its own
+            continue
         rows.setdefault((figure.group, figure.row), {})[figure.notes] = figure.value
     found = []
     for (group, row), values in rows.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 
 from bench import __main__ as command
-from bench import corpus, report
+from bench import corpus, older, page, plots, report
 from bench.__main__ import GROUPS
 from bench.measure import Figure, exponent, in_turn
 from bench.processes import WrongAnswer, surroundings
@@ -24,15 +24,13 @@ SHORT = {group for group, _ in TARGETS} - {"keys"}
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, object], str]:
-    """One smallest run of every group: the figures, and the page it wrote into."""
-    folder = tmp_path_factory.mktemp("bench")
-    page, figures = folder / "page.md", folder / "figures.json"
-    page.write_text(f"before\n\n{report.BEGIN}\nold\n{report.END}\n\nafter\n")
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[report.Run, str]:
+    """One smallest run of every group: the figures of its file, and what it printed."""
+    figures = tmp_path_factory.mktemp("bench") / "figures.json"
     done = subprocess.run(
         [
             *(sys.executable, "-m", "bench", "--smoke", "--notes", str(NOTES)),
-            *("--rows", ",".join(ROWS), "--json", str(figures), "--markdown", str(page)),
+            *("--rows", ",".join(ROWS), "--json", str(figures)),
         ],
         env=surroundings(),
         capture_output=True,
@@ -41,32 +39,32 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, object], st
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert not done.stdout
-    return json.loads(figures.read_text()), page.read_text()
+    return report.load_json(figures)[0], done.stdout
 
 
 def test_every_row_with_a_target_is_measured(run):
-    figures = {(f["group"], f["row"]) for f in run[0]["figures"]}
+    figures = {(f.group, f.row) for f in run[0].figures}
     assert figures >= {row for row in TARGETS if LONG or row[0] in SHORT}
 
 
-def test_every_figure_is_a_positive_number_and_every_ratio_follows_from_it(run):
-    for figure in run[0]["figures"]:
-        shares = {"share of a core", "round trips before the first list", "first list, warm: ours"}
-        assert figure["value"] > 0 or figure["row"] in shares, figure
-        for name, floor in figure["floors"].items():
-            assert figure["ratios"][name] == pytest.approx(figure["value"] / floor)
+def test_every_row_that_the_page_shows_is_measured(run):
+    figures = {(f.group, f.row) for f in run[0].figures}
+    shown = {(group, row) for group, rows in page.ROWS.items() for row in rows}
+    shown |= {(lines.group, row) for lines in plots.LINES for row in lines.rows}
+    assert figures >= {row for row in shown if LONG or row[0] in SHORT}
 
 
-def test_the_page_keeps_what_stands_around_the_results(run):
-    page = run[1]
-    assert page.startswith(f"before\n\n{report.BEGIN}\n\n`scripts/bench --")
-    assert page.endswith(f"{report.END}\n\nafter\n")
-    assert "\nold\n" not in page
-    assert all(f"| {row} |" in page for group, row in TARGETS if LONG or group in SHORT)
+def test_every_figure_is_a_positive_number(run):
+    shares = {"share of a core", "round trips before the first list", "first list, warm: ours"}
+    for figure in run[0].figures:
+        assert figure.value > 0 or figure.row in shares, figure
 
 
-def test_a_run_that_ends_early_writes_what_it_has_and_says_so(tmp_path, monkeypatch):
+def test_every_row_is_printed(run):
+    assert all(f"| {row} |" in run[1] for group, row in TARGETS if LONG or group in SHORT)
+
+
+def test_a_run_that_ends_early_writes_what_it_has_and_says_so(tmp_path, monkeypatch, capsys):
     def measured(*_):
         yield Figure("calls", "get", NOTES, "ms", 1.0)
         raise WrongAnswer("no more")
@@ -74,12 +72,54 @@ def test_a_run_that_ends_early_writes_what_it_has_and_says_so(tmp_path, monkeypa
     monkeypatch.setattr(command, "_measured", measured)
     monkeypatch.setattr(command, "_compile", lambda: None)
     monkeypatch.setattr(command.signal, "signal", lambda *_: None)
-    page, figures = tmp_path / "page.md", tmp_path / "figures.json"
+    figures = tmp_path / "figures.json"
     with pytest.raises(WrongAnswer):
-        command.main(["--json", str(figures), "--markdown", str(page)])
-    found = json.loads(figures.read_text())
-    assert (len(found["figures"]), found["whole"]) == (1, False)
-    assert "ended early" in page.read_text()
+        command.main(["--json", str(figures)])
+    found, machine = report.load_json(figures)
+    assert (len(found.figures), found.whole) == (1, False)
+    assert "ended early" in capsys.readouterr().out
+    assert "ended early" in page.results(found, machine, [])
+
+
+def test_what_was_written_is_read_back_with_four_digits(tmp_path):
+    figure = Figure("calls", "get", NOTES, "ms", 1.23456, 2.0, {"abc1234": 2.46912})
+    report.save_json(tmp_path / "f.json", report.Run("--full", 60, [figure]), {"system": "x"})
+    found, machine = report.load_json(tmp_path / "f.json")
+    assert found.figures == [Figure("calls", "get", NOTES, "ms", 1.235, 2.0, {"abc1234": 2.469})]
+    assert machine == {"system": "x"}
+
+
+def test_the_page_shows_the_figures_of_its_file():
+    found, machine = report.load_json(command.FIGURES)
+    text = (page.DOCS / "performance.md").read_text(encoding="utf-8")
+    drawn = re.findall(r"!\[(.*)\]\(plots/(\w+)\.svg\)", text)
+    made = [plots.Plot(name, title) for title, name in drawn]
+    assert page.put_into(text, page.results(found, machine, made)) == text
+    assert {path.stem for path in (page.DOCS / "plots").iterdir()} == {name for _, name in drawn}
+
+
+def test_a_page_without_a_marked_section_is_refused():
+    assert page.put_into(f"a\n{page.BEGIN}\nold\n{page.END}\nb\n", "new\n") == (
+        f"a\n{page.BEGIN}\n\nnew\n\n{page.END}\nb\n"
+    )
+    with pytest.raises(ValueError, match="no section"):
+        page.put_into("a\n", "new\n")
+
+
+def test_the_same_figures_give_the_same_plots(tmp_path):
+    found = report.load_json(command.FIGURES)[0].figures
+    drawn = [plots.draw(found, tmp_path / name) for name in ("one", "two")]
+    assert drawn[0] == drawn[1]
+    for plot in drawn[0]:
+        one, two = ((tmp_path / name / f"{plot.name}.svg").read_text() for name in ("one", "two"))
+        assert one == two
+        assert "<dc:date>" not in one
+
+
+def test_an_older_build_with_other_packages_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(older, "_git", lambda *_: b"another lock")
+    with pytest.raises(older.NotComparable, match="one environment"):
+        older.unpack("abc1234", tmp_path)
 
 
 def test_the_groups_that_may_be_chosen_are_those_that_exist():

@@ -47,7 +47,9 @@ def test_what_builds_in_isolation_is_in_the_group_that_is_locked():
 def test_each_line_says_reason_licence_and_rights(row):
     reason, licence, rights = row[-3:]
     assert min(map(len, (reason, rights))) > 8
-    assert re.fullmatch(r"(MIT|BSD-[23]-Clause|Apache-2\.0|MPL-2\.0)( OR [\w.-]+)*", licence)
+    assert re.fullmatch(
+        r"(MIT|BSD-[23]-Clause|Apache-2\.0|MPL-2\.0|PSF-2\.0)( OR [\w.-]+)*", licence
+    )
 
 
 @pytest.mark.parametrize("row", rows("At run time"), ids=lambda row: row[0])

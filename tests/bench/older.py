@@ -1,0 +1,42 @@
+"""Take an older commit of this project from its history, to be measured beside the sources of today."""
+
+from __future__ import annotations
+
+import compileall
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+TOP = Path(__file__).resolve().parents[2]
+_LOCK = "requirements.lock"
+
+
+class NotComparable(Exception):
+    """The older commit asks for other packages than those of the bench's environment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Older:
+    """Hold the name of a commit and the folder of its package."""
+
+    name: str
+    sources: Path
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """Return what has the installed command import the older package."""
+        return {"PYTHONPATH": str(self.sources)}
+
+
+def unpack(commit: str, folder: Path) -> Older:
+    """Write the package of ``commit`` into ``folder`` and compile it, as an installation does."""
+    if _git("show", f"{commit}:{_LOCK}") != (TOP / _LOCK).read_bytes():
+        raise NotComparable(f"{commit} has another {_LOCK}: one environment cannot run both builds")
+    archive = _git("archive", commit, "src")
+    subprocess.run(["tar", "-x", "-C", str(folder)], input=archive, check=True)
+    compileall.compile_dir(folder, quiet=2)
+    return Older(commit, folder / "src")
+
+
+def _git(*arguments: str) -> bytes:
+    return subprocess.run(["git", *arguments], cwd=TOP, check=True, stdout=subprocess.PIPE).stdout
