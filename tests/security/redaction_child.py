@@ -23,7 +23,7 @@ import structlog
 from mcp_notarium import logs
 from mcp_notarium.cli import main as cli
 from mcp_notarium.errors import StoreError
-from mcp_notarium.logs import exception_summary, redactor, state, third_party
+from mcp_notarium.logs import logger, redactor, third_party
 from mcp_notarium.protocol import call_pipeline, sdk_server
 from mcp_notarium.protocol.consent import Call
 from mcp_notarium.secret import Secret
@@ -311,12 +311,12 @@ def switch_off():
     redactor.Redactor.text = lambda self, text: text
     redactor.Redactor.rendered = lambda self, text: text
     redactor.Redactor.value = lambda self, name, value, depth=0: (
-        exception_summary.describe(value) if isinstance(value, BaseException) else _shown(value)
+        redactor.describe(value) if isinstance(value, BaseException) else _shown(value)
     )
-    exception_summary.message_of = lambda error: f"{error} {error.__dict__}"
+    redactor.message_of = lambda error: f"{error} {error.__dict__}"
     third_party._message = lambda record, template, args: template % args if args else template
     redactor.Redactor.without_known = lambda self, text: text
-    state.scrub = lambda text: text
+    logger.scrub = lambda text: text
 
 
 def _shown(value):

@@ -16,10 +16,10 @@ import pytest
 from mcp_notarium import logs
 from mcp_notarium.config import Config
 from mcp_notarium.errors import ConfigError
-from mcp_notarium.logs import state
+from mcp_notarium.logs import logger
+from mcp_notarium.logs.logger import DROPPED
 from mcp_notarium.logs.redactor import Redactor
 from mcp_notarium.logs.sinks import RedactingStream
-from mcp_notarium.logs.state import DROPPED
 from mcp_notarium.secret import Secret
 
 SOURCE = Path(__file__).parents[2] / "src" / "mcp_notarium"
@@ -44,7 +44,7 @@ def logging_to(monkeypatch):
         logs.configure(level, file, stream=stream, **options)
         return stream
 
-    monkeypatch.setattr(state.STATE, "redactor", None)
+    monkeypatch.setattr(logger.STATE, "redactor", None)
     yield configure
     logs.close()
 
@@ -254,9 +254,9 @@ def test_text_that_cannot_be_scrubbed_is_not_shown(monkeypatch):
 
         without_known = text
 
-    monkeypatch.setattr(state.STATE, "redactor", Broken())
-    assert logs.scrub("words") == state.DROPPED
-    assert logs.scrub_for_client({"said": ["words"]}) == {state.DROPPED: [state.DROPPED]}
+    monkeypatch.setattr(logger.STATE, "redactor", Broken())
+    assert logs.scrub("words") == logger.DROPPED
+    assert logs.scrub_for_client({"said": ["words"]}) == {logger.DROPPED: [logger.DROPPED]}
 
 
 def test_logging_to_a_closed_stream_does_not_break_the_caller(logging_to):
@@ -318,13 +318,6 @@ def test_closing_gives_everything_back_as_it_was(logging_to):
     logs.close()
     assert surroundings() == before
     assert all(one not in before for one in during[:6])
-
-
-def test_events_can_be_captured_in_tests():
-    with logs.capture() as captured:
-        OWN.trace("tests.event", notes=1)
-    OWN.trace("tests.event", notes=2)
-    assert [(event["event"], event["notes"]) for event in captured] == [("tests.event", 1)]
 
 
 def test_the_log_file_is_private_and_appended_to(logging_to, tmp_path):

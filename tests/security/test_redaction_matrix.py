@@ -21,7 +21,7 @@ import pytest
 from mcp_notarium import logs
 from mcp_notarium.cli import main as cli
 from mcp_notarium.errors import StoreError
-from mcp_notarium.logs import state
+from mcp_notarium.logs import logger
 from mcp_notarium.secret import Secret
 
 CHILD = Path(__file__).with_name("redaction_child.py")
@@ -191,7 +191,7 @@ def test_a_secret_says_nothing_of_itself():
 
 def test_what_a_command_says_is_clean_where_nothing_follows(monkeypatch, capsys):
     """Standard error is scrubbed too while logging is configured; here it is not."""
-    monkeypatch.setattr(state.STATE, "redactor", None)
+    monkeypatch.setattr(logger.STATE, "redactor", None)
     logs.protect(*map(Secret, SECRETS.values()))
     for secret in SECRETS.values():
         cli._show(StoreError(secret, resolution_hint=secret))

@@ -66,25 +66,25 @@ REDACTION = (
     ),
     Defence(
         "the finished line is filtered once more",
-        "logs/processors.py",
-        "        return one_line(redactor().rendered(render(logger, method, event)))\n",
+        "logs/pipeline.py",
+        "        return one_line(current_redactor().rendered(render(logger, method, event)))\n",
         "        return one_line(render(logger, method, event))\n",
         (f"{_LOGGING}::test_a_secret_that_only_the_finished_line_spells_is_blotted",),
         (32,),
     ),
     Defence(
         "one event is one line",
-        "logs/processors.py",
-        "        return one_line(redactor().rendered(render(logger, method, event)))\n",
-        "        return redactor().rendered(render(logger, method, event))\n",
+        "logs/pipeline.py",
+        "        return one_line(current_redactor().rendered(render(logger, method, event)))\n",
+        "        return current_redactor().rendered(render(logger, method, event))\n",
         (f"{_LOGGING}::test_an_event_is_one_line_whatever_stands_in_it",),
         (34,),
     ),
     Defence(
         "facts pass the allow-list",
-        "logs/processors.py",
-        "        return redactor().facts(_named(event))\n",
-        "        return _named(event)\n",
+        "logs/pipeline.py",
+        "    return current_redactor().facts({str(name): value for name, value in event.items()})\n",
+        "    return {str(name): value for name, value in event.items()}\n",
         (f"{_LOGGING}::test_note_text_reaches_no_line_even_at_trace",),
         (32, 33),
     ),
@@ -122,7 +122,7 @@ REDACTION = (
     ),
     Defence(
         "hook of uncaught exceptions",
-        "logs/exception_hooks.py",
+        "logs/setup.py",
         "    sys.excepthook = _uncaught\n",
         "",
         (
@@ -132,7 +132,7 @@ REDACTION = (
     ),
     Defence(
         "hook of exceptions in threads",
-        "logs/exception_hooks.py",
+        "logs/setup.py",
         "    threading.excepthook = _uncaught_in_thread\n",
         "",
         (
@@ -142,7 +142,7 @@ REDACTION = (
     ),
     Defence(
         "hook of finalisers",
-        "logs/exception_hooks.py",
+        "logs/setup.py",
         "    sys.unraisablehook = _unraisable\n",
         "",
         (
@@ -152,7 +152,7 @@ REDACTION = (
     ),
     Defence(
         "hook of warnings",
-        "logs/exception_hooks.py",
+        "logs/setup.py",
         "    warnings.showwarning = _warning\n",
         "",
         (
@@ -162,7 +162,7 @@ REDACTION = (
     ),
     Defence(
         "hook of the event loop",
-        "logs/exception_hooks.py",
+        "logs/setup.py",
         "    loop.set_exception_handler(_unhandled_in_loop)\n",
         "",
         (
@@ -172,7 +172,7 @@ REDACTION = (
     ),
     Defence(
         "messages of foreign exceptions are withheld",
-        "logs/exception_summary.py",
+        "logs/redactor.py",
         '    return f"[withheld: {_length(error)} characters]"\n',
         "    return str(error)\n",
         (f"{_REDACTOR}::test_our_errors_keep_their_message_and_others_only_their_length",),
@@ -189,7 +189,7 @@ REDACTION = (
     ),
     Defence(
         "a scrubbing that fails says nothing",
-        "logs/state.py",
+        "logs/logger.py",
         "        return current_redactor().text(text)\n"
         "    except Exception:  # noqa: BLE001 - fails closed: nothing is better than a secret\n"
         "        return DROPPED\n",
@@ -199,7 +199,7 @@ REDACTION = (
     ),
     Defence(
         "every secret of the configuration is protected",
-        "logs/state.py",
+        "logs/logger.py",
         "    protect(config.password, config.token, config.db_key, config.api_key, *raw)\n",
         "    protect(config.password, config.token, config.db_key, *raw)\n",
         (f"{_LOGGING}::test_every_secret_of_a_configuration_is_protected",),

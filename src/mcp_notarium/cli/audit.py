@@ -32,7 +32,7 @@ from mcp_notarium.config import Config
 from mcp_notarium.errors import ConfigError, InvalidRequest, LockedError, Verdict
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.files.private_files import create_private
-from mcp_notarium.logs.escaping import one_line
+from mcp_notarium.logs.redaction_rules import one_line
 from mcp_notarium.storage.audit_log import AuditLog
 
 BROKEN_EXIT = 3

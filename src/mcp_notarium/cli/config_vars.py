@@ -13,7 +13,7 @@ from dataclasses import asdict
 
 from mcp_notarium import config, logs
 from mcp_notarium.config import Setting
-from mcp_notarium.logs.escaping import one_line
+from mcp_notarium.logs.redaction_rules import one_line
 from mcp_notarium.sandbox import process_hardening
 
 HEADINGS = ("NAME", "VALUE", "FROM", "PURPOSE")

@@ -19,8 +19,8 @@ from typing import NoReturn
 from mcp_notarium import __version__, logs
 from mcp_notarium.cli import signals, standard_streams
 from mcp_notarium.errors import NotariumError
-from mcp_notarium.logs.escaping import several_lines
-from mcp_notarium.logs.exception_summary import describe
+from mcp_notarium.logs.redaction_rules import several_lines
+from mcp_notarium.logs.redactor import describe
 
 USAGE_EXIT = 2
 BROKEN_PIPE_EXIT = 141

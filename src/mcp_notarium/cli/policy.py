@@ -20,7 +20,7 @@ from mcp_notarium.config.policy_file import READ_ONLY_VARIABLE, FoundPolicy, rea
 from mcp_notarium.domain.policy import TOOLS, Policy
 from mcp_notarium.errors import ConfigError
 from mcp_notarium.files.os_errors import display_path
-from mcp_notarium.logs.escaping import one_line
+from mcp_notarium.logs.redaction_rules import one_line
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.sync.status import read_status
 

@@ -15,14 +15,18 @@ Event names are dotted and constant, facts are keywords. An allow-list in
 its type and place.
 """
 
-from mcp_notarium.logs.exception_hooks import watch_loop
-from mcp_notarium.logs.logger import Logger, get
-from mcp_notarium.logs.setup import capture, close, configure, configure_full
-from mcp_notarium.logs.state import protect, protect_config, scrub, scrub_for_client
+from mcp_notarium.logs.logger import (
+    Logger,
+    get,
+    protect,
+    protect_config,
+    scrub,
+    scrub_for_client,
+)
+from mcp_notarium.logs.setup import close, configure, configure_full, watch_loop
 
 __all__ = [
     "Logger",
-    "capture",
     "close",
     "configure",
     "configure_full",

@@ -1,12 +1,69 @@
-"""Define the logger that modules hold: it filters by level, then passes events to the pipeline.
+"""Define the logger that modules hold, and the state of logging, one per process.
 
-Creating one costs nothing, and a call below the level costs one comparison. It never raises: a log
-line is not worth a failed call.
+The state: the level in force, the sinks, the redactor. Only ``setup`` and :func:`protect` change it. The
+redactor is built on first use: compiling its patterns takes longer than everything else a start does before
+the handshake. The levels stand here by number and by every name they may be configured with, so that the
+stdlib's logging is not needed. Creating a logger costs nothing, and a call below the level costs one
+comparison. It never raises: a log line is not worth a failed call.
 """
 
 from __future__ import annotations
 
-from mcp_notarium.logs.state import CRITICAL, DEBUG, ERROR, INFO, STATE, TRACE, WARNING
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mcp_notarium.config import Config
+    from mcp_notarium.logs.redactor import Redactor
+    from mcp_notarium.secret import Secret
+
+TRACE = 5
+DEBUG = 10
+INFO = 20
+WARNING = 30
+ERROR = 40
+CRITICAL = 50
+
+LEVELS = {
+    "trace": TRACE,
+    "debug": DEBUG,
+    "info": INFO,
+    "warn": WARNING,
+    "warning": WARNING,
+    "error": ERROR,
+    "fatal": CRITICAL,
+    "critical": CRITICAL,
+}
+
+LEVEL_NAMES = {number: name for name, number in LEVELS.items() if name not in {"warn", "fatal"}}
+
+DROPPED = "[dropped]"
+"""Replaces everything that could not be made safe to show."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """Hold a destination for finished lines, as JSON or for people."""
+
+    write: Callable[[str], None]
+    as_json: bool
+
+
+@dataclass(slots=True)
+class State:
+    """Hold the process's logging. ``configured`` False: warnings and worse go to stderr, no hooks."""
+
+    level: int = WARNING
+    configured: bool = False
+    sinks: tuple[Sink, ...] = ()
+    redactor: Redactor | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+STATE = State()
 
 
 class Logger:
@@ -56,3 +113,69 @@ class Logger:
 def get(name: str) -> Logger:
     """Return the logger of a package, for example ``logs.get("sync")``."""
     return Logger(name)
+
+
+def current_redactor() -> Redactor:
+    """Return the redactor with every secret known so far."""
+    redactor = STATE.redactor
+    return redactor if redactor is not None else _add_secrets(())
+
+
+def protect(*secrets: Secret | None) -> None:
+    """Remove these secrets from every line from now on, in every encoding."""
+    _add_secrets(tuple(secret for secret in secrets if secret))
+
+
+def protect_config(config: Config) -> None:
+    """Protect every secret of a configuration."""
+    raw = _raw_key(config.db_key)
+    protect(config.password, config.token, config.db_key, config.api_key, *raw)
+
+
+def scrub(text: str) -> str:
+    """Return ``text`` without secrets, for error texts and whatever else leaves the process."""
+    try:
+        return current_redactor().text(text)
+    except Exception:  # noqa: BLE001 - fails closed: nothing is better than a secret
+        return DROPPED
+
+
+def scrub_for_terminal(text: str) -> str:
+    """Return ``text`` without the secrets themselves, for the person whose addresses are in it."""
+    try:
+        return current_redactor().without_known(text)
+    except Exception:  # noqa: BLE001 - as above
+        return DROPPED
+
+
+def scrub_for_client(value: Any) -> Any:
+    """Return a JSON value without the secrets themselves; ids stay, so that an agent can name a note."""
+    if isinstance(value, str):
+        return scrub_for_terminal(value)
+    if isinstance(value, dict):
+        return {scrub_for_client(name): scrub_for_client(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [scrub_for_client(part) for part in value]
+    return value
+
+
+def _add_secrets(secrets: tuple[Secret, ...]) -> Redactor:
+    from mcp_notarium.logs.redactor import Redactor  # noqa: PLC0415 - slow to import
+
+    with STATE.lock:
+        known = STATE.redactor or Redactor(email_key=os.urandom(16))
+        STATE.redactor = known.with_secret(*secrets)
+        return STATE.redactor
+
+
+def _raw_key(key: Secret | None) -> list[Secret]:
+    """Return the bytes of a ``raw:`` key, and its digits without the prefix."""
+    from mcp_notarium.secret import Secret  # noqa: PLC0415 - only where there is a key
+
+    if key is None or not key.reveal().startswith(b"raw:"):
+        return []
+    digits = key.reveal().removeprefix(b"raw:").strip()
+    try:
+        return [Secret(digits), Secret(bytes.fromhex(digits.decode("ascii")))]
+    except ValueError:
+        return [Secret(digits)]

@@ -16,10 +16,9 @@ from typing import Any
 
 import structlog
 from structlog.stdlib import ProcessorFormatter
-from structlog.typing import Processor as StructlogProcessor
+from structlog.typing import EventDict, Processor
 
-from mcp_notarium.logs.processors import Event, Renderer, facts_filter, line_filter
-from mcp_notarium.logs.state import (
+from mcp_notarium.logs.logger import (
     DEBUG,
     DROPPED,
     ERROR,
@@ -30,11 +29,14 @@ from mcp_notarium.logs.state import (
     Sink,
     current_redactor,
 )
+from mcp_notarium.logs.redaction_rules import one_line
 from mcp_notarium.logs.third_party import describe_record
 
 OWN = "mcp_notarium"
 NOISY = ("httpx", "httpcore", "mcp", "asyncio", "keyring", "filelock", "hpack", "dotenv")
 """Libraries we load: logged from WARNING on, and in full only at debug and trace."""
+
+Renderer = Callable[[Any, str, EventDict], str]
 
 _attached: list[tuple[logging.Logger, logging.Handler]] = []
 _stamp = structlog.processors.TimeStamper(fmt="iso", utc=True)
@@ -58,15 +60,8 @@ class LineHandler(logging.Handler):
         render = _as_json if sink.as_json else for_people
         self.setFormatter(
             ProcessorFormatter(
-                foreign_pre_chain=[
-                    describe_record,
-                    _place_and_time,
-                    facts_filter(current_redactor),
-                ],
-                processors=[
-                    ProcessorFormatter.remove_processors_meta,
-                    line_filter(render, current_redactor),
-                ],
+                foreign_pre_chain=[describe_record, _place_and_time, _permitted],
+                processors=[ProcessorFormatter.remove_processors_meta, _filtered(render)],
                 pass_foreign_args=True,
                 use_get_message=False,
             )
@@ -129,7 +124,7 @@ def dropped() -> str:
     return json.dumps({"level": LEVEL_NAMES[ERROR], "event": DROPPED})
 
 
-def for_people(_logger: Any, _method: str, event: Event) -> str:
+def for_people(_logger: Any, _method: str, event: EventDict) -> str:
     """Render a line for a terminal: time, level, source, event, facts."""
     facts = dict(event)
     time = str(facts.pop("timestamp", ""))[11:19]
@@ -152,33 +147,43 @@ def _listen_to_libraries() -> None:
         logging.getLogger(name).setLevel(level)
     # For a library that uses structlog itself: its default would print to stdout.
     structlog.configure(
-        processors=[
-            _library_event,
-            facts_filter(current_redactor),
-            ProcessorFormatter.wrap_for_formatter,
-        ],
+        processors=[_library_event, _permitted, ProcessorFormatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),
         wrapper_class=structlog.stdlib.BoundLogger,
     )
 
 
-def _place_and_time(logger: Any, method: str, event: Event) -> Event:
-    return _in_order(_stamp(logger, method, event))
+def _permitted(_logger: Any, _method: str, event: EventDict) -> EventDict:
+    """Pass every fact through the allow-list: :meth:`Redactor.facts`.
+
+    The current redactor is asked each time: a secret learnt later is removed from every later line.
+    """
+    return current_redactor().facts({str(name): value for name, value in event.items()})
 
 
-def _in_order(event: Any) -> Event:
-    first = {name: event.pop(name) for name in ("timestamp", "level", "logger", "event")}
-    return first | dict(event)
+def _filtered(render: Renderer) -> Renderer:
+    """Return ``render`` with its line filtered once more and kept to one line."""
+
+    def process(logger: Any, method: str, event: EventDict) -> str:
+        return one_line(current_redactor().rendered(render(logger, method, event)))
+
+    return process
 
 
-def _library_event(logger: Any, method: str, event: Event) -> Event:
+def _place_and_time(logger: Any, method: str, event: EventDict) -> EventDict:
+    stamped = _stamp(logger, method, event)
+    first = {name: stamped.pop(name) for name in ("timestamp", "level", "logger", "event")}
+    return first | dict(stamped)
+
+
+def _library_event(logger: Any, method: str, event: EventDict) -> EventDict:
     words = f"[withheld: {len(str(event.get('event')))} characters]"
     told = {"level": method, "logger": getattr(logger, "name", "structlog"), "message": words}
     return _place_and_time(logger, method, told | {"event": "library.message"})
 
 
-def _own_event(name: str) -> Callable[[Any, str, Event], Event]:
-    def process(logger: Any, method: str, event: Event) -> Event:
+def _own_event(name: str) -> Processor:
+    def process(logger: Any, method: str, event: EventDict) -> EventDict:
         event["logger"] = name
         event["level"] = method
         if (error := event.pop("exc", None)) is not None:
@@ -189,9 +194,9 @@ def _own_event(name: str) -> Callable[[Any, str, Event], Event]:
 
 
 def _bound(name: str) -> _Bound:
-    processors: list[StructlogProcessor] = [
+    processors: list[Processor] = [
         _own_event(name),
-        facts_filter(current_redactor),
+        _permitted,
         ProcessorFormatter.wrap_for_formatter,
     ]
     return _Bound(logging.getLogger(f"{OWN}.{name}"), processors, {})

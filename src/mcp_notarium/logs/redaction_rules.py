@@ -1,4 +1,4 @@
-"""Define what is redacted: the names whose values are shown or hidden, and the shapes of secrets.
+"""Define what is redacted or escaped: the names whose values are shown or hidden, and the shapes of secrets.
 
 Numbers, booleans and None pass under any name that is not a secret's. Text passes only under a name
 listed here. Before you add a name, ask: "can a note's text, title or tag, or anything the user
@@ -7,6 +7,8 @@ searched for, ever stand in it?" If so, do not add it; log the length instead.
 The shapes find secrets that nobody told us about: bearer headers, raw keys, JWTs, e-mail addresses.
 Every pattern is bounded, so a hostile line costs time linear in its length. The replacements contain
 nothing that a second pass would change, and no quote or backslash: a JSON line stays one.
+
+Escaped is only what could forge a line, hide text or steer a terminal; letters of every script stay.
 """
 
 from __future__ import annotations
@@ -58,6 +60,13 @@ def carries_text(name: str) -> bool:
     """Return whether text may be shown under this name."""
     return name in WORDS or name in IDS
 
+
+_UNSAFE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+    "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
+)
+_UNSAFE_BUT_NEWLINE_AND_TAB = re.compile(_UNSAFE.pattern.replace("\x00-\x1f", "\x00-\x08\x0b-\x1f"))
+_LAST_OF_PLANE_ZERO = 0xFFFF
 
 REDACTED = "[redacted]"
 
@@ -118,6 +127,21 @@ def _redact_pair(found: re.Match[str]) -> str:
     if found.group(2).casefold() in {"bearer", "basic", "digest", "token"}:
         return found.group()
     return found.group(1) + REDACTED
+
+
+def one_line(text: str) -> str:
+    """Return ``text`` with every unsafe character, newlines included, escaped by its code."""
+    return _UNSAFE.sub(_escaped, text)
+
+
+def several_lines(text: str) -> str:
+    """Return ``text`` escaped as by :func:`one_line`, but with newlines and tabs: for a person."""
+    return _UNSAFE_BUT_NEWLINE_AND_TAB.sub(_escaped, text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    code = ord(found.group())
+    return f"\\u{code:04x}" if code <= _LAST_OF_PLANE_ZERO else f"\\U{code:08x}"
 
 
 _REPLACEMENTS = (

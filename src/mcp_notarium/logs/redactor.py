@@ -1,7 +1,11 @@
-"""Remove secrets from text and values.
+"""Remove secrets from text and values, and describe exceptions as plain values.
 
 A redactor is a frozen value; :meth:`Redactor.with_secret` returns a new one. It removes only
 secrets it knows: one shorter than ``secret_encodings.MINIMUM_LENGTH`` is protected by its name alone.
+
+Of an exception its type, its place and its causes are shown, but neither local variables nor source lines. A
+message is kept only if its words are the program's or the system's own. Any other message may quote what it
+was raised about (a note, a tag, a password) and is replaced by its length.
 """
 
 from __future__ import annotations
@@ -10,10 +14,11 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from types import TracebackType
 from typing import Any
 
+from mcp_notarium.errors import NotariumError
 from mcp_notarium.logs import redaction_rules, secret_encodings
-from mcp_notarium.logs.exception_summary import describe
 from mcp_notarium.logs.redaction_rules import REDACTED
 from mcp_notarium.secret import Secret
 
@@ -23,6 +28,9 @@ ID_LENGTH = 12
 MAXIMUM_DEPTH = 6
 MAXIMUM_ITEMS = 50
 MAXIMUM_TEXT = 2000
+MAXIMUM_FRAMES = 30
+MAXIMUM_CHAIN = 6
+MAXIMUM_MEMBERS = 5
 _LOOKED_AT = 8 * MAXIMUM_TEXT
 _LARGEST_NUMBER = 10**18
 
@@ -146,3 +154,54 @@ class Redactor:
         if isinstance(part, list):
             return [self._trace_part(item) for item in part]
         return self._described(part) if isinstance(part, dict) else part
+
+
+def describe(error: BaseException, *, depth: int = 0) -> dict[str, Any]:
+    """Return ``{"type", "message", "frames", ...}`` of plain strings; never raises on a hostile error."""
+    described: dict[str, Any] = {"type": type(error).__qualname__, "message": message_of(error)}
+    if frames := _frames(error.__traceback__):
+        described["frames"] = frames
+    if depth < MAXIMUM_CHAIN:
+        described |= _related(error, depth=depth + 1)
+    return described
+
+
+def message_of(error: BaseException) -> str:
+    """Return the message if it is ours or the operating system's, else its length."""
+    if isinstance(error, NotariumError):
+        return error.message
+    if isinstance(error, OSError) and isinstance(error.strerror, str):
+        return f"[errno {error.errno}] {error.strerror}"
+    return f"[withheld: {_length(error)} characters]"
+
+
+def _length(error: BaseException) -> int:
+    try:
+        return len(str(error))
+    except Exception:  # noqa: BLE001 - a foreign __str__ may raise anything at all
+        return 0
+
+
+def _related(error: BaseException, *, depth: int) -> dict[str, Any]:
+    related: dict[str, Any] = {}
+    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    if cause is not None:
+        related["cause"] = describe(cause, depth=depth)
+    if isinstance(error, BaseExceptionGroup):
+        members = error.exceptions[:MAXIMUM_MEMBERS]
+        related["members"] = [describe(member, depth=depth) for member in members]
+    return related
+
+
+def _frames(trace: TracebackType | None) -> list[str]:
+    frames: list[str] = []
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        frames.append(f"{_place(code.co_filename)}:{trace.tb_lineno} in {code.co_name}")
+        trace = trace.tb_next
+    return frames[-MAXIMUM_FRAMES:]
+
+
+def _place(filename: str) -> str:
+    """Return the last two parts of a path: enough to find the module, without a home folder."""
+    return "/".join(filename.replace("\\", "/").rsplit("/", 2)[-2:])

@@ -1,19 +1,36 @@
-"""Configure logging for this process, in two steps: cheap before the handshake, full after it."""
+"""Configure logging for this process, in two steps: cheap before the handshake, full after it.
+
+Also turns the interpreter's last-resort hooks into redacted log events. Uncaught exceptions (main thread,
+other threads, finalisers, asyncio) and warnings would otherwise print messages, and some of them values,
+straight to stderr.
+"""
 
 from __future__ import annotations
 
 import atexit
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import threading
+import warnings
 from pathlib import Path
-from typing import Any, TextIO, cast
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
-from mcp_notarium.logs import exception_hooks
+from mcp_notarium.logs.logger import (
+    LEVELS,
+    STATE,
+    WARNING,
+    Logger,
+    Sink,
+    scrub,
+    scrub_for_terminal,
+)
 from mcp_notarium.logs.sinks import RedactingStream, open_log_file, writer_to, writer_to_stream
-from mcp_notarium.logs.state import LEVELS, STATE, WARNING, Sink, scrub, scrub_for_terminal
 
+if TYPE_CHECKING:
+    import asyncio
+
+_log = Logger("python")
+_saved: list[tuple[Any, Any, Any, Any]] = []
 _opened: list[int] = []
 _diverted: list[TextIO] = []
 
@@ -42,7 +59,7 @@ def configure(
     STATE.sinks = tuple(sinks)
     STATE.level = LEVELS[level.casefold()]
     STATE.configured = True
-    exception_hooks.install()
+    _install_hooks()
     clean = scrub_for_terminal if stderr.isatty() else scrub
     sys.stderr = cast("TextIO", RedactingStream(stderr, clean))
     if divert_stdout:
@@ -63,7 +80,7 @@ def close() -> None:
     chain = sys.modules.get("mcp_notarium.logs.pipeline")
     if chain is not None:
         chain.stop()
-    exception_hooks.remove()
+    _remove_hooks()
     wrapped: object = sys.stderr
     if isinstance(wrapped, RedactingStream):
         wrapped.finish()
@@ -78,25 +95,55 @@ def close() -> None:
     atexit.unregister(close)
 
 
-@contextmanager
-def capture(level: str = "trace") -> Iterator[list[dict[str, Any]]]:
-    """Collect the events logged inside, redacted, newest last. For tests.
+def _install_hooks() -> None:
+    """Replace the interpreter's hooks; the ones found are kept for :func:`_remove_hooks`."""
+    _saved.append((sys.excepthook, sys.unraisablehook, threading.excepthook, warnings.showwarning))
+    sys.excepthook = _uncaught
+    sys.unraisablehook = _unraisable
+    threading.excepthook = _uncaught_in_thread
+    warnings.showwarning = _warning
 
-    Nothing reaches the usual sinks.
-    """
-    import json  # noqa: PLC0415 - slow to import
 
-    from mcp_notarium.logs import pipeline  # noqa: PLC0415 - imports structlog
+def _remove_hooks() -> None:
+    while _saved:
+        sys.excepthook, sys.unraisablehook, threading.excepthook, warnings.showwarning = (
+            _saved.pop()
+        )
 
-    events: list[dict[str, Any]] = []
-    before = (STATE.sinks, STATE.level)
-    attached = pipeline.stop()
-    STATE.sinks = (Sink(lambda line: events.append(json.loads(line)), as_json=True),)
-    STATE.level = LEVELS[level.casefold()]
-    try:
-        yield events
-    finally:
-        pipeline.stop()
-        STATE.sinks, STATE.level = before
-        if attached:
-            pipeline.start()
+
+def watch_loop(loop: asyncio.AbstractEventLoop) -> None:
+    """Log what the loop reports (exceptions nobody awaited) instead of letting asyncio print it."""
+    loop.set_exception_handler(_unhandled_in_loop)
+
+
+def _uncaught(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+    if issubclass(kind, KeyboardInterrupt):
+        return
+    _log.critical("process.crashed", exc=error.with_traceback(trace))
+
+
+def _uncaught_in_thread(args: threading.ExceptHookArgs) -> None:
+    _log.error("thread.crashed", exc=args.exc_value)
+
+
+def _unraisable(args: sys.UnraisableHookArgs) -> None:
+    # The object's repr may hold anything; its type is enough to find the finaliser.
+    _log.error("finaliser.failed", exc=args.exc_value, type=type(args.object).__qualname__)
+
+
+def _unhandled_in_loop(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    # "message" is a constant of asyncio; the rest of the context are reprs of tasks.
+    _log.error("loop.unhandled", message=context.get("message"), exc=context.get("exception"))
+
+
+def _warning(  # noqa: PLR0917 - the signature is the interpreter's
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    del message, file, line  # they may quote the values the warning is about
+    place = "/".join(filename.replace("\\", "/").rsplit("/", 2)[-2:])
+    _log.warning("python.warning", type=category.__qualname__, where=f"{place}:{lineno}")

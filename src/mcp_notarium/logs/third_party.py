@@ -17,8 +17,9 @@ from http import HTTPStatus
 from itertools import takewhile
 from typing import Any
 
-from mcp_notarium.logs.processors import Event
-from mcp_notarium.logs.state import current_redactor
+from structlog.typing import EventDict
+
+from mcp_notarium.logs.logger import current_redactor
 
 _TALK_OF_FILES = ("filelock", "keyring")
 _TALK_OF_CONNECTIONS = ("httpx", "httpcore", "hpack")
@@ -50,10 +51,10 @@ _ITEM = "i"
 """Whatever follows it belongs to an account."""
 
 
-def describe_record(_logger: Any, _method: str, event: Event) -> Event:
+def describe_record(_logger: Any, _method: str, event: EventDict) -> EventDict:
     """Turn a stdlib record into an event of ours; the pipeline redacts it like any other."""
     record: logging.LogRecord = event["_record"]
-    told: Event = {
+    told: EventDict = {
         "event": "library.message",
         "level": record.levelname.casefold(),
         "logger": record.name,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from mcp_notarium.domain.policy import Field
 from mcp_notarium.domain.preview import shorten
-from mcp_notarium.logs.escaping import one_line
+from mcp_notarium.logs.redaction_rules import one_line
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App

@@ -13,7 +13,7 @@ from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.domain.patch import Operation, apply_patch
 from mcp_notarium.domain.policy import Policy, raise_refusal
 from mcp_notarium.errors import InvalidRequest, VersionConflict
-from mcp_notarium.logs.escaping import one_line
+from mcp_notarium.logs.redaction_rules import one_line
 from mcp_notarium.tools.call_context import CallContext, require_consent
 from mcp_notarium.tools.get import fields_of, text_fields
 from mcp_notarium.tools.hidden_fields import check_change

@@ -5,8 +5,7 @@ from math import inf
 import pytest
 
 from mcp_notarium.logs import redaction_rules
-from mcp_notarium.logs.escaping import one_line, several_lines
-from mcp_notarium.logs.redaction_rules import REDACTED
+from mcp_notarium.logs.redaction_rules import REDACTED, one_line, several_lines
 from mcp_notarium.logs.redactor import Redactor
 from support.patterns import length_of_a_match, ways_to_match
 

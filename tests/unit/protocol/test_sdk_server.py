@@ -10,12 +10,12 @@ import mcp_types as types
 import pytest
 from mcp import Client, MCPError
 
-from mcp_notarium import logs
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.protocol.app_holder import AppHolder
 from mcp_notarium.protocol.call_pipeline import CallPipeline
 from mcp_notarium.protocol.sdk_server import build
 from mcp_notarium.tools.catalog import TOOLS, wire_form
+from support import log_events
 from support.memory_client import Fault
 from support.tooling import Desk
 
@@ -197,7 +197,7 @@ async def test_unexpected_exception_is_told_by_its_trace_id_alone(desk, era, mon
         raise RuntimeError("the note says: my diary")
 
     monkeypatch.setattr(desk.app.cache.notes, "get", boom)
-    with logs.capture() as events:
+    with log_events.capture() as events:
         async with talking(open_desk(desk), era) as client:
             result = await client.call_tool("get", {"id": "n"})
     error = told(result)

@@ -1,0 +1,24 @@
+"""The events that are logged, as values."""
+
+import json
+from contextlib import contextmanager
+
+from mcp_notarium.logs import pipeline
+from mcp_notarium.logs.logger import LEVELS, STATE, Sink
+
+
+@contextmanager
+def capture():
+    """The events logged inside, redacted, newest last. Nothing reaches the usual sinks."""
+    events = []
+    before = (STATE.sinks, STATE.level)
+    attached = pipeline.stop()
+    STATE.sinks = (Sink(lambda line: events.append(json.loads(line)), as_json=True),)
+    STATE.level = LEVELS["trace"]
+    try:
+        yield events
+    finally:
+        pipeline.stop()
+        STATE.sinks, STATE.level = before
+        if attached:
+            pipeline.start()
