@@ -60,8 +60,7 @@ BUILDERS = {
     "mcp_notarium.storage.salvage:_readable_of_slice": "names of tables and columns from TABLES",
     "mcp_notarium.storage.salvage:_all_unreadable": "names of tables and columns from TABLES",
     "mcp_notarium.storage.salvage:_readable": "names of tables and columns from TABLES",
-    "mcp_notarium.storage.note_search:SearchIndex._page": "search/sql_builder.py, the builder of searches",
-    "mcp_notarium.storage.note_search:SearchIndex._count": "search/sql_builder.py, the builder of searches",
+    "mcp_notarium.storage.note_search:SearchIndex.find": "search/sql_builder.py, the builder of searches",
     "mcp_notarium.storage.note_search:SearchIndex._as_written": "search/sql_builder.py, the builder of searches",
 }
 """``module:function`` -> why its statements are fixed although they are not constants."""

@@ -9,8 +9,7 @@ from typing import Any
 import sqlcipher3.dbapi2 as driver
 
 from mcp_notarium.search.parser import parse
-from mcp_notarium.search.sql_builder import build
-from mcp_notarium.search.sql_conditions import Statement
+from mcp_notarium.search.sql_builder import Statement, build
 from mcp_notarium.storage.database import page_cache
 from mcp_notarium.storage.note_search import MOST_RANKED
 
@@ -27,10 +26,11 @@ Request = dict[str, Any]
 def listing(query: str | None, *, page: int = 1) -> Request:
     """What ``list`` runs for a query: the statement of one page, and of the number of notes."""
     statements = build(parse(query), limit=_LIMIT, offset=(page - 1) * _LIMIT)
-    request = {"rows": _sent(statements.rows), "count": _sent(statements.count)}
-    if statements.unranked is not None:
-        request["unranked"] = _sent(statements.unranked)
-    return request
+    return {
+        "rows": _sent(statements.rows),
+        "unranked": _sent(statements.unranked),
+        "count": _sent(statements.count),
+    }
 
 
 def getting(note_id: str) -> Request:
@@ -63,13 +63,9 @@ class Raw:
         return cls(path, _KEY)
 
     def answer(self, request: Request) -> Request:
-        """The rows, and their number: counted only where they may be more than these."""
-        total = self._number(request["count"]) if "unranked" in request else 0
+        """The rows, and how many there are on all pages."""
+        total = self._number(request["count"]) if "count" in request else 1
         rows = self._db.execute(*request["unranked" if total > MOST_RANKED else "rows"]).fetchall()
-        if len(rows) < _LIMIT:
-            total = len(rows)
-        elif "count" in request and "unranked" not in request:
-            total = self._number(request["count"])
         return {"content": rows, "total_items": total}
 
     def _number(self, statement: list[Any]) -> int:

@@ -9,15 +9,14 @@ from dataclasses import dataclass
 
 from mcp_notarium.search.folding import supplement, tag_key
 from mcp_notarium.search.query import Query
-from mcp_notarium.search.sql_builder import build
-from mcp_notarium.search.sql_conditions import Statement
+from mcp_notarium.search.sql_builder import Statement, build
 
 SCHEMA = """
 CREATE TABLE notes(
   pk INTEGER PRIMARY KEY, id TEXT UNIQUE, local_version INTEGER, server_version INTEGER,
-  created_at INTEGER, modified_at INTEGER, trash INTEGER, sync_deleted INTEGER DEFAULT 0,
-  pinned INTEGER DEFAULT 0, markdown INTEGER DEFAULT 0, total_lines INTEGER,
-  content_digest TEXT, tags TEXT, head TEXT, supplement TEXT, text TEXT);
+  created_at INTEGER, modified_at INTEGER, trash INTEGER,
+  pinned INTEGER DEFAULT 0, markdown INTEGER DEFAULT 0,
+  tags TEXT, head TEXT, supplement TEXT, text TEXT);
 CREATE INDEX notes_listing ON notes(trash, modified_at DESC, pk);
 CREATE INDEX notes_created ON notes(trash, created_at DESC, pk);
 CREATE INDEX notes_meta ON notes(pk, trash, modified_at, created_at);
@@ -56,16 +55,15 @@ class SearchTables:
         for pk, entry in enumerate(entries, start=1):
             self.db.execute(
                 "INSERT INTO notes(pk, id, local_version, created_at, modified_at, trash,"
-                " total_lines, tags, head, supplement, text) VALUES (?,?,1,?,?,?,?,?,?,?,?)",
+                " tags, head, supplement, text) VALUES (?,?,1,?,?,?,?,?,?,?)",
                 (
                     pk,
                     f"id{pk}",
                     entry.created_at,
                     entry.modified_at,
                     int(entry.trash),
-                    entry.text.count("\n"),
                     json.dumps(entry.tags),
-                    entry.text[:2000] if len(entry.text) > 2000 else None,
+                    entry.text[:80],
                     supplement(entry.text),
                     entry.text,
                 ),
@@ -80,7 +78,7 @@ class SearchTables:
 
     def found(self, query: Query, *, limit: int = 1000, offset: int = 0, **more) -> list[int]:
         """The pks of the page, in the order of the answer."""
-        return [row[0] for row in self.run(build(query, limit=limit, offset=offset, **more).rows)]
+        return [row[-1] for row in self.run(build(query, limit=limit, offset=offset, **more).rows)]
 
     def counted(self, query: Query, **more) -> int:
         return self.run(build(query, limit=1, **more).count)[0][0]

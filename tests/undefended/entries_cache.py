@@ -276,9 +276,9 @@ CACHE = (
     ),
     Defence(
         "words of a search are parameters",
-        "search/sql_conditions.py",
-        "            parameters.append(text)\n            return _LITERAL\n",
-        '            return _LITERAL.replace("?", f"\'{text}\'")\n',
+        "search/sql_builder.py",
+        "            return Statement(_LITERAL, (text,))\n",
+        '            return Statement(_LITERAL.replace("?", f"\'{text}\'"))\n',
         (
             "security/test_adversary_arguments.py::test_no_argument_reaches_the_database_as_its_language",
             "unit/search/test_sql_builder.py::test_what_is_typed_never_stands_in_the_sql",

@@ -1,6 +1,6 @@
 """Write a condition as one FTS5 expression; nothing else quotes text for FTS5.
 
-Everything a person typed goes between double quotes, where FTS5 sees only tokens. ``sql_conditions``
+Everything a person typed goes between double quotes, where FTS5 sees only tokens. ``sql_builder``
 handles what one expression cannot say: exclusions alone, signs without letters, tags.
 """
 

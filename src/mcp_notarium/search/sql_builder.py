@@ -10,54 +10,55 @@ a letter, digit or picture (``++``), which no index has.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from mcp_notarium.search.fts_expression import Expansions, plain_words, split
-from mcp_notarium.search.query import And, Condition, Query, Word
-from mcp_notarium.search.sql_conditions import (
-    MATCHED,
-    MATCHED_NOTES,
-    TRASH,
-    Clauses,
-    Parameter,
-    Statement,
-    both,
-    conditions_of,
-    dated,
-    metadata,
-    narrowing,
-)
+from mcp_notarium.search.folding import tag_key
+from mcp_notarium.search.fts_expression import Expansions, match_of, plain_words, split
+from mcp_notarium.search.query import And, Condition, Not, Or, Phrase, Query, Tagged, Word
 
-KEPT = {
-    "active": Statement("SELECT active FROM note_counts"),
-    "trashed": Statement("SELECT trashed FROM note_counts"),
-    "any": Statement("SELECT active + trashed FROM note_counts"),
-}
-"""Numbers of notes that triggers keep, by ``Query.trash``."""
+Parameter = str | int
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """Hold SQL text, or a part of one, and the values for its question marks."""
+
+    sql: str
+    parameters: tuple[Parameter, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Statements:
     """Hold the SQL for one page of notes, and for the number of notes on all pages.
 
-    ``rows`` gives the columns pk, id, local_version, server_version, modified_at, created_at,
-    trash, pinned, tags, head, total_lines. ``count`` gives one number. ``unranked`` gives the same
-    columns in the order of a listing; None where the page is never read without ranking.
+    ``rows`` gives the columns id, local_version, modified_at, trash, tags, head, pk; the best match
+    first. ``unranked`` gives the same columns, of a single word the newest match first; of other
+    queries it is ``rows``. ``count`` gives one number.
     """
 
     rows: Statement
+    unranked: Statement
     count: Statement
-    unranked: Statement | None = None
 
 
-_COLUMNS = (
-    "n.pk, n.id, n.local_version, n.server_version, n.modified_at, n.created_at, n.trash, "
-    "n.pinned, n.tags, coalesce(n.head, n.text) AS head, n.total_lines"
-)
+_KEPT_COUNTS = {
+    "active": Statement("SELECT active FROM note_counts"),
+    "trashed": Statement("SELECT trashed FROM note_counts"),
+    "any": Statement("SELECT active + trashed FROM note_counts"),
+}
+"""Numbers of notes that triggers keep, by ``Query.trash``."""
+_TRASH = {"active": (0,), "trashed": (1,), "any": (0, 1)}
 _SORTS = {"modified_at": "modified_at", "created_at": "created_at"}
 _IN_ORDER = {"modified_at": "notes_listing", "created_at": "notes_created"}
 _ORDERS = {"ASC": "ASC", "DESC": "DESC"}
+_TAGGED = "m.pk IN (SELECT pk FROM note_tags WHERE key IN"
+_MATCHED = "m.pk IN (SELECT rowid FROM notes_fts WHERE notes_fts MATCH ?)"
+_MATCHED_NOTES = (
+    "notes_fts AS f CROSS JOIN notes AS m INDEXED BY notes_meta ON m.pk = f.rowid "
+    "WHERE notes_fts MATCH ?"
+)
+_LITERAL = "instr((SELECT wide.text FROM notes AS wide WHERE wide.pk = m.pk), ?) > 0"
 
 
 def build(
@@ -67,19 +68,22 @@ def build(
 
     ``expansions`` replaces words (those of ``words_of``) by index terms, any of which will do.
     """
-    expression, rest = _terms(query.terms, expansions or {})
-    conditions = conditions_of(query, rest)
-    narrow = narrowing(conditions, expansions or {})
+    expansions = expansions or {}
+    terms = query.terms.conditions if isinstance(query.terms, And) else (query.terms,)
+    expression, rest = split([term for term in terms if term], expansions)
+    conditions = sorted(_conditions(query, rest), key=_reads_text)
+    narrow = [_clause(condition, expansions) for condition in conditions]
+    tagged = any(_tags_of(condition) for condition in conditions)
     if expression is None:
-        page = _listing(query, narrow, limit=limit, offset=offset)
-        return Statements(page, _listing_count(query, narrow))
-    page = _search(query, expression, narrow, limit=limit, offset=offset)
-    count = _search_count(query, expression, narrow)
-    if not isinstance(query.terms, Word) or narrow.tagged:
-        return Statements(page, count)
-    found = Clauses([f"m.pk IN (SELECT rowid {MATCHED})", *narrow.parts])
-    found.parameters = [expression, *narrow.parameters]
-    return Statements(page, count, _listing(query, found, limit=limit, offset=offset))
+        rows = _listing(query, narrow, limit, offset, tagged=tagged)
+        return Statements(rows, rows, _listing_count(query, narrow))
+    matched = Statement(_MATCHED_NOTES, (expression,))
+    rows = unranked = _ranked(query, matched, narrow, limit, offset)
+    if isinstance(query.terms, Word):
+        found = [Statement(_MATCHED, (expression,)), *narrow]
+        unranked = _listing(query, found, limit, offset, tagged=tagged)
+    everything = [matched, *_metadata(query, _TRASH[query.trash]), *narrow]
+    return Statements(rows, unranked, _select("count(*)", " AND ", everything))
 
 
 def words_of(query: Query) -> tuple[str, ...]:
@@ -87,89 +91,134 @@ def words_of(query: Query) -> tuple[str, ...]:
     return tuple(dict.fromkeys(plain_words(query.terms))) if query.terms else ()
 
 
-def _terms(terms: Condition | None, expansions: Expansions) -> tuple[str | None, list[Condition]]:
-    if terms is None:
-        return None, []
-    conditions = terms.conditions if isinstance(terms, And) else (terms,)
-    return split(conditions, expansions)
+def _conditions(query: Query, rest: Sequence[Condition]) -> list[Condition]:
+    """Return the conditions on tags, and those that full-text search cannot express."""
+    conditions = [*map(Tagged, query.tags), *rest]
+    if query.any_tags:
+        conditions.insert(0, _any_of(query.any_tags))
+    if query.excluded_tags:
+        conditions.append(Not(_any_of(query.excluded_tags)))
+    return conditions
 
 
-def _listing(query: Query, narrow: Clauses, *, limit: int, offset: int) -> Statement:
-    # The index in the order of creation does not know when a note was changed.
-    in_order = query.sort_by != "created_at" or not dated(query)
-    if in_order and not narrow.tagged:
-        walks = [_walk(query, narrow, trash) for trash in TRASH[query.trash]]
-    else:
-        walks = [_notes(query, "notes_meta", metadata(query), narrow)]
-    return _one_page(query, walks, limit=limit, offset=offset)
+def _any_of(tags: Sequence[str]) -> Condition:
+    return Or(tuple(map(Tagged, tags)))
 
 
-def _walk(query: Query, narrow: Clauses, trash: int) -> Statement:
-    """Select the notes in or out of the trash, which one index has in their order."""
-    clauses = metadata(query, trash=(trash,))
-    return _notes(query, _IN_ORDER[query.sort_by], clauses, narrow)
+def _reads_text(condition: Condition) -> bool:
+    """Tell whether the condition may read the wide table; such conditions come last."""
+    match condition:
+        case Not(inner):
+            return _reads_text(inner)
+        case And(conditions) | Or(conditions):
+            return any(map(_reads_text, conditions))
+        case Word() | Phrase():
+            return match_of(condition, {}) is None
+        case Tagged():
+            return False
 
 
-def _notes(query: Query, index: str, clauses: Clauses, narrow: Clauses) -> Statement:
-    return Statement(
-        f"SELECT m.pk AS pk, m.{_SORTS[query.sort_by]} AS sorted "  # noqa: S608  # constants
-        f"FROM notes AS m INDEXED BY {index}{both(clauses, narrow)}",
-        (*clauses.parameters, *narrow.parameters),
-    )
+def _tags_of(condition: Condition) -> list[str] | None:
+    """Return the keys if the condition is one tag or a choice of tags."""
+    match condition:
+        case Tagged(tag):
+            return [tag_key(tag)]
+        case Or(conditions):
+            keys = [tag_key(item.tag) for item in conditions if isinstance(item, Tagged)]
+            return list(dict.fromkeys(keys)) if len(keys) == len(conditions) else None
+        case _:
+            return None
 
 
-def _one_page(query: Query, walks: Sequence[Statement], *, limit: int, offset: int) -> Statement:
-    """Select a page of several walks together; SQLite merges them if each is in order."""
-    page = " UNION ALL ".join(walk.sql for walk in walks)
-    parameters = [value for walk in walks for value in walk.parameters]
-    order = _order(query).replace("m.pk", "pk")
-    return _with_rows(
-        f"{page} ORDER BY {order} LIMIT ? OFFSET ?", _order(query), (*parameters, limit, offset)
-    )
+def _clause(condition: Condition, expansions: Expansions) -> Statement:
+    """Return the condition as an SQL expression on ``m.pk``."""
+    if expression := match_of(condition, expansions):
+        return Statement(_MATCHED, (expression,))
+    if keys := _tags_of(condition):
+        return Statement(f"{_TAGGED} ({', '.join('?' * len(keys))}))", tuple(keys))
+    match condition:
+        case Not(inner):
+            clause = _clause(inner, expansions)
+            return Statement(f"NOT {clause.sql}", clause.parameters)
+        case And(conditions) | Or(conditions):
+            operator = " AND " if isinstance(condition, And) else " OR "
+            clauses = [_clause(item, expansions) for item in conditions]
+            sql = operator.join(clause.sql for clause in clauses)
+            return Statement(f"({sql})", _parameters(clauses))
+        case Word(text) | Phrase(text) | Tagged(text):
+            return Statement(_LITERAL, (text,))
 
 
-def _search(
-    query: Query, expression: str, narrow: Clauses, *, limit: int, offset: int
+def _metadata(query: Query, trash: Sequence[int]) -> list[Statement]:
+    """Return the clauses for these values of ``trash`` and for dates."""
+    clauses = [Statement(f"m.trash = {trash[0]}")] if len(trash) == 1 else []
+    if query.after is not None:
+        clauses.append(Statement("m.modified_at >= ?", (query.after,)))
+    if query.before is not None:
+        clauses.append(Statement("m.modified_at < ?", (query.before,)))
+    return clauses
+
+
+def _dated(query: Query) -> bool:
+    return query.before is not None or query.after is not None
+
+
+def _listing(
+    query: Query, narrow: Sequence[Statement], limit: int, offset: int, *, tagged: bool
 ) -> Statement:
-    clauses = metadata(query)
-    order = f"rank, {_order(query)}"
-    page = (
-        f"SELECT m.pk AS pk, f.rank AS rank, m.{_SORTS[query.sort_by]} AS sorted "  # noqa: S608  # constants
-        f"FROM {MATCHED_NOTES}{both(clauses, narrow, ' AND ')} "
-        f"ORDER BY {order} LIMIT ? OFFSET ?"
-    )
-    parameters = (expression, *clauses.parameters, *narrow.parameters, limit, offset)
-    return _with_rows(page, order, parameters)
+    """Select a page in the order of the query; SQLite merges both sides of the trash."""
+    sides: list[tuple[int, ...]] = [(trash,) for trash in _TRASH[query.trash]]
+    index = _IN_ORDER[query.sort_by]
+    if tagged or (index == "notes_created" and _dated(query)):
+        # A tag names few notes; the index in the order of creation does not know when a note changed.
+        sides, index = [_TRASH[query.trash]], "notes_meta"
+    columns = f"m.pk AS pk, m.{_SORTS[query.sort_by]} AS sorted"
+    notes = Statement(f"notes AS m INDEXED BY {index}")
+    walks = [
+        _select(columns, " WHERE ", [notes, *_metadata(query, side), *narrow]) for side in sides
+    ]
+    page = Statement(" UNION ALL ".join(walk.sql for walk in walks), _parameters(walks))
+    return _page(page, _order(query), limit, offset)
 
 
-def _listing_count(query: Query, narrow: Clauses) -> Statement:
+def _ranked(
+    query: Query, matched: Statement, narrow: Sequence[Statement], limit: int, offset: int
+) -> Statement:
+    """Select a page of what full-text search finds, the best match first."""
+    columns = f"m.pk AS pk, f.rank AS rank, m.{_SORTS[query.sort_by]} AS sorted"
+    everything = [matched, *_metadata(query, _TRASH[query.trash]), *narrow]
+    found = _select(columns, " AND ", everything)
+    return _page(found, f"rank, {_order(query)}", limit, offset)
+
+
+def _listing_count(query: Query, narrow: Sequence[Statement]) -> Statement:
     """Count what the conditions find where no word is looked for."""
-    if not narrow.parts and not dated(query):
-        return KEPT[query.trash]
-    index = "notes_meta" if narrow.parts else "notes_listing"
-    clauses = metadata(query)
-    return Statement(
-        f"SELECT count(*) FROM notes AS m INDEXED BY {index}{both(clauses, narrow)}",  # noqa: S608  # constants
-        (*clauses.parameters, *narrow.parameters),
+    if not narrow and not _dated(query):
+        return _KEPT_COUNTS[query.trash]
+    notes = Statement(f"notes AS m INDEXED BY {'notes_meta' if narrow else 'notes_listing'}")
+    everything = [notes, *_metadata(query, _TRASH[query.trash]), *narrow]
+    return _select("count(*)", " WHERE ", everything)
+
+
+def _select(columns: str, joint: str, parts: Sequence[Statement]) -> Statement:
+    """Select from the first part under the other ones; ``joint`` stands between."""
+    source, *clauses = (part.sql for part in parts)
+    where = joint + " AND ".join(clauses) if clauses else ""
+    return Statement(f"SELECT {columns} FROM {source}{where}", _parameters(parts))  # noqa: S608 - constants only
+
+
+def _page(found: Statement, order: str, limit: int, offset: int) -> Statement:
+    """Select the wide rows of one page of what was found: ``pk``, ``sorted``, perhaps ``rank``."""
+    sql = (
+        f"WITH page AS MATERIALIZED ({found.sql} ORDER BY {order} LIMIT ? OFFSET ?) "  # noqa: S608 - constants only
+        "SELECT n.id, n.local_version, n.modified_at, n.trash, n.tags, n.head, n.pk AS pk FROM page "
+        f"CROSS JOIN notes AS n ON n.pk = page.pk ORDER BY {order}"
     )
+    return Statement(sql, (*found.parameters, limit, offset))
 
 
-def _search_count(query: Query, expression: str, narrow: Clauses) -> Statement:
-    """Count what ``expression`` and the conditions find."""
-    clauses = metadata(query)
-    return Statement(
-        f"SELECT count(*) FROM {MATCHED_NOTES}{both(clauses, narrow, ' AND ')}",  # noqa: S608  # constants
-        (expression, *clauses.parameters, *narrow.parameters),
-    )
-
-
-def _with_rows(page: str, order: str, parameters: tuple[Parameter, ...]) -> Statement:
-    """Select the wide rows of a page of ``pk``, ``sorted`` and perhaps ``rank``, in its order."""
-    return Statement(
-        f"WITH page AS MATERIALIZED ({page}) SELECT {_COLUMNS} FROM page "  # noqa: S608  # constants
-        f"CROSS JOIN notes AS n ON n.pk = page.pk ORDER BY {order.replace('m.pk', 'page.pk')}",
-        parameters,
-    )
+def _parameters(parts: Iterable[Statement]) -> tuple[Parameter, ...]:
+    return tuple(value for part in parts for value in part.parameters)
 
 
 def _order(query: Query) -> str:
@@ -178,4 +227,4 @@ def _order(query: Query) -> str:
     Ascending is exactly descending read backwards, so one index serves both.
     """
     ties = "ASC" if query.sort_order == "DESC" else "DESC"
-    return f"sorted {_ORDERS[query.sort_order]}, m.pk {ties}"
+    return f"sorted {_ORDERS[query.sort_order]}, pk {ties}"

@@ -16,7 +16,7 @@ from mcp_notarium.domain.preview import preview
 from mcp_notarium.domain.text_normalization import replace_surrogates
 from mcp_notarium.search.folding import fold, words_only
 from mcp_notarium.search.query import Query, Word
-from mcp_notarium.search.sql_builder import Statements, build, words_of
+from mcp_notarium.search.sql_builder import build, words_of
 from mcp_notarium.search.stemming import spelling, stem
 from mcp_notarium.storage.connection import Database, Row
 from mcp_notarium.storage.vocabulary import Vocabulary
@@ -37,15 +37,11 @@ class Summary:
     """Hold a note of a listing. ``head`` is the preview: its first lines, cut, without blank ones."""
 
     id: str
-    head: str
     local_version: int
-    server_version: int | None
-    tags: tuple[str, ...]
     modified_at: int
-    created_at: int
     trash: bool
-    pinned: bool
-    total_lines: int
+    tags: tuple[str, ...]
+    head: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +62,21 @@ class SearchIndex:
 
     def find(self, query: Query, *, limit: int, offset: int = 0, preview_lines: int = 1) -> Found:
         """Return ``limit`` notes after the first ``offset``, in the order the query asks for."""
-        found = self._page(build(query, limit=limit, offset=offset), limit, offset)
-        if not found.total and (inside := self._expansions(query)):
-            wider = build(query, limit=limit, offset=offset, expansions=inside)
-            found = self._page(wider, limit, offset)
+        statements = build(query, limit=limit, offset=offset)
+        total = self._db.number(statements.count.sql, statements.count.parameters)
+        inside_words = False
+        if not total and (expansions := self._expansions(query)):
+            statements = build(query, limit=limit, offset=offset, expansions=expansions)
+            total = self._db.number(statements.count.sql, statements.count.parameters)
             # Only for hits: a term of the index may belong to a note that is gone.
-            found = replace(found, inside_words=found.total > 0)
+            inside_words = total > 0
+        page = statements.rows if total <= MOST_RANKED else statements.unranked
+        notes = [_summary(row) for row in self._db.rows(page.sql, page.parameters)]
         if preview_lines > 1:
-            found = replace(found, notes=self._with_longer_heads(found.notes, preview_lines))
-        return found
+            notes = self._with_longer_heads(notes, preview_lines)
+        if notes:  # another process may have written since they were counted
+            total = max(total, offset + len(notes))
+        return Found(notes, total, inside_words)
 
     def suggest(self, word: str, *, within: Query | None = None, limit: int = 3) -> list[str]:
         """Return words spelled almost like this one that do find something, best first.
@@ -91,24 +93,6 @@ class SearchIndex:
             if len(found) == limit:
                 break
         return found
-
-    def _page(self, statements: Statements, limit: int, offset: int) -> Found:
-        """Read a page and count all pages; a single word with too many hits is not ranked."""
-        page, total = statements.rows, None
-        if statements.unranked is not None:
-            total = self._count(statements)
-            page = statements.unranked if total > MOST_RANKED else page
-        rows = self._db.rows(page.sql, page.parameters)
-        end = offset + len(rows)
-        if len(rows) < limit and (rows or not offset):
-            total = end  # the last page: nothing to count
-        elif total is None:
-            total = self._count(statements)
-        # Another process may write between the two.
-        return Found([_summary(row) for row in rows], max(total, end if rows else 0))
-
-    def _count(self, statements: Statements) -> int:
-        return self._db.number(statements.count.sql, statements.count.parameters)
 
     def _expansions(self, query: Query) -> dict[str, list[str]]:
         """Return the index terms that contain each word of the query."""
@@ -142,7 +126,7 @@ class SearchIndex:
         row = self._db.row(statements.rows.sql, statements.rows.parameters)
         if row is None:
             return None
-        text = self._db.row("SELECT text FROM notes WHERE pk = ?", (row[0],))
+        text = self._db.row("SELECT text FROM notes WHERE pk = ?", (row[-1],))
         words = dict.fromkeys(_WORD.findall(text[0])) if text else ()
         return next((word.lower() for word in words if stem(fold(word)) == term), None)
 
@@ -153,18 +137,8 @@ class SearchIndex:
 
 
 def _summary(row: Row) -> Summary:
-    return Summary(
-        id=row[1],
-        local_version=row[2],
-        server_version=row[3],
-        modified_at=row[4],
-        created_at=row[5],
-        trash=bool(row[6]),
-        pinned=bool(row[7]),
-        tags=tuple(json.loads(row[8])),
-        head=row[9],
-        total_lines=row[10],
-    )
+    note_id, local_version, modified_at, trash, tags, head, _ = row
+    return Summary(note_id, local_version, modified_at, bool(trash), tuple(json.loads(tags)), head)
 
 
 _BEGINNINGS = """
