@@ -6,7 +6,6 @@ hold it), ``Note`` is what the index hands to a reader.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import dataclass
 
@@ -18,13 +17,6 @@ class Content:
     text: str
     tags: tuple[str, ...] = ()
     trash: bool = False
-
-    def digest(self) -> str:
-        """Return SHA-256 (hex) over text, tags and trash; equal contents have equal digests."""
-        parts = [self.text, *self.tags]
-        lengths = ",".join(str(len(part)) for part in parts)
-        form = "".join((lengths, ":", str(int(self.trash)), *parts))
-        return hashlib.sha256(form.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from mcp_notarium.search.query import Query, Word
 from mcp_notarium.search.sql_builder import build, words_of
 from mcp_notarium.search.stemming import spelling, stem
 from mcp_notarium.storage.connection import Database, Row
-from mcp_notarium.storage.vocabulary import Vocabulary
+from mcp_notarium.storage.fts_index import Vocabulary
 
 MOST_RANKED = 1000
 """Notes of a single-word query that are ranked. Ranking takes three times as long as finding, and says

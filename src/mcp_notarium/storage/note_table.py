@@ -13,9 +13,16 @@ from dataclasses import dataclass
 from mcp_notarium.domain.note import Content, Note, Revision, Tombstone
 from mcp_notarium.domain.visibility import EVERYTHING, Visibility
 from mcp_notarium.storage.connection import Database
-from mcp_notarium.storage.fts_maintenance import MOST_BY_TRIGGERS, FtsMaintenance
-from mcp_notarium.storage.note_changes import Applied, Change, Known, Plan, batches
-from mcp_notarium.storage.note_rows import Rows, StoredRaw, rows_of, with_text
+from mcp_notarium.storage.fts_index import FtsIndex
+from mcp_notarium.storage.note_rows import (
+    Applied,
+    Change,
+    Rows,
+    StoredRaw,
+    batches,
+    rows_of,
+    with_text,
+)
 from mcp_notarium.storage.visibility_gate import HiddenNote, VisibilityGate
 
 __all__ = ["Applied", "Counts", "NoteTable", "TagCount"]
@@ -42,12 +49,21 @@ class TagCount:
     notes: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """Hold what the table has of a note already."""
+
+    pk: int
+    local_version: int
+    etag: str
+
+
 class NoteTable:
     """Hold the notes of one database. Writing methods must run inside ``Database.transaction``."""
 
     def __init__(self, database: Database, rules: Visibility = EVERYTHING) -> None:
         self._db = database
-        self._index = FtsMaintenance(database)
+        self._index = FtsIndex(database)
         self.gate = VisibilityGate(database, rules)
 
     def get(self, note_id: str) -> Note | None:
@@ -134,7 +150,7 @@ class NoteTable:
         self.gate.record_hidden(notes.items())
         for batch in batches(map(Tombstone, notes)):
             self._apply_admitted(batch)
-        self._index.mark_vocabulary_stale()
+        self._index.mark_terms_stale()
 
     def clear(self) -> None:
         """Remove every note. Version numbers given before are never given again for other text."""
@@ -142,14 +158,13 @@ class NoteTable:
         self.gate.require_match()
         self.gate.clear()
         self._db.run(_RAISE_FLOOR)
-        with self._index.index_at_once(written=()):
-            self._index.empty()
-            self._db.run("DELETE FROM note_tags")
-            self._db.run("DELETE FROM note_base")
-            self._db.run("DELETE FROM notes")
+        self._index.empty()
+        self._db.run("DELETE FROM note_tags")
+        self._db.run("DELETE FROM note_base")
+        self._db.run("DELETE FROM notes")
 
     def tidy(self) -> bool:
-        """Merge a slice of the full-text index when idle; see :meth:`FtsMaintenance.tidy`.
+        """Merge a slice of the full-text index when idle; see :meth:`FtsIndex.tidy`.
 
         Call it outside a transaction, repeatedly while it returns True, with pauses.
         """
@@ -164,31 +179,33 @@ class NoteTable:
         admitted = self.gate.filter_changes(batch)
         done = self._apply_admitted(admitted)
         if done.removed and admitted != batch:
-            self._index.mark_vocabulary_stale()
+            self._index.mark_terms_stale()
         return done
 
     def _apply_admitted(self, batch: Mapping[str, Change]) -> Applied:
         known = self._known(batch)
-        plan = Plan(first_pk=self._db.number("SELECT max(pk) FROM notes") + 1)
-        for id_, change in batch.items():
-            plan.take(change, known.get(id_))
-        changed = [(old, rows_of(revision)) for old, revision in plan.changed]
-        new = [(pk, rows_of(revision)) for pk, revision in plan.new]
-        if len(plan.replaced) <= MOST_BY_TRIGGERS:
-            self._remove(plan.gone)
+        revisions = [change for change in batch.values() if isinstance(change, Revision)]
+        gone = [old.pk for id_, old in known.items() if isinstance(batch[id_], Tombstone)]
+        changed = [
+            (old, rows_of(revision))
+            for revision in revisions
+            if (old := known.get(revision.id)) and old.etag != revision.etag
+        ]
+        made = (rows_of(revision) for revision in revisions if revision.id not in known)
+        new = list(enumerate(made, self._db.number("SELECT max(pk) FROM notes") + 1))
+        rewritten = [old.pk for old, _ in changed]
+        with self._index.update(
+            replaced=[*gone, *rewritten], written=[*(pk for pk, _ in new), *rewritten]
+        ):
+            self._remove(gone)
             self._update(changed)
-            with self._index.index_at_once(written=plan.new_pks):
-                self._insert(new)
-        else:
-            with self._index.index_at_once(replaced=plan.replaced, written=plan.written):
-                self._remove(plan.gone)
-                self._update(changed)
-                self._insert(new)
-        return plan.outcome(len(batch))
+            self._insert(new)
+        stored = len(new) + len(changed)
+        return Applied(stored, len(gone), len(batch) - stored - len(gone))
 
-    def _known(self, ids: Iterable[str]) -> dict[str, Known]:
+    def _known(self, ids: Iterable[str]) -> dict[str, _Known]:
         rows = self._db.rows(_KNOWN, (json.dumps(list(ids)),))
-        return {row[0]: Known(*row[1:]) for row in rows}
+        return {row[0]: _Known(*row[1:]) for row in rows}
 
     def _remove(self, pks: list[int]) -> None:
         self._db.run_many("DELETE FROM notes WHERE pk = ?", [(pk,) for pk in pks])
@@ -203,7 +220,7 @@ class NoteTable:
         )
         self._store_parts(new)
 
-    def _update(self, changed: list[tuple[Known, Rows]]) -> None:
+    def _update(self, changed: list[tuple[_Known, Rows]]) -> None:
         self._db.run_many(
             _UPDATE,
             (
@@ -255,13 +272,12 @@ ON CONFLICT (key) DO UPDATE SET
 """
 _INSERT = """
 INSERT INTO notes(pk, local_version, id, server_version, created_at, modified_at, trash, pinned,
-                  markdown, total_lines, content_digest, tags, head, supplement, text)
+                  markdown, tags, head, supplement, text)
 VALUES {rows}
 """
 _UPDATE = """
 UPDATE notes SET local_version = ?, id = ?, server_version = ?, created_at = ?, modified_at = ?,
-                 trash = ?, pinned = ?, markdown = ?, total_lines = ?, content_digest = ?,
-                 tags = ?, head = ?, supplement = ?, text = ?
+                 trash = ?, pinned = ?, markdown = ?, tags = ?, head = ?, supplement = ?, text = ?
 WHERE pk = ?
 """
 _PUT_BASE = """

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from mcp_notarium.domain.text_normalization import tag_key
 from mcp_notarium.errors import CacheError
 from mcp_notarium.storage.connection import Database, Row
+from mcp_notarium.storage.fts_index import FtsIndex
 from mcp_notarium.storage.table_copy import TABLES, OnProgress, Table
 
 Open = Callable[[], Database]
@@ -62,16 +63,12 @@ def salvage(
     """
     _require_tables(opens)
     found = SalvageReport(expected=_expected_notes(opens))
-    target.run("UPDATE search_index SET deferred = 1")
     _copy_notes(opens, target, found, pages=pages, told=told)
     for name in ("pending_writes", "sync_metadata"):
         if _copy_small_table(opens, target, name, without):
             found.complete.add(name)
     with target.transaction(durable=True):
-        target.run("INSERT INTO notes_fts(notes_fts) VALUES ('rebuild')")
-        target.run(
-            "UPDATE search_index SET deferred = 0, changes = (SELECT count(*) FROM notes) + 1"
-        )
+        FtsIndex(target).rebuild()
     return found
 
 

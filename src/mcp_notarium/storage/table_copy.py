@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 from mcp_notarium.storage.connection import Database, Row
+from mcp_notarium.storage.fts_index import FtsIndex
 
 _SLICE = 500
 
@@ -39,8 +40,7 @@ TABLES = (
         ("pk",),
         (
             *("id", "local_version", "server_version", "created_at", "modified_at", "trash"),
-            *("sync_deleted", "pinned", "markdown", "total_lines", "content_digest", "tags"),
-            *("head", "supplement", "text"),
+            *("pinned", "markdown", "tags", "head", "supplement", "text"),
         ),
     ),
     Table(
@@ -81,7 +81,6 @@ def copy_into(
     """
     total = sum(source.number(f"SELECT count(*) FROM {table.name}") for table in TABLES)  # noqa: S608 - names of this module
     done = 0
-    target.run("UPDATE search_index SET deferred = 1")
     for table in TABLES:
         for rows in slices(source, table):
             with target.transaction():
@@ -90,10 +89,7 @@ def copy_into(
             done += len(rows)
             told(done, total)
     with target.transaction(durable=True):
-        target.run("INSERT INTO notes_fts(notes_fts) VALUES ('rebuild')")
-        target.run(
-            "UPDATE search_index SET deferred = 0, changes = (SELECT count(*) FROM notes) + 1"
-        )
+        FtsIndex(target).rebuild()
 
 
 def content_digest(database: Database, *, without: Collection[str]) -> str:

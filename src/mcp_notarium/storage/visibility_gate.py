@@ -16,7 +16,7 @@ from mcp_notarium.domain.note import Revision, Tombstone, tags_understood
 from mcp_notarium.domain.visibility import Visibility
 from mcp_notarium.errors import PolicyChanged
 from mcp_notarium.storage.connection import Database
-from mcp_notarium.storage.note_changes import Change
+from mcp_notarium.storage.note_rows import Change
 
 RULES_KEY = "policy.visibility"
 """The row of ``sync_metadata`` with the digest of the rules; no row: nothing is hidden."""

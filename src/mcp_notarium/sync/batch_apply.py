@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.storage.note_changes import BATCH, BULK_SIZE
+from mcp_notarium.storage.note_rows import BATCH, BULK_SIZE
 from mcp_notarium.stores.contract import Store
 from mcp_notarium.sync.batch import Batch
 from mcp_notarium.sync.batch_commit import BatchCommitter, BulkCommitter, CommitResult

@@ -11,7 +11,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 from mcp_notarium.errors import CursorLost, NoteNotFound, StoreProtocolError, StoreRejected
-from mcp_notarium.storage.note_changes import BATCH
+from mcp_notarium.storage.note_rows import BATCH
 from mcp_notarium.stores.contract import ListingPage, Store
 
 FIRST_PAGE = 100

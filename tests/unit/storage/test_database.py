@@ -289,7 +289,6 @@ def test_a_sound_cache_has_nothing_to_report(either):
 def test_the_check_finds_a_search_index_that_misses_a_note(cache):
     store(cache, corpus.revisions(5))
     with cache.transaction():
-        cache.database.run("UPDATE search_index SET deferred = 1")
         cache.database.run("UPDATE notes SET text = text || ' more' WHERE pk = 1")
     assert cache.database.check() != ()
 

@@ -7,8 +7,8 @@ import pytest
 
 from mcp_notarium.domain.note import Content, Note, Tombstone
 from mcp_notarium.search.parser import parse
-from mcp_notarium.storage.fts_maintenance import MOST_BY_TRIGGERS
-from mcp_notarium.storage.note_changes import BATCH
+from mcp_notarium.storage.fts_index import MOST_DELETED_SECURELY
+from mcp_notarium.storage.note_rows import BATCH
 from mcp_notarium.storage.note_table import Applied, Counts, TagCount
 from support import corpus
 from support.cache_room import make, reopen, store
@@ -148,7 +148,9 @@ def test_changes_of_one_note_in_one_call_count_in_the_order_given(cache):
     assert cache.notes.get("id1").text == "third"
 
 
-@pytest.mark.parametrize("many", [1, MOST_BY_TRIGGERS, MOST_BY_TRIGGERS + 1, BATCH + 7], ids=str)
+@pytest.mark.parametrize(
+    "many", [1, MOST_DELETED_SECURELY, MOST_DELETED_SECURELY + 1, BATCH + 7], ids=str
+)
 def test_edits_and_removals_are_searchable_at_once_in_any_number(cache, many):
     before = [note(number, "wombat " + "x" * number) for number in range(2 * many)]
     apply(cache, *before)

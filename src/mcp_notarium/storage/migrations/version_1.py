@@ -8,10 +8,9 @@ Shapes that matter:
   database is copied.
 * ``note_base.raw`` is the service's whole object *without* the note's text where the text can be
   put back exactly (``storage/note_rows.py``): storing each text twice would double the file.
-* Triggers keep ``notes_fts`` in step unless ``search_index.deferred`` is set, which only
-  ``storage/fts_maintenance.py`` does, inside one transaction. ``changes`` grows when words come into the
-  index, and ``index_changes`` tells for the last of them which note it was, so that a copy of the
-  vocabulary can be kept up without reading the whole index again.
+* ``storage/fts_index.py`` keeps ``notes_fts`` in step. ``changes`` grows when words come into the index,
+  and ``index_changes`` tells for the last of them which note it was, so that a copy of the terms can be
+  kept up without reading the whole index again.
 * ``note_counts`` holds the totals every listing needs; triggers keep it.
 * ``pending_writes.copied`` marks a conflict copy, so that it is known as one after a crash.
 * ``withheld`` has only what sync needs to leave a hidden note alone while it does not change: id, etag,
@@ -34,11 +33,8 @@ CREATE TABLE notes (
   created_at     INTEGER NOT NULL,
   modified_at    INTEGER NOT NULL,
   trash          INTEGER NOT NULL DEFAULT 0 CHECK (trash IN (0, 1)),
-  sync_deleted   INTEGER NOT NULL DEFAULT 0 CHECK (sync_deleted IN (0, 1)),
   pinned         INTEGER NOT NULL DEFAULT 0 CHECK (pinned IN (0, 1)),
   markdown       INTEGER NOT NULL DEFAULT 0 CHECK (markdown IN (0, 1)),
-  total_lines    INTEGER NOT NULL DEFAULT 0 CHECK (total_lines >= 0),
-  content_digest TEXT NOT NULL,
   tags           TEXT NOT NULL DEFAULT '[]',
   head           TEXT NOT NULL DEFAULT '',
   supplement     TEXT NOT NULL DEFAULT '',
@@ -65,7 +61,6 @@ _SEARCH = (
     """
     CREATE TABLE search_index (
       one      INTEGER PRIMARY KEY CHECK (one = 1),
-      deferred INTEGER NOT NULL DEFAULT 0 CHECK (deferred IN (0, 1)),
       changes  INTEGER NOT NULL DEFAULT 0,
       owed     INTEGER NOT NULL DEFAULT 0 CHECK (owed IN (0, 1, 2))
     ) STRICT
@@ -76,43 +71,6 @@ _SEARCH = (
       change INTEGER PRIMARY KEY,
       pk     INTEGER NOT NULL
     ) STRICT
-    """,
-    """
-    CREATE TRIGGER notes_indexed AFTER INSERT ON notes
-    WHEN (SELECT deferred FROM search_index) = 0
-    BEGIN
-      INSERT INTO notes_fts(rowid, text, tags, supplement)
-      VALUES (new.pk, new.text, new.tags, new.supplement);
-      UPDATE search_index SET changes = changes + 1;
-      INSERT INTO index_changes(change, pk) SELECT changes, new.pk FROM search_index;
-    END
-    """,
-    """
-    CREATE TRIGGER notes_unindexed AFTER DELETE ON notes
-    WHEN (SELECT deferred FROM search_index) = 0
-    BEGIN
-      INSERT INTO notes_fts(notes_fts, rowid, text, tags, supplement)
-      VALUES ('delete', old.pk, old.text, old.tags, old.supplement);
-    END
-    """,
-    """
-    CREATE TRIGGER notes_reindexed AFTER UPDATE OF pk, text, tags, supplement ON notes
-    WHEN (SELECT deferred FROM search_index) = 0
-     AND (old.pk IS NOT new.pk OR old.text IS NOT new.text
-          OR old.tags IS NOT new.tags OR old.supplement IS NOT new.supplement)
-    BEGIN
-      INSERT INTO notes_fts(notes_fts, rowid, text, tags, supplement)
-      VALUES ('delete', old.pk, old.text, old.tags, old.supplement);
-      INSERT INTO notes_fts(rowid, text, tags, supplement)
-      VALUES (new.pk, new.text, new.tags, new.supplement);
-      UPDATE search_index SET changes = changes + 1;
-      INSERT INTO index_changes(change, pk) SELECT changes, new.pk FROM search_index;
-    END
-    """,
-    """
-    CREATE TRIGGER index_changes_bounded AFTER INSERT ON index_changes BEGIN
-      DELETE FROM index_changes WHERE change <= new.change - 256;
-    END
     """,
 )
 

@@ -1,0 +1,258 @@
+"""Keep the full-text index in step with the notes, and its terms in memory.
+
+The writer of the notes tells which rows change; the index reads their columns itself. FTS5
+``secure-delete`` removes the terms of a few old texts for good. For many it costs too much, because it
+searches every term in lists as long as the collection: they are marked as deleted, and ``tidy`` merges
+them away in slices. Everything here happens inside the caller's transaction, except ``tidy``.
+
+The terms are used only when a search has found nothing, for looking inside words and for suggestions.
+Reading them means reading the whole index (seconds at 50,000 notes), so they are kept (about a
+megabyte), and the words of a few changed notes are added. Terms are folded and stemmed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from enum import IntEnum
+from itertools import islice
+
+from mcp_notarium.search.folding import words_only
+from mcp_notarium.search.stemming import stem
+from mcp_notarium.storage.connection import Database
+from mcp_notarium.storage.note_rows import BULK_SIZE
+
+MOST_DELETED_SECURELY = 8
+"""Up to this many old texts are removed from the index at once, some milliseconds each."""
+
+_BULK_AUTOMERGE = 16
+"""FTS5 ``automerge`` during a load: two thirds fewer merges, which saves a sixth of the work of a first
+load; searching is as fast. The rest is merged when the server is idle."""
+_DEFAULT_AUTOMERGE = 4  # the default of FTS5: every write merges a little
+_BULK_HASHSIZE = 16 << 20
+"""Bytes of words that a load collects before they are written as one segment."""
+_DEFAULT_HASHSIZE = 1 << 20  # the default of FTS5
+_SLICE_PAGES = 200
+_MOST_RECORDED = 100
+_GRAM_LENGTHS = (7, 14)
+_LONGEST_TERM = 64
+_SHORT_WORD = 5
+
+
+class _MergeDue(IntEnum):
+    """Say whether a merge of the whole index is due."""
+
+    NOTHING = 0
+    START = 1
+    CONTINUE = 2
+
+
+class FtsIndex:
+    """Maintain the full-text index of one database."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    @contextmanager
+    def update(self, *, replaced: Sequence[int], written: Sequence[int]) -> Iterator[None]:
+        """Index the rows (pk) that the ``with`` block changes.
+
+        ``replaced`` rows are about to be rewritten or deleted, ``written`` rows exist at the end.
+        """
+        secure, bulk = len(replaced) <= MOST_DELETED_SECURELY, len(written) > BULK_SIZE
+        if not secure:
+            self._configure("secure-delete", 0)
+        if replaced:
+            self._db.run(_REMOVE_TERMS, (json.dumps(replaced),))
+        yield
+        if bulk:
+            self._configure("automerge", _BULK_AUTOMERGE)
+            self._configure("hashsize", _BULK_HASHSIZE)
+        if written:
+            self._db.run(_ADD_TERMS, (json.dumps(written),))
+            self._record_changes(written)
+        self._db.run("INSERT INTO notes_fts(notes_fts) VALUES ('flush')")
+        if bulk:
+            self._configure("automerge", _DEFAULT_AUTOMERGE)
+            self._configure("hashsize", _DEFAULT_HASHSIZE)
+        if not secure:
+            self._configure("secure-delete", 1)
+        if bulk or not secure:
+            self._set_merge_due(_MergeDue.START)  # else some save merges them all, for seconds
+
+    def empty(self) -> None:
+        """Remove every term, those of deleted notes included."""
+        self._db.run("INSERT INTO notes_fts(notes_fts) VALUES ('delete-all')")
+        self._set_merge_due(_MergeDue.NOTHING)
+
+    def rebuild(self) -> None:
+        """Index every note from nothing."""
+        self._db.run("INSERT INTO notes_fts(notes_fts) VALUES ('rebuild')")
+        self.mark_terms_stale()
+
+    def changes(self) -> int:
+        """Return a number that grows whenever words come into the index."""
+        return self._db.number("SELECT changes FROM search_index")
+
+    def changed_since(self, change: int) -> list[int] | None:
+        """Return the notes (pk) indexed after ``change``; None if there were too many to record."""
+        pks = [row[0] for row in self._db.rows(_CHANGED_SINCE, (change,))]
+        return pks if len(pks) == self.changes() - change else None
+
+    def mark_terms_stale(self) -> None:
+        """Make every copy of the terms be read again: words may have gone."""
+        self._db.run("UPDATE search_index SET changes = changes + 1000")
+
+    def _record_changes(self, written: Sequence[int]) -> None:
+        self._db.run("UPDATE search_index SET changes = changes + ?", (len(written),))
+        if len(written) <= _MOST_RECORDED:
+            self._db.run(_RECORD_CHANGES, (json.dumps(written),))
+            self._db.run(_FORGET_CHANGES)
+
+    def tidy(self) -> bool:
+        """Merge a slice of the index in its own transaction; True while more is due.
+
+        It costs nothing if nothing is due. At the end no term of replaced or removed text is left.
+        """
+        owed = _MergeDue(self._db.number("SELECT owed FROM search_index"))
+        if owed is _MergeDue.NOTHING:
+            return False
+        with self._db.transaction():
+            worked = self._merge(-_SLICE_PAGES if owed is _MergeDue.START else _SLICE_PAGES)
+            self._set_merge_due(_MergeDue.CONTINUE if worked else _MergeDue.NOTHING)
+        if not worked:
+            self._db.shrink()  # every page of the index has been read
+        return worked
+
+    def _merge(self, pages: int) -> bool:
+        before = self._db.number("SELECT total_changes()")
+        self._db.run("INSERT INTO notes_fts(notes_fts, rank) VALUES ('merge', ?)", (pages,))
+        # The command itself counts as one change.
+        return self._db.number("SELECT total_changes()") - before > 1
+
+    def _set_merge_due(self, due: _MergeDue) -> None:
+        self._db.run("UPDATE search_index SET owed = ?", (int(due),))
+
+    def _configure(self, name: str, value: int) -> None:
+        self._db.run("INSERT INTO notes_fts(notes_fts, rank) VALUES (?, ?)", (name, value))
+
+
+class Vocabulary:
+    """Hold the terms of one full-text index in memory."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+        self._index = FtsIndex(database)
+        self._terms = "\n"
+        self._changes: int | None = None
+
+    def containing(self, part: str, *, limit: int) -> list[str]:
+        """Return up to ``limit`` terms that contain ``part``, in alphabetical order."""
+        return sorted({term for term, _ in self._around(part)})[:limit]
+
+    def near(self, word: str, *, limit: int) -> list[str]:
+        """Return up to ``limit`` terms spelled almost like ``word``, the nearest first; not itself."""
+        reach = 1 if len(word) < _SHORT_WORD else 2
+        apart = {
+            term: distance(word, term, at_most=reach) for term in self._sharing_a_part(word, reach)
+        }
+        found = sorted(
+            (mistakes, term[0] != word[0], term)
+            for term, mistakes in apart.items()
+            if 0 < mistakes <= reach
+        )
+        # A term that is gone must not displace one that exists.
+        return list(islice((term for *_, term in found if self._is_there(term)), limit))
+
+    def _is_there(self, term: str) -> bool:
+        return self._db.row("SELECT 1 FROM temp.index_terms WHERE term = ?", (term,)) is not None
+
+    def _sharing_a_part(self, word: str, reach: int) -> set[str]:
+        """Return terms that may be near: of ``reach + 1`` parts, ``reach`` mistakes leave one intact."""
+        size = -(-len(word) // (reach + 1))
+        return {
+            term
+            for start in range(0, len(word), size)
+            for term, at in self._around(word[start : start + size])
+            if abs(at - start) <= reach and abs(len(term) - len(word)) <= reach
+        }
+
+    def _around(self, part: str) -> Iterator[tuple[str, int]]:
+        """Yield every occurrence of ``part``: the term and the position in it."""
+        terms = self._current()
+        at = terms.find(part)
+        while at >= 0:
+            start, end = terms.rfind("\n", 0, at) + 1, terms.find("\n", at)
+            yield terms[start:end], at - start
+            at = terms.find(part, at + 1)
+
+    def _current(self) -> str:
+        """Return all terms, one a line. Terms of removed text may stay: they find nothing."""
+        changes = self._index.changes()
+        if changes != self._changes:
+            fresh = None if self._changes is None else self._index.changed_since(self._changes)
+            if fresh is None:
+                self._terms = "\n" + "".join(f"{term}\n" for term in self._read())
+            else:
+                known = set(self._terms.split("\n"))
+                self._terms += "".join(f"{term}\n" for term in self._terms_of(fresh) - known)
+            self._changes = changes
+        return self._terms
+
+    def _read(self) -> Iterator[str]:
+        self._db.run(_VIEW)
+        for (term,) in self._db.rows("SELECT term FROM temp.index_terms"):
+            is_gram = len(term) in _GRAM_LENGTHS and term[0] == "0" and term.isdigit()
+            if not is_gram and len(term) <= _LONGEST_TERM:
+                yield term
+
+    def _terms_of(self, pks: list[int]) -> set[str]:
+        """Return the index terms of the words of these notes."""
+        texts = self._db.rows(_TEXTS, (json.dumps(pks),))
+        words = {word for (text,) in texts for word in words_only(text).split()}
+        return {term for term in map(stem, words) if 0 < len(term) <= _LONGEST_TERM}
+
+
+def distance(one: str, other: str, *, at_most: int) -> int:
+    """Count letters that differ, are missing, extra or swapped; ``at_most + 1`` if more."""
+    if abs(len(one) - len(other)) > at_most:
+        return at_most + 1
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for i, letter in enumerate(one, 1):
+        after = [i]
+        for j, facing in enumerate(other, 1):
+            cost = min(row[j] + 1, after[j - 1] + 1, row[j - 1] + (letter != facing))
+            if i > 1 and j > 1 and letter == other[j - 2] and one[i - 2] == facing:
+                cost = min(cost, before[j - 2] + 1)
+            after.append(cost)
+        if min(after) > at_most:
+            return at_most + 1
+        before, row = row, after
+    return min(row[-1], at_most + 1)
+
+
+_REMOVE_TERMS = """
+INSERT INTO notes_fts(notes_fts, rowid, text, tags, supplement)
+SELECT 'delete', n.pk, n.text, n.tags, n.supplement
+FROM json_each(?) AS wanted CROSS JOIN notes n ON n.pk = wanted.value
+"""
+_ADD_TERMS = """
+INSERT INTO notes_fts(rowid, text, tags, supplement)
+SELECT n.pk, n.text, n.tags, n.supplement
+FROM json_each(?) AS wanted CROSS JOIN notes n ON n.pk = wanted.value
+"""
+_RECORD_CHANGES = """
+INSERT INTO index_changes(change, pk)
+SELECT i.changes - written.key, written.value FROM json_each(?) AS written, search_index AS i
+ORDER BY written.key DESC
+"""
+_FORGET_CHANGES = (
+    "DELETE FROM index_changes WHERE change <= (SELECT changes - 256 FROM search_index)"
+)
+_CHANGED_SINCE = "SELECT pk FROM index_changes WHERE change > ?"
+_TEXTS = "SELECT n.text FROM json_each(?) AS wanted JOIN notes n ON n.pk = wanted.value"
+_VIEW = """
+CREATE VIRTUAL TABLE IF NOT EXISTS temp.index_terms USING fts5vocab('main', 'notes_fts', 'row')
+"""
