@@ -31,7 +31,7 @@ _A_VERB = "the function of a command, not of a database"
 MENTIONED = {
     "mcp_notarium.audit.chain: record.number": _A_FIELD,
     "mcp_notarium.audit.export: record.number": _A_FIELD,
-    "mcp_notarium.audit.record: self.number": _A_FIELD,
+    "mcp_notarium.audit.chain: self.number": _A_FIELD,
     "mcp_notarium.audit.verification: fault.number": _A_FIELD,
     "mcp_notarium.audit.verification: other.number": _A_FIELD,
     "mcp_notarium.audit.verification: record.number": _A_FIELD,

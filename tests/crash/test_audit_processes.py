@@ -21,7 +21,7 @@ from support.whole import Server, account_folder, environment, run
 WRITING = """
 import time
 from mcp_notarium.audit.chain import AuditKeys
-from mcp_notarium.audit.record import Entry
+from mcp_notarium.audit.chain import Entry
 from mcp_notarium.storage.audit_log import AuditLog
 from mcp_notarium.secret import Secret
 folder, name, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])

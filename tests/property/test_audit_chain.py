@@ -5,8 +5,7 @@ from dataclasses import fields, replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_notarium.audit.chain import Head, Seal, append_to_chain, reseal
-from mcp_notarium.audit.record import Act, Entry, Record
+from mcp_notarium.audit.chain import Act, Entry, Head, Record, Seal, append_to_chain, reseal
 from mcp_notarium.audit.verification import ChainVerifier, Kind
 from mcp_notarium.secret import Secret
 

@@ -11,7 +11,7 @@ import mcp_notarium
 from mcp_notarium.account import slot_management
 from mcp_notarium.account.audit_anchor import audit_keys
 from mcp_notarium.account.key_changes import ChangeOptions
-from mcp_notarium.audit.record import Entry
+from mcp_notarium.audit.chain import Entry
 from mcp_notarium.crypto import kdf, recovery_codes
 from mcp_notarium.errors import CacheError, LockedError, Verdict
 from mcp_notarium.secret import Secret

@@ -6,7 +6,7 @@ from undefended.defence import Defence
 
 _ON_DISK = "security/test_files_on_disk.py"
 _FOLDER = "unit/files/test_account_folder.py"
-_HARDENING = "unit/sandbox/test_process_hardening.py"
+_HARDENING = "unit/sandbox/test_confinement_hardening.py"
 _MEMORY = "security/test_process_memory.py"
 _SANDBOX = "security/test_sandbox.py::test_only_what_the_server_needs_is_left"
 _INPUT_THREAD = (
@@ -105,7 +105,7 @@ PROCESS = (
     ),
     Defence(
         "umask of the process",
-        "sandbox/process_hardening.py",
+        "sandbox/confinement.py",
         "    os.umask(_PRIVATE_UMASK)\n",
         "",
         (f"{_HARDENING}::test_a_hardened_process_writes_private_files_and_no_cores",),
@@ -113,7 +113,7 @@ PROCESS = (
     ),
     Defence(
         "secrets are wiped from the environment",
-        "sandbox/process_hardening.py",
+        "sandbox/confinement.py",
         "        ctypes.memset(address, 0, len(ctypes.string_at(address)))\n",
         "        pass\n",
         (
@@ -125,7 +125,7 @@ PROCESS = (
     Defence(
         "a server wipes them behind its first answer",
         "protocol/server.py",
-        "    process_hardening.wipe_environment(*secret_names())\n",
+        "    confinement.wipe_environment(*secret_names())\n",
         "",
         (
             "interaction/test_real_server.py::test_secrets_leave_the_environment_though_the_client_only_shakes_hands",
@@ -134,16 +134,16 @@ PROCESS = (
     ),
     Defence(
         "the process cannot be looked into",
-        "sandbox/process_hardening.py",
-        "    return int(libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)) == 0\n",
-        "    return libc is not None\n",
+        "sandbox/confinement.py",
+        "        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)\n",
+        "        pass\n",
         (f"{_MEMORY}::test_a_peer_is_refused_every_way_into_the_memory",),
         (31,),
     ),
     Defence(
         "no core files",
-        "sandbox/process_hardening.py",
-        "    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))\n",
+        "sandbox/confinement.py",
+        "        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))\n",
         "",
         (f"{_MEMORY}::test_secrets_are_gone_from_the_environment_and_no_crash_writes_memory",),
         (31,),
@@ -331,20 +331,20 @@ PROCESS = (
     Defence(
         "a server overwrites the secrets of its environment",
         "protocol/server.py",
-        "    process_hardening.wipe_environment(*secret_names())\n",
+        "    confinement.wipe_environment(*secret_names())\n",
         "",
         (
-            "unit/sandbox/test_process_hardening.py::test_server_and_commands_overwrite_every_secret_of_their_environment",
+            "unit/sandbox/test_confinement_hardening.py::test_server_and_commands_overwrite_every_secret_of_their_environment",
         ),
         (31,),
     ),
     Defence(
         "a command overwrites the secrets of its environment",
         "cli/command_setup.py",
-        "    process_hardening.wipe_environment(*config.secret_names())\n",
+        "    confinement.wipe_environment(*config.secret_names())\n",
         "",
         (
-            "unit/sandbox/test_process_hardening.py::test_server_and_commands_overwrite_every_secret_of_their_environment",
+            "unit/sandbox/test_confinement_hardening.py::test_server_and_commands_overwrite_every_secret_of_their_environment",
         ),
         (31,),
     ),

@@ -46,7 +46,7 @@ SERVICE = (
     ),
     Defence(
         "no certificates of the environment",
-        "sandbox/process_hardening.py",
+        "sandbox/confinement.py",
         "    wipe_environment(*CERTIFICATES)\n",
         "",
         (

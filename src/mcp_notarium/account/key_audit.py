@@ -8,7 +8,7 @@ from typing import Any, Final
 from mcp_notarium import __version__
 from mcp_notarium.account.audit_anchor import audit_keys
 from mcp_notarium.account.inspection import Inspection
-from mcp_notarium.audit.record import Entry, Facts
+from mcp_notarium.audit.chain import Entry, Facts
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.key_slots import KeyFile, Slot
 from mcp_notarium.errors import CacheBusy, CacheError, CacheFull, LockedError

@@ -1,4 +1,7 @@
-"""Chain audit records: each MAC covers its record and the MAC before it.
+"""Define audit records, and chain them: each MAC covers its record and the MAC before it.
+
+Records have no content: arguments are keyed digests, names are ours, a note is its id. The builder of
+an :class:`Entry` keeps that promise; this module only bounds what comes from outside.
 
 MAC = HMAC-SHA256(subkey ``audit``, previous MAC ‖ canonical record). Without a data key (plain mode)
 it is SHA-256 over a label and the same bytes: that finds accidents, but no attacker.
@@ -9,10 +12,10 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import Any, Final
 
-from mcp_notarium.audit.record import Entry, Record, make_record
 from mcp_notarium.crypto import canonical_json
 from mcp_notarium.domain.text_normalization import replace_surrogates
 from mcp_notarium.secret import Secret
@@ -23,6 +26,122 @@ GENESIS: Final = "0" * 64
 _GENERATED_ID: Final = re.compile(r"[0-9a-fA-F-]{16,64}|(?=(?:[^0-9]*[0-9]){2})[0-9A-Za-z]{10,64}")
 """Hexadecimal, a UUID, or letters and digits in one piece."""
 _KEYLESS: Final = b"mcp-notarium/v1/audit-without-a-key\n"
+MOST_NOTES: Final = 200
+_LONGEST_ID: Final = 256
+_LONGEST_CLIENT: Final = 96
+
+Facts = dict[str, Any]
+"""Plain JSON values without fractions and without anybody's text: numbers, digests, names of ours."""
+
+
+class Decision(StrEnum):
+    """Say whether an act was permitted, and by whom."""
+
+    ALLOWED = "allowed"
+    REFUSED = "refused"
+    ASKED = "asked"
+    CONFIRMED = "confirmed"
+    BY_ARGUMENT = "by_argument"
+    DECLINED = "declined"
+    TIMED_OUT = "timed_out"
+
+
+OK: Final = "ok"
+UNKNOWN: Final = "unknown"
+"""It was sent, and nobody knows whether it was done."""
+OPEN: Final = ""
+"""The outcome of a record that a later record completes; after a crash none does."""
+
+
+class Act(StrEnum):
+    """Name the acts of the chain and the program; tools and commands name their own."""
+
+    BEGUN = "chain.begun"
+    CARRIED = "chain.carried"
+    PRUNED = "chain.pruned"
+    GAP = "chain.gap"
+    START = "server.start"
+    STOP = "server.stop"
+    UNKNOWN_TOOL = "tool.unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """Hold an act to record. ``at``: epoch seconds; ``bytes_out``: bytes the caller got.
+
+    ``refers`` is the number of the record whose outcome this one tells (or, without an outcome, to which
+    somebody agreed), 0 for none.
+    """
+
+    at: float
+    act: str
+    client: str = ""
+    digest: str = ""
+    notes: tuple[str, ...] = ()
+    decision: Decision = Decision.ALLOWED
+    outcome: str = OK
+    bytes_out: int = 0
+    refers: int = 0
+    facts: Facts = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """Hold a stored entry: texts as they are in the table. ``previous`` and ``mac`` are hex digits.
+
+    ``at_ms``: epoch milliseconds; ``notes`` and ``facts`` are canonical JSON.
+    """
+
+    number: int
+    at_ms: int
+    client: str
+    act: str
+    digest: str
+    notes: str
+    decision: str
+    outcome: str
+    bytes_out: int
+    refers: int
+    facts: str
+    previous: str
+    mac: str = ""
+
+    def covered(self, *, number: int | None = None) -> bytes:
+        """Return the bytes that the MAC covers beside the previous MAC, as if it had this ``number``."""
+        return canonical_json.encode(
+            [
+                *(self.number if number is None else number, self.at_ms, self.client, self.act),
+                *(self.digest, self.notes, self.decision, self.outcome, self.bytes_out),
+                *(self.refers, self.facts),
+            ]
+        )
+
+
+def make_record(entry: Entry, *, number: int, previous: str) -> Record:
+    """Make the record of an entry at its place in the chain, without its MAC."""
+    kept = [replace_surrogates(note)[:_LONGEST_ID] for note in entry.notes[:MOST_NOTES]]
+    more = len(entry.notes) - len(kept)
+    facts = entry.facts | {"notes_left_out": more} if more else entry.facts
+    return Record(
+        number=number,
+        at_ms=int(entry.at * 1000),
+        client=clean_client_name(entry.client),
+        act=entry.act,
+        digest=entry.digest,
+        notes=canonical_json.encode(kept).decode(),
+        decision=entry.decision.value,
+        outcome=entry.outcome,
+        bytes_out=entry.bytes_out,
+        refers=entry.refers,
+        facts=canonical_json.encode(facts).decode(),
+        previous=previous,
+    )
+
+
+def clean_client_name(name: str) -> str:
+    """Return the name of a client program as one short printable line."""
+    line = "".join(each if each.isprintable() else "?" for each in replace_surrogates(name))
+    return line[:_LONGEST_CLIENT]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +207,7 @@ class AuditKeys:
         if self.digests is None:
             return ""
         try:
-            said = canonical_json.encode([name, _encodable(arguments)])
+            said = canonical_json.encode([name, arguments])
         except (TypeError, ValueError, RecursionError):
             said = repr((name, type(arguments).__name__)).encode()
         return hmac.new(self.digests.reveal(), said, hashlib.sha256).hexdigest()
@@ -113,18 +232,3 @@ def append_to_chain(entry: Entry, head: Head, seal: Seal) -> tuple[Record, Head]
 def reseal(record: Record, previous: str, seal: Seal) -> Record:
     """Return the record after another previous MAC, under another key."""
     return seal.seal_record(replace(record, previous=previous))
-
-
-def _encodable(value: Any) -> Any:
-    """Return the value without lone surrogates, which have no byte form."""
-    match value:
-        case str():
-            return replace_surrogates(value)
-        case dict():
-            return {replace_surrogates(str(name)): _encodable(part) for name, part in value.items()}
-        case list() | tuple():
-            return [_encodable(part) for part in value]
-        case float():
-            return repr(value)
-        case _:
-            return value

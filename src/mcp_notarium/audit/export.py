@@ -14,8 +14,7 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from mcp_notarium.audit.chain import Head
-from mcp_notarium.audit.record import Record
+from mcp_notarium.audit.chain import Head, Record
 from mcp_notarium.audit.verification import Fault, Kind
 from mcp_notarium.crypto import canonical_json
 

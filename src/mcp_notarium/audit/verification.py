@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from mcp_notarium.audit.chain import GENESIS, Head, Seal
-from mcp_notarium.audit.record import Act, Record
+from mcp_notarium.audit.chain import GENESIS, Act, Head, Record, Seal
 
 _MOST_COMPARED: Final = 200
 """Up to this many records with a wrong MAC are tried at each other's places."""

@@ -23,8 +23,7 @@ from mcp_notarium.account import opener
 from mcp_notarium.account.audit_anchor import Anchor, AnchorUnusable, audit_keys
 from mcp_notarium.account.key_audit import CLIENT
 from mcp_notarium.audit import export
-from mcp_notarium.audit.chain import Head
-from mcp_notarium.audit.record import Entry, Record
+from mcp_notarium.audit.chain import Entry, Head, Record
 from mcp_notarium.audit.verification import Fault, Kind, Verification
 from mcp_notarium.cli import command_setup, export_signatures
 from mcp_notarium.cli.terminal import ask_yes, talk

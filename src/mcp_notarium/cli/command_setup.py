@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from mcp_notarium import config, logs
 from mcp_notarium.account.key_audit import CLIENT
-from mcp_notarium.audit.record import OK, OPEN, UNKNOWN, Entry
+from mcp_notarium.audit.chain import OK, OPEN, UNKNOWN, Entry
 from mcp_notarium.cli import signals
 from mcp_notarium.cli.terminal import talk
 from mcp_notarium.config import Config, Loaded
 from mcp_notarium.errors import NotariumError
 from mcp_notarium.protocol.preflight import check_configuration
-from mcp_notarium.sandbox import process_hardening
+from mcp_notarium.sandbox import confinement
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
@@ -32,10 +32,10 @@ def prepare(args: argparse.Namespace) -> Config:
 
 def load(args: argparse.Namespace) -> Loaded:
     """Prepare as :func:`prepare`, and return where each setting comes from, too."""
-    process_hardening.harden_process()
+    confinement.harden_process()
     logs.protect(*config.secrets_here())  # an error may quote a value from a wrong variable
     loaded = config.load_here(env_file=args.env_file)
-    process_hardening.wipe_environment(*config.secret_names())
+    confinement.wipe_environment(*config.secret_names())
     # A person reads this: routine events would only distract.
     quiet = loaded.config.log_level in {"info", "warn"} and sys.stderr.isatty()
     logs.configure("error" if quiet else loaded.config.log_level, loaded.config.log_file)

@@ -14,7 +14,7 @@ from dataclasses import asdict
 from mcp_notarium import config, logs
 from mcp_notarium.config import Setting
 from mcp_notarium.logs.redaction_rules import one_line
-from mcp_notarium.sandbox import process_hardening
+from mcp_notarium.sandbox import confinement
 
 HEADINGS = ("NAME", "VALUE", "FROM", "PURPOSE")
 _WIDEST_VALUE = 40
@@ -23,7 +23,7 @@ _WIDEST_ORIGIN = 34
 
 def run(args: argparse.Namespace) -> int:
     """Print the table (or JSON) to stdout and the warnings to stderr; exit code 0."""
-    process_hardening.harden_process()
+    confinement.harden_process()
     logs.protect(*config.secrets_here())  # a secret may be in a wrong variable, too
     inspected = config.inspect_here(env_file=args.env_file)
     shown = _as_json(inspected.settings) + "\n" if args.json else table(inspected.settings)

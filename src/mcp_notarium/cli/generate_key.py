@@ -15,7 +15,7 @@ from mcp_notarium.errors import InvalidRequest
 from mcp_notarium.files.os_errors import display_path
 from mcp_notarium.files.private_files import sync_folder
 from mcp_notarium.keys import keychain
-from mcp_notarium.sandbox import process_hardening
+from mcp_notarium.sandbox import confinement
 
 _NEW = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_CLOEXEC", 0)
 
@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     """Write one key to a new file, store it in an empty keychain entry, or print it."""
     if args.keychain:
         return _keep(command_setup.prepare(args))
-    process_hardening.harden_process()
+    confinement.harden_process()
     if args.file is not None:
         return _write(args.file.expanduser().absolute())
     sys.stdout.write(user_key.generate().reveal_text() + "\n")

@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol
 
 from pydantic import BaseModel
 
-from mcp_notarium.audit.record import OK, OPEN, UNKNOWN, Act, Decision, Entry
+from mcp_notarium.audit.chain import OK, OPEN, UNKNOWN, Act, Decision, Entry
 from mcp_notarium.errors import NotariumError, NotRecorded, OutcomeUnknown
 from mcp_notarium.protocol.app_holder import AppHolder
 from mcp_notarium.storage.audit_log import AuditLog

@@ -22,7 +22,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from mcp_notarium import logs
-from mcp_notarium.audit.record import Decision
+from mcp_notarium.audit.chain import Decision
 from mcp_notarium.protocol.call_audit import PassOn
 from mcp_notarium.tools.call_context import (
     Way,

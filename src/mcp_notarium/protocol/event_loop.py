@@ -15,7 +15,7 @@ import anyio
 
 from mcp_notarium import __version__, logs
 from mcp_notarium.app import App, open_app
-from mcp_notarium.audit.record import Act, Entry, Facts
+from mcp_notarium.audit.chain import Act, Entry, Facts
 from mcp_notarium.errors import LockedError, NotariumError
 from mcp_notarium.protocol.app_holder import AppHolder, Report
 from mcp_notarium.protocol.call_pipeline import CallPipeline, unexpected

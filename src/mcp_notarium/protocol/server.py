@@ -155,10 +155,10 @@ def _refuse(loaded: config.Loaded | None, error: NotariumError) -> None:
 def _protect() -> None:
     """Hide the secrets, which have been read, from everybody else who looks into this process."""
     from mcp_notarium.config import secret_names  # noqa: PLC0415 - see the top
-    from mcp_notarium.sandbox import process_hardening  # noqa: PLC0415 - see the top
+    from mcp_notarium.sandbox import confinement  # noqa: PLC0415 - see the top
 
-    process_hardening.harden_process()
-    process_hardening.wipe_environment(*secret_names())
+    confinement.harden_process()
+    confinement.wipe_environment(*secret_names())
 
 
 def _log() -> Logger:

@@ -1,9 +1,12 @@
-"""Confine the server to its own folder, its own program and the note store.
+"""Harden the process, and confine it to its own folder, its own program and the note store.
 
-On Linux only, by Landlock and a filter of system calls (seccomp); other systems offer nothing of the
-kind without privileges. Everything that is imported, looked up or read later must lie in one of these
-places, so they are wide enough for a Python of any origin and for a name service that changes while the
-server runs.
+:func:`harden_process` runs before a secret is used: private files, no core files, no access to its memory.
+It does not help against somebody who already runs code with full rights (root).
+
+:class:`Confinement` works on Linux only, by Landlock and a filter of system calls (seccomp); other systems
+offer nothing of the kind without privileges. Everything that is imported, looked up or read later must lie
+in one of these places, so they are wide enough for a Python of any origin and for a name service that
+changes while the server runs.
 """
 
 from __future__ import annotations
@@ -24,6 +27,11 @@ from mcp_notarium.sandbox import landlock, seccomp
 
 if TYPE_CHECKING:
     from mcp_notarium.config import Config, Sandbox
+
+CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE")
+"""OpenSSL and Python's TLS would take trusted certificates from them, or write the session's keys."""
+_PR_SET_DUMPABLE = 4
+_PRIVATE_UMASK = 0o077
 
 HTTPS, DOMAIN = 443, 53
 _FILTERED = "seccomp: programs, listening, protocols, modes of files"
@@ -52,6 +60,45 @@ _SYSTEM = (
     "/dev/null",
     "/sys/devices/system/cpu",
 )
+
+
+def harden_process() -> None:
+    """Make new files private, forbid core files and tracing, and let the system alone decide what TLS trusts."""
+    os.umask(_PRIVATE_UMASK)
+    wipe_environment(*CERTIFICATES)
+    if sys.platform != "win32":
+        import resource  # noqa: PLC0415 - POSIX only
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    forbid_dumping()
+
+
+def forbid_dumping() -> None:
+    """Forbid other processes of the same user to trace this one or read its memory. Linux only."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def wipe_environment(*names: str) -> None:
+    """Remove variables from the environment and overwrite their bytes where they stand.
+
+    ``os.environ.pop`` alone leaves them readable in ``/proc/PID/environ``. Copies that Python
+    made before (in ``os.environ`` itself) are released, not overwritten.
+    """
+    for name in names:
+        _overwrite(name)
+        os.environ.pop(name, None)
+
+
+def _overwrite(name: str) -> None:
+    if sys.platform == "win32":
+        return
+    libc = ctypes.CDLL(None)
+    libc.getenv.restype = ctypes.c_void_p
+    libc.getenv.argtypes = [ctypes.c_char_p]
+    address = libc.getenv(os.fsencode(name))
+    if address:
+        ctypes.memset(address, 0, len(ctypes.string_at(address)))
 
 
 class Confinement:

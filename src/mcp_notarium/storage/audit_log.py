@@ -13,8 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
-from mcp_notarium.audit.chain import AuditKeys, Head
-from mcp_notarium.audit.record import Act, Entry
+from mcp_notarium.audit.chain import Act, AuditKeys, Entry, Head
 from mcp_notarium.errors import CacheDamaged, CacheError, NotRecorded
 from mcp_notarium.storage.audit_table import AuditTable
 from mcp_notarium.storage.connection import Database

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 
-from mcp_notarium.audit.chain import Head, Seal, append_to_chain, reseal
-from mcp_notarium.audit.record import Act, Entry, Facts, Record
+from mcp_notarium.audit.chain import Act, Entry, Facts, Head, Record, Seal, append_to_chain, reseal
 from mcp_notarium.audit.verification import ChainVerifier, Verification
 from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheError
 from mcp_notarium.storage.connection import Database, Row

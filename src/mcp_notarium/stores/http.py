@@ -2,7 +2,7 @@
 
 ``HttpSession`` contacts only the hosts it was given, follows no redirect, keeps no cookie and takes no
 proxy and no password from the environment. (OpenSSL reads the certificates it trusts from there by
-itself, at each handshake: ``sandbox.process_hardening`` has removed those variables before.) It knows
+itself, at each handshake: ``sandbox.confinement`` has removed those variables before.) It knows
 nothing of any service's paths, logins or bodies: an answer below 500 other than 429 is returned as it
 is, for the caller to judge.
 

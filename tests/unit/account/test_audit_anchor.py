@@ -18,7 +18,7 @@ from mcp_notarium.account import (
 from mcp_notarium.account import key_audit as recording
 from mcp_notarium.account.audit_anchor import AnchorUnusable, audit_keys
 from mcp_notarium.account.key_changes import ChangeOptions
-from mcp_notarium.audit.record import Act, Entry
+from mcp_notarium.audit.chain import Act, Entry
 from mcp_notarium.audit.verification import Kind
 from mcp_notarium.cli import audit as audit_cli
 from mcp_notarium.crypto import kdf

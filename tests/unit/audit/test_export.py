@@ -6,8 +6,7 @@ from dataclasses import replace
 import pytest
 
 from mcp_notarium.audit import export
-from mcp_notarium.audit.chain import Head, Seal, append_to_chain
-from mcp_notarium.audit.record import Act, Entry
+from mcp_notarium.audit.chain import Act, Entry, Head, Seal, append_to_chain
 from mcp_notarium.audit.verification import ChainVerifier, Kind
 from mcp_notarium.cli import audit
 from mcp_notarium.secret import Secret

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from mcp_notarium.audit.record import Decision
+from mcp_notarium.audit.chain import Decision
 from mcp_notarium.protocol.app_holder import AppHolder
 from mcp_notarium.protocol.backlog import MOST_UNREAD, Backlog
 from mcp_notarium.protocol.call_audit import Asked

@@ -4,8 +4,7 @@ from contextlib import suppress
 
 import pytest
 
-from mcp_notarium.audit.chain import AuditKeys, Head, Seal
-from mcp_notarium.audit.record import Act, Entry
+from mcp_notarium.audit.chain import Act, AuditKeys, Entry, Head, Seal
 from mcp_notarium.audit.verification import Kind
 from mcp_notarium.errors import CacheDamaged, CacheError, CacheFull, NotRecorded
 from mcp_notarium.secret import Secret

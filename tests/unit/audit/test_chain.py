@@ -8,8 +8,17 @@ from pathlib import Path
 import pytest
 
 from mcp_notarium.audit import export
-from mcp_notarium.audit.chain import GENESIS, AuditKeys, Head, Seal, append_to_chain
-from mcp_notarium.audit.record import MOST_NOTES, Entry, clean_client_name, make_record
+from mcp_notarium.audit.chain import (
+    GENESIS,
+    MOST_NOTES,
+    AuditKeys,
+    Entry,
+    Head,
+    Seal,
+    append_to_chain,
+    clean_client_name,
+    make_record,
+)
 from mcp_notarium.secret import Secret
 
 KEY = Secret(bytes(range(32)))
