@@ -27,8 +27,8 @@ from mcp_notarium.protocol.call_audit import Asked  # noqa: E402
 from mcp_notarium.protocol.call_pipeline import CallPipeline  # noqa: E402
 from mcp_notarium.secret import Secret  # noqa: E402
 from mcp_notarium.storage.audit_log import AuditLog  # noqa: E402
-from support import tooling  # noqa: E402
 from mcp_notarium.tools.call_context import unanswered  # noqa: E402
+from support import tooling  # noqa: E402
 from support.cache_room import KEY  # noqa: E402
 
 NOTES = 2000

@@ -23,7 +23,7 @@ SINKS = {
     "insert_many",
 }
 """Methods of the driver's connection and of ``Database`` whose first argument is a statement."""
-WRAPPERS = {("mcp_notarium.storage.salvage", "_try_rows"): 1}
+WRAPPERS = {("mcp_notarium.storage.table_copy", "_try_rows"): 1}
 """Functions that hand a statement on, and the place of it in their arguments."""
 
 _A_FIELD = "the number of a record of the audit chain, a field"
@@ -50,7 +50,7 @@ _A_FLAG = "a constant of the module, from names written out there; not every sys
 BY_NAME = {
     "mcp_notarium.stores.registry: getattr(import_module(module), attribute)": "from _CLASSES",
     "mcp_notarium.storage.audit_table: attrgetter(*_NAMES)": "columns of the audit table",
-    "mcp_notarium.storage.page_check: getattr(os, name, 0)": _A_FLAG,
+    "mcp_notarium.storage.integrity: getattr(os, name, 0)": _A_FLAG,
     "mcp_notarium.cli.signals: getattr(signal, name, None)": _A_FLAG,
     "mcp_notarium.cli.policy: getattr(policy.limits, one.name)": "the fields of a dataclass",
     "mcp_notarium.cli.standard_streams: getattr(self._stream, name)": "a stream that stands for another",

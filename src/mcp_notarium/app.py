@@ -21,10 +21,10 @@ from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheError, CacheFull, 
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.keys import keychain
 from mcp_notarium.keys.credentials import StoredToken
-from mcp_notarium.storage.account_record import AccountRecord
 from mcp_notarium.storage.audit_log import AuditLog
 from mcp_notarium.storage.budget import Budget
 from mcp_notarium.storage.cache import Cache
+from mcp_notarium.storage.sync_state import AccountRecord
 from mcp_notarium.stores import registry
 from mcp_notarium.stores.simplenote.urls import Urls
 from mcp_notarium.sync.driver import Driver

@@ -6,7 +6,7 @@ from mcp_notarium.cli import doctor_checks, repair
 from mcp_notarium.crypto import kdf, key_slots
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage.salvage import SalvageReport
+from mcp_notarium.storage.table_copy import SalvageReport
 from support.account import BOUNDS, PASSPHRASE, USERNAME
 
 MADE = 1_700_000_000

@@ -6,8 +6,8 @@ import pytest
 
 from mcp_notarium.errors import CacheDamaged, LockedError, Verdict
 from mcp_notarium.search.parser import parse
-from mcp_notarium.storage import database
-from mcp_notarium.storage.page_check import PAGE_SIZE, sample
+from mcp_notarium.storage import database, integrity
+from mcp_notarium.storage.integrity import PAGE_SIZE, sample
 from support import corpus
 from support.cache_room import KEY, MAC_KEY, OTHER_KEY, SALT, make, reopen, store
 
@@ -66,7 +66,7 @@ def problems(file):
         cache = reopen(file.parent)
     except CacheDamaged as refusal:
         return (refusal.message,)
-    found = cache.database.check(deep=True)
+    found = integrity.check(cache.database, deep=True)
     cache.close()
     return found
 
@@ -210,7 +210,7 @@ def test_walking_through_finds_a_page_in_use_and_moves_no_log(tmp_path, key):
     assert log.stat().st_size > 0
     before = (tmp_path / "cache.db").read_bytes()
     for deep in (False, True):
-        assert cache.database.walk(deep=deep) == ()
+        assert integrity.walk(cache.database, deep=deep) == ()
     assert (tmp_path / "cache.db").read_bytes() == before
     cache.close()
     root = 3  # of 0, 1, 2 ...: the table of notes
@@ -219,7 +219,7 @@ def test_walking_through_finds_a_page_in_use_and_moves_no_log(tmp_path, key):
     whole[root * PAGE_SIZE : (root + 1) * PAGE_SIZE] = b"\xa5" * PAGE_SIZE
     path.write_bytes(whole)
     opened = database.connect(path, key)
-    assert opened.walk() != ()
+    assert integrity.walk(opened) != ()
     assert opened.closed
 
 

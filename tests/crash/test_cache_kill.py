@@ -5,6 +5,7 @@ import random
 import signal
 
 from mcp_notarium.search.parser import parse
+from mcp_notarium.storage import integrity
 from support.cache_room import child, make, reopen
 
 STORING = """
@@ -45,5 +46,5 @@ def test_a_killed_process_leaves_a_sound_file_whose_cursor_fits_its_notes(tmp_pa
         assert cache.notes.counts().active == cursor
         assert cache.notes.etags().keys() == {f"id{number}" for number in range(cursor)}
         assert cache.search.find(parse("changed"), limit=1).total == 20 * (cursor // 30 - 1)
-        assert cache.database.check(deep=True) == ()
+        assert integrity.check(cache.database, deep=True) == ()
         cache.close()

@@ -1,6 +1,7 @@
 """Two processes write to one cache at the same time: no row is lost, no total is wrong."""
 
 from mcp_notarium.search.parser import parse
+from mcp_notarium.storage import integrity
 from support.cache_room import child, make, reopen
 
 WRITING = """
@@ -34,5 +35,5 @@ def test_two_processes_that_write_at_once_lose_nothing(tmp_path):
     assert cache.notes.get("shared").local_version == 80
     for name in ("first", "second"):
         assert cache.search.find(parse(name), limit=1).total >= 200
-    assert cache.database.check(deep=True) == ()
+    assert integrity.check(cache.database, deep=True) == ()
     cache.close()

@@ -16,7 +16,7 @@ from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import kdf
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage import table_copy
+from mcp_notarium.storage import integrity, table_copy
 from mcp_notarium.storage.cache import Cache
 from support import account_child, corpus
 from support.account import BOUNDS, OTHER, PASSPHRASE, account, folder_of, made, open_cheaply
@@ -87,7 +87,7 @@ def content(config):
     if mark(config) is None:
         return None
     with closing(open_cheaply(config)) as opened:
-        assert opened.database.check() == ()
+        assert integrity.check(opened.database) == ()
         return table_copy.content_digest(opened.database, without=new_generation.TIES)
 
 

@@ -17,6 +17,7 @@ from mcp_notarium.account import opener
 from mcp_notarium.config import Config
 from mcp_notarium.errors import Verdict
 from mcp_notarium.secret import Secret
+from mcp_notarium.storage import integrity
 from notarium_devtools.simperium import Simulator
 from support.long import LONG
 from support.whole import RAW_KEY, Server, account_folder, environment, run, until
@@ -84,7 +85,7 @@ class Account:
             keychain=False,
         )
         with closing(opener.open_cache(config)) as opened:
-            assert opened.database.check(deep=True) == ()
+            assert integrity.check(opened.database, deep=True) == ()
             assert not opened.created
             return dict(opened.database.rows("SELECT id, text FROM notes"))
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from mcp_notarium.domain.note import Content
+from mcp_notarium.storage import integrity
 from notarium_devtools.simperium import Simulator
 from support import sync_child
 from support.simplenote_client import open_store
@@ -90,7 +91,7 @@ def reopened(sim, folder):
     client = Client(folder, None, remote=remote, time=FlyingTime(time.time()))
     client.writer._journal._owner_ended = lambda _owner: True
     try:
-        assert client.cache.database.check() == ()
+        assert integrity.check(client.cache.database) == ()
         yield client
     finally:
         client.close()

@@ -16,7 +16,7 @@ from mcp_notarium.crypto import kdf
 from mcp_notarium.domain.note import Content
 from mcp_notarium.search.parser import parse
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage import driver
+from mcp_notarium.storage import driver, integrity
 from mcp_notarium.storage.cache import Cache
 from support import corpus
 from support.account import BOUNDS, OTHER, PASSPHRASE, account, made, open_cheaply
@@ -110,7 +110,7 @@ def write_anew(folder):
 def read(folder, passphrase=PASSPHRASE):
     with closing(open_cheaply(config_of(folder, passphrase))) as opened:
         cache = Cache(opened.database)
-        assert opened.database.check(deep=True) == ()
+        assert integrity.check(opened.database, deep=True) == ()
         found = cache.search.find(parse("words lodz 東京"), limit=1000)
         say([cache.notes.counts().total, len(found.notes)])
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from mcp_notarium.domain.note import Content, Revision, Tombstone
 from mcp_notarium.search.parser import parse
+from mcp_notarium.storage import integrity
 from mcp_notarium.storage.note_rows import with_text, without_text
 from mcp_notarium.storage.note_table import Counts
 from support import corpus
@@ -100,7 +101,7 @@ def test_the_table_holds_what_the_service_said_last(cache, life, numbered):
             # One number never stands for two texts, whatever was cleared in between.
             if note_id not in {step[1] for page in life for step in page if step[0] == "gone"}:
                 assert shown.setdefault((note_id, note.local_version), note.text) == note.text
-    assert cache.database.check() == ()
+    assert integrity.check(cache.database) == ()
 
 
 text = st.text(alphabet=st.characters(), max_size=60)  # lone surrogates too

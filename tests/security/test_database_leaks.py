@@ -9,7 +9,7 @@ from mcp_notarium.domain.pending_write import PendingWrite, WriteKind
 from mcp_notarium.errors import CacheDamaged
 from mcp_notarium.search.parser import parse
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage import driver
+from mcp_notarium.storage import driver, integrity
 from support import corpus
 from support.cache_room import KEY, create, make, reopen, store
 
@@ -120,7 +120,7 @@ def test_at_no_moment_of_heavy_use_is_a_temporary_file_open(tmp_path):
         cache.search.find(parse("xylographer7731"), limit=20)
         cache.search.suggest("xylografer7731")
     store(cache, [corpus.make(f"last{n}", Content(MARKER * 3)) for n in range(300)])
-    assert cache.database.check(deep=True) == ()
+    assert integrity.check(cache.database, deep=True) == ()
     rows = sort_big(cache.database._connection)
     assert seen == []
     rows.close()

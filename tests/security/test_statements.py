@@ -71,7 +71,7 @@ def test_everything_that_is_let_through_says_why(rule):
         "from operator import methodcaller as call\ndef f(db, word): call('run', word)(db)",
         "def f(db, name, word): db.__getattribute__(name)(word)",
         "def f(db, name, word): vars(db)[name](word)",
-        "from mcp_notarium.storage.salvage import _try_rows\ndef f(db, word): _try_rows(db, word)",
+        "from mcp_notarium.storage.table_copy import _try_rows\ndef f(db, word): _try_rows(db, word)",
     ],
 )
 def test_a_statement_with_anything_else_in_it_is_found(rule, text):

@@ -27,7 +27,7 @@ from mcp_notarium.files.private_files import StepHook, ignore_step
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import table_copy
 from mcp_notarium.storage.audit_table import AuditTable
-from mcp_notarium.storage.page_check import PAGE_SIZE
+from mcp_notarium.storage.integrity import PAGE_SIZE
 from support.account import BOUNDS, folder_of
 from support.found import KEY, NEW, THIRD, Broken, Found, Violation, demand
 from support.stories import Story, given_key

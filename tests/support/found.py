@@ -22,7 +22,7 @@ from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.keys import keychain
 from mcp_notarium.keys.keychain import Keychain
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage import table_copy
+from mcp_notarium.storage import integrity, table_copy
 from support import keychains
 from support.account import BOUNDS, account, folder_of
 
@@ -176,7 +176,7 @@ def demand(broken: Broken, holds: bool, what: object) -> None:
 def content(config: Config, *, system: Keychain | None = None) -> str:
     """A digest of everything in the cache, if it opens. Raises as opening does, ``Violation``."""
     with closing(opener.open_cache(config, bounds=BOUNDS, system=system)) as opened:
-        faults = opened.database.check(deep=True)
+        faults = integrity.check(opened.database, deep=True)
         demand(Broken.DAMAGED, not faults, faults)
         demand(Broken.LOST, not opened.created, "an empty cache was made in its place")
         return table_copy.content_digest(opened.database, without=new_generation.TIES)

@@ -19,8 +19,8 @@ from pathlib import Path
 from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import NotariumError
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage.account_record import AccountRecord
 from mcp_notarium.storage.cache import Cache
+from mcp_notarium.storage.sync_state import AccountRecord
 from mcp_notarium.stores.http import HttpSession
 from mcp_notarium.stores.simplenote.store import SimplenoteStore
 from mcp_notarium.stores.simplenote.urls import Urls

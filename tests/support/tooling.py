@@ -18,9 +18,8 @@ from mcp_notarium.domain.policy import PERMISSIVE, Policy
 from mcp_notarium.keys.credentials import StoredToken
 from mcp_notarium.storage.audit_log import AuditLog
 from mcp_notarium.storage.budget import Budget
-from mcp_notarium.storage.cache import Cache
+from mcp_notarium.storage.cache import Cache, apply_rules
 from mcp_notarium.storage.database import create
-from mcp_notarium.storage.policy_update import apply_rules
 from mcp_notarium.sync.driver import Driver
 from mcp_notarium.sync.journal import make_owner_name
 from mcp_notarium.sync.writer import Writer

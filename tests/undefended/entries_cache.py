@@ -28,7 +28,7 @@ CACHE = (
     ),
     Defence(
         "a file cut on the edge of a page is damage",
-        "storage/errors.py",
+        "storage/driver.py",
         "    if code in {_CORRUPT, _NOTADB} or (",
         "    if code in {_NOTADB} or (",
         ("interaction/test_locked_server.py::test_damage_locks_every_tool_and_changes_no_file",),
@@ -152,7 +152,7 @@ CACHE = (
     ),
     Defence(
         "what is recorded cannot be changed by a statement",
-        "storage/migrations/version_1.py",
+        "storage/tables.py",
         "    CREATE TRIGGER audit_never_changed BEFORE UPDATE ON audit BEGIN\n"
         "      SELECT RAISE(ABORT, 'an audit record is never changed');\n",
         "    CREATE TRIGGER audit_never_changed BEFORE UPDATE ON audit BEGIN\n      SELECT 1;\n",
@@ -287,7 +287,7 @@ CACHE = (
     ),
     Defence(
         "an error of the database says nothing",
-        "storage/errors.py",
+        "storage/driver.py",
         'reasons.get(code, "the database refused a statement"), details',
         "reasons.get(code, str(error)), details",
         ("unit/storage/test_database.py::test_neither_sql_nor_values_stand_in_an_error",),

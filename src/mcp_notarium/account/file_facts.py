@@ -14,12 +14,12 @@ from mcp_notarium.files import quarantine
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.files.private_files import read_private
 from mcp_notarium.keys.key_file import KeyFiles
-from mcp_notarium.storage import driver, page_check, schema
+from mcp_notarium.storage import driver, integrity, schema
 from mcp_notarium.storage.database import Database
 
 _DAY = 86_400
 _MAGIC = b"SQLite format 3\x00"
-_PAGE = page_check.PAGE_SIZE
+_PAGE = integrity.PAGE_SIZE
 
 
 def driver_seen() -> Driver:
@@ -47,7 +47,7 @@ def has_log(path: Path | None) -> bool:
 
 def sample(path: Path, data_key: DataKey, keyfile: KeyFile, *, every: bool) -> Sample:
     """Check some pages (or ``every`` one) of an encrypted database against the key file's keys."""
-    found = page_check.sample(path, data_key.page_mac_key(), keyfile.database_salt, every=every)
+    found = integrity.sample(path, data_key.page_mac_key(), keyfile.database_salt, every=every)
     return Sample(
         size=found.size,
         salt_ok=found.salt_ok,

@@ -41,7 +41,7 @@ from mcp_notarium.keys.credentials import KEYCHAIN, FoundKey, find_passphrase
 from mcp_notarium.keys.key_file import KeyFiles
 from mcp_notarium.keys.keychain import Keychain
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage import database
+from mcp_notarium.storage import database, integrity
 from mcp_notarium.storage.database import Database
 
 
@@ -300,7 +300,7 @@ class Inspector:
             or (sample is not None and sample.bad > 0)
         )
         if marked or (self._whole and unproven):
-            faults = opened.walk(deep=marked)
+            faults = integrity.walk(opened, deep=marked)
             if faults:
                 raise CacheDamaged(faults[0])
 

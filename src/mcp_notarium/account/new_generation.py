@@ -30,7 +30,7 @@ from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.files.locks import ServerLock, busy_error, describe_holders
 from mcp_notarium.files.private_files import StepHook, sync_folder, temporary_pattern
 from mcp_notarium.keys import key_file
-from mcp_notarium.storage import database, table_copy
+from mcp_notarium.storage import database, integrity, table_copy
 from mcp_notarium.storage.audit_table import ANCHORED, AuditTable, carry_over
 from mcp_notarium.storage.database import Database, companions
 from mcp_notarium.storage.table_copy import OnProgress
@@ -266,7 +266,7 @@ def compare(old: Database, new: Database) -> None:
 
 def demand_sound(new: Database) -> None:
     """Check that every page is authentic and the index fits the notes. Raises ``CacheDamaged``."""
-    wrong = new.check(deep=True)
+    wrong = integrity.check(new, deep=True)
     if wrong:
         raise CacheDamaged(f"what was written is not sound: {wrong[0]}")
 

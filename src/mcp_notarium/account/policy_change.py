@@ -16,8 +16,7 @@ from mcp_notarium.config import Config
 from mcp_notarium.errors import CacheDamaged, LockedError, Verdict
 from mcp_notarium.files.account_folder import AccountFolder, check_folder
 from mcp_notarium.files.locks import KEY_LOCK_SECONDS, describe_holders, key_lock
-from mcp_notarium.storage.cache import Cache
-from mcp_notarium.storage.policy_update import apply_rules
+from mcp_notarium.storage.cache import Cache, apply_rules
 
 
 def open_with_policy(config: Config, *, whole: bool = False) -> OpenedCache:

@@ -37,12 +37,11 @@ from mcp_notarium.files.locks import ServerLock, key_lock
 from mcp_notarium.files.private_files import disk_errors, replace_private, sync_folder
 from mcp_notarium.keys import key_file
 from mcp_notarium.keys.credentials import FoundKey
-from mcp_notarium.storage import database, salvage
+from mcp_notarium.storage import database, integrity, table_copy
 from mcp_notarium.storage.database import companions
-from mcp_notarium.storage.page_check import PAGE_SIZE
-from mcp_notarium.storage.salvage import SalvageReport
+from mcp_notarium.storage.integrity import PAGE_SIZE
 from mcp_notarium.storage.sync_state import SyncState
-from mcp_notarium.storage.table_copy import OnProgress
+from mcp_notarium.storage.table_copy import OnProgress, SalvageReport
 
 _UNUSABLE = "the cache cannot be repaired"
 _ROOM = 2.4
@@ -207,9 +206,13 @@ class _Work:
             raise
         return found
 
-    def _read(self, opens: salvage.Open, target: database.Database, *, pages: int) -> SalvageReport:
+    def _read(
+        self, opens: table_copy.Open, target: database.Database, *, pages: int
+    ) -> SalvageReport:
         try:
-            return salvage.salvage(opens, target, pages=pages, without=_NOT_TAKEN, told=self.told)
+            return table_copy.salvage(
+                opens, target, pages=pages, without=_NOT_TAKEN, told=self.told
+            )
         except CacheDamaged as error:
             raise CacheDamaged(
                 "nothing can be saved: the pages that say where everything is are damaged",
@@ -260,6 +263,6 @@ def _lengthen(copy: Path) -> None:
 def _is_damaged(kept: Path, found: KeyFile, data_key: DataKey) -> bool:
     try:
         with closing(_opened(kept, found, data_key)) as opened:
-            return bool(opened.check(deep=True))
+            return bool(integrity.check(opened, deep=True))
     except CacheError:
         return True

@@ -24,7 +24,7 @@ from mcp_notarium.files import quarantine
 from mcp_notarium.files.account_folder import AccountFolder, check_folder, folder_errors
 from mcp_notarium.files.locks import ServerLock
 from mcp_notarium.files.private_files import sync_folder
-from mcp_notarium.storage import database, page_check, schema
+from mcp_notarium.storage import database, integrity, schema
 from mcp_notarium.storage.connection import Database
 
 _CHUNK = 1 << 20
@@ -108,7 +108,7 @@ def _check(path: Path, copy: Path, data_key: DataKey | None, keyfile: KeyFile | 
         raise failed("the copy differs from the original")
     if data_key is None or keyfile is None:
         return
-    found = page_check.sample(copy, data_key.page_mac_key(), keyfile.database_salt, every=True)
+    found = integrity.sample(copy, data_key.page_mac_key(), keyfile.database_salt, every=True)
     if found.bad:
         raise failed("the database has damaged pages")
 

@@ -9,7 +9,7 @@ from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.cli import command_setup
 from mcp_notarium.cli.terminal import Progress, ask_secret, say_unless_copied, talk
 from mcp_notarium.keys import keychain
-from mcp_notarium.storage.salvage import SalvageReport
+from mcp_notarium.storage.table_copy import SalvageReport
 
 
 def missing(found: SalvageReport) -> str:

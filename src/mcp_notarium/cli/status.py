@@ -39,6 +39,7 @@ from mcp_notarium.errors import CacheBusy, CacheError, CacheFull, LockedError, V
 from mcp_notarium.files.account_folder import AccountFolder, find_obstacle
 from mcp_notarium.files.locks import ServerLock, find_holders
 from mcp_notarium.files.private_files import disk_errors
+from mcp_notarium.storage import integrity
 from mcp_notarium.storage.database import Database
 
 IN_ORDER = "in order"
@@ -202,9 +203,9 @@ def examined(config: Config, database: Database) -> tuple[tuple[str, ...], bool]
                 suppress(CacheBusy, CacheFull),
                 closing(database.reopened(read_only=False)) as whole,
             ):
-                return whole.walk(deep=True), True
+                return integrity.walk(whole, deep=True), True
         with closing(database.reopened(read_only=True)) as read:
-            return read.walk(deep=True), False
+            return integrity.walk(read, deep=True), False
     finally:
         server_lock.release()
 

@@ -1,7 +1,8 @@
-"""Bundle the tables of one open database."""
+"""Bundle the tables of one open database, and apply new visibility rules to them."""
 
 from __future__ import annotations
 
+import json
 from contextlib import AbstractContextManager
 
 from mcp_notarium.domain.visibility import EVERYTHING, Visibility
@@ -9,7 +10,8 @@ from mcp_notarium.storage.connection import Database
 from mcp_notarium.storage.note_search import SearchIndex
 from mcp_notarium.storage.note_table import NoteTable
 from mcp_notarium.storage.pending_writes import PendingWrites
-from mcp_notarium.storage.sync_state import SyncState
+from mcp_notarium.storage.sync_state import Progress, SyncState
+from mcp_notarium.storage.visibility_gate import RULES_KEY, HiddenNote
 
 
 class Cache:
@@ -33,3 +35,44 @@ class Cache:
     def close(self) -> None:
         """Close the database. Idempotent."""
         self.database.close()
+
+
+def apply_rules(cache: Cache) -> int:
+    """Apply the rules to an index that was filled under others; return how many notes were removed.
+
+    The caller holds the account alone. Notes that are hidden from now on are removed at once, in the
+    transaction that records the rules. Notes that are no longer hidden have to be fetched, so the cursor
+    is cleared and the next cycle compares everything. 0 if these rules are in force already.
+    """
+    with cache.transaction(durable=True):
+        if cache.notes.gate.matches_index:
+            return 0
+        hidden = _now_hidden(cache)
+        cache.notes.gate.clear()
+        cache.notes.hide(hidden)
+        cache.sync_state.set_cursor(None)
+        if not cache.sync_state.progress().complete:
+            # Pages that were read already held notes that may be shown now.
+            cache.sync_state.set_progress(Progress())
+        cache.sync_state.set(RULES_KEY, cache.notes.gate.rules.digest or None)
+    while cache.notes.tidy():  # terms of what was removed go now, not when there is time
+        pass
+    cache.database.checkpoint()
+    return len(hidden)
+
+
+def _now_hidden(cache: Cache) -> dict[str, HiddenNote]:
+    rules = cache.notes.gate.rules
+    hidden = {}
+    for note_id, tags, etag, version in cache.database.rows(_TAGS_AND_BASES):
+        rule = rules.hidden_by(note_id, json.loads(tags))
+        if rule is None and rules.judges_tags and (base := cache.notes.base(note_id)) is not None:
+            rule = cache.notes.gate.hides(base)
+        if rule is not None:
+            hidden[note_id] = HiddenNote(etag, version, rule)
+    return hidden
+
+
+_TAGS_AND_BASES = """
+SELECT n.id, n.tags, b.etag, n.server_version FROM notes n JOIN note_base b ON b.pk = n.pk
+"""

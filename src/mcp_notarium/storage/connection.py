@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from mcp_notarium.domain.text_normalization import replace_surrogates
-from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheError, CacheFull
+from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheError
 from mcp_notarium.storage.authorizer import Authorizer
-from mcp_notarium.storage.driver import Connection
-from mcp_notarium.storage.errors import translate
+from mcp_notarium.storage.driver import Connection, translate
 
 Parameters = Sequence[Any] | Mapping[str, Any]
 Row = tuple[Any, ...]
@@ -25,16 +24,10 @@ Row = tuple[Any, ...]
 CHECKPOINT_PAGES = 1000
 """Pages of WAL after which the process that checkpoints moves it into the main file."""
 
-LOOKS = 3
-"""How often a database that others write to is checked before it counts as damaged."""
 _ROWS_AT_ONCE = (500, 50, 5, 1)
 """Rows per INSERT; few different numbers, so that statements are prepared once."""
 _MOST_AT_ONCE = 2 * 1024 * 1024
 """Characters in the rows of one INSERT of several rows: the database copies each value."""
-_SEARCH_REOPEN = "SELECT rowid FROM notes_fts WHERE notes_fts MATCH 'a' LIMIT 1"
-"""FTS5 remembers its structure; a check after another process has merged segments would miss the old
-ones. Opening the index makes it read the structure again."""
-_SEARCH_CHECK = "INSERT INTO notes_fts(notes_fts, rank) VALUES ('integrity-check', 1)"
 
 
 class Database:
@@ -246,57 +239,6 @@ class Database:
             with suppress(FileNotFoundError):
                 total += self.path.with_name(self.path.name + suffix).stat().st_size
         return total
-
-    def check(self, *, deep: bool = False) -> tuple[str, ...]:
-        """Check the file; return its faults in technical words, empty if there are none.
-
-        Move the WAL into the main file first: the page check does not know the WAL and would report
-        false damage. ``deep`` also compares indexes with their tables (twice the time).
-        Raises ``CacheBusy`` or ``CacheFull`` if the WAL could not be moved.
-        """
-        questions = ["PRAGMA cipher_integrity_check"] if self.encrypted else []
-        questions += [f"PRAGMA {'integrity' if deep else 'quick'}_check", _SEARCH_CHECK]
-        return self._faults(questions, first=self.checkpoint)
-
-    def walk(self, *, deep: bool = False) -> tuple[str, ...]:
-        """Check a file that servers may be using: like :meth:`check`, but nothing is moved.
-
-        Read every page that is in use, in the file or in the WAL. A fault is checked again: a change by
-        another process is no damage. Only ``deep`` compares the full-text index with the notes. Raises ``CacheBusy`` or ``CacheFull``.
-        """
-        questions = ["PRAGMA integrity_check" if deep else "PRAGMA quick_check"]
-        if deep and not self.read_only:  # the statement that compares counts as one that writes
-            questions.append(_SEARCH_CHECK)
-        return self._faults(questions, looks=LOOKS)
-
-    def _faults(
-        self,
-        questions: Sequence[str],
-        *,
-        first: Callable[[], object] = lambda: None,
-        looks: int = 1,
-    ) -> tuple[str, ...]:
-        found: tuple[str, ...] = ()
-        try:
-            first()
-            for _ in range(looks):
-                found = self._found(questions)
-                if not found:
-                    return ()
-        except (CacheBusy, CacheFull):
-            raise
-        except CacheError as error:
-            found = (error.message,)
-        self.mark_damaged(found[0])
-        return found
-
-    def _found(self, questions: Sequence[str]) -> tuple[str, ...]:
-        self.rows(_SEARCH_REOPEN)
-        for question in questions:
-            found = tuple(str(line[0]) for line in self.rows(question) if line[0] != "ok")
-            if found:  # after a bad page the other checks mean nothing
-                return found
-        return ()
 
     def close(self) -> None:
         """Close the file. Idempotent; never raises."""

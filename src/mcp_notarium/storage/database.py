@@ -23,7 +23,7 @@ from mcp_notarium.storage import driver, schema
 from mcp_notarium.storage.authorizer import Authorizer
 from mcp_notarium.storage.connection import Database
 from mcp_notarium.storage.driver import Connection
-from mcp_notarium.storage.page_check import PAGE_SIZE
+from mcp_notarium.storage.integrity import PAGE_SIZE
 
 __all__ = ["BUSY_SECONDS", "Database", "companions", "connect", "create"]
 

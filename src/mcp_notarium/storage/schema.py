@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from mcp_notarium.storage.connection import Database
-from mcp_notarium.storage.migrations import version_1
+from mcp_notarium.storage.tables import NAME, STATEMENTS
 
 APPLICATION_ID = 0x4E4F5441  # "NOTA"
 
@@ -27,7 +27,7 @@ class Migration:
     rewrite: Callable[[Database], None] | None = None
 
 
-MIGRATIONS = (Migration(1, version_1.NAME, version_1.STATEMENTS),)
+MIGRATIONS = (Migration(1, NAME, STATEMENTS),)
 SCHEMA_VERSION = MIGRATIONS[-1].version
 
 

@@ -1,16 +1,24 @@
-"""Copy every row of one open database into another, new and empty one.
+"""Copy every row of one open database, or every readable row of a damaged one, into a new and empty one.
 
 The target's own connection writes its pages under its own key; no bytes of the old file are copied,
 and no statement ever knows two keys. The full-text index is built again from the notes. The ``pk`` of
 notes stay the same, gaps included.
+
+A page with a wrong MAC makes a connection useless, so every failure costs a new connection. Ranges of
+notes are halved until the unreadable ones are found. A note is copied only together with the
+service's own object: one half alone could not be synchronised.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, field
 
+from mcp_notarium.domain.text_normalization import tag_key
+from mcp_notarium.errors import CacheError
 from mcp_notarium.storage.connection import Database, Row
 from mcp_notarium.storage.fts_index import FtsIndex
 
@@ -127,3 +135,174 @@ def _insertion(table: Table) -> str:
     columns = ", ".join(table.all_columns)
     values = ", ".join("?" * len(table.all_columns))
     return f"INSERT OR REPLACE INTO {table.name}({columns}) VALUES ({values})"  # noqa: S608 - as above
+
+
+Open = Callable[[], Database]
+"""Open the damaged database; it is called again and again, and each result is closed here."""
+
+_SALVAGED_AT_ONCE = 256
+_PROBES = 16
+"""A slice is given up if none of this many keys can be read: the service has its notes, too."""
+_ROWS_OF_A_PAGE = 40
+_GAP = 4096
+"""How many keys after the last readable note are tried if nothing tells the last key."""
+_NOTES, _BASE = (next(t for t in TABLES if t.name == name) for name in ("notes", "note_base"))
+_TAGS_AT = _NOTES.all_columns.index("tags")
+_BASE_AT = len(_NOTES.all_columns)
+
+
+@dataclass(slots=True)
+class SalvageReport:
+    """Hold what was copied. ``lost``: keys (pk) of notes that exist, or may exist, unreadable.
+
+    ``expected``: how many notes the database says it has; None if that cannot be read either.
+    ``open_end``: more notes may follow the last readable one; nothing tells how many.
+    ``complete`` names the small tables of which every row was read.
+    """
+
+    notes: int = 0
+    expected: int | None = None
+    open_end: bool = False
+    lost: list[int] = field(default_factory=list)
+    complete: set[str] = field(default_factory=set)
+
+
+def salvage(
+    opens: Open,
+    target: Database,
+    *,
+    pages: int,
+    without: frozenset[str],
+    told: OnProgress = lambda _done, _of: None,
+) -> SalvageReport:
+    """Copy every readable note, journal entry and setting except those ``without``.
+
+    ``target`` is new and empty; ``pages`` the pages that the damaged file really has. Raises
+    ``CacheError`` if not even the tables can be found.
+    """
+    _require_tables(opens)
+    found = SalvageReport(expected=_expected_notes(opens))
+    _copy_notes(opens, target, found, pages=pages, told=told)
+    for name in ("pending_writes", "sync_metadata"):
+        if _copy_small_table(opens, target, name, without):
+            found.complete.add(name)
+    with target.transaction(durable=True):
+        FtsIndex(target).rebuild()
+    return found
+
+
+def _copy_notes(
+    opens: Open, target: Database, found: SalvageReport, *, pages: int, told: OnProgress
+) -> None:
+    last = _last_key(opens)
+    found.open_end = last is None
+    bound = pages * _ROWS_OF_A_PAGE if last is None else last
+    seen = 0  # the end of the last slice with a readable note
+    for start in range(0, bound, _SALVAGED_AT_ONCE):
+        end = min(start + _SALVAGED_AT_ONCE, bound)
+        lost = len(found.lost)
+        with target.transaction():
+            for rows in _readable_of_slice(opens, start, end, found.lost):
+                _store(target, rows)
+                found.notes += len(rows)
+        if len(found.lost) - lost < end - start:
+            seen = end
+        elif found.open_end and end - seen > _GAP + max((found.expected or 0) - found.notes, 0):
+            break
+        told(end, bound if last is not None else max(found.expected or 0, end))
+    if found.open_end:  # keys tried after the end may never have existed
+        found.lost = [key for key in found.lost if key <= seen]
+
+
+def _readable_of_slice(opens: Open, start: int, end: int, lost: list[int]) -> Iterator[list[Row]]:
+    rows = _try_rows(opens, _PAIRS, (start, end))
+    if rows is not None:
+        yield rows
+    elif _all_unreadable(opens, start, end):
+        lost.extend(range(start + 1, end + 1))
+    else:
+        middle = (start + end) // 2
+        yield from _readable(opens, start, middle, lost)
+        yield from _readable(opens, middle, end, lost)
+
+
+def _all_unreadable(opens: Open, start: int, end: int) -> bool:
+    """Tell whether none of some keys spread over the slice can be looked up."""
+    step = max((end - start) // _PROBES, 1)
+    keys = range(start + 1, end + 1, step)
+    return all(_try_rows(opens, _PAIRS, (key - 1, key)) is None for key in keys)
+
+
+def _readable(opens: Open, start: int, end: int, lost: list[int]) -> Iterator[list[Row]]:
+    """Yield the rows with ``start < pk <= end``; add unreadable keys to ``lost``."""
+    rows = _try_rows(opens, _PAIRS, (start, end))
+    if rows is not None:
+        yield rows
+    elif end - start == 1:
+        lost.append(end)
+    else:
+        middle = (start + end) // 2
+        yield from _readable(opens, start, middle, lost)
+        yield from _readable(opens, middle, end, lost)
+
+
+def _try_rows(opens: Open, sql: str, parameters: tuple[object, ...] = ()) -> list[Row] | None:
+    """Return the rows, or None if they cannot be read."""
+    try:
+        with closing(opens()) as damaged:
+            return damaged.rows(sql, parameters)
+    except CacheError:
+        return None
+
+
+def _require_tables(opens: Open) -> None:
+    """Raise ``CacheError`` if not even the tables can be found."""
+    with closing(opens()) as damaged:
+        damaged.rows("SELECT name FROM sqlite_master")
+
+
+def _expected_notes(opens: Open) -> int | None:
+    rows = _try_rows(opens, "SELECT active + trashed FROM note_counts")
+    return rows[0][0] if rows else None
+
+
+def _last_key(opens: Open) -> int | None:
+    """Return the highest key of a note, from any table with one row per note; None if unreadable."""
+    answers = [_try_rows(opens, question) for question in _LAST_KEYS]
+    return max((rows[0][0] or 0 for rows in answers if rows), default=None)
+
+
+def _store(target: Database, rows: list[Row]) -> None:
+    target.run_many(_insertion(_NOTES), [row[:_BASE_AT] for row in rows])
+    target.run_many(_insertion(_BASE), [row[_BASE_AT:] for row in rows])
+    target.run_many(
+        "INSERT OR IGNORE INTO note_tags(pk, tag, key) VALUES (?, ?, ?)",
+        [(row[0], tag, tag_key(tag)) for row in rows for tag in json.loads(row[_TAGS_AT])],
+    )
+
+
+def _copy_small_table(opens: Open, target: Database, name: str, without: frozenset[str]) -> bool:
+    """Copy a table with few rows at once, or its readable rows one by one; True if complete."""
+    table = next(table for table in TABLES if table.name == name)
+    columns, key = ", ".join(table.all_columns), table.key[0]
+    rows = _try_rows(opens, f"SELECT {columns} FROM {name}")  # noqa: S608 - names of our own
+    whole = rows is not None
+    if rows is None:
+        keys = _try_rows(opens, f"SELECT {key} FROM {name}") or []  # noqa: S608 - the same
+        one = f"SELECT {columns} FROM {name} WHERE {key} = ?"  # noqa: S608 - the same
+        rows = [row for (known,) in keys for row in _try_rows(opens, one, (known,)) or []]
+    with target.transaction():
+        target.run_many(_insertion(table), [row for row in rows if row[0] not in without])
+    return whole
+
+
+_LAST_KEYS = (
+    "SELECT max(pk) FROM notes",
+    "SELECT max(pk) FROM note_base",
+    "SELECT max(id) FROM notes_fts_docsize",
+)
+_PAIRS = (
+    f"SELECT {', '.join(f'n.{name}' for name in _NOTES.all_columns)}, "  # noqa: S608 - names of our own
+    f"{', '.join(f'b.{name}' for name in _BASE.all_columns)} "
+    "FROM notes n NOT INDEXED JOIN note_base b ON b.pk = n.pk WHERE n.pk > ? AND n.pk <= ?"
+)

@@ -12,6 +12,7 @@ from mcp_notarium.errors import CacheFull, LockedError, Verdict
 from mcp_notarium.files.locks import key_lock
 from mcp_notarium.keys import key_file
 from mcp_notarium.secret import Secret
+from mcp_notarium.storage import integrity
 from support import account_child
 from support.account import (
     BOUNDS,
@@ -129,7 +130,7 @@ def test_running_servers_go_on_and_lose_nothing(tmp_path):
             running.database.run(
                 "INSERT INTO sync_metadata(key, value) VALUES (?, 'x')", (f"row {number}",)
             )
-        assert running.database.check() == ()
+        assert integrity.check(running.database) == ()
     with closing(open_cheaply(config)) as again:
         count = again.database.number("SELECT count(*) FROM sync_metadata WHERE key LIKE 'row %'")
         assert count == 20

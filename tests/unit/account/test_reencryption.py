@@ -25,8 +25,8 @@ from mcp_notarium.errors import CacheDamaged, CacheFull, LockedError, NotariumEr
 from mcp_notarium.keys import keychain
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import table_copy
+from mcp_notarium.storage.integrity import PAGE_SIZE, sample
 from mcp_notarium.storage.note_table import NoteTable
-from mcp_notarium.storage.page_check import PAGE_SIZE, sample
 from support import account_child, keychains
 from support.account import (
     BOUNDS,

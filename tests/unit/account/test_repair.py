@@ -16,7 +16,7 @@ from mcp_notarium.domain.note import Content, Revision
 from mcp_notarium.errors import CacheFull, InvalidRequest, LockedError, NotariumError, Verdict
 from mcp_notarium.files import quarantine
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage import salvage
+from mcp_notarium.storage import integrity, table_copy
 from mcp_notarium.storage.note_table import NoteTable
 from mcp_notarium.storage.sync_state import SyncState
 from support.account import BOUNDS, OTHER, account, fingerprint, folder_of, made, open_cheaply
@@ -109,7 +109,7 @@ def test_a_damaged_page_costs_what_is_on_it_and_no_more(copy, share):
     assert len(saved) == found.salvaged.notes >= NOTES - 30
     assert len(saved) + len(found.salvaged.lost) >= NOTES
     with closing(open_cheaply(copy)) as opened:
-        assert opened.database.check(deep=True) == ()
+        assert integrity.check(opened.database, deep=True) == ()
         state = SyncState(opened.database)
         assert state.get("mark") == "kept"
         assert state.cursor() is None
@@ -235,7 +235,7 @@ def test_a_file_that_was_cut_is_told_of_honestly_and_soon(copy, kept, monkeypatc
 
 
 def test_where_no_end_is_readable_the_search_for_it_ends(copy, monkeypatch):
-    monkeypatch.setattr(salvage, "_last_key", lambda _opens: None)
+    monkeypatch.setattr(table_copy, "_last_key", lambda _opens: None)
     damage(copy, [50])
     found = repair(copy).salvaged
     assert found.open_end

@@ -5,9 +5,9 @@ import pytest
 from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheError, CacheFull, LockedError, Verdict
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage import database
-from mcp_notarium.storage.errors import translate
-from mcp_notarium.storage.page_check import sample
+from mcp_notarium.storage import database, integrity
+from mcp_notarium.storage.driver import translate
+from mcp_notarium.storage.integrity import sample
 from support import corpus
 from support.cache_room import KEY, MAC_KEY, SALT, create, make, reopen, second_connection, store
 
@@ -283,14 +283,14 @@ def test_creating_beside_an_orphaned_wal_is_refused(tmp_path):
 
 def test_a_sound_cache_has_nothing_to_report(either):
     store(either, corpus.revisions(30))
-    assert either.database.check(deep=True) == ()
+    assert integrity.check(either.database, deep=True) == ()
 
 
 def test_the_check_finds_a_search_index_that_misses_a_note(cache):
     store(cache, corpus.revisions(5))
     with cache.transaction():
         cache.database.run("UPDATE notes SET text = text || ' more' WHERE pk = 1")
-    assert cache.database.check() != ()
+    assert integrity.check(cache.database) != ()
 
 
 def test_a_second_connection_keeps_two_thirds_of_the_pages_in_memory(cache):

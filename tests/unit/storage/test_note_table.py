@@ -7,6 +7,7 @@ import pytest
 
 from mcp_notarium.domain.note import Content, Note, Tombstone
 from mcp_notarium.search.parser import parse
+from mcp_notarium.storage import integrity
 from mcp_notarium.storage.fts_index import MOST_DELETED_SECURELY
 from mcp_notarium.storage.note_rows import BATCH
 from mcp_notarium.storage.note_table import Applied, Counts, TagCount
@@ -126,7 +127,7 @@ def test_clearing_leaves_nothing_to_find_and_a_sound_index(cache):
     assert cache.notes.etags() == {}
     assert cache.notes.tags() == []
     assert cache.search.find(parse("note"), limit=5).total == 0
-    assert cache.database.check(deep=True) == ()
+    assert integrity.check(cache.database, deep=True) == ()
     store(cache, corpus.revisions(40))
     assert cache.notes.counts().total == 40
 
@@ -138,7 +139,7 @@ def test_a_tombstone_removes_everything_of_its_note(cache):
     for table in ("notes", "note_base", "note_tags"):
         assert {row[0] for row in cache.database.rows(f"SELECT pk FROM {table}")} == {2}
     assert cache.search.find(parse("one"), limit=5).total == 1
-    assert cache.database.check() == ()
+    assert integrity.check(cache.database) == ()
 
 
 def test_changes_of_one_note_in_one_call_count_in_the_order_given(cache):
@@ -159,7 +160,7 @@ def test_edits_and_removals_are_searchable_at_once_in_any_number(cache, many):
     assert cache.search.find(parse("wombat"), limit=1).total == 0
     assert cache.search.find(parse("platypus"), limit=1).total == many
     assert cache.notes.counts() == Counts(many, 0)
-    assert cache.database.check() == ()
+    assert integrity.check(cache.database) == ()
 
 
 @pytest.mark.parametrize("many", [1, 9, 10, 99, 211], ids=str)
@@ -187,7 +188,7 @@ def test_merging_is_as_before_after_a_failure(cache, monkeypatch):
     apply(cache, *[note(number, "platypus") for number in range(3)])
     assert cache.search.find(parse("platypus"), limit=1).total == 3
     assert cache.search.find(parse("wombat"), limit=1).total == 0
-    assert cache.database.check() == ()
+    assert integrity.check(cache.database) == ()
 
 
 @pytest.mark.parametrize(("many", "during"), [(250, (4, 1 << 20)), (251, (16, 16 << 20))])
@@ -222,7 +223,7 @@ def test_merging_that_was_put_off_is_done_at_rest(cache, monkeypatch, many):
     assert parts() == (1 if many > 250 else 3)
     assert shrunk == ([1] if many > 250 else []), "its pages are let go of at the end"
     assert cache.search.find(parse("wombat"), limit=1).total == 3 * many
-    assert cache.database.check() == ()
+    assert integrity.check(cache.database) == ()
 
 
 def secret_word(number):
@@ -252,7 +253,7 @@ def test_words_of_many_deleted_notes_are_gone_from_the_index_after_tidying(cache
         assert slices < 50
     assert in_index(cache, range(60)) == set(range(50, 60))
     assert cache.search.find(parse(secret_word(55)), limit=1).total == 1
-    assert cache.database.check() == ()
+    assert integrity.check(cache.database) == ()
 
 
 def test_after_a_large_change_single_words_are_again_removed_at_once(cache):

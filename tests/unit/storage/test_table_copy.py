@@ -6,7 +6,7 @@ from mcp_notarium.domain.note import Content, Revision, Tombstone
 from mcp_notarium.errors import CacheFull
 from mcp_notarium.search import parser
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage import database, table_copy
+from mcp_notarium.storage import database, integrity, table_copy
 from mcp_notarium.storage.cache import Cache
 
 OLD, NEW = (Secret(f"x'{digit * 160}'") for digit in ("1", "2"))
@@ -60,7 +60,7 @@ def found(cache, words):
 
 def test_everything_is_there_and_nothing_else(source, target):
     table_copy.copy_into(source.database, target.database, keep=TIES)
-    assert target.database.check(deep=True) == ()
+    assert integrity.check(target.database, deep=True) == ()
     digests = [table_copy.content_digest(c.database, without=TIES) for c in (source, target)]
     assert digests[0] == digests[1]
     assert target.notes.counts() == source.notes.counts()
@@ -92,7 +92,7 @@ def test_keys_with_gaps_stay_and_the_copy_can_be_written_on(source, target):
         target.notes.apply([revision(9000, "written afterwards"), Tombstone("n0001")])
     assert found(target, "afterwards")[0] == 1
     assert found(target, "w1")[0] == 0
-    assert target.database.check(deep=True) == ()
+    assert integrity.check(target.database, deep=True) == ()
 
 
 def test_progress_ends_with_everything(source, target):

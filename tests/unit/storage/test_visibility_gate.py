@@ -8,8 +8,8 @@ from mcp_notarium.domain.note import Content, Tombstone
 from mcp_notarium.domain.visibility import Visibility
 from mcp_notarium.errors import PolicyChanged
 from mcp_notarium.search.parser import parse
-from mcp_notarium.storage.cache import Cache
-from mcp_notarium.storage.policy_update import apply_rules
+from mcp_notarium.storage import integrity
+from mcp_notarium.storage.cache import Cache, apply_rules
 from mcp_notarium.storage.sync_state import Progress
 from mcp_notarium.storage.visibility_gate import RULES_KEY
 from support import corpus
@@ -122,7 +122,7 @@ def test_stricter_rules_remove_at_once_and_compare_everything_anew(cache, count)
     assert ruled.sync_state.progress().complete
     assert found(ruled, "secretive") == []
     assert ruled.sync_state.get(RULES_KEY) == NO_PRIVATE.digest
-    assert ruled.database.check(deep=True) == ()
+    assert integrity.check(ruled.database, deep=True) == ()
     with ruled.database.path.open("rb") as file:
         assert b"secretive" not in file.read()
 

@@ -6,8 +6,8 @@ import pytest
 
 from mcp_notarium.domain.note import Content, Revision
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage.account_record import AccountRecord
 from mcp_notarium.storage.cache import Cache
+from mcp_notarium.storage.sync_state import AccountRecord
 from support.sync_rig import open_cache
 
 

@@ -3,9 +3,13 @@ import os
 import pytest
 
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage.page_check import PAGE_SIZE, sample
+from mcp_notarium.storage import integrity
+from mcp_notarium.storage.integrity import PAGE_SIZE, sample
 from support import corpus
-from support.cache_room import MAC_KEY, SALT, make, store
+from support.cache_room import MAC_KEY, SALT, make, second_connection, store
+
+OPTIMISE = "INSERT INTO notes_fts(notes_fts) VALUES ('optimize')"
+SEARCH = "SELECT rowid FROM notes_fts WHERE notes_fts MATCH 'the' LIMIT 1"
 
 
 @pytest.fixture
@@ -106,3 +110,29 @@ def test_links_folders_and_pipes_are_not_looked_into(file, tmp_path):
     for path in (link, pipe, tmp_path, tmp_path / "missing"):
         with pytest.raises(OSError):
             look(path)
+
+
+def test_search_index_that_was_merged_elsewhere_is_not_taken_for_damaged(tmp_path):
+    cache = make(tmp_path)
+    revisions = list(corpus.revisions(60))
+    for number in range(0, 60, 5):
+        store(cache, revisions[number : number + 5])
+    looking = second_connection(cache)
+    looking.rows(SEARCH)
+    cache.database.run(OPTIMISE)
+    assert integrity.walk(looking, deep=True) == ()
+    looking.close()
+    cache.close()
+
+
+def test_what_seems_wrong_once_is_looked_at_again(tmp_path, monkeypatch):
+    cache = make(tmp_path)
+    store(cache, corpus.revisions(5))
+    answers = [("fts5: corruption found",), ("fts5: corruption found",), ()]
+    monkeypatch.setattr(integrity, "_first_fault", lambda _db, _questions: answers.pop(0))
+    assert integrity.walk(cache.database, deep=True) == ()
+    assert cache.database.rows("SELECT 1") != []
+    answers += [("page 7 is never used",)] * 3
+    assert integrity.walk(cache.database, deep=True) == ("page 7 is never used",)
+    assert answers == []
+    cache.close()

@@ -1,6 +1,6 @@
-"""Check page MACs of an encrypted database file without opening a connection.
+"""Check a database: page MACs without a connection, then with SQLite's own checks.
 
-Opening a database changes it: SQLite replays and deletes a left-over WAL. This reads a few pages of
+Opening a database changes it: SQLite replays and deletes a left-over WAL. ``sample`` reads a few pages of
 the main file and checks the page MACs itself. It must run before this process has a connection to the
 file: closing any descriptor of a file drops the locks SQLite holds on it.
 """
@@ -11,17 +11,26 @@ import errno
 import hmac
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from mcp_notarium.errors import CacheBusy, CacheError, CacheFull
 from mcp_notarium.secret import Secret
+from mcp_notarium.storage.connection import Database
 
 PAGE_SIZE = 4096
 SALT_SIZE = 16
 _MAC_AT = PAGE_SIZE - 64  # HMAC-SHA512 fills the end of the 80-byte reserve, after the IV
 _PLAIN_MAGIC = b"SQLite format 3\x00"
+
+LOOKS = 3
+"""How often a database that others write to is checked before it counts as damaged."""
+_SEARCH_REOPEN = "SELECT rowid FROM notes_fts WHERE notes_fts MATCH 'a' LIMIT 1"
+"""FTS5 remembers its structure; a check after another process has merged segments would miss the old
+ones. Opening the index makes it read the structure again."""
+_SEARCH_CHECK = "INSERT INTO notes_fts(notes_fts, rank) VALUES ('integrity-check', 1)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,3 +105,56 @@ def _open(path: Path) -> BinaryIO:
         file.close()
         raise OSError(errno.EINVAL, "not a regular file")
     return file
+
+
+def check(database: Database, *, deep: bool = False) -> tuple[str, ...]:
+    """Check the file; return its faults in technical words, empty if there are none.
+
+    Move the WAL into the main file first: the page check does not know the WAL and would report
+    false damage. ``deep`` also compares indexes with their tables (twice the time). A fault closes the
+    connection. Raises ``CacheBusy`` or ``CacheFull`` if the WAL could not be moved.
+    """
+    questions = ["PRAGMA cipher_integrity_check"] if database.encrypted else []
+    questions += [f"PRAGMA {'integrity' if deep else 'quick'}_check", _SEARCH_CHECK]
+    return _faults(database, questions, move=True, looks=1)
+
+
+def walk(database: Database, *, deep: bool = False) -> tuple[str, ...]:
+    """Check a file that servers may be using: like :func:`check`, but nothing is moved.
+
+    Read every page that is in use, in the file or in the WAL. A fault is checked again: a change by
+    another process is no damage. Only ``deep`` compares the full-text index with the notes. Raises
+    ``CacheBusy`` or ``CacheFull``.
+    """
+    questions = ["PRAGMA integrity_check" if deep else "PRAGMA quick_check"]
+    if deep and not database.read_only:  # the statement that compares counts as one that writes
+        questions.append(_SEARCH_CHECK)
+    return _faults(database, questions, move=False, looks=LOOKS)
+
+
+def _faults(
+    database: Database, questions: Sequence[str], *, move: bool, looks: int
+) -> tuple[str, ...]:
+    found: tuple[str, ...] = ()
+    try:
+        if move:
+            database.checkpoint()
+        for _ in range(looks):
+            found = _first_fault(database, questions)
+            if not found:
+                return ()
+    except (CacheBusy, CacheFull):
+        raise
+    except CacheError as error:
+        found = (error.message,)
+    database.mark_damaged(found[0])
+    return found
+
+
+def _first_fault(database: Database, questions: Sequence[str]) -> tuple[str, ...]:
+    database.rows(_SEARCH_REOPEN)
+    for question in questions:
+        found = tuple(str(line[0]) for line in database.rows(question) if line[0] != "ok")
+        if found:  # after a bad page the other checks mean nothing
+            return found
+    return ()

@@ -1,1 +1,0 @@
-"""The schema's numbered steps, one module each. A step that was released is never edited."""
