@@ -70,7 +70,7 @@ PERMITTED = {
     "mcp_notarium.sandbox.seccomp: import ctypes": _KERNEL,
     "mcp_notarium.protocol.preflight: import_module(name)": _A_TABLE,
     "mcp_notarium.sync.driver: self._engine.listen": _OURS,
-    "mcp_notarium.sync.batch_commit: import ctypes": "asks the C library to give free memory back",
+    "mcp_notarium.sync.batch_apply: import ctypes": "asks the C library to give free memory back",
     "mcp_notarium.sync.engine: self.sources.listen": _OURS,
 }
 """``module: what stands there`` -> why it may."""

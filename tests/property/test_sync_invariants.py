@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import NotariumError, OutcomeUnknown
 from mcp_notarium.stores.contract import ListingPage
-from mcp_notarium.sync.batch import Batch
-from mcp_notarium.sync.batch_apply import Tally
+from mcp_notarium.sync.batch_commit import Batch, Tally
 from mcp_notarium.sync.cycle import State
 from mcp_notarium.sync.planner import BRAKE_COUNT
 from support.memory_client import Fault

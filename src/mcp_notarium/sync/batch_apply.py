@@ -6,40 +6,25 @@ does). Every plan is made twice: before fetching, to know what to fetch, and aga
 
 from __future__ import annotations
 
+import asyncio
+import ctypes
+import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 
+from mcp_notarium.errors import CacheDamaged
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.note_rows import BATCH, BULK_SIZE
 from mcp_notarium.stores.contract import Store
-from mcp_notarium.sync.batch import Batch
-from mcp_notarium.sync.batch_commit import BatchCommitter, BulkCommitter, CommitResult
+from mcp_notarium.sync.batch_commit import Batch, BatchCommitter, Tally
 from mcp_notarium.sync.note_fetch import NoteFetcher
-from mcp_notarium.sync.planner import Confirmed, Fetch, Missing, Remote, lags_behind, one_each
+from mcp_notarium.sync.planner import Confirmed, Missing, Move, Remote, lags_behind, one_each
 from mcp_notarium.sync.progress import SyncProgress
+from mcp_notarium.threads import run_in_thread
 
-
-@dataclass(slots=True)
-class Tally:
-    """Count the notes of one cycle; ``fetched`` were asked for one by one."""
-
-    stored: int = 0
-    removed: int = 0
-    deferred: int = 0
-    fetched: int = 0
-    news: int = 0
-
-    @property
-    def changed(self) -> int:
-        """Rows that changed."""
-        return self.stored + self.removed
-
-    def add(self, result: CommitResult) -> None:
-        """Add the counts of one transaction."""
-        self.stored += result.stored
-        self.removed += result.removed
-        self.deferred += result.deferred
-        self.news += result.news
+_LAST_SECONDS = 1.0
+"""How long a cancelled load waits for the transaction that is running."""
 
 
 class BatchApplier:
@@ -66,10 +51,10 @@ class BatchApplier:
         remotes = one_each(batch.remotes)
         self._fetcher.discard_late(one.id for one in remotes if not isinstance(one, Missing))
         actions = self._committer.plan(remotes)
-        wanted = [action.id for action in actions if isinstance(action, Fetch)]
+        wanted = [action.id for action in actions if action.move is Move.FETCH]
         tally.fetched += len(wanted)
         answers = await self._fetcher.fetch(wanted)
-        return batch.with_remotes(tuple(_with_answer(remote, answers) for remote in remotes))
+        return replace(batch, remotes=tuple(_with_answer(remote, answers) for remote in remotes))
 
     async def commit(self, batch: Batch, tally: Tally) -> None:
         """Store the batch: a few notes in one transaction, many in several, beside the event loop.
@@ -83,7 +68,7 @@ class BatchApplier:
         for chunk in _chunks(batch):
             self._count(await self._bulk.commit(chunk), tally)
 
-    def _count(self, result: CommitResult, tally: Tally) -> None:
+    def _count(self, result: Tally, tally: Tally) -> None:
         tally.add(result)
         self.news += result.news
 
@@ -119,3 +104,75 @@ def _chunks(batch: Batch) -> Iterator[Batch]:
         last = at + BATCH >= len(remotes)
         bookmark = batch.bookmark if last else None
         yield replace(batch, remotes=remotes[at : at + BATCH], bookmark=bookmark)
+
+
+class BulkCommitter:
+    """Commit many notes in a thread, through a connection of its own.
+
+    Most of a first load is the database's work, which needs no Python: meanwhile the event loop reads
+    the next page and answers tools. To SQLite the thread is one more process. The loop passes one
+    transaction at a time, so that whoever waits there for the write lock comes next. The connection
+    is open from the first :meth:`commit` to :meth:`close`.
+    """
+
+    def __init__(self, committer: BatchCommitter) -> None:
+        self._origin = committer
+        self._open: BatchCommitter | None = None
+        self._passed = False
+        self._task: asyncio.Task[Tally] | None = None
+
+    async def commit(self, batch: Batch) -> Tally:
+        """See :meth:`BatchCommitter.commit`. After a cancel, the transaction may still be finished."""
+        try:
+            return await self._commit(batch)
+        except CacheDamaged as damage:
+            self._origin.mark_damaged(damage)
+            raise
+
+    async def _commit(self, batch: Batch) -> Tally:
+        if self._open is None:
+            self._open = self._origin.another()
+            self._passed = self._origin.pass_checkpointing(self._open)
+        call = partial(self._open.commit, batch)
+        self._task = asyncio.create_task(run_in_thread(call, too_late=lambda _result: None))
+        return await asyncio.shield(self._task)
+
+    async def close(self) -> None:
+        """Close the connection; wait a moment for a transaction that is running.
+
+        If it runs longer, the connection is closed when it ends: one in use is never closed.
+        """
+        committer, self._open = self._open, None
+        task, self._task = self._task, None
+        passed, self._passed = self._passed, False
+
+        def finish(_ended: object = None) -> None:
+            if task is not None and not task.cancelled():
+                task.exception()  # the caller of commit got it
+            if committer is not None:
+                committer.close()
+            if passed:
+                self._origin.resume_checkpointing()
+            if task is not None:
+                release_memory()
+
+        if task is not None:
+            await asyncio.wait({task}, timeout=_LAST_SECONDS)
+            if not task.done():
+                task.add_done_callback(finish)
+                return
+        finish()
+
+
+def release_memory() -> bool:
+    """Return free heap memory to the system; True if there was any. Never fails.
+
+    After a first load glibc keeps some 15 MB for threads that have ended. Other C libraries return
+    it by themselves.
+    """
+    if sys.platform != "linux":
+        return False
+    try:
+        return bool(ctypes.CDLL(None).malloc_trim(0))
+    except (OSError, AttributeError):
+        return False

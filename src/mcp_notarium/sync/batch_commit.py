@@ -1,45 +1,28 @@
 """Commit a batch: decide about each note and store the decisions in one transaction.
 
-A decision is made inside the write transaction that carries it out, because another task, thread or
-process may have saved a moment before. ``BatchCommitter`` never waits. ``BulkCommitter`` commits many
-notes in a thread beside the event loop. ``release_memory`` gives back what such a load took.
+A ``Batch`` holds statements of the store and the progress that storing them allows. A decision is made
+inside the write transaction that carries it out, because another task, thread or process may have saved
+a moment before.
 """
 
 from __future__ import annotations
 
-import asyncio
-import ctypes
-import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 
 from mcp_notarium.domain.note import Revision, Tombstone
 from mcp_notarium.domain.pending_write import PendingWrite, WriteState
 from mcp_notarium.errors import CacheDamaged, CacheError
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Entry
-from mcp_notarium.sync.batch import Batch
-from mcp_notarium.sync.planner import (
-    Action,
-    Confirmed,
-    Fetch,
-    Forget,
-    Known,
-    Local,
-    Nothing,
-    Remote,
-    Replace,
-    Resolve,
-    Upsert,
-    plan,
-)
+from mcp_notarium.sync.planner import Action, Confirmed, Known, Local, Move, Remote, plan
 from mcp_notarium.sync.progress import SyncProgress
-from mcp_notarium.threads import run_in_thread
 
-_LAST_SECONDS = 1.0
-"""How long a cancelled load waits for the transaction that is running."""
+Bookmark = Callable[[SyncProgress], None]
+"""Records how far the index is, through the connection that stores the batch."""
+SPLIT = 100
+"""Notes fetched and stored together where content is missing; progress is kept between batches."""
 
 
 class Superseded(Exception):
@@ -47,8 +30,41 @@ class Superseded(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class CommitResult:
-    """Count the notes of one transaction; ``deferred`` could not be decided yet.
+class Batch:
+    """Hold some statements of the store about notes.
+
+    ``epoch`` is that of the index it was read for. ``bookmark`` runs in the transaction that stores
+    the last of the batch and moves the cursor or the mark. ``last``: the cycle ends with it.
+    """
+
+    remotes: tuple[Remote, ...]
+    epoch: int
+    bookmark: Bookmark | None = None
+    last: bool = False
+
+
+def split(
+    remotes: Iterable[Remote],
+    *,
+    epoch: int,
+    bookmark: Bookmark | None = None,
+    last: bool = False,
+) -> tuple[Batch, ...]:
+    """Split statements into batches small enough to fetch for.
+
+    Only the final one carries the bookmark and ``last``.
+    """
+    everything = tuple(remotes)
+    if not everything and bookmark is None:
+        return ()
+    cuts = range(0, len(everything), SPLIT) or range(1)
+    *before, final = (everything[at : at + SPLIT] for at in cuts)
+    return (*(Batch(part, epoch) for part in before), Batch(final, epoch, bookmark, last))
+
+
+@dataclass(slots=True)
+class Tally:
+    """Count notes. ``deferred`` could not be decided yet; ``fetched`` were asked for one by one.
 
     ``news`` were new, changed or gone, including those that are not kept because the policy hides them.
     """
@@ -56,7 +72,20 @@ class CommitResult:
     stored: int = 0
     removed: int = 0
     deferred: int = 0
+    fetched: int = 0
     news: int = 0
+
+    @property
+    def changed(self) -> int:
+        """Rows that changed."""
+        return self.stored + self.removed
+
+    def add(self, other: Tally) -> None:
+        """Add the counts of one transaction."""
+        self.stored += other.stored
+        self.removed += other.removed
+        self.deferred += other.deferred
+        self.news += other.news
 
 
 class BatchCommitter:
@@ -95,7 +124,7 @@ class BatchCommitter:
         with suppress(CacheError):
             self._cache.database.set_checkpointer(True)
 
-    def commit(self, batch: Batch) -> CommitResult:
+    def commit(self, batch: Batch) -> Tally:
         """Store the batch in one transaction. Raises ``Superseded``."""
         with self._cache.transaction():
             if self._progress.epoch != batch.epoch:
@@ -105,8 +134,8 @@ class BatchCommitter:
             deferred = self._record_doubts(zip(batch.remotes, actions, strict=True))
             if batch.bookmark is not None:
                 batch.bookmark(self._progress)  # INVARIANT 1 (docs/sync.md)
-        news = sum(isinstance(action, Upsert | Forget) for action in actions)
-        return CommitResult(applied.stored, applied.removed, deferred, news)
+        news = sum(action.move in (Move.STORE, Move.FORGET) for action in actions)
+        return Tally(applied.stored, applied.removed, deferred, news=news)
 
     def plan(self, remotes: Sequence[Remote]) -> list[Action]:
         """Decide about each note from the present state of the database."""
@@ -149,7 +178,7 @@ class BatchCommitter:
         before = self._progress.doubts()
         after = dict.fromkeys(before)
         for remote, action in decided:
-            if isinstance(action, Fetch | Resolve):
+            if action.move in (Move.FETCH, Move.RESOLVE):
                 after[action.id] = None
             elif isinstance(remote, Confirmed):
                 after.pop(action.id, None)
@@ -158,88 +187,11 @@ class BatchCommitter:
         return len(after.keys() - set(before))
 
 
-class BulkCommitter:
-    """Commit many notes in a thread, through a connection of its own.
-
-    Most of a first load is the database's work, which needs no Python: meanwhile the event loop reads
-    the next page and answers tools. To SQLite the thread is one more process. The loop passes one
-    transaction at a time, so that whoever waits there for the write lock comes next. The connection
-    is open from the first :meth:`commit` to :meth:`close`.
-    """
-
-    def __init__(self, committer: BatchCommitter) -> None:
-        self._origin = committer
-        self._open: BatchCommitter | None = None
-        self._passed = False
-        self._task: asyncio.Task[CommitResult] | None = None
-
-    async def commit(self, batch: Batch) -> CommitResult:
-        """See :meth:`BatchCommitter.commit`. After a cancel, the transaction may still be finished."""
-        try:
-            return await self._commit(batch)
-        except CacheDamaged as damage:
-            self._origin.mark_damaged(damage)
-            raise
-
-    async def _commit(self, batch: Batch) -> CommitResult:
-        if self._open is None:
-            self._open = self._origin.another()
-            self._passed = self._origin.pass_checkpointing(self._open)
-        call = partial(self._open.commit, batch)
-        self._task = asyncio.create_task(run_in_thread(call, too_late=lambda _result: None))
-        return await asyncio.shield(self._task)
-
-    async def close(self) -> None:
-        """Close the connection; wait a moment for a transaction that is running.
-
-        If it runs longer, the connection is closed when it ends: one in use is never closed.
-        """
-        committer, self._open = self._open, None
-        task, self._task = self._task, None
-        passed, self._passed = self._passed, False
-
-        def finish(_ended: object = None) -> None:
-            if task is not None and not task.cancelled():
-                task.exception()  # the caller of commit got it
-            if committer is not None:
-                committer.close()
-            if passed:
-                self._origin.resume_checkpointing()
-            if task is not None:
-                release_memory()
-
-        if task is not None:
-            await asyncio.wait({task}, timeout=_LAST_SECONDS)
-            if not task.done():
-                task.add_done_callback(finish)
-                return
-        finish()
-
-
-def release_memory() -> bool:
-    """Return free heap memory to the system; True if there was any. Never fails.
-
-    After a first load glibc keeps some 15 MB for threads that have ended. Other C libraries return
-    it by themselves.
-    """
-    if sys.platform != "linux":
-        return False
-    try:
-        return bool(ctypes.CDLL(None).malloc_trim(0))
-    except (OSError, AttributeError):
-        return False
-
-
 def _changes(actions: Iterable[Action]) -> list[Revision | Tombstone]:
     changes: list[Revision | Tombstone] = []
     for action in actions:
-        match action:
-            case Upsert(revision=revision):
-                changes.append(revision)
-            case Replace(revision=revision):
-                changes += [Tombstone(revision.id), revision]
-            case Forget(id=note_id):
-                changes.append(Tombstone(note_id))
-            case Nothing() | Fetch() | Resolve():
-                continue
+        if action.move in (Move.FORGET, Move.REPLACE):
+            changes.append(Tombstone(action.id))
+        if action.revision is not None:
+            changes.append(action.revision)
     return changes

@@ -16,8 +16,8 @@ from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.sync_state import Progress
 from mcp_notarium.stores.contract import ChangePage, Entry, Store
 from mcp_notarium.sync.backoff import FeedHealth
-from mcp_notarium.sync.batch import Batch, split
 from mcp_notarium.sync.batch_apply import BatchApplier
+from mcp_notarium.sync.batch_commit import Batch, split
 from mcp_notarium.sync.listing import (
     BARE_PAGE,
     FIRST_PAGE,

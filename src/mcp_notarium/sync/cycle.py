@@ -129,13 +129,3 @@ def event_of(error: NotariumError, *, state: State) -> Event:
         case _:
             pass
     return event if (state, event) in TRANSITIONS else Event.FAILED
-
-
-def state_diagram() -> str:
-    """Render ``TRANSITIONS`` as a Mermaid state diagram, for docs/sync.md."""
-    lines = ["stateDiagram-v2", "    [*] --> IDLE"]
-    lines += [
-        f"    {state.name} --> {step.state.name}: {event.value} / {step.effect.value}"
-        for (state, event), step in TRANSITIONS.items()
-    ]
-    return "\n".join(lines) + "\n"

@@ -20,7 +20,7 @@ from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.sync_state import Metrics
 from mcp_notarium.stores.contract import ListingPage, Store
 from mcp_notarium.sync.backoff import IdleCheck
-from mcp_notarium.sync.batch_commit import release_memory
+from mcp_notarium.sync.batch_apply import release_memory
 from mcp_notarium.sync.cycle import Effect, Event, State
 from mcp_notarium.sync.engine import Engine, Log
 from mcp_notarium.sync.leader import Leader

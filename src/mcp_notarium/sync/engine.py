@@ -20,9 +20,8 @@ from mcp_notarium.errors import (
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Store
 from mcp_notarium.sync.backoff import CycleBackoff, RetrySchedule, retry_after_of
-from mcp_notarium.sync.batch import Batch
-from mcp_notarium.sync.batch_apply import BatchApplier, Tally
-from mcp_notarium.sync.batch_commit import Superseded
+from mcp_notarium.sync.batch_apply import BatchApplier
+from mcp_notarium.sync.batch_commit import Batch, Superseded, Tally
 from mcp_notarium.sync.batch_sources import Batches, BatchSources
 from mcp_notarium.sync.cycle import RESTING, Effect, Event, State, event_of, receive
 from mcp_notarium.sync.progress import SyncProgress

@@ -156,59 +156,17 @@ OLDER). A REJECTED write does not make a note PENDING: its text waits in its own
 
 
 @dataclass(frozen=True, slots=True)
-class Nothing:
-    """Leave the note as it is."""
+class Action:
+    """Hold what to do with one note; STORE and REPLACE carry the ``revision`` to store.
 
+    STORE puts it into the index. REPLACE removes the note first: the etag alone would not show the
+    change. FETCH asks the store, then decides again. FORGET removes the note from the index. RESOLVE
+    leaves the note until the writer has finished its write, then decides again.
+    """
+
+    move: Move
     id: str
-
-
-@dataclass(frozen=True, slots=True)
-class Upsert:
-    """Put this acknowledged revision into the index."""
-
-    revision: Revision
-
-    @property
-    def id(self) -> str:
-        """The note concerned."""
-        return self.revision.id
-
-
-@dataclass(frozen=True, slots=True)
-class Replace:
-    """Remove the note and put this revision in its place: its etag alone would not show it."""
-
-    revision: Revision
-
-    @property
-    def id(self) -> str:
-        """The note concerned."""
-        return self.revision.id
-
-
-@dataclass(frozen=True, slots=True)
-class Fetch:
-    """Ask the store for this note, then decide again with its answer."""
-
-    id: str
-
-
-@dataclass(frozen=True, slots=True)
-class Forget:
-    """Remove the note from the index."""
-
-    id: str
-
-
-@dataclass(frozen=True, slots=True)
-class Resolve:
-    """Leave the note until the writer has finished this write; then decide again."""
-
-    id: str
-    write_id: str
-
-
-Action = Nothing | Upsert | Replace | Fetch | Forget | Resolve
+    revision: Revision | None = None
 
 
 def local_state(local: Local) -> LocalState:
@@ -260,28 +218,13 @@ def _compare(known: Known | None, remote: Revision | Entry) -> RemoteState:
 
 def plan(local: Local, remote: Remote) -> Action:
     """Decide what to do about one note."""
-    return _action(
-        CHANGES[local_state(local), remote_state(local.known, remote)].move, local, remote
-    )
-
-
-def _action(move: Move, local: Local, remote: Remote) -> Action:
-    match move:
-        case Move.NOTHING:
-            return Nothing(remote.id)
-        case Move.FETCH:
-            return Fetch(remote.id)
-        case Move.FORGET:
-            return Forget(remote.id)
-        case Move.RESOLVE:
-            return Resolve(remote.id, local.pending.write_id if local.pending else "")
-        case Move.STORE | Move.REPLACE:
-            content = remote.answer if isinstance(remote, Confirmed) else remote
-            if not isinstance(content, Revision):
-                return Fetch(remote.id)
-            return Upsert(content) if move is Move.STORE else Replace(content)
-        case _:
-            assert_never(move)
+    move = CHANGES[local_state(local), remote_state(local.known, remote)].move
+    if move not in (Move.STORE, Move.REPLACE):
+        return Action(move, remote.id)
+    content = remote.answer if isinstance(remote, Confirmed) else remote
+    if isinstance(content, Revision):
+        return Action(move, remote.id, content)
+    return Action(Move.FETCH, remote.id)
 
 
 def lags_behind(answer: Revision | Tombstone, remote: Remote) -> bool:
@@ -374,13 +317,3 @@ def _vanished(known: int, lost: int, *, limit: int) -> RemoteVanished:
         f"{lost} of {known} notes disappeared at once from the note store",
         details={"known": known, "missing": lost, "limit": limit},
     )
-
-
-def change_table() -> str:
-    """Render ``CHANGES`` as a Markdown table, for docs/sync.md."""
-    lines = ["| here | the store says | action | why |", "|---|---|---|---|"]
-    lines += [
-        f"| {ours.value} | {theirs.value} | {row.move.value} | {row.why} |"
-        for (ours, theirs), row in CHANGES.items()
-    ]
-    return "\n".join(lines) + "\n"

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 import mcp_notarium
-from mcp_notarium.sync.cycle import state_diagram
-from mcp_notarium.sync.planner import BRAKE_COUNT, BRAKE_SHARE, CHANGES, change_table
+from mcp_notarium.sync.cycle import TRANSITIONS
+from mcp_notarium.sync.planner import BRAKE_COUNT, BRAKE_SHARE, CHANGES
 
 TEXT = (Path(mcp_notarium.__file__).parents[2] / "docs" / "sync.md").read_text()
 
@@ -15,9 +15,26 @@ def part(name):
     return TEXT.split(f"<!-- {name} -->\n")[1].split("<!-- end -->")[0]
 
 
+def change_table():
+    lines = ["| here | the store says | action | why |", "|---|---|---|---|"]
+    lines += [
+        f"| {ours.value} | {theirs.value} | {row.move.value} | {row.why} |"
+        for (ours, theirs), row in CHANGES.items()
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def state_diagram():
+    lines = ["stateDiagram-v2", "    [*] --> IDLE"]
+    lines += [
+        f"    {state.name} --> {step.state.name}: {event.value} / {step.effect.value}"
+        for (state, event), step in TRANSITIONS.items()
+    ]
+    return "\n".join(lines) + "\n"
+
+
 def test_the_change_table_is_the_planners():
     assert part("change table") == change_table()
-    assert change_table().count("\n") == len(CHANGES) + 2
 
 
 def test_the_diagram_is_the_cycles():

@@ -10,7 +10,7 @@ import pytest
 
 from mcp_notarium.errors import CacheDamaged, CacheFull
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.sync import batch_commit
+from mcp_notarium.sync import batch_apply
 from mcp_notarium.sync.batch_commit import BatchCommitter
 from mcp_notarium.sync.cycle import State
 from support.sync_rig import in_step, running, until
@@ -77,7 +77,7 @@ def test_notes_can_be_read_while_others_are_being_stored(client, full_store, gat
 def test_what_a_load_took_is_given_back_once(client, full_store, monkeypatch):
     given = []
     monkeypatch.setattr(
-        batch_commit, "release_memory", lambda: given.append(threading.current_thread())
+        batch_apply, "release_memory", lambda: given.append(threading.current_thread())
     )
     asyncio.run(client.sync())
     full_store.put("one more", "text\n")
@@ -99,7 +99,7 @@ def test_free_memory_of_a_thread_that_has_ended_goes_back_to_the_system():
     thread.start()
     thread.join()
     before = resident()
-    assert batch_commit.release_memory()
+    assert batch_apply.release_memory()
     assert before - resident() > 30_000_000
 
 
@@ -108,8 +108,8 @@ def test_a_c_library_without_it_is_no_failure(monkeypatch, gone):
     def missing(_name):
         raise gone
 
-    monkeypatch.setattr(batch_commit.ctypes, "CDLL", missing)
-    assert batch_commit.release_memory() is False
+    monkeypatch.setattr(batch_apply.ctypes, "CDLL", missing)
+    assert batch_apply.release_memory() is False
 
 
 def test_the_connection_is_open_for_the_load_only(client, full_store, connections):
@@ -165,7 +165,7 @@ def test_a_cancelled_load_ends_its_transaction_and_goes_on_later(
 
 
 def test_a_load_that_cannot_be_stopped_keeps_nobody_waiting(client, full_store, gate, monkeypatch):
-    monkeypatch.setattr("mcp_notarium.sync.batch_commit._LAST_SECONDS", 0.05)
+    monkeypatch.setattr("mcp_notarium.sync.batch_apply._LAST_SECONDS", 0.05)
 
     async def scenario():
         load = asyncio.create_task(client.sync())
@@ -182,7 +182,7 @@ def test_a_load_that_cannot_be_stopped_keeps_nobody_waiting(client, full_store, 
 def test_a_load_that_could_not_be_stopped_hands_the_log_back_when_it_ends(
     client, full_store, gate, connections, monkeypatch
 ):
-    monkeypatch.setattr("mcp_notarium.sync.batch_commit._LAST_SECONDS", 0.05)
+    monkeypatch.setattr("mcp_notarium.sync.batch_apply._LAST_SECONDS", 0.05)
     client.cache.database.set_checkpointer(True)
 
     async def scenario():
