@@ -134,7 +134,7 @@ class Engine:
 
     def write_retry_due(self) -> bool:
         """Tell the same for writes alone, whose retries never depend on what the store reports."""
-        return self._retries.due(self._stopwatch()) and bool(self._writer.unfinished())
+        return self._retries.due(self._stopwatch()) and bool(self._writer.replay.unfinished())
 
     def delay(self, jitter: float) -> float:
         """Return the seconds to wait after the last failure."""
@@ -209,7 +209,7 @@ class Engine:
                 raise AssertionError(msg)
 
     async def _replay(self) -> Event:
-        replayed = await self._writer.replay()
+        replayed = await self._writer.replay.finish_all()
         self._finished = replayed.finished + replayed.copies + replayed.rejected
         if self._log and replayed.waiting + replayed.copies + replayed.rejected:
             self._log.warning(
@@ -313,7 +313,7 @@ class Engine:
 
     def _open_retries(self) -> frozenset[str]:
         """Return notes in doubt, and unfinished writes that nobody works on."""
-        return frozenset((*self._applier.due_doubts(), *self._writer.unfinished()))
+        return frozenset((*self._applier.due_doubts(), *self._writer.replay.unfinished()))
 
     def _schedule_retries(self) -> None:
         self._retries.update(self._open_retries(), now=self._stopwatch())

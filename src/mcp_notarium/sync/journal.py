@@ -58,6 +58,7 @@ class Journal:
         cache: Cache,
         *,
         clock: Callable[[], float],
+        new_id: Callable[[], str],
         owner: str,
         lease: float,
         owner_ended: Callable[[str], bool],
@@ -66,6 +67,7 @@ class Journal:
     ) -> None:
         self._cache = cache
         self._clock = clock
+        self._new_id = new_id
         self._owner = owner
         self._lease = lease
         self._owner_ended = owner_ended
@@ -75,18 +77,21 @@ class Journal:
     def make(
         self,
         *,
-        write_id: str,
         note_id: str,
         kind: WriteKind,
         base_etag: str | None,
         content: Content,
         body: str,
+        write_id: str | None = None,
         copied: bool = False,
     ) -> PendingWrite:
-        """Make an entry leased to this process from now on; it is not recorded yet."""
+        """Make an entry leased to this process from now on; it is not recorded yet.
+
+        ``write_id`` None: a new one.
+        """
         now = self._clock()
         return PendingWrite(
-            write_id=write_id,
+            write_id=write_id or self._new_id(),
             note_id=note_id,
             kind=kind,
             base_etag=base_etag,

@@ -1,37 +1,63 @@
 """Finish a journal entry whose outcome is unknown, under the write_id it was recorded with.
 
 ``JournalReplay`` asks the store first what became of the note and merges here, never there. Text that
-cannot be merged becomes a conflict copy; text the store refuses stays as a rejected entry. The caller
-holds the lease and makes sure that nobody else writes the note meanwhile.
+cannot be merged becomes a conflict copy; text the store refuses stays as a rejected entry.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 from mcp_notarium.domain.merge import merge_content
 from mcp_notarium.domain.note import Content, Revision, Tombstone
 from mcp_notarium.domain.pending_write import PendingWrite, WriteKind
 from mcp_notarium.errors import (
+    CacheError,
     DateRefused,
+    LoginRequired,
     NotariumError,
     NoteNotFound,
     OutcomeUnknown,
+    RateLimited,
     StoreRejected,
+    StoreTimeout,
+    StoreUnavailable,
     VersionConflict,
 )
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Store
+from mcp_notarium.sync.backoff import ItemBackoff
 from mcp_notarium.sync.journal import Journal
+from mcp_notarium.sync.note_fetch import ITEM_SECONDS, check_store_serves
+from mcp_notarium.sync.note_locks import NoteLock, NoteLocks
 from mcp_notarium.sync.push import NOTHING, Pusher, PushOutcome, PushResult
 
 ROUNDS = 4
 """How often a note may change during a write before the write is left for later."""
+_PERHAPS_EVERYBODY = (StoreTimeout, StoreUnavailable, LoginRequired, RateLimited)
+"""Errors that may concern every other entry as well."""
+_MOST_LATE = 2
+"""Most writes that go on in the background: each takes a connection to the store."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """Count what became of the unfinished entries.
+
+    ``waiting`` are in doubt, backed off from, or leased to another process.
+    """
+
+    finished: int = 0
+    copies: int = 0
+    rejected: int = 0
+    waiting: int = 0
 
 
 class JournalReplay:
-    """Finish claimed journal entries."""
+    """Finish journal entries: one that the caller has claimed, or all that nobody works on."""
 
     def __init__(
         self,
@@ -40,13 +66,87 @@ class JournalReplay:
         *,
         journal: Journal,
         pusher: Pusher,
+        locks: NoteLocks,
         clock: Callable[[], float],
+        stopwatch: Callable[[], float],
     ) -> None:
         self._cache = cache
         self._store = store
         self._journal = journal
         self._pusher = pusher
+        self._locks = locks
         self._clock = clock
+        self._backoff = ItemBackoff(stopwatch)
+        self._late: set[asyncio.Task[Any]] = set()
+
+    # All entries.
+
+    async def finish_all(self) -> Replayed:
+        """Finish every unfinished entry that nobody works on. One that fails or is slow delays no other.
+
+        An entry that failed is backed off from, longer each time. Raises the store's error if an
+        entry fails and a request about all notes fails as well.
+        """
+        counts = dict.fromkeys(PushOutcome, 0)
+        waiting = 0
+        writes = self._journal.all_in_flight()
+        self._backoff.keep_only({write.write_id for write in writes})
+        for write in writes:
+            if len(self._late) >= _MOST_LATE or not self._is_free(write):
+                waiting += 1
+                continue
+            async with self._locks.lock(write.note_id, beside_calls=True) as lock:
+                outcome = await self._finish_one(write, lock)
+            if outcome is None:
+                waiting += 1
+            else:
+                counts[outcome] += 1
+        return Replayed(
+            finished=counts[PushOutcome.STORED],
+            copies=counts[PushOutcome.COPIED],
+            rejected=counts[PushOutcome.REFUSED],
+            waiting=waiting,
+        )
+
+    def unfinished(self) -> tuple[str, ...]:
+        """Return the ids of the writes that :meth:`finish_all` would try now."""
+        return tuple(
+            write.write_id
+            for write in self._journal.all_in_flight()
+            if self._journal.claimable(write) and self._is_free(write)
+        )
+
+    def _is_free(self, write: PendingWrite) -> bool:
+        return not self._locks.is_locked(write.note_id) and not self._backoff.blocks(write.write_id)
+
+    async def _finish_one(self, write: PendingWrite, lock: NoteLock) -> PushOutcome | None:
+        claimed = self._journal.claim(write)
+        if claimed is None:
+            return None
+        try:
+            async with asyncio.timeout(ITEM_SECONDS) as timeout:
+                return (await lock.run_to_end(self.finish(claimed))).outcome
+        except TimeoutError:
+            if not timeout.expired():
+                raise
+            self._backoff.record_failure(write.write_id)
+            self._continue_late(lock)
+        except CacheError:
+            raise
+        except _PERHAPS_EVERYBODY as error:
+            self._backoff.record_failure(write.write_id, error)
+            await check_store_serves(self._cache, self._store)
+        except NotariumError as error:
+            self._backoff.record_failure(write.write_id, error)
+        return None
+
+    def _continue_late(self, lock: NoteLock) -> None:
+        """Let the work that was begun go on; until it ends the note stays locked."""
+        if lock.task is not None and not lock.task.done():
+            self._late.add(lock.task)
+            lock.task.add_done_callback(self._late.discard)
+
+    # One entry.
 
     async def finish(self, write: PendingWrite) -> PushResult:
         """Finish the entry. If this raises, the entry remains and is free for the next attempt."""

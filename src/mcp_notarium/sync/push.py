@@ -1,12 +1,11 @@
 """Push one recorded journal entry and commit the store's answer.
 
-``Pusher`` does not decide what to send; ``note_edits`` and ``journal_replay`` do. It leaves the entry
+``Pusher`` does not decide what to send; ``writer`` and ``journal_replay`` do. It leaves the entry
 in the journal whenever the outcome of the write is not certain.
 """
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -332,7 +331,6 @@ class Pusher:
 
     def _repair_of(self, stored: Revision, wanted: Content, *, copied: bool) -> PendingWrite:
         return self._journal.make(
-            write_id=uuid.uuid4().hex,
             note_id=stored.id,
             kind=WriteKind.UPDATE,
             base_etag=stored.etag,

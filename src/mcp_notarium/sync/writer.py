@@ -1,8 +1,9 @@
 """``Writer``: make every change of a note, in the store first and then in the index.
 
-A change made from an old view is merged or refused; it never overwrites somebody else's. Success is
-reported only after the store has answered. A write that was sent and not answered stays in the journal
-and is finished by :meth:`Writer.replay`. The writer does not read the change feed; ``driver`` does.
+The caller's view of a note is the base of the merge; the store's newest revision is written over. A
+change made from an old view is merged or refused; it never overwrites somebody else's. A removal is
+guarded by the revision the caller saw. Success is reported only after the store has answered. A write
+that was sent and not answered stays in the journal; ``journal_replay`` finishes it.
 """
 
 from __future__ import annotations
@@ -13,49 +14,56 @@ import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Any
 
-from mcp_notarium.domain.note import Content, Note
-from mcp_notarium.domain.pending_write import PendingWrite
+from mcp_notarium.domain.merge import merge_content
+from mcp_notarium.domain.note import Content, Note, Revision, Tombstone
+from mcp_notarium.domain.pending_write import PendingWrite, WriteKind
 from mcp_notarium.domain.text_normalization import replace_surrogates
 from mcp_notarium.errors import (
-    CacheError,
+    CacheBusy,
+    InvalidRequest,
     LoginRequired,
     NotariumError,
-    RateLimited,
-    StoreTimeout,
+    NoteNotFound,
+    OutcomeUnknown,
+    StoreError,
+    StoreProtocolError,
+    StoreRejected,
     StoreUnavailable,
+    VersionConflict,
 )
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Store
-from mcp_notarium.sync.backoff import ItemBackoff
+from mcp_notarium.sync.conflict_copy import differences
 from mcp_notarium.sync.journal import Hook, Journal, process_ended
-from mcp_notarium.sync.journal_replay import JournalReplay
-from mcp_notarium.sync.note_edits import NoteEdits, Saved
-from mcp_notarium.sync.note_fetch import ITEM_SECONDS, check_store_serves
+from mcp_notarium.sync.journal_replay import ROUNDS, JournalReplay
 from mcp_notarium.sync.note_locks import NoteLock, NoteLocks
-from mcp_notarium.sync.push import Pusher, PushOutcome
-from mcp_notarium.sync.write_context import WriteContext
+from mcp_notarium.sync.planner import Known, RemoteState, remote_state
+from mcp_notarium.sync.push import NOT_STORED, NOTHING, Pusher, PushOutcome, PushResult
 
-__all__ = ["Replayed", "Saved", "Writer"]
-
-_PERHAPS_EVERYBODY = (StoreTimeout, StoreUnavailable, LoginRequired, RateLimited)
-"""Errors that may concern every other entry as well."""
-_MOST_LATE = 2
-"""Most writes that go on in the background: each takes a connection to the store."""
+LOCK_TRIES = 50
+"""How often to look whether another process has finished with the note."""
+LOCK_PAUSE = 0.1
+NOT_SAVED = "nothing was saved"
+NOT_REMOVED = "nothing was deleted"
+LOOK_AGAIN = (
+    "Look at the note again with `get`; delete it with its new `local_version` only if it is still "
+    "to go."
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
-    """Count what became of the unfinished entries.
+class Saved:
+    """Hold the note as it is in the index now.
 
-    ``waiting`` are in doubt, backed off from, or leased to another process.
+    ``merged``: somebody else's change is in it too. ``copy_id``: the store mixed up a line of ours
+    with somebody else's, so our text is also kept in that note. ``differs``: see ``PushResult``.
     """
 
-    finished: int = 0
-    copies: int = 0
-    rejected: int = 0
-    waiting: int = 0
+    note: Note
+    merged: bool = False
+    copy_id: str | None = None
+    differs: str = ""
 
 
 class Writer:
@@ -65,12 +73,11 @@ class Writer:
     them alone; ``owner_ended`` tells whether the process of such a name has ended. ``stopwatch``
     gives seconds of a clock that nobody sets.
 
-    ``before_record`` is called before an entry is recorded, inside its transaction, so that no other
-    process comes in between; if it raises, nothing is recorded. ``after_last_entry`` is called
-    outside any transaction when no entry seems to be left; another process may just be recording
-    one, so it looks again under the write lock. ``on_step`` is told each step of a push, so that a
-    test can stop there; ``on_difference`` the id of each note that the store by itself holds
-    differently from what was sent.
+    ``before_record`` is called inside the transaction that records an entry; if it raises, nothing is
+    recorded. ``after_last_entry`` is called outside any transaction when no entry seems to be left; it
+    looks again under the write lock, because another process may just be recording one. ``on_step`` is
+    told each step of a push, so that a test can stop there; ``on_difference`` the id of each note that
+    the store by itself holds differently from what was sent. ``replay`` finishes what was not answered.
     """
 
     def __init__(
@@ -92,36 +99,32 @@ class Writer:
     ) -> None:
         self._cache = cache
         self._store = store
-        self._backoff = ItemBackoff(stopwatch)
-        self._late: set[asyncio.Task[Any]] = set()
+        self._clock = clock
+        self._new_id = new_id
+        self._sleep = sleep
         self._locks = NoteLocks()
         self._journal = Journal(
             cache,
             clock=clock,
+            new_id=new_id,
             owner=owner,
             lease=lease,
             owner_ended=owner_ended,
             before_record=before_record,
             after_last_entry=after_last_entry,
         )
-        pusher = Pusher(
+        self._pusher = Pusher(
             store, self._journal, clock=clock, on_step=on_step, on_difference=on_difference
         )
-        self._replay = JournalReplay(
-            cache, store, journal=self._journal, pusher=pusher, clock=clock
-        )
-        context = WriteContext(
-            cache=cache,
-            store=store,
-            locks=self._locks,
+        self.replay = JournalReplay(
+            cache,
+            store,
             journal=self._journal,
-            pusher=pusher,
-            replay=self._replay,
+            pusher=self._pusher,
+            locks=self._locks,
             clock=clock,
-            new_id=new_id,
-            sleep=sleep,
+            stopwatch=stopwatch,
         )
-        self._edits = NoteEdits(context)
 
     def call(self) -> AbstractAsyncContextManager[None]:
         """Serve one writing call at a time, in order of arrival; drafting belongs inside.
@@ -139,8 +142,15 @@ class Writer:
         """
         wanted = _clean(content)
         if note is None:
-            return await self._edits.create(wanted)
-        return await self._edits.update(note, wanted)
+            return await self._create(wanted)
+        async with self._locks.lock(note.id) as lock:
+            for _ in range(ROUNDS):
+                # Another process may have begun a write since: wait for it, do not refuse.
+                await self._finish_earlier_write(note.id, lock)
+                saved = await self._attempt(note, wanted, lock)
+                if saved is not None:
+                    return saved
+        raise self._conflict(note.id)
 
     async def remove(self, note: Note) -> None:
         """Remove a note for good, as the caller read it. A note already gone is success.
@@ -148,76 +158,248 @@ class Writer:
         Raises ``InvalidRequest`` if it is not in the trash where the store wants that,
         ``VersionConflict`` if it has changed, otherwise as :meth:`save`.
         """
-        await self._edits.remove(note)
-
-    async def replay(self) -> Replayed:
-        """Finish every unfinished entry that nobody works on. One that fails or is slow delays no other.
-
-        An entry that failed is backed off from, longer each time. Raises the store's error if an
-        entry fails and a request about all notes fails as well.
-        """
-        counts = dict.fromkeys(PushOutcome, 0)
-        waiting = 0
-        writes = self._journal.all_in_flight()
-        self._backoff.keep_only({write.write_id for write in writes})
-        for write in writes:
-            if len(self._late) >= _MOST_LATE or not self._is_free(write):
-                waiting += 1
-                continue
-            async with self._locks.lock(write.note_id, beside_calls=True) as lock:
-                outcome = await self._replay_one(write, lock)
-            if outcome is None:
-                waiting += 1
-            else:
-                counts[outcome] += 1
-        return Replayed(
-            finished=counts[PushOutcome.STORED],
-            copies=counts[PushOutcome.COPIED],
-            rejected=counts[PushOutcome.REFUSED],
-            waiting=waiting,
-        )
-
-    def unfinished(self) -> tuple[str, ...]:
-        """Return the ids of the writes that :meth:`replay` would try now."""
-        return tuple(
-            write.write_id
-            for write in self._journal.all_in_flight()
-            if self._journal.claimable(write) and self._is_free(write)
-        )
+        async with self._locks.lock(note.id) as lock:
+            await self._finish_earlier_write(note.id, lock)
+            etag = self._removable(note)
+            if etag is not None:
+                write = self._journal.make(
+                    note_id=note.id,
+                    kind=WriteKind.DELETE,
+                    base_etag=etag,
+                    content=note.content,
+                    body="",
+                )
+                await lock.run_withdrawable(self._send_removal(write, etag))
 
     async def drain(self) -> None:
         """Wait for writes whose caller has left. Call it before the database is closed."""
         await self._locks.drain()
 
-    def _is_free(self, write: PendingWrite) -> bool:
-        return not self._locks.is_locked(write.note_id) and not self._backoff.blocks(write.write_id)
+    async def _create(self, content: Content) -> Saved:
+        """Create a note, or finish a creation with the same content that was never answered."""
+        resumed = await self._resume_creation(content)
+        if resumed is not None:
+            return resumed
+        note_id = self._new_id()
+        async with self._locks.lock(note_id) as lock:
+            write = self._journal.make(
+                note_id=note_id,
+                kind=WriteKind.CREATE,
+                base_etag=None,
+                content=content,
+                body=self._store.compose(None, content, now=self._clock()),
+            )
+            result = await lock.run_withdrawable(self._send_creation(write))
+            return self._saved(note_id, result)
 
-    async def _replay_one(self, write: PendingWrite, lock: NoteLock) -> PushOutcome | None:
-        claimed = self._journal.claim(write)
-        if claimed is None:
+    async def _resume_creation(self, content: Content) -> Saved | None:
+        same = (
+            write
+            for write in self._journal.all_in_flight()
+            if write.kind is WriteKind.CREATE and write.content == content
+        )
+        write = next(filter(self._journal.claimable, same), None)
+        if write is None:
             return None
-        try:
-            async with asyncio.timeout(ITEM_SECONDS) as timeout:
-                return (await lock.run_to_end(self._replay.finish(claimed))).outcome
-        except TimeoutError:
-            if not timeout.expired():
-                raise
-            self._backoff.record_failure(write.write_id)
-            self._continue_late(lock)
-        except CacheError:
-            raise
-        except _PERHAPS_EVERYBODY as error:
-            self._backoff.record_failure(write.write_id, error)
-            await check_store_serves(self._cache, self._store)
-        except NotariumError as error:
-            self._backoff.record_failure(write.write_id, error)
-        return None
+        async with self._locks.lock(write.note_id) as lock:
+            await self._finish_earlier_write(write.note_id, lock)
+            note = self._cache.notes.get(write.note_id)
+            if note is None:
+                return None
+            if note.server_version == 1:  # as it was made: nobody else has written it
+                return Saved(note, differs=differences(sent=content, stored=note.content))
+            return Saved(note, merged=note.content != content)
 
-    def _continue_late(self, lock: NoteLock) -> None:
-        """Let the work that was begun go on; until it ends the note stays locked."""
-        if lock.task is not None and not lock.task.done():
-            self._late.add(lock.task)
-            lock.task.add_done_callback(self._late.discard)
+    async def _send_creation(self, write: PendingWrite) -> PushResult:
+        self._check_size(write)
+        self._journal.record(write)
+        try:
+            return await self._send(write, NOTHING)
+        except NoteNotFound:
+            raise StoreProtocolError(
+                "the note store confirmed the new note and then reported that it does not exist; "
+                "nothing was saved"
+            ) from None
+
+    async def _attempt(self, note: Note, content: Content, lock: NoteLock) -> Saved | None:
+        """Merge with the newest revision and send; None if the note changed meanwhile."""
+        seen = self._cache.notes.etag(note.id)
+        try:
+            head = await self._head(note.id, seen)
+        except (StoreError, LoginRequired) as error:
+            raise add_outcome(error, NOT_SAVED) from None
+        wanted = merge_content(note.content, content, head.content)
+        if wanted is not None and not self._journal.sees(note.id, wanted):
+            wanted = None  # each side kept a tag that shows the note; the merge keeps none
+        if wanted is None or wanted == head.content:
+            self._journal.adopt(head, seen=seen)
+            if wanted is None:
+                raise self._conflict(note.id)
+            return self._saved(note.id, PushResult(PushOutcome.STORED, merged=wanted != content))
+        write = self._journal.make(
+            note_id=note.id,
+            kind=WriteKind.UPDATE,
+            base_etag=head.etag,
+            content=wanted,
+            body=self._store.compose(head, wanted, now=self._clock()),
+        )
+        result = await lock.run_withdrawable(self._send_update(write, head, seen))
+        if result.outcome is PushOutcome.AGAIN:
+            return None
+        return self._saved(note.id, result, merged=head.content != note.content)
+
+    async def _head(self, note_id: str, seen: str | None) -> Revision:
+        try:
+            head = await self._store.get(note_id)
+            base = self._cache.notes.base(note_id)
+            known = Known(base.etag, base.server_version) if base else None
+            if remote_state(known, head) is RemoteState.OLDER:
+                # Either the note was made again, or this answer is stale. Only a second request tells.
+                head = await self._store.get(note_id)
+        except NoteNotFound:
+            self._journal.adopt(Tombstone(note_id), seen=seen)
+            raise _removed(note_id) from None
+        if not self._journal.sees_revision(head):
+            # Hidden elsewhere: to the caller here it is gone.
+            self._journal.adopt(head, seen=seen)
+            raise _removed(note_id)
+        return head
+
+    async def _send_update(
+        self, write: PendingWrite, head: Revision, seen: str | None
+    ) -> PushResult:
+        self._check_size(write)
+        if not self._journal.record(write, base=head, seen=seen):
+            return PushResult(PushOutcome.AGAIN)
+        try:
+            result = await self._send(write, head.content)
+        except VersionConflict:
+            return PushResult(PushOutcome.AGAIN)
+        except NoteNotFound:
+            self._journal.adopt(Tombstone(write.note_id), seen=head.etag)
+            raise _removed(write.note_id) from None
+        if result.outcome is PushOutcome.AGAIN:
+            self._pusher.drop(write)
+        return result
+
+    async def _send(self, write: PendingWrite, base: Content) -> PushResult:
+        try:
+            return await self._pusher.send(write, base=base)
+        except NOT_STORED as error:
+            self._pusher.drop(write)
+            raise add_outcome(error, NOT_SAVED) from None
+
+    def _check_size(self, write: PendingWrite) -> None:
+        largest = self._store.capabilities.max_note_bytes
+        size = len(write.body.encode(errors="replace"))
+        if largest is not None and size > largest:
+            raise StoreRejected(
+                "the note is larger than the note store takes; nothing was saved",
+                details={"bytes": size, "most": largest},
+                http_status_code=413,
+            )
+
+    def _saved(self, note_id: str, result: PushResult, *, merged: bool = False) -> Saved:
+        note = self._cache.notes.get(note_id)
+        if note is None and self._cache.notes.gate.rules.hides:
+            raise _removed(note_id)  # or hidden just now; the error must not tell which
+        if note is None:
+            raise NoteNotFound(
+                "the note was removed right after it was saved", details={"id": note_id}
+            )
+        copy_id = result.copy_id
+        if copy_id is not None and self._cache.notes.gate.rules.hides:
+            copy_id = copy_id if self._cache.notes.get(copy_id) else None
+        merged = merged or result.merged
+        return Saved(note, merged=merged, copy_id=copy_id, differs=result.differs)
+
+    def _removable(self, note: Note) -> str | None:
+        """Return the etag to remove; None if the note is gone already."""
+        current = self._cache.notes.get(note.id)
+        if current is None:
+            return None
+        if current.local_version != note.local_version:
+            raise self._conflict(note.id, removing=True)
+        if self._store.capabilities.trash_before_delete and not current.trash:
+            raise InvalidRequest(
+                "only a note in the trash can be deleted for good",
+                details={"id": note.id},
+                resolution_hint="Move the note to the trash first, then delete it.",
+            )
+        return self._cache.notes.etag(note.id)
+
+    async def _send_removal(self, write: PendingWrite, etag: str) -> None:
+        if not self._journal.record(write, seen=etag):
+            raise self._conflict(write.note_id, removing=True)
+        try:
+            await self._pusher.remove(write)
+        except NOT_STORED as error:
+            self._pusher.drop(write)
+            if isinstance(error, VersionConflict | StoreRejected):
+                await self._refresh(write.note_id)
+                if self._cache.notes.etag(write.note_id) is None:
+                    return  # somebody else removed it, or the policy hides it by now
+            if isinstance(error, VersionConflict):
+                raise self._conflict(write.note_id, removing=True) from None
+            raise add_outcome(error, NOT_REMOVED) from None
+
+    async def _refresh(self, note_id: str) -> None:
+        """Store the newest revision, so that the caller's next ``get`` shows the conflict."""
+        seen = self._cache.notes.etag(note_id)
+        try:
+            self._journal.adopt(await self._store.get(note_id), seen=seen)
+        except NoteNotFound:
+            self._journal.adopt(Tombstone(note_id), seen=seen)
+        except NotariumError:
+            return
+
+    async def _finish_earlier_write(self, note_id: str, lock: NoteLock) -> None:
+        """Finish the note's unanswered write, made by this process or left by another one.
+
+        Raises ``StoreUnavailable`` if it stays unanswered and ``CacheBusy`` if another process
+        keeps the note.
+        """
+        for _ in range(LOCK_TRIES):
+            write = self._journal.in_flight(note_id)
+            if write is None:
+                return
+            claimed = self._journal.claim(write)
+            if claimed is None:
+                await self._sleep(LOCK_PAUSE)
+                continue
+            try:
+                await lock.run_to_end(self.replay.finish(claimed))
+            except OutcomeUnknown as error:
+                raise StoreUnavailable(
+                    "an earlier write of this note is still unanswered; nothing was saved",
+                    details=error.details,
+                ) from error
+        raise CacheBusy("another process is saving this note")
+
+    def _conflict(self, note_id: str, *, removing: bool = False) -> VersionConflict:
+        """Make the error that tells a caller which version to look at."""
+        note = self._cache.notes.get(note_id)
+        now = {"current_local_version": note.local_version} if note else {}
+        return VersionConflict(
+            f"the note was changed elsewhere in the meantime; {NOT_REMOVED if removing else NOT_SAVED}",
+            details={"id": note_id} | now,
+            resolution_hint=LOOK_AGAIN if removing else None,
+        )
+
+
+def add_outcome(error: NotariumError, what: str) -> NotariumError:
+    """Add to an error's message that nothing was done; ``what`` says it."""
+    if what not in error.user_message:
+        error.user_message = f"{error.user_message.removesuffix('.')}; {what}"
+    return error
+
+
+def _removed(note_id: str) -> NoteNotFound:
+    return NoteNotFound(
+        "the note was removed elsewhere in the meantime; nothing was saved",
+        details={"id": note_id},
+        resolution_hint="If the text is still wanted, `save` it as a new note: `text` without `id`.",
+    )
 
 
 def _clean(content: Content) -> Content:

@@ -8,7 +8,7 @@ from mcp_notarium.domain.note import Content
 from mcp_notarium.domain.pending_write import WriteState
 from mcp_notarium.errors import LoginRequired, OutcomeUnknown, StoreUnavailable
 from mcp_notarium.sync.conflict_copy import MARK, copy_id
-from mcp_notarium.sync.writer import Replayed
+from mcp_notarium.sync.journal_replay import Replayed
 from support.memory_client import Fault
 from support.sync_rig import LEASE, until
 
@@ -28,7 +28,7 @@ def test_an_unanswered_write_is_there_exactly_once_after_replay(client, store, f
     async def scenario():
         note = None if new else await client.create("one\n")
         write = await unanswered(client, note, "one\ntwo\n", fault)
-        assert await client.writer.replay() == Replayed(finished=1)
+        assert await client.writer.replay.finish_all() == Replayed(finished=1)
         return write
 
     write = asyncio.run(scenario())
@@ -43,7 +43,7 @@ def test_a_replay_merges_with_what_happened_meanwhile(client, store):
         note = await client.create("one\ntwo\n")
         await unanswered(client, note, "one\ntwo\nthree\n")
         store.edit(note.id, lambda text: "zero\n" + text)
-        await client.writer.replay()
+        await client.writer.replay.finish_all()
         return note
 
     note = asyncio.run(scenario())
@@ -66,8 +66,8 @@ def test_a_replay_that_was_rebased_still_carries_the_first_write_id(client, stor
 
         client.remote.push = recording
         client.faults.plan(Fault.TIMEOUT, on="push")
-        await client.writer.replay()
-        await client.writer.replay()
+        await client.writer.replay.finish_all()
+        await client.writer.replay.finish_all()
         return write
 
     write = asyncio.run(scenario())
@@ -79,7 +79,7 @@ def test_a_write_that_had_arrived_and_was_built_upon_is_not_repeated(client, sto
         note = await client.create("one\n")
         await unanswered(client, note, "one\ntwo\n", Fault.LOST_ANSWER)
         store.edit(note.id, lambda text: text + "three\n")
-        await client.writer.replay()
+        await client.writer.replay.finish_all()
         return note
 
     note = asyncio.run(scenario())
@@ -93,7 +93,7 @@ def test_text_that_cannot_be_merged_becomes_a_marked_note_of_its_own(client, sto
         note = await client.create("Title\nline\n", "work")
         write = await unanswered(client, note, "Title\nmine\n")
         store.edit(note.id, lambda _: "Title\ntheirs\n")
-        assert await client.writer.replay() == Replayed(copies=1)
+        assert await client.writer.replay.finish_all() == Replayed(copies=1)
         return note, write
 
     note, write = asyncio.run(scenario())
@@ -127,7 +127,7 @@ def test_text_for_a_note_removed_elsewhere_becomes_a_note_of_its_own(client, sto
         note = await client.create("line\n")
         write = await unanswered(client, note, "line\nmine\n")
         store.remove(note.id)
-        await client.writer.replay()
+        await client.writer.replay.finish_all()
         return write
 
     write = asyncio.run(scenario())
@@ -142,7 +142,7 @@ def test_a_change_of_tags_for_a_note_removed_elsewhere_is_let_go(client, store):
         with pytest.raises(OutcomeUnknown):
             await client.writer.save(note=note, content=Content("line\n", ("tag",)))
         store.remove(note.id)
-        await client.writer.replay()
+        await client.writer.replay.finish_all()
 
     asyncio.run(scenario())
     assert store.contents() == client.contents() == {}
@@ -156,12 +156,12 @@ def test_a_write_from_under_a_wrong_clock_is_finished_with_the_date_of_now(clien
         client.time.set_by = 4 * 366 * 86_400.0
         write = await unanswered(client, note, "one\ntwo\n")
         client.faults.plan(Fault.DATE, on="push", times=2)
-        assert await client.writer.replay() == Replayed(waiting=1)
+        assert await client.writer.replay.finish_all() == Replayed(waiting=1)
         (kept,) = client.cache.pending.all()
         assert (kept.state, kept.write_id) == (WriteState.IN_FLIGHT, write.write_id)
         client.time.set_by = 0.0
         client.faults.plan(Fault.DATE, on="push")
-        assert await client.writer.replay() == Replayed(finished=1)
+        assert await client.writer.replay.finish_all() == Replayed(finished=1)
         return write.note_id
 
     note_id = asyncio.run(scenario())
@@ -184,12 +184,12 @@ def test_a_write_that_another_process_finished_meanwhile_is_left_alone(clients, 
             head = await get(note_id, etag=etag)
             first.remote.get = get
             first.time.now += LEASE + 1
-            assert await second.writer.replay() == Replayed(finished=1)
+            assert await second.writer.replay.finish_all() == Replayed(finished=1)
             return head
 
         first.remote.get = overtaken
         pushes = first.remote.calls.count("push")
-        assert await first.writer.replay() == Replayed(finished=1)
+        assert await first.writer.replay.finish_all() == Replayed(finished=1)
         assert first.remote.calls.count("push") == pushes
         return note
 
@@ -204,9 +204,9 @@ def test_what_the_store_refuses_for_good_is_kept_as_rejected_and_not_sent_again(
         note = await client.create("one\n")
         write = await unanswered(client, note, "mine\n")
         client.faults.plan(Fault.REJECTED, on="push")
-        assert await client.writer.replay() == Replayed(rejected=1)
+        assert await client.writer.replay.finish_all() == Replayed(rejected=1)
         calls = len(client.remote.calls)
-        assert await client.writer.replay() == Replayed()
+        assert await client.writer.replay.finish_all() == Replayed()
         assert len(client.remote.calls) == calls
         return write
 
@@ -225,7 +225,7 @@ def test_one_stubborn_write_does_not_hold_up_the_others(client, store):
             with pytest.raises(OutcomeUnknown):
                 await client.change(note, note.text + "more\n")
         client.faults.plan(Fault.NONSENSE, on="get")
-        assert await client.writer.replay() == Replayed(finished=1, waiting=1)
+        assert await client.writer.replay.finish_all() == Replayed(finished=1, waiting=1)
 
     asyncio.run(scenario())
     (write,) = client.cache.pending.all()
@@ -243,8 +243,8 @@ def test_a_refusal_that_concerns_everything_is_raised_and_the_intent_stays(clien
         client.faults.plan(fault, on="get")
         client.faults.plan(fault, on="list_page")
         with pytest.raises(error):
-            await client.writer.replay()
-        assert client.writer.unfinished()
+            await client.writer.replay.finish_all()
+        assert client.writer.replay.unfinished()
 
     asyncio.run(scenario())
     assert len(client.cache.pending.all()) == 1
@@ -257,12 +257,12 @@ def test_a_write_in_other_hands_is_left_to_them_until_their_lease_runs_out(clien
         first.faults.plan(Fault.HANG_BEFORE, on="push")
         stuck = asyncio.create_task(first.create("mine\n"))
         await asyncio.sleep(0.01)
-        assert not second.writer.unfinished()
-        assert await second.writer.replay() == Replayed(waiting=1)
+        assert not second.writer.replay.unfinished()
+        assert await second.writer.replay.finish_all() == Replayed(waiting=1)
         assert store.ids() == set()
         time.now += LEASE + 1
-        assert second.writer.unfinished()
-        assert await second.writer.replay() == Replayed(finished=1)
+        assert second.writer.replay.unfinished()
+        assert await second.writer.replay.finish_all() == Replayed(finished=1)
         stuck.cancel()
 
     asyncio.run(scenario())
@@ -280,7 +280,7 @@ def test_a_save_that_was_taken_over_while_it_was_answered_is_shown_with_its_text
             answer = await push(write)
             first.time.now += LEASE + 1
             second.faults.plan(Fault.HANG_BEFORE, on="get")
-            replays.append(asyncio.create_task(second.writer.replay()))
+            replays.append(asyncio.create_task(second.writer.replay.finish_all()))
             await until(lambda: first.cache.pending.get(write.write_id).owner == second.owner)
             return answer
 
@@ -293,7 +293,7 @@ def test_a_save_that_was_taken_over_while_it_was_answered_is_shown_with_its_text
 
     assert asyncio.run(scenario()) == ("new\n", "one\ntwo\n")
     first.time.now += LEASE + 1
-    asyncio.run(second.writer.replay())
+    asyncio.run(second.writer.replay.finish_all())
     assert first.cache.pending.all() == []
     assert first.contents() == store.contents()
 
@@ -313,8 +313,8 @@ def test_a_lease_that_was_given_before_the_clock_was_set_back_holds_nobody_up(
             await asyncio.wait({stuck})
             assert isinstance(stuck.exception(), OutcomeUnknown)
         time.set_by = 0.0
-        assert second.writer.unfinished()
-        assert await second.writer.replay() == Replayed(finished=1)
+        assert second.writer.replay.unfinished()
+        assert await second.writer.replay.finish_all() == Replayed(finished=1)
         stuck.cancel()
 
     asyncio.run(scenario())
@@ -329,7 +329,7 @@ def test_a_write_that_was_let_go_is_taken_up_at_once_by_whatever_clock(clients, 
         with pytest.raises(OutcomeUnknown):
             await first.create("mine\n")
         time.set_by = -600.0
-        assert await second.writer.replay() == Replayed(finished=1)
+        assert await second.writer.replay.finish_all() == Replayed(finished=1)
 
     asyncio.run(scenario())
     assert [content.text for content in store.contents().values()] == ["mine\n"]
@@ -343,8 +343,8 @@ def test_a_write_of_an_ended_process_is_taken_over_at_once(clients, store):
         first.faults.plan(Fault.HANG_BEFORE, on="push")
         stuck = asyncio.create_task(first.create("mine\n"))
         await asyncio.sleep(0.01)
-        assert second.writer.unfinished()
-        assert await second.writer.replay() == Replayed(finished=1)
+        assert second.writer.replay.unfinished()
+        assert await second.writer.replay.finish_all() == Replayed(finished=1)
         stuck.cancel()
 
     asyncio.run(scenario())
@@ -370,7 +370,7 @@ def test_an_answer_that_comes_after_somebody_else_finished_the_write_changes_not
         save = asyncio.create_task(first.create("mine\n"))
         await entered.wait()
         time.now += LEASE + 1
-        assert await second.writer.replay() == Replayed(finished=1)
+        assert await second.writer.replay.finish_all() == Replayed(finished=1)
         (note_id,) = store.ids()
         store.edit(note_id, lambda text: text + "theirs\n")
         await second.sync()
@@ -389,7 +389,7 @@ def test_a_base_that_the_cache_has_lost_comes_from_the_stores_history(client, st
         store.edit(note.id, lambda text: "zero\n" + text)
         with client.cache.transaction():
             client.cache.notes.clear()
-        await client.writer.replay()
+        await client.writer.replay.finish_all()
         return note
 
     note = asyncio.run(scenario())
@@ -404,7 +404,7 @@ def test_without_any_base_the_text_is_kept_as_a_copy(client, store):
         store.forget_versions(note.id)
         with client.cache.transaction():
             client.cache.notes.clear()
-        await client.writer.replay()
+        await client.writer.replay.finish_all()
 
     asyncio.run(scenario())
     assert sorted(content.text for content in store.contents().values()) == [
@@ -418,7 +418,7 @@ def test_a_created_note_that_was_removed_since_does_not_come_back(client, store)
     async def scenario():
         write = await unanswered(client, None, "mine\n", Fault.LOST_ANSWER)
         store.remove(write.note_id)
-        await client.writer.replay()
+        await client.writer.replay.finish_all()
 
     asyncio.run(scenario())
     assert store.contents() == client.contents() == {}
@@ -433,7 +433,7 @@ def test_a_write_known_to_the_store_is_not_looked_for_in_the_version_after_its_s
         await unanswered(client, note, "one\ntwo\n", Fault.LOST_ANSWER)
         store.edit(note.id, lambda _: "one\n")
         client.faults.plan(Fault.RACE, on="push")
-        assert await client.writer.replay() == Replayed(copies=1)
+        assert await client.writer.replay.finish_all() == Replayed(copies=1)
 
     asyncio.run(scenario())
     assert any("two\n" in content.text for content in store.contents().values())
@@ -459,7 +459,7 @@ def test_a_conflict_copy_that_a_crash_left_behind_is_still_known_as_one(clients,
         await unanswered(first, note, "mine\n")
         store.edit(note.id, lambda _: "theirs\n")
         with pytest.raises(Stop):
-            await first.writer.replay()
+            await first.writer.replay.finish_all()
         (copy,) = first.cache.pending.all()
         assert copy.copied
         second = clients(owner_ended=lambda _owner: True)

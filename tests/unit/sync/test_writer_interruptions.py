@@ -17,7 +17,7 @@ from mcp_notarium.errors import (
 )
 from mcp_notarium.stores.contract import check_not_withdrawn
 from mcp_notarium.sync.conflict_copy import MARK
-from mcp_notarium.sync.write_context import say_nothing_saved
+from mcp_notarium.sync.writer import NOT_SAVED, add_outcome
 from support.memory_client import Fault
 from support.sync_rig import Crash, until
 
@@ -127,7 +127,7 @@ def test_a_note_with_a_rejected_write_can_be_saved_anew(client, store):
         with pytest.raises(OutcomeUnknown):
             await client.change(note, "far too large\n")
         client.faults.plan(Fault.REJECTED, on="push")
-        await client.writer.replay()
+        await client.writer.replay.finish_all()
         (write,) = client.cache.pending.all()
         assert write.state is WriteState.REJECTED
         assert write.content.text == "far too large\n"
@@ -299,7 +299,7 @@ def test_a_call_waits_for_no_write_that_is_finished_behind_the_callers_back(clie
         with pytest.raises(OutcomeUnknown):
             await client.create("stuck\n")
         slow = Slow(client)
-        replay = asyncio.create_task(client.writer.replay())
+        replay = asyncio.create_task(client.writer.replay.finish_all())
         await until(lambda: slow.begun)
         async with client.writer.call():
             pass  # it had nothing to write
@@ -375,7 +375,7 @@ def test_if_the_answer_cannot_be_recorded_the_write_stays_in_doubt(client, store
             await client.create("mine\n")
         client.writer._journal.finish = finish
         assert len(client.cache.pending.all()) == 1
-        await client.writer.replay()
+        await client.writer.replay.finish_all()
 
     asyncio.run(scenario())
     assert client.contents() == store.contents()
@@ -476,7 +476,7 @@ def test_the_flag_of_unfinished_writes_is_up_whenever_there_is_one(clients, stor
         assert flag
         await client.create("three\n")
         assert flag
-        await client.writer.replay()
+        await client.writer.replay.finish_all()
         assert flag == []
 
     asyncio.run(scenario())
@@ -541,7 +541,7 @@ def test_a_copy_that_cannot_be_sent_now_is_sent_later(client, store):
 
 def test_a_refusal_that_ends_its_sentence_still_reads_well():
     assert (
-        say_nothing_saved(LoginRequired("No login is known.")).user_message
+        add_outcome(LoginRequired("No login is known."), NOT_SAVED).user_message
         == "No login is known; nothing was saved"
     )
 
