@@ -29,7 +29,7 @@ from mcp_notarium.stores import registry
 from mcp_notarium.stores.simplenote.urls import Urls
 from mcp_notarium.sync.driver import Driver
 from mcp_notarium.sync.journal import make_owner_name
-from mcp_notarium.sync.status import describe_differences
+from mcp_notarium.sync.progress import describe_differences
 from mcp_notarium.sync.writer import Writer
 from mcp_notarium.threads import run_in_thread
 

@@ -22,7 +22,7 @@ from mcp_notarium.errors import ConfigError
 from mcp_notarium.files.os_errors import display_path
 from mcp_notarium.logs.redaction_rules import one_line
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.sync.status import read_status
+from mcp_notarium.sync.progress import read_status
 
 _DEFAULT = "default"
 _ACTIONS = ("get_stats", "trash", "untrash", "delete_permanently", "reset_cache")

@@ -7,7 +7,9 @@ hold it), ``Note`` is what the index hands to a reader.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from mcp_notarium.domain.text_normalization import replace_surrogates
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +19,11 @@ class Content:
     text: str
     tags: tuple[str, ...] = ()
     trash: bool = False
+
+    def cleaned(self) -> Content:
+        """Return it in a form that any store and the index can hold: lone surrogates are replaced."""
+        tags = tuple(replace_surrogates(tag) for tag in self.tags)
+        return replace(self, text=replace_surrogates(self.text), tags=tags)
 
 
 @dataclass(frozen=True, slots=True)

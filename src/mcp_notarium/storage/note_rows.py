@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from json.encoder import encode_basestring, encode_basestring_ascii
 
-from mcp_notarium.domain.note import Content, Revision, Tombstone
+from mcp_notarium.domain.note import Revision, Tombstone
 from mcp_notarium.domain.preview import preview
 from mcp_notarium.domain.text_normalization import replace_surrogates, tag_key
 from mcp_notarium.search.folding import supplement
@@ -77,16 +77,11 @@ def _clean(change: Change) -> Change:
 def _cleaned(change: Change) -> Change:
     if isinstance(change, Tombstone):
         return Tombstone(replace_surrogates(change.id))
-    content = Content(
-        text=replace_surrogates(change.content.text),
-        tags=tuple(map(replace_surrogates, change.content.tags)),
-        trash=change.content.trash,
-    )
     return replace(
         change,
         id=replace_surrogates(change.id),
         etag=replace_surrogates(change.etag),
-        content=content,
+        content=change.content.cleaned(),
     )
 
 

@@ -12,6 +12,7 @@ import random
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mcp_notarium.domain.note import Revision
 from mcp_notarium.domain.pending_write import WriteState
@@ -23,11 +24,12 @@ from mcp_notarium.sync.backoff import IdleCheck
 from mcp_notarium.sync.batch_apply import release_memory
 from mcp_notarium.sync.cycle import Effect, Event, State
 from mcp_notarium.sync.engine import Engine, Log
-from mcp_notarium.sync.leader import Leader
 from mcp_notarium.sync.listing import FIRST_PAGE
-from mcp_notarium.sync.progress import SyncProgress
-from mcp_notarium.sync.status import SyncStatus, read_status
+from mcp_notarium.sync.progress import SyncProgress, SyncStatus, read_status
 from mcp_notarium.sync.writer import Writer
+
+if TYPE_CHECKING:
+    from filelock import FileLock
 
 TICK = 1.0
 """Seconds between two polls for requests of other processes, and of the leader's lock."""
@@ -42,6 +44,42 @@ MIN_RETRY_PAUSE = 1.0
 """Seconds after a failure during which no request starts another attempt."""
 QUICK_ANSWER = 1.0
 """A change feed that answers an empty page faster than this is not really waiting."""
+
+
+class Leader:
+    """Elect the one process on a database that syncs and checkpoints, by a lock file.
+
+    The system releases the lock of a process that ends in any way, so a killed leader leaves no trace.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock: FileLock | None = None
+
+    @property
+    def held(self) -> bool:
+        """Whether this process leads."""
+        return self._lock is not None and self._lock.is_locked
+
+    def acquire(self) -> bool:
+        """Try to lead; False if another process does, or if locks do not work here."""
+        from filelock import FileLock, Timeout  # noqa: PLC0415 - costs start-up time
+
+        if self.held:
+            return True
+        if self._lock is None:
+            # Not bound to a thread: it is released wherever the event loop is closed.
+            self._lock = FileLock(self._path, mode=0o600, thread_local=False)
+        try:
+            self._lock.acquire(blocking=False)
+        except (Timeout, OSError):
+            return False
+        return True
+
+    def release(self) -> None:
+        """Release the lock, so that another process can lead. Idempotent."""
+        if self._lock is not None:
+            self._lock.release(force=True)
 
 
 class Driver:

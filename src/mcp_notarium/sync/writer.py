@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from mcp_notarium.domain.merge import merge_content
 from mcp_notarium.domain.note import Content, Note, Revision, Tombstone
 from mcp_notarium.domain.pending_write import PendingWrite, WriteKind
-from mcp_notarium.domain.text_normalization import replace_surrogates
 from mcp_notarium.errors import (
     CacheBusy,
     InvalidRequest,
@@ -46,10 +45,7 @@ LOCK_TRIES = 50
 LOCK_PAUSE = 0.1
 NOT_SAVED = "nothing was saved"
 NOT_REMOVED = "nothing was deleted"
-LOOK_AGAIN = (
-    "Look at the note again with `get`; delete it with its new `local_version` only if it is still "
-    "to go."
-)
+LOOK_AGAIN = "Look at the note again with `get`; delete it by its new `local_version` if it is still to go."
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +136,7 @@ class Writer:
         note is gone, ``OutcomeUnknown`` if the store did not answer (the write is finished later),
         or what kept the store from taking it; except for ``OutcomeUnknown`` nothing was saved.
         """
-        wanted = _clean(content)
+        wanted = content.cleaned()
         if note is None:
             return await self._create(wanted)
         async with self._locks.lock(note.id) as lock:
@@ -399,13 +395,4 @@ def _removed(note_id: str) -> NoteNotFound:
         "the note was removed elsewhere in the meantime; nothing was saved",
         details={"id": note_id},
         resolution_hint="If the text is still wanted, `save` it as a new note: `text` without `id`.",
-    )
-
-
-def _clean(content: Content) -> Content:
-    """Return the content in a form that any store and the index can hold."""
-    return Content(
-        text=replace_surrogates(content.text),
-        tags=tuple(replace_surrogates(tag) for tag in content.tags),
-        trash=content.trash,
     )

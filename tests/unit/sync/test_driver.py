@@ -9,7 +9,7 @@ from mcp_notarium.errors import CacheDamaged, OutcomeUnknown, RateLimited
 from mcp_notarium.secret import Secret
 from mcp_notarium.sync import driver
 from mcp_notarium.sync.cycle import State
-from mcp_notarium.sync.leader import Leader
+from mcp_notarium.sync.driver import Leader
 from support.memory_client import Fault
 from support.sync_rig import in_step, running, until
 

@@ -67,7 +67,7 @@ def compose_fields(base: Fields | None, content: Content, *, now: float) -> Fiel
     Content equal to the base's gives the base itself, old modification date included. ``now`` is
     epoch seconds.
     """
-    wanted = _cleaned(content)
+    wanted = content.cleaned()
     if base is None:
         return _new_fields(wanted, now=float(now))
     seen = _content(base)
@@ -114,14 +114,6 @@ def _content(fields: Mapping[str, Any]) -> Content:
         text=replace_surrogates(text) if isinstance(text, str) else "",
         tags=_strings(fields.get("tags")),
         trash=_flag(fields.get("deleted")),
-    )
-
-
-def _cleaned(content: Content) -> Content:
-    return Content(
-        text=replace_surrogates(content.text),
-        tags=tuple(replace_surrogates(tag) for tag in content.tags),
-        trash=content.trash,
     )
 
 
