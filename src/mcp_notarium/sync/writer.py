@@ -45,7 +45,9 @@ LOCK_TRIES = 50
 LOCK_PAUSE = 0.1
 NOT_SAVED = "nothing was saved"
 NOT_REMOVED = "nothing was deleted"
-LOOK_AGAIN = "Look at the note again with `get`; delete it by its new `local_version` if it is still to go."
+LOOK_AGAIN = (
+    "Look at the note again with `get`; delete it by its new `local_version` if it is still to go."
+)
 
 
 @dataclass(frozen=True, slots=True)
