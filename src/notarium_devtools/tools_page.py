@@ -12,8 +12,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from mcp_notarium.tools import schemas
-from mcp_notarium.tools.catalog import INSTRUCTIONS, TOOLS, Tool
-from mcp_notarium.tools.json_schemas import full_schema
+from mcp_notarium.tools.catalog import INSTRUCTIONS, TOOLS, Tool, full_schema
 
 _HEAD = """\
 # Tools

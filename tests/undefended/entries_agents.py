@@ -85,10 +85,10 @@ AGENTS = (
     ),
     Defence(
         "a question names a note in characters one can see",
-        "tools/prompts.py",
+        "tools/call_context.py",
         '_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})',
         "_UNSEEN: frozenset[str] = frozenset()",
-        ("unit/tools/test_prompts.py::test_only_what_can_be_seen_is_shown",),
+        ("unit/tools/test_call_context_names.py::test_only_what_can_be_seen_is_shown",),
         (36,),
     ),
     Defence(
@@ -216,7 +216,7 @@ AGENTS = (
         "    if await call.confirm(message) is None:\n",
         (
             f"{_DISPATCH}::test_person_who_does_not_agree_is_obeyed_whatever_the_agent_says",
-            "unit/tools/test_consent.py::test_declined_action_is_refused",
+            "unit/tools/test_call_context.py::test_declined_action_is_refused",
         ),
         (40,),
     ),
@@ -254,7 +254,7 @@ AGENTS = (
     ),
     Defence(
         "a question names no text of which no more may be read",
-        "tools/prompts.py",
+        "tools/call_context.py",
         " or app.budget.bytes_left == 0",
         "",
         (
@@ -331,10 +331,12 @@ AGENTS = (
     ),
     Defence(
         "size of an answer to the agent",
-        "tools/paging.py",
+        "tools/get.py",
         "    if json_bytes(kept) > limit:\n",
         "    if False:\n",
-        ("unit/tools/test_paging.py::test_unasked_long_text_is_bounded_and_says_where_to_go_on",),
+        (
+            "unit/tools/test_get_portions.py::test_unasked_long_text_is_bounded_and_says_where_to_go_on",
+        ),
         (41,),
     ),
     Defence(

@@ -102,12 +102,6 @@ class Call:
         self._agreed = agreed
         self.decision = Decision.ALLOWED
 
-    @property
-    def client(self) -> str:
-        """Return the name of the client program, '' if it did not say."""
-        known = self._context.session.client_params
-        return known.client_info.name if known is not None else ""
-
     async def progress(self, done: float, total: float | None, message: str) -> None:
         """Report how far the call is, if the client asked for that."""
         await self._context.session.report_progress(done, total, logs.scrub_for_client(message))

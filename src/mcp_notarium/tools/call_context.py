@@ -1,24 +1,44 @@
-"""Define what a handler may ask of its call, without the protocol or its SDK.
+"""Define what a handler may ask of its call, and word the questions to the person.
 
 The server makes one :class:`CallContext` for each call. Handlers read the index freely. Every change
 happens inside ``app.writer.call()``: writes are served one after another, and reads never wait for
 the network behind a write.
+
+A question names the note, so that the person notices a wrong one. The text of a note is not ours: nothing
+in it may look like the question's own words, turn them around, or hide. The name is for the person's eyes
+and never for a log.
 """
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from enum import Enum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from mcp_notarium.domain.policy import Field
+from mcp_notarium.domain.preview import shorten
 from mcp_notarium.errors import ConfirmationRequired
+from mcp_notarium.logs.redaction_rules import one_line
+
+if TYPE_CHECKING:
+    from mcp_notarium.app import App
+
+
+WIDTH = 60
+LONGEST_ID = 64
+SEARCHED_CHARACTERS = 4096
+"""Characters of a text that are searched for a first line."""
+
+_INVISIBLE = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\U00016fe4\U0001d159")
+"""Characters without a shape that Unicode still counts as letters or signs, as variation selectors."""
+_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
+_QUOTES = re.compile('["\u201c-\u201f\u00ab\u00bb\u2033\uff02]')
+_LINES = re.compile("[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]+")
 
 
 class CallContext(Protocol):
-    """Represent one call: who asks, and how to ask back."""
-
-    @property
-    def client(self) -> str:
-        """Return the name of the client program, '' if it did not say."""
+    """Represent one call: how to ask the person, and how to tell the client."""
 
     async def confirm(self, message: str) -> bool:
         """Return whether the person agrees to ``message``.
@@ -90,3 +110,49 @@ async def require_consent(call: CallContext, message: str) -> None:
             subcategory="declined",
             resolution_hint="Do not try again unless the user asks for it.",
         )
+
+
+def describe_note(text: str, *, note_id: str | None) -> str:
+    """Return for example ``note “Shopping” (id 8f3c)``; without an id ``new note “Shopping”``."""
+    line = _first_line(text)
+    name = f" “{line}”" if line else " without text"
+    return f"new note{name}" if note_id is None else f"note{name} (id {_cut(one_line(note_id))})"
+
+
+def name_note(app: App, text: str, *, note_id: str | None) -> str:
+    """Return a note's name for a question, by its id alone if the policy hides its text.
+
+    The agent reads a question that nobody can be asked, so the question must not show hidden text.
+    """
+    if note_id is not None and (app.policy.hides(Field.TEXT) or app.budget.bytes_left == 0):
+        return describe_note("", note_id=note_id).replace(" without text", "")
+    return describe_note(text, note_id=note_id)
+
+
+def _first_line(text: str) -> str:
+    """Return the first visible line, at most 60 characters; '' if there is none."""
+    for line in _LINES.split(text[:SEARCHED_CHARACTERS]):
+        if seen := _seen(line):
+            cut = shorten(seen, WIDTH)
+            return cut if cut == seen else f"{cut}…"
+    return ""
+
+
+def _seen(line: str) -> str:
+    """Return the visible characters, with single spaces and without double quotation marks."""
+    spaced = "".join(" " if character.isspace() else character for character in line)
+    shown = "".join(character for character in spaced if _is_seen(character))
+    return " ".join(_QUOTES.sub("'", shown).split())
+
+
+def _is_seen(character: str) -> bool:
+    return not (
+        unicodedata.category(character) in _UNSEEN
+        or character in _INVISIBLE
+        or "\ufe00" <= character <= "\ufe0f"
+        or "\U000e0100" <= character <= "\U000e01ef"
+    )
+
+
+def _cut(note_id: str) -> str:
+    return note_id if len(note_id) <= LONGEST_ID else f"{note_id[:LONGEST_ID]}…"

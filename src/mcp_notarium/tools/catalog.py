@@ -6,6 +6,11 @@ purpose, when, when not and what is returned, and nothing else.
 Annotations: ``save`` is destructive because it may replace a text, and open-world because a tag that
 is an e-mail address shares a note. ``manage`` is idempotent: a repeated trash, deletion or reset changes
 nothing more.
+
+JSON Schemas are flat, without references, unions or noise. Some clients refuse a whole tool list for one
+``$ref`` or ``anyOf``, some model services refuse ``additionalProperties``, and a model reads every byte. So
+those, titles and empty defaults are removed; answers show neither what is required nor their ``QUIET``
+fields. Nothing here checks a value; the models do that, and they refuse unknown arguments.
 """
 
 from __future__ import annotations
@@ -15,10 +20,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
 
 from mcp_notarium.tools import get, manage, save, schemas
 from mcp_notarium.tools import list as list_
-from mcp_notarium.tools.json_schemas import answer_schema, request_schema
 
 Handler = Callable[..., Awaitable[BaseModel]]
 
@@ -133,23 +139,82 @@ def by_name() -> dict[str, Tool]:
 
 
 def wire_form(tool: Tool) -> dict[str, Any]:
-    """Return the tool as ``tools/list`` shows it."""
+    """Return the tool as ``tools/list`` shows it.
+
+    A tool that only reads has no destructive and idempotent hints, as the protocol says.
+    """
     marks = tool.annotations
+    writing = {"destructiveHint": marks.destructive, "idempotentHint": marks.idempotent}
     return {
         "name": tool.name,
         "title": tool.title,
         "description": tool.description,
         "inputSchema": request_schema(tool.request),
         "outputSchema": answer_schema(tool.answer),
-        "annotations": _hints(marks),
+        "annotations": {
+            "readOnlyHint": marks.read_only,
+            **({} if marks.read_only else writing),
+            "openWorldHint": marks.open_world,
+        },
     }
 
 
-def _hints(marks: Annotations) -> dict[str, bool]:
-    """Return the hints. Destructive and idempotent are left out for a tool that only reads, as the protocol says."""
-    writing = {"destructiveHint": marks.destructive, "idempotentHint": marks.idempotent}
-    return {
-        "readOnlyHint": marks.read_only,
-        **({} if marks.read_only else writing),
-        "openWorldHint": marks.open_world,
-    }
+class _Flat(GenerateJsonSchema):
+    """Generate as pydantic does, but read ``None`` as "not given" instead of a union."""
+
+    def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
+        return self.generate_inner(schema["schema"])
+
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
+        made = super().default_schema(schema)
+        if made.get("default", ...) is None:
+            del made["default"]
+        return made
+
+
+def request_schema(model: type[BaseModel]) -> dict[str, Any]:
+    """Return the schema of a tool's arguments. Lower bounds are obvious (pages and lines begin at 1)."""
+    return _flat(model, without="minimum")
+
+
+def answer_schema(model: type[BaseModel]) -> dict[str, Any]:
+    """Return the schema of a tool's answer: every answer fits it, and further fields are allowed."""
+    return _flat(model, without="required")
+
+
+def full_schema(model: type[BaseModel]) -> dict[str, Any]:
+    """Return the flat schema with everything in it, for the documentation."""
+    return _flat(model, quiet=True)
+
+
+def _flat(model: type[BaseModel], *, without: str = "", quiet: bool = False) -> dict[str, Any]:
+    """Return the schema with every reference replaced, without some keywords and ``QUIET`` fields."""
+    schema = model.model_json_schema(schema_generator=_Flat)
+    definitions = schema.pop("$defs", {})
+    dropped = {"title", "additionalProperties", without}
+
+    def flatten(node: Any) -> Any:
+        if isinstance(node, list):
+            return [flatten(item) for item in node]
+        if not isinstance(node, dict):
+            return node
+        if "$ref" in node:
+            node = dict(node)
+            target = dict(definitions[node.pop("$ref").rsplit("/", 1)[1]])
+            del target["description"]
+            return flatten(target | node)
+        return {
+            key: {
+                name: flatten(each)
+                for name, each in value.items()
+                if quiet or "x-quiet" not in each
+            }
+            if key == "properties"
+            else flatten(value)
+            for key, value in node.items()
+            if key not in dropped
+        }
+
+    del schema["description"]
+    flat: dict[str, Any] = flatten(schema)
+    return flat

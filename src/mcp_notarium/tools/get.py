@@ -1,25 +1,36 @@
 """Handle ``get``: return one note by its id, whole or by lines, never two versions mixed.
 
 Raises ``NoteNotFound`` for an unknown id; it never searches. With ``local_version`` the answer is of
-exactly that version, or an error names the current one.
+exactly that version, or an error names the current one. Sizes are those of the text as JSON in UTF-8,
+because that is what is sent.
 """
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from mcp_notarium.domain.lines import LineRange, count_lines, cut_lines, split_lines
 from mcp_notarium.domain.note import Note
 from mcp_notarium.domain.policy import Field, Policy
 from mcp_notarium.errors import VersionConflict
 from mcp_notarium.tools.call_context import CallContext
 from mcp_notarium.tools.hidden_fields import shown_tags, without_text
 from mcp_notarium.tools.note_lookup import find_note, versions_of
-from mcp_notarium.tools.paging import ANSWER_BYTES, Portion, cut_portion, json_bytes
 from mcp_notarium.tools.schemas import GetRequest, NoteAnswer
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
 
+
+UNASKED_BYTES = 60_000
+"""Largest text returned if no range was requested: about 16,000 tokens."""
+
+ANSWER_BYTES = 1_000_000
+"""Largest text returned at all. It is sent twice and escaped; some clients stop at 10 MB."""
+
+CUT_LINE = "One line is larger than an answer may be; this is only its beginning."
 RESERVED_BYTES = 1_000
 """Bytes reserved for the fields around a text; tags are counted separately."""
 
@@ -85,3 +96,82 @@ def fields_of_portion(part: Portion, *, asked: bool) -> dict[str, Any]:
             "next_range_line_start": part.next_start,
         }
     return fields
+
+
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """Hold a run of whole lines of a note. ``next_start`` is None at the end of the note."""
+
+    text: str
+    total: int
+    start: int
+    count: int
+    next_start: int | None
+    whole: bool
+    note: str | None = None
+
+
+def cut_portion(
+    text: str, *, start: int | None, count: int | None, most: int = ANSWER_BYTES
+) -> Portion:
+    """Return the requested lines as far as they fit; all lines if no range was requested.
+
+    At most ``most`` bytes, less than a line if need be. Raises ``InvalidRequest`` if ``start`` lies
+    beyond the last line.
+    """
+    asked = start is not None or count is not None
+    total = count_lines(text)
+    if not asked and json_bytes(text) <= min(UNASKED_BYTES, most):
+        return Portion(text, total, 1, total, None, whole=True)
+    if total == 0 and (start or 1) == 1:
+        return Portion("", 0, 1, 0, None, whole=True)
+    usual = ANSWER_BYTES if asked else UNASKED_BYTES
+    return _fit(text, LineRange(start or 1, count or 0), min(usual, most), most)
+
+
+def _fit(text: str, lines: LineRange, limit: int, most: int) -> Portion:
+    """Return the first lines of the range that fit into ``limit`` bytes; a single one up to ``most``."""
+    part = cut_lines(text, lines)
+    kept, note = part.text, None
+    count = part.count
+    if json_bytes(kept) > limit:
+        pieces = _leading(split_lines(kept), limit)
+        count = max(1, len(pieces))
+        kept = "".join(pieces)
+        if not pieces:
+            kept, note = _one_line(split_lines(part.text)[0], most)
+    end = part.start + count - 1
+    return Portion(
+        text=kept,
+        total=part.total,
+        start=part.start,
+        count=count,
+        next_start=end + 1 if end < part.total else None,
+        whole=note is None and count == part.total,
+        note=note,
+    )
+
+
+def _leading(pieces: list[str], limit: int) -> list[str]:
+    """Return as many leading pieces as fit into ``limit`` bytes."""
+    used = 0
+    for index, piece in enumerate(pieces):
+        used += json_bytes(piece)
+        if used > limit:
+            return pieces[:index]
+    return pieces
+
+
+def _one_line(line: str, most: int) -> tuple[str, str | None]:
+    """Return a line that is too long for the usual portion: whole if an answer can hold it, else cut."""
+    if json_bytes(line) <= most:
+        return line, None
+    short = line[: max(0, most)]
+    while short and json_bytes(short) > most:
+        short = short[: max(0, len(short) * most // json_bytes(short) - 1)]
+    return short, CUT_LINE
+
+
+def json_bytes(text: str) -> int:
+    """Return the size of ``text`` as a JSON string in UTF-8."""
+    return len(json.dumps(text, ensure_ascii=False).encode("utf-8", "replace"))

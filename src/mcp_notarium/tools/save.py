@@ -14,14 +14,12 @@ from mcp_notarium.domain.patch import Operation, apply_patch
 from mcp_notarium.domain.policy import Policy, raise_refusal
 from mcp_notarium.errors import InvalidRequest, VersionConflict
 from mcp_notarium.logs.redaction_rules import one_line
-from mcp_notarium.tools.call_context import CallContext, require_consent
+from mcp_notarium.tools.call_context import CallContext, name_note, require_consent
 from mcp_notarium.tools.get import fields_of, text_fields
 from mcp_notarium.tools.hidden_fields import check_change
 from mcp_notarium.tools.note_lookup import find_at_version, versions_of
-from mcp_notarium.tools.overwrite_check import drops_most
-from mcp_notarium.tools.prompts import name_note
+from mcp_notarium.tools.save_checks import check_tags, drops_most, find_new_addresses
 from mcp_notarium.tools.schemas import SavedAnswer, SaveRequest
-from mcp_notarium.tools.tag_rules import check_tags, find_new_addresses
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App

@@ -14,9 +14,11 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import PydanticCustomError
 
 from mcp_notarium.search.parser import day_start
-from mcp_notarium.tools.json_schemas import QUIET
 
 LONGEST_ID = 1024
+
+QUIET: dict[str, Any] = {"x-quiet": True}
+"""``Field(json_schema_extra=QUIET)``: the field is sent if it applies, but not shown in the schema."""
 
 
 def _whole(value: Any) -> Any:

@@ -19,7 +19,7 @@ from mcp_notarium.errors import (
     StillLoading,
     VersionConflict,
 )
-from mcp_notarium.tools import get, manage, save, stats
+from mcp_notarium.tools import get, manage, save
 from mcp_notarium.tools import list as list_
 from mcp_notarium.tools.schemas import GetRequest, ListRequest, ManageRequest, SaveRequest
 from support.sync_rig import quick_folder
@@ -306,7 +306,7 @@ def test_nothing_is_listed_before_everything_is_here(desks, monkeypatch):
     desk = desks(Policy(visibility=NO_PRIVATE), a=("text",), b=("text", "private"))
     with pytest.raises(StillLoading):
         listed(desk)
-    numbers = stats.collect_stats(desk.app)
+    numbers = manage.collect_stats(desk.app)
     assert numbers.db_total_notes is None
     assert numbers.sync_loaded is None
     assert got(desk, id="a").text == "text"

@@ -15,10 +15,10 @@ from mcp_notarium.errors import (
     VersionConflict,
 )
 from mcp_notarium.tools import save
-from mcp_notarium.tools.overwrite_check import SMALL
-from mcp_notarium.tools.prompts import describe_note
+from mcp_notarium.tools.call_context import describe_note
+from mcp_notarium.tools.manage import collect_stats
+from mcp_notarium.tools.save_checks import SMALL
 from mcp_notarium.tools.schemas import SaveRequest
-from mcp_notarium.tools.stats import collect_stats
 from support.memory_client import Fault
 from support.tooling import Caller, Desk
 

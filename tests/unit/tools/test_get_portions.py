@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_notarium.errors import InvalidRequest
-from mcp_notarium.tools.paging import ANSWER_BYTES, CUT_LINE, UNASKED_BYTES, cut_portion, json_bytes
+from mcp_notarium.tools.get import ANSWER_BYTES, CUT_LINE, UNASKED_BYTES, cut_portion, json_bytes
 
 LONG = "".join(f"line {n} \u00e9\r\n" for n in range(1, 20_001))
 

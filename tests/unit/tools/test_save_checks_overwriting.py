@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from mcp_notarium.tools.overwrite_check import drops_most
+from mcp_notarium.tools.save_checks import drops_most
 
 PROSE = " ".join(f"word{n} and" for n in range(200))
 LIST = "\n".join(f"- item number {n}" for n in range(100))

@@ -3,7 +3,7 @@
 import pytest
 
 from mcp_notarium.errors import InvalidRequest
-from mcp_notarium.tools.tag_rules import check_tags, find_new_addresses
+from mcp_notarium.tools.save_checks import check_tags, find_new_addresses
 
 
 def test_white_space_around_a_tag_goes_and_order_stays():
