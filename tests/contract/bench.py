@@ -8,8 +8,7 @@ from typing import Protocol
 
 import pytest
 
-from mcp_notarium.domain.note import Content, Revision
-from mcp_notarium.domain.pending_write import PendingWrite, WriteKind
+from mcp_notarium.domain.note import Content, PendingWrite, Revision, WriteKind
 from mcp_notarium.stores.contract import Entry, Store
 
 

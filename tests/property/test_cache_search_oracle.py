@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from mcp_notarium.domain.text_normalization import tag_key
+from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.search.folding import fold, gram_runs
 from mcp_notarium.search.parser import parse
 from mcp_notarium.search.stemming import stem

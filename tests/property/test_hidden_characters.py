@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_notarium.domain.invisible_characters import KINDS, find_invisible, find_invisible_kinds
+from mcp_notarium.domain.characters import KINDS, find_invisible, find_invisible_kinds
 from support.patterns import length_of_a_match, ways_to_match
 
 IGNORABLE = [

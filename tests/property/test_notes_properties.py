@@ -7,10 +7,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mcp_notarium.domain.diff import NO_PARTNER, find_partners
-from mcp_notarium.domain.lines import LineRange, content_of, count_lines, cut_lines, split_lines
+from mcp_notarium.domain.lines import (
+    LineRange,
+    content_of,
+    count_lines,
+    cut_lines,
+    preview,
+    split_lines,
+)
 from mcp_notarium.domain.merge import Merged, Overlap, merge, merge_tags
 from mcp_notarium.domain.patch import Operation, apply_patch
-from mcp_notarium.domain.preview import preview
 from mcp_notarium.errors import PatchError
 
 ANY_TEXT = st.text(

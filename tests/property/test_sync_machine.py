@@ -13,8 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from mcp_notarium.domain.note import Content
-from mcp_notarium.domain.pending_write import WriteState
+from mcp_notarium.domain.note import Content, WriteState
 from mcp_notarium.errors import NotariumError, OutcomeUnknown
 from mcp_notarium.sync.cycle import State
 from support.sync_rig import LEASE, Client, Crash, FlyingTime, quick_folder

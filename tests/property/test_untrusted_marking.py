@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_notarium.domain.invisible_characters import find_invisible
+from mcp_notarium.domain.characters import find_invisible
 from mcp_notarium.protocol.call_pipeline import success
 from mcp_notarium.tools import schemas
 from mcp_notarium.tools.untrusted_text import (

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.domain.note import Content, Tombstone
-from mcp_notarium.domain.pending_write import PendingWrite, WriteKind
+from mcp_notarium.domain.note import Content, PendingWrite, Tombstone, WriteKind
 from mcp_notarium.errors import CacheDamaged
 from mcp_notarium.search.parser import parse
 from mcp_notarium.secret import Secret

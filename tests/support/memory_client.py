@@ -13,8 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from mcp_notarium.domain.note import Content, Revision, Tombstone
-from mcp_notarium.domain.pending_write import PendingWrite
+from mcp_notarium.domain.note import Content, PendingWrite, Revision, Tombstone
 from mcp_notarium.errors import (
     CursorLost,
     DateRefused,

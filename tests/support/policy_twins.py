@@ -15,8 +15,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from mcp_notarium.domain.note import Revision
-from mcp_notarium.domain.pending_write import PendingWrite
+from mcp_notarium.domain.note import PendingWrite, Revision
 from mcp_notarium.domain.policy import Policy, raise_refusal
 from mcp_notarium.errors import (
     LoginRequired,

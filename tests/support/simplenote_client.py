@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from mcp_notarium.domain.note import Content, Revision
-from mcp_notarium.domain.pending_write import PendingWrite, WriteKind
+from mcp_notarium.domain.note import Content, PendingWrite, Revision, WriteKind
 from mcp_notarium.secret import Secret
 from mcp_notarium.stores.http import HttpSession
 from mcp_notarium.stores.http_rules import RetryPolicy

@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from mcp_notarium.crypto import canonical_json
-from mcp_notarium.domain.text_normalization import replace_surrogates
+from mcp_notarium.domain.characters import replace_surrogates
 from mcp_notarium.secret import Secret
 
 GENESIS: Final = "0" * 64

@@ -19,10 +19,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.domain.diff import Change, find_changes
 from mcp_notarium.domain.lines import LF, content_of, end_of, newline_of, split_lines, with_end
 from mcp_notarium.domain.note import Content
-from mcp_notarium.domain.text_normalization import tag_key
 
 _Line = tuple[str, str]
 """The words of a line and its end."""

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
-from mcp_notarium.domain.text_normalization import tag_key
+from mcp_notarium.domain.characters import tag_key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +60,6 @@ class Visibility:
             "allowed_ids": None if self.allowed_ids is None else sorted(set(self.allowed_ids)),
             "untagged": self.untagged,
         }
-        if self.judges_tags:
-            meaning["unclear_tags"] = False  # an older index showed such notes
         text = json.dumps(meaning, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 

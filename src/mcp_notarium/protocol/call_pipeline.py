@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ValidationError
 
 from mcp_notarium import logs
+from mcp_notarium.domain.characters import has_lone_surrogate, replace_surrogates
 from mcp_notarium.domain.policy import TOOLS, raise_refusal
-from mcp_notarium.domain.text_normalization import has_lone_surrogate, replace_surrogates
 from mcp_notarium.errors import ConfirmationRequired, InvalidRequest, NotariumError, PolicyChanged
 from mcp_notarium.protocol.app_holder import AppHolder
 from mcp_notarium.protocol.backlog import Backlog

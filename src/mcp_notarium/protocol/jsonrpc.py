@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final
 
-from mcp_notarium.domain.text_normalization import has_lone_surrogate, replace_surrogates
+from mcp_notarium.domain.characters import has_lone_surrogate, replace_surrogates
 from mcp_notarium.protocol.stdio import MAX_LINE, TooLong
 
 RequestId = int | str

@@ -24,8 +24,8 @@ from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCResponse, jsonrpc_mes
 from pydantic import ValidationError
 
 from mcp_notarium import __version__, logs
+from mcp_notarium.domain.characters import replace_surrogates
 from mcp_notarium.domain.policy import TOOLS as NAMES
-from mcp_notarium.domain.text_normalization import replace_surrogates
 from mcp_notarium.errors import InvalidRequest
 from mcp_notarium.protocol.call_audit import Answer, Asked
 from mcp_notarium.protocol.call_pipeline import SHOWN, CallPipeline, UnknownTool, unexpected

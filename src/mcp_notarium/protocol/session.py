@@ -20,7 +20,7 @@ from collections import deque
 from dataclasses import dataclass
 from enum import Enum
 
-from mcp_notarium.domain.text_normalization import replace_surrogates
+from mcp_notarium.domain.characters import replace_surrogates
 from mcp_notarium.protocol import jsonrpc
 from mcp_notarium.protocol.backlog import Backlog
 from mcp_notarium.protocol.jsonrpc import Json, Refusal, RequestId, reply, same

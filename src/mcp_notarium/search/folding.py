@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
 
-from mcp_notarium.domain.text_normalization import tag_key
+from mcp_notarium.domain.characters import tag_key
 
 __all__ = [
     "CONTEXT",

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import NoReturn
 
-from mcp_notarium.domain.text_normalization import replace_surrogates
+from mcp_notarium.domain.characters import replace_surrogates
 from mcp_notarium.errors import QueryError
 from mcp_notarium.search.folding import is_searchable
 from mcp_notarium.search.query import (

@@ -61,7 +61,7 @@ class Query:
     """Hold one search. The default is every note outside the trash, last changed first.
 
     ``tags``: all of them; ``any_tags``: at least one of them, if there are any (a policy's allowed
-    tags); ``excluded_tags``: none of them; compared by ``text_normalization.tag_key``.
+    tags); ``excluded_tags``: none of them; compared by ``characters.tag_key``.
     ``after`` and ``before`` are Unix epoch seconds: ``after <= modified_at < before``.
     With ``terms`` the best match comes first and the sort decides between equals.
     """

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from mcp_notarium.domain.text_normalization import replace_surrogates
+from mcp_notarium.domain.characters import replace_surrogates
 from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheError
 from mcp_notarium.storage.authorizer import Authorizer
 from mcp_notarium.storage.driver import Connection, translate

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from json.encoder import encode_basestring, encode_basestring_ascii
 
+from mcp_notarium.domain.characters import replace_surrogates, tag_key
+from mcp_notarium.domain.lines import preview
 from mcp_notarium.domain.note import Revision, Tombstone
-from mcp_notarium.domain.preview import preview
-from mcp_notarium.domain.text_normalization import replace_surrogates, tag_key
 from mcp_notarium.search.folding import supplement
 
 Value = str | int | float | None

@@ -12,8 +12,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from mcp_notarium.domain.preview import preview
-from mcp_notarium.domain.text_normalization import replace_surrogates
+from mcp_notarium.domain.characters import replace_surrogates
+from mcp_notarium.domain.lines import preview
 from mcp_notarium.search.folding import fold, words_only
 from mcp_notarium.search.query import Query, Word
 from mcp_notarium.search.sql_builder import build, words_of

@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 import math
 
-from mcp_notarium.domain.note import Content
-from mcp_notarium.domain.pending_write import PendingWrite, WriteKind, WriteState
+from mcp_notarium.domain.note import Content, PendingWrite, WriteKind, WriteState
 from mcp_notarium.storage.connection import Database, Row
 
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 
-from mcp_notarium.domain.text_normalization import tag_key
+from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.errors import CacheError
 from mcp_notarium.storage.connection import Database, Row
 from mcp_notarium.storage.fts_index import FtsIndex

@@ -30,8 +30,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from mcp_notarium.domain.note import Content, Revision, Tombstone
-from mcp_notarium.domain.pending_write import PendingWrite
+from mcp_notarium.domain.note import Content, PendingWrite, Revision, Tombstone
 from mcp_notarium.errors import StoreUnavailable
 
 BaseLookup = Callable[[str], Revision | None]

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from mcp_notarium.domain.note import Revision, Tombstone
-from mcp_notarium.domain.pending_write import PendingWrite, WriteState
+from mcp_notarium.domain.note import PendingWrite, Revision, Tombstone, WriteState
 from mcp_notarium.errors import CacheDamaged, CacheError
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Entry

@@ -14,8 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mcp_notarium.domain.note import Revision
-from mcp_notarium.domain.pending_write import WriteState
+from mcp_notarium.domain.note import Revision, WriteState
 from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheError, CacheFull
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.sync_state import Metrics

@@ -14,8 +14,14 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 
-from mcp_notarium.domain.note import Content, Revision, Tombstone
-from mcp_notarium.domain.pending_write import PendingWrite, WriteKind, WriteState
+from mcp_notarium.domain.note import (
+    Content,
+    PendingWrite,
+    Revision,
+    Tombstone,
+    WriteKind,
+    WriteState,
+)
 from mcp_notarium.errors import CacheError
 from mcp_notarium.storage.cache import Cache
 

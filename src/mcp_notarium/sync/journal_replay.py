@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mcp_notarium.domain.merge import merge_content
-from mcp_notarium.domain.note import Content, Revision, Tombstone
-from mcp_notarium.domain.pending_write import PendingWrite, WriteKind
+from mcp_notarium.domain.note import Content, PendingWrite, Revision, Tombstone, WriteKind
 from mcp_notarium.errors import (
     CacheError,
     DateRefused,

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import assert_never
 
-from mcp_notarium.domain.note import Content, Revision, Tombstone
-from mcp_notarium.domain.pending_write import PendingWrite, WriteState
+from mcp_notarium.domain.note import Content, PendingWrite, Revision, Tombstone, WriteState
 from mcp_notarium.errors import RemoteVanished
 from mcp_notarium.stores.contract import Entry
 

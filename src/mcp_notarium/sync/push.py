@@ -11,8 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from mcp_notarium.domain.note import Content, Revision, Tombstone
-from mcp_notarium.domain.pending_write import PendingWrite, WriteKind
+from mcp_notarium.domain.note import Content, PendingWrite, Revision, Tombstone, WriteKind
 from mcp_notarium.errors import (
     CacheError,
     DateRefused,

@@ -16,8 +16,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
 from mcp_notarium.domain.merge import merge_content
-from mcp_notarium.domain.note import Content, Note, Revision, Tombstone
-from mcp_notarium.domain.pending_write import PendingWrite, WriteKind
+from mcp_notarium.domain.note import Content, Note, PendingWrite, Revision, Tombstone, WriteKind
 from mcp_notarium.errors import (
     CacheBusy,
     InvalidRequest,

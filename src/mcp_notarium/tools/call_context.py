@@ -16,8 +16,8 @@ import unicodedata
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
+from mcp_notarium.domain.lines import shorten
 from mcp_notarium.domain.policy import Field
-from mcp_notarium.domain.preview import shorten
 from mcp_notarium.errors import ConfirmationRequired
 from mcp_notarium.logs.redaction_rules import one_line
 

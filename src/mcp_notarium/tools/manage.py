@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mcp_notarium import __version__
-from mcp_notarium.domain.note import Note
-from mcp_notarium.domain.pending_write import WriteState
+from mcp_notarium.domain.note import Note, WriteState
 from mcp_notarium.errors import InvalidRequest, VersionConflict
 from mcp_notarium.storage import driver
 from mcp_notarium.tools.call_context import CallContext, name_note, require_consent

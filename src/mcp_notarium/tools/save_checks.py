@@ -15,7 +15,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 
-from mcp_notarium.domain.text_normalization import tag_key
+from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.errors import InvalidRequest
 
 SMALL = 500

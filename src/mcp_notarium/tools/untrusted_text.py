@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from mcp_notarium.domain.invisible_characters import find_invisible, find_invisible_kinds
+from mcp_notarium.domain.characters import find_invisible, find_invisible_kinds
 
 BEGIN: Final = "begin_untrusted"
 END: Final = "untrusted_end"

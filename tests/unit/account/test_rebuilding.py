@@ -6,8 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from mcp_notarium.account import markers, opener
-from mcp_notarium.domain.note import Content
-from mcp_notarium.domain.pending_write import PendingWrite, WriteKind
+from mcp_notarium.domain.note import Content, PendingWrite, WriteKind
 from mcp_notarium.errors import CacheDamaged, LockedError, Verdict
 from mcp_notarium.files import quarantine
 from mcp_notarium.secret import Secret

@@ -2,8 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.domain.note import Content
-from mcp_notarium.domain.pending_write import PendingWrite, WriteKind, WriteState
+from mcp_notarium.domain.note import Content, PendingWrite, WriteKind, WriteState
 from mcp_notarium.errors import CacheError
 from support.cache_room import make, reopen
 

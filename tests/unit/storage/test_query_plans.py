@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.domain.note import Content, Tombstone
-from mcp_notarium.domain.pending_write import PendingWrite, WriteKind
+from mcp_notarium.domain.note import Content, PendingWrite, Tombstone, WriteKind
 from mcp_notarium.domain.visibility import Visibility
 from mcp_notarium.search.parser import parse
 from mcp_notarium.search.sql_builder import Statement, build

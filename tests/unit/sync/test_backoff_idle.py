@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.domain.note import Content
-from mcp_notarium.domain.pending_write import PendingWrite, WriteKind, WriteState
+from mcp_notarium.domain.note import Content, PendingWrite, WriteKind, WriteState
 from mcp_notarium.sync.backoff import FEED_FAILURES, IDLE_SECONDS, IdleCheck
 from support.memory_client import Fault
 from support.sync_rig import running, until

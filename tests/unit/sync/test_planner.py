@@ -4,8 +4,14 @@ from itertools import permutations, product
 
 import pytest
 
-from mcp_notarium.domain.note import Content, Revision, Tombstone
-from mcp_notarium.domain.pending_write import PendingWrite, WriteKind, WriteState
+from mcp_notarium.domain.note import (
+    Content,
+    PendingWrite,
+    Revision,
+    Tombstone,
+    WriteKind,
+    WriteState,
+)
 from mcp_notarium.errors import RemoteVanished
 from mcp_notarium.stores.contract import Entry
 from mcp_notarium.sync.planner import (

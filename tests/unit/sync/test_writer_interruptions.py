@@ -4,8 +4,7 @@ import asyncio
 
 import pytest
 
-from mcp_notarium.domain.note import Content
-from mcp_notarium.domain.pending_write import WriteState
+from mcp_notarium.domain.note import Content, WriteState
 from mcp_notarium.errors import (
     CacheBusy,
     CacheFull,

@@ -18,8 +18,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from mcp_notarium.domain.characters import replace_surrogates
 from mcp_notarium.domain.note import Content, Revision
-from mcp_notarium.domain.text_normalization import replace_surrogates
 from mcp_notarium.errors import StoreProtocolError
 from mcp_notarium.stores.json_answers import to_json
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 
-from mcp_notarium.domain.note import Content, Revision
-from mcp_notarium.domain.pending_write import PendingWrite
+from mcp_notarium.domain.note import Content, PendingWrite, Revision
 from mcp_notarium.secret import Secret
 from mcp_notarium.stores.contract import (
     Acknowledgement,

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from mcp_notarium.domain.note import Revision
-from mcp_notarium.domain.pending_write import PendingWrite
+from mcp_notarium.domain.note import PendingWrite, Revision
 from mcp_notarium.errors import (
     DateRefused,
     LoginRequired,

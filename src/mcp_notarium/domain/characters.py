@@ -1,16 +1,22 @@
-"""Find characters in a text that a person does not see and a model does. Pure; changes nothing.
+"""Make text fit to be stored and compared, and find its invisible characters. Pure.
 
-They can hide instructions, or show a text in another order than it has. What belongs to ordinary
-writing is not reported: an emoji's joiners and its choice of colour, and joiners between two letters
-of a script that spells with them (Arabic and Indic scripts, Khmer, Mongolian and more).
+Normalising keeps everything it need not change; finding changes nothing. A person does not see an
+invisible character, and a model does: it can hide instructions, or show a text in another order than it
+has. What belongs to ordinary writing is not reported: an emoji's joiners and its choice of colour, and
+joiners between two letters of a script that spells with them (Arabic and Indic scripts, Khmer, Mongolian
+and more).
 """
 
 from __future__ import annotations
 
+import json
 import re
+import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 _PICTURES = "\u00a9\u00ae\u2190-\u27ff\u2900-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
 _JOINED = (
@@ -49,6 +55,30 @@ KINDS: Final[dict[str, re.Pattern[str]]] = {
     "tag": re.compile("[\U000e0000-\U000e007f]"),
 }
 """The kinds, in the order they are reported. Each pattern matches one character."""
+
+
+def replace_surrogates(text: str) -> str:
+    """Replace every lone surrogate by U+FFFD, so that the text can be encoded as UTF-8.
+
+    Any code point U+D800 .. U+DFFF in a Python string is a lone one, also two in a row.
+    """
+    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
+
+
+def has_lone_surrogate(value: Any) -> bool:
+    """Return whether a JSON value holds a lone surrogate, which no encoding can carry."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return True
+    except RecursionError:
+        return False
+    return False
+
+
+def tag_key(tag: str) -> str:
+    """Return what two spellings of one tag have in common: NFC and case-folded."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", tag).casefold())
 
 
 @dataclass(frozen=True, slots=True)

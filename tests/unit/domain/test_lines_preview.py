@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_notarium.domain.preview import preview
-from mcp_notarium.domain.text_normalization import replace_surrogates, tag_key
+from mcp_notarium.domain.characters import replace_surrogates, tag_key
+from mcp_notarium.domain.lines import preview
 
 
 @pytest.mark.parametrize(
