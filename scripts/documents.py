@@ -21,6 +21,7 @@ TOP = Path(__file__).resolve().parents[1]
 
 TEST = re.compile(r"`(tests/[\w./-]+\.py)::([\w:]+)`")
 _PATH = re.compile(r"`((?:tests|docs|src|scripts|\.github)/[^`\s]*)`")
+_MODULE = re.compile(r"`([a-z_]+/[\w/]+\.py)`")
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _VARIABLE = re.compile(r"\b((?:NOTARIUM|DB|SIMPLENOTE|SIMPERIUM|SYNC|API|LOG)_[A-Z][A-Z_]*[A-Z])\b")
 _VERDICT = re.compile(r"`([a-z]+(?:_[a-z]+)+)`[^.;|`]{0,20}exit code (\d+)")
@@ -35,6 +36,7 @@ OTHERS = {
 }
 """Names that look like settings: a kind of error, and variables of the scripts and tests."""
 
+ARCHITECTURE = "docs/architecture.md"
 MODEL, POLICY, COMPLIANCE = "threat-model.md", "SECURITY.md", "docs/compliance.md"
 _STATES = {"met", "partly", "not", "document"}
 _RISK = re.compile(r"(low|medium|high) / (low|medium|high)")
@@ -190,6 +192,18 @@ def places(file: str, text: str, top: Path = TOP) -> Iterator[str]:
         pattern = path.split("::")[0].rstrip("/")
         if not any(top.glob(pattern)):
             yield f"{file}: there is no {path}"
+    package = top / "src" / "mcp_notarium"
+    for module in _MODULE.findall(text):
+        first = module.split("/")[0]
+        if (package / first).is_dir() and not (package / module).is_file():
+            yield f"{file}: there is no module {module}"
+
+
+def unnamed(text: str, top: Path = TOP) -> list[str]:
+    """Return the packages that the page about the architecture does not name."""
+    package = top / "src" / "mcp_notarium"
+    found = {path.parent.name for path in package.glob("*/__init__.py")}
+    return [f"{ARCHITECTURE}: no {one}" for one in sorted(found) if f'{one}["{one}' not in text]
 
 
 def anchors(text: str) -> set[str]:
@@ -249,6 +263,7 @@ def look(top: Path = TOP) -> list[str]:
             wrong += of_page[file](text, top)
     missing = set(of_page) - set(pages(top))
     page = (top / "docs" / "configuration.md").read_text(encoding="utf-8")
+    wrong += unnamed((top / ARCHITECTURE).read_text(encoding="utf-8"), top)
     return wrong + [f"{file} is missing" for file in sorted(missing)] + undocumented(page, known)
 
 

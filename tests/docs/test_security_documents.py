@@ -142,6 +142,7 @@ def test_a_requirement_that_stands_there_twice_is_named(check):
         "`tests/unit/nothing`",
         "`src/mcp_notarium/nothing.py`",
         "`scripts/nothing`",
+        "`sync/nothing.py`",
     ],
 )
 def test_a_way_that_leads_nowhere_is_named(check, text):
@@ -150,10 +151,22 @@ def test_a_way_that_leads_nowhere_is_named(check, text):
 
 @pytest.mark.parametrize(
     "text",
-    ["[a](docs/audit.md#exports)", "[b](https://example.org/x)", "`tests/crash`", "`scripts/*.py`"],
+    [
+        "[a](docs/audit.md#exports)",
+        "[b](https://example.org/x)",
+        "`tests/crash`",
+        "`scripts/*.py`",
+        "`sync/planner.py`",
+    ],
 )
 def test_a_way_that_leads_somewhere_is_not(check, text):
     assert not list(check.places("README.md", text))
+
+
+def test_a_package_that_the_architecture_does_not_name_is_named(check):
+    text = text_of(check.ARCHITECTURE)
+    assert check.unnamed(text) == []
+    assert check.unnamed(text.replace('sync["sync', "")) == [f"{check.ARCHITECTURE}: no sync"]
 
 
 def test_a_setting_that_nobody_knows_is_named(check):
