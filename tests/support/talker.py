@@ -53,15 +53,7 @@ class Talker:
     def __init__(
         self, command: list[str], *, env: dict[str, str] | None = None, **options: Any
     ) -> None:
-        self.process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=env,
-            bufsize=0,
-            **options,
-        )
+        self.process = self.start(command, env, **options)
         self._lines: queue.Queue[bytes | None] = queue.Queue()
         self._errors: list[bytes] = []
         self._threads = [
@@ -70,6 +62,18 @@ class Talker:
         ]
         for thread in self._threads:
             thread.start()
+
+    def start(self, command: list[str], env: dict[str, str] | None, **options: Any) -> Any:
+        """The process to talk to."""
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=env,
+            bufsize=0,
+            **options,
+        )
 
     def _read_out(self) -> None:
         assert self.process.stdout

@@ -1,0 +1,132 @@
+"""Start the program without its imports, which cost more than most commands.
+
+A process of its own imports everything once and forks for each start: the program is then a process with its
+own files, environment and limits, as one that was started anew. What a start imports, and when, is seen by
+tests that start the program themselves (``Talker``); ``./scripts/test --all`` starts it anew everywhere.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from support.long import LONG
+
+_CHILD = Path(__file__).with_name("preloaded_child.py")
+_lock = threading.Lock()
+
+
+def possible(env: dict[str, str]) -> bool:
+    """Whether a fork would be the same as a start: nothing set for the interpreter itself."""
+    return (
+        not LONG
+        and hasattr(os, "pidfd_open")
+        and not any(name.startswith(("PYTHON", "LC_", "LANG", "LD_")) for name in env)
+    )
+
+
+@functools.cache
+def _requests() -> socket.socket:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    process = subprocess.Popen(
+        [sys.executable, str(_CHILD), str(theirs.fileno())],
+        env={name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ},
+        pass_fds=[theirs.fileno()],
+        # Standard streams remember whether they can seek: pipes, as in the programs that take their place.
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    theirs.close()
+
+    def end() -> None:
+        ours.close()
+        with process:
+            pass
+
+    atexit.register(end)
+    return ours
+
+
+class Preloaded:
+    """Behave as ``subprocess.Popen`` for the program with these arguments.
+
+    ``output``: files for standard output and error, instead of pipes.
+    """
+
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        *,
+        env: dict[str, str],
+        cwd: str | os.PathLike[str] | None = None,
+        output: tuple[int, int] | None = None,
+    ) -> None:
+        self.returncode: int | None = None
+        request = {
+            "arguments": list(arguments),
+            "env": env,
+            "folder": str(Path(cwd or ".").absolute()),
+        }
+        stdin, ours = os.pipe()
+        self._told, tell = os.pipe()
+        theirs = [stdin, tell]
+        self.stdin = os.fdopen(ours, "wb", 0)
+        self.stdout = self.stderr = None
+        if output is None:
+            out, err = os.pipe(), os.pipe()
+            self.stdout, self.stderr = (os.fdopen(end[0], "rb", 0) for end in (out, err))
+            output = out[1], err[1]
+            theirs += output
+        with _lock:
+            socket.send_fds(_requests(), [json.dumps(request).encode()], [stdin, *output, tell])
+        for file in theirs:
+            os.close(file)
+        self.pid = int(self._line())
+
+    def _line(self) -> bytes:
+        line = b""
+        while not line.endswith(b"\n"):
+            read = os.read(self._told, 1)
+            assert read, "the process that starts the program has gone"
+            line += read
+        return line
+
+    def poll(self) -> int | None:
+        """Its exit code; None while it runs."""
+        return self._ended(0)
+
+    def _ended(self, seconds: float | None) -> int | None:
+        if self.returncode is None and select.select([self._told], [], [], seconds)[0]:
+            self.returncode = int(self._line())
+            os.close(self._told)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Its exit code, once it has ended."""
+        code = self._ended(timeout)
+        if code is None:
+            raise subprocess.TimeoutExpired("mcp_notarium", timeout or 0)
+        return code
+
+    def send_signal(self, number: int) -> None:
+        """Signal the process, unless it has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it."""
+        self.send_signal(signal.SIGKILL)
