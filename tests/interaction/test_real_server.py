@@ -9,12 +9,12 @@ import time
 from pathlib import Path
 
 import anyio
-import jsonschema
 import pytest
 from mcp import Client, StdioServerParameters
 
 from mcp_notarium.config import Config
 from mcp_notarium.tools.catalog import TOOLS, wire_form
+from support.json_schema import validate
 from support.talker import HELLO, INITIALIZED, Talker, call, modern
 from support.whole import until
 
@@ -49,7 +49,7 @@ async def converse(account, era):
             result = await client.call_tool(name, arguments)
             assert not result.is_error, result
             assert json.loads(result.content[0].text) == result.structured_content
-            jsonschema.validate(result.structured_content, schemas[name])
+            validate(result.structured_content, schemas[name])
             return result.structured_content
 
         listed = (await client.list_tools()).tools

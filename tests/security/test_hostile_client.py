@@ -10,7 +10,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -18,6 +17,7 @@ from hypothesis import strategies as st
 from mcp_notarium.tools.catalog import TOOLS, wire_form
 from notarium_devtools.simperium import Simulator
 from support.hostile_service import peak_mib
+from support.json_schema import validate
 from support.long import LONG
 from support.talker import HELLO, INITIALIZED, call
 from support.whole import SERVE, Server, environment
@@ -25,10 +25,6 @@ from support.whole import SERVE, Server, environment
 pytestmark = pytest.mark.timeout(600)
 
 FORMS: dict[str, dict[str, Any]] = {tool.name: wire_form(tool) for tool in TOOLS}
-ANSWERS = {
-    name: jsonschema.validators.validator_for(form["outputSchema"])(form["outputSchema"])
-    for name, form in FORMS.items()
-}
 CANARY = "quietlighthouse"
 MOST_MIB = 400
 FLOOD = 100_000 if LONG else 5_000
@@ -162,7 +158,7 @@ def judge(tool: str, answer: dict[str, Any]) -> None:
         said = json.dumps(error).lower()
         assert not [word for word in NEVER if word in said], error
         return
-    ANSWERS[tool].validate(result["structuredContent"])
+    validate(result["structuredContent"], FORMS[tool]["outputSchema"])
     assert json.loads(result["content"][0]["text"]) == result["structuredContent"]
 
 

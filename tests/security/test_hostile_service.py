@@ -33,6 +33,11 @@ def _bomb(to: socket.socket, _answer: hostile.Answer) -> None:
         to.sendall(packer.compress(block))
 
 
+def _nested(to: socket.socket, answer: hostile.Answer) -> None:
+    packed = gzip.compress(gzip.compress(bytes(1 << 28)))
+    hostile.raw(hostile.whole(200, packed, content_encoding="gzip,gzip"))(to, answer)
+
+
 def _endless_bytes(start: bytes, block: bytes) -> Twist:
     return lambda to, _answer: _pour(to, start, block)
 
@@ -49,11 +54,7 @@ TWISTS: dict[str, Twist] = {
     "10 GB of zeros": hostile.endless(b"", bytes(1 << 16)),
     "10 GB of JSON": hostile.endless(b'{"current":"c","index":[0', b',{"id":"x","v":1}' * 4096),
     "a gzip bomb": _bomb,
-    "gzip in gzip": hostile.raw(
-        hostile.whole(
-            200, gzip.compress(gzip.compress(bytes(1 << 28))), content_encoding="gzip,gzip"
-        )
-    ),
+    "gzip in gzip": _nested,
     "deep JSON": hostile.raw(hostile.whole(200, b"[" * 100_000 + b"]" * 100_000)),
     "no JSON": hostile.raw(hostile.whole(200, b"<html>\0\xff</html>")),
     "a header of 10 MB": hostile.raw(OK, b"x-a: " + b"a" * (10 << 20), b"\r\n\r\n"),

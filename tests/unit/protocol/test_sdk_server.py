@@ -5,7 +5,6 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import anyio
-import jsonschema
 import mcp_types as types
 import pytest
 from mcp import Client, MCPError
@@ -16,6 +15,7 @@ from mcp_notarium.protocol.call_pipeline import CallPipeline
 from mcp_notarium.protocol.sdk_server import build
 from mcp_notarium.tools.catalog import TOOLS, wire_form
 from support import log_events
+from support.json_schema import validate
 from support.memory_client import Fault
 from support.tooling import Desk
 
@@ -407,4 +407,4 @@ async def test_every_answer_fits_its_output_schema(desk):
         ]:
             result = await client.call_tool(name, arguments)
             assert not result.is_error, result
-            jsonschema.validate(result.structured_content, schemas[name])
+            validate(result.structured_content, schemas[name])
