@@ -31,7 +31,7 @@ OTHERS = {
     "DB_OPERATION",
     "NOTARIUM_AUDIT",
     "NOTARIUM_LONG_TESTS",
-    "NOTARIUM_SOAK_SEED",
+    "NOTARIUM_TEST_SEED",
     "NOTARIUM_TEST_JOBS",
 }
 """Names that look like settings: a kind of error, and variables of the scripts and tests."""

@@ -22,7 +22,7 @@ from mcp_notarium.storage import connection
 from support import disk_trace
 from support.account import account, fingerprint, folder_of
 from support.found import KEY, NEW, content
-from support.long import LONG
+from support.long import LONG, sample
 from support.needs import lacking
 from support.power_stories import story
 from support.small_disk import SmallDisk
@@ -183,7 +183,7 @@ def used(folder):
 
 
 @pytest.mark.parametrize("error", ["ENOSPC", "EDQUOT"])
-@pytest.mark.parametrize("nth", range(1, 190) if LONG else [1, 20, 60, 120])
+@pytest.mark.parametrize("nth", sample("failing writes", range(1, 190), 4))
 def test_the_real_command_says_that_the_disk_is_full_at_whatever_write(cache, tmp_path, error, nth):
     disk_trace.demand()
     config, there = cache

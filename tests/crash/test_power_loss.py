@@ -18,11 +18,11 @@ from support import disk_trace, power_loss
 from support.account import fingerprint
 from support.disk_trace import Cut, Flush, FlushFolder, Operation
 from support.found import Violation
-from support.long import LONG
+from support.long import LONG, sample
 from support.power_stories import DISTINCT, story
 from support.stories import Story
 
-TRIALS = 600 if LONG else 14
+TRIALS = range(600)
 CONTROLS = 4000 if LONG else 400
 
 pytestmark = [
@@ -105,7 +105,7 @@ def test_every_plain_byte_is_overwritten_before_its_place_is_given_back():
 
 @every_story
 def test_after_a_power_cut_nothing_is_lost_and_the_command_can_be_repeated(place, told):
-    for number in range(TRIALS):
+    for number in sample(told.name, TRIALS, 10):
         judge(told, place, number)
 
 

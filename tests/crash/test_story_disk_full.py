@@ -18,7 +18,7 @@ import pytest
 from mcp_notarium.errors import NotariumError
 from mcp_notarium.files.private_files import ignore_step
 from support import stops
-from support.long import LONG
+from support.long import LONG, dice, sample
 from support.needs import lacking
 from support.power_stories import DISTINCT
 from support.small_disk import SmallDisk
@@ -31,12 +31,10 @@ pytestmark = [
     pytest.mark.timeout(3600 if LONG else 120),
 ]
 every_story = pytest.mark.parametrize("story", DISTINCT, ids=lambda story: story.name)
-NEXT = 1 if LONG else 3
+NEXT = 1 if LONG else 5
 PAGE = 4096
-LIMITS = (
-    [*range(0, 2048, 100), *range(PAGE, 80 * PAGE, PAGE)] if LONG else [0, 700, 3 * PAGE, 24 * PAGE]
-)
-LEFT = range(80) if LONG else [0, 1, 4, 30]
+LIMITS = [0, *sample("limits", [*range(100, 2048, 100), *range(PAGE, 80 * PAGE, PAGE)], 3)]
+LEFT = sample("pages left", range(80), 3)
 
 
 GOES_ON = {
@@ -128,7 +126,7 @@ class FullFrom:
 
 @every_story
 def test_a_disk_that_is_full_from_any_write_on_is_no_end_of_a_cache(tried, story):
-    for first in count(1 + DISTINCT.index(story) % NEXT, NEXT):
+    for first in count(1 + dice(story.name).randrange(NEXT), NEXT):
         full = FullFrom(first, errno.ENOSPC if first % 2 else errno.EDQUOT)
         done = tried(story, first, stops.stopping(full), told=full)
         if full.count < first:

@@ -1,7 +1,6 @@
-"""The short form of the soak; ``./scripts/soak`` is the long one. NOTARIUM_SOAK_SEED draws another run."""
+"""The short form of the soak; ``./scripts/soak`` is the long one."""
 
 import json
-import os
 import sys
 import time
 from functools import partial
@@ -10,7 +9,7 @@ import pytest
 
 from soak.account import Account, Client
 from soak.run import seen, soak
-from support.long import LONG
+from support.long import LONG, SEED
 
 pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX"),
@@ -19,7 +18,6 @@ pytestmark = [
 SECONDS = 240 if LONG else 120
 """At most; the short form ends as soon as everything has been seen, usually in a tenth of it."""
 WRITES = 40
-SEED = os.environ.get("NOTARIUM_SOAK_SEED", "harbour")
 
 
 def test_mixed_load_with_kills_faults_and_clock_jumps_keeps_every_promise():

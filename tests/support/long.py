@@ -1,5 +1,27 @@
-"""Whether there is time: the long form of a test tries hundreds of cases instead of some."""
+"""How much is tried: hundreds of cases in the long form of a test; else some, drawn from a seed."""
+
+from __future__ import annotations
 
 import os
+import random
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TypeVar
+
+T = TypeVar("T")
 
 LONG = os.environ.get("NOTARIUM_LONG_TESTS") == "1"
+SEED = os.environ.setdefault("NOTARIUM_TEST_SEED", f"{datetime.now(UTC):%Y-%m-%d}")
+"""The day, unless told; set in the environment, so that all processes of a run draw the same."""
+
+
+def dice(name: str) -> random.Random:
+    """A source of chance that gives the same for the same name and seed."""
+    return random.Random(f"{SEED} {name}")
+
+
+def sample(name: str, cases: Sequence[T], count: int) -> list[T]:
+    """Draw so many of the cases, in their order; all of them in the long form."""
+    if LONG or count >= len(cases):
+        return list(cases)
+    return [cases[at] for at in sorted(dice(name).sample(range(len(cases)), count))]

@@ -1,0 +1,45 @@
+"""What every run of the tests tells at its end: its seed, and slow tests that do not say why."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.long import LONG, SEED
+
+SLOW_SECONDS = 2.0
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let a test say why it is slow."""
+    config.addinivalue_line(
+        "markers", f"slow(reason): takes more than {SLOW_SECONDS:g} s alone, for this reason"
+    )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse to call a test slow without a reason."""
+    for item in items:
+        if (mark := item.get_closest_marker("slow")) and not any(mark.args):
+            raise pytest.UsageError(f"{item.nodeid}: slow, and no reason given")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Report; nothing fails, for on a busy machine every test is slow."""
+    if not LONG:
+        terminalreporter.write_line(f"Samples were drawn with NOTARIUM_TEST_SEED={SEED}")
+    passed = terminalreporter.stats.get("passed", [])
+    unexplained = sorted(
+        {
+            report.nodeid.partition("[")[0]
+            for report in passed
+            if report.when == "call"
+            and report.duration > SLOW_SECONDS
+            and "slow" not in report.keywords
+        }
+    )
+    if unexplained and not LONG:
+        terminalreporter.write_line(
+            f"Over {SLOW_SECONDS:g} s and without `@pytest.mark.slow(reason)`:"
+        )
+        for name in unexplained:
+            terminalreporter.write_line(f"  {name}")
