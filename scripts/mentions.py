@@ -42,7 +42,6 @@ MENTIONED = {
     "mcp_notarium.cli.signals: interrupt.number": "the number of a signal, a field",
     "mcp_notarium.cli.signals: self.number": "the number of a signal, a field",
     "mcp_notarium.cli.keys: calibrate.run": _A_VERB,
-    "mcp_notarium.cli.main: module.run": _A_VERB,
 }
 """``module: expression`` -> why a name of ``SINKS`` stands there without being called."""
 

@@ -93,10 +93,9 @@ def test_a_secret_that_is_no_text_is_a_setting_to_be_mended_and_no_fault(command
 
 @pytest.mark.parametrize("name", sorted(cli.VERBS))
 def test_every_command_of_the_table_exists_and_takes_its_options(name):
-    module = importlib.import_module(cli.VERBS[name].module)
-    parser = argparse.ArgumentParser()
-    module.add_arguments(parser)
-    assert callable(module.run)
+    add_arguments, run = importlib.import_module(cli.VERBS[name].module).COMMANDS[name]
+    add_arguments(argparse.ArgumentParser())
+    assert callable(run)
 
 
 def test_serving_without_a_username_is_one_critical_line_and_exit_1(tmp_path):
@@ -211,8 +210,9 @@ def verb(monkeypatch, tmp_path):
 
     def install(act):
         module = type(sys)("verb_under_test")
-        module.add_arguments = lambda parser: parser.add_argument("--loud", action="store_true")
-        module.run = act
+        module.COMMANDS = {
+            "verb": (lambda parser: parser.add_argument("--loud", action="store_true"), act)
+        }
         monkeypatch.setitem(sys.modules, "verb_under_test", module)
         monkeypatch.setitem(cli.VERBS, "verb", cli.Verb("verb_under_test", "do it"))
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcp_notarium.cli import doctor_checks, repair
+from mcp_notarium.cli import cache, doctor_checks
 from mcp_notarium.crypto import kdf, key_slots
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.secret import Secret
@@ -40,4 +40,4 @@ def test_an_old_key_is_worth_a_reminder(days, state):
     ],
 )
 def test_repair_says_no_more_than_is_known(found, says):
-    assert says in repair.missing(found)
+    assert says in cache.missing(found)

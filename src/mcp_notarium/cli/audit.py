@@ -3,11 +3,16 @@
 ``verify`` checks every record, the anchor beside the database, and a head that you noted elsewhere;
 exit code 3 means that something is wrong. No command can change a record. ``accept`` adds a record that
 a person knows why the anchor does not fit.
+
+Exports are signed with detached Ed25519 signatures: base64 in a separate file beside the export. Keys are
+PEM files, as ``openssl genpkey -algorithm ed25519`` and ``openssl pkey -pubout`` make them.
 """
 
 from __future__ import annotations
 
 import argparse
+import base64
+import binascii
 import json
 import re
 import sys
@@ -19,13 +24,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
 from mcp_notarium.account import opener
 from mcp_notarium.account.audit_anchor import Anchor, AnchorUnusable, audit_keys
 from mcp_notarium.account.key_audit import CLIENT
 from mcp_notarium.audit import export
 from mcp_notarium.audit.chain import Entry, Head, Record
 from mcp_notarium.audit.verification import Fault, Kind, Verification
-from mcp_notarium.cli import command_setup, export_signatures
+from mcp_notarium.cli import command_setup
 from mcp_notarium.cli.terminal import ask_yes, talk
 from mcp_notarium.config import Config
 from mcp_notarium.errors import ConfigError, InvalidRequest, LockedError, Verdict
@@ -39,6 +48,7 @@ _ANCHORS = {Kind.ANCHOR, Kind.TAIL_CUT, Kind.FOREIGN}
 _ACCEPTED = "cli.audit.accept"
 _ENOUGH = 16
 """Digits that identify a head; redaction would take more of them for a key."""
+_LARGEST_KEY = 1 << 16
 _HEAD = re.compile(r"(\d{1,15}):([0-9a-f]{64})")
 
 
@@ -212,7 +222,7 @@ def _export(args: argparse.Namespace) -> int:
         raise InvalidRequest(
             "--sign goes with --out", resolution_hint="The signature is a file beside the export."
         )
-    key = None if args.sign is None else export_signatures.private_key(args.sign)
+    key = None if args.sign is None else _private_key(args.sign)
     since = None if args.since is None else _day(args.since)
     with open_chain(command_setup.prepare(args)) as chain:
         now = time.time()
@@ -232,7 +242,7 @@ def _export(args: argparse.Namespace) -> int:
         content = b"".join(lines)
     _write_new(args.out, content)
     if key is not None:
-        _write_new(_signature_of(args.out), export_signatures.signature(key, content))
+        _write_new(_signature_of(args.out), base64.b64encode(key.sign(content)) + b"\n")
     if first > last:
         talk(f"No record is of that day or later: {args.out} only names the end of the chain.")
     else:
@@ -251,9 +261,7 @@ def _verify_export(args: argparse.Namespace) -> int:
     head, faults = export.find_export_faults(exported)
     lines = [f"{fault.kind.value} at record {fault.number}: {fault.words}" for fault in faults]
     if args.public is not None:
-        signed = export_signatures.is_signed(
-            content, args.signature or _signature_of(args.file), args.public
-        )
+        signed = _is_signed(content, args.signature or _signature_of(args.file), args.public)
         lines.append("The signature fits." if signed else "The signature does NOT fit.")
     else:
         signed = True
@@ -263,6 +271,50 @@ def _verify_export(args: argparse.Namespace) -> int:
     lines.append(f"head {head}")
     sys.stdout.write("\n".join(lines) + "\n")
     return 0 if signed and not faults else BROKEN_EXIT
+
+
+def _private_key(path: Path) -> Ed25519PrivateKey:
+    """Return the key in a PEM file without a passphrase. Raises ``ConfigError``."""
+    try:
+        key = serialization.load_pem_private_key(_read_key(path), password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise _no_key("private", "openssl genpkey -algorithm ed25519 -out FILE") from None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise _no_key("private", "openssl genpkey -algorithm ed25519 -out FILE")
+    return key
+
+
+def _is_signed(content: bytes, signature_file: Path, public_file: Path) -> bool:
+    """Return whether the key signed these bytes. Raises ``ConfigError``."""
+    try:
+        key = serialization.load_pem_public_key(_read_key(public_file))
+    except (ValueError, UnsupportedAlgorithm):
+        raise _no_key("public", "openssl pkey -in FILE -pubout") from None
+    if not isinstance(key, Ed25519PublicKey):
+        raise _no_key("public", "openssl pkey -in FILE -pubout")
+    try:
+        key.verify(base64.b64decode(_read_key(signature_file).strip(), validate=True), content)
+    except (InvalidSignature, binascii.Error):
+        return False
+    return True
+
+
+def _read_key(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(_LARGEST_KEY)
+    except OSError as error:
+        raise ConfigError(
+            f"a file cannot be read ({error.strerror})",
+            resolution_hint=f"Look at {path}.",
+        ) from None
+
+
+def _no_key(kind: str, made_by: str) -> ConfigError:
+    return ConfigError(
+        f"that file holds no {kind} Ed25519 key in PEM form without a passphrase",
+        resolution_hint=f"`{made_by}` makes one.",
+    )
 
 
 def _signature_of(path: Path) -> Path:
@@ -306,3 +358,5 @@ _ACTIONS: dict[str, Callable[[argparse.Namespace], int]] = {
     "export": _export,
     "verify-export": _verify_export,
 }
+
+COMMANDS = {"audit": (add_arguments, run)}

@@ -214,3 +214,6 @@ def _printed(found: list[Finding], code: int, *, as_json: bool) -> int:
         if one.hint:
             sys.stdout.write(f"      {'':<14} → {one.hint}\n")
     return code
+
+
+COMMANDS = {"doctor": (add_arguments, run)}

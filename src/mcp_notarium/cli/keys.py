@@ -1,4 +1,4 @@
-"""Run ``mcp-notarium keys``: manage the keys that open the account, each in its own slot.
+"""Run ``mcp-notarium keys`` and ``keychain``: manage the keys that open the account, each in its own slot.
 
 Every change is proven before it takes effect, and none can lock out the key it was made with. Old
 copies of the key file keep what a change removes; the commands say so.
@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from mcp_notarium.account import key_file_backup, key_rotation, slot_management
+from mcp_notarium.account import key_file_backup, key_rotation, keychain_slot, slot_management
 from mcp_notarium.account.key_changes import ChangeOptions, ChangeResult
 from mcp_notarium.account.slot_management import SlotList
 from mcp_notarium.cli import calibrate, command_setup, new_key
@@ -27,6 +27,7 @@ from mcp_notarium.crypto.key_slots import Slot, SlotState, SlotType
 from mcp_notarium.errors import InvalidRequest, LockedError, Verdict
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.keys.credentials import find_passphrase
+from mcp_notarium.keys.keychain import system_keychain
 from mcp_notarium.secret import Secret
 
 _TRIES = 3
@@ -43,7 +44,7 @@ _STATES: dict[str, Callable[..., ChangeResult]] = {
 }
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_keys_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the commands below ``keys``."""
     parser.add_argument(
         "--ask-key", action="store_true", help="ask for a key instead of taking the configured one"
@@ -81,7 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(args: argparse.Namespace) -> int:
+def run_keys(args: argparse.Namespace) -> int:
     """Run the action ``args.action``."""
     config = command_setup.prepare(args)
     asked = ask_secret("Key: ") if args.ask_key else None
@@ -298,4 +299,40 @@ _ACTIONS: dict[str, Callable[[Config, Secret | None, argparse.Namespace], int]] 
     "calibrate": calibrate.run,
     "backup": _back_up,
     "restore": _restore,
+}
+
+
+def add_keychain_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the action and the source of the key."""
+    parser.add_argument("action", choices=("enable", "disable"), help="what to do")
+    parser.add_argument(
+        "--ask-key", action="store_true", help="ask for a key instead of taking the configured one"
+    )
+
+
+def run_keychain(args: argparse.Namespace) -> int:
+    """Enable or disable the keychain slot; exit code 0 when it is done and proven."""
+    config = command_setup.prepare(args)
+    if not config.keychain:
+        raise InvalidRequest(
+            "the keychain is switched off",
+            resolution_hint="Remove NOTARIUM_KEYCHAIN=off from the configuration first.",
+        )
+    options = ChangeOptions(old=ask_secret("Key: ") if args.ask_key else None)
+    if args.action == "enable":
+        done = keychain_slot.enable(config, system_keychain(), options=options)
+        talk(f"{done.backend} opens the cache from now on (slot {done.slot_id}).")
+        talk("You may remove DB_ENCRYPTION_KEY from the clients' configurations. Keep it in a safe")
+        talk("place: if the keychain is ever lost, you need it to open the cache.")
+        return 0
+    changed = keychain_slot.disable(config, system_keychain(), options=options)
+    talk("The keychain no longer opens the cache.")
+    if changed is None:
+        talk("note: its entry opened nothing and was removed.")
+    return 0
+
+
+COMMANDS = {
+    "keys": (add_keys_arguments, run_keys),
+    "keychain": (add_keychain_arguments, run_keychain),
 }

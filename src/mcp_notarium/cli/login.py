@@ -1,6 +1,7 @@
-"""Run ``mcp-notarium login``: exchange a code sent by e-mail (or the password) for a token.
+"""Run ``mcp-notarium login`` and ``logout``.
 
-The token goes into the OS keychain, else into the encrypted database; never into a plain file.
+A code sent by e-mail (or the password) is exchanged for a token, which goes into the OS keychain, else into
+the encrypted database; never into a plain file. Logging out removes it; the local notes stay.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ from mcp_notarium.cli import command_setup, new_key, signals
 from mcp_notarium.cli.terminal import ask_secret, input_ended, read_line, require_terminal, talk
 from mcp_notarium.config import Config
 from mcp_notarium.errors import ConfigError, LockedError, NotariumError, OtherAccount
+from mcp_notarium.files.account_folder import AccountFolder, folder_errors
+from mcp_notarium.keys import keychain
 from mcp_notarium.secret import Secret
 from mcp_notarium.stores.simplenote.login import Authenticator
 from mcp_notarium.stores.simplenote.urls import Urls
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_login_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the login method, and whether a new database may have a weak key."""
     way = parser.add_mutually_exclusive_group()
     way.add_argument("--password", action="store_true", help="ask for the password, send no e-mail")
@@ -30,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     new_key.add_allow_weak(parser)
 
 
-def run(args: argparse.Namespace) -> int:
+def run_login(args: argparse.Namespace) -> int:
     """Log in; exit code 0 when the token works and is stored."""
     if not args.code_stdin:
         require_terminal()  # before a code is sent that nobody could type
@@ -114,3 +117,51 @@ def _restore_token(app: App, before: Secret | None) -> None:
 async def _prove(app: App) -> None:
     """Send one small request in the account's name."""
     await app.store.list_page(since=None, mark=None, limit=1, with_content=False)
+
+
+def add_logout_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add an epilog; there are no options."""
+    parser.epilog = (
+        "Simplenote cannot end a single login. To invalidate the token everywhere, change the "
+        "account's password."
+    )
+
+
+def run_logout(args: argparse.Namespace) -> int:
+    """Remove the token from keychain and database; exit code 23 if only from the latter."""
+    config = command_setup.prepare(args)
+    folder = AccountFolder(config.account_dir)
+    with folder_errors(folder):  # logging out must not create a database
+        found = any(
+            file.exists() for file in (folder.key_file, folder.key_copy, folder.plain_database)
+        )
+    if found:
+        asyncio.run(_forget(config))
+        talk("The stored login was removed. The cache and its notes stay.")
+    else:
+        system = keychain.system_keychain()
+        if config.keychain and not system.missing:
+            system.delete(keychain.TOKEN, config.owner_hash)
+        talk("There is no cache here, so no login is stored in one.")
+    if config.password or config.token:
+        talk("note: SIMPLENOTE_PASSWORD or SIMPLENOTE_TOKEN is set and still lets servers log in.")
+    return 0
+
+
+async def _forget(config: Config) -> None:
+    async with open_app(config, syncing=False) as app:
+        try:
+            with command_setup.record_command(app, "cli.logout"):
+                app.tokens.forget()
+        except LockedError as error:
+            raise LockedError(
+                error.verdict,
+                f"the cache has forgotten the login, and {error.message}; it may still hold one",
+                resolution_hint="Unlock the keychain and run `mcp-notarium logout` again.",
+            ) from error
+
+
+COMMANDS = {
+    "login": (add_login_arguments, run_login),
+    "logout": (add_logout_arguments, run_logout),
+}

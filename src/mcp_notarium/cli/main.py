@@ -1,7 +1,7 @@
 """Run the command line: find the command, call its module, render errors.
 
-Each command is a module of its own, imported only when it is called. It offers
-``add_arguments(parser)`` and ``run(args) -> int``. Data goes to stdout, messages to stderr.
+A command's module is imported only when it is called. Its ``COMMANDS`` hold by name the function that adds
+the command's arguments to a parser, and the one that runs it. Data goes to stdout, messages to stderr.
 """
 
 from __future__ import annotations
@@ -26,6 +26,10 @@ USAGE_EXIT = 2
 BROKEN_PIPE_EXIT = 141
 
 
+AddArguments = Callable[[argparse.ArgumentParser], None]
+Command = tuple[AddArguments, Callable[[argparse.Namespace], int]]
+
+
 @dataclass(frozen=True, slots=True)
 class Verb:
     """Describe a command: its module, and its summary for ``--help``."""
@@ -39,18 +43,18 @@ VERBS = {
         "mcp_notarium.cli.serve", "serve an MCP client on stdin and stdout (the default)"
     ),
     "login": Verb("mcp_notarium.cli.login", "log in with a code sent by e-mail, or a password"),
-    "logout": Verb("mcp_notarium.cli.logout", "remove the stored login"),
+    "logout": Verb("mcp_notarium.cli.login", "remove the stored login"),
     "status": Verb("mcp_notarium.cli.status", "show the state of the cache"),
     "doctor": Verb("mcp_notarium.cli.doctor", "check configuration, keys, cache and network"),
     "rotate-key": Verb("mcp_notarium.cli.rotate_key", "change the passphrase of the cache"),
     "keys": Verb("mcp_notarium.cli.keys", "list, add and remove the keys that open the cache"),
-    "keychain": Verb("mcp_notarium.cli.keychain", "let the system's keychain open the cache"),
-    "generate-key": Verb("mcp_notarium.cli.generate_key", "make a new random key"),
-    "migrate-plaintext": Verb("mcp_notarium.cli.migrate_plaintext", "encrypt an unencrypted cache"),
+    "keychain": Verb("mcp_notarium.cli.keys", "let the system's keychain open the cache"),
+    "generate-key": Verb("mcp_notarium.cli.new_key", "make a new random key"),
+    "migrate-plaintext": Verb("mcp_notarium.cli.cache", "encrypt an unencrypted cache"),
     "policy": Verb("mcp_notarium.cli.policy", "show, check and explain what agents may see and do"),
-    "purge": Verb("mcp_notarium.cli.purge", "destroy the local cache permanently"),
-    "repair": Verb("mcp_notarium.cli.repair", "recover what can be read of a damaged cache"),
-    "reset-cache": Verb("mcp_notarium.cli.reset_cache", "empty the cache and load it again"),
+    "purge": Verb("mcp_notarium.cli.cache", "destroy the local cache permanently"),
+    "repair": Verb("mcp_notarium.cli.cache", "recover what can be read of a damaged cache"),
+    "reset-cache": Verb("mcp_notarium.cli.cache", "empty the cache and load it again"),
     "audit": Verb("mcp_notarium.cli.audit", "verify, show and export the audit log"),
 }
 
@@ -98,10 +102,9 @@ def _dispatch(arguments: list[str]) -> int:
     verb = VERBS.get(options.verb)
     if verb is None:
         _parser().error(f"unknown command {options.verb!r}; see mcp-notarium --help")
-    module = import_module(verb.module)
-    args = _parse_verb(options, module.add_arguments, verb)
-    act: Callable[[argparse.Namespace], int] = module.run
-    return act(args)
+    commands: dict[str, Command] = import_module(verb.module).COMMANDS
+    add_arguments, run_command = commands[options.verb]
+    return run_command(_parse_verb(options, add_arguments, verb))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -128,9 +131,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _parse_verb(
-    options: argparse.Namespace,
-    add_arguments: Callable[[argparse.ArgumentParser], None],
-    verb: Verb,
+    options: argparse.Namespace, add_arguments: AddArguments, verb: Verb
 ) -> argparse.Namespace:
     parser = _Parser(
         prog=f"mcp-notarium {options.verb}",

@@ -219,3 +219,6 @@ def _said(value: Any) -> str:
 def _print(facts: dict[str, Any], lines: list[str], *, as_json: bool) -> None:
     text = json.dumps(facts, indent=2) if as_json else "\n".join(lines)
     sys.stdout.write(text + "\n")
+
+
+COMMANDS = {"policy": (add_arguments, run)}

@@ -334,3 +334,6 @@ def _tell_old_key_places(
             "(`mcp-notarium keys recovery create`), then remove this one "
             f"(`mcp-notarium keys remove {current.slot.id}`)."
         )
+
+
+COMMANDS = {"rotate-key": (add_arguments, run)}

@@ -20,3 +20,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Serve until the client leaves."""
     return serve(env_file=args.env_file, sandbox=args.sandbox)
+
+
+COMMANDS = {"serve": (add_arguments, run)}

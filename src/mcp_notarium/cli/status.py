@@ -251,3 +251,6 @@ def text(facts: dict[str, Any]) -> str:
 
 def _time(epoch: float | None) -> str | None:
     return None if epoch is None else datetime.fromtimestamp(epoch, UTC).isoformat(" ", "seconds")
+
+
+COMMANDS = {"status": (add_arguments, run)}

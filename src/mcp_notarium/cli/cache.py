@@ -1,0 +1,283 @@
+"""Run the commands that replace or destroy the whole local database.
+
+``reset-cache`` empties a sound database in place: its login and its unfinished writes stay. One that cannot
+be opened, has a damaged page, or holds the notes of another account is moved to the quarantine as a whole,
+and a new one is made. ``repair`` recovers what can be read of a damaged one; the store has the rest.
+``migrate-plaintext`` encrypts an unencrypted one. ``purge`` destroys it permanently; the notes stay at the
+store.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+
+from mcp_notarium.account import key_rotation, opener, plaintext_migration, purge, repair
+from mcp_notarium.account.key_changes import ChangeOptions
+from mcp_notarium.app import App, open_app
+from mcp_notarium.cli import command_setup, new_key, signals
+from mcp_notarium.cli.terminal import (
+    Progress,
+    ask_line,
+    ask_secret,
+    ask_yes,
+    say_unless_copied,
+    talk,
+)
+from mcp_notarium.config import Config
+from mcp_notarium.errors import (
+    InvalidRequest,
+    LockedError,
+    LoginRequired,
+    NotariumError,
+    OtherAccount,
+)
+from mcp_notarium.keys import credentials, keychain
+from mcp_notarium.storage.table_copy import SalvageReport
+
+NOT_OVERWRITTEN = (
+    "Nothing was overwritten: on the disk, in snapshots and in backups old bytes can survive. A key "
+    "file found there still opens the database with its key, and an unencrypted cache can be read. "
+    "Only disk encryption and the end of those copies help against that."
+)
+_LONGEST_SYNC = 3600.0
+_POLL_SECONDS = 0.5
+_EMPTIED = (
+    "The cache was emptied; what has arrived is kept, and the next server start continues loading."
+)
+_SET_ASIDE = "The old cache is in the quarantine; the next server start makes a new one or goes on."
+_OTHER_KEYS = (
+    "note: only the key that is given now opens a new cache. Other keys of the old one, a recovery key "
+    "on paper too, do not; make them anew afterwards (`mcp-notarium keys recovery create`, `keys add`)."
+)
+
+
+def add_reset_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add consent for scripts, and whether the new database may have a weak key."""
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    new_key.add_allow_weak(parser)
+
+
+def run_reset(args: argparse.Namespace) -> int:
+    """Reset after asking; exit code 0 when the first load is complete."""
+    config = replace(command_setup.prepare(args), allow_weak=args.allow_weak)
+    return asyncio.run(_reset(config, yes=args.yes))
+
+
+async def _reset(config: Config, *, yes: bool) -> int:
+    config = replace(
+        config, on_unreadable="refuse"
+    )  # nothing is set aside before the person agrees
+    try:
+        async with open_app(config, whole=True) as app:
+            signals.watch_folder(config.account_dir)  # opening may have created the database
+            if not _agreed("Empty the cache and load every note again?", yes=yes):
+                return 1
+            signals.note_change(_EMPTIED)
+            with command_setup.record_command(app, "cli.reset-cache"):
+                await app.driver.reset()
+            return await _loaded(app)
+    except LockedError as error:
+        talk(f"The cache cannot be used: {_sentence(error)}")
+    except OtherAccount as error:
+        talk(f"The cache cannot be emptied in place: {_sentence(error)}")
+    if config.db_encryption:
+        _demand_strong(config)  # else nothing would replace what is set aside
+        talk(_OTHER_KEYS)
+    if not _agreed(
+        "Move it to the quarantine (nothing is deleted) and start a new one? A write that was "
+        "never confirmed would stay in the old files.",
+        yes=yes,
+    ):
+        return 1
+    unsent = purge.may_hold_unsent_text(config)
+    signals.note_change(_SET_ASIDE)
+    moved = opener.quarantine_account(config)
+    talk(f"The old files are in {moved}." if moved else "There was nothing to set aside.")
+    if moved and unsent:
+        talk("WARNING: text that the note store has not confirmed may be inside. Keep them.")
+    return await _filled(open_app(config))
+
+
+def _demand_strong(config: Config) -> None:
+    """Raise ``WeakPassphrase`` if a new database would get a key that can be guessed."""
+    key = credentials.find_passphrase(config, config.owner_hash)
+    if key is not None:
+        key_rotation.demand_strong(key.passphrase, allow_weak=config.allow_weak)
+
+
+def _sentence(error: NotariumError) -> str:
+    """Return the message with one full stop; some are sentences already."""
+    return f"{error.user_message.rstrip('.')}."
+
+
+def _agreed(question: str, *, yes: bool) -> bool:
+    if yes or ask_yes(question):
+        return True
+    talk("Nothing was changed. (In a script, say --yes.)")
+    return False
+
+
+async def _filled(opened: AbstractAsyncContextManager[App]) -> int:
+    async with opened as app:
+        try:
+            return await _loaded(app)
+        except LoginRequired as error:
+            talk(f"The new cache is ready and empty: {_sentence(error)}")
+            talk(f"→ {error.resolution_hint}")
+            return 0
+
+
+async def _loaded(app: App) -> int:
+    """Wait for the first load and report progress. Raises ``LoginRequired`` if it cannot begin."""
+    cycle = asyncio.create_task(app.driver.sync_now(_LONGEST_SYNC))
+    while not cycle.done():
+        await asyncio.wait({cycle}, timeout=_POLL_SECONDS)
+        status = app.driver.status()
+        if status.needs_login:
+            cycle.cancel()
+            raise LoginRequired("Simplenote does not accept the login, or there is none yet")
+        talk(f"  {status.loaded} of {status.total if status.total is not None else '?'} notes")
+    if not cycle.result():
+        raise NotariumError(
+            f"the load did not finish: {app.driver.status().last_error or 'no reason known'}",
+            resolution_hint="Whatever has arrived is kept; the next server start goes on from it.",
+        )
+    talk("The cache is complete.")
+    return 0
+
+
+def missing(found: SalvageReport) -> str:
+    """Return what is known of the notes that could not be recovered."""
+    fetched = "the next sync compares everything with the note store and fetches what is missing."
+    if found.expected is not None:
+        lost = max(found.expected - found.notes, 0)
+        return (
+            f"{lost:,} of {found.expected:,} could not be read; {fetched}"
+            if lost
+            else "None is missing."
+        )
+    if found.lost or found.open_end:
+        return f"How many could not be read is not known, for that was damaged too; {fetched}"
+    return f"As far as can be seen none is missing; {fetched}"
+
+
+def add_repair_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the source of the key."""
+    parser.add_argument(
+        "--ask-key", action="store_true", help="ask for a key instead of taking the configured one"
+    )
+
+
+def run_repair(args: argparse.Namespace) -> int:
+    """Repair; exit code 0 when a sound database is in force, also if it was sound before.
+
+    Raises ``Unfinished`` if the new one is in force and the old files are not set aside.
+    """
+    config = command_setup.prepare(args)
+    options = ChangeOptions(
+        old=ask_secret("Key: ") if args.ask_key else None,
+        system=keychain.system_keychain() if config.keychain else None,
+    )
+    done = repair.repair(config, told=Progress("places looked at"), options=options)
+    if done is None:
+        talk("There is nothing to repair: every page is authentic, and the index fits the notes.")
+        return 0
+    found = done.salvaged
+    talk(f"A sound cache is in force: {found.notes:,} notes came over.")
+    talk(missing(found))
+    if "pending_writes" not in found.complete:
+        talk("WARNING: not every unfinished write could be read. One may be only in the old files.")
+    talk("Every key that opened the cache opens it as before.")
+    say_unless_copied(done.state.copied)
+    done.state.demand_finished(
+        "the repaired cache is in force, but the old files are not all set aside",
+        hint="Nothing is lost, and servers can be started. Run `mcp-notarium repair` again when the "
+        f"disk is well: it sets aside what is not yet in {done.quarantine}.",
+    )
+    talk(f"The old files are in {done.quarantine}, as they were.")
+    return 0
+
+
+def add_migrate_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add whether a weak key is accepted; the key is the configured one."""
+    new_key.add_allow_weak(parser)
+
+
+def run_migrate(args: argparse.Namespace) -> int:
+    """Encrypt with the configured key; exit code 0 when no plain file is left.
+
+    Raises ``Unfinished`` if the encrypted database is in force and plain files are left.
+    """
+    config = command_setup.prepare(args)
+    found = credentials.find_passphrase(config, config.owner_hash)
+    if found is None:
+        raise InvalidRequest(
+            "there is no key to encrypt with",
+            resolution_hint="Run `mcp-notarium generate-key --file PATH` and set "
+            "DB_ENCRYPTION_KEY_FILE=PATH.",
+        )
+    key_rotation.demand_strong(found.passphrase, allow_weak=args.allow_weak)
+    done = plaintext_migration.encrypt_plain(
+        config, found.passphrase, told=Progress("rows encrypted")
+    )
+    talk(f"The cache is encrypted and compared: {done.notes:,} notes.")
+    say_unless_copied(done.state.copied)
+    done.state.demand_finished(
+        "the encrypted cache is in force, but the unencrypted files are not all erased",
+        hint="Nothing is lost. Run `mcp-notarium migrate-plaintext` again when the disk lets them be "
+        "erased; until then they can be read.",
+    )
+    talk(f"The unencrypted files were overwritten and removed. {plaintext_migration.SURVIVES}")
+    if not config.db_encryption:
+        talk("Now take DB_ENCRYPTION=off out of the clients' configurations.")
+    return 0
+
+
+def add_purge_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add consent for scripts."""
+    parser.add_argument(
+        "--shred",
+        action="store_true",
+        help="the default: the keys are erased first, so that nothing can be read again",
+    )
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def run_purge(args: argparse.Namespace) -> int:
+    """Purge after asking; exit code 0 when nothing is left, 23 if the keychain could not be asked."""
+    config = command_setup.prepare(args)
+    if not args.yes:
+        _demand_consent(config)
+    done = purge.purge_account(config, keychain.system_keychain() if config.keychain else None)
+    talk(
+        f"{done.files} files were removed"
+        + (", and the keychain's entries." if done.keychain_cleared else ".")
+    )
+    talk(f"Copies of the key file elsewhere still open copies of the database. {NOT_OVERWRITTEN}")
+    if done.keychain_error is not None:
+        raise done.keychain_error
+    if done.keychain_hint:
+        talk(f"note: no keychain runs in this session. {done.keychain_hint}")
+    if not config.keychain:
+        talk("note: NOTARIUM_KEYCHAIN=off, so the keychain was not asked; what is in it stays.")
+    return 0
+
+
+def _demand_consent(config: Config) -> None:
+    talk(f"Everything in {config.account_dir} will be destroyed, the quarantine too.")
+    talk("Your notes stay at the note store; the next start loads them again.")
+    if purge.may_hold_unsent_text(config):
+        talk("WARNING: there may be text inside that the note store has not confirmed.")
+    if ask_line(f"Type the account's name ({config.username}) to go on: ") != config.username:
+        raise InvalidRequest("nothing was destroyed", resolution_hint="The names differ.")
+
+
+COMMANDS = {
+    "reset-cache": (add_reset_arguments, run_reset),
+    "repair": (add_repair_arguments, run_repair),
+    "migrate-plaintext": (add_migrate_arguments, run_migrate),
+    "purge": (add_purge_arguments, run_purge),
+}
