@@ -264,7 +264,7 @@ async def call(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
 
 
 class DemoFailed(RuntimeError):
-    """A step of the demo did not do what it should."""
+    """Report that a step of the demo did not do what it should."""
 
     def __init__(self, tool: str, text: str) -> None:
         super().__init__(f"{tool} answered an error: {text}")

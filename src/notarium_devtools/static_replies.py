@@ -30,12 +30,12 @@ Json = dict[str, Any]
 
 
 def make(offered: tuple[str, ...] = TOOLS) -> Json:
-    """The replies as JSON values; the file holds those of all tools."""
+    """Return the replies as JSON values; the file holds those of all tools."""
     return anyio.run(_make, offered)
 
 
 def text_of(replies: Json) -> str:
-    """The file's text: one line for each thing, so that changes can be read."""
+    """Return the file's text: one line for each thing, so that changes can be read."""
     return json.dumps(replies, indent=1, ensure_ascii=False) + "\n"
 
 
@@ -73,13 +73,13 @@ def _modern(version: str) -> Json:
 
 
 async def _greeted(version: str, offered: tuple[str, ...]) -> tuple[Json, Json]:
-    """The results of ``initialize`` and ``tools/list``."""
+    """Return the results of ``initialize`` and ``tools/list``."""
     initialize, listed = await _ask([_hello(version), ("tools/list", {})], offered)
     return initialize["result"], listed["result"]
 
 
 async def _by_handshake(version: str) -> Json:
-    """The replies that name no tool, by method."""
+    """Return the replies that name no tool, by method."""
     questions: list[tuple[str, Json]] = [(method, {}) for method in _HANDSHAKE]
     _, *replies = await _ask([_hello(version), *questions])
     return dict(zip(_HANDSHAKE, replies, strict=True))
@@ -91,21 +91,21 @@ async def _by_envelope(version: str, method: str, offered: tuple[str, ...]) -> J
 
 
 async def _unsupported() -> Json:
-    """The error for an unknown version, without that version."""
+    """Return the error for an unknown version, without that version."""
     (reply,) = await _ask([("server/discover", _modern("0"))])
     error: Json = reply["error"]
     return error | {"data": {"supported": error["data"]["supported"]}}
 
 
 def _same(replies: list[Json]) -> Json:
-    """The one that all versions have."""
+    """Return the one that all versions have."""
     if any(reply != replies[0] for reply in replies):
         raise TypeError("versions differ in their replies: the file must tell them apart")
     return replies[0]
 
 
 async def _ask(questions: list[tuple[str, Json]], offered: tuple[str, ...] = TOOLS) -> list[Json]:
-    """The SDK's results and errors for these requests, on a connection of their own."""
+    """Return the SDK's results and errors for these requests, on a connection of their own."""
     holder = AppHolder(_nothing_to_open, report=lambda _error: None)
     server = build(CallPipeline(holder, offered))
     to_server, read = anyio.create_memory_object_stream[SessionMessage | Exception](9)

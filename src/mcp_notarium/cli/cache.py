@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
 from mcp_notarium.account import key_rotation, opener, plaintext_migration, purge, repair
@@ -98,7 +97,7 @@ async def _reset(config: Config, *, yes: bool) -> int:
     talk(f"The old files are in {moved}." if moved else "There was nothing to set aside.")
     if moved and unsent:
         talk("WARNING: text that the note store has not confirmed may be inside. Keep them.")
-    return await _filled(open_app(config))
+    return await _filled(config)
 
 
 def _demand_strong(config: Config) -> None:
@@ -120,8 +119,8 @@ def _agreed(question: str, *, yes: bool) -> bool:
     return False
 
 
-async def _filled(opened: AbstractAsyncContextManager[App]) -> int:
-    async with opened as app:
+async def _filled(config: Config) -> int:
+    async with open_app(config) as app:
         try:
             return await _loaded(app)
         except LoginRequired as error:
@@ -166,9 +165,7 @@ def missing(found: SalvageReport) -> str:
 
 def add_repair_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the source of the key."""
-    parser.add_argument(
-        "--ask-key", action="store_true", help="ask for a key instead of taking the configured one"
-    )
+    command_setup.add_ask_key(parser)
 
 
 def run_repair(args: argparse.Namespace) -> int:

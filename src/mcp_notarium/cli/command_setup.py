@@ -22,6 +22,13 @@ if TYPE_CHECKING:
     from mcp_notarium.app import App
 
 
+def add_ask_key(parser: argparse.ArgumentParser) -> None:
+    """Add the option of commands that need a key of the account."""
+    parser.add_argument(
+        "--ask-key", action="store_true", help="ask for a key instead of taking the configured one"
+    )
+
+
 def prepare(args: argparse.Namespace) -> Config:
     """Return the checked configuration and remove its secrets from the environment.
 

@@ -46,9 +46,7 @@ _STATES: dict[str, Callable[..., ChangeResult]] = {
 
 def add_keys_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the commands below ``keys``."""
-    parser.add_argument(
-        "--ask-key", action="store_true", help="ask for a key instead of taking the configured one"
-    )
+    command_setup.add_ask_key(parser)
     verbs = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     listing = verbs.add_parser("list", help="show the slots")
     listing.add_argument("--json", action="store_true", help="print JSON")
@@ -305,9 +303,7 @@ _ACTIONS: dict[str, Callable[[Config, Secret | None, argparse.Namespace], int]] 
 def add_keychain_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the action and the source of the key."""
     parser.add_argument("action", choices=("enable", "disable"), help="what to do")
-    parser.add_argument(
-        "--ask-key", action="store_true", help="ask for a key instead of taking the configured one"
-    )
+    command_setup.add_ask_key(parser)
 
 
 def run_keychain(args: argparse.Namespace) -> int:

@@ -38,23 +38,14 @@ class Output:
         """Write the text. Raises ``OutputError``."""
         if self._stream is None:
             raise OutputError("standard output is closed, so nothing can be printed")
-        try:
+        with _output_errors():
             return self._stream.write(text)
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            raise _unwritten(error) from None
 
     def flush(self) -> None:
         """Flush the stream. Raises ``OutputError``."""
-        if self._stream is None:
-            return
-        try:
-            self._stream.flush()
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            raise _unwritten(error) from None
+        if self._stream is not None:
+            with _output_errors():
+                self._stream.flush()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -78,6 +69,12 @@ def usable_streams() -> Iterator[None]:
             sys.stdin, sys.stdout = cast("TextIO", stdin), cast("TextIO", stdout)
 
 
-def _unwritten(error: OSError) -> OutputError:
-    why = (error.strerror or type(error).__name__).lower()
-    return OutputError(f"the output could not be written: {why}")
+@contextmanager
+def _output_errors() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        why = (error.strerror or type(error).__name__).lower()
+        raise OutputError(f"the output could not be written: {why}") from None

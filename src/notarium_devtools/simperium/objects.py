@@ -24,7 +24,7 @@ _ID = re.compile(r"[A-Za-z0-9\-_.%@]{1,256}")
 
 
 class Refused(Exception):
-    """The service refuses the request with an HTTP ``status``."""
+    """Report that the service refuses the request, with an HTTP ``status``."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(f"{status}: {reason}")
@@ -33,7 +33,7 @@ class Refused(Exception):
 
 
 class SchemaRefused(Refused):
-    """A field of the posted object is missing or unacceptable."""
+    """Report that a field of the posted object is missing or unacceptable."""
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(400, reason)
