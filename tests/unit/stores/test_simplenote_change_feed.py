@@ -12,8 +12,12 @@ from hypothesis import strategies as st
 from mcp_notarium.domain.note import Revision, Tombstone
 from mcp_notarium.errors import RemoteVanished, StoreProtocolError
 from mcp_notarium.stores.contract import ChangePage, Entry
-from mcp_notarium.stores.simplenote.change_feed import MOST_STEPS, changes_from
-from mcp_notarium.stores.simplenote.jsondiff import DoesNotFit, apply_to_object
+from mcp_notarium.stores.simplenote.change_feed import (
+    MOST_STEPS,
+    DoesNotFit,
+    apply_to_object,
+    changes_from,
+)
 from mcp_notarium.stores.simplenote.note_codec import revision_from
 from notarium_devtools.simperium.changes import object_difference
 

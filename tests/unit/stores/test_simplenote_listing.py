@@ -10,7 +10,7 @@ from mcp_notarium.domain.note import Revision
 from mcp_notarium.errors import StoreProtocolError
 from mcp_notarium.stores.contract import Entry
 from mcp_notarium.stores.json_answers import DEEPEST
-from mcp_notarium.stores.simplenote.listing import page_from
+from mcp_notarium.stores.simplenote.note_codec import page_from
 
 
 def _answer(**fields: Any) -> dict[str, Any]:

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import StoreProtocolError
 from mcp_notarium.stores.json_answers import parse_json, to_json
-from mcp_notarium.stores.simplenote.listing import page_from
 from mcp_notarium.stores.simplenote.note_codec import (
     compose_fields,
     etag_of,
     fields_of,
+    page_from,
     revision_from,
     version_of,
 )

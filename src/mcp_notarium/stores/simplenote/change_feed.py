@@ -1,13 +1,16 @@
 """Decode the change feed (``/changes``): JSON to what happened, each note at most once. Pure.
 
 The feed repeats entries, may change their order, joins several versions into one entry and also
-reports our own writes. Where the differences fit the revision we hold, the note comes out whole;
-everywhere else it comes out as an ``Entry``, which means: fetch it.
+reports our own writes. It carries Simperium's ``jsondiff`` differences. One is only ever applied exactly,
+to the very object it was made from; then the note comes out whole. What is ambiguous, does not fit or
+looks like broken text comes out as an ``Entry``, which means: fetch it. A guess would be a note that
+silently differs from the service's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,13 +18,24 @@ from mcp_notarium.domain.note import Revision, Tombstone
 from mcp_notarium.errors import RemoteVanished, StoreProtocolError
 from mcp_notarium.stores.contract import BaseLookup, ChangePage, Entry
 from mcp_notarium.stores.json_answers import DEEPEST, deeper_than
-from mcp_notarium.stores.simplenote.jsondiff import DoesNotFit, apply_to_object
-from mcp_notarium.stores.simplenote.listing import LONGEST_PLACE, has_address, version_from
-from mcp_notarium.stores.simplenote.note_codec import Fields, etag_of, fields_of, revision_from
+from mcp_notarium.stores.simplenote.note_codec import (
+    LONGEST_PLACE,
+    Fields,
+    etag_of,
+    fields_of,
+    has_address,
+    revision_from,
+    version_from,
+)
 
+_REPLACEMENT = "\ufffd"
 _BUCKET_GONE = frozenset({"EMPTY", "DROP"})
 MOST_STEPS = 100
 """Most changes of one note that are applied one after the other; a fetch costs less than more."""
+
+
+class DoesNotFit(Exception):
+    """The difference cannot be applied with certainty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,3 +153,135 @@ def _next_cursor(last: Any) -> str:
 
 def _invalid(what: str) -> StoreProtocolError:
     return StoreProtocolError(f"Simplenote answered a change feed with {what}")
+
+
+def apply_to_object(before: Mapping[str, Any], operations: Any) -> dict[str, Any]:
+    """Make a new object: ``before`` with ``operations`` (key to operation) applied.
+
+    Raises ``DoesNotFit``; ``before`` is not changed.
+    """
+    after = dict(before)
+    for key, operation in _mapping(operations).items():
+        _apply_to_key(after, key, _mapping(operation))
+    return after
+
+
+def _apply_to_key(after: dict[str, Any], key: str, operation: Mapping[str, Any]) -> None:
+    kind = operation.get("o")
+    if kind == "+":
+        after[key] = _value(operation)
+        return
+    if key not in after:
+        raise DoesNotFit
+    if kind == "-":
+        del after[key]
+    else:
+        after[key] = _changed(after[key], operation)
+
+
+def _changed(old: Any, operation: Mapping[str, Any]) -> Any:
+    kind = operation.get("o")
+    if kind == "r":
+        return _value(operation)
+    change = _CHANGES.get(kind) if isinstance(kind, str) else None
+    if change is None:
+        raise DoesNotFit
+    return change(old, _value(operation))
+
+
+def _text(old: Any, delta: Any) -> str:
+    """Apply ``d``: a diff-match-patch delta; its lengths count UTF-16 units and must add up."""
+    if not isinstance(old, str) or not isinstance(delta, str):
+        raise DoesNotFit
+    from diff_match_patch import diff_match_patch  # noqa: PLC0415 - only texts need it
+
+    engine = diff_match_patch()
+    try:
+        new = str(engine.diff_text2(engine.diff_fromDelta(old, delta)))
+    except (ValueError, IndexError):  # UnicodeError is a ValueError
+        raise DoesNotFit from None
+    # Half a surrogate pair in the delta comes out of the library as a replacement character.
+    if new.count(_REPLACEMENT) > old.count(_REPLACEMENT):
+        raise DoesNotFit
+    return new
+
+
+def _increment(old: Any, step: Any) -> int:
+    # A sum of floats need not be the number that was meant.
+    if type(old) is not int or type(step) is not int:
+        raise DoesNotFit
+    return old + step
+
+
+def _object(old: Any, operations: Any) -> dict[str, Any]:
+    return apply_to_object(_mapping(old), operations)
+
+
+def _list(old: Any, operations: Any) -> list[Any]:
+    """Apply ``L``: index to operation; the indexes are those of the old list."""
+    if not isinstance(old, list):
+        raise DoesNotFit
+    steps = {_index(key): _mapping(step) for key, step in _mapping(operations).items()}
+    added = [index for index, step in steps.items() if step.get("o") == "+"]
+    others = steps.keys() - set(added)
+    removes = any(step.get("o") == "-" for step in steps.values())
+    # Implementations shift indexes differently; only where nothing shifts is it certain.
+    if added and (removes or min(added) < max(others, default=-1)):
+        raise DoesNotFit
+    new = list(old)
+    for index in sorted(steps, reverse=removes):
+        _apply_to_item(new, index, steps[index])
+    return new
+
+
+def _apply_to_item(new: list[Any], index: int, step: Mapping[str, Any]) -> None:
+    kind = step.get("o")
+    if index >= len(new) + (kind == "+"):
+        raise DoesNotFit
+    if kind == "+":
+        new.insert(index, _value(step))
+    elif kind == "-":
+        del new[index]
+    else:
+        new[index] = _changed(new[index], step)
+
+
+def _lines(old: Any, delta: Any) -> list[Any]:
+    """Apply ``dL``: a text delta over the items, each as a line of JSON."""
+    if not isinstance(old, list) or not all(isinstance(item, str) for item in old):
+        raise DoesNotFit
+    before = "".join(json.dumps(item, ensure_ascii=False) + "\n" for item in old)
+    try:
+        after = [json.loads(line) for line in _text(before, delta).split("\n") if line]
+    except ValueError:
+        raise DoesNotFit from None
+    if not all(isinstance(item, str) for item in after):
+        raise DoesNotFit
+    return after
+
+
+_CHANGES: dict[str, Callable[[Any, Any], Any]] = {
+    "d": _text,
+    "I": _increment,
+    "O": _object,
+    "L": _list,
+    "dL": _lines,
+}
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise DoesNotFit
+    return value
+
+
+def _value(operation: Mapping[str, Any]) -> Any:
+    if "v" not in operation:
+        raise DoesNotFit
+    return operation["v"]
+
+
+def _index(key: str) -> int:
+    if not (key.isascii() and key.isdecimal()):
+        raise DoesNotFit
+    return int(key)

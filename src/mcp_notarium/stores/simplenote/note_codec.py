@@ -1,4 +1,4 @@
-"""Convert Simplenote's note objects to revisions and back. Pure.
+"""Convert Simplenote's note objects to revisions and back, and its listings to pages. Pure.
 
 It never fails on what a note holds, only on what is not an object: old accounts have notes with
 missing fields, dates in milliseconds, ``deleted`` as a number and fields of other programs. A value
@@ -9,7 +9,10 @@ that it does not understand reads as empty and stays untouched in ``raw``:
 * dates above 1e11 are milliseconds; a missing modification date is the creation date, else 0;
 * lone surrogates read as U+FFFD.
 
-It knows no listing; see ``listing`` and ``change_feed``.
+A page of a listing is read whole or not at all. A single note in it that is no object, is nested too
+deeply or has no version number becomes an entry without content, so it neither hides nor spoils its
+neighbours. One without an id, or with one that no URL can hold (other clients make such notes by
+mistake), is left out and counted.
 """
 
 from __future__ import annotations
@@ -21,11 +24,15 @@ from typing import Any
 from mcp_notarium.domain.characters import replace_surrogates
 from mcp_notarium.domain.note import Content, Revision
 from mcp_notarium.errors import StoreProtocolError
-from mcp_notarium.stores.json_answers import to_json
+from mcp_notarium.stores.contract import Entry, ListingPage
+from mcp_notarium.stores.json_answers import DEEPEST, deeper_than, to_json
+from mcp_notarium.stores.simplenote.urls import is_possible_id
 
 Fields = dict[str, Any]
 """A note as Simplenote stores it. Treated as immutable; edits make a new one."""
 
+LONGEST_PLACE = 1024
+"""Most characters of a cursor or mark; those of the service have some 24."""
 _LARGEST_SECONDS = 1e11
 _LONGEST_VERSION = 18
 
@@ -143,3 +150,75 @@ def _seconds(value: Any) -> float | None:
     while seconds > _LARGEST_SECONDS:
         seconds /= 1000
     return max(0.0, seconds)
+
+
+def page_from(answer: Any, *, mark: str | None, with_content: bool) -> ListingPage:
+    """Decode the page in ``answer``; ``mark`` is the one it was requested with.
+
+    A missing, empty or repeated mark ends the listing. Raises ``StoreProtocolError``.
+    """
+    if not isinstance(answer, dict) or not isinstance(answer.get("index"), list):
+        raise _invalid("no list of notes")
+    cursor = _opaque(answer.get("current"))
+    if not cursor:
+        raise _invalid("no place in the stream of changes")
+    following = _opaque(answer.get("mark"))
+    listed = [item for item in answer["index"] if has_address(item)]
+    if not listed and not all(map(_named, answer["index"])):
+        raise _invalid("no entry that is one")
+    return ListingPage(
+        entries=tuple(_entry(item, with_content=with_content) for item in listed),
+        cursor=cursor,
+        next_mark=None if following in ("", mark) else following,
+        total=_total(answer.get("count"), listed=len(answer["index"]), more=following != ""),
+        left_out=len(answer["index"]) - len(listed),
+    )
+
+
+def _total(count: Any, *, listed: int, more: bool) -> int | None:
+    """Return the size of the whole listing, where ``count`` can mean that.
+
+    It is not documented whether it counts the account or the page; a count that equals a page
+    which is not the last one counts the page.
+    """
+    if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count < 10**9:
+        return None
+    return count if count > listed or (count == listed and not more) else None
+
+
+def _entry(item: Any, *, with_content: bool) -> Revision | Entry:
+    note_id, version = item["id"], version_from(item.get("v"))
+    if version is None:
+        return Entry(note_id, "")  # it will be fetched: that answer has a version of its own
+    fields = item.get("d")
+    if with_content and isinstance(fields, dict) and not deeper_than(fields, DEEPEST):
+        return revision_from(note_id, fields, version=version)
+    return Entry(note_id, etag_of(version), version)
+
+
+def has_address(item: Any) -> bool:
+    """Tell whether this is about a note that can be asked for."""
+    return _named(item) and is_possible_id(item["id"])
+
+
+def version_from(value: Any) -> int | None:
+    """Return the version number in an answer; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 10**18:
+        return None
+    return value
+
+
+def _named(item: Any) -> bool:
+    return isinstance(item, dict) and isinstance(item.get("id"), str)
+
+
+def _opaque(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        return ""
+    if len(str(value)) > LONGEST_PLACE:
+        raise _invalid("a place too long to be kept")
+    return str(value)
+
+
+def _invalid(what: str) -> StoreProtocolError:
+    return StoreProtocolError(f"Simplenote answered a listing with {what}")

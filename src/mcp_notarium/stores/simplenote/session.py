@@ -1,24 +1,220 @@
-"""Send requests to the data host for one account: each carries the token, which is renewed once.
+"""Send requests for one account: each carries a token, which is chosen here and renewed once.
 
-It judges logins and nothing else; every other status is returned to the caller.
+The token is the configured one, the stored one, or a new one by password.
+No token is used before it is known to be of the account whose notes the index holds; see
+``token_owner``.
+
+Many requests may be refused at once; one of them renews the token for all. A refused password is not
+sent again for minutes, growing to an hour, so that a wrong setting never locks the account. A service
+that only asks to slow down says itself for how long. A token that comes fresh from a login and is
+refused (for one note, say) is no reason to log in again for a while: that would not help.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 from mcp_notarium.errors import (
     LoginRequired,
+    NotariumError,
     OutcomeUnknown,
+    RateLimited,
     StoreProtocolError,
     StoreTimeout,
     StoreUnavailable,
 )
 from mcp_notarium.secret import Secret
 from mcp_notarium.stores.http import HttpSession, Reply, Request
-from mcp_notarium.stores.simplenote.tokens import Tokens
+from mcp_notarium.stores.simplenote.login import Authenticator, usable_in_header
+from mcp_notarium.stores.simplenote.token_owner import TokenOwner
 
 _REFUSED = frozenset({401, 403})
+FIRST_PAUSE = 5 * 60.0
+LONGEST_PAUSE = 60 * 60.0
+RELOGIN_PAUSE = 60.0
+"""Seconds without another login after a fresh token was refused; doubled each time, up to
+``LONGEST_PAUSE``."""
+
+
+class TokenStore(Protocol):
+    """Keep a token beyond the process. It may decline to store, by raising a NotariumError."""
+
+    def load(self) -> Secret | None:
+        """Read the stored token, anew each time: another process may have logged in."""
+
+    def store(self, token: Secret) -> None:
+        """Store this token instead of any other."""
+
+    def forget(self) -> None:
+        """Remove the stored token."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """Hold the service's refusal of the password, and the pause before the next try (seconds)."""
+
+    message: str
+    hint: str | None
+    limited: bool
+    pause: float
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class _RefusedFresh:
+    """Hold a token that a login gave and that is refused all the same; no login before ``until``."""
+
+    token: Secret
+    pause: float
+    until: float
+
+
+class Tokens:
+    """Choose tokens for one account. ``clock`` gives seconds that nobody sets: it measures pauses."""
+
+    def __init__(
+        self,
+        *,
+        authenticator: Authenticator,
+        username: str,
+        password: Secret | None,
+        token: Secret | None,
+        store: TokenStore,
+        owner: TokenOwner,
+        clock: Callable[[], float],
+    ) -> None:
+        self._authenticator = authenticator
+        self._username = username
+        self._password = password or None
+        self._given = token or None
+        self._store = store
+        self._owner = owner
+        self._clock = clock
+        self._current: Secret | None = None
+        self._refusal: _Refusal | None = None
+        self._made: Secret | None = None
+        self._refused_fresh: _RefusedFresh | None = None
+        self._turn = asyncio.Lock()
+
+    async def current(self) -> Secret:
+        """Return the token to use.
+
+        Raises ``LoginRequired`` if there is none to be had, ``OtherAccount`` if it is another
+        account's, and what a request raises if that cannot be found out now.
+        """
+        async with self._turn:
+            if self._current is None:
+                self._current = await self._given_one() or await self._another(self._given)
+            return self._current
+
+    async def renewed(self, refused: Secret) -> Secret:
+        """Return another token than ``refused``, which the service just refused.
+
+        Raises ``LoginRequired`` if there is no other way in, and like :meth:`current`.
+        """
+        async with self._turn:
+            if self._current is not None and self._current != refused:
+                return self._current  # another request was faster
+            self._current = None
+            self._current = await self._another(refused)
+            if self._current == refused:
+                self._record_refused_fresh(refused)
+            return self._current
+
+    def record_use(self, renewed: Secret, *, accepted: bool) -> None:
+        """Record whether the service accepted a renewed token."""
+        if accepted:
+            self._refused_fresh = None
+        elif renewed == self._made:
+            self._record_refused_fresh(renewed)
+
+    async def _given_one(self) -> Secret | None:
+        """Return the configured token; None if there is none, or the service refuses it."""
+        given = _usable(self._given)
+        if given is None or self._owner.recognises(given):
+            return given
+        logged_in = self._stored() == given
+        return given if await self._owner.accepts(given, from_service=logged_in) else None
+
+    async def _another(self, refused: Secret | None) -> Secret:
+        """Return the stored token, unless it is the refused one, or a new one by password."""
+        stored = _usable(self._stored())
+        if (
+            stored is not None
+            and stored != refused
+            and await self._owner.accepts(stored, from_service=True)
+        ):
+            return stored
+        if refused is not None and self._is_refused_fresh(refused):
+            self._current = refused  # other requests may well be served with it
+            raise LoginRequired("Simplenote does not accept the login for this")
+        made = await self._log_in()
+        if not await self._owner.accepts(made, from_service=True):
+            raise LoginRequired("Simplenote does not accept the login any more")
+        return made
+
+    def _stored(self) -> Secret | None:
+        try:
+            return self._store.load() or None
+        except NotariumError:
+            return None
+
+    async def _log_in(self) -> Secret:
+        if self._password is None:
+            raise LoginRequired("Simplenote does not accept the login, or there is none yet")
+        self._check_pause()
+        try:
+            token = await self._authenticator.by_password(self._username, self._password)
+        except (LoginRequired, RateLimited) as error:
+            self._remember(error)
+            raise
+        self._refusal, self._made = None, token
+        try:
+            self._store.store(token)
+        except NotariumError:
+            return token  # it lives as long as the process
+        return token
+
+    def _is_refused_fresh(self, refused: Secret) -> bool:
+        refused_fresh = self._refused_fresh
+        return (
+            refused_fresh is not None
+            and refused_fresh.token == refused
+            and self._clock() < refused_fresh.until
+        )
+
+    def _record_refused_fresh(self, token: Secret) -> None:
+        if not self._is_refused_fresh(token):
+            pause = (
+                min(LONGEST_PAUSE, self._refused_fresh.pause * 2)
+                if self._refused_fresh
+                else RELOGIN_PAUSE
+            )
+            self._refused_fresh = _RefusedFresh(token, pause, self._clock() + pause)
+
+    def _check_pause(self) -> None:
+        refusal, now = self._refusal, self._clock()
+        if refusal is None or now >= refusal.until:
+            return
+        if refusal.limited:
+            raise RateLimited(refusal.message, retry_after=refusal.until - now)
+        raise LoginRequired(refusal.message, resolution_hint=refusal.hint)
+
+    def _remember(self, error: NotariumError) -> None:
+        pause = FIRST_PAUSE
+        if self._refusal is not None:
+            pause = min(LONGEST_PAUSE, self._refusal.pause * 2)
+        asked = error.retry_after if isinstance(error, RateLimited) else None
+        self._refusal = _Refusal(
+            message=error.message,
+            hint=error.resolution_hint,
+            limited=isinstance(error, RateLimited),
+            pause=pause,
+            until=self._clock() + (pause if asked is None else asked),
+        )
 
 
 class AccountSession:
@@ -67,3 +263,10 @@ class AccountSession:
         if reply.in_doubt and reply.status in _REFUSED:
             raise OutcomeUnknown("the write was sent and no answer came back")
         return reply
+
+
+def _usable(token: Secret | None) -> Secret | None:
+    """Return the token. Raises ``LoginRequired`` for one that no header can carry."""
+    if token is not None and not usable_in_header(token):
+        raise LoginRequired("the configured token has characters that no token has")
+    return token

@@ -6,6 +6,7 @@ While an earlier try of a write may have arrived, a refusal proves nothing and b
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import NoReturn
 
 from mcp_notarium.domain.note import PendingWrite, Revision
@@ -24,10 +25,10 @@ from mcp_notarium.stores.contract import Acknowledgement, Answer
 from mcp_notarium.stores.http import Reply, Request
 from mcp_notarium.stores.json_answers import parse_json
 from mcp_notarium.stores.simplenote import note_codec
-from mcp_notarium.stores.simplenote.reads import NoteReads, version_in
 from mcp_notarium.stores.simplenote.session import AccountSession
 from mcp_notarium.stores.simplenote.urls import NOTES, Urls, is_possible_id
 
+_VERSION_HEADER = "x-simperium-version"
 _NOT_FOUND = 404
 _BAD_VERSION = 405
 _REPEATED = 409
@@ -44,12 +45,17 @@ class NoteWrites:
     """Write notes for the store, stamped with ``client_id``."""
 
     def __init__(
-        self, *, account: AccountSession, urls: Urls, client_id: str, reads: NoteReads
+        self,
+        *,
+        account: AccountSession,
+        urls: Urls,
+        client_id: str,
+        get: Callable[[str], Awaitable[Revision]],
     ) -> None:
         self._account = account
         self._urls = urls
         self._client_id = client_id
-        self._reads = reads
+        self._get = get
 
     async def push(self, write: PendingWrite) -> Acknowledgement:
         """See ``Store.push``."""
@@ -122,13 +128,13 @@ class NoteWrites:
     async def _head(self, note_id: str) -> Revision:
         """Fetch the newest revision after a write was answered; without it the outcome is unknown."""
         try:
-            return await self._reads.get(note_id)
+            return await self._get(note_id)
         except (StoreError, LoginRequired) as error:
             raise OutcomeUnknown("the write was answered, and then the note was not") from error
 
     async def _conflict(self, note_id: str) -> NoReturn:
         """Raise ``VersionConflict``, or ``NoteNotFound`` if the note is gone."""
-        await self._reads.get(note_id)
+        await self._get(note_id)
         raise _changed_since(note_id)
 
     async def _accept_absence(self, note_id: str, etag: str) -> None:
@@ -179,3 +185,8 @@ def _refused_field(reply: Reply) -> str | None:
         return None
     named = answer.get("field") if isinstance(answer, dict) else None
     return named if isinstance(named, str) else None
+
+
+def version_in(reply: Reply) -> int | None:
+    """Return the version the answer names; None if it names none."""
+    return note_codec.version_of(reply.headers.get(_VERSION_HEADER, "").strip())

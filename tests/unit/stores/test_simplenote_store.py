@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,7 +21,8 @@ from mcp_notarium.errors import (
 from mcp_notarium.stores.contract import ChangePage, Entry
 from mcp_notarium.stores.http import Reply
 from mcp_notarium.stores.json_answers import DEEPEST
-from mcp_notarium.stores.simplenote import reads
+from mcp_notarium.stores.simplenote import note_codec
+from mcp_notarium.stores.simplenote import store as simplenote_store
 from mcp_notarium.stores.simplenote.store import SimplenoteStore
 from notarium_devtools.simperium import Simulator
 from support.simplenote_client import with_simulator
@@ -121,7 +123,7 @@ def test_pages_stay_small_while_they_come_slowly(monkeypatch: pytest.MonkeyPatch
         sim.faults.delay(20, path="*/note/index")
         with pytest.raises(StoreTimeout):
             await store.list_page(since=None, mark=None, limit=60, with_content=True)
-        monkeypatch.setattr(reads, "QUICK_SECONDS", 0.0)
+        monkeypatch.setattr(simplenote_store, "QUICK_SECONDS", 0.0)
         for _ in range(2):
             page = await store.list_page(since=None, mark=None, limit=60, with_content=True)
             assert len(page.entries) == 30
@@ -147,8 +149,8 @@ def test_page_over_the_size_cap_is_fetched_in_smaller_ones(monkeypatch: pytest.M
         assert all(isinstance(texts[f"n{number}"], Revision) for number in range(8))
 
     small = lambda *args, **kwargs: reads_request(*args, **{"largest": 50_000} | kwargs)  # noqa: E731 - a one-line stand-in
-    reads_request = reads.Request
-    monkeypatch.setattr(reads, "Request", small)
+    reads_request = simplenote_store.Request
+    monkeypatch.setattr(simplenote_store, "Request", small)
     with_simulator(step)
 
 
@@ -157,7 +159,7 @@ def test_one_note_with_a_value_that_cannot_be_taken_comes_without_content(
     monkeypatch: pytest.MonkeyPatch, odd: str
 ) -> None:
     """The simulator answers no such JSON, so its answers are changed on the way."""
-    value = reads._value
+    value = simplenote_store._value
 
     def distorted(reply: Reply, *, deepest: int | None = DEEPEST) -> Any:
         body = reply.body.replace(b'"odd"', odd.encode())
@@ -180,7 +182,7 @@ def test_one_note_with_a_value_that_cannot_be_taken_comes_without_content(
         with pytest.raises(CursorLost):
             await store.changes(cursor, wait=False, base_of=lambda _: None)
 
-    monkeypatch.setattr(reads, "_value", distorted)
+    monkeypatch.setattr(simplenote_store, "_value", distorted)
     with_simulator(step)
 
 
@@ -191,8 +193,8 @@ def test_feed_over_the_size_cap_is_a_lost_cursor(monkeypatch: pytest.MonkeyPatch
         with pytest.raises(CursorLost):
             await store.changes(cursor, wait=False, base_of=lambda _: None)
 
-    request = reads.Request
-    monkeypatch.setattr(reads, "Request", lambda *a, **k: request(*a, **k, largest=1000))
+    request = simplenote_store.Request
+    monkeypatch.setattr(simplenote_store, "Request", lambda *a, **k: request(*a, **k, largest=1000))
     with_simulator(step)
 
 
@@ -248,8 +250,8 @@ def test_long_poll_that_ends_in_silence_says_nothing_new(monkeypatch: pytest.Mon
             assert page == ChangePage((), cursor)
             sim.faults.clear()
 
-    monkeypatch.setattr(reads, "POLL_SECONDS", 0.2)
-    monkeypatch.setattr(reads, "SHORTEST_POLL_SECONDS", 0.15)
+    monkeypatch.setattr(simplenote_store, "POLL_SECONDS", 0.2)
+    monkeypatch.setattr(simplenote_store, "SHORTEST_POLL_SECONDS", 0.15)
     with_simulator(step, poll_seconds=0.2)
 
 
@@ -281,12 +283,12 @@ def test_empty_long_poll_is_never_answered_at_once(monkeypatch: pytest.MonkeyPat
         async def sleep(seconds: float) -> None:
             pauses.append(seconds)
 
-        store._reads._sleep = sleep
+        monkeypatch.setattr(simplenote_store, "asyncio", SimpleNamespace(sleep=sleep))
         await store.changes(sim.bucket().current, wait=True, base_of=lambda _: None)
 
     with_simulator(step, poll_seconds=0.01)
     assert len(pauses) == 1
-    assert 0.5 < pauses[0] <= reads.SHORTEST_POLL_SECONDS
+    assert 0.5 < pauses[0] <= simplenote_store.SHORTEST_POLL_SECONDS
 
 
 def test_every_failure_is_a_backend_error() -> None:
@@ -305,18 +307,18 @@ def test_every_failure_is_a_backend_error() -> None:
 @pytest.mark.parametrize("much", [True, False])
 def test_much_is_read_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch, much: bool) -> None:
     threads: list[threading.Thread] = []
-    page_from = reads.page_from
+    page_from = note_codec.page_from
 
     def noting(*args: Any, **kwargs: Any) -> Any:
         threads.append(threading.current_thread())
         return page_from(*args, **kwargs)
 
     async def step(sim: Simulator, store: SimplenoteStore) -> None:
-        sim.put("n1", content="x" * (reads.THREAD_BYTES if much else 1000))
+        sim.put("n1", content="x" * (simplenote_store.THREAD_BYTES if much else 1000))
         page = await store.list_page(since=None, mark=None, limit=8, with_content=True)
         assert [entry.id for entry in page.entries] == ["n1"]
         assert (threads == [threading.current_thread()]) is not much
         assert len(threads) == 1
 
-    monkeypatch.setattr(reads, "page_from", noting)
+    monkeypatch.setattr(note_codec, "page_from", noting)
     with_simulator(step)
