@@ -19,8 +19,6 @@ pytestmark = pytest.mark.timeout(90)
 COMMAND = [sys.executable, "-m", "mcp_notarium"]
 SDK = "mcp.server.lowlevel"
 CANCEL_7 = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}}
-# What hosts add to a call for themselves, and that they would like to hear of its progress.
-META = {"progressToken": "t", "claudecode/toolUseId": "toolu_1", "vscode.requestId": "r"}
 
 
 def recorded(account):
@@ -95,57 +93,6 @@ def test_call_can_be_cancelled_before_it_is_begun(account):
     assert [row[0] for row in recorded(account)] == ["tool.list"]
 
 
-@pytest.mark.parametrize("in_modern", [False, True])
-def test_progress_is_told_to_who_asks_for_it(account, in_modern):
-    hold = threading.Event()
-    account.simulator.faults.add(Hold(hold), path="*/index*")
-    if in_modern:
-        lines = [modern(0, "tools/call", name="list", arguments={})]
-    else:
-        lines = [HELLO | {"id": "h"}, INITIALIZED, call(0, "list")]
-    lines[-1]["params"]["_meta"] = lines[-1]["params"].get("_meta", {}) | META
-    with Talker(COMMAND, env=account.environment()) as talker:
-        talker.send(*lines)
-        messages = []
-        while not messages or messages[-1].get("id") != 0:
-            messages.append(talker.receive())
-            if messages[-1].get("method") == "notifications/progress":
-                hold.set()
-        talker.hang_up()
-        talker.leave()
-    told = [m["params"] for m in messages if m.get("method") == "notifications/progress"]
-    assert told
-    assert all(params["progressToken"] == "t" for params in told)
-
-
-@pytest.mark.parametrize(
-    "how", [call, lambda n, tool, **a: modern(n, "tools/call", name=tool, arguments=a)]
-)
-def test_request_whose_id_holds_half_a_character_ends_nothing(account, how):
-    with Talker(COMMAND, env=account.environment()) as talker:
-        if how is call:
-            talker.greet()
-        talker.send(how("\ud800", "get", id="diary"))
-        assert talker.receive()["id"] == "\ufffd"
-        assert not talker.ask(how(8, "get", id="diary"))["result"]["isError"]
-        talker.hang_up()
-        assert talker.leave()[0] == 0
-
-
-def test_call_that_waits_for_its_notes_can_be_cancelled(account):
-    account.simulator.faults.delay(30.0, path="*/index*")
-    with Talker(COMMAND, env=account.environment()) as talker:
-        talker.greet()
-        talker.send(call(7, "list"))
-        assert talker.ask(call(8, "manage", action="get_stats"))["id"] == 8
-        talker.send(CANCEL_7)
-        assert talker.ask(call(9, "manage", action="get_stats"))["id"] == 9
-        talker.hang_up()
-        assert talker.leave()[0] == 0
-        assert talker.rest() == []
-    assert ["tool.list", "cancelled"] in [[row[0], row[5]] for row in recorded(account)]
-
-
 @contextmanager
 def listing_that_waits(account):
     """A server that has been asked for a list, 7, and what lets its notes come."""
@@ -155,31 +102,6 @@ def listing_that_waits(account):
         talker.greet()
         talker.send(call(7, "list"))
         yield talker, hold.set
-
-
-def test_change_does_not_wait_for_a_listing_that_waits_for_its_notes(account):
-    with listing_that_waits(account) as (talker, _):
-        talker.send(call(8, "save", text="new\n"))
-        answer = talker.receive()
-        if answer["id"] == 7:
-            # It waits until there is a note, which is a moment before that is told.
-            assert '"text":"new"' in answer["result"]["content"][0]["text"]
-            answer = talker.receive()
-        assert answer["id"] == 8
-        assert not answer["result"]["isError"], answer
-
-
-def test_listing_can_be_cancelled_while_others_are_answered(account):
-    with listing_that_waits(account) as (talker, release):
-        talker.ask(call(8, "manage", action="get_stats"))
-        talker.send(CANCEL_7)
-        talker.ask(call(9, "manage", action="get_stats"))
-        release()
-        assert talker.ask(call(10, "list"))["result"]["structuredContent"]["total_items"]
-        talker.hang_up()
-        assert talker.leave()[0] == 0
-        assert talker.rest() == []
-    assert ["tool.list", "cancelled"] in [[row[0], row[5]] for row in recorded(account)]
 
 
 def test_listing_in_hand_is_answered_though_the_client_leaves(account):

@@ -238,27 +238,3 @@ def test_module_in_the_working_folder_is_not_run_though_started_by_its_name(
     assert (done.returncode, helped.returncode) == (0, 0)
     assert len(done.stdout.splitlines()) == 3
     assert not (folder / "it-ran").exists()
-
-
-def test_an_answer_that_makes_no_sense_is_a_missing_confirmation(account):
-    hello = HELLO | {"params": HELLO["params"] | {"capabilities": {"elicitation": {}}}}
-    odd = [
-        {},
-        {"action": "ACCEPT", "content": {"confirm": True}},
-        {"action": "accept", "content": {"confirm": [True]}},
-        {"action": "accept", "content": [True]},
-    ]
-    with Talker(COMMAND, env=account.environment()) as client:
-        client.send(hello)
-        client.receive()
-        client.send(INITIALIZED)
-        for number, answer in enumerate(odd, 1):
-            client.send(call(number, "manage", action="reset_cache", confirm=True))
-            question = client.receive()
-            assert question["method"] == "elicitation/create"
-            client.send({"jsonrpc": "2.0", "id": question["id"], "result": answer})
-            refused = told(client.receive())
-            assert (refused["subcategory"], refused["http_status_code"]) == (
-                "confirmation_required",
-                403,
-            ), answer

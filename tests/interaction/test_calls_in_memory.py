@@ -1,0 +1,198 @@
+"""Calls in raw lines to session, transport, SDK and pipeline in this process, over a store in memory."""
+
+import asyncio
+import json
+import os
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+
+from mcp_notarium.protocol import sdk_server
+from mcp_notarium.protocol.app_holder import AppHolder
+from mcp_notarium.protocol.backlog import Backlog
+from mcp_notarium.protocol.call_pipeline import CallPipeline
+from mcp_notarium.protocol.session import Session
+from mcp_notarium.protocol.static_replies import StaticReplies, stored
+from mcp_notarium.protocol.stdio import LineBuffer
+from mcp_notarium.protocol.transport import Ending, Outbox, running
+from support.talker import HELLO, INITIALIZED, call, modern
+from support.tooling import Desk
+
+pytestmark = pytest.mark.anyio
+
+CANCEL_7 = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}}
+# What hosts add to a call for themselves, and that they would like to hear of its progress.
+META = {"progressToken": "t", "claudecode/toolUseId": "toolu_1", "vscode.requestId": "r"}
+
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
+
+
+@pytest.fixture
+def desk(tmp_path):
+    made = Desk(tmp_path)
+    made.store.put("diary", "Diary\nToday I saw a lighthouse.\n")
+    yield made
+    made.close()
+
+
+class Connection:
+    """The client's end: lines in, messages out."""
+
+    def __init__(self, transport, reading):
+        self._transport = transport
+        self._reading = reading
+        self._buffer = LineBuffer()
+        self._messages = []
+
+    def send(self, *messages):
+        for message in messages:
+            self._transport.feed(json.dumps(message).encode())
+
+    async def receive(self):
+        while not self._messages:
+            await anyio.wait_readable(self._reading)
+            self._messages += map(json.loads, self._buffer.feed(os.read(self._reading, 1 << 16)))
+        return self._messages.pop(0)
+
+    async def ask(self, message):
+        self.send(message)
+        return await self.receive()
+
+    async def end(self):
+        """Close the input; the messages that come then."""
+        self._transport.end_of_input()
+        await self._transport.over.wait()
+        os.set_blocking(self._reading, False)
+        try:
+            rest = self._buffer.feed(os.read(self._reading, 1 << 16))
+        except BlockingIOError:
+            rest = []
+        return [*self._messages, *map(json.loads, rest)]
+
+
+@asynccontextmanager
+async def connected(desk, *, greeting=HELLO):
+    """A connection to a server that has the desk's account open; greeted unless ``greeting`` is None."""
+
+    @asynccontextmanager
+    async def opened():
+        yield desk.app
+
+    reading, writing = os.pipe()
+    backlog = Backlog()
+    session = Session(StaticReplies(stored()), backlog)
+    holder = AppHolder(opened, report=lambda _error: None)
+    server = sdk_server.build(CallPipeline(holder, backlog=backlog))
+    try:
+        with anyio.fail_after(20):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(holder.keep)
+                async with running(session, Outbox(writing, backlog), Ending()) as transport:
+                    tasks.start_soon(sdk_server.serve, server, transport)
+                    client = Connection(transport, reading)
+                    if greeting is not None:
+                        await client.ask(greeting)
+                        client.send(INITIALIZED)
+                    yield client
+                await holder.leave(within=1)
+                tasks.cancel_scope.cancel()
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
+@asynccontextmanager
+async def notes_that_wait(desk):
+    """Sync at work, whose first page comes only when the event is set."""
+    come, list_page = asyncio.Event(), desk.remote.list_page
+
+    async def late(*args, **options):
+        await come.wait()
+        return await list_page(*args, **options)
+
+    desk.remote.list_page = late
+    async with desk.syncing():
+        yield come
+
+
+def recorded(desk):
+    desk.app.audit.flush(patient=True)
+    return [(record.act, record.outcome) for record in desk.app.audit.table.records()]
+
+
+@pytest.mark.parametrize("in_modern", [False, True])
+async def test_progress_is_told_to_who_asks_for_it(desk, in_modern):
+    asked = modern(0, "tools/call", name="list", arguments={}) if in_modern else call(1, "list")
+    asked["params"]["_meta"] = asked["params"].get("_meta", {}) | META
+    async with (
+        notes_that_wait(desk) as come,
+        connected(desk, greeting=None if in_modern else HELLO) as client,
+    ):
+        message, told = await client.ask(asked), []
+        while message.get("id") != asked["id"]:
+            told.append(message["params"])
+            come.set()
+            message = await client.receive()
+    assert told
+    assert all(params["progressToken"] == "t" for params in told)
+
+
+@pytest.mark.parametrize("in_modern", [False, True])
+async def test_request_whose_id_holds_half_a_character_ends_nothing(desk, in_modern):
+    def get(number):
+        if in_modern:
+            return modern(number, "tools/call", name="get", arguments={"id": "diary"})
+        return call(number, "get", id="diary")
+
+    await desk.sync()
+    async with connected(desk, greeting=None if in_modern else HELLO) as client:
+        assert (await client.ask(get("\ud800")))["id"] == "\ufffd"
+        assert not (await client.ask(get(8)))["result"]["isError"]
+
+
+async def test_listing_that_waits_can_be_cancelled_while_others_are_answered(desk):
+    async with notes_that_wait(desk) as come, connected(desk) as client:
+        client.send(call(7, "list"))
+        assert (await client.ask(call(8, "manage", action="get_stats")))["id"] == 8
+        client.send(CANCEL_7)
+        assert (await client.ask(call(9, "manage", action="get_stats")))["id"] == 9
+        come.set()
+        listed = await client.ask(call(10, "list"))
+        assert listed["result"]["structuredContent"]["total_items"] == 1
+        assert await client.end() == []
+    assert ("tool.list", "cancelled") in recorded(desk)
+
+
+async def test_change_does_not_wait_for_a_listing_that_waits_for_its_notes(desk):
+    async with notes_that_wait(desk), connected(desk) as client:
+        client.send(call(7, "list"))
+        answer = await client.ask(call(8, "save", text="new\n"))
+        if answer["id"] == 7:
+            # It waits until there is a note, which is a moment before that is told.
+            assert '"text":"new"' in answer["result"]["content"][0]["text"]
+            answer = await client.receive()
+        assert answer["id"] == 8
+        assert not answer["result"]["isError"], answer
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {},
+        {"action": "ACCEPT", "content": {"confirm": True}},
+        {"action": "accept", "content": {"confirm": [True]}},
+        {"action": "accept", "content": [True]},
+    ],
+)
+async def test_an_answer_that_makes_no_sense_is_a_missing_confirmation(desk, odd):
+    able = HELLO | {"params": HELLO["params"] | {"capabilities": {"elicitation": {}}}}
+    async with connected(desk, greeting=able) as client:
+        question = await client.ask(call(1, "manage", action="reset_cache", confirm=True))
+        assert question["method"] == "elicitation/create"
+        answer = await client.ask({"jsonrpc": "2.0", "id": question["id"], "result": odd})
+    refused = json.loads(answer["result"]["content"][0]["text"])
+    assert (refused["subcategory"], refused["http_status_code"]) == ("confirmation_required", 403)
