@@ -277,4 +277,7 @@ def test_flood_whose_answers_nobody_reads_stays_bounded_and_is_served_afterwards
             assert peak_mib(process.pid) < MOST_MIB
         process.terminate()
         process.stdout.read()
+        flooding.join()
+        with suppress(OSError):  # what the flood has left in the buffer has no reader any more
+            process.stdin.close()
         assert process.wait(60) == 0

@@ -25,10 +25,11 @@ _WHOLE = 1 << 26
 _WATCHED = (
     *("open", "openat", "creat", "close", "lseek", "write", "pwrite64", "ftruncate"),
     *("fsync", "fdatasync", "rename", "renameat", "renameat2", "unlink", "unlinkat", "rmdir"),
-    *("mkdir", "mkdirat", "fork", "vfork", "dup", "dup2", "dup3", "sendfile", "truncate"),
+    *("mkdir", "mkdirat", "fork", "vfork", "dup", "dup2", "dup3", "truncate"),
+    *("sendfile", "copy_file_range"),
 )
 _UNKNOWN = (
-    *("writev", "pwritev", "pwritev2", "fallocate", "copy_file_range"),
+    *("writev", "pwritev", "pwritev2", "fallocate"),
     *("link", "linkat", "symlink", "symlinkat", "splice", "io_uring_setup", "io_submit"),
     *("openat2", "sync_file_range"),
 )
@@ -251,9 +252,14 @@ class _Reader:
                 offset = int(given[3])
                 self.operations.append(Write(opened.file, offset, _bytes(given[1])[:result]))
             case "sendfile":
-                self._copy(
-                    opened, self._opened[int(given[1])], int(given[2][1:].split("]")[0]), result
-                )
+                source = self._opened[int(given[1])]
+                self._copy(source, int(given[2][1:].split("]")[0]), opened, opened.offset, result)
+                opened.offset += result
+            case "copy_file_range":  # what shutil.copyfile does since Python 3.14
+                assert given[1] == "NULL", given
+                target = self._opened[int(given[2])]
+                self._copy(opened, opened.offset, target, int(given[3][1:-1]), result)
+                opened.offset += result
             case "ftruncate":
                 self.operations.append(Cut(opened.file, int(given[1])))
             case "fsync" | "fdatasync" if opened.file in self.folders:
@@ -286,13 +292,12 @@ class _Reader:
         elif descriptor in {1, 2}:
             self.operations.append(OnProgress(data.decode()))
 
-    def _copy(self, target: _Open, source: _Open, start: int, size: int) -> None:
-        """From a file that is as it was before the command; another one's content is not kept here."""
+    def _copy(self, source: _Open, start: int, target: _Open, offset: int, size: int) -> None:
+        """Note a copy from a file that is as it was before the command; no other's content is kept."""
         written = {one.file for one in self.operations if isinstance(one, Write | Cut)}
         assert source.file not in written, source.path
         data = self.contents[source.file][start : start + size]
-        self.operations.append(Write(target.file, target.offset, data))
-        target.offset += size
+        self.operations.append(Write(target.file, offset, data))
 
     def _name(self, changed: dict[Path, int | None]) -> None:
         within = {path: file for path, file in changed.items() if path.is_relative_to(self.root)}
