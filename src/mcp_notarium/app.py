@@ -16,7 +16,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from mcp_notarium import logs
-from mcp_notarium.account import audit_anchor, opener, policy_change
+from mcp_notarium.account import audit_anchor, opener
+from mcp_notarium.account.startup_actions import OpenedCache
 from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheError, CacheFull, LockedError
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.keys import keychain
@@ -100,13 +101,10 @@ async def open_app(
     open; ``CacheDamaged`` raised inside leaves as ``LockedError``.
     """
     log = log or logs.get("app")
+    opens = partial(opener.open_with_policy, config, whole=whole)
     if read_only:
-        opens = partial(opener.open_cache, guarded=True, read_only=True)
-    else:
-        opens = partial(policy_change.open_with_policy)
-    opened = await run_in_thread(
-        partial(opens, config, whole=whole), too_late=opener.OpenedCache.close
-    )
+        opens = partial(opener.open_cache, config, guarded=True, read_only=True, whole=whole)
+    opened = await run_in_thread(opens, too_late=OpenedCache.close)
     opened.database.on_damage(lambda: damaged(opener.damage_error(config)))
     try:
         app = _wire(config, opened, log)
@@ -125,7 +123,7 @@ async def open_app(
         opened.close()
 
 
-def _wire(config: Config, opened: opener.OpenedCache, log: Logger) -> App:
+def _wire(config: Config, opened: OpenedCache, log: Logger) -> App:
     cache = Cache(opened.database, config.policy.visibility)
     audit = _audit(config, opened)
     tokens = StoredToken(
@@ -167,7 +165,7 @@ def _wire(config: Config, opened: opener.OpenedCache, log: Logger) -> App:
     return App(config, cache, store, writer, driver, tokens, audit, budget, notices)
 
 
-def _audit(config: Config, opened: opener.OpenedCache) -> AuditLog:
+def _audit(config: Config, opened: OpenedCache) -> AuditLog:
     """Return the audit log; a database without a record gets its first one, which says why."""
     keys = audit_anchor.audit_keys(opened.data_key)
     trail = AuditLog(opened.database, keys, clock=time.time, days=config.audit_days)

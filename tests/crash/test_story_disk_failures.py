@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-from mcp_notarium.account import opener
+from mcp_notarium.account import purge
 from mcp_notarium.cli import command_setup, main
 from mcp_notarium.errors import LockedError, Unfinished
 from mcp_notarium.files.os_errors import ELSEWHERE
@@ -163,7 +163,7 @@ def test_a_cache_that_is_set_aside_in_part_is_not_called_unusable(place):
         failing = Failing(number, config)
         try:
             with stops.stopping(failing):
-                opener.quarantine_account(config)
+                purge.reset_account(config)
         except Unfinished as error:
             ended.add("in part" if "`mcp-notarium reset-cache` again" in hint_of(error) else "?")
         except LockedError:
@@ -171,7 +171,7 @@ def test_a_cache_that_is_set_aside_in_part_is_not_called_unusable(place):
             assert sorted(path.name for path in config.account_dir.glob("notarium_*")) == names
         else:
             ended.add("done")
-        opener.quarantine_account(config)
+        purge.reset_account(config)
         assert not [*config.account_dir.glob("notarium_*")]
         aside = [path.name for path in config.account_dir.glob("quarantine/2*/notarium_*")]
         assert sorted(aside) == names

@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from mcp_notarium.account import inspection, key_rotation, opener
+from mcp_notarium.account import inspection, key_rotation, purge
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.account.startup_table import Locked
 from mcp_notarium.crypto import kdf
@@ -39,7 +39,7 @@ def test_with_an_open_umask_every_file_is_still_private(tmp_path):
         config, new=Secret(OTHER), parameters=kdf.CHEAPEST, options=ChangeOptions(bounds=BOUNDS)
     )
     assert set(modes(config.data_dir).values()) == {0o600}
-    opener.quarantine_account(config)
+    purge.reset_account(config)
     assert set(modes(config.data_dir).values()) == {0o600}
     folders = [config.data_dir, *(path for path in config.data_dir.rglob("*") if path.is_dir())]
     assert {stat.S_IMODE(path.stat().st_mode) for path in folders} == {0o700}
@@ -124,7 +124,7 @@ def test_every_other_door_refuses_an_unsafe_folder_too(tmp_path, action):
         "rotate": lambda: key_rotation.rotate_passphrase(
             config, new=Secret(OTHER), options=ChangeOptions(bounds=BOUNDS)
         ),
-        "set aside": lambda: opener.quarantine_account(config),
+        "set aside": lambda: purge.reset_account(config),
     }
     with pytest.raises(LockedError) as refused:
         doors[action]()

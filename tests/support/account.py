@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from mcp_notarium.account import opener
-from mcp_notarium.account.opener import OpenedCache
+from mcp_notarium.account.startup_actions import OpenedCache
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import kdf
 from mcp_notarium.files.account_folder import AccountFolder

@@ -259,10 +259,10 @@ CACHE = (
         (49,),
     ),
     Defence(
-        "a second driver is seen at the start",
+        "an unsuitable driver is seen at the start",
         "account/startup_table_files.py",
-        "        lambda o: o.driver.doubled,\n",
-        "        lambda _o: False,\n",
+        "    lambda o: bool(o.driver_problem),\n",
+        "    lambda _o: False,\n",
         ("unit/account/test_startup_table.py::test_every_row_decides_its_case",),
         (49,),
     ),

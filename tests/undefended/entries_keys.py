@@ -182,8 +182,8 @@ KEYS = (
     ),
     Defence(
         "the database remembers the newest key file",
-        "account/opener.py",
-        "            record_key_sequence(made.database, made.keyfile)\n",
+        "account/startup_actions.py",
+        "            record_key_sequence(found.database, found.keyfile)\n",
         "            pass\n",
         (
             "unit/account/test_opener.py::test_opening_lets_the_database_remember_the_newest_key_file_it_was_opened_with",
@@ -248,9 +248,9 @@ KEYS = (
     ),
     Defence(
         "the cache is written anew by one who is alone",
-        "account/new_generation.py",
-        "    try:\n        server_lock.exclude()\n",
-        "    try:\n        server_lock.share()\n",
+        "files/locks.py",
+        "        self._take(exclusive=True, timeout=timeout)\n",
+        "        self._take(exclusive=False, timeout=timeout)\n",
         (
             "unit/account/test_reencryption.py::test_while_a_server_runs_it_is_refused_and_the_server_is_named",
         ),

@@ -11,17 +11,15 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
 
-from mcp_notarium.account import file_facts, markers, startup_table
+from mcp_notarium.account import markers, startup_table
 from mcp_notarium.account.startup_facts import (
     Files,
     Identity,
     KeySource,
-    Mode,
     Observations,
     OnUnreadable,
     Opening,
@@ -35,23 +33,17 @@ from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.errors import KeyFileDamaged, MalformedKey, WrongKey
 from mcp_notarium.crypto.key_slots import KeyFile, SlotState, SlotType
 from mcp_notarium.errors import CacheBusy, CacheDamaged, LockedError
+from mcp_notarium.files import quarantine
 from mcp_notarium.files.account_folder import AccountFolder, find_problem, folder_errors
 from mcp_notarium.keys import key_file, keychain
 from mcp_notarium.keys.credentials import KEYCHAIN, FoundKey, find_passphrase
 from mcp_notarium.keys.key_file import KeyFiles
 from mcp_notarium.keys.keychain import Keychain
-from mcp_notarium.secret import Secret
-from mcp_notarium.storage import database, integrity
+from mcp_notarium.storage import database, driver, integrity, schema
 from mcp_notarium.storage.database import Database
 
-
-class Unlock(Protocol):
-    """Unlock a key file: :func:`key_slots.unlock`, or a thread that has begun before."""
-
-    def __call__(
-        self, found: KeyFile, passphrase: Secret, /, *, bounds: kdf.Bounds = ...
-    ) -> DataKey:
-        """Return the data key. Raises ``WrongKey`` and ``KeyFileDamaged``."""
+_DAY = 86_400
+_MAGIC = b"SQLite format 3\x00"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +64,6 @@ class Inspection:
             self.database.close()
 
 
-def always_open(_log: bool) -> bool:  # noqa: FBT001 - the one fact it decides on
-    """Open the database whenever that is safe."""
-    return True
-
-
-def never_open(_log: bool) -> bool:  # noqa: FBT001 - the one fact it decides on
-    """Inspect the database from outside only."""
-    return False
-
-
 class Inspector:
     """Inspect, possibly several times; a key file already unwrapped is not unwrapped again."""
 
@@ -95,7 +77,6 @@ class Inspector:
         key: FoundKey | None = None,
         whole: bool = False,
         read_only: bool = False,
-        unlock: Unlock = key_slots.unlock,
     ) -> None:
         self._settings = settings
         self._bounds = bounds
@@ -104,26 +85,29 @@ class Inspector:
         self._given = key
         self._whole = whole
         self._read_only = read_only
-        self._unlock = unlock
         self._unwrapped_before: dict[str, DataKey | Unwrap] = {}
 
-    def inspect(self, *, now: float, opens: Callable[[bool], bool] = always_open) -> Inspection:
-        """Inspect once. The caller closes the inspection, or takes the database over."""
+    def inspect(self, *, now: float, opens: bool = True) -> Inspection:
+        """Inspect once; ``opens`` False: from outside only. The caller closes the inspection, or takes the database over."""
         settings = self._settings
         folder = AccountFolder(settings.account_dir)
         seen = Observations(
-            mode=Mode.ENCRYPTED if settings.db_encryption else Mode.PLAIN,
-            driver=file_facts.driver_seen(),
+            plain=not settings.db_encryption,
             refetchable=self._refetchable,
             on_unreadable=OnUnreadable(settings.on_unreadable),
         )
+        seen = _with_driver(seen)
         if not startup_table.stops(seen):
             seen = replace(seen, path_problem=find_problem(folder))
         if startup_table.stops(seen):
             return Inspection(seen, folder)
         folder = AccountFolder(Path(os.path.realpath(folder.path)))
         inspection = self._files(Inspection(seen, folder), now)
-        return self._plain(inspection, opens) if seen.plain else self._encrypted(inspection, opens)
+        return (
+            self._plain(inspection, opens=opens)
+            if seen.plain
+            else self._encrypted(inspection, opens=opens)
+        )
 
     def _files(self, inspection: Inspection, now: float) -> Inspection:
         """Read everything that can be read without a key."""
@@ -146,38 +130,40 @@ class Inspector:
                 plain=folder.plain_database.exists(),
                 plain_remains=folder.plain_remains.exists(),
                 plain_unfinished=folder.unfinished_plain_database.exists(),
-                wal=file_facts.has_log(_path(folder, valid, plain=inspection.seen.plain)),
+                wal=database.has_log(_path(folder, valid, plain=inspection.seen.plain)),
             ),
-            no_pending=file_facts.nothing_pending(folder, files, plain=inspection.seen.plain),
-            rebuilt_recently=file_facts.rebuilt_recently(folder, valid, now=now),
+            no_pending=markers.nothing_pending(folder, files, plain=inspection.seen.plain),
+            rebuilt_recently=_rebuilt_recently(folder, valid, now=now),
         )
         return replace(inspection, seen=seen, files=files, keyfile=valid)
 
-    def _plain(self, inspection: Inspection, opens: Callable[[bool], bool]) -> Inspection:
+    def _plain(self, inspection: Inspection, *, opens: bool) -> Inspection:
         path = inspection.folder.plain_database
         if not inspection.seen.files.plain or inspection.seen.anything_encrypted:
             return inspection
-        sample = file_facts.plain_sample(path)
+        sample = integrity.plain_sample(path)
         expected = Identity(owner_hash=self._settings.owner_hash)
         inspection = replace(
             inspection, seen=replace(inspection.seen, sample=sample, expected=expected)
         )
-        if sample.plaintext_magic and opens(inspection.seen.files.wal):
+        if sample.plaintext_magic and opens:
             return self._opened(inspection, path)
         return inspection
 
-    def _encrypted(self, inspection: Inspection, opens: Callable[[bool], bool]) -> Inspection:
+    def _encrypted(self, inspection: Inspection, *, opens: bool) -> Inspection:
         inspection = self._unwrapped(self._with_key(inspection))
         seen, found, data_key = inspection.seen, inspection.keyfile, inspection.data_key
         if found is None or data_key is None or not seen.owner_matches or not seen.files.current:
             return inspection
         path = inspection.folder.database(found.generation)
         whole = self._whole or markers.is_damage_marked(inspection.folder)
-        sample = file_facts.sample(path, data_key, found, every=whole)
-        if sample.bad and file_facts.has_log(path):  # a server may have begun one meanwhile
+        sample = integrity.sample(path, data_key.page_mac_key(), found.database_salt, every=whole)
+        if sample.bad and database.has_log(path):  # a server may have begun one meanwhile
             seen = replace(seen, files=replace(seen.files, wal=True))
         inspection = replace(inspection, seen=replace(seen, sample=sample))
-        if file_facts.worth_opening(sample, log=seen.files.wal) and opens(seen.files.wal):
+        # Nothing is known against the file; a log may repair what a crash tore.
+        sound = seen.files.wal or not (sample.bad or sample.torn)
+        if sample.good and sound and opens:
             return self._opened(inspection, path)
         return inspection
 
@@ -217,7 +203,7 @@ class Inspector:
             return inspection
         seen = replace(
             inspection.seen,
-            rotated=file_facts.day(found.rotated),
+            rotated=_day(found.rotated),
             cipher_floor=found.cipher_floor,
             schema_floor=found.schema_floor,
             expected=Identity(
@@ -254,7 +240,7 @@ class Inspector:
         name = hashlib.sha256(key_slots.serialise(found)).hexdigest()
         if name not in self._unwrapped_before:
             try:
-                self._unwrapped_before[name] = self._unlock(
+                self._unwrapped_before[name] = key_slots.unlock(
                     found, key.passphrase, bounds=self._bounds
                 )
             except WrongKey:
@@ -276,7 +262,7 @@ class Inspector:
                 read_only=self._read_only,
             )
             try:
-                schema_seen, identity = file_facts.inside(opened)
+                schema_seen, identity = _inside(opened)
                 self._examine(inspection, opened, schema_seen)
             except BaseException:
                 opened.close()
@@ -325,3 +311,52 @@ def _path(folder: AccountFolder, valid: KeyFile | None, *, plain: bool) -> Path 
     if plain:
         return folder.plain_database
     return None if valid is None else folder.database(valid.generation)
+
+
+def _with_driver(seen: Observations) -> Observations:
+    try:
+        found = driver.require_suitable(driver.facts())
+    except LockedError as error:
+        return replace(seen, driver_problem=error.message)
+    return replace(seen, cipher_major=int(found.cipher_version.split(".")[0]))
+
+
+def _inside(database: Database) -> tuple[SchemaSeen, Identity | None]:
+    """Read schema and identity of an open database; no identity if it is not one of ours."""
+    state = schema.state(database)
+    seen = SchemaSeen(version=state.version, program=schema.SCHEMA_VERSION, ours=state.ours)
+    return seen, _identity(database) if state.ours else None
+
+
+def _identity(database: Database) -> Identity:
+    rows: dict[str, object] = dict(
+        database.rows(
+            "SELECT key, value FROM sync_metadata WHERE key IN "
+            "('owner_identity_hash', 'vault_id', 'generation', 'key_sequence')"
+        )
+    )
+    sequence = str(rows.get("key_sequence", ""))
+    return Identity(
+        owner_hash=str(rows.get("owner_identity_hash", "")),
+        vault_id=str(rows.get("vault_id", "")),
+        generation=str(rows.get("generation", "")),
+        sequence=int(sequence) if sequence.isdecimal() else 0,
+    )
+
+
+def _rebuilt_recently(folder: AccountFolder, keyfile: KeyFile | None, *, now: float) -> bool:
+    """Check whether this cache replaced one that was set aside within the last 24 hours.
+
+    Two clients with different keys would otherwise rebuild each other's cache for ever.
+    """
+    moved = quarantine.find_last_use(folder)
+    if moved is None or moved < now - _DAY:
+        return False
+    if folder.plain_database.exists():
+        return True
+    return keyfile is not None and keyfile.created >= now - _DAY
+
+
+def _day(epoch: int | None) -> str | None:
+    """Return the UTC day of a time in epoch seconds."""
+    return None if epoch is None else datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%d")

@@ -10,33 +10,38 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Final, Protocol
 
+from mcp_notarium import __version__
 from mcp_notarium.account import startup_table
+from mcp_notarium.account.audit_anchor import audit_keys
 from mcp_notarium.account.inspection import Inspection, Inspector
-from mcp_notarium.account.key_audit import record_change
-from mcp_notarium.account.opener import locked_error, record_key_sequence
+from mcp_notarium.account.startup_actions import record_key_sequence
 from mcp_notarium.account.startup_facts import OnUnreadable
 from mcp_notarium.account.startup_table import Locked, Open
+from mcp_notarium.audit.chain import Entry, Facts
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import key_slots
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.errors import KeyFileDamaged
 from mcp_notarium.crypto.kdf import PRODUCTION, Bounds
-from mcp_notarium.crypto.key_slots import KeyFile
+from mcp_notarium.crypto.key_slots import KeyFile, Slot
 from mcp_notarium.crypto.slot_changes import Step
-from mcp_notarium.errors import CacheError, LockedError, Verdict
+from mcp_notarium.errors import CacheBusy, CacheError, CacheFull, LockedError, Verdict
 from mcp_notarium.files.account_folder import AccountFolder, check_folder
-from mcp_notarium.files.locks import ServerLock, key_lock
+from mcp_notarium.files.locks import KEY_LOCK_SECONDS, ServerLock, key_lock
 from mcp_notarium.files.private_files import StepHook, disk_errors, ignore_step
 from mcp_notarium.keys import key_file
 from mcp_notarium.keys.credentials import FoundKey
 from mcp_notarium.keys.keychain import Keychain
 from mcp_notarium.secret import Secret
+from mcp_notarium.storage import database
+from mcp_notarium.storage.audit_table import AuditTable
 
-LOCK_SECONDS = 5.0
+CLIENT: Final = f"mcp-notarium {__version__} (command line)"
+"""Names the command line in the audit log."""
 _UNUSABLE = "the key file cannot be changed"
 
 
@@ -50,10 +55,15 @@ class ChangeOptions:
 
     old: Secret | None = None
     bounds: Bounds = PRODUCTION
-    timeout: float = LOCK_SECONDS
+    timeout: float = KEY_LOCK_SECONDS
     system: Keychain | None = None
     clock: Callable[[], float] = time.time
     at: StepHook = ignore_step
+
+    def inspector(self, settings: Config) -> Inspector:
+        """Return an inspector that tries ``old`` or, without it, the key of the settings."""
+        key = None if self.old is None else FoundKey(self.old, "the key given")
+        return Inspector(settings, bounds=self.bounds, system=self.system, key=key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +130,7 @@ class _Work:
     ) -> tuple[KeyFile, KeyFile, Secret, bool]:
         """Unwrap, build, store."""
         options = self.options
-        key = None if options.old is None else FoundKey(options.old, "the key given")
-        inspector = Inspector(self.settings, bounds=options.bounds, system=options.system, key=key)
-        with closing(inspector.inspect(now=self.now)) as inspection:
+        with closing(options.inspector(self.settings).inspect(now=self.now)) as inspection:
             before, data_key, found = demand_openable(inspection)
             if inspection.database is not None:
                 record_key_sequence(inspection.database, before)
@@ -173,7 +181,7 @@ def demand_openable(inspection: Inspection) -> tuple[KeyFile, DataKey, FoundKey]
     """Return key file, data key and key. Raises start-up's refusal if the cache cannot be opened."""
     decision = startup_table.decide(_refusing(inspection).seen)
     if isinstance(decision, Locked):
-        raise locked_error(decision)
+        raise decision.error()
     if inspection.seen.plain:
         raise LockedError(
             Verdict.MODE_MISMATCH,
@@ -199,3 +207,53 @@ def missing_cache_error() -> LockedError:
 def _refusing(inspection: Inspection) -> Inspection:
     """Return the same inspection for a caller that never rebuilds."""
     return replace(inspection, seen=replace(inspection.seen, on_unreadable=OnUnreadable.REFUSE))
+
+
+def record_change(inspection: Inspection, before: KeyFile, *, at: float) -> None:
+    """Record how the key file in force differs from ``before``: which slots, never what opens them.
+
+    The change is in force by now, so a full disk or a busy database does not undo it: the number of the
+    key file in the next record shows the gap.
+    """
+    if inspection.database is None or inspection.keyfile is None:
+        return
+    table = AuditTable(inspection.database, audit_keys(inspection.data_key).seal)
+    entry = Entry(
+        at=at, act="keys.changed", client=CLIENT, facts=_differences(before, inspection.keyfile)
+    )
+    with suppress(CacheBusy, CacheFull):
+        table.append([entry], durable=True)
+
+
+def _differences(before: KeyFile, after: KeyFile) -> Facts:
+    """List what changed between two key files: slots by number, type and state."""
+    old = {slot.id: slot for slot in before.slots}
+    new = {slot.id: slot for slot in after.slots}
+    facts: dict[str, Any] = {"sequence": after.sequence}
+    parts = {
+        "added": [_named(slot) for number, slot in new.items() if number not in old],
+        "removed": [_named(slot) for number, slot in old.items() if number not in new],
+        "changed": [
+            _named(slot) for number, slot in new.items() if number in old and old[number] != slot
+        ],
+    }
+    return facts | {name: slots for name, slots in parts.items() if slots}
+
+
+def _named(slot: Slot) -> str:
+    return f"{slot.id} {slot.type.value} {slot.state.value}"
+
+
+def record_restored(
+    folder: AccountFolder, restored: KeyFile, data_key: DataKey, *, at: float
+) -> None:
+    """Record that an older copy of the key file is in force; it is so, whether this succeeds or not."""
+    path = folder.database(restored.generation)
+    facts = {"sequence": restored.sequence, "slots": [_named(slot) for slot in restored.slots]}
+    with (
+        suppress(CacheError, LockedError),
+        closing(database.connect(path, data_key.database_key(restored.database_salt))) as opened,
+    ):
+        table = AuditTable(opened, audit_keys(data_key).seal)
+        entry = Entry(at=at, act="keys.restored", client=CLIENT, facts=facts)
+        table.append([entry], durable=True)

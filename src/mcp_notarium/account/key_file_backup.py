@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mcp_notarium.account import startup_decisions
-from mcp_notarium.account.key_audit import record_restored
+from mcp_notarium.account.key_changes import record_restored
 from mcp_notarium.account.slot_management import list_slots, rollback_error
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import canonical_json, key_slots

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mcp_notarium.account.inspection import Inspector, never_open
 from mcp_notarium.account.key_changes import (
     ChangeOptions,
     apply_change,
@@ -83,11 +82,9 @@ def prove_key(settings: Config, *, options: ChangeOptions | None = None) -> Prov
     options = options or ChangeOptions()
     if not check_folder(settings.account_dir).path.is_dir():
         raise missing_cache_error()
-    key = None if options.old is None else FoundKey(options.old, "the key given")
-    inspector = Inspector(settings, bounds=options.bounds, system=options.system, key=key)
     with disk_errors("the key file cannot be read"):
         keyfile, _, found = demand_openable(
-            inspector.inspect(now=options.clock(), opens=never_open)
+            options.inspector(settings).inspect(now=options.clock(), opens=False)
         )
     slot = key_slots.open_slot(keyfile, found.passphrase, bounds=options.bounds).slot
     return ProvenKey(keyfile, found, slot)

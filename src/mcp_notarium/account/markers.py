@@ -24,6 +24,7 @@ from mcp_notarium.crypto.errors import KeyFileDamaged
 from mcp_notarium.errors import CacheError
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.files.private_files import disk_errors, read_private, replace_private, sync_folder
+from mcp_notarium.keys.key_file import KeyFiles
 from mcp_notarium.storage.database import Database
 
 _DAMAGED = canonical_json.encode({"format": "mcp-notarium-damage-met", "version": 1})
@@ -82,7 +83,22 @@ class PendingMarker:
             raise OSError("the file reads back differently")
 
 
-def pending_marker_generation(folder: AccountFolder) -> str | None:
+def nothing_pending(folder: AccountFolder, files: KeyFiles, *, plain: bool) -> bool:
+    """Check whether no write is pending in anything that a rebuild would set aside; False in doubt."""
+    promised = promised_generation(folder)
+    if promised is None:
+        return False
+    if plain:
+        return promised == ""
+    concerned = set(folder.generations())
+    if files.prepared.keyfile is not None:
+        concerned.discard(files.prepared.keyfile.generation)
+    if files.valid is not None:
+        concerned.add(files.valid.generation)
+    return concerned <= {promised}
+
+
+def promised_generation(folder: AccountFolder) -> str | None:
     """Return the generation that the marker speaks about, or None."""
     try:
         raw = read_private(folder.pending_marker, most=_MOST)

@@ -1,7 +1,9 @@
-"""Copy a database into a new encrypted generation beside the old one, and compare the two.
+"""Write a new generation of the database: an empty one, or a copy of the old one, compared with it.
 
-The new generation is not in force until its prepared key file is committed, and what a crash leaves of it
-is recognised by that file. Call everything here under the key lock and the exclusive server lock.
+An encrypted generation has a prepared key file, which names it, and is not in force until that file is
+renamed: the commit point. By the prepared file everything that a crash leaves before that is recognised.
+A plain database is created under another name and renamed. Call everything here under the key lock, and
+what replaces a database also under the exclusive server lock.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ from enum import StrEnum
 from pathlib import Path
 
 from mcp_notarium.account.audit_anchor import Anchor, AnchorUnusable, audit_keys
+from mcp_notarium.config import Config
+from mcp_notarium.crypto import kdf, key_slots
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.key_slots import KeyFile
 from mcp_notarium.errors import (
@@ -27,9 +31,14 @@ from mcp_notarium.errors import (
 )
 from mcp_notarium.files import os_errors, quarantine
 from mcp_notarium.files.account_folder import AccountFolder
-from mcp_notarium.files.locks import ServerLock, busy_error, describe_holders
-from mcp_notarium.files.private_files import StepHook, sync_folder, temporary_pattern
+from mcp_notarium.files.private_files import (
+    StepHook,
+    ignore_step,
+    sync_folder,
+    temporary_pattern,
+)
 from mcp_notarium.keys import key_file
+from mcp_notarium.secret import Secret
 from mcp_notarium.storage import database, integrity, table_copy
 from mcp_notarium.storage.audit_table import ANCHORED, AuditTable, carry_over
 from mcp_notarium.storage.database import Database, companions
@@ -43,6 +52,88 @@ _ROOM = 1.5
 """Free space that is asked for, in sizes of the old database: the new one and its log ..."""
 _ROOM_FOR_LOG = 8 << 20
 """... which is emptied at 4 MiB, but no earlier than at the end of a transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewCache:
+    """Hold a new database, open, with its key file and data key."""
+
+    database: Database
+    keyfile: KeyFile | None = None
+    data_key: DataKey | None = None
+
+
+def kdf_parameters(settings: Config) -> kdf.Parameters:
+    """Return the settings' key-derivation parameters for new passphrases."""
+    if settings.kdf == "pbkdf2-sha512":
+        return kdf.Pbkdf2Sha512(settings.kdf_iterations)
+    return kdf.Argon2id()
+
+
+def create_encrypted(
+    folder: AccountFolder,
+    settings: Config,
+    passphrase: Secret,
+    *,
+    parameters: kdf.Parameters,
+    now: float,
+    bounds: kdf.Bounds = kdf.PRODUCTION,
+    make_room: Callable[[Collection[Path]], None],
+    at: StepHook = ignore_step,
+) -> NewCache:
+    """Create a new generation with a new data key. Call it under the key lock.
+
+    ``make_room`` is called with the new files when everything is ready, just before the commit point.
+    """
+    data_key = DataKey.generate()
+    made = key_slots.build(
+        data_key=data_key,
+        passphrase=passphrase,
+        parameters=parameters,
+        username=settings.username,
+        now=int(now),
+        bounds=bounds,
+    )
+    path = folder.database(made.generation)
+    opened: Database | None = None
+    try:
+        key_file.prepare(folder, made, at=lambda step: at(f"{step}_prepared"))
+        key_slots.unlock(made, passphrase, bounds=bounds)
+        opened = database.create(
+            path,
+            data_key.database_key(made.database_salt),
+            meta=_origin(settings, now) | ties_to(made),
+            memory_security=settings.memory_security,
+        )
+        at("database")
+        make_room((*companions(path), folder.prepared_key_file))
+        at("room")
+    except BaseException:
+        # Created in this call, not in force and still empty: the one thing that may be removed.
+        if opened is not None:
+            opened.close()
+        remove_prepared(folder, made)
+        raise
+    key_file.commit(folder)
+    key_file.make_durable(folder, made, at=at)
+    return NewCache(opened, made, data_key)
+
+
+def create_plain(
+    folder: AccountFolder, settings: Config, *, now: float, at: StepHook = ignore_step
+) -> NewCache:
+    """Create a new unencrypted database. Call it under the key lock."""
+    unfinished, path = folder.unfinished_plain_database, folder.plain_database
+    database.create(unfinished, None, meta=_origin(settings, now)).close()
+    at("database")
+    unfinished.rename(path)
+    sync_folder(folder.path)
+    at("switch")
+    return NewCache(database.connect(path, None))
+
+
+def _origin(settings: Config, now: float) -> dict[str, str]:
+    return {"owner_identity_hash": settings.owner_hash, "created_at": str(int(now))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,16 +186,6 @@ class Step(StrEnum):
     ANCHOR = "anchor"
 
 
-def lock_exclusively(server_lock: ServerLock, folder: AccountFolder) -> None:
-    """Take the server lock exclusively. Raises ``LockedError`` (BUSY), naming who has the cache open."""
-    try:
-        server_lock.exclude()
-    except LockedError:
-        raise busy_error(
-            f"other MCP Notarium servers have this cache open{describe_holders(folder.server_lock)}"
-        ) from None
-
-
 def quarantine_leftovers(folder: AccountFolder, counts: KeyFile | None, *, now: float) -> None:
     """Quarantine databases that ``counts``, the key file in force, does not name, and a prepared key file."""
     known = companions(folder.database(counts.generation)) if counts is not None else ()
@@ -153,12 +234,7 @@ def write(
     """
     path = folder.database(made.generation)
     key = data_key.database_key(made.database_salt)
-    ties = {
-        "vault_id": made.vault_id,
-        "generation": made.generation,
-        "key_sequence": str(made.sequence),
-    }
-    ties |= {RETIRES: retires} if retires else {}
+    ties = ties_to(made) | ({RETIRES: retires} if retires else {})
     try:
         key_file.prepare(folder, made)
         at(Step.PREPARE)
@@ -177,6 +253,15 @@ def write(
         remove_prepared(folder, made)
         raise
     return notes
+
+
+def ties_to(made: KeyFile) -> dict[str, str]:
+    """Return the rows that tie a database to its key file."""
+    return {
+        "vault_id": made.vault_id,
+        "generation": made.generation,
+        "key_sequence": str(made.sequence),
+    }
 
 
 def remove_prepared(folder: AccountFolder, made: KeyFile) -> None:

@@ -15,7 +15,7 @@ from functools import partial
 from io import FileIO
 from pathlib import Path
 
-from mcp_notarium.account import creation, new_generation
+from mcp_notarium.account import new_generation
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.account.new_generation import Step, SwitchResult
 from mcp_notarium.account.slot_management import rollback_error
@@ -26,7 +26,7 @@ from mcp_notarium.crypto.kdf import Parameters
 from mcp_notarium.crypto.key_slots import KeyFile
 from mcp_notarium.errors import InvalidRequest, LockedError, Verdict
 from mcp_notarium.files.account_folder import AccountFolder, check_folder
-from mcp_notarium.files.locks import ServerLock, key_lock
+from mcp_notarium.files.locks import exclusive_locks
 from mcp_notarium.files.private_files import StepHook, disk_errors, sync_folder
 from mcp_notarium.keys import key_file
 from mcp_notarium.keys.key_file import KeyFiles
@@ -77,19 +77,14 @@ def encrypt_plain(
             "there is no unencrypted cache here",
             resolution_hint="Nothing is to be done; `mcp-notarium status` tells what there is.",
         )
-    with disk_errors(_UNUSABLE), key_lock(folder, timeout=options.timeout):
-        server_lock = ServerLock(folder)
-        try:
-            new_generation.lock_exclusively(server_lock, folder)
-            options.at(Step.ALONE)
-            cost = parameters or creation.parameters(settings)
-            work = _Work(settings, folder, key, cost, told, options)
-            if not folder.plain_database.is_file():
-                return work.encrypted_before()
-            with _plain(folder, settings) as plain, _log(folder) as log:
-                return work.encrypted(plain, log)
-        finally:
-            server_lock.release()
+    cost = parameters or new_generation.kdf_parameters(settings)
+    with disk_errors(_UNUSABLE), exclusive_locks(folder, timeout=options.timeout):
+        options.at(Step.ALONE)
+        work = _Work(settings, folder, key, cost, told, options)
+        if not folder.plain_database.is_file():
+            return work.encrypted_before()
+        with _plain(folder, settings) as plain, _log(folder) as log:
+            return work.encrypted(plain, log)
 
 
 def _log(folder: AccountFolder) -> AbstractContextManager[FileIO | None]:

@@ -1,4 +1,4 @@
-"""Purge an account folder: remove its keys first, then everything else.
+"""Purge an account folder, its keys first; or reset it: move everything to the quarantine.
 
 Destroying the keys is what protects: without any copy of the key file and a key, no byte of the
 database can be read, on this disk or in a backup of the database alone. Nothing is overwritten, so an
@@ -7,24 +7,38 @@ unencrypted cache may stay readable on the disk. The notes stay at the note stor
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from mcp_notarium.account import file_facts, new_generation
+from mcp_notarium.account import markers
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.config import Config
 from mcp_notarium.errors import LockedError, Unfinished, Verdict
-from mcp_notarium.files import os_errors
+from mcp_notarium.files import os_errors, quarantine
 from mcp_notarium.files.account_folder import AccountFolder, check_folder
-from mcp_notarium.files.locks import ServerLock, key_lock
+from mcp_notarium.files.locks import exclusive_locks
 from mcp_notarium.files.private_files import disk_errors, sync_folder
 from mcp_notarium.keys import key_file, keychain
 from mcp_notarium.keys.keychain import Keychain
 
 _UNUSABLE = "the cache cannot be destroyed"
 _AGAIN = "Run `mcp-notarium purge` again where the keychain can be asked, or delete them there."
+
+
+def reset_account(settings: Config, *, clock: Callable[[], float] = time.time) -> Path | None:
+    """Move the account's cache and key file to the quarantine, readable or not.
+
+    Returns the folder they went to, None if there was nothing. Raises ``LockedError`` (UNSAFE_PATH,
+    or BUSY while anybody has the cache open) with nothing moved, and ``Unfinished``.
+    """
+    folder = check_folder(settings.account_dir)
+    if not folder.path.is_dir():
+        return None
+    with disk_errors("the cache folder cannot be used"), exclusive_locks(folder):
+        return quarantine.set_everything_aside(folder, now=clock())
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +66,7 @@ def may_hold_unsent_text(settings: Config, *, options: ChangeOptions | None = No
         files = key_file.load(folder, bounds=options.bounds)
         plain = folder.plain_database.exists()
         anything = plain or bool(folder.generations())
-        return anything and not file_facts.nothing_pending(folder, files, plain=plain)
+        return anything and not markers.nothing_pending(folder, files, plain=plain)
 
 
 def purge_account(
@@ -69,13 +83,8 @@ def purge_account(
     folder = check_folder(settings.account_dir)
     removed = 0
     if folder.path.is_dir():
-        with disk_errors(_UNUSABLE), key_lock(folder, timeout=options.timeout):
-            server_lock = ServerLock(folder)
-            try:
-                new_generation.lock_exclusively(server_lock, folder)
-                removed = _remove_all(folder, options)
-            finally:
-                server_lock.release()
+        with disk_errors(_UNUSABLE), exclusive_locks(folder, timeout=options.timeout):
+            removed = _remove_all(folder, options)
     if system is None:
         return PurgeResult(removed, keychain_cleared=False)
     try:

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mcp_notarium.account import new_generation
-from mcp_notarium.account.inspection import Inspector
 from mcp_notarium.account.key_changes import ChangeOptions, demand_openable, missing_cache_error
 from mcp_notarium.account.key_rotation import ProvenKey, demand_new, prove_key, stretching
-from mcp_notarium.account.new_generation import Step, SwitchResult, lock_exclusively
+from mcp_notarium.account.new_generation import Step, SwitchResult
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import key_slots
 from mcp_notarium.crypto.data_key import DataKey
@@ -25,10 +24,9 @@ from mcp_notarium.crypto.key_slots import KeyFile, Slot, SlotState, SlotType
 from mcp_notarium.crypto.slot_changes import PERSONAL_SLOTS, described
 from mcp_notarium.files import quarantine
 from mcp_notarium.files.account_folder import AccountFolder, check_folder
-from mcp_notarium.files.locks import ServerLock, key_lock
+from mcp_notarium.files.locks import ServerLock, exclusive_locks
 from mcp_notarium.files.private_files import disk_errors, sync_folder
 from mcp_notarium.keys import key_file, keychain
-from mcp_notarium.keys.credentials import FoundKey
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage.database import companions
 from mcp_notarium.storage.table_copy import OnProgress
@@ -77,7 +75,7 @@ def find_dropped_slots(
     with disk_errors(_UNUSABLE):
         server_lock = ServerLock(folder)
     try:
-        lock_exclusively(server_lock, folder)
+        server_lock.exclude()
     finally:
         server_lock.release()
     carried = _carried(settings, options, current, replacing=replacing)
@@ -108,16 +106,11 @@ def reencrypt(
     folder = check_folder(settings.account_dir)
     if not folder.path.is_dir():
         raise missing_cache_error()
-    with disk_errors(_UNUSABLE), key_lock(folder, timeout=options.timeout):
-        server_lock = ServerLock(folder)
-        try:
-            lock_exclusively(server_lock, folder)
-            options.at(Step.ALONE)
-            return _Work(settings, options, folder, told).done(
-                new, parameters or stretching(settings), drop_others=drop_others
-            )
-        finally:
-            server_lock.release()
+    with disk_errors(_UNUSABLE), exclusive_locks(folder, timeout=options.timeout):
+        options.at(Step.ALONE)
+        return _Work(settings, options, folder, told).done(
+            new, parameters or stretching(settings), drop_others=drop_others
+        )
 
 
 def dropped_slots_error(dropped: tuple[Slot, ...]) -> SlotsRefused:
@@ -145,10 +138,7 @@ class _Work:
         self, new: Secret | None, parameters: Parameters | KdfPolicy, *, drop_others: bool
     ) -> ReencryptionResult:
         """Do everything that needs the locks."""
-        key = None if self.options.old is None else FoundKey(self.options.old, "the key given")
-        inspector = Inspector(
-            self.settings, bounds=self.options.bounds, system=self.options.system, key=key
-        )
+        inspector = self.options.inspector(self.settings)
         with closing(inspector.inspect(now=self.options.clock())) as inspection:
             before, data_key_before, found = demand_openable(inspection)
             if inspection.database is None:

@@ -13,10 +13,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mcp_notarium.account import markers, new_generation, startup_decisions, startup_table
-from mcp_notarium.account.inspection import Inspection, Inspector, never_open
+from mcp_notarium.account.inspection import Inspection
 from mcp_notarium.account.key_changes import ChangeOptions, missing_cache_error
 from mcp_notarium.account.new_generation import Step, SwitchResult
-from mcp_notarium.account.opener import locked_error
 from mcp_notarium.account.startup_facts import OnUnreadable
 from mcp_notarium.account.startup_table import Locked
 from mcp_notarium.config import Config
@@ -33,10 +32,9 @@ from mcp_notarium.errors import (
 )
 from mcp_notarium.files import quarantine
 from mcp_notarium.files.account_folder import AccountFolder, check_folder
-from mcp_notarium.files.locks import ServerLock, key_lock
+from mcp_notarium.files.locks import exclusive_locks
 from mcp_notarium.files.private_files import disk_errors, replace_private, sync_folder
 from mcp_notarium.keys import key_file
-from mcp_notarium.keys.credentials import FoundKey
 from mcp_notarium.storage import database, integrity, table_copy
 from mcp_notarium.storage.database import companions
 from mcp_notarium.storage.integrity import PAGE_SIZE
@@ -79,15 +77,10 @@ def repair(
     folder = check_folder(settings.account_dir)
     if not folder.path.is_dir():
         raise missing_cache_error()
-    with disk_errors(_UNUSABLE), key_lock(folder, timeout=options.timeout):
-        server_lock = ServerLock(folder)
-        try:
-            new_generation.lock_exclusively(server_lock, folder)
-            options.at(Step.ALONE)
-            quarantine.remove_work_folder(folder)
-            return _Work(settings, folder, told, options).done()
-        finally:
-            server_lock.release()
+    with disk_errors(_UNUSABLE), exclusive_locks(folder, timeout=options.timeout):
+        options.at(Step.ALONE)
+        quarantine.remove_work_folder(folder)
+        return _Work(settings, folder, told, options).done()
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +93,7 @@ class _Work:
     def done(self) -> RepairResult | None:
         """Do everything that needs the locks."""
         options, folder = self.options, self.folder
-        key = None if options.old is None else FoundKey(options.old, "the key given")
-        inspector = Inspector(self.settings, bounds=options.bounds, system=options.system, key=key)
-        inspection = inspector.inspect(now=options.clock(), opens=never_open)
+        inspection = options.inspector(self.settings).inspect(now=options.clock(), opens=False)
         _demand_repairable(inspection)
         if inspection.keyfile is None or inspection.data_key is None or inspection.key is None:
             raise missing_cache_error()
@@ -179,12 +170,7 @@ class _Work:
     ) -> SalvageReport:
         """Create the new database with all that could be read; nothing is left of it if this raises."""
         path = self.folder.database(made.generation)
-        meta = {
-            "owner_identity_hash": self.settings.owner_hash,
-            "vault_id": made.vault_id,
-            "generation": made.generation,
-            "key_sequence": str(made.sequence),
-        }
+        meta = new_generation.ties_to(made) | {"owner_identity_hash": self.settings.owner_hash}
         try:
             key_file.prepare(self.folder, made)
             self.options.at(Step.PREPARE)
@@ -248,7 +234,7 @@ def _demand_repairable(inspection: Inspection) -> None:
     seen = replace(inspection.seen, on_unreadable=OnUnreadable.REFUSE)
     decision = startup_table.decide(seen)
     if isinstance(decision, Locked) and decision.verdict is not Verdict.DATABASE_DAMAGED:
-        raise locked_error(decision)
+        raise decision.error()
 
 
 def _opened(path: Path, found: KeyFile, data_key: DataKey) -> database.Database:

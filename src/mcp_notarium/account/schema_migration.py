@@ -12,7 +12,7 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-from mcp_notarium.account import file_facts, startup_table
+from mcp_notarium.account import startup_table
 from mcp_notarium.account.inspection import Inspector
 from mcp_notarium.account.startup_table import Migrate
 from mcp_notarium.config import Config
@@ -42,7 +42,7 @@ def migrate(
 
     The database was closed by its last user, which has moved the log into it.
     """
-    if file_facts.has_log(path):
+    if database.has_log(path):
         raise failed("a write-ahead log is left beside it")
     key = None
     if data_key is not None and keyfile is not None:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from mcp_notarium.account import startup_decisions
-from mcp_notarium.account.inspection import Inspector, never_open
+from mcp_notarium.account.inspection import Inspector
 from mcp_notarium.account.key_changes import (
     ChangeOptions,
     ChangeResult,
@@ -72,7 +72,7 @@ def list_slots(settings: Config, key: Secret | None, *, bounds: Bounds = PRODUCT
         inspector = Inspector(
             settings, bounds=bounds, key=FoundKey(Secret("none is tried"), "a key")
         )
-        demand_openable(inspector.inspect(now=0, opens=never_open))
+        demand_openable(inspector.inspect(now=0, opens=False))
         raise missing_cache_error()
     opened = None
     with suppress(MalformedKey):  # the configured key can be no key at all; it opens nothing then

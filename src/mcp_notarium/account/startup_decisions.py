@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from mcp_notarium.account.startup_facts import Mode, Observations, OnUnreadable, Sample
-from mcp_notarium.errors import ASK_DOCTOR, ONE_MORE_TRY, Verdict
+from mcp_notarium.account.startup_facts import Observations, OnUnreadable
+from mcp_notarium.errors import ASK_DOCTOR, ONE_MORE_TRY, LockedError, Verdict
 
 _NAMED_PAGES = 8
 
@@ -173,6 +173,12 @@ class Locked:
     hint: str
     one: str = ASK_DOCTOR
 
+    def error(self) -> LockedError:
+        """Return the refusal as an error."""
+        return LockedError(
+            self.verdict, self.message, resolution_hint=self.hint, agent_hint=self.one
+        )
+
 
 Decision = Open | Create | Migrate | Rebuild | Locked
 Condition = Callable[[Observations], bool]
@@ -180,16 +186,16 @@ Condition = Callable[[Observations], bool]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Hold one case: its name, what is decided, and when; ``mode`` None: in both modes."""
+    """Hold one case: its name, what is decided, and when; ``plain`` None: in both modes."""
 
     name: str
     gives: Callable[[Observations], Decision]
     when: Condition
-    mode: Mode | None = None
+    plain: bool | None = None
 
     def applies(self, seen: Observations) -> bool:
         """Check whether this row's case is what is seen."""
-        return self.mode in {None, seen.mode} and self.when(seen)
+        return self.plain in {None, seen.plain} and self.when(seen)
 
 
 def refuse(name: str, verdict: Verdict, message: str, hint: str, when: Condition) -> Row:
@@ -250,6 +256,7 @@ def _obstacle(seen: Observations) -> str | None:
 def _filled(template: str, seen: Observations) -> str:
     source = seen.source or "the key source"
     return template.format(
+        driver=seen.driver_problem,
         reason=seen.reason,
         slip=seen.slip,
         weakness=seen.weakness,
@@ -259,12 +266,12 @@ def _filled(template: str, seen: Observations) -> str:
         keychain=seen.keychain,
         asked=f" ({seen.keychain})" if seen.keychain else "",
         version=seen.newer_version,
-        pages=_pages(seen.sample),
+        pages=_pages(seen),
         since=f" It was last changed on {seen.rotated}." if seen.rotated else "",
     )
 
 
-def _pages(sample: Sample | None) -> str:
-    pages = sample.bad_pages if sample else ()
+def _pages(seen: Observations) -> str:
+    pages = seen.sample.bad_pages if seen.sample else ()
     named = ", ".join(str(page) for page in pages[:_NAMED_PAGES])
     return f" (page {named})" if named else ""

@@ -10,13 +10,7 @@ from enum import StrEnum
 
 from mcp_notarium.crypto.key_file_codec import FileState
 from mcp_notarium.files.account_folder import Problem
-
-
-class Mode(StrEnum):
-    """Name the mode that the settings ask for."""
-
-    ENCRYPTED = "encrypted"
-    PLAIN = "plain"
+from mcp_notarium.storage.integrity import PageSample
 
 
 class OnUnreadable(StrEnum):
@@ -54,17 +48,6 @@ class Opening(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Driver:
-    """Hold the SQLCipher driver's facts. ``temp_store`` 2 and 3 keep temporary tables in memory."""
-
-    present: bool = True
-    doubled: bool = False
-    cipher_version: tuple[int, ...] = (4, 12, 0)
-    fts5: bool = True
-    temp_store: int = 2
-
-
-@dataclass(frozen=True, slots=True)
 class Files:
     """Hold which files exist.
 
@@ -82,18 +65,6 @@ class Files:
     plain_unfinished: bool = False
     plain_remains: bool = False
     wal: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """Hold a sample of the database file's pages, read from outside; ``size`` in bytes."""
-
-    size: int
-    salt_ok: bool = True
-    good: int = 0
-    bad: int = 0
-    bad_pages: tuple[int, ...] = ()
-    plaintext_magic: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,16 +90,20 @@ class SchemaSeen:
 class Observations:
     """Hold everything start-up decides on.
 
-    ``no_pending`` is True only where it is certain that no unfinished write is inside;
-    ``refetchable``: every note can come from the note store again; ``source``: the name of the
-    key source; ``copy_ahead``: the key vouches for a copy that is newer than the key file; ``reason``: why key source or keychain failed; ``weakness``: why the key given
-    makes no new cache; ``keychain``: why the keychain has no key, '' if it was not asked;
-    ``keychain_slot``: the keychain of some active slot could open it, if it were asked; ``rotated``: the day of the last change of
-    the key, if known; ``slip``: what is wrong with a key that was meant as a recovery key.
+    - ``plain``: the settings ask for the plain mode. ``driver_problem``: why the driver is unsuitable.
+    - ``source``: the name of the key source. ``reason``: why it, or the keychain, failed. ``weakness``: why
+      the key given makes no new cache. ``slip``: what is wrong with a key meant as a recovery key.
+    - ``keychain``: why the keychain has no key, '' if it was not asked. ``keychain_slot``: the keychain of
+      some active slot could open the cache, if it were asked.
+    - ``copy_ahead``: the key vouches for a copy that is newer than the key file. ``rotated``: the day of
+      the key's last change, if known.
+    - ``no_pending`` is True only where it is certain that no unfinished write is inside. ``refetchable``:
+      every note can come from the note store again.
     """
 
-    mode: Mode
-    driver: Driver = field(default_factory=Driver)
+    plain: bool = False
+    driver_problem: str = ""
+    cipher_major: int = 4
     path_problem: Problem | None = None
     key: KeySource = KeySource.ABSENT
     source: str = ""
@@ -149,7 +124,7 @@ class Observations:
     unwrap: Unwrap = Unwrap.NOT_TRIED
     owner_matches: bool = False
     files: Files = field(default_factory=Files)
-    sample: Sample | None = None
+    sample: PageSample | None = None
     opening: Opening = Opening.NOT_TRIED
     expected: Identity | None = None
     found: Identity | None = None
@@ -158,11 +133,6 @@ class Observations:
     refetchable: bool = True
     on_unreadable: OnUnreadable = OnUnreadable.REFUSE
     rebuilt_recently: bool = False
-
-    @property
-    def plain(self) -> bool:
-        """Check whether the settings ask for the plain mode."""
-        return self.mode is Mode.PLAIN
 
     @property
     def key_file_usable(self) -> bool:

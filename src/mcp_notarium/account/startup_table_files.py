@@ -31,13 +31,10 @@ from mcp_notarium.account.startup_decisions import (
     refuse,
     unreadable,
 )
-from mcp_notarium.account.startup_facts import KeySource, Mode, Observations, Unwrap
+from mcp_notarium.account.startup_facts import KeySource, Observations, Unwrap
 from mcp_notarium.crypto.key_file_codec import FileState
 from mcp_notarium.errors import Verdict
 
-PAGE_SIZE = 4096
-OLDEST_CIPHER = (4, 12)
-_SAFE_TEMP_STORES = (2, 3)
 _UNFINISHED = "an earlier first start was cut short before anything was stored"
 PLAIN_WARNING = (
     "The cache is NOT encrypted (DB_ENCRYPTION=off): everybody who can read the disk can read the "
@@ -61,56 +58,19 @@ def _unsafe(seen: Observations) -> Decision:
 
 def _torn(seen: Observations) -> bool:
     sample = seen.sample
-    return sample is not None and (sample.bad > 0 or sample.size % PAGE_SIZE != 0)
+    return sample is not None and (sample.bad > 0 or sample.torn)
 
 
 def _empty(seen: Observations) -> bool:
     return seen.sample is not None and seen.sample.size == 0
 
 
-_DRIVER = (
-    refuse(
-        "the driver is missing",
-        Verdict.CRYPTO_UNSUITABLE,
-        "the SQLCipher driver cannot be loaded",
-        REINSTALL,
-        lambda o: not o.driver.present,
-    ),
-    refuse(
-        "two drivers are installed over each other",
-        Verdict.CRYPTO_UNSUITABLE,
-        "two SQLCipher drivers are installed over each other",
-        REINSTALL,
-        lambda o: o.driver.doubled,
-    ),
-    refuse(
-        "the driver is plain SQLite",
-        Verdict.CRYPTO_UNSUITABLE,
-        "the driver is plain SQLite, not SQLCipher",
-        REINSTALL,
-        lambda o: not o.driver.cipher_version,
-    ),
-    refuse(
-        "SQLCipher is too old",
-        Verdict.CRYPTO_UNSUITABLE,
-        "this SQLCipher is too old",
-        REINSTALL,
-        lambda o: o.driver.cipher_version < OLDEST_CIPHER,
-    ),
-    refuse(
-        "the driver has no full-text search",
-        Verdict.CRYPTO_UNSUITABLE,
-        "the driver was built without full-text search",
-        REINSTALL,
-        lambda o: not o.driver.fts5,
-    ),
-    refuse(
-        "the driver writes temporary files in clear",
-        Verdict.CRYPTO_UNSUITABLE,
-        "the driver would write notes to temporary files in clear",
-        REINSTALL,
-        lambda o: o.driver.temp_store not in _SAFE_TEMP_STORES,
-    ),
+_DRIVER = refuse(
+    "the driver is unsuitable",
+    Verdict.CRYPTO_UNSUITABLE,
+    "{driver}",
+    REINSTALL,
+    lambda o: bool(o.driver_problem),
 )
 
 _FOLDER = (
@@ -285,7 +245,7 @@ _KEY_FILE = (
         Verdict.CRYPTO_UNSUITABLE,
         "the cache was made with a later SQLCipher",
         REINSTALL,
-        lambda o: o.driver.cipher_version[:1] < (o.cipher_floor,),
+        lambda o: o.cipher_major < o.cipher_floor,
     ),
 )
 
@@ -339,18 +299,14 @@ _DATABASE = (
 )
 
 
-def _only(mode: Mode, rows: tuple[Row, ...]) -> tuple[Row, ...]:
-    return tuple(replace(row, mode=mode) for row in rows)
-
-
 OUTSIDE: tuple[Row, ...] = (
-    *_DRIVER,
+    _DRIVER,
     *_FOLDER,
-    *_only(Mode.PLAIN, _PLAIN),
-    *_only(Mode.ENCRYPTED, _KEY + _KEY_FILE + _DATABASE),
+    *(replace(row, plain=True) for row in _PLAIN),
+    *(replace(row, plain=False) for row in _KEY + _KEY_FILE + _DATABASE),
 )
 
 
 def stops(seen: Observations) -> bool:
     """Check whether driver or paths already decide, so that nothing more is to be inspected."""
-    return any(row.applies(seen) for row in (*_DRIVER, _FOLDER[0]))
+    return _DRIVER.applies(seen) or _FOLDER[0].applies(seen)

@@ -30,7 +30,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from mcp_notarium.account import opener
 from mcp_notarium.account.audit_anchor import Anchor, AnchorUnusable, audit_keys
-from mcp_notarium.account.key_audit import CLIENT
+from mcp_notarium.account.key_changes import CLIENT
 from mcp_notarium.audit import export
 from mcp_notarium.audit.chain import Entry, Head, Record
 from mcp_notarium.audit.verification import Fault, Kind, Verification

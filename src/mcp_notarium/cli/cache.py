@@ -13,7 +13,7 @@ import argparse
 import asyncio
 from dataclasses import replace
 
-from mcp_notarium.account import key_rotation, opener, plaintext_migration, purge, repair
+from mcp_notarium.account import key_rotation, plaintext_migration, purge, repair
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.app import App, open_app
 from mcp_notarium.cli import command_setup, new_key, signals
@@ -93,7 +93,7 @@ async def _reset(config: Config, *, yes: bool) -> int:
         return 1
     unsent = purge.may_hold_unsent_text(config)
     signals.note_change(_SET_ASIDE)
-    moved = opener.quarantine_account(config)
+    moved = purge.reset_account(config)
     talk(f"The old files are in {moved}." if moved else "There was nothing to set aside.")
     if moved and unsent:
         talk("WARNING: text that the note store has not confirmed may be inside. Keep them.")

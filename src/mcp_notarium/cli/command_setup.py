@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from mcp_notarium import config, logs
-from mcp_notarium.account.key_audit import CLIENT
+from mcp_notarium.account.key_changes import CLIENT
 from mcp_notarium.audit.chain import OK, OPEN, UNKNOWN, Entry
 from mcp_notarium.cli import signals
 from mcp_notarium.cli.terminal import talk

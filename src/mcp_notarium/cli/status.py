@@ -28,7 +28,6 @@ from mcp_notarium.account import (
     slot_management,
     startup_decisions,
 )
-from mcp_notarium.account.file_facts import has_log
 from mcp_notarium.account.startup_table import Create, Decision, Locked, Migrate, Open, Rebuild
 from mcp_notarium.app import App, open_app
 from mcp_notarium.cli import command_setup
@@ -40,7 +39,7 @@ from mcp_notarium.files.account_folder import AccountFolder, find_obstacle
 from mcp_notarium.files.locks import ServerLock, find_holders
 from mcp_notarium.files.private_files import disk_errors
 from mcp_notarium.storage import integrity
-from mcp_notarium.storage.database import Database
+from mcp_notarium.storage.database import Database, has_log
 
 IN_ORDER = "in order"
 WITHOUT_SEARCH = (

@@ -112,7 +112,7 @@ class AccountFolder:
 
     @property
     def policy_lock(self) -> Path:
-        """Return the lock of whoever applies another policy, see ``account/policy_change``."""
+        """Return the lock of whoever applies another policy, see ``account/opener``."""
         return self.path / "policy.lock"
 
     @property

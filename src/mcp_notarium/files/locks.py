@@ -48,6 +48,18 @@ def key_lock(folder: AccountFolder, *, timeout: float = KEY_LOCK_SECONDS) -> Ite
             lock.release()
 
 
+@contextmanager
+def exclusive_locks(folder: AccountFolder, *, timeout: float = KEY_LOCK_SECONDS) -> Iterator[None]:
+    """Hold the key lock and the exclusive server lock. Raises ``LockedError`` (BUSY)."""
+    with key_lock(folder, timeout=timeout):
+        server_lock = ServerLock(folder)
+        try:
+            server_lock.exclude()
+            yield
+        finally:
+            server_lock.release()
+
+
 def busy_error(message: str) -> LockedError:
     """Return the error for a process that found the lock taken."""
     return LockedError(
@@ -66,11 +78,12 @@ class ServerLock:
     """
 
     def __init__(self, folder: AccountFolder) -> None:
+        self._path = folder.server_lock
         self._descriptor: int | None = None
         if sys.platform != "win32":
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
             try:
-                self._descriptor = os.open(folder.server_lock, flags, 0o600)
+                self._descriptor = os.open(self._path, flags, 0o600)
             except OSError as error:
                 if error.errno != errno.EROFS:
                     raise
@@ -86,7 +99,7 @@ class ServerLock:
         return self
 
     def exclude(self, *, timeout: float = EXCLUDE_SECONDS) -> ServerLock:
-        """Take the lock exclusively. Raises ``LockedError`` (BUSY) while anybody else holds it."""
+        """Take the lock exclusively. Raises ``LockedError`` (BUSY), naming who else holds it."""
         self._take(exclusive=True, timeout=timeout)
         return self
 
@@ -109,7 +122,10 @@ class ServerLock:
                 fcntl.flock(self._descriptor, kind | fcntl.LOCK_NB)
             except BlockingIOError:
                 if time.monotonic() >= deadline:
-                    raise busy_error("other MCP Notarium servers have this cache open") from None
+                    raise busy_error(
+                        "other MCP Notarium servers have this cache open"
+                        + describe_holders(self._path)
+                    ) from None
                 time.sleep(_POLL)
             else:
                 return

@@ -53,6 +53,12 @@ def companions(path: Path) -> tuple[Path, ...]:
     return tuple(path.with_name(path.name + suffix) for suffix in ("", "-wal", "-shm", "-journal"))
 
 
+def has_log(path: Path | None) -> bool:
+    """Check whether a write-ahead log that is not empty lies beside the database."""
+    log = path and companions(path)[1]
+    return bool(log and log.exists() and log.stat().st_size > 0)
+
+
 def create(
     path: Path,
     key: Secret | None,

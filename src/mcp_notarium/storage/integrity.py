@@ -43,11 +43,11 @@ class PageSample:
     """
 
     size: int
-    salt_ok: bool
-    good: int
-    bad: int
-    bad_pages: tuple[int, ...]
-    plaintext_magic: bool
+    salt_ok: bool = True
+    good: int = 0
+    bad: int = 0
+    bad_pages: tuple[int, ...] = ()
+    plaintext_magic: bool = False
 
     @property
     def torn(self) -> bool:
@@ -76,6 +76,13 @@ def sample(path: Path, mac_key: Secret, salt: bytes, *, every: bool = False) -> 
         bad_pages=bad,
         plaintext_magic=head == _PLAIN_MAGIC,
     )
+
+
+def plain_sample(path: Path) -> PageSample:
+    """Read size and first bytes of an unencrypted database. Raises as :func:`sample`."""
+    with _open(path) as file:
+        magic = file.read(SALT_SIZE) == _PLAIN_MAGIC
+        return PageSample(size=os.fstat(file.fileno()).st_size, plaintext_magic=magic)
 
 
 def _chosen(count: int) -> list[int]:

@@ -15,7 +15,7 @@ from mcp_notarium.account import (
     repair,
     slot_management,
 )
-from mcp_notarium.account import key_audit as recording
+from mcp_notarium.account import key_changes as recording
 from mcp_notarium.account.audit_anchor import AnchorUnusable, audit_keys
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.audit.chain import Act, Entry

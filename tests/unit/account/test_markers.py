@@ -31,14 +31,14 @@ def opened(tmp_path):
 
 def test_an_open_cache_promises_nothing(opened):
     assert not opened.pending_marker.stands()
-    assert markers.pending_marker_generation(opened.pending_marker.folder) is None
+    assert markers.promised_generation(opened.pending_marker.folder) is None
 
 
 def test_a_clean_end_without_intents_promises_that_none_is_inside(tmp_path):
     cache = open_cheaply(account(tmp_path))
     cache.close()
     folder = folder_of(account(tmp_path))
-    assert markers.pending_marker_generation(folder) == cache.generation
+    assert markers.promised_generation(folder) == cache.generation
     assert stat.S_IMODE(folder.pending_marker.stat().st_mode) == 0o600
 
 
@@ -88,7 +88,7 @@ def test_a_promise_about_another_generation_does_not_count(opened):
     opened.pending_marker.renew(opened.database)
     other = replace(opened.pending_marker, generation="0" * 16)
     assert not other.stands()
-    assert markers.pending_marker_generation(other.folder) == opened.generation
+    assert markers.promised_generation(other.folder) == opened.generation
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_a_promise_about_another_generation_does_not_count(opened):
 def test_whatever_else_stands_in_the_file_promises_nothing(opened, raw):
     opened.pending_marker.folder.pending_marker.write_bytes(raw)
     assert not opened.pending_marker.stands()
-    assert markers.pending_marker_generation(opened.pending_marker.folder) is None
+    assert markers.promised_generation(opened.pending_marker.folder) is None
 
 
 def test_a_link_in_its_place_promises_nothing(opened, tmp_path):
@@ -135,6 +135,6 @@ def test_the_plain_cache_has_its_own_promise(tmp_path):
     config = account(tmp_path, db_encryption=False)
     open_cheaply(config).close()
     folder = folder_of(config)
-    assert markers.pending_marker_generation(folder) == ""
+    assert markers.promised_generation(folder) == ""
     assert PendingMarker(folder, "").stands()
     assert "nothing_pending.json" in fingerprint(folder.path)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.account import inspection, opener
+from mcp_notarium.account import inspection, opener, purge
 from mcp_notarium.account.startup_table import Locked, Open
 from mcp_notarium.crypto import kdf, key_slots
 from mcp_notarium.errors import CacheFull, LockedError, Verdict
@@ -427,21 +427,23 @@ def test_a_cache_made_by_another_server_in_the_middle_of_a_look_is_opened(tmp_pa
 
 
 def test_a_cache_made_by_another_server_before_the_first_look_is_opened(tmp_path, monkeypatch):
-    announce, others = opener._Opener._share_lock, []
+    announce, others = opener._share_lock, []
 
-    def announce_and_be_overtaken(self):
-        server_lock = announce(self)
+    def announce_and_be_overtaken(folder):
+        server_lock = announce(folder)
         if not others:
             others.append(None)
             others.append(open_cheaply(account(tmp_path)))
         return server_lock
 
-    monkeypatch.setattr(opener._Opener, "_share_lock", announce_and_be_overtaken)
+    monkeypatch.setattr(opener, "_share_lock", announce_and_be_overtaken)
     with closing(open_cheaply(account(tmp_path))) as opened, closing(others[1]) as other:
         assert opened.generation == other.generation
 
 
 def test_a_doubled_driver_is_refused(tmp_path, monkeypatch):
+    for cached in ("module", "facts"):
+        monkeypatch.setattr(driver, cached, getattr(driver, cached).__wrapped__)
     monkeypatch.setattr(driver, "installed", lambda: ("sqlcipher3 1", "sqlcipher3-binary 1"))
     assert refused(account(tmp_path)).verdict is Verdict.CRYPTO_UNSUITABLE
 
@@ -591,7 +593,7 @@ def test_a_failed_start_holds_no_lock(tmp_path):
     for key in (OTHER, "raw:1"):
         with pytest.raises(LockedError):
             open_cheaply(replace(config, db_key=Secret(key)))
-    assert opener.quarantine_account(config) is not None
+    assert purge.reset_account(config) is not None
 
 
 def test_databases_of_other_generations_are_left_alone(tmp_path):
@@ -604,16 +606,17 @@ def test_databases_of_other_generations_are_left_alone(tmp_path):
     assert stranger.read_bytes() == b"somebody's"
 
 
-def test_the_key_is_stretched_once_although_a_start_may_look_twice(tmp_path):
+def test_the_key_is_stretched_once_although_a_start_may_look_twice(tmp_path, monkeypatch):
     config = made(tmp_path)
     folder_of(config).key_copy.unlink()
-    calls = []
+    calls, real = [], key_slots.unlock
 
     def unlock(*given, **named):
         calls.append(given)
-        return key_slots.unlock(*given, **named)
+        return real(*given, **named)
 
-    open_cheaply(config, unlock=unlock).close()
+    monkeypatch.setattr(key_slots, "unlock", unlock)
+    open_cheaply(config).close()
     assert len(calls) == 1
 
 

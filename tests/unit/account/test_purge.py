@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.account import opener, purge
+from mcp_notarium.account import purge
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.keys import keychain
@@ -24,7 +24,7 @@ def left(config):
 
 def test_nothing_is_left_but_locks_and_the_next_start_makes_a_new_cache(tmp_path):
     config = made(tmp_path)
-    opener.quarantine_account(config)
+    purge.reset_account(config)
     open_cheaply(config).close()
     done = purge.purge_account(config, None, options=GIVEN)
     assert left(config) == []
@@ -119,7 +119,7 @@ def test_a_link_is_removed_and_what_it_leads_to_stays(tmp_path):
     config = made(tmp_path)
     precious = tmp_path / "precious"
     precious.write_text("keep me")
-    opener.quarantine_account(config)
+    purge.reset_account(config)
     (moved,) = (config.account_dir / "quarantine").iterdir()
     (moved / "link").symlink_to(precious)
     purge.purge_account(config, None, options=GIVEN)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from mcp_notarium.account import markers, opener
+from mcp_notarium.account import markers, purge
 from mcp_notarium.domain.note import Content, PendingWrite, WriteKind
 from mcp_notarium.errors import CacheDamaged, LockedError, Verdict
 from mcp_notarium.files import quarantine
@@ -197,7 +197,7 @@ def test_a_plain_cache_is_rebuilt_by_the_same_rule(tmp_path, content):
 def test_setting_aside_moves_everything_and_the_next_start_begins_anew(tmp_path):
     config = made(tmp_path)
     before = fingerprint(config.account_dir)
-    target = opener.quarantine_account(config, clock=lambda: NOW)
+    target = purge.reset_account(config, clock=lambda: NOW)
     assert fingerprint(target) == before
     with closing(open_cheaply(config)) as opened:
         assert opened.created
@@ -206,26 +206,26 @@ def test_setting_aside_moves_everything_and_the_next_start_begins_anew(tmp_path)
 def test_setting_aside_needs_no_key_and_nothing_readable(tmp_path):
     config = made(tmp_path)
     spoil_key_files(config)
-    assert opener.quarantine_account(replace(config, db_key=None)) is not None
-    assert opener.quarantine_account(config) is None
+    assert purge.reset_account(replace(config, db_key=None)) is not None
+    assert purge.reset_account(config) is None
 
 
 def test_setting_aside_is_refused_under_a_running_server(tmp_path):
     config = account(tmp_path)
     with closing(open_cheaply(config)), pytest.raises(LockedError) as refused:
-        opener.quarantine_account(config)
+        purge.reset_account(config)
     assert refused.value.verdict is Verdict.BUSY
 
 
 def test_there_is_nothing_to_set_aside_where_there_is_no_folder(tmp_path):
     config = account(tmp_path)
-    assert opener.quarantine_account(config) is None
+    assert purge.reset_account(config) is None
     assert not config.data_dir.exists()
 
 
 def test_a_restored_folder_opens_after_it_was_set_aside(tmp_path):
     config = made(tmp_path)
-    target = opener.quarantine_account(config)
+    target = purge.reset_account(config)
     for file in target.iterdir():
         shutil.move(file, config.account_dir / file.name)
     with closing(open_cheaply(config)) as opened:

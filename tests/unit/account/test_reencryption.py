@@ -10,7 +10,7 @@ from mcp_notarium.account import (
     key_file_backup,
     key_rotation,
     keychain_slot,
-    opener,
+    purge,
     reencryption,
     slot_management,
 )
@@ -371,7 +371,7 @@ def test_what_lies_beside_a_database_that_never_came_about_is_set_aside_too(tmp_
 def test_databases_in_the_quarantine_are_named(tmp_path):
     config = filled(tmp_path)
     assert anew(config).set_aside == ()
-    opener.quarantine_account(config)
+    purge.reset_account(config)
     open_cheaply(config).close()
     (place,) = anew(config).set_aside
     assert place.parent == folder_of(config).quarantine

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.account import opener, slot_management
+from mcp_notarium.account import purge, slot_management
 from mcp_notarium.account import repair as repairing
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import kdf, recovery_codes
@@ -182,7 +182,7 @@ def test_a_disk_that_fills_up_leaves_the_old_files_alone(copy, step):
 def test_where_there_is_no_cache_nothing_is_made(tmp_path):
     with pytest.raises(LockedError):
         repair(account(tmp_path))
-    assert opener.quarantine_account(account(tmp_path)) is None
+    assert purge.reset_account(account(tmp_path)) is None
 
 
 def test_an_unencrypted_cache_is_refused_with_the_way_out_that_works(tmp_path):

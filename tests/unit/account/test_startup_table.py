@@ -7,17 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_notarium.account import startup_decisions, startup_table
-from mcp_notarium.account.opener import locked_error
 from mcp_notarium.account.startup_facts import (
-    Driver,
     Files,
     Identity,
     KeySource,
-    Mode,
     Observations,
     OnUnreadable,
     Opening,
-    Sample,
     SchemaSeen,
     Unwrap,
 )
@@ -34,11 +30,11 @@ from mcp_notarium.cli import main
 from mcp_notarium.crypto.key_file_codec import FileState
 from mcp_notarium.errors import ASK_DOCTOR, LONGEST_LOCKED_MESSAGE, LockedError, Verdict
 from mcp_notarium.files.account_folder import Problem
+from mcp_notarium.storage.integrity import PageSample
 
 ME = Identity(owner_hash="me", vault_id="v", generation="g", sequence=3)
-GOOD_SAMPLE = Sample(size=40_960, good=5)
+GOOD_SAMPLE = PageSample(size=40_960, good=5)
 GOOD = Observations(
-    mode=Mode.ENCRYPTED,
     key=KeySource.FOUND,
     source="DB_ENCRYPTION_KEY",
     main=FileState.OK,
@@ -57,7 +53,7 @@ GOOD = Observations(
 )
 PLAIN = replace(
     GOOD,
-    mode=Mode.PLAIN,
+    plain=True,
     key=KeySource.ABSENT,
     main=FileState.MISSING,
     copy=FileState.MISSING,
@@ -66,11 +62,11 @@ PLAIN = replace(
     unwrap=Unwrap.NOT_TRIED,
     owner_matches=False,
     files=Files(plain=True),
-    sample=Sample(size=40_960, plaintext_magic=True),
+    sample=PageSample(size=40_960, plaintext_magic=True),
     expected=Identity("me"),
     found=Identity("me"),
 )
-NOTHING = Observations(mode=Mode.ENCRYPTED, key=KeySource.FOUND, source="DB_ENCRYPTION_KEY")
+NOTHING = Observations(key=KeySource.FOUND, source="DB_ENCRYPTION_KEY")
 NO_KEY_FILE = {
     "main": FileState.MISSING,
     "copy": FileState.MISSING,
@@ -84,12 +80,8 @@ UNOPENED = {"opening": Opening.NOT_TRIED, "found": None, "schema": None}
 
 CASES = [
     # row, what is seen, what is decided, words of the way out
-    ("the driver is missing", replace(GOOD, driver=Driver(present=False)), 21, "pip"),
-    ("two drivers are installed over each other", replace(GOOD, driver=Driver(doubled=True)), 21, "pip"),
-    ("the driver is plain SQLite", replace(GOOD, driver=Driver(cipher_version=())), 21, "pip"),
-    ("SQLCipher is too old", replace(GOOD, driver=Driver(cipher_version=(4, 11, 9))), 21, "pip"),
-    ("the driver has no full-text search", replace(PLAIN, driver=Driver(fts5=False)), 21, "pip"),
-    ("the driver writes temporary files in clear", replace(GOOD, driver=Driver(temp_store=1)), 21, "pip"),
+    ("the driver is unsuitable", replace(GOOD, driver_problem="it is too old"), 21, "pip"),
+    ("the driver is unsuitable", replace(PLAIN, driver_problem="it is too old"), 21, "pip"),
     ("a path is unsafe", replace(GOOD, path_problem=Problem("it is open", "Run `chmod 700 x`.")), 20, "chmod 700"),
     ("plain mode beside an encrypted cache", replace(PLAIN, files=Files(plain=True, strangers=1)), 22, "DB_ENCRYPTION_KEY"),
     ("plain mode beside an encrypted cache", replace(PLAIN, main=FileState.DAMAGED), 22, "reset-cache"),
@@ -98,8 +90,8 @@ CASES = [
     ("a plain cache was not erased to its end", replace(GOOD, files=Files(current=True, plain_remains=True)), 22, "migrate-plaintext"),
     ("a first plain start was cut short", replace(PLAIN, files=Files(plain_unfinished=True), sample=None, **UNOPENED), Rebuild, None),
     ("no plain cache yet", replace(PLAIN, files=Files(), sample=None, **UNOPENED), Create, None),
-    ("the plain database is empty", replace(PLAIN, sample=Sample(size=0), **UNOPENED), 14, "reset-cache"),
-    ("the plain database is no database", replace(PLAIN, sample=Sample(size=99), **UNOPENED), 13, "reset-cache"),
+    ("the plain database is empty", replace(PLAIN, sample=PageSample(size=0), **UNOPENED), 14, "reset-cache"),
+    ("the plain database is no database", replace(PLAIN, sample=PageSample(size=99), **UNOPENED), 13, "reset-cache"),
     ("the keychain cannot be used", replace(GOOD, key=KeySource.KEYCHAIN_UNUSABLE, reason="locked"), 23, "DB_ENCRYPTION_KEY"),
     ("no usable key for an existing cache", replace(GOOD, key=KeySource.MALFORMED), 10, "the key this cache was made with"),
     ("the key source holds no usable key", replace(NOTHING, key=KeySource.MALFORMED, reason="too odd"), 10, "generate-key"),
@@ -128,13 +120,13 @@ CASES = [
     ("the key file asks for a later SQLCipher", replace(GOOD, cipher_floor=5), 21, "pip"),
     ("the database is gone", replace(GOOD, files=Files(), sample=None, **UNOPENED), 14, "backup"),
     ("the database is gone", replace(GOOD, files=Files(strangers=1), sample=None, **UNOPENED), 14, "backup"),
-    ("the database is empty", replace(GOOD, sample=Sample(size=0, salt_ok=False), **UNOPENED), 14, "backup"),
-    ("a plain database in an encrypted one's place", replace(GOOD, sample=Sample(size=8192, bad=2, plaintext_magic=True), **UNOPENED), 22, "reset-cache"),
-    ("no page of the database is authentic", replace(GOOD, sample=Sample(size=8192, bad=2), **UNOPENED), 13, "reset-cache"),
-    ("no page of the database is authentic", replace(GOOD, sample=Sample(size=100), **UNOPENED), 13, "reset-cache"),
-    ("some pages are damaged", replace(GOOD, sample=Sample(size=8192, good=1, bad=1, bad_pages=(2,)), **UNOPENED), 13, "repair"),
-    ("the first page is damaged", replace(GOOD, sample=Sample(size=8192, good=1, bad=1, bad_pages=(1,)), **UNOPENED), 13, "reset-cache"),
-    ("some pages are damaged", replace(GOOD, sample=Sample(size=8191, good=1), **UNOPENED), 13, "reset-cache"),
+    ("the database is empty", replace(GOOD, sample=PageSample(size=0, salt_ok=False), **UNOPENED), 14, "backup"),
+    ("a plain database in an encrypted one's place", replace(GOOD, sample=PageSample(size=8192, bad=2, plaintext_magic=True), **UNOPENED), 22, "reset-cache"),
+    ("no page of the database is authentic", replace(GOOD, sample=PageSample(size=8192, bad=2), **UNOPENED), 13, "reset-cache"),
+    ("no page of the database is authentic", replace(GOOD, sample=PageSample(size=100), **UNOPENED), 13, "reset-cache"),
+    ("some pages are damaged", replace(GOOD, sample=PageSample(size=8192, good=1, bad=1, bad_pages=(2,)), **UNOPENED), 13, "repair"),
+    ("the first page is damaged", replace(GOOD, sample=PageSample(size=8192, good=1, bad=1, bad_pages=(1,)), **UNOPENED), 13, "reset-cache"),
+    ("some pages are damaged", replace(GOOD, sample=PageSample(size=8191, good=1), **UNOPENED), 13, "reset-cache"),
     ("another process holds the database", replace(GOOD, opening=Opening.BUSY, found=None, schema=None), 18, "Wait"),
     ("the database cannot be read", replace(GOOD, opening=Opening.DAMAGED, found=None, schema=None), 13, "repair"),
     ("the plain database cannot be read", replace(PLAIN, opening=Opening.DAMAGED, found=None, schema=None), 13, "reset-cache"),
@@ -211,7 +203,7 @@ def test_an_agent_is_told_one_way_out_that_leaves_everything_where_it_is(
         decision = decide(replace(seen, **variant))
         if not isinstance(decision, Locked):
             continue
-        told = locked_error(decision).to_dict()
+        told = decision.error().to_dict()
         assert told["message"] == decision.message
         assert len(told["message"]) + len(told["resolution_hint"]) < LONGEST_LOCKED_MESSAGE
         assert told["resolution_hint"] == decision.one
@@ -221,14 +213,14 @@ def test_an_agent_is_told_one_way_out_that_leaves_everything_where_it_is(
         commands = set(re.findall(r"`mcp-notarium ([a-z-]+)", decision.one))
         assert commands <= set(re.findall(r"`mcp-notarium ([a-z-]+)", decision.hint)) | {"doctor"}
         if isinstance(outcome, int):
-            assert locked_error(decision).resolution_hint == decision.hint
+            assert decision.error().resolution_hint == decision.hint
 
 
 def test_what_was_met_while_it_was_open_is_told_in_the_same_way():
     for plain, setting in itertools.product((True, False), OnUnreadable):
-        told = locked_error(
-            startup_decisions.decide_on_damage(plain=plain, on_unreadable=setting)
-        ).to_dict()
+        told = (
+            startup_decisions.decide_on_damage(plain=plain, on_unreadable=setting).error().to_dict()
+        )
         assert len(told["message"]) + len(told["resolution_hint"]) < LONGEST_LOCKED_MESSAGE
         assert not RISKY.search(told["resolution_hint"])
 
@@ -252,19 +244,19 @@ def test_the_sentence_says_where_the_wrong_key_came_from_and_when_it_was_changed
 
 def test_damaged_pages_are_named_and_not_all_of_a_thousand():
     pages = tuple(range(2, 1000))
-    seen = replace(GOOD, sample=Sample(size=8192, good=1, bad=998, bad_pages=pages), **UNOPENED)
+    seen = replace(GOOD, sample=PageSample(size=8192, good=1, bad=998, bad_pages=pages), **UNOPENED)
     assert "page 2, 3, 4" in decide(seen).message
     assert len(decide(seen).message) < 200
 
 
 def test_pages_torn_by_a_crash_are_left_to_the_log():
-    torn = Sample(size=8192, good=1, bad=1, bad_pages=(2,))
+    torn = PageSample(size=8192, good=1, bad=1, bad_pages=(2,))
     seen = replace(GOOD, sample=torn, files=Files(current=True, wal=True))
     assert isinstance(decide(seen), Open)
 
 
 def test_an_encrypted_file_made_to_look_plain_is_opened():
-    looks_plain = Sample(size=40_960, salt_ok=False, good=5, plaintext_magic=True)
+    looks_plain = PageSample(size=40_960, salt_ok=False, good=5, plaintext_magic=True)
     decision = decide(replace(GOOD, sample=looks_plain))
     assert isinstance(decision, Open)
     assert "16 bytes" in decision.notices[0]
@@ -377,7 +369,7 @@ def test_the_rebuild_is_offered_only_where_it_would_be_done():
 
 
 def test_looking_stops_at_driver_and_paths():
-    assert startup_table.stops(replace(NOTHING, driver=Driver(present=False)))
+    assert startup_table.stops(replace(NOTHING, driver_problem="gone"))
     assert startup_table.stops(replace(NOTHING, path_problem=Problem("a", "b")))
     assert not startup_table.stops(NOTHING)
 
@@ -388,16 +380,7 @@ IDENTITIES = [
     *(Identity(*part) for part in itertools.product(("me", "you"), ("", "v"), ("", "g"), (2, 3))),
 ]
 VALUES = {
-    "mode": list(Mode),
-    "driver": [
-        *[Driver()] * 6,
-        Driver(present=False),
-        Driver(doubled=True),
-        Driver(cipher_version=()),
-        Driver(cipher_version=(5, 0)),
-        Driver(fts5=False),
-        Driver(temp_store=0),
-    ],
+    "plain": [False, True],
     "path_problem": [None, None, None, Problem("open", "Run `chmod`.")],
     "keychain": ["", "no keychain runs"],
     "keychain_slot": YES_NO,
@@ -416,7 +399,7 @@ VALUES = {
     "sample": [
         None,
         *(
-            Sample(size, salt_ok=salt, good=good, bad=bad, plaintext_magic=magic)
+            PageSample(size, salt_ok=salt, good=good, bad=bad, plaintext_magic=magic)
             for size, salt, good, bad, magic in itertools.product(
                 (0, 1, 8192), YES_NO, (0, 1), (0, 1), YES_NO
             )

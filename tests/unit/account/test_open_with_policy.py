@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from mcp_notarium.account import opener
-from mcp_notarium.account.policy_change import open_with_policy
+from mcp_notarium.account.opener import open_with_policy
 from mcp_notarium.domain.policy import Policy
 from mcp_notarium.domain.visibility import Visibility
 from mcp_notarium.secret import Secret

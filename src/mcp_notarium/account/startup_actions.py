@@ -1,0 +1,238 @@
+"""Carry out what start-up decided: open, create, migrate or rebuild; return the open cache.
+
+``Open`` needs no exclusive lock if no key file is to be finished. Everything else changes files and is
+done under the key lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+from mcp_notarium.account import markers, new_generation, schema_migration, startup_table
+from mcp_notarium.account.audit_anchor import Anchor, audit_keys
+from mcp_notarium.account.inspection import Inspection, Inspector
+from mcp_notarium.account.markers import PendingMarker
+from mcp_notarium.account.new_generation import NewCache
+from mcp_notarium.account.startup_table import Create, Decision, Locked, Migrate, Open, Rebuild
+from mcp_notarium.config import Config
+from mcp_notarium.crypto.data_key import DataKey
+from mcp_notarium.crypto.kdf import Bounds, Parameters
+from mcp_notarium.crypto.key_slots import KeyFile
+from mcp_notarium.errors import CacheBusy, CacheFull
+from mcp_notarium.files import quarantine
+from mcp_notarium.files.account_folder import location_warnings
+from mcp_notarium.files.locks import ServerLock, busy_error
+from mcp_notarium.files.private_files import StepHook
+from mcp_notarium.keys import key_file
+from mcp_notarium.keys.credentials import FoundKey
+from mcp_notarium.storage.database import Database, companions
+
+_Value = TypeVar("_Value")
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedCache:
+    """Hold an open cache. ``data_key`` None and ``generation`` '': it is not encrypted.
+
+    ``pending_marker`` says that no intent is inside; withdraw it before recording one. ``anchor`` keeps the
+    end of the audit chain. ``rebuilt``: the cache replaced another.
+    """
+
+    database: Database
+    data_key: DataKey | None
+    generation: str
+    created: bool
+    notices: tuple[str, ...]
+    pending_marker: PendingMarker
+    server_lock: ServerLock
+    anchor: Anchor
+    rebuilt: bool = False
+
+    def close(self) -> None:
+        """Renew the marker if nothing is pending, close the database, release the lock. Never raises."""
+        if not self.database.closed:
+            self.pending_marker.renew(self.database)
+            self.database.close()
+        self.server_lock.release()
+
+
+@dataclass(frozen=True, slots=True)
+class StartupActions:
+    """Do what was decided for one call of :func:`opener.open_cache`, with its arguments."""
+
+    settings: Config
+    inspector: Inspector
+    parameters: Parameters
+    bounds: Bounds
+    guarded: bool
+    clock: Callable[[], float]
+    at: StepHook
+
+    def carry_out(
+        self, inspection: Inspection, server_lock: ServerLock, decision: Decision
+    ) -> OpenedCache:
+        """Do what was decided. Call it under the key lock. Raises ``LockedError`` for a refusal."""
+        match decision:
+            case Open(notices):
+                notices = (*notices, *self._finish_key_files(inspection))
+                return self.use(inspection, server_lock, notices)
+            case Create(notices):
+                return self._create(inspection, server_lock, notices)
+            case Migrate():
+                return self._migrate(inspection, server_lock, decision)
+            case Rebuild(_, reason):
+                return self._rebuild(inspection, server_lock, reason)
+            case Locked():
+                raise decision.error()
+
+    def use(
+        self, inspection: Inspection, server_lock: ServerLock, notices: tuple[str, ...]
+    ) -> OpenedCache:
+        """Return the cache that the inspection has opened."""
+        found = NewCache(_present(inspection.database), inspection.keyfile, inspection.data_key)
+        if found.keyfile is not None:
+            record_key_sequence(found.database, found.keyfile)
+        return self._opened(inspection, found, server_lock, notices, created=False)
+
+    def _finish_key_files(self, inspection: Inspection) -> tuple[str, ...]:
+        """Finish an interrupted change; a failing disk is no reason to refuse."""
+        if inspection.files is None or inspection.seen.plain:
+            return ()
+        try:
+            key_file.finish_interrupted_change(
+                inspection.folder, inspection.files, now=self.clock()
+            )
+            self._set_half_done_aside(inspection)
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            return (f"The key file and its copy could not be brought in line ({reason}).",)
+        return ()
+
+    def _set_half_done_aside(self, inspection: Inspection) -> None:
+        """Quarantine a prepared key file that never was in force, and the empty database made for it."""
+        half_done = [inspection.folder.prepared_key_file]
+        unfinished = inspection.files.prepared.keyfile if inspection.files is not None else None
+        counts = inspection.keyfile.generation if inspection.keyfile is not None else None
+        if unfinished is not None and unfinished.generation != counts:
+            half_done = [*companions(inspection.folder.database(unfinished.generation)), *half_done]
+        quarantine.set_aside(inspection.folder, half_done, now=self.clock())
+
+    def _create(
+        self,
+        inspection: Inspection,
+        server_lock: ServerLock,
+        notices: tuple[str, ...],
+        *,
+        instead: bool = False,
+    ) -> OpenedCache:
+        """Create a cache; ``instead``: of what is there, which goes to the quarantine."""
+        folder, now = inspection.folder, self.clock()
+
+        def make_room(kept: Collection[Path] = ()) -> None:
+            if instead:
+                quarantine.set_aside(folder, quarantine.list_files(folder, but=kept), now=now)
+
+        if inspection.files is not None:
+            key_file.remove_strays(inspection.files)
+        if inspection.seen.plain:
+            make_room()
+            made = new_generation.create_plain(folder, self.settings, now=now, at=self.at)
+        else:
+            # The only prepared key file there may be is the one that is made now.
+            self._set_half_done_aside(inspection)
+            made = new_generation.create_encrypted(
+                folder,
+                self.settings,
+                _present(inspection.key).passphrase,
+                parameters=self.parameters,
+                now=now,
+                bounds=self.bounds,
+                make_room=make_room,
+                at=self.at,
+            )
+        return self._opened(inspection, made, server_lock, notices, created=True)
+
+    def _rebuild(self, inspection: Inspection, server_lock: ServerLock, reason: str) -> OpenedCache:
+        inspection.close()
+        server_lock.exclude()
+        notice = f"A new cache was made, the old files are in `quarantine/`: {reason.rstrip('.')}."
+        opened = self._create(inspection, server_lock, (notice,), instead=True)
+        server_lock.share()
+        return replace(opened, rebuilt=True)
+
+    def _migrate(
+        self, inspection: Inspection, server_lock: ServerLock, decision: Migrate
+    ) -> OpenedCache:
+        path = _present(inspection.database).path
+        inspection.close()
+        server_lock.exclude()
+        unfinished = self._finish_key_files(inspection)
+        schema_migration.migrate(
+            inspection.folder, path, inspection.data_key, inspection.keyfile, now=self.clock()
+        )
+        server_lock.share()
+        again = self.inspector.inspect(now=self.clock())
+        after = startup_table.decide(again.seen)
+        if not isinstance(after, Open):
+            again.close()
+            raise (
+                after.error() if isinstance(after, Locked) else busy_error("the cache is changing")
+            )
+        said = f"The database was brought from schema {decision.version} to {decision.program}."
+        return self.use(again, server_lock, (said, *decision.notices, *unfinished))
+
+    def _opened(
+        self,
+        inspection: Inspection,
+        made: NewCache,
+        server_lock: ServerLock,
+        notices: tuple[str, ...],
+        *,
+        created: bool,
+    ) -> OpenedCache:
+        folder = inspection.folder
+        generation = made.keyfile.generation if made.keyfile is not None else ""
+        pending_marker = PendingMarker(folder, generation)
+        if not self.guarded:
+            pending_marker.withdraw()
+        elif not pending_marker.stands():
+            pending_marker.renew(made.database)
+        made.database.on_damage(lambda: markers.mark_damage(folder))
+        return OpenedCache(
+            database=made.database,
+            data_key=made.data_key,
+            generation=generation,
+            created=created,
+            notices=(*notices, *_key_notice(inspection.key), *location_warnings(folder.path)),
+            pending_marker=pending_marker,
+            server_lock=server_lock,
+            anchor=Anchor(folder, generation, audit_keys(made.data_key).anchor),
+        )
+
+
+def record_key_sequence(database: Database, keyfile: KeyFile) -> None:
+    """Store the newest key-file number seen, so that an older file put back is noticed."""
+    with suppress(CacheBusy, CacheFull), database.transaction(durable=True):
+        database.run(
+            "UPDATE sync_metadata SET value = ? "
+            "WHERE key = 'key_sequence' AND CAST(value AS INTEGER) < ?",
+            (str(keyfile.sequence), keyfile.sequence),
+        )
+
+
+def _key_notice(key: FoundKey | None) -> tuple[str, ...]:
+    """Return the notice about a key of the working folder. A ``.env`` may lower the log level, too."""
+    if key is None or not key.from_working_folder:
+        return ()
+    return (f"The key of the cache is taken from {key.origin}, which lies in the working folder.",)
+
+
+def _present(value: _Value | None) -> _Value:
+    """Return a value that the decision has made sure of."""
+    if value is None:
+        raise AssertionError("decided without having seen it")
+    return value
