@@ -325,7 +325,7 @@ def test_a_copy_that_differs_never_counts(tmp_path, monkeypatch):
     def lossy(source, target, **options):
         real(source, target, **options)
         with target.transaction():
-            target.run("DELETE FROM notes WHERE pk = 2")
+            target.run("DELETE FROM sync_metadata WHERE key = 'created_at'")
 
     monkeypatch.setattr(table_copy, "copy_into", lossy)
     error = refused(config, CacheDamaged)
