@@ -235,11 +235,6 @@ def run_migrate(args: argparse.Namespace) -> int:
 
 def add_purge_arguments(parser: argparse.ArgumentParser) -> None:
     """Add consent for scripts."""
-    parser.add_argument(
-        "--shred",
-        action="store_true",
-        help="the default: the keys are erased first, so that nothing can be read again",
-    )
     parser.add_argument("--yes", action="store_true", help="do not ask")
 
 

@@ -74,10 +74,6 @@ class Logger:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def trace(self, event: str, /, **facts: object) -> None:
-        """Log a step, for tracing one call."""
-        self._log(TRACE, event, facts)
-
     def debug(self, event: str, /, **facts: object) -> None:
         """Log what a developer wants to know."""
         self._log(DEBUG, event, facts)
@@ -97,10 +93,6 @@ class Logger:
     def critical(self, event: str, /, **facts: object) -> None:
         """Log that the program cannot continue as intended."""
         self._log(CRITICAL, event, facts)
-
-    def enabled(self, level: int) -> bool:
-        """Return whether an event of this level would be written."""
-        return level >= STATE.level
 
     def _log(self, level: int, event: str, facts: dict[str, object]) -> None:
         if level < STATE.level:
