@@ -123,7 +123,7 @@ def test_a_terminal_gets_lines_for_people(logging_to):
 @pytest.mark.parametrize(
     ("level", "heard"),
     [
-        ("trace", ["trace", "debug", "info", "warning", "error", "critical"]),
+        ("trace", ["debug", "info", "warning", "error", "critical"]),
         ("debug", ["debug", "info", "warning", "error", "critical"]),
         ("INFO", ["info", "warning", "error", "critical"]),
         ("warn", ["warning", "error", "critical"]),
@@ -133,7 +133,7 @@ def test_a_terminal_gets_lines_for_people(logging_to):
 )
 def test_events_below_the_level_are_not_written(logging_to, level, heard):
     stream = logging_to(level)
-    for method in ("trace", "debug", "info", "warning", "error", "critical"):
+    for method in ("debug", "info", "warning", "error", "critical"):
         getattr(OWN, method)("tests.event")
     assert [event["level"] for event in events(stream)] == heard
 
