@@ -8,10 +8,11 @@ merged separately, so that a change of line ends never clashes with a change of 
 * Lines that both sides added at the same place are both kept, theirs first. What both added there in
   the same way, at the beginning, at the end or where the two meet, is taken once.
 * Lines deleted by one side or by both are gone. Blocks changed line for line are merged line by line.
-* Everything else that overlaps (one side deletes or rewrites what the other edits) is ``Overlap``.
+* Everything else that overlaps (one side deletes or rewrites what the other edits) is no merge:
+  a person or the agent has to decide.
 
-Very large texts of few different lines may be compared coarsely (see ``diff``): then more is
-``Overlap``, never less text. Nothing here raises.
+Very large texts of few different lines may be compared coarsely (see ``diff``): then more overlaps,
+and no text is lost. Nothing here raises.
 """
 
 from __future__ import annotations
@@ -29,18 +30,6 @@ _Line = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
-    """Hold the text with both changes."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Overlap:
-    """Report that both changes concern the same lines; a person or the agent has to decide."""
-
-
-@dataclass(frozen=True, slots=True)
 class _Lines:
     """Hold a text as two lists of equal length: the words of the lines and their ends."""
 
@@ -50,10 +39,6 @@ class _Lines:
     @classmethod
     def of(cls, text: str) -> _Lines:
         lines = split_lines(text)
-        if "\r\n" not in text:
-            # Most notes are like this. A megabyte takes a third of the time this way.
-            ends = [LF] * text.count(LF)
-            return cls(text.split(LF)[: len(lines)], ends + [""] * (len(lines) - len(ends)))
         return cls([content_of(line) for line in lines], [end_of(line) for line in lines])
 
     def pairs(self, start: int, stop: int) -> list[_Line]:
@@ -87,17 +72,20 @@ class _Piece:
     theirs: list[_Line]
 
 
-def merge(base: str, mine: str, theirs: str) -> Merged | Overlap:
-    """Return the text with both changes, or ``Overlap``. Equal sides, or one unchanged, always merge."""
+def merge(base: str, mine: str, theirs: str) -> str | None:
+    """Return the text with both changes; None if both concern the same lines.
+
+    Equal sides, or one unchanged, always merge.
+    """
     if mine in (base, theirs):
-        return Merged(theirs)
+        return theirs
     if theirs == base:
-        return Merged(mine)
+        return mine
     lines = _Merge(_Lines.of(base), _Lines.of(mine), _Lines.of(theirs)).run()
     if lines is None:
-        return Overlap()
+        return None
     final_end = _final_end(base, mine, theirs)
-    return Merged(_joined(lines, newline=newline_of(theirs or mine), final_end=final_end))
+    return _joined(lines, newline=newline_of(theirs or mine), final_end=final_end)
 
 
 class _Merge:
@@ -243,7 +231,6 @@ def _shared_border(
 
 
 def _texts_of(lines: Sequence[_Line]) -> list[str]:
-    """Return the lines without their ends."""
     return [text for text, _ in lines]
 
 
@@ -358,10 +345,10 @@ def merge_content(base: Content, mine: Content, theirs: Content) -> Content | No
     mine itself restored it.
     """
     text = merge(base.text, mine.text, theirs.text)
-    if isinstance(text, Overlap):
+    if text is None:
         return None
     return Content(
-        text=text.text,
+        text=text,
         tags=merge_tags(base.tags, mine.tags, theirs.tags),
         trash=mine.trash if mine.trash != base.trash else theirs.trash,
     )
