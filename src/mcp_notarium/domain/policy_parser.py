@@ -71,7 +71,7 @@ def parse_policy(text: str) -> PolicyText:
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """One file's values, and the lines they stand in."""
+    """Read one file's values; ``lines`` are those they stand in."""
 
     found: Mapping[str, Any]
     lines: Mapping[str, int]

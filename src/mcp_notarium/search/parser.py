@@ -19,8 +19,8 @@ as words it would quietly find something else; in quotes it is words.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import NoReturn
 
@@ -85,14 +85,6 @@ class _OrSign:
 _Item = Condition | _Filter | _OrSign
 
 
-@dataclass(slots=True)
-class _Draft:
-    """Hold the query while it is parsed."""
-
-    query: Query
-    conditions: list[Condition] = field(default_factory=list)
-
-
 def parse(
     text: str | None,
     *,
@@ -112,16 +104,14 @@ def parse(
     typed = replace_surrogates(text or "").translate(_CURLY_QUOTES)
     if len(typed) > MAX_CHARACTERS:
         _refuse(f"The query is longer than {MAX_CHARACTERS} characters.", "Search for less text.")
-    draft = _Draft(_from_arguments(tags=tags, sort_by=sort_by, sort_order=sort_order))
+    query = _from_arguments(tags=tags, sort_by=sort_by, sort_order=sort_order)
     for key, value in (("before", before), ("after", after), ("trash", trash)):
         if value is not None:
-            _apply(draft, _Filter(key, str(value)))
+            query = _filtered(query, _Filter(key, str(value)))
     items = list(_items(typed))
     if len(items) + len(tags) > MAX_TERMS:
         _refuse(f"The query has more than {MAX_TERMS} terms.", "Leave out the less telling ones.")
-    for group in _groups(items):
-        _take(draft, group)
-    return replace(draft.query, terms=_together(draft.conditions))
+    return _with_groups(query, _groups(items))
 
 
 def _from_arguments(
@@ -195,9 +185,9 @@ def _filter(key: str, value: str, *, minus: bool) -> _Item:
     return _Filter(key, value)
 
 
-def _groups(items: Sequence[_Item]) -> Iterator[list[_Item]]:
+def _groups(items: Sequence[_Item]) -> Iterator[list[Condition | _Filter]]:
     """Group items joined by OR. An OR with nothing on one side is a word."""
-    group: list[_Item] = []
+    group: list[Condition | _Filter] = []
     joining = False
     for index, item in enumerate(items):
         if isinstance(item, _OrSign) and group and not joining and index + 1 < len(items):
@@ -212,49 +202,49 @@ def _groups(items: Sequence[_Item]) -> Iterator[list[_Item]]:
         yield group
 
 
-def _take(draft: _Draft, group: list[_Item]) -> None:
-    if len(group) == 1:
-        _take_one(draft, group[0])
-        return
-    alternatives = [item for item in group if not isinstance(item, _Filter | _OrSign)]
+def _with_groups(query: Query, groups: Iterable[list[Condition | _Filter]]) -> Query:
+    """Return the query with what was typed; items of one group are alternatives."""
+    conditions: list[Condition] = []
+    for group in groups:
+        match group:
+            case [Tagged(tag)]:
+                query = replace(query, tags=(*query.tags, tag))
+            case [Not(Tagged(tag))]:
+                query = replace(query, excluded_tags=(*query.excluded_tags, tag))
+            case [_Filter() as item]:
+                query = _filtered(query, item)
+            case _:
+                conditions.append(_any_of(group))
+    return replace(
+        query, terms=And(tuple(conditions)) if conditions[1:] else next(iter(conditions), None)
+    )
+
+
+def _any_of(group: list[Condition | _Filter]) -> Condition:
+    alternatives = [item for item in group if not isinstance(item, _Filter)]
     if len(alternatives) < len(group):
         _refuse(
             "OR works between words, phrases and tags, not with before:, after: or trash:.",
             "Search twice, or leave the OR out.",
         )
-    draft.conditions.append(Or(tuple(alternatives)))
+    return Or(tuple(alternatives)) if alternatives[1:] else alternatives[0]
 
 
-def _take_one(draft: _Draft, item: _Item) -> None:
-    query = draft.query
-    match item:
-        case Tagged(tag):
-            draft.query = replace(query, tags=(*query.tags, tag))
-        case Not(Tagged(tag)):
-            draft.query = replace(query, excluded_tags=(*query.excluded_tags, tag))
-        case _Filter():
-            _apply(draft, item)
-        case Word() | Phrase() | Not() | And() | Or():
-            draft.conditions.append(item)
-        case _OrSign():
-            draft.conditions.append(Word("OR"))
-
-
-def _apply(draft: _Draft, item: _Filter) -> None:
-    query = draft.query
+def _filtered(query: Query, item: _Filter) -> Query:
     match item.key:
         case "before":
             limit = _day_start(item) + _DAY
-            nearest = limit if query.before is None else min(limit, query.before)
-            draft.query = replace(query, before=nearest)
+            return replace(
+                query, before=limit if query.before is None else min(limit, query.before)
+            )
         case "after":
             start = _day_start(item)
             latest = start if query.after is None else max(start, query.after)
-            draft.query = replace(query, after=latest)
+            return replace(query, after=latest)
         case _:
             if (trash := _TRASH.get(item.value.lower())) is None:
                 _refuse_filter("trash")
-            draft.query = replace(query, trash=trash)
+            return replace(query, trash=trash)
 
 
 def _day_start(item: _Filter) -> int:
@@ -272,12 +262,6 @@ def day_start(day: str) -> int | None:
     except ValueError:
         return None
     return None if known is None else (known.toordinal() - _EPOCH) * _DAY
-
-
-def _together(conditions: list[Condition]) -> Condition | None:
-    if len(conditions) > 1:
-        return And(tuple(conditions))
-    return conditions[0] if conditions else None
 
 
 _USAGE = {

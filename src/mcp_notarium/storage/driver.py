@@ -29,9 +29,6 @@ DISTRIBUTIONS = ("sqlcipher3-binary", "sqlcipher3", "sqlcipher3-wheels")
 OLDEST_CIPHER = (4, 12)
 """The oldest SQLCipher these settings were measured with (160-digit keys, temp_store enforced)."""
 
-WAL_RESET_FIXED = (3, 51, 3)
-"""Before this SQLite, two connections that both checkpoint can corrupt the file."""
-
 _MEMORY_TEMP_STORES = (2, 3)
 _REINSTALL = (
     "Reinstall: `pip uninstall sqlcipher3 sqlcipher3-binary`, then `pip install mcp-notarium`."
@@ -87,11 +84,6 @@ class DriverFacts:
     fts5: bool
     temp_store: int
     provider: str
-
-    @property
-    def single_checkpointer(self) -> bool:
-        """Tell whether only one process may checkpoint (the WAL-reset defect of older SQLite)."""
-        return self.sqlite_version < WAL_RESET_FIXED
 
 
 def installed(version: Callable[[str], str] | None = None) -> tuple[str, ...]:

@@ -67,12 +67,3 @@ def test_a_driver_that_would_not_keep_notes_is_refused(change):
     with pytest.raises(LockedError) as refusal:
         driver.require_suitable(replace(driver.facts(), **change))
     assert refusal.value.verdict is Verdict.CRYPTO_UNSUITABLE
-
-
-@pytest.mark.parametrize(
-    ("version", "single"),
-    [((3, 51, 1), True), ((3, 51, 2), True), ((3, 51, 3), False), ((3, 53, 4), False)],
-)
-def test_only_an_older_sqlite_needs_a_single_checkpointer(version, single):
-    found = replace(driver.facts(), sqlite_version=version)
-    assert found.single_checkpointer is single
