@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
 from mcp_notarium.errors import CacheDamaged
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.storage.note_rows import BATCH, BULK_SIZE
+from mcp_notarium.storage.note_rows import BULK_SIZE
 from mcp_notarium.stores.contract import Store
 from mcp_notarium.sync.batch_commit import Batch, BatchCommitter, Tally
 from mcp_notarium.sync.note_fetch import NoteFetcher
@@ -57,18 +57,14 @@ class BatchApplier:
         return replace(batch, remotes=tuple(_with_answer(remote, answers) for remote in remotes))
 
     async def commit(self, batch: Batch, tally: Tally) -> None:
-        """Store the batch: a few notes in one transaction, many in several, beside the event loop.
+        """Store the batch in one transaction; many notes in a thread beside the event loop.
 
-        Raises ``Superseded``. If it fails or is cancelled, some notes are newer and the cursor has
-        not moved.
+        Raises ``Superseded``.
         """
-        if len(batch.remotes) <= BULK_SIZE:
-            self._count(self._committer.commit(batch), tally)
-            return
-        for chunk in _chunks(batch):
-            self._count(await self._bulk.commit(chunk), tally)
-
-    def _count(self, result: Tally, tally: Tally) -> None:
+        if len(batch.remotes) > BULK_SIZE:
+            result = await self._bulk.commit(batch)
+        else:
+            result = self._committer.commit(batch)
         tally.add(result)
         self.news += result.news
 
@@ -95,15 +91,6 @@ class BatchApplier:
 def _with_answer(remote: Remote, answers: dict[str, Confirmed]) -> Remote:
     answer = answers.get(remote.id)
     return remote if answer is None or lags_behind(answer.answer, remote) else answer
-
-
-def _chunks(batch: Batch) -> Iterator[Batch]:
-    """Split a batch into transactions; only the last one carries the bookmark."""
-    remotes = batch.remotes
-    for at in range(0, len(remotes), BATCH):
-        last = at + BATCH >= len(remotes)
-        bookmark = batch.bookmark if last else None
-        yield replace(batch, remotes=remotes[at : at + BATCH], bookmark=bookmark)
 
 
 class BulkCommitter:
