@@ -106,7 +106,7 @@ class ChangePage:
 
 
 class Answer(StrEnum):
-    """Outcome of a push at the store."""
+    """Name the outcome of a push at the store."""
 
     STORED = "stored"
     REPEATED = "repeated"

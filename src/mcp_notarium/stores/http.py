@@ -85,7 +85,7 @@ class Reply:
 
     @property
     def ok(self) -> bool:
-        """Whether the service carried the request out."""
+        """Tell whether the service carried the request out."""
         return self.status in _GOOD_STATUSES
 
 

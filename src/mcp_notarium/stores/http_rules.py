@@ -69,7 +69,7 @@ def is_loopback(host: str) -> bool:
 
 
 class ConnectionDropped(StoreUnavailable):
-    """The service was reached but gave no answer of its own: cut off, or 502 by a gateway."""
+    """Report a service that was reached but gave no answer of its own: cut off, or 502."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Outcome:
 
     @property
     def may_have_arrived(self) -> bool:
-        """Whether the service may have acted although it did not confirm it.
+        """Tell whether the service may have acted although it did not confirm it.
 
         A 429 comes before anything is done; after a 5xx nobody can tell.
         """
@@ -110,7 +110,7 @@ class Outcome:
 
     @property
     def status(self) -> int | None:
-        """Status of the reply, if there is one."""
+        """Return the status of the reply, if there is one."""
         return None if self.reply is None else self.reply.status
 
 

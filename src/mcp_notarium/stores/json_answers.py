@@ -21,7 +21,7 @@ _ESCAPED = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",",
 
 
 class AnswerTooLarge(StoreProtocolError):
-    """The answer is larger than can be taken; a smaller part of it may be requested."""
+    """Report an answer larger than can be taken; a smaller part of it may be requested."""
 
 
 def parse_json(body: bytes, *, deepest: int | None = DEEPEST) -> Any:

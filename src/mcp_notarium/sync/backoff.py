@@ -97,7 +97,7 @@ class CycleBackoff:
 
     @property
     def pause(self) -> float:
-        """Seconds for which the feed is not asked again after a cycle that went well."""
+        """Return the seconds for which the feed is not asked after a cycle that went well."""
         over = self._empty - FREE_EMPTY_CYCLES
         return min(LONGEST_DELAY, 2.0 ** min(over, 16)) if over > 0 else 0.0
 
@@ -139,7 +139,7 @@ class RetrySchedule:
 
 @dataclass(frozen=True, slots=True)
 class _ItemFailures:
-    """Failures in a row, and the stopwatch time before which the item is not asked for."""
+    """Hold failures in a row, and the stopwatch time before which the item is not asked for."""
 
     failures: int
     until: float
@@ -200,7 +200,7 @@ class FeedHealth:
 
     @property
     def suspended(self) -> bool:
-        """Whether the feed is to be tried again, now or later."""
+        """Tell whether the feed is to be tried again, now or later."""
         return self._suspensions > 0
 
     def record_success(self) -> None:

@@ -25,7 +25,7 @@ SPLIT = 100
 
 
 class Superseded(Exception):
-    """The index was emptied after this batch was read; the batch was not stored."""
+    """Report that the index was emptied after this batch was read; the batch was not stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Tally:
 
     @property
     def changed(self) -> int:
-        """Rows that changed."""
+        """Count the rows that changed."""
         return self.stored + self.removed
 
     def add(self, other: Tally) -> None:

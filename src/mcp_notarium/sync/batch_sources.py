@@ -92,12 +92,12 @@ class BatchSources:
 
     @property
     def at_least(self) -> int:
-        """Notes counted so far during a first load; the store may have more."""
+        """Count the notes seen so far during a first load; the store may have more."""
         return self._count.so_far if self._count else 0
 
     @property
     def counted(self) -> int | None:
-        """Notes that a running first load will bring; the next page's bookmark records it too."""
+        """Return how many notes a running first load will bring; the next page's bookmark records it too."""
         return self._count.total if self._count else None
 
     def can_long_poll(self) -> bool:
@@ -316,4 +316,4 @@ def _mark_page(
 
 
 class _FeedFailed(StoreError):
-    """The change feed failed again; listings are polled for a while."""
+    """Report that the change feed failed again; listings are polled for a while."""

@@ -68,7 +68,7 @@ def _counted(text: str) -> Counter[str]:
 
 
 class Echo(Enum):
-    """Result of comparing what the store holds with what was sent."""
+    """Name the result of comparing what the store holds with what was sent."""
 
     AS_SENT = "as sent"
     MERGED = "merged"

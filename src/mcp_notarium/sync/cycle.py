@@ -20,7 +20,7 @@ from mcp_notarium.errors import (
 
 
 class State(StrEnum):
-    """States of the cycle."""
+    """Name the states of the cycle."""
 
     IDLE = "idle"
     INDEXING = "indexing"
@@ -33,7 +33,7 @@ class State(StrEnum):
 
 
 class Event(StrEnum):
-    """Events that change the state."""
+    """Name the events that change the state."""
 
     DUE = "due"
     PUSHED = "pushed"
@@ -49,7 +49,7 @@ class Event(StrEnum):
 
 
 class Effect(StrEnum):
-    """What the engine does next."""
+    """Name what the engine does next."""
 
     REST = "rest"
     REPLAY = "replay"
@@ -63,7 +63,7 @@ class Effect(StrEnum):
 
 
 class IllegalTransition(AssertionError):
-    """The engine reported an event that cannot happen in this state; nothing was changed."""
+    """Report an event that cannot happen in this state; nothing was changed."""
 
 
 @dataclass(frozen=True, slots=True)

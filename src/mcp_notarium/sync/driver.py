@@ -1,4 +1,4 @@
-"""``Driver``: run the engine when something is due. The only place in sync that waits.
+"""Run the engine when something is due. The only place in sync that waits.
 
 One process leads: it listens to the change feed, polls, sweeps and checkpoints. The others write
 through and watch the leader; when it ends, or has no login, one of them takes over. Nothing is wiped
@@ -57,7 +57,7 @@ class Leader:
 
     @property
     def held(self) -> bool:
-        """Whether this process leads."""
+        """Tell whether this process leads."""
         return self._lock is not None and self._lock.is_locked
 
     def acquire(self) -> bool:

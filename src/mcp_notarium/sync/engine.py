@@ -142,12 +142,12 @@ class Engine:
 
     @property
     def asked_delay(self) -> float | None:
-        """Seconds the store asked us to wait, if it did."""
+        """Return the seconds the store asked us to wait, if it did."""
         return retry_after_of(self._failure) if self._failure else None
 
     @property
     def last_error(self) -> str | None:
-        """Error of the last cycle, in words for a person; None if it succeeded."""
+        """Return the error of the last cycle, in words for a person; None if it succeeded."""
         return self._failure.user_message if self._failure else None
 
     async def close(self) -> None:

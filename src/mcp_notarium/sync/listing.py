@@ -36,7 +36,7 @@ class _Ended:
 
 
 class MarkLost(Exception):
-    """The store does not know the mark of an interrupted listing: begin again."""
+    """Report that the store does not know the mark of an interrupted listing: begin again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class NoteCount:
 
     @property
     def total(self) -> int | None:
-        """Number of notes; None if it is not known, or cannot be known."""
+        """Return the number of notes; None if it is not known, or cannot be known."""
         task = self._task
         if task is None or not task.done() or task.cancelled() or task.exception() is not None:
             return None

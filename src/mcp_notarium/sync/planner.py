@@ -28,7 +28,7 @@ TOMBSTONE_SHARE = 0.50
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A complete listing, or the last answer, does not mention this note: ask the store."""
+    """Say that a complete listing, or the last answer, does not mention this note: ask the store."""
 
     id: str
 
@@ -42,7 +42,7 @@ class Confirmed:
 
     @property
     def id(self) -> str:
-        """The note asked for."""
+        """Return the note asked for."""
         return self.answer.id
 
 
@@ -68,7 +68,7 @@ class Local:
 
 
 class LocalState(Enum):
-    """Our side, as far as the table needs it."""
+    """Name our side, as far as the table needs it."""
 
     UNKNOWN = "not known"
     KNOWN = "known"
@@ -76,7 +76,7 @@ class LocalState(Enum):
 
 
 class RemoteState(Enum):
-    """The store's side against ours, as far as the table needs it."""
+    """Name the store's side against ours, as far as the table needs it."""
 
     SAME = "same"
     NEWER = "newer"
@@ -88,7 +88,7 @@ class RemoteState(Enum):
 
 
 class Move(Enum):
-    """What the table decides."""
+    """Name what the table decides."""
 
     NOTHING = "nothing"
     STORE = "store"

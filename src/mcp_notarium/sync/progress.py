@@ -49,17 +49,17 @@ class SyncProgress:
 
     @property
     def epoch(self) -> int:
-        """Number of times the index was emptied on purpose; it tells old batches from new ones."""
+        """Count how often the index was emptied on purpose; it tells old batches from new ones."""
         return self._number(_EPOCH)
 
     @property
     def loaded(self) -> bool:
-        """Whether the first load is complete."""
+        """Tell whether the first load is complete."""
         return self._state.progress().complete
 
     @property
     def cursor(self) -> str | None:
-        """Cursor of the store's stream of changes up to which everything is here."""
+        """Return the cursor up to which everything is here."""
         return self._state.cursor()
 
     def mark_cursor(self, cursor: str, *, left_out: int = 0) -> None:
@@ -119,7 +119,7 @@ class SyncProgress:
 
     @property
     def left_out(self) -> int:
-        """Number of notes that cannot be asked for, as far as the account has been listed."""
+        """Count the notes that cannot be asked for, as far as the account has been listed."""
         return self._number(_LEFT_OUT)
 
     def mark_left_out(self, count: int) -> None:
@@ -191,12 +191,12 @@ class SyncProgress:
 
     @property
     def last_request(self) -> int:
-        """Number of the newest request."""
+        """Return the number of the newest request."""
         return self._number(_ASKED)
 
     @property
     def has_open_request(self) -> bool:
-        """Whether a requested cycle has not been tried yet."""
+        """Tell whether a requested cycle has not been tried yet."""
         return self._number(_ASKED) > max(self._tried, self._number(_ANSWERED))
 
     def request_result(self, number: int) -> bool | None:
@@ -244,7 +244,7 @@ class SyncStatus:
 
     @property
     def failure(self) -> str | None:
-        """Why the last cycle failed; None if it succeeded, or is the first of this process."""
+        """Say why the last cycle failed; None if it succeeded, or is the first of this process."""
         return self.last_error if self.tried else None
 
 

@@ -35,7 +35,7 @@ MOST_STEPS = 100
 
 
 class DoesNotFit(Exception):
-    """The difference cannot be applied with certainty."""
+    """Report a difference that cannot be applied with certainty."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,15 +38,15 @@ class AccountRecord(Protocol):
 
     @property
     def proven(self) -> bool:
-        """Whether a token was remembered, and not on trust."""
+        """Tell whether a token was remembered, and not on trust."""
 
     @property
     def on_trust(self) -> bool:
-        """Whether a token was remembered, on trust."""
+        """Tell whether a token was remembered, on trust."""
 
     @property
     def unfinished(self) -> bool:
-        """Whether a write is unfinished."""
+        """Tell whether a write is unfinished."""
 
     def sample_notes(self) -> Sequence[Witness]:
         """Return a few notes that are not shared and not in the trash, if there are any."""
