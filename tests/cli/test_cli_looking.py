@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from mcp_notarium.account import markers
+from mcp_notarium.errors import Verdict
+from mcp_notarium.files.account_folder import AccountFolder
 from notarium_devtools.simperium import Simulator
 from notarium_devtools.simperium.data import prose
 from support.needs import lacking, programs
@@ -48,15 +51,14 @@ def simulator() -> Iterator[Simulator]:
 
 
 def seen(folder: Path) -> dict[str, tuple[bytes, int, int]]:
-    """Every file: its bytes, the time of its last change, its mode."""
+    """The folder and every file: its bytes, the time of its last change, its mode."""
     return {
         str(path.relative_to(folder)): (
-            path.read_bytes(),
+            path.read_bytes() if path.is_file() else b"",
             path.stat().st_mtime_ns,
             path.stat().st_mode,
         )
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
+        for path in [folder, *sorted(folder.rglob("*"))]
     }
 
 
@@ -119,8 +121,23 @@ def test_a_log_without_its_index_is_read_and_stays(tmp_path, simulator):
             index.unlink()
         before = seen(folder)
         assert json.loads(look(env, "status"))["notes"] == NOTES + 1
-        after = seen(folder)
-        assert {path: what for path, what in after.items() if not path.endswith("-shm")} == before
+        after = {path: it for path, it in seen(folder).items() if not path.endswith("-shm")}
+        del after["."], before["."]  # it has the index now
+        assert after == before
+
+
+def test_what_a_start_would_bring_in_order_stays_as_it_is(tmp_path, simulator):
+    env, folder = environment(simulator, tmp_path), account_folder(simulator, tmp_path)
+    with left(STOPPED, env, folder):
+        kept = AccountFolder(folder)
+        kept.key_copy.unlink()
+        kept.audit_anchor.unlink()
+        markers.mark_damage(kept)
+        assert kept.damage_marker.exists()
+        before = seen(folder)
+        for name, command in LOOKING.items():
+            run(env, *command)
+            assert seen(folder) == before, name
 
 
 def test_a_policy_that_hides_more_is_told_and_removes_nothing(tmp_path, simulator):
@@ -184,6 +201,9 @@ def test_on_a_disk_that_can_only_be_read_the_record_is_shown_and_verified(tmp_pa
             if name == "audit tail":
                 assert "tool.save" in done.stdout
         assert seen(folder) == before
+        other = env | {"DB_ENCRYPTION_KEY": "raw:" + "77" * 32}
+        done = on_read_only_disk(other, folder.parent, "audit", "verify")
+        assert done.returncode == Verdict.WRONG_KEY, done.stderr
         touched = on_read_only_disk(env, folder.parent, "keys", "disable", "1")
         assert touched.returncode != 0  # it is really read-only
         assert seen(folder) == before

@@ -14,9 +14,11 @@ import json
 import os
 import sys
 import tempfile
-from contextlib import closing, suppress
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from mcp_notarium import __version__
@@ -199,6 +201,7 @@ def examined(config: Config, database: Database) -> tuple[tuple[str, ...], bool]
     try:
         if not orphaned and os.access(database.path, os.W_OK):
             with (
+                _keep_folder_time(folder.path),
                 suppress(CacheBusy, CacheFull),
                 closing(database.reopened(read_only=False)) as whole,
             ):
@@ -207,6 +210,19 @@ def examined(config: Config, database: Database) -> tuple[tuple[str, ...], bool]
             return integrity.walk(read, deep=True), False
     finally:
         server_lock.release()
+
+
+@contextmanager
+def _keep_folder_time(folder: Path) -> Iterator[None]:
+    """Set the folder's times back: a connection that may write makes a WAL there, and removes it.
+
+    Not if something has changed in it for good.
+    """
+    before, names = folder.stat(), set(os.listdir(folder))  # noqa: PTH208 - names are enough
+    yield
+    with suppress(OSError):
+        if set(os.listdir(folder)) == names:  # noqa: PTH208 - the same
+            os.utime(folder, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
 def _cache_facts(app: App) -> dict[str, Any]:

@@ -2,7 +2,7 @@ import pytest
 
 from mcp_notarium.errors import CacheError
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage.sync_state import Metrics, Progress
+from mcp_notarium.storage.sync_state import Metrics, Progress, SyncState
 from support.cache_room import make, reopen
 
 
@@ -75,3 +75,14 @@ def test_a_login_token_never_reaches_a_plain_cache(tmp_path):
     cache.sync_state.set_login_token(None)
     assert cache.sync_state.get("login_token") is None
     cache.close()
+
+
+def test_a_database_that_is_only_read_keeps_nothing_and_does_not_fail(tmp_path):
+    cache = make(tmp_path)
+    cache.sync_state.set("k", "1")
+    cache.close()
+    state = SyncState(cache.database.reopened(read_only=True))
+    state.set("k", "2")
+    state.set("k", None)
+    assert state.get("k") == "1"
+    state._db.close()
