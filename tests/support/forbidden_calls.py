@@ -115,6 +115,7 @@ def forbidden_calls(outside: Path, port: int) -> dict[str, Callable[[], object]]
             lambda: call("io_uring_setup", 0, 0)
         ),
         "never: watch a folder of the user": lambda: watch(outside.parent),
+        "never: watch a folder by signals": watch_by_signals,
         "never: start a process with a view of its own": lambda: tried(
             lambda: call("clone", BOTH_NEW_AND_SHARED, 0, 0, 0, 0)
         ),
@@ -134,6 +135,15 @@ def watch(folder: Path) -> None:
         call("inotify_add_watch", watching, ctypes.c_char_p(bytes(folder)), 0x100)
     finally:
         os.close(watching)
+
+
+def watch_by_signals() -> None:
+    """Be sent a signal at the first change in a folder that may be read; asks for no kind of change."""
+    opened = os.open("/etc", os.O_RDONLY)
+    try:
+        fcntl.fcntl(opened, fcntl.F_NOTIFY, 0)
+    finally:
+        os.close(opened)
 
 
 def without_clone3() -> None:

@@ -37,6 +37,8 @@ _CONTROLS = {
     "FS_IOC_FSSETXATTR": 0x401C5820,
 }
 """Requests to an open file that are refused: type keys for the person, change what a file is."""
+_WATCH_FOLDER = 1026
+"""Command of ``fcntl`` that watches a folder by signals (F_NOTIFY)."""
 _NAMESPACES = 0x7E020000
 """Flags of ``clone`` that start a process with another view of the machine (CLONE_NEWNS and so on)."""
 _X32 = 0x40000000
@@ -176,6 +178,7 @@ _LOOKED_AT: dict[str, tuple[int, int]] = {
     "sendmsg": (46, 211),
     "sendmmsg": (307, 269),
     "ioctl": (16, 29),
+    "fcntl": (72, 25),
     "clone": (56, 220),
     "clone3": (435, 435),
 }
@@ -237,6 +240,7 @@ def build_filter(where: Architecture) -> list[Step]:
     steps += _if(call["setsockopt"], *_never_another_protocol())
     controls = (step for control in _CONTROLS.values() for step in _if(control, DENY))
     steps += _if(call["ioctl"], _argument(1), *controls, ALLOW)
+    steps += _if(call["fcntl"], _argument(1), *_if(_WATCH_FOLDER, DENY), ALLOW)
     for name, flags in (("sendto", 3), ("sendmsg", 2), ("sendmmsg", 3)):
         refused = [_argument(flags), (_IF_ANY_BIT, 0, 1, _CONNECT_AND_SEND), DENY, ALLOW]
         steps += _if(call[name], *refused)
