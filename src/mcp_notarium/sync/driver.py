@@ -11,6 +11,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,6 +44,12 @@ MIN_RETRY_PAUSE = 1.0
 """Seconds after a failure during which no request starts another attempt."""
 QUICK_ANSWER = 1.0
 """A change feed that answers an empty page faster than this is not really waiting."""
+
+SILENT_SECONDS = 1800.0
+SILENT_CYCLES = 6
+"""A process that leads records a cycle at least every second interval. After this many intervals, and this
+many seconds, without one, the others say so."""
+_LEADER_SILENT = "the process that syncs stores nothing any more; is the disk full?"
 
 
 class Leader:
@@ -104,7 +111,9 @@ class Driver:
     ) -> None:
         self._cache = cache
         self._store = store
+        self._clock = clock
         self._stopwatch = stopwatch
+        self._started = stopwatch()
         self._interval = interval
         self._log = log
         self._sleep = sleep
@@ -202,7 +211,7 @@ class Driver:
 
     def status(self) -> SyncStatus:
         """Return how sync stands."""
-        return read_status(
+        status = read_status(
             self._cache,
             metrics=self.metrics(),
             leading=self._engine.state if self._leader.held else None,
@@ -212,6 +221,15 @@ class Driver:
             tried=self._engine.tried or not self._leader.held,
             feed=self._engine.sources.feed.usable(self._stopwatch()),
         )
+        return replace(status, last_error=_LEADER_SILENT) if self._leader_silent(status) else status
+
+    def _leader_silent(self, status: SyncStatus) -> bool:
+        """Tell whether the process that leads has long stored nothing: its full disk cannot hold the reason."""
+        if status.leader or status.state is not State.IDLE or status.failure:
+            return False
+        limit = max(SILENT_SECONDS, SILENT_CYCLES * self._interval)
+        waited = self._stopwatch() - self._started
+        return min(waited, self._clock() - (status.last_sync_at or 0.0)) > limit
 
     def metrics(self) -> Metrics:
         """Return how the last cycles went, even where that could not be stored."""

@@ -27,6 +27,23 @@ class Full:
         self._patch.undo()
 
 
+def test_a_process_that_does_not_lead_says_that_the_one_that_does_stores_nothing(
+    clients, store, time
+):
+    leader = clients()
+    store.put("old", "old\n")
+    asyncio.run(leader.sync())
+    time.now += 5000
+    other = clients()
+    told = []
+    for _ in range(3):
+        told.append(other.driver.status().failure)
+        time.now += 1000
+    assert told == [None, None, "the process that syncs stores nothing any more; is the disk full?"]
+    asyncio.run(leader.sync())
+    assert other.driver.status().failure is None
+
+
 @pytest.fixture
 def loaded(client, store):
     store.put("old", "old\n")
