@@ -116,6 +116,7 @@ def test_a_weak_key_makes_no_cache_anywhere(simulator: Simulator, tmp_path: Path
         assert terminal.ends() == 10
         assert "too weak for a new cache: it has fewer than 15 characters" in terminal.screen
         assert "mcp-notarium generate-key --file PATH" in terminal.screen
+        assert "mcp-notarium login --allow-weak" in terminal.screen
     assert run(env, "login", "--code-stdin", stdin="ABCDEF\n").returncode == 10
     with Server(env) as server:
         refused = server.error("list")
@@ -148,7 +149,9 @@ def test_who_insists_gets_a_cache_with_a_weak_key_and_a_warning(
     assert WEAK not in doctor.stdout
     database = next(account_folder(simulator, tmp_path).glob("*.sqlite.encrypted"))
     database.write_bytes(bytes(database.stat().st_size))
-    assert run(env, "reset-cache", "--yes").returncode == 1
+    refused = run(env, "reset-cache", "--yes")
+    assert refused.returncode == 1
+    assert "`--allow-weak` takes this one all the same" in refused.stderr
     assert database.exists()  # nothing was set aside that nothing could take the place of
     assert run(env, "reset-cache", "--yes", "--allow-weak").returncode == 0
     assert not database.exists()

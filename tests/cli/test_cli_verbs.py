@@ -278,6 +278,33 @@ def test_reset_cache_sets_a_cache_aside_that_no_key_opens(
     assert json.loads(run(other, "status", "--json").stdout)["notes"] == _active(simulator)
 
 
+@pytest.mark.parametrize("damaged", [True, False])
+def test_reset_cache_without_a_key_sets_nothing_aside(
+    simulator: Simulator, tmp_path: Path, damaged: bool
+) -> None:
+    env = environment(simulator, tmp_path)
+    _fill(simulator, env)
+    folder = account_folder(simulator, tmp_path)
+    database = next(folder.glob("*.sqlite.encrypted"))
+    if damaged:
+        database.write_bytes(bytes(database.stat().st_size))
+    before = sorted(path.name for path in folder.iterdir())
+    done = run(environment(simulator, tmp_path, DB_ENCRYPTION_KEY=None), "reset-cache", "--yes")
+    assert done.returncode == 10
+    assert "there is no key for a new cache; nothing was changed" in done.stderr
+    assert sorted(path.name for path in folder.iterdir()) == before
+
+
+def test_the_name_of_the_account_is_refused_as_a_new_passphrase(
+    simulator: Simulator, tmp_path: Path
+) -> None:
+    env = environment(simulator, tmp_path)
+    _fill(simulator, env)
+    done = run(env, "rotate-key", "--new-key-stdin", stdin=f"{simulator.username}\n")
+    assert done.returncode == 1
+    assert "the account's name" in done.stderr
+
+
 def test_a_plain_cache_is_an_explicit_choice_and_said_at_each_start(
     simulator: Simulator, tmp_path: Path
 ) -> None:

@@ -183,6 +183,24 @@ def test_a_copy_that_only_says_that_it_is_newer_keeps_nobody_from_a_backup(tmp_p
     assert key_file_backup.back_up(config, tmp_path / "copied", key=NEW, bounds=BOUNDS) == real
 
 
+@pytest.mark.parametrize("key", [NEW, THIRD])
+def test_the_slots_of_each_key_file_are_tried_once(tmp_path, monkeypatch, key):
+    config = rotated(tmp_path)
+    folder = folder_of(config)
+    real = key_slots.parse(folder.key_file.read_bytes(), bounds=BOUNDS)
+    folder.key_copy.write_bytes(key_slots.serialise(replace(real, sequence=real.sequence + 5)))
+    tried = []
+    open_slot = key_slots.open_slot
+
+    def counted(keyfile, *given, **named):
+        tried.append(keyfile.sequence)
+        return open_slot(keyfile, *given, **named)
+
+    monkeypatch.setattr(key_slots, "open_slot", counted)
+    slot_management.list_slots(config, key, bounds=BOUNDS)
+    assert tried == [real.sequence, real.sequence + 5]
+
+
 def test_a_copy_of_another_cache_is_just_replaced(tmp_path):
     config, other = made(tmp_path / "a"), made(tmp_path / "b")
     for _ in range(3):

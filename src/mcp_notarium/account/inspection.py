@@ -180,7 +180,7 @@ class Inspector:
             return replace(inspection, seen=self._without_key(inspection))
         seen = replace(inspection.seen, source=key.origin, key=KeySource.FOUND)
         try:
-            weakness = user_key.weakness(key.passphrase)
+            weakness = user_key.weakness(key.passphrase, account=self._settings.username)
             if self._given is None and not self._settings.allow_weak:  # a given one makes no cache
                 seen = replace(seen, weakness=weakness)
         except MalformedKey as malformed:

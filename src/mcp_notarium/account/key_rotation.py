@@ -110,7 +110,7 @@ def rotate_passphrase(
     verdicts, or BUSY) with nothing changed.
     """
     options = options or ChangeOptions()
-    demand_new(new, allow_weak=allow_weak)
+    demand_new(new, account=settings.username, allow_weak=allow_weak)
     now, current = int(options.clock()), current or prove_key(settings, options=options)
     # The same key in another stretching replaces itself, wherever it is kept.
     kept = current.by_keychain and new != current.key.passphrase
@@ -182,19 +182,19 @@ def demand_unused(current: ProvenKey, new: Secret, *, options: ChangeOptions | N
     )
 
 
-def demand_strong(new: Secret, *, allow_weak: bool) -> None:
+def demand_strong(new: Secret, *, account: str, allow_weak: bool) -> None:
     """Refuse a new passphrase that could be guessed. Raises ``WeakPassphrase``, ``MalformedKey``."""
-    reason = user_key.weakness(new)
+    reason = user_key.weakness(new, account=account)
     if reason and not allow_weak:
         raise WeakPassphrase(reason)
 
 
-def demand_new(new: Secret, *, allow_weak: bool) -> None:
+def demand_new(new: Secret, *, account: str, allow_weak: bool) -> None:
     """Refuse a weak passphrase and a recovery key. Raises as :func:`demand_strong`, and ``SlotsRefused``.
 
     The key on paper must not become the key that stands in configurations.
     """
-    demand_strong(new, allow_weak=allow_weak)
+    demand_strong(new, account=account, allow_weak=allow_weak)
     if user_key.read(new).kind == "recovery":
         raise SlotsRefused(
             "a recovery key cannot be the new key",

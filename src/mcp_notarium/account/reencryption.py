@@ -102,7 +102,7 @@ def reencrypt(
     """
     options = options or ChangeOptions()
     if new is not None:
-        demand_new(new, allow_weak=allow_weak)
+        demand_new(new, account=settings.username, allow_weak=allow_weak)
     folder = check_folder(settings.account_dir)
     if not folder.path.is_dir():
         raise missing_cache_error()

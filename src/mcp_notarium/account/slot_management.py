@@ -77,9 +77,7 @@ def list_slots(settings: Config, key: Secret | None, *, bounds: Bounds = PRODUCT
     opened = None
     with suppress(MalformedKey):  # the configured key can be no key at all; it opens nothing then
         if key is not None:
-            if files.copy_ahead is not None and _vouches(key, files.copy_ahead, found, bounds):
-                raise rollback_error()
-            opened = _opened_by(found, key, bounds)
+            opened = _opened(found, key, files.copy_ahead, bounds)
     return SlotList(found, opened, doubtful=files.copy_ahead is not None and opened is None)
 
 
@@ -92,15 +90,28 @@ def rollback_error() -> LockedError:
     )
 
 
-def _vouches(key: Secret, copy: KeyFile, main: KeyFile, bounds: Bounds) -> bool:
-    """Check whether the key proves the copy: it opens the copy, or the key file that the copy grew from."""
-    with suppress(WrongKey, KeyFileDamaged):
-        if key_slots.has_valid_mac(copy, key_slots.unlock(main, key, bounds=bounds)):
-            return True
-    with suppress(WrongKey, KeyFileDamaged):
-        key_slots.unlock(copy, key, bounds=bounds)
-        return True
-    return False
+def _opened(main: KeyFile, key: Secret, copy: KeyFile | None, bounds: Bounds) -> int | None:
+    """Return the id of the slot that the key opens, None if it opens none. Try the key once on each file.
+
+    Raises ``KeyFileDamaged`` (forged), and ``LockedError`` if the key proves a newer ``copy``: it opens
+    the copy, or the key file that the copy grew from.
+    """
+    opened, forged = None, None
+    try:
+        opened = key_slots.open_slot(main, key, bounds=bounds)
+    except WrongKey:
+        pass
+    except KeyFileDamaged as error:
+        forged = error
+    if copy is not None:
+        if opened is not None and key_slots.has_valid_mac(copy, opened.data_key):
+            raise rollback_error()
+        with suppress(WrongKey, KeyFileDamaged):
+            key_slots.unlock(copy, key, bounds=bounds)
+            raise rollback_error()
+    if forged is not None:
+        raise forged
+    return None if opened is None else opened.slot.id
 
 
 def add(
@@ -123,7 +134,7 @@ def add(
     """
     options = options or ChangeOptions()
     demand_label(label)
-    demand_strong(new, allow_weak=allow_weak)
+    demand_strong(new, account=settings.username, allow_weak=allow_weak)
 
     def added(before: KeyFile, data_key: DataKey, _key: Secret) -> KeyFile:
         if _opened_by(before, new, options.bounds) is not None:

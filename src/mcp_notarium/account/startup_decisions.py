@@ -22,7 +22,7 @@ MAKE_KEY = (
 STRONGER_KEY = (
     "Run `mcp-notarium generate-key --file PATH` and set DB_ENCRYPTION_KEY_FILE=PATH in the client's "
     "configuration instead. A passphrase has at least 15 characters that nobody would guess: four or "
-    "five random words do."
+    "five random words do. `mcp-notarium login --allow-weak` takes this one all the same."
 )
 GIVE_KEY = (
     "Give the key this cache was made with, as DB_ENCRYPTION_KEY or in the file named by "

@@ -13,7 +13,13 @@ import argparse
 import asyncio
 from dataclasses import replace
 
-from mcp_notarium.account import key_rotation, plaintext_migration, purge, repair
+from mcp_notarium.account import (
+    key_rotation,
+    plaintext_migration,
+    purge,
+    repair,
+    startup_decisions,
+)
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.app import App, open_app
 from mcp_notarium.cli import command_setup, new_key, signals
@@ -32,6 +38,7 @@ from mcp_notarium.errors import (
     LoginRequired,
     NotariumError,
     OtherAccount,
+    Verdict,
 )
 from mcp_notarium.keys import credentials, keychain
 from mcp_notarium.storage.table_copy import SalvageReport
@@ -83,7 +90,7 @@ async def _reset(config: Config, *, yes: bool) -> int:
     except OtherAccount as error:
         talk(f"The cache cannot be emptied in place: {_sentence(error)}")
     if config.db_encryption:
-        _demand_strong(config)  # else nothing would replace what is set aside
+        _demand_key(config)  # else nothing would replace what is set aside
         talk(_OTHER_KEYS)
     if not _agreed(
         "Move it to the quarantine (nothing is deleted) and start a new one? A write that was "
@@ -100,11 +107,18 @@ async def _reset(config: Config, *, yes: bool) -> int:
     return await _filled(config)
 
 
-def _demand_strong(config: Config) -> None:
-    """Raise ``WeakPassphrase`` if a new database would get a key that can be guessed."""
+def _demand_key(config: Config) -> None:
+    """Raise ``LockedError`` without a usable key for a new database, ``WeakPassphrase`` if it can be guessed."""
     key = credentials.find_passphrase(config, config.owner_hash)
-    if key is not None:
-        key_rotation.demand_strong(key.passphrase, allow_weak=config.allow_weak)
+    if key is None:
+        raise LockedError(
+            Verdict.KEY_MISSING,
+            "there is no key for a new cache; nothing was changed",
+            resolution_hint=startup_decisions.MAKE_KEY,
+        )
+    key_rotation.demand_strong(
+        key.passphrase, account=config.username, allow_weak=config.allow_weak
+    )
 
 
 def _sentence(error: NotariumError) -> str:
@@ -216,7 +230,9 @@ def run_migrate(args: argparse.Namespace) -> int:
             resolution_hint="Run `mcp-notarium generate-key --file PATH` and set "
             "DB_ENCRYPTION_KEY_FILE=PATH.",
         )
-    key_rotation.demand_strong(found.passphrase, allow_weak=args.allow_weak)
+    key_rotation.demand_strong(
+        found.passphrase, account=config.username, allow_weak=args.allow_weak
+    )
     done = plaintext_migration.encrypt_plain(
         config, found.passphrase, told=Progress("rows encrypted")
     )

@@ -83,8 +83,10 @@ def _cache(config: Config, args: argparse.Namespace) -> tuple[list[Finding], int
 def _passphrase(config: Config) -> list[Finding]:
     """Return whether the key that opens the database can be guessed."""
     key = find_passphrase(config, config.owner_hash) if config.db_encryption else None
-    reason = user_key.weakness(key.passphrase) if key is not None else None
-    if key is None or reason is None:
+    if key is None:
+        return []
+    reason = user_key.weakness(key.passphrase, account=config.username)
+    if reason is None:
         return []
     hint = "Replace it with `mcp-notarium rotate-key`."
     return [Finding("passphrase", WARN, f"the one in {key.origin} can be guessed: {reason}", hint)]

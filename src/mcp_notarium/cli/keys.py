@@ -183,7 +183,7 @@ def _add(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
         config, options=ChangeOptions(old=asked)
     )  # before anybody types a new key twice
     slot_management.demand_room(current.keyfile)
-    new = new_key.read(args)
+    new = new_key.read(args, account=config.username)
     options = ChangeOptions(old=asked, at=new.at)
     with new.in_change("the key is added"):
         done = slot_management.add(

@@ -131,8 +131,8 @@ def is_given(args: argparse.Namespace) -> bool:
     )
 
 
-def read(args: argparse.Namespace) -> NewKey:
-    """Return the new key. Call it last: a person may have to type it twice."""
+def read(args: argparse.Namespace, *, account: str) -> NewKey:
+    """Return the new key of ``account``. Call it last: a person may have to type it twice."""
     if args.generate:
         if sys.stdout.closed:
             raise _unprintable("standard output is closed")
@@ -142,7 +142,8 @@ def read(args: argparse.Namespace) -> NewKey:
     if args.new_key_stdin:
         return NewKey(_without_line_end(sys.stdin.buffer.read(_MOST)))
     new = ask_secret("New key: ")
-    demand_strong(new, allow_weak=args.allow_weak)  # before it is typed a second time
+    # Before it is typed a second time.
+    demand_strong(new, account=account, allow_weak=args.allow_weak)
     if ask_secret("New key, once more: ") != new:
         raise InvalidRequest(
             "the two entries differ; nothing is changed", resolution_hint="Start again."

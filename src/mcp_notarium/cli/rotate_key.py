@@ -116,7 +116,7 @@ def _rewrap(
     gone = [current.slot] if args.keep_key else _slots_to_replace(current, args)
     if current.slot not in gone:
         _announce_replacement(current, gone)
-    new = _new_passphrase(current, args)
+    new = _new_passphrase(config, current, args)
     with new.in_change():
         done = key_rotation.rotate_passphrase(
             config,
@@ -142,15 +142,16 @@ def _rewrap(
     return 0
 
 
-def _new_passphrase(current: ProvenKey, args: argparse.Namespace) -> NewKey:
-    new = NewKey(current.key.passphrase) if args.keep_key else new_key.read(args)
+def _new_passphrase(config: Config, current: ProvenKey, args: argparse.Namespace) -> NewKey:
+    old, account = NewKey(current.key.passphrase), config.username
+    new = old if args.keep_key else new_key.read(args, account=account)
     if args.kdf and user_key.read(new.secret).kind != "passphrase":
         raise InvalidRequest(
             "only a passphrase is stretched; a random key needs none",
             resolution_hint="Leave out --kdf, or give a passphrase. Nothing is changed.",
         )
     if not (args.keep_key or new.made):
-        key_rotation.demand_new(new.secret, allow_weak=args.allow_weak)
+        key_rotation.demand_new(new.secret, account=account, allow_weak=args.allow_weak)
         key_rotation.demand_unused(current, new.secret)
     return new
 
@@ -236,7 +237,7 @@ def _reencrypt(config: Config, options: ChangeOptions, args: argparse.Namespace)
     current, dropped = reencryption.find_dropped_slots(config, replacing=replacing, options=options)
     if dropped and not args.drop_other_keys:
         _confirm_dropped(dropped)
-    new = _new_passphrase(current, args) if replacing else None
+    new = _new_passphrase(config, current, args) if replacing else None
     doing = new or NewKey(current.key.passphrase)
     with doing.in_change("the cache is re-encrypted"):
         done = reencryption.reencrypt(

@@ -63,7 +63,7 @@ class WeakPassphrase(InvalidRequest):
     subcategory = "weak_passphrase"
     default_hint = (
         "Take at least 15 characters that nobody would guess (four or five random words do), or a "
-        "key from `mcp-notarium generate-key`."
+        "key from `mcp-notarium generate-key`. `--allow-weak` takes this one all the same."
     )
 
     def __init__(self, reason: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import secrets
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -22,6 +23,8 @@ RAW_PREFIX = "raw:"
 SHORTEST_NEW = 15
 _LONGEST = 4096
 _LEFT_OVER = 5
+_SHORTEST_NAME = 4
+"""A shorter name of an account would take letters out of any passphrase."""
 _RUN = 4
 
 _ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm", "1234567890", "qwertzuiop", "azertyuiop")
@@ -63,9 +66,10 @@ def generate(random_bytes: RandomBytes = secrets.token_bytes) -> Secret:
     return Secret(RAW_PREFIX + random_bytes(KEY_SIZE).hex())
 
 
-def weakness(given: Secret) -> str | None:
+def weakness(given: Secret, *, account: str) -> str | None:
     """Return why a new key is too weak, or None. Random keys are never weak.
 
+    ``account`` is the name of the account, an e-mail address: it is known, and so is each part of it.
     Raises ``MalformedKey`` like :func:`read`.
     """
     key = read(given)
@@ -77,8 +81,12 @@ def weakness(given: Secret) -> str | None:
     folded = text.casefold()
     if _repeats("".join(folded.split())):
         return "it repeats itself"
-    if len(set(_without_patterns(folded))) < _LEFT_OVER:
+    if len(set(_without_patterns(folded, _WORDS))) < _LEFT_OVER:
         return "it is made of well-known words and sequences"
+    names = [account.casefold(), *account.casefold().split("@")]
+    known = [name for name in names if len(name) >= _SHORTEST_NAME]
+    if len(set(_without_patterns(folded, (*known, *_WORDS)))) < _LEFT_OVER:
+        return "it is made of the account's name and well-known words and sequences"
     return None
 
 
@@ -93,9 +101,9 @@ def _repeats(text: str) -> bool:
     return any(text.startswith(text[size:]) for size in range(1, len(text) // 2 + 1))
 
 
-def _without_patterns(text: str) -> str:
-    """Return what is left of a passphrase without everything guessable."""
-    for word in _WORDS:
+def _without_patterns(text: str, words: Iterable[str]) -> str:
+    """Return what is left of a passphrase without these words and any sequence."""
+    for word in words:
         text = text.replace(word, "")
     kept: list[str] = []
     start = 0

@@ -59,7 +59,7 @@ def test_what_is_no_recovery_key_is_refused(text):
 def test_in_the_place_of_a_key_it_is_told_by_its_form():
     made = recovery_codes.generate()
     assert user_key.read(made).kind == "recovery"
-    assert user_key.weakness(made) is None
+    assert user_key.weakness(made, account="somebody@example.org") is None
     assert recovery_codes.generate() != made
     slipped = Secret(made.reveal_text()[:-1] + ("0" if made.reveal_text()[-1] != "0" else "1"))
     with pytest.raises(MalformedKey, match="slip"):

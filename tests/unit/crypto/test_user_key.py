@@ -5,6 +5,8 @@ from mcp_notarium.crypto.errors import MalformedKey
 from mcp_notarium.errors import Verdict
 from mcp_notarium.secret import Secret
 
+ACCOUNT = "maria.kowalczyk@example.org"
+
 
 def test_a_generated_key_is_read_as_a_raw_key():
     made = user_key.generate(lambda size: bytes(range(size)))
@@ -73,7 +75,7 @@ def test_anything_else_is_a_passphrase_kept_to_the_byte():
     ],
 )
 def test_guessable_passphrases_are_weak(weak):
-    assert user_key.weakness(Secret(weak))
+    assert user_key.weakness(Secret(weak), account=ACCOUNT)
 
 
 @pytest.mark.parametrize(
@@ -88,9 +90,29 @@ def test_guessable_passphrases_are_weak(weak):
     ],
 )
 def test_long_unusual_passphrases_and_raw_keys_are_not_weak(strong):
-    assert user_key.weakness(Secret(strong)) is None
+    assert user_key.weakness(Secret(strong), account=ACCOUNT) is None
 
 
 def test_length_counts_composed_characters():
-    assert user_key.weakness(Secret("e\u0301xyqwzkvbmtp"))
-    assert "15" in (user_key.weakness(Secret("e\u0301" * 10)) or "")
+    assert user_key.weakness(Secret("e\u0301xyqwzkvbmtp"), account=ACCOUNT)
+    assert "15" in (user_key.weakness(Secret("e\u0301" * 10), account=ACCOUNT) or "")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        ACCOUNT,
+        "Maria.Kowalczyk@Example.org",
+        f" {ACCOUNT} 2024",
+        "maria.kowalczyk1234",
+        "mymaria.kowalczykkey",
+    ],
+)
+def test_the_name_of_the_account_is_weak_and_only_for_that_account(name):
+    assert "the account's name" in (user_key.weakness(Secret(name), account=ACCOUNT) or "")
+    assert user_key.weakness(Secret(name), account="somebody@example.net") is None
+
+
+def test_a_short_name_takes_no_letters_out_of_a_passphrase():
+    strong = Secret("violet kettle under seven maps")
+    assert user_key.weakness(strong, account="e@t.io") is None
