@@ -43,13 +43,19 @@ _PATIENCE = 10.0
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
 
 
-def serve(*, env_file: Path | str | None = None, sandbox: config.Sandbox | None = None) -> int:
+def serve(
+    *,
+    env_file: Path | str | None = None,
+    sandbox: config.Sandbox | None = None,
+    greeting: str = "",
+) -> int:
     """Serve until the client leaves, and return the exit code. Raises nothing that is an error.
 
-    ``sandbox`` replaces the setting NOTARIUM_SANDBOX.
+    ``sandbox`` replaces the setting NOTARIUM_SANDBOX. ``greeting`` is written to stderr if the server
+    waits for a client at all.
     """
     try:
-        return _serve(env_file, sandbox)
+        return _serve(env_file, sandbox, greeting)
     except Exception as error:  # noqa: BLE001 - the last resort: no trace with paths and values
         from mcp_notarium.errors import NotariumError  # noqa: PLC0415 - see the top
 
@@ -61,7 +67,7 @@ def serve(*, env_file: Path | str | None = None, sandbox: config.Sandbox | None 
     return 1
 
 
-def _serve(env_file: Path | str | None, sandbox: config.Sandbox | None) -> int:
+def _serve(env_file: Path | str | None, sandbox: config.Sandbox | None, greeting: str) -> int:
     incoming, outgoing = stdio.claim()
     sys.setswitchinterval(_TURN_SECONDS)
     inbox = Inbox()
@@ -69,6 +75,8 @@ def _serve(env_file: Path | str | None, sandbox: config.Sandbox | None) -> int:
     settings = _settings(env_file)
     if settings is None or (settings.missing is not None and os.isatty(incoming)):
         return 1
+    if greeting and sys.stderr is not None:
+        sys.stderr.write(greeting)
     from mcp_notarium.sandbox.confinement import Confinement  # noqa: PLC0415 - see the top
 
     wanted = sandbox or settings.config.sandbox
