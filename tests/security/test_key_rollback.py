@@ -14,7 +14,6 @@ from mcp_notarium.account import (
     key_file_backup,
     key_rotation,
     keychain_slot,
-    opener,
     reencryption,
     repair,
     slot_management,
@@ -23,6 +22,7 @@ from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import kdf, key_slots, recovery_codes, user_key
 from mcp_notarium.crypto.slot_changes import Step
 from mcp_notarium.errors import LockedError, Verdict
+from mcp_notarium.keys import key_file
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import database as databases
 from support import keychains
@@ -215,8 +215,8 @@ def test_a_change_seen_half_done_is_no_rollback(tmp_path, monkeypatch):
     """Whoever reads while somebody else writes both files must not take it for an old one."""
     config = made(tmp_path)
     folder = folder_of(config)
-    load = opener.key_file.load
-    read = opener.key_file._read_file
+    load = key_file.load
+    read = key_file._read_file
 
     def changed_between(path, bounds):
         side = read(path, bounds)
@@ -226,7 +226,7 @@ def test_a_change_seen_half_done_is_no_rollback(tmp_path, monkeypatch):
         return side
 
     changed = []
-    monkeypatch.setattr(opener.key_file, "_read_file", changed_between)
+    monkeypatch.setattr(key_file, "_read_file", changed_between)
     assert load(folder, bounds=BOUNDS).copy_ahead is None
     assert changed
 
