@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from mcp_notarium.account import new_generation, opener
+from mcp_notarium.domain.note import Tombstone
 from mcp_notarium.errors import Verdict
 from mcp_notarium.files.private_files import StepHook
 from mcp_notarium.storage import table_copy
@@ -109,7 +110,8 @@ def _lived_in(
         config = account(Path(elsewhere).resolve(), db_key=KEY, db_encryption=encrypted)
         with closing(opener.open_cache(config)) as opened:
             store(Cache(opened.database), corpus.revisions(notes), cursor="12")
-            opened.database.run("DELETE FROM notes WHERE pk IN (3, 7)")
+            gone = opened.database.rows("SELECT id FROM notes WHERE pk IN (3, 7)")
+            store(Cache(opened.database), [Tombstone(note_id) for (note_id,) in gone])
             # Nobody has moved the log into the database.
             shutil.copytree(config.data_dir, made.name, dirs_exist_ok=True)
             return made, table_copy.content_digest(opened.database, without=new_generation.TIES)
