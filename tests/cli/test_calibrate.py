@@ -47,6 +47,7 @@ def matches_index(config):
 
 
 @pytest.mark.parametrize("yes", [True, False])
+@pytest.mark.slow("stretches passphrases at full cost")
 def test_a_cheaper_proposal_is_called_one_and_never_applied_unasked(yes, tmp_path, capsys):
     config = stretched(tmp_path, DEAR)
     before = matches_index(config)

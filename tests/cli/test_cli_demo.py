@@ -10,6 +10,7 @@ import pytest
 
 
 @pytest.mark.timeout(150)
+@pytest.mark.slow("the whole demo")
 def test_demo_keeps_its_claims_and_shows_the_progress_of_the_first_sync(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "notarium_devtools.demo", "--notes", "150"],

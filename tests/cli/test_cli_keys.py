@@ -201,6 +201,7 @@ def test_a_copy_of_the_key_file_brings_a_lost_one_back(
     assert run(env, "status").returncode == 0
 
 
+@pytest.mark.slow("stretches passphrases at full cost")
 def test_an_old_key_file_is_refused_and_the_copy_beside_it_is_put_back(
     env: dict[str, str], simulator: Simulator, tmp_path: Path
 ) -> None:
@@ -234,6 +235,7 @@ def test_calibrate_has_nothing_to_do_for_a_random_key(env: dict[str, str]) -> No
     assert "random key needs none" in done.stderr
 
 
+@pytest.mark.slow("measures the cost of stretching")
 def test_calibrate_proposes_and_changes_nothing_that_is_right(
     env: dict[str, str], tmp_path: Path
 ) -> None:

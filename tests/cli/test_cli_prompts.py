@@ -113,6 +113,7 @@ def test_no_answer_at_a_prompt_changes_nothing_and_says_so(
     assert kept(simulator, tmp_path) == before
 
 
+@pytest.mark.slow("waits for a request that is answered late")
 def test_an_interrupted_command_says_whether_it_has_changed_anything(
     simulator: Simulator, tmp_path: Path
 ) -> None:

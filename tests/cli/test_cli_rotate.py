@@ -232,6 +232,7 @@ def _run_into(env: dict[str, str], output: IO[str], *arguments: str) -> tuple[in
     return done.returncode, done.stderr
 
 
+@pytest.mark.slow("stretches passphrases at full cost")
 def test_a_dear_passphrase_is_followed_by_one_as_dear(home: Home) -> None:
     dear = kdf.Argon2id(memory_kib=131_072)
     key_rotation.rotate_passphrase(home.config, new=Secret(WORDS), parameters=dear)
@@ -244,6 +245,7 @@ def test_a_dear_passphrase_is_followed_by_one_as_dear(home: Home) -> None:
         assert home.costs() == ["Argon2id 128 MiB, 3 passes, 4 lanes"]
 
 
+@pytest.mark.slow("stretches passphrases at full cost")
 def test_the_way_of_stretching_changes_where_somebody_says_so_and_it_is_told(home: Home) -> None:
     done = run(home.env(), "rotate-key", "--kdf", "pbkdf2-sha512", "--keep-key")
     assert done.returncode == 0, done.stderr
@@ -290,6 +292,7 @@ def test_a_file_that_others_can_read_is_named(home: Home) -> None:
     assert "others on this machine" not in done.stderr
 
 
+@pytest.mark.slow("stretches passphrases at full cost")
 def test_what_does_not_follow_is_named_and_asked_for_before_the_cache_is_written_anew(
     home: Home,
 ) -> None:

@@ -342,6 +342,7 @@ CASES = [
         for code, cause, _, way in CASES
     ],
 )
+@pytest.mark.slow("six commands each; one waits for a lock")
 def test_whoever_follows_the_hint_gets_out(
     room: Room,
     code: int,
@@ -369,6 +370,7 @@ FIRST = {code: cause for code, cause, *_ in reversed(CASES)}
 
 
 @pytest.mark.parametrize(("code", "cause"), FIRST.items(), ids=map(str, FIRST))
+@pytest.mark.slow("commands wait for a lock that is held")
 def test_an_agent_is_told_one_way_out_and_doctor_all_of_them(
     room: Room, code: int, cause: Callable[[Room], None]
 ) -> None:

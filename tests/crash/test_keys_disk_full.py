@@ -125,6 +125,7 @@ def disk(tmp_path):
     made.unmount()
 
 
+@pytest.mark.slow("fills the disk once a page")
 def test_a_disk_that_others_fill_meanwhile_leaves_the_old_cache(disk):
     lived_in(disk.folder)
     config = account(disk.folder, db_key=KEY)

@@ -118,6 +118,7 @@ CONTROLLED = [
 
 
 @pytest.mark.parametrize(("told", "deaf", "wanted"), CONTROLLED)
+@pytest.mark.slow("searches for a moment that breaks the rule")
 def test_on_a_disk_that_takes_no_notice_of_flushes_the_rule_breaks_that_they_uphold(
     place, told, deaf, wanted
 ):

@@ -92,6 +92,7 @@ def content(config):
 
 
 @pytest.mark.timeout(3600 if LONG else 120)
+@pytest.mark.slow("kills and repeats a command many times")
 def test_killed_at_any_moment_exactly_one_key_opens_and_the_retry_works(tmp_path):
     config = filled(tmp_path / "origin")
     with closing(open_cheaply(config)) as opened:

@@ -148,6 +148,7 @@ def writers(account, count):
     assert {note: there.get(note) for note in saved} == saved
 
 
+@pytest.mark.slow("servers write while keys change")
 def test_two_servers_at_full_speed_lose_no_write_while_the_key_changes(account):
     with writers(account, 2) as working:
         for _ in range(ROTATIONS):
@@ -165,6 +166,7 @@ def test_two_servers_at_full_speed_lose_no_write_while_the_key_changes(account):
     assert len(account.texts()) == len(account.simulator.notes())
 
 
+@pytest.mark.slow("commands wait for a server that stands still")
 def test_a_server_that_stands_still_holds_up_no_change_of_key_and_goes_on_afterwards(account):
     dice = random.Random(5)
     with writers(account, 1) as [(server, writer)]:
@@ -182,6 +184,7 @@ def test_a_server_that_stands_still_holds_up_no_change_of_key_and_goes_on_afterw
         writer.more()
 
 
+@pytest.mark.slow("commands wait for a lock that is held")
 def test_a_server_that_stands_still_in_the_middle_of_a_write_does_so_neither(account):
     with Server(account.env) as server:
         server.tool("save", text="before\n")
@@ -202,6 +205,7 @@ def test_a_server_that_stands_still_in_the_middle_of_a_write_does_so_neither(acc
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow("a command waits for a lock that is held")
 def test_a_process_that_stands_still_while_it_changes_the_keys_is_named(account):
     with Server(account.env) as server:
         server.tool("save", text="before\n")

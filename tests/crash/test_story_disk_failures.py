@@ -108,6 +108,7 @@ def demand_true(story, code, said, failing, home):
 
 @every_story
 @pytest.mark.parametrize("steadily", [False, True], ids=["once", "from then on"])
+@pytest.mark.slow("fails once at each place")
 def test_a_failure_of_the_disk_is_called_one_only_while_what_was_before_counts(
     tried, story, steadily
 ):

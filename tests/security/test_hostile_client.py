@@ -233,6 +233,7 @@ def while_any_is_taken(flooding: threading.Thread, sent: list[int]) -> None:
     ],
     ids=["calls", "no messages", "notifications", "lines of 8 MB"],
 )
+@pytest.mark.slow("thousands of calls")
 def test_flood_whose_answers_nobody_reads_stays_bounded_and_is_served_afterwards(
     tmp_path: Path, line: bytes, count: int
 ) -> None:

@@ -102,6 +102,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, Se
 
 
 @pytest.mark.parametrize(("kind", "name"), _chosen())
+@pytest.mark.slow("answers of gigabytes, or that never end")
 def test_no_answer_to_any_kind_of_call_stops_or_swells_the_server(
     served: tuple[World, Server], kind: str, name: str
 ) -> None:

@@ -132,6 +132,7 @@ def empty_desk(simulator: Simulator, tmp_path: Path) -> Iterator[Desk]:
         yield Desk(simulator, session, tmp_path)
 
 
+@pytest.mark.slow("restarts the keychain and servers")
 def test_the_keychain_keeps_key_and_login_over_restarts_of_everything(empty_desk: Desk) -> None:
     desk = empty_desk
     desk.fill()
@@ -266,6 +267,7 @@ def test_a_locked_keychain_is_not_taken_out_and_its_login_not_called_forgotten(d
     assert desk.session.secrets() == {}
 
 
+@pytest.mark.slow("waits until the program gives up")
 def test_a_dialog_that_nobody_answers_is_not_waited_for_without_end(desk: Desk) -> None:
     desk.session.lock()
     with desk.session.deaf_dialog():
@@ -273,6 +275,7 @@ def test_a_dialog_that_nobody_answers_is_not_waited_for_without_end(desk: Desk) 
         _demand_status_in_time(desk)
 
 
+@pytest.mark.slow("waits until the program gives up")
 def test_a_keychain_that_hangs_is_not_waited_for_without_end(desk: Desk) -> None:
     desk.session.signal(signal.SIGSTOP)
     desk.refused("it does not answer", IMPATIENT)

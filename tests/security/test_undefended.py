@@ -71,6 +71,7 @@ def test_the_pages_say_for_which_numbers_no_defence_is_taken_out(page):
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.slow("runs tests in a copy of the tree")
 def test_a_missing_defence_is_noticed_and_what_changes_nothing_survives():
     programs("git")
     harmless = Defence("harmless", REAL.file, "_DIGITS = 16\n", "_DIGITS = 8 + 8\n", (TEST,))

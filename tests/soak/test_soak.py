@@ -20,6 +20,7 @@ SECONDS = 240 if LONG else 120
 WRITES = 40
 
 
+@pytest.mark.slow("goes on until everything has happened")
 def test_mixed_load_with_kills_faults_and_clock_jumps_keeps_every_promise():
     everything = partial(seen, writes=WRITES)
     outcome = soak(SECONDS, SEED, pace=0.7, **({} if LONG else {"enough": everything}))

@@ -81,12 +81,14 @@ def built(tmp_path_factory):
     )
 
 
+@pytest.mark.slow("builds twice")
 def test_two_builds_give_the_same_bytes(built):
     _, (first, second) = built
     assert len(first) == len(KINDS)
     assert first == second
 
 
+@pytest.mark.slow("builds twice")
 def test_the_time_of_the_commit_is_what_counts(built):
     folder, (first, _) = built
     again = build(folder, umask=0o022, zone="UTC", epoch="1767312000")

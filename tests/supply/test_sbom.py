@@ -6,6 +6,8 @@ import re
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from support.long import sample
 
 TOP = Path(__file__).parents[2]
@@ -20,6 +22,7 @@ def bill(path, *, seed):
     return path.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow("runs cyclonedx")
 def test_bill_of_the_lock_is_the_same_each_time_and_complete(tmp_path):
     seeds = sample("bill of materials", "12", 1)
     (same,) = {bill(tmp_path / seed / "bill.json", seed=seed) for seed in seeds}
