@@ -2,37 +2,17 @@
 
 ::
 
-    NotariumError                    category, http status, user message, details, hint, subcategory
-    ├── ConfigError                  a setting is malformed or unreadable
-    │   ├── SettingsMissing          required settings are not set
-    │   └── PolicyChanged            the index is under other visibility rules than this process
-    ├── LockedError                  the account may not be opened; carries a Verdict
-    ├── Unfinished                   the change is in force; its remains could not be cleared
-    ├── InvalidRequest               the caller (agent or person) asked for something impossible
-    │   ├── QueryError               the search text asks for something the query language cannot say
-    │   ├── PatchError               a line patch lies outside the note or overlaps itself
-    │   ├── ConfirmationRequired     destructive or sharing, and nobody confirmed it
-    │   └── NotPermitted             the person's policy does not allow it
-    ├── NoteNotFound                 no such note, here or at the store
-    ├── VersionConflict              the note has changed since the caller read it
-    ├── LoginRequired                no usable login: none stored, or the store refused it
-    │   └── OtherAccount             the login is of another account than the local notes
-    ├── StoreError                   the store
-    │   ├── StoreUnavailable         not reachable, or answering 5xx
-    │   ├── StoreTimeout             no answer within the deadline
-    │   ├── RateLimited              asked to slow down; carries retry_after seconds
-    │   ├── StoreRejected            it will not take this body, now or later (400, 413)
-    │   │   └── DateRefused          only because of its date: this computer's clock is far off
-    │   ├── StoreProtocolError       it answered something that makes no sense, or too much
-    │   ├── OutcomeUnknown           a write was sent and no answer came back
-    │   ├── CursorLost               the change feed no longer knows our cursor
-    │   └── RemoteVanished           too many notes disappeared at once to be believed
-    └── CacheError                   the local database
-        ├── CacheBusy                another process holds it
-        ├── StillLoading             not all notes are here yet, and a part may not be shown
-        ├── CacheFull                no space left on the device
-        ├── NotRecorded              an act that cannot be recorded is not begun
-        └── CacheDamaged             the key is right and the file is not
+    NotariumError
+    ├── ConfigError            SettingsMissing, PolicyChanged
+    ├── LockedError            carries a Verdict
+    ├── Unfinished
+    ├── InvalidRequest         QueryError, PatchError, ConfirmationRequired, NotPermitted
+    ├── NoteNotFound
+    ├── VersionConflict
+    ├── LoginRequired          OtherAccount
+    ├── StoreError             StoreUnavailable, StoreTimeout, RateLimited, StoreRejected (DateRefused),
+    │                          StoreProtocolError, OutcomeUnknown, CursorLost, RemoteVanished
+    └── CacheError             CacheBusy, StillLoading, CacheFull, NotRecorded, CacheDamaged
 
 The class says whose fault it is. Messages never carry note text, secrets, SQL or paths of other
 people's machines. Only the two entry points render them (``protocol`` and ``cli``).
@@ -75,8 +55,8 @@ ONE_MORE_TRY = (
 class NotariumError(Exception):
     """Be the base of everything raised on purpose. Give a message; the class supplies the rest.
 
-    ``message`` is for logs and developers, ``user_message`` for the person or the agent (defaults
-    to ``message``), ``resolution_hint`` says what to do next, ``details`` are plain JSON values.
+    ``message`` is for logs and developers, ``user_message`` (the same, unless somebody adds to it) for the
+    person or the agent, ``resolution_hint`` says what to do next, ``details`` are plain JSON values.
     ``agent_hint`` replaces the hint for an agent if the hint is for a person.
     """
 
@@ -92,7 +72,6 @@ class NotariumError(Exception):
         self,
         message: str,
         *,
-        user_message: str | None = None,
         details: dict[str, Any] | None = None,
         resolution_hint: str | None = None,
         subcategory: str | None = None,
@@ -100,13 +79,11 @@ class NotariumError(Exception):
     ) -> None:
         super().__init__(message)
         self.message = message
-        self.user_message = user_message or message
+        self.user_message = message
         self.details: dict[str, Any] = dict(details or {})
         self.resolution_hint = resolution_hint or self.default_hint
-        if subcategory is not None:
-            self.subcategory = subcategory
-        if http_status_code is not None:
-            self.http_status_code = http_status_code
+        self.subcategory = subcategory or self.subcategory
+        self.http_status_code = http_status_code or self.http_status_code
 
     @property
     def way_out(self) -> str | None:

@@ -94,7 +94,7 @@ class KeyFile:
 
 
 def is_label(text: str) -> bool:
-    """Tell whether a text may be a slot's label: at most 64 printable ASCII characters."""
+    """Check whether a text may be a slot's label: at most 64 printable ASCII characters."""
     return _LABEL.fullmatch(text) is not None
 
 

@@ -121,12 +121,12 @@ def open_slot(
 
 
 def has_valid_mac(keyfile: KeyFile, data_key: DataKey) -> bool:
-    """Tell whether somebody with this data key wrote the key file as it is."""
+    """Check whether somebody with this data key wrote the key file as it is."""
     return hmac.compare_digest(keyfile.mac, _mac(keyfile, data_key))
 
 
 def belongs_to(keyfile: KeyFile, data_key: DataKey, username: str) -> bool:
-    """Tell whether the key file was made for this user name."""
+    """Check whether the key file was made for this user name."""
     return hmac.compare_digest(keyfile.owner_tag, _owner_tag(data_key, username))
 
 

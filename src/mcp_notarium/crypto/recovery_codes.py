@@ -43,7 +43,7 @@ def write(material: bytes) -> Secret:
 
 
 def is_recovery_key(text: str) -> bool:
-    """Tell whether this text is a recovery key, not a passphrase.
+    """Check whether this text is a recovery key, not a passphrase.
 
     Nine groups of four are a recovery key even with a typing error. In any other grouping only a valid
     checksum tells it from 36 letters that somebody has chosen as a passphrase.

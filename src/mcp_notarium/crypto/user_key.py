@@ -97,7 +97,7 @@ def _raw(digits: str) -> Secret:
 
 
 def _repeats(text: str) -> bool:
-    """Tell whether it is one piece repeated; the last one may be cut short."""
+    """Check whether it is one piece repeated; the last one may be cut short."""
     return any(text.startswith(text[size:]) for size in range(1, len(text) // 2 + 1))
 
 
