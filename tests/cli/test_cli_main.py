@@ -6,7 +6,9 @@ import pty
 import subprocess
 import sys
 import sysconfig
+from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -129,20 +131,41 @@ def test_serving_reads_the_file_named_before_or_after_the_command(tmp_path, argu
     assert "SIMPLENOTE_USERNAME" not in done.stderr
 
 
-def test_started_at_a_terminal_it_says_what_it_is_and_serves_all_the_same(tmp_path):
+@contextmanager
+def at_a_terminal(folder, settings=MappingProxyType({})):
+    """A server whose standard input is a terminal that stays open meanwhile."""
     ours, theirs = pty.openpty()
-    try:
-        started = subprocess.run(
-            ENTRIES[1], env=BARE, cwd=tmp_path, stdin=theirs, capture_output=True, text=True,
-            timeout=60, check=False,
-        )  # fmt: skip
-    finally:
-        os.close(ours)
-        os.close(theirs)
-    assert started.stdout == ""
-    assert started.stderr.startswith("This is an MCP server")
-    assert "--help" in started.stderr
-    assert "SIMPLENOTE_USERNAME" in started.stderr
+    env = BARE | dict(settings) | {"NOTARIUM_DATA_DIR": str(folder)}
+    started = subprocess.Popen(
+        ENTRIES[1], env=env, cwd=folder, stdin=theirs, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    os.close(theirs)
+    with started:
+        try:
+            yield started
+        finally:
+            os.close(ours)
+
+
+def test_started_at_a_terminal_it_says_what_it_is_and_serves_all_the_same(tmp_path):
+    key = "nine green lanterns at dusk"
+    settings = {"SIMPLENOTE_USERNAME": "ada@example.org", "DB_ENCRYPTION_KEY": key}
+    with at_a_terminal(tmp_path, settings) as started:
+        lines = [started.stderr.readline() for _ in range(3)]
+        assert started.poll() is None
+    assert lines[0].startswith("This is an MCP server")
+    assert "--help" in lines[1]
+    assert started.returncode == 0
+
+
+def test_at_a_terminal_missing_settings_are_named_and_nothing_is_waited_for(tmp_path):
+    with at_a_terminal(tmp_path) as started:
+        said, hints = started.communicate(timeout=60)
+    assert said == ""
+    assert "SIMPLENOTE_USERNAME" in hints
+    assert "This is an MCP server" not in hints
+    assert started.returncode == 1
 
 
 def test_a_reader_that_goes_away_causes_no_traceback():

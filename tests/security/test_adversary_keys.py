@@ -130,5 +130,5 @@ def test_no_key_of_a_database_is_ever_changed_in_place():
     word = "re" + "key"
     package = Path(mcp_notarium.__file__).parent
     sources = [path for path in package.rglob("*") if path.suffix in {".py", ".sql", ".json"}]
-    assert len(sources) > 200
+    assert len(sources) > 150
     assert [path.name for path in sources if word in path.read_text(encoding="utf-8")] == []

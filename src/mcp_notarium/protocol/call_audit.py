@@ -217,6 +217,7 @@ class Recording:
         """Write the record, or the second one. Never raises."""
         trail = self._trail or self._recorder.trail()
         entry = self._entry(trail, outcome=self._outcome)
+        self._call = None  # it knows this record; a circle would keep megabytes of arguments
         if self._opened and trail is not None:
             trail.close(entry)
             if trail.waiting:

@@ -64,7 +64,6 @@ class Journal:
         cache: Cache,
         *,
         clock: Callable[[], float],
-        new_id: Callable[[], str],
         owner: str,
         lease: float,
         owner_ended: Callable[[str], bool],
@@ -73,7 +72,6 @@ class Journal:
     ) -> None:
         self._cache = cache
         self._clock = clock
-        self._new_id = new_id
         self._owner = owner
         self._lease = lease
         self._owner_ended = owner_ended
@@ -97,7 +95,7 @@ class Journal:
         """
         now = self._clock()
         return PendingWrite(
-            write_id=write_id or self._new_id(),
+            write_id=write_id or uuid.uuid4().hex,
             note_id=note_id,
             kind=kind,
             base_etag=base_etag,

@@ -259,9 +259,10 @@ class Pusher:
         """Tell whether the first revision after our base is this write.
 
         Two devices make the same edit, but not in the same microsecond. Of a follow-up (``repaired``)
-        the content is enough, so that a store which sets the dates is not fought.
+        the content is enough, so that a store which sets the dates is not fought. What the policy
+        hides is never ours: no write here hides a note.
         """
-        if first is None:
+        if first is None or not self._journal.sees(write.note_id, first.content):
             return False
         sent = self._store.revision_of(write.note_id, write.body)
         same = repaired and first.content == sent.content

@@ -103,7 +103,6 @@ class Writer:
         self._journal = Journal(
             cache,
             clock=clock,
-            new_id=new_id,
             owner=owner,
             lease=lease,
             owner_ended=owner_ended,
