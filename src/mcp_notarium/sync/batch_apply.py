@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -105,6 +106,7 @@ class BulkCommitter:
     def __init__(self, committer: BatchCommitter) -> None:
         self._origin = committer
         self._open: BatchCommitter | None = None
+        self._in_use = threading.Lock()
         self._passed = False
         self._task: asyncio.Task[Tally] | None = None
 
@@ -120,22 +122,26 @@ class BulkCommitter:
         if self._open is None:
             self._open = self._origin.another()
             self._passed = self._origin.pass_checkpointing(self._open)
-        call = partial(self._open.commit, batch)
+        call = partial(_commit_alone, self._open, batch, self._in_use)
         self._task = asyncio.create_task(run_in_thread(call, too_late=lambda _result: None))
         return await asyncio.shield(self._task)
 
     async def close(self) -> None:
         """Close the connection; wait a moment for a transaction that is running.
 
-        If it runs longer, the connection is closed when it ends: one in use is never closed.
+        If it runs longer, the connection is closed when it ends: one in use is never closed. It stays
+        open if the event loop ends before.
         """
         committer, self._open = self._open, None
         task, self._task = self._task, None
         passed, self._passed = self._passed, False
+        in_use = self._in_use
 
         def finish(_ended: object = None) -> None:
             if task is not None and not task.cancelled():
                 task.exception()  # the caller of commit got it
+            if in_use.locked():
+                return  # the loop ends and has cancelled the task; the thread goes on
             if committer is not None:
                 committer.close()
             if passed:
@@ -149,6 +155,11 @@ class BulkCommitter:
                 task.add_done_callback(finish)
                 return
         finish()
+
+
+def _commit_alone(committer: BatchCommitter, batch: Batch, in_use: threading.Lock) -> Tally:
+    with in_use:
+        return committer.commit(batch)
 
 
 def release_memory() -> bool:

@@ -198,6 +198,27 @@ def test_a_load_that_could_not_be_stopped_hands_the_log_back_when_it_ends(
     assert asyncio.run(scenario()) == ((False, False), True)
 
 
+def test_a_connection_in_use_stays_open_though_the_event_loop_ends(
+    client, full_store, gate, connections, monkeypatch
+):
+    monkeypatch.setattr("mcp_notarium.sync.batch_apply._LAST_SECONDS", 0.05)
+
+    async def scenario():
+        load = asyncio.create_task(client.sync())
+        await until(gate.reached.is_set)
+        load.cancel()
+        await asyncio.wait({load}, timeout=PATIENCE)
+
+    asyncio.run(scenario())
+    closed = connections[0].database.closed
+    gate.opened.set()
+    for thread in threading.enumerate():
+        if thread.name == "worker":
+            thread.join(PATIENCE)
+    assert not closed
+    connections[0].close()
+
+
 def test_what_was_on_its_way_for_an_emptied_cache_is_not_stored(client, full_store, gate):
     async def scenario():
         load = asyncio.create_task(client.sync())
