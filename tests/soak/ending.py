@@ -66,7 +66,7 @@ def agree(account: Account, client: Client) -> None:
             odd = differences(shown(client), truth(account))
             stats = _content(client, "manage", action="get_stats")
         except Gone:
-            account.promises.complain(f"{client.name} ended in the calm")
+            account.promises.complain(f"{client.name} ended at rest: {client.errors()[-600:]}")
             return
         if not odd and stats["pending_writes"] == 0:
             return
