@@ -20,8 +20,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tests")]
 
-from mcp_notarium.audit.chain import AuditKeys  # noqa: E402
-from mcp_notarium.audit.chain import Decision, Entry  # noqa: E402
+from mcp_notarium.audit.chain import (  # noqa: E402
+    AuditKeys,
+    Decision,
+    Entry,
+)
 from mcp_notarium.protocol.app_holder import AppHolder  # noqa: E402
 from mcp_notarium.protocol.call_audit import Asked  # noqa: E402
 from mcp_notarium.protocol.call_pipeline import CallPipeline  # noqa: E402

@@ -65,10 +65,10 @@ PERMITTED = {
     "mcp_notarium.sandbox.seccomp: 'execve'": "a call that is refused",
     "mcp_notarium.sandbox.seccomp: 'listen'": "a call that is refused",
     "mcp_notarium.sandbox.seccomp: import ctypes": _KERNEL,
-    "mcp_notarium.protocol.preflight: import_module(name)": _A_TABLE,
-    "mcp_notarium.sync.driver: self._engine.listen": _OURS,
+    "mcp_notarium.protocol.startup_checks: import_module(name)": _A_TABLE,
+    "mcp_notarium.sync.scheduler: self._runner.listen": _OURS,
     "mcp_notarium.sync.batch_apply: import ctypes": "asks the C library to give free memory back",
-    "mcp_notarium.sync.engine: self.sources.listen": _OURS,
+    "mcp_notarium.sync.cycle_runner: self.sources.listen": _OURS,
 }
 """``module: what stands there`` -> why it may."""
 

@@ -28,9 +28,9 @@ from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.sync_state import AccountRecord
 from mcp_notarium.stores import registry
 from mcp_notarium.stores.simplenote.urls import Urls
-from mcp_notarium.sync.driver import Driver
 from mcp_notarium.sync.journal import make_owner_name
 from mcp_notarium.sync.progress import describe_differences
+from mcp_notarium.sync.scheduler import Scheduler
 from mcp_notarium.sync.writer import Writer
 from mcp_notarium.threads import run_in_thread
 
@@ -60,7 +60,7 @@ class App:
     cache: Cache
     store: Store
     writer: Writer
-    driver: Driver
+    scheduler: Scheduler
     tokens: StoredToken
     audit: AuditLog
     budget: Budget
@@ -111,7 +111,7 @@ async def open_app(
         for notice in app.notices:
             log.warning("cache.notice", message=notice)
         try:
-            async with _running(app.driver, log, wanted=syncing, time_to_close=time_to_close):
+            async with _running(app.scheduler, log, wanted=syncing, time_to_close=time_to_close):
                 yield app
             await _close(app, time_to_close)
         finally:
@@ -149,7 +149,7 @@ def _wire(config: Config, opened: OpenedCache, log: Logger) -> App:
         after_last_entry=nothing_pending,
         on_difference=differed,
     )
-    driver = Driver(
+    scheduler = Scheduler(
         cache,
         store,
         writer,
@@ -162,7 +162,7 @@ def _wire(config: Config, opened: OpenedCache, log: Logger) -> App:
     budget = Budget(config.policy.limits, cache, clock=time.time)
     odd = opened.anchor.notice(audit.table, opened.database)
     notices = (*opened.notices, odd) if odd else opened.notices
-    return App(config, cache, store, writer, driver, tokens, audit, budget, notices)
+    return App(config, cache, store, writer, scheduler, tokens, audit, budget, notices)
 
 
 def _audit(config: Config, opened: OpenedCache) -> AuditLog:
@@ -204,10 +204,10 @@ def _client_id(cache: Cache) -> str:
 
 @asynccontextmanager
 async def _running(
-    driver: Driver, log: Logger, *, wanted: bool, time_to_close: Callable[[], float]
+    scheduler: Scheduler, log: Logger, *, wanted: bool, time_to_close: Callable[[], float]
 ) -> AsyncIterator[None]:
     """Run sync in a task of its own; end and await it on leaving."""
-    task = asyncio.create_task(_sync(driver), name="sync") if wanted else None
+    task = asyncio.create_task(_sync(scheduler), name="sync") if wanted else None
     if task is not None:
         task.add_done_callback(lambda done: _log_failure(done, log))
     try:
@@ -218,15 +218,15 @@ async def _running(
             await asyncio.wait({task}, timeout=time_to_close() * _SHARE)
 
 
-async def _sync(driver: Driver) -> None:
+async def _sync(scheduler: Scheduler) -> None:
     """Run sync; if all notes are here already, wait a moment so that readers go first.
 
     Importing the network client takes as long as answering a dozen questions.
     """
     with suppress(CacheError):
-        if driver.status().complete:
+        if scheduler.status().complete:
             await asyncio.sleep(HEAD_START)
-    await driver.run()
+    await scheduler.run()
 
 
 def _log_failure(task: asyncio.Task[None], log: Logger) -> None:

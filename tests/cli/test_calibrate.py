@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.account import key_rotation, slot_management
+from mcp_notarium.account import slot_management, slot_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.cli import calibrate
 from mcp_notarium.crypto import kdf
@@ -24,7 +24,7 @@ def stretched(tmp_path, parameters):
         pbkdf2_floor=kdf.TEST_BOUNDS.pbkdf2_floor,
     )
     options = ChangeOptions(bounds=bounds)
-    key_rotation.rotate_passphrase(
+    slot_rotation.rotate_passphrase(
         config, new=Secret(PASSPHRASE), parameters=parameters, options=options
     )
     return config

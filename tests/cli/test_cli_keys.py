@@ -16,7 +16,7 @@ import pytest
 
 from mcp_notarium.account.slot_management import SlotList
 from mcp_notarium.cli import keys
-from mcp_notarium.crypto import kdf, key_slots, recovery_codes
+from mcp_notarium.crypto import kdf, key_slots, recovery_keys
 from notarium_devtools.simperium import Simulator
 from notarium_devtools.simperium.data import prose
 from support.whole import DEADLINE, SERVE, Server, account_folder, environment, run, until
@@ -150,7 +150,7 @@ def test_a_recovery_key_is_shown_once_typed_back_tried_and_is_the_way_back(
 def test_a_recovery_key_that_does_not_open_is_told_from_one_with_a_slip(
     env: dict[str, str], slip: bool
 ) -> None:
-    typed = recovery_codes.generate().reveal_text()
+    typed = recovery_keys.generate().reveal_text()
     if slip:
         typed = ("1" if typed[0] == "0" else "0") + typed[1:]
     screen = Terminal(env, "keys", "recovery", "test")

@@ -12,9 +12,9 @@ from typing import IO
 
 import pytest
 
-from mcp_notarium.account import key_rotation, slot_management
+from mcp_notarium.account import slot_management, slot_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
-from mcp_notarium.crypto import kdf, recovery_codes
+from mcp_notarium.crypto import kdf, recovery_keys
 from mcp_notarium.secret import Secret
 from support.account import USERNAME, account, fingerprint
 from support.account import made as made_cheaply
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="pseudo terminals are
 WORDS = "violet kettle under seven maps"
 NEW = "nine hungry lamps by the river"
 THIRD = "two slow trains cross the valley"
-PAPER = recovery_codes.generate()
+PAPER = recovery_keys.generate()
 FLOOR = "Argon2id 64 MiB, 3 passes, 4 lanes"
 
 
@@ -38,7 +38,7 @@ class Home:
         self.config = account(folder, db_key=Secret(WORDS))
         made_cheaply(folder)
         # The cheapest cost is refused by the real program.
-        key_rotation.rotate_passphrase(
+        slot_rotation.rotate_passphrase(
             self.config, new=Secret(WORDS), parameters=kdf.Argon2id(),
             options=ChangeOptions(bounds=replace(kdf.TEST_BOUNDS, argon2_ceiling=kdf.Argon2id())),
         )  # fmt: skip
@@ -235,7 +235,7 @@ def _run_into(env: dict[str, str], output: IO[str], *arguments: str) -> tuple[in
 @pytest.mark.slow("stretches passphrases at full cost")
 def test_a_dear_passphrase_is_followed_by_one_as_dear(home: Home) -> None:
     dear = kdf.Argon2id(memory_kib=131_072)
-    key_rotation.rotate_passphrase(home.config, new=Secret(WORDS), parameters=dear)
+    slot_rotation.rotate_passphrase(home.config, new=Secret(WORDS), parameters=dear)
     for command, old, new in (
         (["rotate-key"], WORDS, NEW),
         (["rotate-key", "--reencrypt"], NEW, WORDS),

@@ -21,7 +21,7 @@ from mcp_notarium.crypto import key_slots
 from mcp_notarium.crypto.owner_hash import owner_hash
 from mcp_notarium.errors import LONGEST_LOCKED_MESSAGE, Verdict
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage import database
+from mcp_notarium.storage import database_files
 from notarium_devtools.simperium import Simulator
 from notarium_devtools.simperium.data import prose
 from support.needs import lacking
@@ -105,11 +105,13 @@ def flip(path: Path, at: int) -> None:
 
 
 @contextmanager
-def opened(room: Room) -> Iterator[database.Database]:
+def opened(room: Room) -> Iterator[database_files.Database]:
     found = key_slots.parse(room.key_files[0].read_bytes())
     data_key = key_slots.unlock(found, Secret(RAW_KEY))
     path = room.database
-    with closing(database.connect(path, data_key.database_key(found.database_salt))) as inside:
+    with closing(
+        database_files.connect(path, data_key.database_key(found.database_salt))
+    ) as inside:
         yield inside
         inside.checkpoint()
 
@@ -216,11 +218,11 @@ def schema_newer(room: Room) -> None:
 
 LATER_RELEASE = """
 from functools import partial
-from mcp_notarium.storage import schema
-step = schema.Migration(schema.SCHEMA_VERSION + 1, "a table", ("CREATE TABLE in_the_way(x)",))
-schema.SCHEMA_VERSION = step.version
-schema.migrate = partial(schema.migrate, migrations=(*schema.MIGRATIONS, step))
-schema.rehearse = partial(schema.rehearse, migrations=(*schema.MIGRATIONS, step))
+from mcp_notarium.storage import migrations
+step = migrations.Migration(migrations.SCHEMA_VERSION + 1, "a table", ("CREATE TABLE in_the_way(x)",))
+migrations.SCHEMA_VERSION = step.version
+migrations.migrate = partial(migrations.migrate, migrations=(*migrations.MIGRATIONS, step))
+migrations.rehearse = partial(migrations.rehearse, migrations=(*migrations.MIGRATIONS, step))
 """
 """A release whose schema is one step further."""
 

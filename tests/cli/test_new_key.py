@@ -2,9 +2,9 @@
 
 import pytest
 
-from mcp_notarium.account import key_rotation
+from mcp_notarium.account import slot_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
-from mcp_notarium.cli.new_key import NewKey
+from mcp_notarium.cli.new_key_input import NewKey
 from mcp_notarium.crypto import kdf, user_key
 from mcp_notarium.errors import NotariumError
 from support.account import BOUNDS, made
@@ -14,7 +14,7 @@ from support.keyfiles import REWRAP
 def rotated(config, new, at):
     with new.in_change():
         options = ChangeOptions(bounds=BOUNDS, at=at)
-        key_rotation.rotate_passphrase(
+        slot_rotation.rotate_passphrase(
             config, new=new.secret, parameters=kdf.CHEAPEST, options=options
         )
 

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.account import key_rotation, reencryption
+from mcp_notarium.account import reencryption, slot_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.errors import CacheFull, LockedError
 from mcp_notarium.keys import key_file
-from mcp_notarium.storage import connection
+from mcp_notarium.storage import database
 from support import disk_trace
 from support.account import account, fingerprint, folder_of
 from support.found import KEY, NEW, content
@@ -94,10 +94,10 @@ def test_with_a_quota_a_rotation_says_whether_the_new_key_counts(cache, limit):
     before = lasting(config)
     try:
         with no_file_beyond(limit):
-            key_rotation.rotate_passphrase(config, new=NEW)
+            slot_rotation.rotate_passphrase(config, new=NEW)
     except CacheFull:
         assert lasting(config) == before
-        key_rotation.rotate_passphrase(config, new=NEW)
+        slot_rotation.rotate_passphrase(config, new=NEW)
     assert (opens(config, NEW), opens(config, KEY)) == (there, None)
 
 
@@ -109,7 +109,7 @@ def test_a_disk_that_is_full_behind_the_commit_point_is_no_failure(cache, step):
         if name == step:
             raise OSError(28, "No space left on device")
 
-    done = key_rotation.rotate_passphrase(config, new=NEW, options=ChangeOptions(at=fail))
+    done = slot_rotation.rotate_passphrase(config, new=NEW, options=ChangeOptions(at=fail))
     assert key_file.NOT_COPIED in done.notices
     assert (opens(config, NEW), opens(config, KEY)) == (there, None)
     folder = folder_of(config)
@@ -166,7 +166,7 @@ def test_a_disk_with_as_much_room_as_is_asked_for_is_large_enough(disk):
 
 
 def test_the_new_log_does_not_grow_with_the_cache(tmp_path, monkeypatch):
-    monkeypatch.setattr(connection, "CHECKPOINT_PAGES", 100)
+    monkeypatch.setattr(database, "CHECKPOINT_PAGES", 100)
     lived_in(tmp_path, notes=1_500)
     config = account(tmp_path, db_key=KEY)
     content(config)  # and the old log is empty

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.account import key_rotation
+from mcp_notarium.account import slot_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import kdf, key_slots
 from mcp_notarium.errors import LockedError, Verdict
@@ -41,7 +41,7 @@ def strays(config):
 
 def rotate_to_third(config, old):
     options = ChangeOptions(old=Secret(old), bounds=BOUNDS)
-    return key_rotation.rotate_passphrase(
+    return slot_rotation.rotate_passphrase(
         config, new=Secret(THIRD), parameters=kdf.CHEAPEST, options=options
     )
 

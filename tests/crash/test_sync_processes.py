@@ -153,7 +153,7 @@ def test_a_first_load_killed_at_some_moment_is_resumed(sim, tmp_path, requests):
     with reopened(sim, tmp_path) as client:
         settle(client)
         assert client.contents() == truth(sim)
-        assert client.driver.status().complete
+        assert client.scheduler.status().complete
 
 
 @pytest.mark.parametrize("step", ["recorded", "pushed", "committed"])

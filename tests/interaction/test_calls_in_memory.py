@@ -10,8 +10,8 @@ import pytest
 
 from mcp_notarium.protocol import sdk_server
 from mcp_notarium.protocol.app_holder import AppHolder
-from mcp_notarium.protocol.backlog import Backlog
 from mcp_notarium.protocol.call_pipeline import CallPipeline
+from mcp_notarium.protocol.flow_control import FlowControl
 from mcp_notarium.protocol.session import Session
 from mcp_notarium.protocol.static_replies import StaticReplies, stored
 from mcp_notarium.protocol.stdio import LineBuffer
@@ -83,15 +83,15 @@ async def connected(desk, *, greeting=HELLO):
         yield desk.app
 
     reading, writing = os.pipe()
-    backlog = Backlog()
-    session = Session(StaticReplies(stored()), backlog)
+    flow = FlowControl()
+    session = Session(StaticReplies(stored()), flow)
     holder = AppHolder(opened, report=lambda _error: None)
-    server = sdk_server.build(CallPipeline(holder, backlog=backlog))
+    server = sdk_server.build(CallPipeline(holder, flow=flow))
     try:
         with anyio.fail_after(20):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(holder.keep)
-                async with running(session, Outbox(writing, backlog), Ending()) as transport:
+                async with running(session, Outbox(writing, flow), Ending()) as transport:
                     tasks.start_soon(sdk_server.serve, server, transport)
                     client = Connection(transport, reading)
                     if greeting is not None:

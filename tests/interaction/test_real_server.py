@@ -185,7 +185,7 @@ import sys
 from pathlib import Path
 from mcp_notarium.protocol import server as run
 from mcp_notarium.config import load
-from mcp_notarium.protocol.preflight import refuse_early
+from mcp_notarium.protocol.startup_checks import refuse_early
 refuse_early(load({"SIMPLENOTE_USERNAME": "u"}, cwd=Path("/")).config)
 run.stored()
 heavy = {"asyncio", "anyio", "mcp", "mcp_types", "pydantic", "httpx", "keyring", "structlog",

@@ -12,7 +12,7 @@ import pytest
 
 from mcp_notarium.domain.policy import Policy
 from mcp_notarium.domain.visibility import Visibility
-from mcp_notarium.storage.visibility_gate import VisibilityGate
+from mcp_notarium.storage.visibility_filter import VisibilityGate
 from support.policy_twins import IDS, ILLNESSES, Twins
 from support.sync_rig import quick_folder
 
@@ -79,8 +79,8 @@ def test_a_hidden_note_that_the_service_cannot_give_shows_in_no_answer(rules):
     with quick_folder() as folder:
         twins = Twins(folder, Policy(visibility=rules), seed=5)
         asyncio.run(story_of_illness(twins, rounds=15))
-        assert twins.one.app.driver._progress.doubts()
-        assert not twins.other.app.driver._progress.doubts()
+        assert twins.one.app.scheduler._progress.doubts()
+        assert not twins.other.app.scheduler._progress.doubts()
         twins.close()
 
 

@@ -15,7 +15,7 @@ from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import NotariumError, OutcomeUnknown
 from mcp_notarium.stores.contract import ListingPage
 from mcp_notarium.sync.batch_commit import Batch, Tally
-from mcp_notarium.sync.cycle import State
+from mcp_notarium.sync.cycle_states import State
 from mcp_notarium.sync.planner import BRAKE_COUNT
 from support.memory_client import Fault
 from support.sync_histories import (
@@ -353,7 +353,7 @@ async def _take_in_a_page(histories, order, *, bare):
         happen(store, histories[1])
         if bare:
             client.faults.plan(Fault.WITHOUT_CONTENT, on="changes")
-        intake, ledger = client.driver._engine._applier, client.driver._progress
+        intake, ledger = client.scheduler._runner._applier, client.scheduler._progress
         page = await client.remote.changes(
             ledger.cursor, wait=False, base_of=client.cache.notes.base
         )

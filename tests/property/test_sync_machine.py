@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from mcp_notarium.domain.note import Content, WriteState
 from mcp_notarium.errors import NotariumError, OutcomeUnknown
-from mcp_notarium.sync.cycle import State
+from mcp_notarium.sync.cycle_states import State
 from support.sync_rig import LEASE, Client, Crash, FlyingTime, quick_folder
 from support.sync_worlds import READ_FAULTS, WRITE_FAULTS, MemoryWorld, SimplenoteWorld
 
@@ -288,7 +288,7 @@ class SyncMachine(RuleBasedStateMachine):
 
 async def _sync_or_reset(client):
     if await client.sync() is State.HALTED:
-        await client.driver.reset()
+        await client.scheduler.reset()
 
 
 @contextmanager

@@ -12,10 +12,10 @@ from mcp_notarium.account import slot_management
 from mcp_notarium.account.audit_anchor import audit_keys
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.audit.chain import Entry
-from mcp_notarium.crypto import kdf, recovery_codes
+from mcp_notarium.crypto import kdf, recovery_keys
 from mcp_notarium.errors import CacheError, LockedError, Verdict
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage import database
+from mcp_notarium.storage import database_files
 from mcp_notarium.storage.audit_log import AuditLog
 from support import account_child
 from support.account import BOUNDS, account, fingerprint, folder_of, made, open_cheaply
@@ -68,15 +68,15 @@ def test_a_database_that_goes_away_at_the_last_moment_is_not_made_anew(tmp_path,
     made_one = make(tmp_path)
     path = made_one.database.path
     made_one.close()
-    demand = database.driver.require_suitable
+    demand = database_files.driver.require_suitable
 
     def meanwhile(facts):
         path.unlink()
         return demand(facts)
 
-    monkeypatch.setattr(database.driver, "require_suitable", meanwhile)
+    monkeypatch.setattr(database_files.driver, "require_suitable", meanwhile)
     with pytest.raises((CacheError, LockedError)):
-        database.connect(path, KEY)
+        database_files.connect(path, KEY)
     assert not path.exists()
 
 
@@ -113,7 +113,7 @@ def test_a_cut_log_is_said_at_the_next_start(tmp_path, how):
 
 
 def test_a_recovery_key_opens_until_it_is_disabled(tmp_path):
-    config, paper = made(tmp_path), recovery_codes.generate()
+    config, paper = made(tmp_path), recovery_keys.generate()
     by_paper = replace(config, db_key=paper)
     options = ChangeOptions(bounds=BOUNDS)
     slot_management.add(config, paper, parameters=kdf.CHEAPEST, options=options)

@@ -6,7 +6,7 @@ import stat
 import pytest
 
 from mcp_notarium.errors import LockedError, Verdict
-from mcp_notarium.storage import database
+from mcp_notarium.storage import database_files
 from support import corpus
 from support.cache_room import KEY, create, make, reopen, run_child, store
 
@@ -24,7 +24,7 @@ def modes(folder):
 
 def unsafe(path):
     with pytest.raises(LockedError) as refusal:
-        database.connect(path, KEY)
+        database_files.connect(path, KEY)
     assert refusal.value.verdict is Verdict.UNSAFE_PATH
     assert str(path.parent) not in f"{refusal.value!r}{refusal.value.to_dict()}"
 
@@ -62,7 +62,7 @@ def test_a_dangling_link_is_not_created_through(tmp_path):
     link, target = tmp_path / "cache.db", tmp_path / "elsewhere"
     link.symlink_to(target)
     with pytest.raises(FileExistsError):
-        database.create(link, KEY, meta={})
+        database_files.create(link, KEY, meta={})
     assert not target.exists()
     assert link.is_symlink()
 

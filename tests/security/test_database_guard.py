@@ -3,7 +3,7 @@
 import pytest
 
 from mcp_notarium.errors import CacheError
-from mcp_notarium.storage.schema import APPLICATION_ID, SCHEMA_VERSION
+from mcp_notarium.storage.migrations import APPLICATION_ID, SCHEMA_VERSION
 from support import corpus
 from support.cache_room import KEY, make, store
 

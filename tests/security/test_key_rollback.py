@@ -12,19 +12,19 @@ import pytest
 
 from mcp_notarium.account import (
     key_file_backup,
-    key_rotation,
     keychain_slot,
     reencryption,
     repair,
     slot_management,
+    slot_rotation,
 )
 from mcp_notarium.account.key_changes import ChangeOptions
-from mcp_notarium.crypto import kdf, key_slots, recovery_codes, user_key
+from mcp_notarium.crypto import kdf, key_slots, recovery_keys, user_key
 from mcp_notarium.crypto.slot_changes import Step
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.keys import key_file
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage import database as databases
+from mcp_notarium.storage import database_files as databases
 from support import keychains
 from support.account import (
     BOUNDS,
@@ -41,11 +41,11 @@ OLD, NEW = Secret(PASSPHRASE), Secret(OTHER)
 THIRD = Secret("three quiet doors above the harbour")
 
 COMMANDS = {
-    "rotate": lambda c: key_rotation.rotate_passphrase(
+    "rotate": lambda c: slot_rotation.rotate_passphrase(
         c, new=THIRD, parameters=kdf.CHEAPEST, options=GIVEN
     ),
     "add": lambda c: slot_management.add(c, THIRD, parameters=kdf.CHEAPEST, options=GIVEN),
-    "recovery": lambda c: slot_management.add(c, recovery_codes.generate(), options=GIVEN),
+    "recovery": lambda c: slot_management.add(c, recovery_keys.generate(), options=GIVEN),
     "disable": lambda c: slot_management.disable(c, 2, options=GIVEN),
     "enable": lambda c: slot_management.enable(c, 2, options=GIVEN),
     "remove": lambda c: slot_management.remove(c, 2, options=GIVEN),
@@ -64,7 +64,7 @@ def rotated(tmp_path):
     config = made(tmp_path)
     slot_management.add(config, user_key.generate(), options=GIVEN)
     shutil.copy(folder_of(config).key_file, tmp_path / "old")
-    key_rotation.rotate_passphrase(config, new=NEW, parameters=kdf.CHEAPEST, options=GIVEN)
+    slot_rotation.rotate_passphrase(config, new=NEW, parameters=kdf.CHEAPEST, options=GIVEN)
     return config
 
 
@@ -143,7 +143,7 @@ def test_a_copy_that_only_says_that_it_is_newer_locks_nobody_out(tmp_path):
 def test_a_change_that_counts_is_not_called_a_failure(tmp_path, step):
     """Whoever is told that it failed goes on with the old key, and that opens nothing any more."""
     config = made(tmp_path)
-    done = key_rotation.rotate_passphrase(
+    done = slot_rotation.rotate_passphrase(
         config,
         new=NEW,
         parameters=kdf.CHEAPEST,

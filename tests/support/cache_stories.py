@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from mcp_notarium.account import (
+    database_generation,
     key_file_backup,
-    new_generation,
     plaintext_migration,
     purge,
     reencryption,
@@ -96,7 +96,7 @@ def _reencrypt(home: Path, at: StepHook) -> None:
     _demand_finished(done.state)
 
 
-def _demand_finished(state: new_generation.SwitchResult) -> None:
+def _demand_finished(state: database_generation.SwitchResult) -> None:
     """Nobody is told that it is done while something is left, as by the commands."""
     state.demand_finished("it is not finished", hint="")
 
@@ -137,7 +137,9 @@ def _spoil(home: Path) -> str:
             with closing(opening.open_cache(given_key(trial))) as opened:
                 if 0 < opened.database.number("SELECT count(*) FROM notes") < everything:
                     (home / _DAMAGED).write_bytes(spoilt)
-                    return table_copy.content_digest(opened.database, without=new_generation.TIES)
+                    return table_copy.content_digest(
+                        opened.database, without=database_generation.TIES
+                    )
     raise AssertionError("no page can be spoilt so that some notes are left")
 
 

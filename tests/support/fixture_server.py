@@ -15,8 +15,8 @@ import sys
 from pathlib import Path
 
 from mcp_notarium.protocol import stdio
-from mcp_notarium.protocol.backlog import Backlog
-from mcp_notarium.protocol.inbox import Inbox, Loaded
+from mcp_notarium.protocol.event_queue import EventQueue, Loaded
+from mcp_notarium.protocol.flow_control import FlowControl
 from mcp_notarium.protocol.server import answer_alone, catch_signals, read_lines
 from mcp_notarium.protocol.session import Session
 from mcp_notarium.protocol.static_replies import StaticReplies, stored
@@ -73,13 +73,13 @@ def note(word):
             file.write(word + "\n")
 
 
-async def serve(inbox, session, backlog, held):
+async def serve(queue, session, flow, held):
     server = Server("fixture", on_list_tools=list_tools, on_call_tool=call_tool)
     server.middleware[:] = [guard]
     try:
         async with anyio.create_task_group() as tasks:
-            async with running(session, Outbox(OUTGOING, backlog), Ending()) as transport:
-                tasks.start_soon(event_loop._pump, inbox, held, transport, anyio.Event())
+            async with running(session, Outbox(OUTGOING, flow), Ending()) as transport:
+                tasks.start_soon(event_loop._pump, queue, held, transport, anyio.Event())
                 await sdk_server.serve(server, transport)
             tasks.cancel_scope.cancel()
     finally:
@@ -88,13 +88,13 @@ async def serve(inbox, session, backlog, held):
 
 
 def main():
-    inbox, backlog = Inbox(), Backlog()
-    catch_signals(inbox)
-    session = Session(StaticReplies(stored()), backlog)
-    read_lines(INCOMING, inbox, backlog, LineBuffer())
-    held = answer_alone(inbox, session, OUTGOING, backlog, lambda: inbox.put(Loaded("event loop")))
+    queue, flow = EventQueue(), FlowControl()
+    catch_signals(queue)
+    session = Session(StaticReplies(stored()), flow)
+    read_lines(INCOMING, queue, flow, LineBuffer())
+    held = answer_alone(queue, session, OUTGOING, flow, lambda: queue.put(Loaded("event loop")))
     if held is not None:
-        anyio.run(serve, inbox, session, backlog, held)
+        anyio.run(serve, queue, session, flow, held)
     return 0
 
 

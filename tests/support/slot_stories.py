@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from mcp_notarium.account import key_file_backup, key_rotation, keychain_slot, slot_management
+from mcp_notarium.account import key_file_backup, keychain_slot, slot_management, slot_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
-from mcp_notarium.crypto import kdf, recovery_codes
+from mcp_notarium.crypto import kdf, recovery_keys
 from mcp_notarium.crypto.key_slots import Slot, SlotState, SlotType
 from mcp_notarium.errors import Verdict
 from mcp_notarium.files.private_files import StepHook
@@ -18,7 +18,7 @@ from support.found import KEY, KEYCHAIN, NEW, THIRD, Broken, Found, demand
 from support.stories import Story, given_key
 
 WORDS = Secret(PASSPHRASE)
-PAPER = recovery_codes.write(bytes(range(20)))
+PAPER = recovery_keys.write(bytes(range(20)))
 DEARER = kdf.Argon2id(memory_kib=16, time_cost=2, lanes=1)
 _GARBAGE = (b"damaged " * 80, b"and so is the copy " * 30)
 
@@ -47,7 +47,7 @@ def _damage(home: Path) -> None:
 def _rotated(found: Found) -> None:
     opener = NEW if found.is_after([KEY], [NEW]) else KEY
     with found.again():
-        done = key_rotation.rotate_passphrase(found.config(opener), new=THIRD)
+        done = slot_rotation.rotate_passphrase(found.config(opener), new=THIRD)
     demand(Broken.STUCK, done.proven, "the database could not be opened as a proof")
     found.demand_openers([THIRD], KEY, NEW, THIRD)
     found.demand_tidy(slots=1)
@@ -139,7 +139,7 @@ def _add_words(home: Path) -> None:
 
 
 def _make_dearer(home: Path, at: StepHook) -> None:
-    key_rotation.rotate_passphrase(
+    slot_rotation.rotate_passphrase(
         given_key(home, db_key=WORDS),
         new=WORDS,
         parameters=DEARER,
@@ -251,7 +251,7 @@ def _note_entry(home: Path) -> None:
 SLOT_STORIES = (
     Story(
         name="rotate-key",
-        act=lambda home, at: key_rotation.rotate_passphrase(
+        act=lambda home, at: slot_rotation.rotate_passphrase(
             given_key(home), new=NEW, options=_given(at)
         ),
         command=("rotate-key", "--new-key-file", "new-key"),

@@ -16,7 +16,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from mcp_notarium.account import plaintext_migration
-from mcp_notarium.storage import connection
+from mcp_notarium.storage import database
 from support import power_stories
 from support.account_child import KILLED, forked
 from support.stories import Story
@@ -53,8 +53,8 @@ def stopping(stop: Stop) -> Iterator[None]:
             for name in names:
                 stack.enter_context(patch.object(module, name, _told(getattr(module, name), stop)))
         stack.enter_context(patch.object(os, "open", _creating(os.open, stop)))
-        transaction = _transaction(connection.Database.transaction, stop)
-        stack.enter_context(patch.object(connection.Database, "transaction", transaction))
+        transaction = _transaction(database.Database.transaction, stop)
+        stack.enter_context(patch.object(database.Database, "transaction", transaction))
         yield
 
 

@@ -24,8 +24,8 @@ from mcp_notarium.storage.sync_state import AccountRecord
 from mcp_notarium.stores.http import HttpSession
 from mcp_notarium.stores.simplenote.store import SimplenoteStore
 from mcp_notarium.stores.simplenote.urls import Urls
-from mcp_notarium.sync.driver import Driver
 from mcp_notarium.sync.journal import make_owner_name
+from mcp_notarium.sync.scheduler import Scheduler
 from mcp_notarium.sync.writer import Writer
 from support.simplenote_client import QUICK, MemoryTokens
 from support.sync_rig import open_cache
@@ -37,7 +37,7 @@ def end() -> None:
 
 
 class Child:
-    """Cache, store, writer and driver as the application wires them."""
+    """Cache, store, writer and scheduler as the application wires them."""
 
     def __init__(self, order: dict) -> None:
         self.order = order
@@ -67,7 +67,7 @@ class Child:
             lease=60.0,
             on_step=lambda step: end() if step == order.get("end_at_step") else None,
         )
-        self.driver = Driver(
+        self.scheduler = Scheduler(
             self.cache,
             store,
             self.writer,
@@ -97,15 +97,15 @@ class Child:
 
     async def sync(self) -> None:
         """One cycle, then done."""
-        await self.driver.cycle()
+        await self.scheduler.cycle()
 
     async def save(self) -> None:
         """Change the note named in the order, or create one."""
         await self._write(self.order)
 
     async def serve(self) -> None:
-        """Run the driver and do what is asked on stdin."""
-        run = asyncio.create_task(self.driver.run())
+        """Run the scheduler and do what is asked on stdin."""
+        run = asyncio.create_task(self.scheduler.run())
         while line := await asyncio.to_thread(sys.stdin.readline):
             try:
                 answer = await self._answer(json.loads(line))
@@ -121,9 +121,9 @@ class Child:
             case "write":
                 return {"id": await self._write(order)}
             case "sync":
-                return {"well": await self.driver.sync_now(20.0)}
+                return {"well": await self.scheduler.sync_now(20.0)}
             case _:
-                status = self.driver.status()
+                status = self.scheduler.status()
                 return {"leader": status.leader, "complete": status.complete}
 
     async def _write(self, order: dict) -> str:

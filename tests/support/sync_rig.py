@@ -1,6 +1,6 @@
 """A cache, a store and the engine between them, for tests of sync: real parts, no wall clock.
 
-``Client`` is one process's view: its own database connection, store, writer and driver. Clients
+``Client`` is one process's view: its own database connection, store, writer and scheduler. Clients
 share a store, and may share a cache file. ``FlyingTime`` passes only while somebody waits for it.
 """
 
@@ -18,10 +18,10 @@ from pathlib import Path
 
 from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage import database
+from mcp_notarium.storage import database_files
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Capabilities, Store
-from mcp_notarium.sync.driver import Driver
+from mcp_notarium.sync.scheduler import Scheduler
 from mcp_notarium.sync.writer import Saved, Writer
 from support.memory_client import LIKE_SIMPERIUM, Faults, MemoryClient
 from support.memory_store import MemoryStore
@@ -71,7 +71,7 @@ def _new_file() -> bytes:
     """A new cache as bytes: copying it is ten times as fast as making one."""
     with quick_folder() as folder:
         path = folder / "new"
-        database.create(path, KEY, meta={}).close()
+        database_files.create(path, KEY, meta={}).close()
         return path.read_bytes()
 
 
@@ -81,7 +81,7 @@ def open_cache(folder: Path) -> Cache:
     if not path.exists():
         path.touch(mode=0o600)
         path.write_bytes(_new_file())
-    return Cache(database.connect(path, KEY))
+    return Cache(database_files.connect(path, KEY))
 
 
 class Client:
@@ -118,7 +118,7 @@ class Client:
             on_step=on_step,
             **{"owner_ended": lambda _owner: False, "stopwatch": self.time.stopwatch} | writer,
         )
-        self.driver = Driver(
+        self.scheduler = Scheduler(
             self.cache,
             self.remote,
             self.writer,
@@ -135,7 +135,7 @@ class Client:
 
     async def sync(self):
         """One cycle; gives the state it ended in."""
-        return await self.driver.cycle()
+        return await self.scheduler.cycle()
 
     async def settle(self, cycles: int = 5) -> None:
         """Cycles until nothing is left to do (bounded)."""
@@ -185,8 +185,8 @@ async def until(holds: Callable[[], bool], *, seconds: float = 10.0) -> None:
 
 @asynccontextmanager
 async def running(*clients: Client) -> AsyncIterator[None]:
-    """The drivers of these clients run while this is entered."""
-    tasks = [asyncio.create_task(client.driver.run()) for client in clients]
+    """The schedulers of these clients run while this is entered."""
+    tasks = [asyncio.create_task(client.scheduler.run()) for client in clients]
     try:
         yield
     finally:

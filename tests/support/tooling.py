@@ -1,4 +1,4 @@
-"""A desk to try the tools at: real cache, writer and driver over the in-memory note service."""
+"""A desk to try the tools at: real cache, writer and scheduler over the in-memory note service."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from mcp_notarium.keys.credentials import StoredToken
 from mcp_notarium.storage.audit_log import AuditLog
 from mcp_notarium.storage.budget import Budget
 from mcp_notarium.storage.cache import Cache, apply_rules
-from mcp_notarium.storage.database import create
-from mcp_notarium.sync.driver import Driver
+from mcp_notarium.storage.database_files import create
 from mcp_notarium.sync.journal import make_owner_name
+from mcp_notarium.sync.scheduler import Scheduler
 from mcp_notarium.sync.writer import Writer
 from mcp_notarium.tools.call_context import refusal
 from support.memory_client import LIKE_SIMPERIUM, MemoryClient
@@ -76,7 +76,7 @@ class Desk:
             lease=60.0,
             new_id=lambda: f"{next(numbers):032x}",
         )
-        driver = Driver(
+        scheduler = Scheduler(
             cache,
             self.remote,
             writer,
@@ -89,7 +89,7 @@ class Desk:
         audit = AuditLog(cache.database, AuditKeys(), clock=self.clock, days=365)
         budget = Budget(policy.limits, cache, clock=self.clock)
         self.app = App(
-            *(config, cache, self.remote, writer, driver, tokens, audit, budget),
+            *(config, cache, self.remote, writer, scheduler, tokens, audit, budget),
             notices=("one",),
             clock=self.clock,
         )
@@ -100,7 +100,7 @@ class Desk:
 
     async def sync(self) -> None:
         """One whole cycle: the cache is in step afterwards."""
-        await self.app.driver.cycle()
+        await self.app.scheduler.cycle()
 
     def close(self) -> None:
         """Let go of the files."""
@@ -108,8 +108,8 @@ class Desk:
 
     @asynccontextmanager
     async def syncing(self) -> AsyncIterator[None]:
-        """With the driver at work."""
-        task = asyncio.create_task(self.app.driver.run())
+        """With the scheduler at work."""
+        task = asyncio.create_task(self.app.scheduler.run())
         try:
             yield
         finally:

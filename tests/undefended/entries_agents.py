@@ -93,21 +93,21 @@ AGENTS = (
     ),
     Defence(
         "hidden notes are not stored",
-        "storage/visibility_gate.py",
+        "storage/visibility_filter.py",
         "        if not self.rules.hides:\n            return dict(batch)\n",
         "        return dict(batch)\n",
         (
             _DIFFERENTIAL,
-            "unit/storage/test_visibility_gate.py::test_rows_and_ranks_are_those_of_a_cache_that_never_saw_the_note",
+            "unit/storage/test_visibility_filter.py::test_rows_and_ranks_are_those_of_a_cache_that_never_saw_the_note",
         ),
         (38,),
     ),
     Defence(
         "a hidden note costs what a missing one costs",
         "tools/note_lookup.py",
-        "    if note is None and not app.driver.status().complete:\n",
+        "    if note is None and not app.scheduler.status().complete:\n",
         "    if note is None and (\n"
-        "        not app.driver.status().complete or app.cache.notes.gate.hidden_notes([note_id])\n    ):\n",
+        "        not app.scheduler.status().complete or app.cache.notes.gate.hidden_notes([note_id])\n    ):\n",
         (
             "security/test_adversary_agents.py::test_a_hidden_note_makes_no_other_work_than_a_missing_one",
         ),
@@ -134,7 +134,7 @@ AGENTS = (
     ),
     Defence(
         "a server under older rules stops",
-        "storage/visibility_gate.py",
+        "storage/visibility_filter.py",
         "        if not self.matches_index:\n            raise PolicyChanged(",
         "        if False:\n            raise PolicyChanged(",
         ("interaction/test_policy.py::test_a_server_that_holds_older_rules_stops",),

@@ -20,7 +20,7 @@ CACHE = (
     ),
     Defence(
         "pages are looked at before the database is opened",
-        "account/startup_table_files.py",
+        "account/startup_rows_before_open.py",
         "        lambda o: _torn(o) and not o.files.wal,\n",
         "        lambda _o: False,\n",
         ("unit/account/test_startup_table.py::test_every_row_decides_its_case",),
@@ -36,7 +36,7 @@ CACHE = (
     ),
     Defence(
         "a lost database is not made anew",
-        "account/startup_table_files.py",
+        "account/startup_rows_before_open.py",
         "        lambda o: not o.files.current,\n",
         "        lambda _o: False,\n",
         (f"{_OPENING}::test_damage_is_told_from_a_wrong_key_and_nothing_is_deleted",),
@@ -44,7 +44,7 @@ CACHE = (
     ),
     Defence(
         "an empty database file is not a new one",
-        "storage/database.py",
+        "storage/database_files.py",
         "    if found.st_size < PAGE_SIZE:\n",
         "    if False:\n",
         (
@@ -54,7 +54,7 @@ CACHE = (
     ),
     Defence(
         "connecting creates nothing",
-        "storage/database.py",
+        "storage/database_files.py",
         " if read_only else _READWRITE)\n",
         " if read_only else _READWRITE | 4)\n",
         (
@@ -64,7 +64,7 @@ CACHE = (
     ),
     Defence(
         "looking does not write",
-        "storage/database.py",
+        "storage/database_files.py",
         "            _read_only_uri(path) if read_only else os.fspath(path),\n"
         "            flags=(_READONLY | _NAMED_BY_URI if read_only else _READWRITE)",
         "            os.fspath(path),\n            flags=_READWRITE",
@@ -75,7 +75,7 @@ CACHE = (
     ),
     Defence(
         "a plain database in an encrypted one's place",
-        "account/startup_table_files.py",
+        "account/startup_rows_before_open.py",
         "o.sample.plaintext_magic and not o.sample.good,",
         "False,",
         (f"{_OPENING}::test_a_plain_database_in_the_encrypted_ones_place_is_a_mismatch",),
@@ -83,7 +83,7 @@ CACHE = (
     ),
     Defence(
         "an authentic page says more than a forged magic",
-        "account/startup_table_files.py",
+        "account/startup_rows_before_open.py",
         "o.sample.plaintext_magic and not o.sample.good,",
         "o.sample.plaintext_magic,",
         (
@@ -152,7 +152,7 @@ CACHE = (
     ),
     Defence(
         "what is recorded cannot be changed by a statement",
-        "storage/tables.py",
+        "storage/schema.py",
         "    CREATE TRIGGER audit_never_changed BEFORE UPDATE ON audit BEGIN\n"
         "      SELECT RAISE(ABORT, 'an audit record is never changed');\n",
         "    CREATE TRIGGER audit_never_changed BEFORE UPDATE ON audit BEGIN\n      SELECT 1;\n",
@@ -161,7 +161,7 @@ CACHE = (
     ),
     Defence(
         "one writer of the chain at a time",
-        "storage/connection.py",
+        "storage/database.py",
         '        self.run("BEGIN IMMEDIATE")\n',
         '        self.run("BEGIN")\n',
         ("crash/test_audit_processes.py::test_two_processes_that_record_at_once_make_one_chain",),
@@ -169,7 +169,7 @@ CACHE = (
     ),
     Defence(
         "the authorizer",
-        "storage/database.py",
+        "storage/database_files.py",
         "        connection.set_authorizer(authorizer.judge)\n",
         "",
         (_GUARD,),
@@ -203,7 +203,7 @@ CACHE = (
     ),
     Defence(
         "temporary data in memory",
-        "storage/database.py",
+        "storage/database_files.py",
         '        "temp_store = MEMORY",',
         '        "temp_store = FILE",',
         ("security/test_database_leaks.py::test_a_sort_that_does_not_fit_makes_no_temporary_file",),
@@ -211,7 +211,7 @@ CACHE = (
     ),
     Defence(
         "deleted text is wiped",
-        "storage/database.py",
+        "storage/database_files.py",
         '        "secure_delete = ON",\n',
         '        "secure_delete = OFF",\n',
         (
@@ -220,7 +220,7 @@ CACHE = (
     ),
     Defence(
         "SQLCipher keeps its own log to itself",
-        "storage/database.py",
+        "storage/database_files.py",
         '    database.run("PRAGMA cipher_log_level = NONE")',
         '    database.run("PRAGMA cipher_log_level = ERROR")',
         (f"{_FILES}::test_nothing_reaches_standard_error_when_opening_fails",),
@@ -228,7 +228,7 @@ CACHE = (
     ),
     Defence(
         "the database is no link",
-        "storage/database.py",
+        "storage/database_files.py",
         "        found = path.lstat()\n",
         "        found = path.stat()\n",
         (f"{_FILES}::test_a_link_in_the_place_of_the_file_is_not_followed",),
@@ -236,7 +236,7 @@ CACHE = (
     ),
     Defence(
         "SQLite follows no link",
-        "storage/database.py",
+        "storage/database_files.py",
         "            | _NOFOLLOW\n",
         "",
         (f"{_FILES}::test_a_link_above_the_file_is_not_followed",),
@@ -244,7 +244,7 @@ CACHE = (
     ),
     Defence(
         "the database is private from its first byte",
-        "storage/database.py",
+        "storage/database_files.py",
         "    os.close(os.open(path, flags, 0o600))\n",
         "    os.close(os.open(path, flags, 0o666))\n",
         (f"{_FILES}::test_all_files_are_private_under_an_open_umask",),
@@ -260,7 +260,7 @@ CACHE = (
     ),
     Defence(
         "an unsuitable driver is seen at the start",
-        "account/startup_table_files.py",
+        "account/startup_rows_before_open.py",
         "    lambda o: bool(o.driver_problem),\n",
         "    lambda _o: False,\n",
         ("unit/account/test_startup_table.py::test_every_row_decides_its_case",),
@@ -290,7 +290,7 @@ CACHE = (
         "storage/driver.py",
         'reasons.get(code, "the database refused a statement"), details',
         "reasons.get(code, str(error)), details",
-        ("unit/storage/test_database.py::test_neither_sql_nor_values_stand_in_an_error",),
+        ("unit/storage/test_database_files.py::test_neither_sql_nor_values_stand_in_an_error",),
         (30,),
     ),
 )

@@ -10,7 +10,7 @@ _HOSTILE = "property/test_keyfile_properties.py"
 KEYS = (
     Defence(
         "a wrong key deletes nothing",
-        "account/startup_decisions.py",
+        "account/startup_outcomes.py",
         "        if seen.on_unreadable is not OnUnreadable.REBUILD:\n            return Locked(",
         "        if seen.on_unreadable is None:\n            return Locked(",
         (
@@ -21,14 +21,14 @@ KEYS = (
     ),
     Defence(
         "a rebuild waits for writes that may be inside",
-        "account/startup_decisions.py",
+        "account/startup_outcomes.py",
         "    if not seen.no_pending:\n",
         "    if False:\n",
         ("unit/account/test_rebuilding.py::test_an_unfinished_write_inside_is_never_set_aside",),
     ),
     Defence(
         "a rebuild is made once a day at most",
-        "account/startup_decisions.py",
+        "account/startup_outcomes.py",
         "    if seen.rebuilt_recently:\n",
         "    if False:\n",
         (
@@ -214,7 +214,7 @@ KEYS = (
         '        check(read_private(temporary, most=len(content)) or b"")\n',
         "",
         (
-            "unit/account/test_key_rotation.py::test_a_disk_that_stores_nothing_is_noticed_before_the_switch",
+            "unit/account/test_slot_rotation.py::test_a_disk_that_stores_nothing_is_noticed_before_the_switch",
         ),
         (17, 18),
     ),
@@ -238,7 +238,7 @@ KEYS = (
     ),
     Defence(
         "what a full disk leaves half made is removed",
-        "account/new_generation.py",
+        "account/database_generation.py",
         "        remove_prepared(folder, made)\n        raise\n    return notes\n",
         "        raise\n    return notes\n",
         (
@@ -258,7 +258,7 @@ KEYS = (
     ),
     Defence(
         "a copy is compared before it counts",
-        "account/new_generation.py",
+        "account/database_generation.py",
         "            compare(old, target)\n",
         "",
         ("unit/account/test_reencryption.py::test_a_copy_that_differs_never_counts",),

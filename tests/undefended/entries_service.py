@@ -135,7 +135,7 @@ SERVICE = (
     ),
     Defence(
         "one sweep in a cycle",
-        "sync/engine.py",
+        "sync/cycle_runner.py",
         "        if event is Event.CURSOR_LOST and self._lost:\n",
         "        if False:\n",
         (
@@ -144,7 +144,7 @@ SERVICE = (
     ),
     Defence(
         "success without news is slowed down",
-        "sync/engine.py",
+        "sync/cycle_runner.py",
         "            self.backoff.record_empty()\n",
         "            pass\n",
         (

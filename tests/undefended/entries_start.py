@@ -1,4 +1,4 @@
-"""The start of a server and its connection: static replies, the wait for the SDK, the backlog."""
+"""The start of a server and its connection: static replies, the wait for the SDK, the flow."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from undefended.defence import Defence
 
 _SESSION = "unit/protocol/test_session.py"
 _TRANSPORT = "unit/protocol/test_transport.py"
-_BACKLOG = "unit/protocol/test_backlog.py"
+_BACKLOG = "unit/protocol/test_flow_control.py"
 _PROMPTS = "cli/test_cli_prompts.py"
 
 START = (
@@ -55,21 +55,21 @@ START = (
     ),
     Defence(
         "calls in hand: how many",
-        "protocol/backlog.py",
+        "protocol/flow_control.py",
         "self._read - self._done + self._calls * CALL_BYTES",
         "self._read - self._done",
         (f"{_BACKLOG}::test_a_call_counts_more_than_a_line_until_it_is_answered",),
     ),
     Defence(
         "calls in hand: how many bytes",
-        "protocol/backlog.py",
+        "protocol/flow_control.py",
         "        self._read += size + LINE_BYTES\n",
         "        self._read += LINE_BYTES\n",
         (f"{_BACKLOG}::test_it_is_full_while_too_much_was_read_that_has_no_answer",),
     ),
     Defence(
         "lines in hand: how many",
-        "protocol/backlog.py",
+        "protocol/flow_control.py",
         "        self._read += size + LINE_BYTES\n",
         "        self._read += size\n",
         (f"{_BACKLOG}::test_it_is_full_while_too_much_was_read_that_has_no_answer",),
@@ -134,7 +134,7 @@ START = (
     ),
     Defence(
         "answers that nobody reads: no more requests are read",
-        "protocol/backlog.py",
+        "protocol/flow_control.py",
         "unanswered > MOST_UNANSWERED or not self.has_room",
         "unanswered > MOST_UNANSWERED",
         (f"{_BACKLOG}::test_it_is_full_while_what_was_written_is_not_taken",),
@@ -142,7 +142,7 @@ START = (
     Defence(
         "answers that nobody reads: no more are made",
         "protocol/call_pipeline.py",
-        "        await self._backlog.room()\n",
+        "        await self._flow.wait_for_room()\n",
         "",
         (
             "interaction/test_unread_answers.py::test_memory_stays_bounded_and_every_answer_comes_whole",
@@ -150,7 +150,7 @@ START = (
     ),
     Defence(
         "bytecode is made before the right to write it is given up",
-        "protocol/preflight.py",
+        "protocol/startup_checks.py",
         "        import_module(name)\n",
         "        pass\n",
         (

@@ -25,7 +25,7 @@ from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.files.private_files import read_private, replace_private
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage.audit_table import ANCHORED, AuditTable
-from mcp_notarium.storage.connection import Database
+from mcp_notarium.storage.database import Database
 
 _FORM = "mcp-notarium-audit-anchor"
 _MOST = 1024

@@ -28,7 +28,7 @@ from mcp_notarium.account.startup_facts import (
 )
 from mcp_notarium.account.startup_table import Decision
 from mcp_notarium.config import Config
-from mcp_notarium.crypto import kdf, key_slots, recovery_codes, user_key
+from mcp_notarium.crypto import kdf, key_slots, recovery_keys, user_key
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.errors import KeyFileDamaged, MalformedKey, WrongKey
 from mcp_notarium.crypto.key_slots import KeyFile, SlotState, SlotType
@@ -39,8 +39,8 @@ from mcp_notarium.keys import key_file, keychain
 from mcp_notarium.keys.credentials import KEYCHAIN, FoundKey, find_passphrase
 from mcp_notarium.keys.key_file import KeyFiles
 from mcp_notarium.keys.keychain import Keychain
-from mcp_notarium.storage import database, driver, integrity, schema
-from mcp_notarium.storage.database import Database
+from mcp_notarium.storage import database_files, driver, integrity, migrations
+from mcp_notarium.storage.database_files import Database
 
 _DAY = 86_400
 _MAGIC = b"SQLite format 3\x00"
@@ -130,7 +130,7 @@ class Inspector:
                 plain=folder.plain_database.exists(),
                 plain_remains=folder.plain_remains.exists(),
                 plain_unfinished=folder.unfinished_plain_database.exists(),
-                wal=database.has_log(_path(folder, valid, plain=inspection.seen.plain)),
+                wal=database_files.has_log(_path(folder, valid, plain=inspection.seen.plain)),
             ),
             no_pending=markers.nothing_pending(folder, files, plain=inspection.seen.plain),
             rebuilt_recently=_rebuilt_recently(folder, valid, now=now),
@@ -158,7 +158,7 @@ class Inspector:
         path = inspection.folder.database(found.generation)
         whole = self._whole or markers.is_damage_marked(inspection.folder)
         sample = integrity.sample(path, data_key.page_mac_key(), found.database_salt, every=whole)
-        if sample.bad and database.has_log(path):  # a server may have begun one meanwhile
+        if sample.bad and database_files.has_log(path):  # a server may have begun one meanwhile
             seen = replace(seen, files=replace(seen.files, wal=True))
         inspection = replace(inspection, seen=replace(seen, sample=sample))
         # Nothing is known against the file; a log may repair what a crash tore.
@@ -217,7 +217,7 @@ class Inspector:
         if inspection.files is not None and self._ahead(inspection.files, key, opened):
             seen = replace(seen, copy_ahead=True)
         if isinstance(opened, Unwrap):
-            slip = recovery_codes.slip(key.passphrase.reveal_text())
+            slip = recovery_keys.slip(key.passphrase.reveal_text())
             asked = key is self._given or key.origin == KEYCHAIN or key.from_working_folder
             unasked = self._settings.keychain and not asked and _of_keychain(found)
             seen = replace(seen, unwrap=opened, slip=slip, keychain_slot=unasked)
@@ -255,7 +255,7 @@ class Inspector:
         if inspection.data_key is not None and inspection.keyfile is not None:
             secret = inspection.data_key.database_key(inspection.keyfile.database_salt)
         try:
-            opened = database.connect(
+            opened = database_files.connect(
                 path,
                 secret,
                 memory_security=self._settings.memory_security,
@@ -323,8 +323,8 @@ def _with_driver(seen: Observations) -> Observations:
 
 def _inside(database: Database) -> tuple[SchemaSeen, Identity | None]:
     """Read schema and identity of an open database; no identity if it is not one of ours."""
-    state = schema.state(database)
-    seen = SchemaSeen(version=state.version, program=schema.SCHEMA_VERSION, ours=state.ours)
+    state = migrations.state(database)
+    seen = SchemaSeen(version=state.version, program=migrations.SCHEMA_VERSION, ours=state.ours)
     return seen, _identity(database) if state.ours else None
 
 

@@ -37,7 +37,7 @@ from mcp_notarium.keys import key_file
 from mcp_notarium.keys.credentials import FoundKey
 from mcp_notarium.keys.keychain import Keychain
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage import database
+from mcp_notarium.storage import database_files
 from mcp_notarium.storage.audit_table import AuditTable
 
 CLIENT: Final = f"mcp-notarium {__version__} (command line)"
@@ -252,7 +252,9 @@ def record_restored(
     facts = {"sequence": restored.sequence, "slots": [_named(slot) for slot in restored.slots]}
     with (
         suppress(CacheError, LockedError),
-        closing(database.connect(path, data_key.database_key(restored.database_salt))) as opened,
+        closing(
+            database_files.connect(path, data_key.database_key(restored.database_salt))
+        ) as opened,
     ):
         table = AuditTable(opened, audit_keys(data_key).seal)
         entry = Entry(at=at, act="keys.restored", client=CLIENT, facts=facts)

@@ -12,7 +12,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from mcp_notarium.account import startup_decisions
+from mcp_notarium.account import startup_outcomes
 from mcp_notarium.account.key_changes import record_restored
 from mcp_notarium.account.slot_management import list_slots, rollback_error
 from mcp_notarium.config import Config
@@ -35,7 +35,7 @@ from mcp_notarium.files.private_files import (
 )
 from mcp_notarium.keys import key_file
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage import database
+from mcp_notarium.storage import database_files
 
 __all__ = ["RestoreResult", "back_up", "restore"]
 
@@ -147,12 +147,14 @@ def _demand_fit(folder: AccountFolder, wanted: KeyFile, data_key: DataKey) -> No
     try:
         server_lock.share()
         path = folder.database(wanted.generation)
-        with closing(database.connect(path, data_key.database_key(wanted.database_salt))) as opened:
+        with closing(
+            database_files.connect(path, data_key.database_key(wanted.database_salt))
+        ) as opened:
             seen: dict[str, str] = dict(opened.rows(_TIES))
     except CacheDamaged as error:
         raise CacheDamaged(
             "the database does not open with this copy: it is damaged, or of another cache",
-            resolution_hint=startup_decisions.BEGIN_ANEW,
+            resolution_hint=startup_outcomes.BEGIN_ANEW,
         ) from error
     finally:
         server_lock.release()

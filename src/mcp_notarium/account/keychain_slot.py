@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from mcp_notarium.account import key_rotation, slot_management
+from mcp_notarium.account import slot_management, slot_rotation
 from mcp_notarium.account.key_changes import ChangeOptions, ChangeResult
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import user_key
@@ -91,7 +91,7 @@ def rotate_into_keychain(
     """Replace the present key by a random one that only the keychain holds.
 
     ``from_keychain``: the keychain holds the present key, too; ``wanted`` as for
-    ``key_rotation.rotate_passphrase``. At every moment the keychain's entry opens the cache, or the
+    ``slot_rotation.rotate_passphrase``. At every moment the keychain's entry opens the cache, or the
     present key that stands elsewhere does. Returns the new key file. Raises as :func:`enable` does, and
     ``SlotsRefused`` if the keychain would be the only way in.
     """
@@ -102,12 +102,12 @@ def rotate_into_keychain(
         return _exchange(settings, system, kept, user_key.generate(), options)
     demand_free(settings, system, options=options)
     secret = kept or user_key.generate()
-    backend, current = system.name, key_rotation.prove_key(settings, options=options)
+    backend, current = system.name, slot_rotation.prove_key(settings, options=options)
     demand_another(current.keyfile, without=current.slots_to_replace(wanted))
     system.set(keychain.KEY, owner, secret)
     try:
         _demand_kept(system, owner, secret)
-        key_rotation.rotate_passphrase(
+        slot_rotation.rotate_passphrase(
             settings, new=secret, wanted=wanted, keychain=backend, current=current, options=options
         )
     except BaseException:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 
-from mcp_notarium.account import markers, new_generation, startup_decisions, startup_table
+from mcp_notarium.account import database_generation, markers, startup_outcomes, startup_table
 from mcp_notarium.account.inspection import Inspection, Inspector
 from mcp_notarium.account.startup_actions import OpenedCache, StartupActions
 from mcp_notarium.account.startup_facts import OnUnreadable
@@ -68,7 +68,7 @@ def open_cache(
     actions = StartupActions(
         settings=settings,
         inspector=inspector,
-        parameters=kdf or new_generation.kdf_parameters(settings),
+        parameters=kdf or database_generation.kdf_parameters(settings),
         bounds=bounds,
         guarded=guarded,
         clock=clock,
@@ -90,7 +90,7 @@ def open_cache(
 
 def damage_error(settings: Config) -> LockedError:
     """Return the error for a cache that turns out to be damaged while it is open, or nearly so."""
-    return startup_decisions.decide_on_damage(
+    return startup_outcomes.decide_on_damage(
         plain=not settings.db_encryption, on_unreadable=OnUnreadable(settings.on_unreadable)
     ).error()
 

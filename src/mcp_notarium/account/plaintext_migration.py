@@ -15,9 +15,9 @@ from functools import partial
 from io import FileIO
 from pathlib import Path
 
-from mcp_notarium.account import new_generation
+from mcp_notarium.account import database_generation
+from mcp_notarium.account.database_generation import Step, SwitchResult
 from mcp_notarium.account.key_changes import ChangeOptions
-from mcp_notarium.account.new_generation import Step, SwitchResult
 from mcp_notarium.account.slot_management import rollback_error
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import key_slots
@@ -31,8 +31,8 @@ from mcp_notarium.files.private_files import StepHook, disk_errors, sync_folder
 from mcp_notarium.keys import key_file
 from mcp_notarium.keys.key_file import KeyFiles
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage import database, schema
-from mcp_notarium.storage.database import Database, companions
+from mcp_notarium.storage import database_files, migrations
+from mcp_notarium.storage.database_files import Database, companions
 from mcp_notarium.storage.table_copy import OnProgress
 
 SURVIVES = (
@@ -77,7 +77,7 @@ def encrypt_plain(
             "there is no unencrypted cache here",
             resolution_hint="Nothing is to be done; `mcp-notarium status` tells what there is.",
         )
-    cost = parameters or new_generation.kdf_parameters(settings)
+    cost = parameters or database_generation.kdf_parameters(settings)
     with disk_errors(_UNUSABLE), exclusive_locks(folder, timeout=options.timeout):
         options.at(Step.ALONE)
         work = _Work(settings, folder, key, cost, told, options)
@@ -152,13 +152,13 @@ def erase(path: Path) -> bool:
 @contextmanager
 def _plain(folder: AccountFolder, settings: Config) -> Iterator[Database]:
     """Open the plain database, if it is this account's and of this release."""
-    with closing(database.connect(folder.plain_database, None)) as plain:
-        state = schema.state(plain)
+    with closing(database_files.connect(folder.plain_database, None)) as plain:
+        state = migrations.state(plain)
         if not state.ours or state.newer_than() or state.older_than():
             raise LockedError(
                 Verdict.SCHEMA_NEWER if state.newer_than() else Verdict.MIGRATION_FAILED,
                 f"the unencrypted cache has schema {state.version}, this release has "
-                f"{schema.SCHEMA_VERSION}",
+                f"{migrations.SCHEMA_VERSION}",
                 resolution_hint="Start a server once with DB_ENCRYPTION=off and this release, then "
                 "try again.",
             )
@@ -190,8 +190,8 @@ class _Work:
         counts = files.valid
         if counts is not None and folder.database(counts.generation).exists():
             return self._gone_on_with(files, counts, plain, log)
-        new_generation.quarantine_leftovers(folder, counts, now=options.clock())
-        new_generation.demand_room(folder, plain)
+        database_generation.quarantine_leftovers(folder, counts, now=options.clock())
+        database_generation.demand_room(folder, plain)
         data_key = DataKey.generate()
         made = key_slots.build(
             data_key=data_key,
@@ -201,12 +201,12 @@ class _Work:
             now=int(options.clock()),
             bounds=options.bounds,
         )
-        carry = new_generation.AuditTransfer(None, "", options.clock(), "encrypted")
-        notes = new_generation.write(
+        carry = database_generation.AuditTransfer(None, "", options.clock(), "encrypted")
+        notes = database_generation.write(
             folder, plain, made, data_key, told=self.told, at=options.at, carry=carry
         )
         clear = partial(_erase_plain, folder, plain, log, options.at)
-        state = new_generation.switch(
+        state = database_generation.switch(
             folder, made, replaced=_plain_files(folder), clear=clear, at=options.at
         )
         return EncryptionResult(made.generation, notes, state)
@@ -241,10 +241,10 @@ class _Work:
             return True
 
         def clear() -> None:
-            new_generation.quarantine_leftovers(folder, counts, now=options.clock())
+            database_generation.quarantine_leftovers(folder, counts, now=options.clock())
             _erase_plain(folder, plain, log, options.at)
 
-        state = new_generation.clear_replaced(at_rest, _plain_files(folder), clear)
+        state = database_generation.clear_replaced(at_rest, _plain_files(folder), clear)
         return EncryptionResult(counts.generation, notes, state)
 
 
@@ -256,8 +256,8 @@ def _compared(
     ``plain`` None: an earlier run has compared them.
     """
     key = data_key.database_key(counts.database_salt)
-    with closing(database.connect(folder.database(counts.generation), key)) as made:
-        if plain is not None and not new_generation.has_same_rows(plain, made):
+    with closing(database_files.connect(folder.database(counts.generation), key)) as made:
+        if plain is not None and not database_generation.has_same_rows(plain, made):
             raise LockedError(
                 Verdict.MODE_MISMATCH,
                 "an encrypted cache with other content lies beside the unencrypted one",

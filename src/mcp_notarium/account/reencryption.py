@@ -11,10 +11,10 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from mcp_notarium.account import new_generation
+from mcp_notarium.account import database_generation
+from mcp_notarium.account.database_generation import Step, SwitchResult
 from mcp_notarium.account.key_changes import ChangeOptions, demand_openable, missing_cache_error
-from mcp_notarium.account.key_rotation import ProvenKey, demand_new, prove_key, stretching
-from mcp_notarium.account.new_generation import Step, SwitchResult
+from mcp_notarium.account.slot_rotation import ProvenKey, demand_new, prove_key, stretching
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import key_slots
 from mcp_notarium.crypto.data_key import DataKey
@@ -28,7 +28,7 @@ from mcp_notarium.files.locks import ServerLock, exclusive_locks
 from mcp_notarium.files.private_files import disk_errors, sync_folder
 from mcp_notarium.keys import key_file, keychain
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage.database import companions
+from mcp_notarium.storage.database_files import companions
 from mcp_notarium.storage.table_copy import OnProgress
 
 _UNUSABLE = "the cache cannot be written anew"
@@ -147,8 +147,8 @@ class _Work:
                 key_file.finish_interrupted_change(
                     self.folder, inspection.files, now=self.options.clock()
                 )
-            new_generation.remove_retired(self.folder, inspection.database, before)
-            new_generation.quarantine_leftovers(self.folder, before, now=self.options.clock())
+            database_generation.remove_retired(self.folder, inspection.database, before)
+            database_generation.quarantine_leftovers(self.folder, before, now=self.options.clock())
             slot = key_slots.open_slot(before, found.passphrase, bounds=self.options.bounds).slot
             current, is_new = ProvenKey(before, found, slot), new is not None
             _demand_worth_it(current, replacing=is_new)
@@ -156,13 +156,13 @@ class _Work:
             dropped = _dropped(current, carried, replacing=is_new)
             if dropped and not drop_others:
                 raise dropped_slots_error(dropped)
-            new_generation.demand_room(self.folder, inspection.database)
+            database_generation.demand_room(self.folder, inspection.database)
             set_aside = quarantine.find_databases(self.folder)
             made, data_key = self._made(current, carried, new, parameters)
-            carry = new_generation.AuditTransfer(
+            carry = database_generation.AuditTransfer(
                 data_key_before, before.generation, self.options.clock(), "reencrypted"
             )
-            notes = new_generation.write(
+            notes = database_generation.write(
                 self.folder,
                 inspection.database,
                 made,
@@ -173,7 +173,7 @@ class _Work:
                 retires=before.generation,
             )
         state = self._switched(before, made)
-        new_generation.write_anchor(self.folder, made, data_key)
+        database_generation.write_anchor(self.folder, made, data_key)
         self.options.at(Step.ANCHOR)
         return ReencryptionResult(
             generation=made.generation,
@@ -228,7 +228,7 @@ class _Work:
             sync_folder(self.folder.path)
             self.options.at(Step.REMOVE)
 
-        return new_generation.switch(
+        return database_generation.switch(
             self.folder, made, replaced=replaced, clear=clear, at=self.options.at
         )
 

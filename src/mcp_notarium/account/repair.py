@@ -12,10 +12,10 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mcp_notarium.account import markers, new_generation, startup_decisions, startup_table
+from mcp_notarium.account import database_generation, markers, startup_outcomes, startup_table
+from mcp_notarium.account.database_generation import Step, SwitchResult
 from mcp_notarium.account.inspection import Inspection
 from mcp_notarium.account.key_changes import ChangeOptions, missing_cache_error
-from mcp_notarium.account.new_generation import Step, SwitchResult
 from mcp_notarium.account.startup_facts import OnUnreadable
 from mcp_notarium.account.startup_table import Locked
 from mcp_notarium.config import Config
@@ -35,8 +35,8 @@ from mcp_notarium.files.account_folder import AccountFolder, check_folder
 from mcp_notarium.files.locks import exclusive_locks
 from mcp_notarium.files.private_files import disk_errors, replace_private, sync_folder
 from mcp_notarium.keys import key_file
-from mcp_notarium.storage import database, integrity, table_copy
-from mcp_notarium.storage.database import companions
+from mcp_notarium.storage import database_files, integrity, table_copy
+from mcp_notarium.storage.database_files import companions
 from mcp_notarium.storage.integrity import PAGE_SIZE
 from mcp_notarium.storage.sync_state import SyncState
 from mcp_notarium.storage.table_copy import OnProgress, SalvageReport
@@ -46,7 +46,7 @@ _ROOM = 2.4
 """Free space that is asked for, in sizes of the old database: its copy and the new one."""
 _MOST_CUT = 16
 """A file that was cut to less than this part of it gives nothing."""
-_NOT_TAKEN = new_generation.TIES | {"owner_identity_hash"}
+_NOT_TAKEN = database_generation.TIES | {"owner_identity_hash"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,9 @@ class _Work:
             _demand_newest(work, inspection.keyfile, inspection.data_key)
             if inspection.files is not None:
                 key_file.finish_interrupted_change(folder, inspection.files, now=options.clock())
-            new_generation.quarantine_leftovers(folder, inspection.keyfile, now=options.clock())
+            database_generation.quarantine_leftovers(
+                folder, inspection.keyfile, now=options.clock()
+            )
             if not damaged:
                 return None
             made = key_slots.next_generation(inspection.keyfile, inspection.data_key)
@@ -122,7 +124,7 @@ class _Work:
             content = key_slots.serialise(old)
             replace_private(aside / self.folder.key_file.name, content, check=lambda _written: None)
         except BaseException:
-            new_generation.remove_prepared(self.folder, made)
+            database_generation.remove_prepared(self.folder, made)
             raise
 
         replaced = companions(self.folder.database(old.generation))
@@ -137,7 +139,7 @@ class _Work:
             sync_folder(self.folder.path)
             self.options.at(Step.REMOVE)
 
-        state = new_generation.switch(
+        state = database_generation.switch(
             self.folder, made, replaced=replaced, clear=clear, at=self.options.at
         )
         return RepairResult(found, aside, state)
@@ -170,30 +172,30 @@ class _Work:
     ) -> SalvageReport:
         """Create the new database with all that could be read; nothing is left of it if this raises."""
         path = self.folder.database(made.generation)
-        meta = new_generation.ties_to(made) | {"owner_identity_hash": self.settings.owner_hash}
+        meta = database_generation.ties_to(made) | {"owner_identity_hash": self.settings.owner_hash}
         try:
             key_file.prepare(self.folder, made)
             self.options.at(Step.PREPARE)
             key = data_key.database_key(made.database_salt)
-            with closing(database.create(path, key, meta=meta)) as target:
+            with closing(database_files.create(path, key, meta=meta)) as target:
                 self.options.at(Step.CREATE)
                 found = self._read(lambda: _opened(kept, old, data_key), target, pages=pages)
-                carry = new_generation.AuditTransfer(
+                carry = database_generation.AuditTransfer(
                     data_key, old.generation, self.options.clock(), "repaired", rescuing=True
                 )
                 with closing(_opened(kept, old, data_key)) as damaged:
                     carry.over(self.folder, damaged, target, data_key)
                 SyncState(target).set_cursor(None)
                 self.options.at(Step.COPY)
-                new_generation.demand_sound(target)
+                database_generation.demand_sound(target)
             self.options.at(Step.VERIFY)
         except BaseException:
-            new_generation.remove_prepared(self.folder, made)
+            database_generation.remove_prepared(self.folder, made)
             raise
         return found
 
     def _read(
-        self, opens: table_copy.Open, target: database.Database, *, pages: int
+        self, opens: table_copy.Open, target: database_files.Database, *, pages: int
     ) -> SalvageReport:
         try:
             return table_copy.salvage(
@@ -202,7 +204,7 @@ class _Work:
         except CacheDamaged as error:
             raise CacheDamaged(
                 "nothing can be saved: the pages that say where everything is are damaged",
-                resolution_hint=startup_decisions.BEGIN_ANEW,
+                resolution_hint=startup_outcomes.BEGIN_ANEW,
             ) from error
 
 
@@ -216,8 +218,8 @@ def _demand_newest(kept: Path, found: KeyFile, data_key: DataKey) -> None:
     if row is not None and int(row[0]) > found.sequence:
         raise LockedError(
             Verdict.ROLLBACK_SEEN,
-            startup_decisions.KEY_FILE_BEHIND,
-            resolution_hint=startup_decisions.NEWEST_BACK,
+            startup_outcomes.KEY_FILE_BEHIND,
+            resolution_hint=startup_outcomes.NEWEST_BACK,
         )
 
 
@@ -237,8 +239,8 @@ def _demand_repairable(inspection: Inspection) -> None:
         raise decision.error()
 
 
-def _opened(path: Path, found: KeyFile, data_key: DataKey) -> database.Database:
-    return database.connect(path, data_key.database_key(found.database_salt))
+def _opened(path: Path, found: KeyFile, data_key: DataKey) -> database_files.Database:
+    return database_files.connect(path, data_key.database_key(found.database_salt))
 
 
 def _lengthen(copy: Path) -> None:

@@ -24,8 +24,8 @@ from mcp_notarium.files import quarantine
 from mcp_notarium.files.account_folder import AccountFolder, check_folder, folder_errors
 from mcp_notarium.files.locks import ServerLock
 from mcp_notarium.files.private_files import sync_folder
-from mcp_notarium.storage import database, integrity, schema
-from mcp_notarium.storage.connection import Database
+from mcp_notarium.storage import database_files, integrity, migrations
+from mcp_notarium.storage.database import Database
 
 _CHUNK = 1 << 20
 
@@ -42,7 +42,7 @@ def migrate(
 
     The database was closed by its last user, which has moved the log into it.
     """
-    if database.has_log(path):
+    if database_files.has_log(path):
         raise failed("a write-ahead log is left beside it")
     key = None
     if data_key is not None and keyfile is not None:
@@ -50,9 +50,9 @@ def migrate(
     try:
         copy = _copied(path, quarantine.create_folder(folder, now) / path.name)
         _check(path, copy, data_key, keyfile)
-        opened = database.connect(path, key)
+        opened = database_files.connect(path, key)
         try:
-            schema.migrate(opened)
+            migrations.migrate(opened)
         finally:
             opened.close()
     except CacheError as error:
@@ -83,7 +83,7 @@ def rehearse(settings: Config, *, bounds: Bounds = PRODUCTION) -> None:
 
 def _try(database: Database) -> None:
     try:
-        schema.rehearse(database)
+        migrations.rehearse(database)
     except CacheBusy:
         return
     except CacheFull:

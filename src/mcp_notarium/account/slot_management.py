@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from mcp_notarium.account import startup_decisions
+from mcp_notarium.account import startup_outcomes
 from mcp_notarium.account.inspection import Inspector
 from mcp_notarium.account.key_changes import (
     ChangeOptions,
@@ -19,9 +19,9 @@ from mcp_notarium.account.key_changes import (
     demand_openable,
     missing_cache_error,
 )
-from mcp_notarium.account.key_rotation import demand_strong, stretching
+from mcp_notarium.account.slot_rotation import demand_strong, stretching
 from mcp_notarium.config import Config
-from mcp_notarium.crypto import key_slots, recovery_codes, slot_changes
+from mcp_notarium.crypto import key_slots, recovery_keys, slot_changes
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.errors import KeyFileDamaged, MalformedKey, SlotsRefused, WrongKey
 from mcp_notarium.crypto.kdf import PRODUCTION, Bounds, Parameters
@@ -86,7 +86,7 @@ def rollback_error() -> LockedError:
     return LockedError(
         Verdict.ROLLBACK_SEEN,
         "the key file is older than its copy `notarium_keys.json.bak`",
-        resolution_hint=startup_decisions.COPY_BACK,
+        resolution_hint=startup_outcomes.COPY_BACK,
     )
 
 
@@ -215,7 +215,7 @@ def recovery_slot(settings: Config, typed: str, *, bounds: Bounds = PRODUCTION) 
 
     Raises ``MalformedKey`` for a typing error, ``WrongKey``, and as :func:`list_slots` does.
     """
-    key = recovery_codes.write(recovery_codes.read(typed).reveal())
+    key = recovery_keys.write(recovery_keys.read(typed).reveal())
     found = list_slots(settings, key, bounds=bounds)
     if found.opened_by is None:
         raise WrongKey

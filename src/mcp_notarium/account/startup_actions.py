@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from mcp_notarium.account import markers, new_generation, schema_migration, startup_table
+from mcp_notarium.account import database_generation, markers, schema_migration, startup_table
 from mcp_notarium.account.audit_anchor import Anchor, audit_keys
+from mcp_notarium.account.database_generation import NewCache
 from mcp_notarium.account.inspection import Inspection, Inspector
 from mcp_notarium.account.markers import PendingMarker
-from mcp_notarium.account.new_generation import NewCache
 from mcp_notarium.account.startup_table import Create, Decision, Locked, Migrate, Open, Rebuild
 from mcp_notarium.config import Config
 from mcp_notarium.crypto.data_key import DataKey
@@ -29,7 +29,7 @@ from mcp_notarium.files.locks import ServerLock, busy_error
 from mcp_notarium.files.private_files import StepHook
 from mcp_notarium.keys import key_file
 from mcp_notarium.keys.credentials import FoundKey
-from mcp_notarium.storage.database import Database, companions
+from mcp_notarium.storage.database_files import Database, companions
 
 _Value = TypeVar("_Value")
 
@@ -140,11 +140,11 @@ class StartupActions:
             key_file.remove_strays(inspection.files)
         if inspection.seen.plain:
             make_room()
-            made = new_generation.create_plain(folder, self.settings, now=now, at=self.at)
+            made = database_generation.create_plain(folder, self.settings, now=now, at=self.at)
         else:
             # The only prepared key file there may be is the one that is made now.
             self._set_half_done_aside(inspection)
-            made = new_generation.create_encrypted(
+            made = database_generation.create_encrypted(
                 folder,
                 self.settings,
                 _present(inspection.key).passphrase,

@@ -8,7 +8,8 @@ DB_ON_UNREADABLE=rebuild asks for it; or if a first start was cut short and noth
 
 from __future__ import annotations
 
-from mcp_notarium.account.startup_decisions import (
+from mcp_notarium.account.startup_facts import Observations, Opening, Unwrap
+from mcp_notarium.account.startup_outcomes import (
     BEGIN_ANEW,
     KEY_FILE_BEHIND,
     NEWEST_BACK,
@@ -27,8 +28,7 @@ from mcp_notarium.account.startup_decisions import (
     refuse,
     unreadable,
 )
-from mcp_notarium.account.startup_facts import Observations, Opening, Unwrap
-from mcp_notarium.account.startup_table_files import OUTSIDE, PLAIN_WARNING, stops
+from mcp_notarium.account.startup_rows_before_open import OUTSIDE, PLAIN_WARNING, stops
 from mcp_notarium.errors import Verdict
 
 __all__ = [

@@ -14,15 +14,15 @@ import asyncio
 from dataclasses import replace
 
 from mcp_notarium.account import (
-    key_rotation,
     plaintext_migration,
     purge,
     repair,
-    startup_decisions,
+    slot_rotation,
+    startup_outcomes,
 )
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.app import App, open_app
-from mcp_notarium.cli import command_setup, new_key, signals
+from mcp_notarium.cli import command_setup, new_key_input, signals
 from mcp_notarium.cli.terminal import (
     Progress,
     ask_line,
@@ -63,7 +63,7 @@ _OTHER_KEYS = (
 def add_reset_arguments(parser: argparse.ArgumentParser) -> None:
     """Add consent for scripts, and whether the new database may have a weak key."""
     parser.add_argument("--yes", action="store_true", help="do not ask")
-    new_key.add_allow_weak(parser)
+    new_key_input.add_allow_weak(parser)
 
 
 def run_reset(args: argparse.Namespace) -> int:
@@ -83,7 +83,7 @@ async def _reset(config: Config, *, yes: bool) -> int:
                 return 1
             signals.note_change(_EMPTIED)
             with command_setup.record_command(app, "cli.reset-cache"):
-                await app.driver.reset()
+                await app.scheduler.reset()
             return await _loaded(app)
     except LockedError as error:
         talk(f"The cache cannot be used: {_sentence(error)}")
@@ -114,9 +114,9 @@ def _demand_key(config: Config) -> None:
         raise LockedError(
             Verdict.KEY_MISSING,
             "there is no key for a new cache; nothing was changed",
-            resolution_hint=startup_decisions.MAKE_KEY,
+            resolution_hint=startup_outcomes.MAKE_KEY,
         )
-    key_rotation.demand_strong(
+    slot_rotation.demand_strong(
         key.passphrase, account=config.username, allow_weak=config.allow_weak
     )
 
@@ -145,17 +145,17 @@ async def _filled(config: Config) -> int:
 
 async def _loaded(app: App) -> int:
     """Wait for the first load and report progress. Raises ``LoginRequired`` if it cannot begin."""
-    cycle = asyncio.create_task(app.driver.sync_now(_LONGEST_SYNC))
+    cycle = asyncio.create_task(app.scheduler.sync_now(_LONGEST_SYNC))
     while not cycle.done():
         await asyncio.wait({cycle}, timeout=_POLL_SECONDS)
-        status = app.driver.status()
+        status = app.scheduler.status()
         if status.needs_login:
             cycle.cancel()
             raise LoginRequired("Simplenote does not accept the login, or there is none yet")
         talk(f"  {status.loaded} of {status.total if status.total is not None else '?'} notes")
     if not cycle.result():
         raise NotariumError(
-            f"the load did not finish: {app.driver.status().last_error or 'no reason known'}",
+            f"the load did not finish: {app.scheduler.status().last_error or 'no reason known'}",
             resolution_hint="Whatever has arrived is kept; the next server start goes on from it.",
         )
     talk("The cache is complete.")
@@ -214,7 +214,7 @@ def run_repair(args: argparse.Namespace) -> int:
 
 def add_migrate_arguments(parser: argparse.ArgumentParser) -> None:
     """Add whether a weak key is accepted; the key is the configured one."""
-    new_key.add_allow_weak(parser)
+    new_key_input.add_allow_weak(parser)
 
 
 def run_migrate(args: argparse.Namespace) -> int:
@@ -230,7 +230,7 @@ def run_migrate(args: argparse.Namespace) -> int:
             resolution_hint="Run `mcp-notarium generate-key --file PATH` and set "
             "DB_ENCRYPTION_KEY_FILE=PATH.",
         )
-    key_rotation.demand_strong(
+    slot_rotation.demand_strong(
         found.passphrase, account=config.username, allow_weak=args.allow_weak
     )
     done = plaintext_migration.encrypt_plain(

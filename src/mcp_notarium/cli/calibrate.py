@@ -7,7 +7,7 @@ import math
 import os
 import time
 
-from mcp_notarium.account import key_rotation, slot_management
+from mcp_notarium.account import slot_management, slot_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.cli.terminal import ask_yes, talk
 from mcp_notarium.config import Config
@@ -77,7 +77,7 @@ def run(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
     if not (args.yes or ask_yes("Use this from now on?")):
         talk("Nothing is changed.")
         return 1
-    done = key_rotation.rotate_passphrase(
+    done = slot_rotation.rotate_passphrase(
         config, new=found, parameters=chosen, allow_weak=True, options=ChangeOptions(old=asked)
     )
     talk(f"Done; the passphrase is the same (key file number {done.sequence}).")

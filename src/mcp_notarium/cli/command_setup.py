@@ -15,7 +15,7 @@ from mcp_notarium.cli import signals
 from mcp_notarium.cli.terminal import talk
 from mcp_notarium.config import Config, Loaded
 from mcp_notarium.errors import NotariumError
-from mcp_notarium.protocol.preflight import check_configuration
+from mcp_notarium.protocol.startup_checks import check_configuration
 from mcp_notarium.sandbox import confinement
 
 if TYPE_CHECKING:

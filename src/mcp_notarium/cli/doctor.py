@@ -29,7 +29,7 @@ from mcp_notarium.files.locks import find_holders
 from mcp_notarium.keys.credentials import find_passphrase
 from mcp_notarium.keys.keychain import system_keychain
 from mcp_notarium.storage import driver
-from mcp_notarium.storage.database import Database
+from mcp_notarium.storage.database_files import Database
 from mcp_notarium.sync.progress import describe_differences
 
 
@@ -162,7 +162,7 @@ def _sync(app: App) -> Finding:
         )
     if facts.last_error:
         return Finding("sync", WARN, facts.last_error)
-    left_out = app.driver.status().left_out
+    left_out = app.scheduler.status().left_out
     if left_out:
         hint = "Open them in the note store's own app, and copy their text into new notes to have it here."
         return Finding("sync", WARN, f"{left_out} notes have an id that cannot be asked for", hint)

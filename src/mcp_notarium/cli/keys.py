@@ -15,13 +15,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from mcp_notarium.account import key_file_backup, key_rotation, keychain_slot, slot_management
+from mcp_notarium.account import key_file_backup, keychain_slot, slot_management, slot_rotation
 from mcp_notarium.account.key_changes import ChangeOptions, ChangeResult
 from mcp_notarium.account.slot_management import SlotList
-from mcp_notarium.cli import calibrate, command_setup, new_key
+from mcp_notarium.cli import calibrate, command_setup, new_key_input
 from mcp_notarium.cli.terminal import ask_line, ask_secret, say_unless_copied, show_once, talk
 from mcp_notarium.config import Config
-from mcp_notarium.crypto import kdf, recovery_codes
+from mcp_notarium.crypto import kdf, recovery_keys
 from mcp_notarium.crypto.errors import MalformedKey, WrongKey
 from mcp_notarium.crypto.key_slots import Slot, SlotState, SlotType
 from mcp_notarium.errors import InvalidRequest, LockedError, Verdict
@@ -51,7 +51,7 @@ def add_keys_arguments(parser: argparse.ArgumentParser) -> None:
     listing = verbs.add_parser("list", help="show the slots")
     listing.add_argument("--json", action="store_true", help="print JSON")
     adding = verbs.add_parser("add", help="let one more key open the cache")
-    new_key.add_arguments(adding)
+    new_key_input.add_arguments(adding)
     adding.add_argument("--label", default="", help="a name for it, up to 64 ASCII characters")
     for name, says in (
         ("disable", "keep a slot, but stop it from opening the cache"),
@@ -179,11 +179,11 @@ def cost(parameters: kdf.Parameters) -> str:
 
 def _add(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
     slot_management.demand_label(args.label)
-    current = key_rotation.prove_key(
+    current = slot_rotation.prove_key(
         config, options=ChangeOptions(old=asked)
     )  # before anybody types a new key twice
     slot_management.demand_room(current.keyfile)
-    new = new_key.read(args, account=config.username)
+    new = new_key_input.read(args, account=config.username)
     options = ChangeOptions(old=asked, at=new.at)
     with new.in_change("the key is added"):
         done = slot_management.add(
@@ -213,9 +213,9 @@ def _recovery(config: Config, asked: Secret | None, args: argparse.Namespace) ->
 def make_recovery(config: Config, asked: Secret | None) -> int:
     """Show a new recovery key, have a part of it typed back, and put it in force."""
     slot_management.demand_room(
-        key_rotation.prove_key(config, options=ChangeOptions(old=asked)).keyfile
+        slot_rotation.prove_key(config, options=ChangeOptions(old=asked)).keyfile
     )
-    made = recovery_codes.generate()
+    made = recovery_keys.generate()
     show_once(
         "Your recovery key. Write it on paper and keep it where you keep your passport; it is not "
         "shown again and opens this cache like any other key:",
@@ -231,7 +231,7 @@ def make_recovery(config: Config, asked: Secret | None) -> int:
 
 
 def _require_typed_back(made: Secret) -> None:
-    groups = recovery_codes.groups(made)
+    groups = recovery_keys.groups(made)
     number = secrets.randbelow(len(groups))
     for _ in range(_TRIES):
         if ask_line(f"Type group {number + 1} of {len(groups)}: ").upper() == groups[number]:

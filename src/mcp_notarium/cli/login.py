@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from mcp_notarium.app import App, open_app
-from mcp_notarium.cli import command_setup, new_key, signals
+from mcp_notarium.cli import command_setup, new_key_input, signals
 from mcp_notarium.cli.terminal import ask_secret, input_ended, read_line, require_terminal, talk
 from mcp_notarium.config import Config
 from mcp_notarium.errors import ConfigError, LockedError, NotariumError, OtherAccount
@@ -30,7 +30,7 @@ def add_login_arguments(parser: argparse.ArgumentParser) -> None:
     way.add_argument(
         "--code-stdin", action="store_true", help="read the code of the e-mail from standard input"
     )
-    new_key.add_allow_weak(parser)
+    new_key_input.add_allow_weak(parser)
 
 
 def run_login(args: argparse.Namespace) -> int:

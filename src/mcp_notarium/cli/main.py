@@ -49,7 +49,7 @@ VERBS = {
     "rotate-key": Verb("mcp_notarium.cli.rotate_key", "change the passphrase of the cache"),
     "keys": Verb("mcp_notarium.cli.keys", "list, add and remove the keys that open the cache"),
     "keychain": Verb("mcp_notarium.cli.keys", "let the system's keychain open the cache"),
-    "generate-key": Verb("mcp_notarium.cli.new_key", "make a new random key"),
+    "generate-key": Verb("mcp_notarium.cli.new_key_input", "make a new random key"),
     "migrate-plaintext": Verb("mcp_notarium.cli.cache", "encrypt an unencrypted cache"),
     "policy": Verb("mcp_notarium.cli.policy", "show, check and explain what agents may see and do"),
     "purge": Verb("mcp_notarium.cli.cache", "destroy the local cache permanently"),

@@ -11,11 +11,11 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from mcp_notarium.account import key_rotation, keychain_slot, reencryption
+from mcp_notarium.account import keychain_slot, reencryption, slot_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
-from mcp_notarium.account.key_rotation import ProvenKey
-from mcp_notarium.cli import command_setup, keys, new_key
-from mcp_notarium.cli.new_key import NewKey
+from mcp_notarium.account.slot_rotation import ProvenKey
+from mcp_notarium.cli import command_setup, keys, new_key_input
+from mcp_notarium.cli.new_key_input import NewKey
 from mcp_notarium.cli.terminal import (
     Progress,
     ask_line,
@@ -39,7 +39,7 @@ _ALL = "all"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the sources of the old and the new key."""
-    new_key.add_arguments(parser, rotating=True)
+    new_key_input.add_arguments(parser, rotating=True)
     parser.add_argument(
         "--ask-old",
         action="store_true",
@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
     )
     if args.reencrypt:
         return _reencrypt(config, options, args)
-    current = key_rotation.prove_key(config, options=options)
+    current = slot_rotation.prove_key(config, options=options)
     if args.keychain:
         return _into_keychain(config, current, options, args)
     return _rewrap(config, current, options, args)
@@ -118,10 +118,10 @@ def _rewrap(
         _announce_replacement(current, gone)
     new = _new_passphrase(config, current, args)
     with new.in_change():
-        done = key_rotation.rotate_passphrase(
+        done = slot_rotation.rotate_passphrase(
             config,
             new=new.secret,
-            parameters=key_rotation.stretching(config, args.kdf),
+            parameters=slot_rotation.stretching(config, args.kdf),
             allow_weak=args.allow_weak or args.keep_key,
             wanted=None if args.keep_key else [slot.id for slot in gone],
             current=current,
@@ -135,7 +135,7 @@ def _rewrap(
         talk("note: another process is busy with the database; it was not opened as a proof.")
     _tell_remaining_slots(done.others)
     for notice in done.notices:
-        if not (args.keep_key and notice == key_rotation.NEEDED_BY_CLIENTS):
+        if not (args.keep_key and notice == slot_rotation.NEEDED_BY_CLIENTS):
             talk(f"note: {notice}")
     if not args.keep_key:
         _tell_old_key_places(config, current, done.gone)
@@ -144,15 +144,15 @@ def _rewrap(
 
 def _new_passphrase(config: Config, current: ProvenKey, args: argparse.Namespace) -> NewKey:
     old, account = NewKey(current.key.passphrase), config.username
-    new = old if args.keep_key else new_key.read(args, account=account)
+    new = old if args.keep_key else new_key_input.read(args, account=account)
     if args.kdf and user_key.read(new.secret).kind != "passphrase":
         raise InvalidRequest(
             "only a passphrase is stretched; a random key needs none",
             resolution_hint="Leave out --kdf, or give a passphrase. Nothing is changed.",
         )
     if not (args.keep_key or new.made):
-        key_rotation.demand_new(new.secret, account=account, allow_weak=args.allow_weak)
-        key_rotation.demand_unused(current, new.secret)
+        slot_rotation.demand_new(new.secret, account=account, allow_weak=args.allow_weak)
+        slot_rotation.demand_unused(current, new.secret)
     return new
 
 
@@ -206,8 +206,8 @@ def _into_keychain(
     )
     talk(f"The key of this cache is changed (key file number {after.sequence}).")
     talk(f"The new one is in {system.name} and nowhere else; leave DB_ENCRYPTION_KEY unset.")
-    _tell_remaining_slots(key_rotation.still_opening(current.keyfile, after))
-    talk(f"note: {key_rotation.OLD_COPIES}")
+    _tell_remaining_slots(slot_rotation.still_opening(current.keyfile, after))
+    talk(f"note: {slot_rotation.OLD_COPIES}")
     if not current.by_keychain:
         _tell_old_key_places(config, current, gone, then="take it out there")
     for notice in keys.advice(after.slots):
@@ -228,12 +228,12 @@ def _ensure_other_slot(
         if not ask_yes("Make a recovery key first, for your paper files?"):
             raise
         keys.make_recovery(config, options.old)
-        return key_rotation.prove_key(config, options=options)
+        return slot_rotation.prove_key(config, options=options)
     return current
 
 
 def _reencrypt(config: Config, options: ChangeOptions, args: argparse.Namespace) -> int:
-    replacing = new_key.is_given(args)
+    replacing = new_key_input.is_given(args)
     current, dropped = reencryption.find_dropped_slots(config, replacing=replacing, options=options)
     if dropped and not args.drop_other_keys:
         _confirm_dropped(dropped)
@@ -243,7 +243,7 @@ def _reencrypt(config: Config, options: ChangeOptions, args: argparse.Namespace)
         done = reencryption.reencrypt(
             config,
             new=new.secret if new else None,
-            parameters=key_rotation.stretching(config, args.kdf),
+            parameters=slot_rotation.stretching(config, args.kdf),
             allow_weak=args.allow_weak,
             drop_others=True,
             told=Progress("rows re-encrypted"),
@@ -261,7 +261,7 @@ def _reencrypt(config: Config, options: ChangeOptions, args: argparse.Namespace)
     talk("note: backups of the old database still open with old copies of the key file.")
     if done.slot is not None:
         _tell_cost(config, (*done.gone, *done.dropped), done.slot)
-        talk(f"note: {key_rotation.NEEDED_BY_CLIENTS}")
+        talk(f"note: {slot_rotation.NEEDED_BY_CLIENTS}")
         _tell_old_key_places(config, current, done.gone)
     done.state.demand_finished(
         "the new cache is in force, but the old database could not be removed",

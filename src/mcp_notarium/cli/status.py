@@ -28,7 +28,7 @@ from mcp_notarium.account import (
     opener,
     schema_migration,
     slot_management,
-    startup_decisions,
+    startup_outcomes,
 )
 from mcp_notarium.account.startup_table import Create, Decision, Locked, Migrate, Open, Rebuild
 from mcp_notarium.app import App, open_app
@@ -41,7 +41,7 @@ from mcp_notarium.files.account_folder import AccountFolder, find_obstacle
 from mcp_notarium.files.locks import ServerLock, find_holders
 from mcp_notarium.files.private_files import disk_errors
 from mcp_notarium.storage import integrity
-from mcp_notarium.storage.database import Database, has_log
+from mcp_notarium.storage.database_files import Database, has_log
 
 IN_ORDER = "in order"
 WITHOUT_SEARCH = (
@@ -52,7 +52,7 @@ _OTHER_RULES = (
 )
 _FREE_BYTES = 64 * 1024
 """Free bytes that SQLite needs beside a database to open it, with a margin."""
-_AGAIN = f"Try again. If it stays like this: {startup_decisions.BEGIN_ANEW}"
+_AGAIN = f"Try again. If it stays like this: {startup_outcomes.BEGIN_ANEW}"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -231,7 +231,7 @@ def _cache_facts(app: App) -> dict[str, Any]:
     return {
         "notes": counts.active,
         "notes_in_trash": counts.trashed,
-        "complete": app.driver.status().complete,
+        "complete": app.scheduler.status().complete,
         "size_bytes": app.cache.database.size_bytes(),
         "schema_version": app.cache.database.user_version(),
         "last_sync_at": _time(metrics.last_sync_at),

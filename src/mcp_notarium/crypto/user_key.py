@@ -1,6 +1,6 @@
-"""Read the key that a person or the keychain gives, and judge *new* passphrases.
+"""Parse a key as given (passphrase, raw key, recovery key); judge whether a passphrase is too weak.
 
-A key is a passphrase, ``raw:`` and 64 hex digits, or a recovery key (see ``recovery_codes``). An
+A key is a passphrase, ``raw:`` and 64 hex digits, or a recovery key (see ``recovery_keys``). An
 existing key is never judged: it opens or it does not.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from mcp_notarium.crypto import recovery_codes
+from mcp_notarium.crypto import recovery_keys
 from mcp_notarium.crypto.errors import MalformedKey
 from mcp_notarium.crypto.kdf import KEY_SIZE, RandomBytes, normalise_passphrase
 from mcp_notarium.secret import Secret
@@ -52,8 +52,8 @@ def read(given: Secret) -> UserKey:
         raise MalformedKey("it is not UTF-8 text") from None
     if text.startswith(RAW_PREFIX):
         return UserKey("raw", _raw(text.removeprefix(RAW_PREFIX)))
-    if recovery_codes.is_recovery_key(text):
-        return UserKey("recovery", recovery_codes.read(text))
+    if recovery_keys.is_recovery_key(text):
+        return UserKey("recovery", recovery_keys.read(text))
     if not text.strip():
         raise MalformedKey("it is empty")
     if len(text) > _LONGEST:

@@ -19,8 +19,8 @@ from mcp_notarium.domain.characters import has_lone_surrogate, replace_surrogate
 from mcp_notarium.domain.policy import TOOLS, raise_refusal
 from mcp_notarium.errors import ConfirmationRequired, InvalidRequest, NotariumError, PolicyChanged
 from mcp_notarium.protocol.app_holder import AppHolder
-from mcp_notarium.protocol.backlog import Backlog
 from mcp_notarium.protocol.call_audit import Answer, Asked, MakeCall, PassOn, Recorder, Recording
+from mcp_notarium.protocol.flow_control import FlowControl
 from mcp_notarium.tools.catalog import Tool, by_name
 from mcp_notarium.tools.schemas import FromNotes
 from mcp_notarium.tools.untrusted_text import add_boundaries, add_findings
@@ -44,10 +44,14 @@ class CallPipeline:
     """Answer the calls of one connection. ``offered``: the names of its tools."""
 
     def __init__(
-        self, holder: AppHolder, offered: Collection[str] = TOOLS, *, backlog: Backlog | None = None
+        self,
+        holder: AppHolder,
+        offered: Collection[str] = TOOLS,
+        *,
+        flow: FlowControl | None = None,
     ) -> None:
         self.holder = holder
-        self._backlog = backlog or Backlog()
+        self._flow = flow or FlowControl()
         self._tools = {name: tool for name, tool in by_name().items() if name in offered}
         self.offered = tuple(self._tools)
         self.recorder = Recorder(holder)
@@ -78,7 +82,7 @@ class CallPipeline:
 
     async def _run(self, tool: Tool, asked: Asked, make: MakeCall, record: Recording) -> Answer:
         app = await self.holder.app()  # first, so that whatever comes of the call is on record
-        await self._backlog.room()
+        await self._flow.wait_for_room()
         request = _request(tool, asked.arguments)
         app.cache.notes.gate.require_match()
         raise_refusal(app.policy.refuse_use(tool.name, getattr(request, "action", None)))
@@ -89,8 +93,8 @@ class CallPipeline:
         )
         record.begin(app.audit, request, call)
         made = await tool.handle(app, request, call)
-        if tool.annotations.read_only and not self._backlog.has_room:
-            await self._backlog.room()  # it has waited for the network
+        if tool.annotations.read_only and not self._flow.has_room:
+            await self._flow.wait_for_room()  # it has waited for the network
         answer = success(made)
         _count(app, tool, answer)
         return answer

@@ -1,6 +1,6 @@
 """Run the event loop of the server: open the account, and serve the client when the SDK is imported.
 
-The parts meet here and nowhere else: inbox, session, transport, account, SDK. Imports nothing of the SDK,
+The parts meet here and nowhere else: queue, session, transport, account, SDK. Imports nothing of the SDK,
 which is imported in a thread of its own meanwhile.
 """
 
@@ -19,13 +19,13 @@ from mcp_notarium.audit.chain import Act, Entry, Facts
 from mcp_notarium.errors import LockedError, NotariumError
 from mcp_notarium.protocol.app_holder import AppHolder, Report
 from mcp_notarium.protocol.call_pipeline import CallPipeline, unexpected
-from mcp_notarium.protocol.inbox import Event, Inbox, Loaded, Stop
+from mcp_notarium.protocol.event_queue import Event, EventQueue, Loaded, Stop
 from mcp_notarium.protocol.stdio import EndOfInput
 from mcp_notarium.protocol.transport import Ending, Outbox, Transport, first_of, running
 
 if TYPE_CHECKING:
     from mcp_notarium.config import Config
-    from mcp_notarium.protocol.backlog import Backlog
+    from mcp_notarium.protocol.flow_control import FlowControl
     from mcp_notarium.protocol.session import Session
     from mcp_notarium.storage.audit_log import AuditLog
 
@@ -35,19 +35,19 @@ OPENING_SECONDS: Final = 3.0
 
 
 def run(
-    inbox: Inbox,
+    queue: EventQueue,
     session: Session,
     outgoing: int,
     config: Config,
     *,
-    backlog: Backlog,
+    flow: FlowControl,
     held: Sequence[Event],
     report: Report,
     refused: NotariumError | None = None,
 ) -> int:
     """Serve until the client leaves; returns the exit code.
 
-    The SDK is on its way, and told by a ``Loaded`` in the inbox. ``held``: what came before. ``refused``
+    The SDK is on its way, and told by a ``Loaded`` in the queue. ``held``: what came before. ``refused``
     has been reported: nothing is opened then.
     """
 
@@ -56,7 +56,7 @@ def run(
         ending = Ending()
         holder = AppHolder(lambda: _opened(config, ending, holder), report=report, refused=refused)
         ending.enforce(lambda: _exit_code(holder))
-        pipeline = CallPipeline(holder, config.policy.tools, backlog=backlog)
+        pipeline = CallPipeline(holder, config.policy.tools, flow=flow)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(holder.keep)
             holder.open()
@@ -67,9 +67,9 @@ def run(
                 with anyio.move_on_after(OPENING_SECONDS):
                     await holder.tried()
 
-            outbox = Outbox(outgoing, backlog)
+            outbox = Outbox(outgoing, flow)
             async with running(session, outbox, ending, ready=ready) as transport:
-                tasks.start_soon(_pump, inbox, held, transport, sdk)
+                tasks.start_soon(_pump, queue, held, transport, sdk)
                 await first_of(sdk.wait, transport.over.wait)
                 if sdk.is_set():
                     await _serve_sdk(pipeline, transport)
@@ -88,7 +88,7 @@ async def _serve_sdk(pipeline: CallPipeline, transport: Transport) -> None:
 
 
 async def _pump(
-    inbox: Inbox, held: Sequence[Event], transport: Transport, sdk: anyio.Event
+    queue: EventQueue, held: Sequence[Event], transport: Transport, sdk: anyio.Event
 ) -> None:
     """Hand the transport everything that arrives, in order."""
     events = [*held]
@@ -104,7 +104,7 @@ async def _pump(
                     transport.end_of_input()
                 case line:
                     transport.feed(line)
-        events = await inbox.next()
+        events = await queue.next()
 
 
 def _exit_code(holder: AppHolder) -> int:

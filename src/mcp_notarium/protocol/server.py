@@ -19,8 +19,8 @@ import threading
 from collections.abc import Callable
 
 from mcp_notarium.protocol import stdio
-from mcp_notarium.protocol.backlog import Backlog
-from mcp_notarium.protocol.inbox import Event, Inbox, Loaded, Stop
+from mcp_notarium.protocol.event_queue import Event, EventQueue, Loaded, Stop
+from mcp_notarium.protocol.flow_control import FlowControl
 from mcp_notarium.protocol.session import Session, size_of
 from mcp_notarium.protocol.static_replies import StaticReplies, offering, stored
 from mcp_notarium.protocol.stdio import EndOfInput, Item, LineBuffer, TooLong
@@ -70,8 +70,8 @@ def serve(
 def _serve(env_file: Path | str | None, sandbox: config.Sandbox | None, greeting: str) -> int:
     incoming, outgoing = stdio.claim()
     sys.setswitchinterval(_TURN_SECONDS)
-    inbox = Inbox()
-    catch_signals(inbox)
+    queue = EventQueue()
+    catch_signals(queue)
     settings = _settings(env_file)
     if settings is None or (settings.missing is not None and os.isatty(incoming)):
         return 1
@@ -81,24 +81,24 @@ def _serve(env_file: Path | str | None, sandbox: config.Sandbox | None, greeting
 
     wanted = sandbox or settings.config.sandbox
     confinement = Confinement(settings.config, wanted, opens=settings.missing is None)
-    backlog, buffer = Backlog(), LineBuffer()
-    session = Session(StaticReplies(offering(stored(), settings.config.policy.tools)), backlog)
-    read_lines(incoming, inbox, backlog, buffer, first=confinement.drop_all_rights)
+    flow, buffer = FlowControl(), LineBuffer()
+    session = Session(StaticReplies(offering(stored(), settings.config.policy.tools)), flow)
+    read_lines(incoming, queue, flow, buffer, first=confinement.drop_all_rights)
 
     def load() -> None:
-        _load(inbox, settings, confinement.how)
+        _load(queue, settings, confinement.how)
 
     def confine() -> None:
-        from mcp_notarium.protocol import preflight  # noqa: PLC0415 - see the top
+        from mcp_notarium.protocol import startup_checks  # noqa: PLC0415 - see the top
 
-        preflight.make_bytecode()
+        startup_checks.make_bytecode()
         confinement.enter()
 
     held = answer_alone(
-        inbox,
+        queue,
         session,
         outgoing,
-        backlog,
+        flow,
         load,
         protect=_protect,
         confine=confine,
@@ -110,11 +110,11 @@ def _serve(env_file: Path | str | None, sandbox: config.Sandbox | None, greeting
     from mcp_notarium.protocol import event_loop  # noqa: PLC0415 - the loader has imported it
 
     return event_loop.run(
-        inbox,
+        queue,
         session,
         outgoing,
         settings.config,
-        backlog=backlog,
+        flow=flow,
         held=held,
         report=_report,
         refused=settings.missing,
@@ -131,7 +131,7 @@ def _settings(env_file: Path | str | None) -> config.Loaded | None:
 
     from mcp_notarium.config import load_here  # noqa: PLC0415 - a refusal needs the descriptors
     from mcp_notarium.errors import NotariumError  # noqa: PLC0415 - the same
-    from mcp_notarium.protocol.preflight import missing_key, refuse_early  # noqa: PLC0415 - the same
+    from mcp_notarium.protocol.startup_checks import missing_key, refuse_early  # noqa: PLC0415 - the same
 
     loaded = None
     try:
@@ -190,37 +190,37 @@ def _report(error: NotariumError) -> None:
     _log().critical("server.refused", message=error.message, hint=error.resolution_hint)
 
 
-def catch_signals(inbox: Inbox) -> None:
-    """Put each signal into the inbox, behind what came before it."""
+def catch_signals(queue: EventQueue) -> None:
+    """Put each signal into the queue, behind what came before it."""
     for name in _SIGNALS:
         number = getattr(signal, name, None)
         if number is not None:
-            signal.signal(number, lambda _number, _frame: inbox.put(Stop()))
+            signal.signal(number, lambda _number, _frame: queue.put(Stop()))
 
 
 def read_lines(
     incoming: int,
-    inbox: Inbox,
-    backlog: Backlog,
+    queue: EventQueue,
+    flow: FlowControl,
     buffer: LineBuffer,
     *,
     first: Callable[[], None] = lambda: None,
 ) -> None:
-    """Read lines into the inbox, in a thread that begins with ``first``, while the backlog has room."""
+    """Read lines into the queue, in a thread that begins with ``first``, while the flow has room."""
 
     def arrived(item: Item) -> None:
         if (size := size_of(item)) is not None:
-            backlog.read(size)
-        inbox.put(item)
+            flow.read(size)
+        queue.put(item)
 
-    stdio.start_reading(incoming, arrived, first=first, crowded=backlog.full, buffer=buffer)
+    stdio.start_reading(incoming, arrived, first=first, crowded=flow.full, buffer=buffer)
 
 
 def answer_alone(
-    inbox: Inbox,
+    queue: EventQueue,
     session: Session,
     outgoing: int,
-    backlog: Backlog,
+    flow: FlowControl,
     load: Callable[[], None],
     *,
     protect: Callable[[], None] = lambda: None,
@@ -236,7 +236,7 @@ def answer_alone(
 
     ``protect`` is called right behind the first answer, because a client may shake hands and then
     leave the process alone for hours. Once the client has shown that it stays, ``confine`` is called,
-    and ``load`` is run in a thread of its own; it puts ``Loaded`` events into the inbox.
+    and ``load`` is run in a thread of its own; it puts ``Loaded`` into the queue.
     """
     held: list[Event] = []
     written = 0
@@ -246,7 +246,7 @@ def answer_alone(
             loading = True
             confine()  # before the thread, which inherits it
             threading.Thread(target=load, name="loader", daemon=True).start()
-        event = inbox.wait(patience)
+        event = queue.wait(patience)
         if event is None and not spoken():
             return None
         patience = None
@@ -261,7 +261,7 @@ def answer_alone(
                 return None
             if reply:
                 written += len(reply)
-                backlog.done(size_of(event) or 0)
+                flow.done(size_of(event) or 0)
         elif event is not None:
             held.append(event)
             session.stays = session.stays or isinstance(event, bytes | TooLong)
@@ -271,7 +271,7 @@ def answer_alone(
     return None
 
 
-def _load(inbox: Inbox, settings: config.Loaded, confined: str) -> None:
+def _load(queue: EventQueue, settings: config.Loaded, confined: str) -> None:
     """Import what opens the account, then the SDK."""
     try:
         gc.disable()  # nothing that is imported is ever garbage; looking for it costs an eighth
@@ -280,12 +280,12 @@ def _load(inbox: Inbox, settings: config.Loaded, confined: str) -> None:
         _log().info("server.confined", state=confined)
         from mcp_notarium.protocol import event_loop  # noqa: F401, PLC0415 - imported to be there
 
-        inbox.put(Loaded("event loop"))
+        queue.put(Loaded("event loop"))
         from mcp_notarium.protocol import sdk_server  # noqa: F401, PLC0415 - the same
 
         gc.freeze()
-        inbox.put(Loaded("SDK"))
+        queue.put(Loaded("SDK"))
     except BaseException as error:  # noqa: BLE001 - told to the main thread, which raises it
-        inbox.put(Loaded("", error))
+        queue.put(Loaded("", error))
     finally:
         gc.enable()

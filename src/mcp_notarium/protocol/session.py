@@ -22,7 +22,7 @@ from enum import Enum
 
 from mcp_notarium.domain.characters import replace_surrogates
 from mcp_notarium.protocol import jsonrpc
-from mcp_notarium.protocol.backlog import Backlog
+from mcp_notarium.protocol.flow_control import FlowControl
 from mcp_notarium.protocol.jsonrpc import Json, Refusal, RequestId, reply, same
 from mcp_notarium.protocol.static_replies import Reply, StaticReplies
 from mcp_notarium.protocol.stdio import TooLong
@@ -48,7 +48,7 @@ class _Era(Enum):
 
 
 def size_of(line: object) -> int | None:
-    """Return the bytes of a line, as the backlog counts them; None for what is no line."""
+    """Return the bytes of a line, as the flow counts them; None for what is no line."""
     if isinstance(line, TooLong):
         return 0
     return len(line) if isinstance(line, bytes) else None
@@ -61,9 +61,9 @@ class Session:
     account worth opening.
     """
 
-    def __init__(self, replies: StaticReplies, backlog: Backlog) -> None:
+    def __init__(self, replies: StaticReplies, flow: FlowControl) -> None:
         self._replies = replies
-        self._backlog = backlog
+        self._flow = flow
         self._era = _Era.UNKNOWN
         self._version = ""
         self._initialized = False
@@ -80,13 +80,13 @@ class Session:
     def receive(self, line: bytes | TooLong) -> bytes:
         """Return the reply to a line; ``b""`` if there is none, or none yet.
 
-        Whoever writes a reply tells the backlog when that is done. The other lines are the session's.
+        Whoever writes a reply tells the flow control when that is done. The other lines are the session's.
         """
         message, size = jsonrpc.decode(line), size_of(line) or 0
         if isinstance(message, Refusal):
             return message.encoded()
         if message is None:
-            self._backlog.done(size)
+            self._flow.done(size)
             return b""
         if "method" in message and "id" in message:
             return self._request(message, size)
@@ -99,7 +99,7 @@ class Session:
             return None
         waiting = self._waiting.popleft()
         if not waiting.is_call and waiting.size is not None:
-            self._backlog.done(waiting.size)
+            self._flow.done(waiting.size)
         return waiting.message
 
     def answered(self, request_id: object) -> bool:
@@ -149,7 +149,7 @@ class Session:
         if found is not None:
             return reply(message["id"], **found)
         self._owed.setdefault(same(message["id"]), []).append(size)
-        self._backlog.begin_call()
+        self._flow.begin_call()
         self._queue(_Waiting(message, size, is_call=True))
         return b""
 
@@ -182,7 +182,7 @@ class Session:
         if wanted:
             self._queue(_Waiting(message, size))
         else:
-            self._backlog.done(size)
+            self._flow.done(size)
 
     def _queue(self, waiting: _Waiting) -> None:
         self._waiting.append(waiting)
@@ -202,7 +202,7 @@ class Session:
     def _forget(self, request_id: object) -> None:
         known = same(request_id)
         if sizes := self._owed.get(known):
-            self._backlog.end_call(sizes.pop())
+            self._flow.end_call(sizes.pop())
             if not sizes:
                 del self._owed[known]
 

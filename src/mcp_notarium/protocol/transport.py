@@ -28,7 +28,7 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
 
-from mcp_notarium.protocol.backlog import Backlog
+from mcp_notarium.protocol.flow_control import FlowControl
 from mcp_notarium.protocol.jsonrpc import Json
 from mcp_notarium.protocol.session import Session, size_of
 from mcp_notarium.protocol.stdio import TooLong, write_all
@@ -97,12 +97,12 @@ class Outbox:
     """Write lines to a descriptor in order. Use it from the event loop only.
 
     A line once begun is finished even if its sender is cancelled: half a line would spoil all that
-    follow. What waits is counted in the backlog until it is written, also if nobody waits for it any more.
+    follow. What waits is counted in the flow until it is written, also if nobody waits for it any more.
     """
 
-    def __init__(self, fd: int, backlog: Backlog) -> None:
+    def __init__(self, fd: int, flow: FlowControl) -> None:
         self._fd = fd
-        self.backlog = backlog
+        self.flow = flow
         self._loop = asyncio.get_running_loop()
         self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
         self._waiting: set[asyncio.Future[None]] = set()
@@ -125,7 +125,7 @@ class Outbox:
             self._thread.start()
         done: asyncio.Future[None] = self._loop.create_future()
         self._waiting.add(done)
-        self.backlog.wait(len(line))
+        self.flow.add_unwritten(len(line))
         self._jobs.put((line, done))
         return done
 
@@ -150,7 +150,7 @@ class Outbox:
                 return
 
     def _written(self, size: int, done: asyncio.Future[None], problem: OSError | None) -> None:
-        self.backlog.written(size)
+        self.flow.written(size)
         self._settle(done, problem)
 
     def _settle(self, done: asyncio.Future[None], problem: OSError | None) -> None:
@@ -261,7 +261,7 @@ class Transport:
             line, size = self._replies[0]
             await self._write(line)
             self._replies.popleft()
-            self._outbox.backlog.done(size)
+            self._outbox.flow.done(size)
         self._look()
 
     async def _write(self, line: bytes) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Final
 from mcp_notarium.audit.chain import Act, AuditKeys, Entry, Head
 from mcp_notarium.errors import CacheDamaged, CacheError, NotRecorded
 from mcp_notarium.storage.audit_table import AuditTable
-from mcp_notarium.storage.connection import Database
+from mcp_notarium.storage.database import Database
 
 MOST_KEPT: Final = 5000
 """Records kept in memory while the disk takes none; one has about half a kilobyte."""

@@ -12,7 +12,7 @@ from operator import attrgetter
 from mcp_notarium.audit.chain import Act, Entry, Facts, Head, Record, Seal, append_to_chain, reseal
 from mcp_notarium.audit.verification import ChainVerifier, Verification
 from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheError
-from mcp_notarium.storage.connection import Database, Row
+from mcp_notarium.storage.database import Database, Row
 
 ANCHORED = "audit_anchored"
 """Row of ``sync_metadata``: an anchor was written for this chain, so it must exist."""

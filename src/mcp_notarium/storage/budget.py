@@ -1,4 +1,4 @@
-"""Count what this session reads and writes, and enforce the policy's limits.
+"""Enforce the policy's limits: bytes read in a session, writes in a session and in an hour.
 
 A session is one process. Writes of the last hour are counted in the database, for all processes that
 share it. ``NotPermitted`` is raised beyond a limit.

@@ -1,4 +1,4 @@
-"""Bundle the tables of one open database, and apply new visibility rules to them."""
+"""Bundle the tables of one account's database as ``Cache``; remove notes that new rules hide."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import json
 from contextlib import AbstractContextManager
 
 from mcp_notarium.domain.visibility import EVERYTHING, Visibility
-from mcp_notarium.storage.connection import Database
+from mcp_notarium.storage.database import Database
+from mcp_notarium.storage.journal_table import PendingWrites
 from mcp_notarium.storage.note_search import SearchIndex
 from mcp_notarium.storage.note_table import NoteTable
-from mcp_notarium.storage.pending_writes import PendingWrites
 from mcp_notarium.storage.sync_state import Progress, SyncState
-from mcp_notarium.storage.visibility_gate import RULES_KEY, HiddenNote
+from mcp_notarium.storage.visibility_filter import RULES_KEY, HiddenNote
 
 
 class Cache:

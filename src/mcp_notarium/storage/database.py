@@ -1,314 +1,311 @@
-"""Create and open a database file with the settings that keep notes unreadable for others.
+"""Run statements and transactions on one open connection, with errors of our own.
 
-Only ``create`` makes a file; ``connect`` never does. Neither deletes or repairs anything, and neither
-decides what to do about a file that cannot be opened. Keys have the driver's 160-digit form and are
-never part of an SQL text.
+It knows no table. ``database.py`` creates, checks and opens files; the statements are in the modules
+that run them. One thread at a time may use a ``Database``.
 """
 
 from __future__ import annotations
 
-import errno
-import os
-import re
-import stat
-import sys
-from collections.abc import Mapping
-from contextlib import suppress
-from functools import partial
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from functools import cache
 from pathlib import Path
+from typing import Any
 
-from mcp_notarium.errors import CacheDamaged, LockedError, NotariumError, Verdict
-from mcp_notarium.secret import Secret
-from mcp_notarium.storage import driver, schema
+from mcp_notarium.domain.characters import replace_surrogates
+from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheError
 from mcp_notarium.storage.authorizer import Authorizer
-from mcp_notarium.storage.connection import Database
-from mcp_notarium.storage.driver import Connection
-from mcp_notarium.storage.integrity import PAGE_SIZE
+from mcp_notarium.storage.driver import Connection, translate
 
-__all__ = ["BUSY_SECONDS", "Database", "companions", "connect", "create"]
+Parameters = Sequence[Any] | Mapping[str, Any]
+Row = tuple[Any, ...]
 
-_READONLY, _READWRITE = 0x1, 0x2
-_NAMED_BY_URI = 0x40
-_NOFOLLOW = 0x01000000  # refuses a symbolic link at the end of the path and in every parent
-_EXTENDED_CODES = 0x02000000  # tells a full disk from a damaged one
-BUSY_SECONDS = 5.0
-"""How long a statement waits for another process's transaction before ``CacheBusy``."""
+CHECKPOINT_PAGES = 1000
+"""Pages of WAL after which the process that checkpoints moves it into the main file."""
 
-_CACHED_STATEMENTS = 256
-_TEMP_STORE_MEMORY = 2
-_KEY_FORM = re.compile(rb"x'[0-9a-f]{160}'")
-
-_MIB = 1 << 20
-_SMALLEST_CACHE = 24 * _MIB
-_LARGEST_CACHE = 96 * _MIB
-_SECOND_CACHE = 16 * _MIB
-"""For a second connection, which stores many notes and reads few pages twice: less costs time."""
+_ROWS_AT_ONCE = (500, 50, 5, 1)
+"""Rows per INSERT; few different numbers, so that statements are prepared once."""
+_MOST_AT_ONCE = 2 * 1024 * 1024
+"""Characters in the rows of one INSERT of several rows: the database copies each value."""
 
 
-def companions(path: Path) -> tuple[Path, ...]:
-    """Return the files that belong together: the database, its WAL, its shared-memory index.
+class Database:
+    """Hold an open database file. Every method may raise ``CacheError`` or one of its subclasses.
 
-    The last one is the rollback journal, which exists only while a database is being made.
+    After ``CacheDamaged`` the connection is closed and stays closed: SQLCipher's answers after a page
+    it could not decrypt mean nothing.
     """
-    return tuple(path.with_name(path.name + suffix) for suffix in ("", "-wal", "-shm", "-journal"))
 
+    def __init__(
+        self,
+        connection: Connection,
+        path: Path,
+        *,
+        encrypted: bool,
+        driver_error: type[Exception],
+        authorizer: Authorizer,
+        reconnect: Callable[..., Database],
+        busy_timeout: float = 0.0,
+        read_only: bool = False,
+    ) -> None:
+        self.path = path
+        self.encrypted = encrypted
+        self.read_only = read_only
+        self.checkpointer = False
+        self._reconnect = reconnect
+        self._busy_timeout = busy_timeout
+        self._connection: Connection | None = connection
+        self._authorizer = authorizer
+        self._damage: str | None = None
+        self._damage_callbacks: list[Callable[[], None]] = []
+        self._failures = (driver_error, MemoryError, OverflowError)
+        self._durable: bool | None = None  # of the open transaction; None: no transaction is open
+        self._synced = "FULL"
 
-def has_log(path: Path | None) -> bool:
-    """Check whether a write-ahead log that is not empty lies beside the database."""
-    log = path and companions(path)[1]
-    return bool(log and log.exists() and log.stat().st_size > 0)
+    @property
+    def closed(self) -> bool:
+        """Tell whether the connection was closed, by :meth:`close` or by damage."""
+        return self._connection is None
 
+    @property
+    def in_transaction(self) -> bool:
+        """Tell whether the caller is inside :meth:`transaction`."""
+        return self._durable is not None
 
-def create(
-    path: Path,
-    key: Secret | None,
-    *,
-    meta: Mapping[str, str],
-    memory_security: bool = False,
-    busy_timeout: float = BUSY_SECONDS,
-) -> Database:
-    """Create a new database with all tables; ``key`` None makes a plain one.
+    def another(self) -> Database:
+        """Open one more connection to the same file, for another thread; the caller closes it.
 
-    ``meta`` becomes the first rows of ``sync_metadata``. Raises ``FileExistsError`` if anything
-    exists at ``path`` (a dangling link included); leaves nothing behind when it fails.
-    """
-    _check_key_form(key)
-    _create_private(path)
-    database = None
-    try:
-        database = _open(path, key, memory_security=memory_security, busy_timeout=busy_timeout)
-        schema.create_tables(database, meta=meta)
-        # The page check at the next start reads the main file only.
-        database.checkpoint()
-        _sync_folder(path.parent)
-    except BaseException:
-        if database is not None:
-            database.close()
-        for file in companions(path):
-            file.unlink(missing_ok=True)
-        raise
-    return database
+        Raises what ``database.connect`` raises.
+        """
+        self._live()
+        return self._reconnect()
 
+    def reopened(self, *, read_only: bool) -> Database:
+        """Open the same file, even if this connection is closed; raises what ``database.connect`` does.
 
-def connect(
-    path: Path,
-    key: Secret | None,
-    *,
-    memory_security: bool = False,
-    busy_timeout: float = BUSY_SECONDS,
-    largest_cache: int = _LARGEST_CACHE,
-    read_only: bool = False,
-) -> Database:
-    """Open an existing database; the caller has proved the key and checks the schema next.
+        A process has one view of the WAL index: it cannot be read-only and writable at the same time.
+        """
+        return self._reconnect(read_only=read_only)
 
-    Raises ``LockedError`` (DATABASE_MISSING, UNSAFE_PATH) before the file is touched, and
-    ``CacheDamaged``, ``CacheBusy`` or ``CacheFull`` when it does not open. A new connection does
-    not checkpoint until ``set_checkpointer(True)``. ``largest_cache``: bytes of pages kept in memory,
-    at most. ``read_only``: neither the file nor its log is changed, also not by closing.
-    """
-    _check_key_form(key)
-    _require_private(path)
-    return _open(
-        path,
-        key,
-        memory_security=memory_security,
-        busy_timeout=busy_timeout,
-        largest_cache=largest_cache,
-        read_only=read_only,
-    )
+    def mark_damaged(self, damage: str) -> None:
+        """Close the connection for good because the file is damaged; run the callbacks once."""
+        first, self._damage = self._damage is None, damage
+        self.close()
+        for tell in self._damage_callbacks if first else ():
+            tell()
 
+    def on_damage(self, tell: Callable[[], None]) -> None:
+        """Call ``tell`` when damage is found, in the thread that finds it; at once if it was found."""
+        self._damage_callbacks.append(tell)
+        if self._damage is not None:
+            tell()
 
-def _check_key_form(key: Secret | None) -> None:
-    # Any other form is silently taken as a passphrase and locks the file with that very string.
-    if key is not None and not _KEY_FORM.fullmatch(key.reveal()):
-        msg = "a database key has the form x'<160 lower-case hex digits>'"
-        raise ValueError(msg)
+    def rows(self, sql: str, parameters: Parameters = ()) -> list[Row]:
+        """Return all rows of a query."""
+        found: list[Row] = self._do(lambda c, p: c.execute(sql, p).fetchall(), parameters)
+        return found
 
+    def row(self, sql: str, parameters: Parameters = ()) -> Row | None:
+        """Return the first row of a query, or None."""
+        found: Row | None = self._do(lambda c, p: c.execute(sql, p).fetchone(), parameters)
+        return found
 
-def _create_private(path: Path) -> None:
-    if any(os.path.lexists(file) for file in companions(path)):
-        # A WAL left alone would be deleted unread, or replayed into the new file.
-        raise FileExistsError(errno.EEXIST, "a cache file is already there")
-    flags = os.O_CREAT | os.O_EXCL | os.O_RDWR
-    flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
-    # WAL and shared-memory index inherit this mode, whatever the umask is.
-    os.close(os.open(path, flags, 0o600))
+    def number(self, sql: str, parameters: Parameters = ()) -> int:
+        """Return the one integer a query answers; 0 if it answers nothing."""
+        found = self.row(sql, parameters)
+        return int(found[0]) if found and found[0] is not None else 0
 
+    def run(self, sql: str, parameters: Parameters = ()) -> int:
+        """Run a statement; return the number of rows it changed (-1 where that means nothing).
 
-def _require_private(path: Path) -> None:
-    """Refuse all but a private regular file. It opens nothing: closing would drop SQLite's locks."""
-    try:
-        found = path.lstat()
-    except FileNotFoundError:
-        raise LockedError(
-            Verdict.DATABASE_MISSING,
-            "the cache file is missing",
-            resolution_hint="Restore it, or run `mcp-notarium reset-cache` to load all notes anew.",
-        ) from None
-    reason = _unsafe(found)
-    if reason:
-        raise LockedError(
-            Verdict.UNSAFE_PATH,
-            f"the cache file {reason}",
-            resolution_hint="Run `mcp-notarium doctor`; it names the file and what to change.",
-        )
-    if found.st_size < PAGE_SIZE:
-        # SQLite would take an empty file for a new database and start without any note.
-        raise CacheDamaged("the cache file is shorter than one page")
+        Outside a transaction it commits by itself, without waiting for the disk.
+        """
+        changed: int = self._do(lambda c, p: c.execute(sql, p).rowcount, parameters)
+        return changed
 
+    def run_many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Run a statement once per row of parameters."""
+        everything = list(rows)
+        if everything:
+            self._do(lambda c, p: c.executemany(sql, p), everything)
 
-def _unsafe(found: os.stat_result) -> str | None:
-    if stat.S_ISLNK(found.st_mode):
-        return "is a symbolic link"
-    if not stat.S_ISREG(found.st_mode):
-        return "is not a regular file"
-    if found.st_nlink != 1:
-        return "has a second name (hard link)"
-    if os.name != "posix":
+    def insert_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Run an INSERT with ``VALUES {rows}`` for these rows, many in one statement.
+
+        The driver releases Python's lock once per statement, not once per row. All rows have the same
+        width.
+        """
+        at = 0
+        while at < len(rows):
+            parts = (rows[at : at + size] for size in _ROWS_AT_ONCE if size <= len(rows) - at)
+            part = next(part for part in parts if len(part) == 1 or _fit(part))
+            values = [value for row in part for value in row]
+            self.run(_spread(sql, len(part[0]), len(part)), values)
+            at += len(part)
+
+    @contextmanager
+    def transaction(self, *, durable: bool = False) -> Iterator[None]:
+        """Run one write transaction: all of it or, on any exception, nothing.
+
+        ``durable`` waits until the disk has it (power loss included); otherwise a power cut may
+        undo the newest transactions, never tear one. Raises ``RuntimeError`` if nested, and
+        ``CacheBusy`` if the database is read-only.
+        """
+        if self.read_only:
+            raise CacheBusy("the cache is only read")
+        if self._durable is not None:
+            msg = "transactions do not nest"
+            raise RuntimeError(msg)
+        self._set_synchronous("FULL" if durable else "NORMAL")
+        self.run("BEGIN IMMEDIATE")
+        self._durable = durable
+        try:
+            yield
+            self.run("COMMIT")
+        except BaseException:
+            self._roll_back()
+            raise
+        finally:
+            self._durable = None
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Read the file as it is at the first query, whatever others write. Does not nest."""
+        self.run("BEGIN")
+        try:
+            yield
+        finally:
+            self._roll_back()
+
+    @contextmanager
+    def joined(self, *, durable: bool = False) -> Iterator[None]:
+        """Join the caller's transaction if one is open, else run a new one.
+
+        Raises ``RuntimeError`` if ``durable`` is asked for inside one that is not.
+        """
+        if durable and self._durable is False:
+            msg = "this needs a durable transaction"
+            raise RuntimeError(msg)
+        with self.transaction(durable=durable) if self._durable is None else nullcontext():
+            yield
+
+    @contextmanager
+    def without_waiting(self) -> Iterator[None]:
+        """Raise ``CacheBusy`` at once inside the ``with`` block while another process is writing."""
+        self._live().set_busy_timeout(0.0)
+        try:
+            yield
+        finally:
+            if self._connection is not None:
+                self._connection.set_busy_timeout(math.ceil(self._busy_timeout))  # whole seconds
+
+    @contextmanager
+    def schema_change(self) -> Iterator[None]:
+        """Let migrations create tables inside the ``with`` block."""
+        with self._authorizer.schema_change():
+            yield
+
+    def data_version(self) -> int:
+        """Return a number that changes whenever *another* connection has committed."""
+        return self.number("PRAGMA data_version")
+
+    def stamp(self) -> tuple[int, int]:
+        """Return a value that changes whenever anything is written, by any connection."""
+        return self.data_version(), self._live().total_changes
+
+    def user_version(self) -> int:
+        """Return the schema version in the file; 0 in a new file."""
+        return self.number("PRAGMA user_version")
+
+    def set_checkpointer(self, wanted: bool) -> None:  # noqa: FBT001 - reads as a setter
+        """Set whether this connection moves the WAL into the main file. At most one of all may."""
+        self.run(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES if wanted else 0}")
+        self.checkpointer = wanted
+
+    def checkpoint(self) -> bool:
+        """Move the whole WAL into the main file and empty it; False if readers prevented it."""
+        found = self.row("PRAGMA wal_checkpoint(TRUNCATE)")
+        return found is not None and found[0] == 0
+
+    def shrink(self) -> None:
+        """Free the pages that are cached in memory."""
+        self.run("PRAGMA shrink_memory")
+
+    def size_bytes(self) -> int:
+        """Return the bytes on disk of the main file and its WAL."""
+        total = 0
+        for suffix in ("", "-wal"):
+            with suppress(FileNotFoundError):
+                total += self.path.with_name(self.path.name + suffix).stat().st_size
+        return total
+
+    def close(self) -> None:
+        """Close the file. Idempotent; never raises."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(*self._failures):
+                connection.close()
+
+    def _set_synchronous(self, level: str) -> None:
+        if level != self._synced:
+            self.run(f"PRAGMA synchronous = {level}")
+            self._synced = level
+
+    def _roll_back(self) -> None:
+        # A full disk may already have rolled back; a damaged file has closed the connection.
+        if self._connection is not None and self._connection.in_transaction:
+            with suppress(*self._failures):
+                self._connection.execute("ROLLBACK")
+
+    def _do(self, action: Callable[[Connection, Any], Any], parameters: Any) -> Any:
+        connection = self._live()
+        try:
+            return action(connection, parameters)
+        except UnicodeEncodeError:
+            return self._do(action, _storable(parameters))
+        except self._failures as error:
+            raise self._failed(error) from None
+
+    def _live(self) -> Connection:
+        if self._connection is None:
+            raise CacheDamaged(self._damage) if self._damage else CacheError("the cache is closed")
+        return self._connection
+
+    def _failed(self, error: BaseException) -> CacheError:
+        meaning = translate(error, writing=self._durable is not None)
+        if type(meaning) is CacheError and self._connection is not None:
+            meaning = self._damage_behind_error(self._connection) or meaning
+        if isinstance(meaning, CacheDamaged):
+            self.mark_damaged(meaning.message)
+        return meaning
+
+    def _damage_behind_error(self, connection: Connection) -> CacheDamaged | None:
+        """Return the damage behind a "logic error": SQLCipher answers so after some unreadable pages."""
+        try:
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        except self._failures as error:
+            meaning = translate(error, writing=False)
+            return meaning if isinstance(meaning, CacheDamaged) else None
         return None
-    if found.st_uid != os.geteuid():
-        return "belongs to another user"
-    return "is readable by others" if found.st_mode & 0o077 else None
 
 
-def _open(
-    path: Path,
-    key: Secret | None,
-    *,
-    memory_security: bool,
-    busy_timeout: float,
-    largest_cache: int = _LARGEST_CACHE,
-    read_only: bool = False,
-) -> Database:
-    driver.require_suitable(driver.facts())
-    dbapi = driver.module()
-    connection: Connection | None = None
-    authorizer = Authorizer()
-    try:
-        connection = dbapi.connect(
-            _read_only_uri(path) if read_only else os.fspath(path),
-            flags=(_READONLY | _NAMED_BY_URI if read_only else _READWRITE)
-            | _NOFOLLOW
-            | _EXTENDED_CODES,  # without CREATE: never a silent new database
-            isolation_level=None,
-            timeout=busy_timeout,
-            cached_statements=_CACHED_STATEMENTS,
-            check_same_thread=False,
-        )
-    except dbapi.Error:
-        raise _not_opened(path) from None
-    database = Database(
-        connection,
-        path,
-        encrypted=key is not None,
-        driver_error=dbapi.Error,
-        authorizer=authorizer,
-        busy_timeout=busy_timeout,
-        read_only=read_only,
-        reconnect=partial(
-            connect,
-            path,
-            key,
-            memory_security=memory_security,
-            busy_timeout=busy_timeout,
-            largest_cache=_SECOND_CACHE,
-            read_only=read_only,
-        ),
-    )
-    try:
-        _unlock(database, connection, key, memory_security=memory_security)
-        _configure(database, largest_cache=largest_cache)
-        connection.set_authorizer(authorizer.judge)
-    except BaseException:
-        database.close()
-        raise
-    return database
+def _fit(rows: Sequence[Sequence[Any]]) -> bool:
+    return sum(len(v) for row in rows for v in row if isinstance(v, str)) <= _MOST_AT_ONCE
 
 
-def _read_only_uri(path: Path) -> str:
-    """Return the URI under which SQLite reads a database and its WAL, and changes neither.
-
-    Without a WAL the file is complete. With a WAL, SQLite shares the index that a server keeps, or makes
-    one in memory if a killed server left it; the index file must exist, but may be empty. Raises
-    ``LockedError`` if it does not exist and cannot be made.
-    """
-    _, log, index, _ = companions(path)
-    name = f"{path.absolute().as_uri()}?mode=ro"
-    if not log.exists() or (log.stat().st_size == 0 and not index.exists()):
-        return f"{name}&immutable=1"
-    try:
-        with suppress(FileExistsError):
-            flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY
-            flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
-            os.close(os.open(index, flags, 0o600))
-    except OSError:
-        raise LockedError(
-            Verdict.UNSAFE_PATH,
-            "beside the cache lies a log that a process has left, and it cannot be read in a folder "
-            "that cannot be written to",
-            resolution_hint="Copy the data folder to a place that can be written to, and set "
-            "NOTARIUM_DATA_DIR to the copy.",
-        ) from None
-    return f"{name}&readonly_shm=1"
+@cache
+def _spread(sql: str, width: int, count: int) -> str:
+    row = f"({', '.join('?' * width)})"
+    return sql.replace("{rows}", ", ".join([row] * count))
 
 
-def _not_opened(path: Path) -> NotariumError:
-    if path.parent.resolve() == path.parent.absolute():
-        return CacheDamaged("the cache file cannot be opened")
-    return LockedError(
-        Verdict.UNSAFE_PATH,
-        "a folder above the cache file is a symbolic link",
-        resolution_hint="Give NOTARIUM_DATA_DIR without symbolic links.",
-    )
-
-
-def _unlock(
-    database: Database, connection: Connection, key: Secret | None, *, memory_security: bool
-) -> None:
-    database.run("PRAGMA cipher_log_level = NONE")  # first: its own log goes to stderr
-    if key is not None:
-        if memory_security:
-            database.run("PRAGMA cipher_memory_security = ON")
-        connection.set_key(key.reveal_text())
-    database.row("SELECT count(*) FROM sqlite_master")
-    if key is not None and database.number("PRAGMA cipher_page_size") != PAGE_SIZE:
-        raise CacheDamaged("the cache file has another page size than it was made with")
-
-
-def page_cache(size_bytes: int, *, largest: int = _LARGEST_CACHE) -> int:
-    """Return the bytes of pages that a connection to a database of this size caches, at most."""
-    return min(max(size_bytes // 8, _SMALLEST_CACHE), largest)
-
-
-def _configure(database: Database, *, largest_cache: int) -> None:
-    cache = page_cache(database.size_bytes(), largest=largest_cache)
-    for pragma in (
-        "temp_store = MEMORY",  # the other setting writes notes to /var/tmp in clear
-        f"cache_size = -{cache // 1024}",
-        "mmap_size = 0",
-        "secure_delete = ON",
-        "foreign_keys = ON",
-        "trusted_schema = OFF",
-        "recursive_triggers = OFF",
-        f"journal_size_limit = {16 * _MIB}",
-        "wal_autocheckpoint = 0",  # see set_checkpointer
-        "synchronous = FULL",
-    ):
-        database.run(f"PRAGMA {pragma}")
-    if database.read_only:
-        return
-    if sys.platform == "darwin":
-        for pragma in ("fullfsync = ON", "checkpoint_fullfsync = ON"):
-            database.run(f"PRAGMA {pragma}")
-    mode = database.row("PRAGMA journal_mode = WAL")
-    if mode != ("wal",) or database.number("PRAGMA temp_store") != _TEMP_STORE_MEMORY:
-        raise CacheDamaged("the database does not accept its settings")
-
-
-def _sync_folder(folder: Path) -> None:
-    if os.name != "posix":
-        return
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    with suppress(OSError):
-        os.fsync(descriptor)
-    os.close(descriptor)
+def _storable(value: Any) -> Any:
+    """Replace every lone surrogate by U+FFFD: SQLite stores UTF-8 only."""
+    if isinstance(value, str):
+        return replace_surrogates(value)
+    if isinstance(value, Mapping):
+        return {name: _storable(part) for name, part in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
+        return [_storable(part) for part in value]
+    return value

@@ -20,7 +20,7 @@ from itertools import islice
 
 from mcp_notarium.search.folding import words_only
 from mcp_notarium.search.stemming import stem
-from mcp_notarium.storage.connection import Database
+from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.note_rows import BULK_SIZE
 
 MOST_DELETED_SECURELY = 8

@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 from mcp_notarium.errors import CacheBusy, CacheError, CacheFull
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage.connection import Database
+from mcp_notarium.storage.database import Database
 
 PAGE_SIZE = 4096
 SALT_SIZE = 16

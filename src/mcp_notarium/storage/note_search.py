@@ -18,7 +18,7 @@ from mcp_notarium.search.folding import fold, words_only
 from mcp_notarium.search.query import Query, Word
 from mcp_notarium.search.sql_builder import build, words_of
 from mcp_notarium.search.stemming import spelling, stem
-from mcp_notarium.storage.connection import Database, Row
+from mcp_notarium.storage.database import Database, Row
 from mcp_notarium.storage.fts_index import Vocabulary
 
 MOST_RANKED = 1000

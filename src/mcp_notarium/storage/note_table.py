@@ -1,7 +1,7 @@
 """Store and read the acknowledged notes.
 
-``notes`` holds only what the store acknowledged and an agent may see (``visibility_gate.py``). Writes
-that the store has not confirmed are in ``pending_writes``. ``note_search.py`` searches.
+``notes`` holds only what the store acknowledged and an agent may see (``visibility_filter.py``). Writes
+that the store has not confirmed are in ``journal_table``. ``note_search.py`` searches.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from mcp_notarium.domain.note import Content, Note, Revision, Tombstone
 from mcp_notarium.domain.visibility import EVERYTHING, Visibility
-from mcp_notarium.storage.connection import Database
+from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.fts_index import FtsIndex
 from mcp_notarium.storage.note_rows import (
     Applied,
@@ -23,7 +23,7 @@ from mcp_notarium.storage.note_rows import (
     rows_of,
     with_text,
 )
-from mcp_notarium.storage.visibility_gate import HiddenNote, VisibilityGate
+from mcp_notarium.storage.visibility_filter import HiddenNote, VisibilityGate
 
 __all__ = ["Applied", "Counts", "NoteTable", "TagCount"]
 

@@ -1,128 +1,224 @@
-"""Create the tables and migrate them from one schema version to the next.
+"""Define schema 1: notes with their full-text index, bases, hidden notes, journal, audit chain, metadata.
 
-Each migration runs in one transaction together with its record and ``user_version``; a crash
-leaves the version before or the version after. Migrations add or rewrite, they never drop what
-somebody wrote. The caller copies the file before a migration.
+Shapes that matter:
+
+* In ``notes`` the small columns come first and ``text`` last: a listing reads the first bytes of a
+  row and never its overflow pages. ``head`` is the first line, for the same reason.
+* ``pk`` is explicit because the search index refers to it; an implicit rowid may change when the
+  database is copied.
+* ``note_base.raw`` is the service's whole object *without* the note's text where the text can be
+  put back exactly (``storage/note_rows.py``): storing each text twice would double the file.
+* ``storage/fts_index.py`` keeps ``notes_fts`` in step. ``changes`` grows when words come into the index,
+  and ``index_changes`` tells for the last of them which note it was, so that a copy of the terms can be
+  kept up without reading the whole index again.
+* ``note_counts`` holds the totals every listing needs; triggers keep it.
+* ``pending_writes.copied`` marks a conflict copy, so that it is known as one after a crash.
+* ``withheld`` has only what sync needs to leave a hidden note alone while it does not change: id, etag,
+  version, and the rule that hides it, for the person who asks why.
+* ``audit`` is append-only as far as a database can enforce it: records are never changed, follow each
+  other without a gap, and only the oldest may go. ``audit/chain.py`` says what the columns mean. Who has
+  the key can drop these triggers; the MACs are for the rest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+NAME = "notes, search index, bases, hidden notes, pending writes, audit chain, metadata"
 
-from mcp_notarium.storage.connection import Database
-from mcp_notarium.storage.tables import NAME, STATEMENTS
+_NOTES = """
+CREATE TABLE notes (
+  pk             INTEGER PRIMARY KEY,
+  id             TEXT NOT NULL UNIQUE CHECK (id <> ''),
+  local_version  INTEGER NOT NULL DEFAULT 1 CHECK (local_version >= 1),
+  server_version INTEGER,
+  created_at     INTEGER NOT NULL,
+  modified_at    INTEGER NOT NULL,
+  trash          INTEGER NOT NULL DEFAULT 0 CHECK (trash IN (0, 1)),
+  pinned         INTEGER NOT NULL DEFAULT 0 CHECK (pinned IN (0, 1)),
+  markdown       INTEGER NOT NULL DEFAULT 0 CHECK (markdown IN (0, 1)),
+  tags           TEXT NOT NULL DEFAULT '[]',
+  head           TEXT NOT NULL DEFAULT '',
+  supplement     TEXT NOT NULL DEFAULT '',
+  text           TEXT NOT NULL
+) STRICT
+"""
 
-APPLICATION_ID = 0x4E4F5441  # "NOTA"
+_INDEXES = (
+    "CREATE INDEX notes_listing ON notes(trash, modified_at DESC, pk)",
+    "CREATE INDEX notes_created ON notes(trash, created_at DESC, pk)",
+    "CREATE INDEX notes_meta ON notes(pk, trash, modified_at, created_at)",
+)
 
-
-@dataclass(frozen=True, slots=True)
-class Migration:
-    """Hold one step of the schema, which leads to ``version``; statements run first."""
-
-    version: int
-    name: str
-    statements: tuple[str, ...] = ()
-    rewrite: Callable[[Database], None] | None = None
-
-
-MIGRATIONS = (Migration(1, NAME, STATEMENTS),)
-SCHEMA_VERSION = MIGRATIONS[-1].version
-
-
-@dataclass(frozen=True, slots=True)
-class SchemaState:
-    """Hold what a database says about its schema."""
-
-    version: int
-    application_id: int
-    tables: int
-
-    @property
-    def ours(self) -> bool:
-        """Tell whether this is a database of this program (of any version)."""
-        return self.version > 0 and self.application_id == APPLICATION_ID
-
-    @property
-    def empty(self) -> bool:
-        """Tell whether nothing was ever written to it."""
-        return self.version == 0 and self.tables == 0
-
-    def newer_than(self, known: int = SCHEMA_VERSION) -> bool:
-        """Tell whether a later release of the program made it."""
-        return self.version > known
-
-    def older_than(self, known: int = SCHEMA_VERSION) -> bool:
-        """Tell whether :func:`migrate` has steps to run."""
-        return self.ours and self.version < known
-
-
-def state(database: Database) -> SchemaState:
-    """Read version, application id and the number of tables."""
-    tables = database.row("SELECT count(*) FROM sqlite_master")
-    return SchemaState(
-        version=database.user_version(),
-        application_id=database.number("PRAGMA application_id"),
-        tables=tables[0] if tables else 0,
-    )
-
-
-def create_tables(
-    database: Database,
-    *,
-    meta: Mapping[str, str],
-    migrations: Sequence[Migration] = MIGRATIONS,
-) -> None:
-    """Create all tables and the first metadata in an empty database, in one transaction."""
-    with database.schema_change(), database.transaction(durable=True):
-        database.run(f"PRAGMA application_id = {APPLICATION_ID}")
-        for step in migrations:
-            _run_step(database, step)
-        database.run_many(
-            "INSERT INTO sync_metadata(key, value) VALUES (?, ?)", sorted(meta.items())
-        )
-
-
-def migrate(database: Database, migrations: Sequence[Migration] = MIGRATIONS) -> tuple[int, ...]:
-    """Run every missing step; return their versions (empty: up to date).
-
-    Raises ``CacheError``; the step that failed changed nothing. The caller has checked
-    :class:`SchemaState`: a foreign or newer database is refused there.
+_SEARCH = (
     """
-    taken = []
-    for step in migrations:
-        with database.schema_change(), database.transaction(durable=True):
-            # Inside the write lock: two processes may be migrating at once.
-            if step.version > database.user_version():
-                _run_step(database, step)
-                taken.append(step.version)
-    return tuple(taken)
-
-
-def rehearse(database: Database, migrations: Sequence[Migration] = MIGRATIONS) -> None:
-    """Run the steps of :func:`migrate` in one transaction that is rolled back.
-
-    Raises ``CacheError`` where ``migrate`` would. The database is unchanged in any case.
-    """
-    with suppress(_Undone), database.schema_change(), database.transaction():
-        for step in migrations:
-            if step.version > database.user_version():
-                _run_step(database, step)
-        raise _Undone
-
-
-class _Undone(Exception):
-    """Leave a transaction without committing it."""
-
-
-def _run_step(database: Database, step: Migration) -> None:
-    for statement in step.statements:
-        database.run(statement)
-    if step.rewrite is not None:
-        step.rewrite(database)
-    database.run(
-        "INSERT INTO schema_migrations(version, name, applied_at) VALUES (?, ?, unixepoch())",
-        (step.version, step.name),
+    CREATE VIRTUAL TABLE notes_fts USING fts5(
+      text, tags, supplement,
+      content='notes', content_rowid='pk',
+      tokenize='porter unicode61 remove_diacritics 1'
     )
-    database.run(f"PRAGMA user_version = {int(step.version)}")
+    """,
+    # Without it the terms of a deleted note stay readable in the index to whoever has the key.
+    "INSERT INTO notes_fts(notes_fts, rank) VALUES ('secure-delete', 1)",
+    """
+    CREATE TABLE search_index (
+      one      INTEGER PRIMARY KEY CHECK (one = 1),
+      changes  INTEGER NOT NULL DEFAULT 0,
+      owed     INTEGER NOT NULL DEFAULT 0 CHECK (owed IN (0, 1, 2))
+    ) STRICT
+    """,
+    "INSERT INTO search_index(one) VALUES (1)",
+    """
+    CREATE TABLE index_changes (
+      change INTEGER PRIMARY KEY,
+      pk     INTEGER NOT NULL
+    ) STRICT
+    """,
+)
+
+_COUNTS = (
+    """
+    CREATE TABLE note_counts (
+      one     INTEGER PRIMARY KEY CHECK (one = 1),
+      active  INTEGER NOT NULL DEFAULT 0 CHECK (active >= 0),
+      trashed INTEGER NOT NULL DEFAULT 0 CHECK (trashed >= 0)
+    ) STRICT
+    """,
+    "INSERT INTO note_counts(one) VALUES (1)",
+    """
+    CREATE TRIGGER notes_counted AFTER INSERT ON notes BEGIN
+      UPDATE note_counts SET active = active + (new.trash = 0), trashed = trashed + new.trash;
+    END
+    """,
+    """
+    CREATE TRIGGER notes_uncounted AFTER DELETE ON notes BEGIN
+      UPDATE note_counts SET active = active - (old.trash = 0), trashed = trashed - old.trash;
+    END
+    """,
+    """
+    CREATE TRIGGER notes_recounted AFTER UPDATE OF trash ON notes WHEN old.trash <> new.trash
+    BEGIN
+      UPDATE note_counts SET active = active + old.trash - new.trash,
+                             trashed = trashed + new.trash - old.trash;
+    END
+    """,
+)
+
+_TAGS = (
+    """
+    CREATE TABLE note_tags (
+      pk  INTEGER NOT NULL REFERENCES notes(pk) ON DELETE CASCADE,
+      tag TEXT NOT NULL,
+      key TEXT NOT NULL,
+      PRIMARY KEY (pk, tag)
+    ) STRICT, WITHOUT ROWID
+    """,
+    "CREATE INDEX note_tags_key ON note_tags(key, pk)",
+)
+
+_BASE = """
+CREATE TABLE note_base (
+  pk           INTEGER PRIMARY KEY REFERENCES notes(pk) ON DELETE CASCADE,
+  etag         TEXT NOT NULL,
+  created_at   REAL NOT NULL,
+  modified_at  REAL NOT NULL,
+  text_at      INTEGER,
+  text_escaped INTEGER NOT NULL DEFAULT 0 CHECK (text_escaped IN (0, 1)),
+  raw          TEXT NOT NULL
+) STRICT
+"""
+
+_PENDING = (
+    """
+    CREATE TABLE pending_writes (
+      write_id    TEXT PRIMARY KEY,
+      note_id     TEXT NOT NULL,
+      kind        TEXT NOT NULL CHECK (kind IN ('create', 'update', 'delete')),
+      base_etag   TEXT,
+      text        TEXT NOT NULL,
+      tags        TEXT NOT NULL,
+      trash       INTEGER NOT NULL CHECK (trash IN (0, 1)),
+      body        TEXT NOT NULL,
+      created_at  REAL NOT NULL,
+      owner       TEXT NOT NULL,
+      lease_until REAL NOT NULL,
+      state       TEXT NOT NULL DEFAULT 'in_flight' CHECK (state IN ('in_flight', 'rejected')),
+      reason      TEXT NOT NULL DEFAULT '',
+      copied      INTEGER NOT NULL DEFAULT 0 CHECK (copied IN (0, 1))
+    ) STRICT
+    """,
+    "CREATE INDEX pending_of_note ON pending_writes(note_id, created_at)",
+)
+
+_HIDDEN_NOTES = (
+    """
+    CREATE TABLE withheld (
+      id             TEXT PRIMARY KEY CHECK (id <> ''),
+      etag           TEXT NOT NULL,
+      server_version INTEGER,
+      rule           TEXT NOT NULL
+    ) STRICT, WITHOUT ROWID
+    """,
+)
+
+_AUDIT = (
+    """
+    CREATE TABLE audit (
+      number    INTEGER PRIMARY KEY CHECK (number >= 1),
+      at_ms     INTEGER NOT NULL,
+      client    TEXT NOT NULL,
+      act       TEXT NOT NULL CHECK (act <> ''),
+      digest    TEXT NOT NULL,
+      notes     TEXT NOT NULL,
+      decision  TEXT NOT NULL,
+      outcome   TEXT NOT NULL,
+      bytes_out INTEGER NOT NULL CHECK (bytes_out >= 0),
+      refers    INTEGER NOT NULL CHECK (refers >= 0 AND refers < number),
+      facts     TEXT NOT NULL,
+      previous  TEXT NOT NULL CHECK (length(previous) = 64),
+      mac       TEXT NOT NULL CHECK (length(mac) = 64)
+    ) STRICT
+    """,
+    """
+    CREATE TRIGGER audit_never_changed BEFORE UPDATE ON audit BEGIN
+      SELECT RAISE(ABORT, 'an audit record is never changed');
+    END
+    """,
+    """
+    CREATE TRIGGER audit_without_gap BEFORE INSERT ON audit
+    WHEN EXISTS (SELECT 1 FROM audit)
+     AND new.number <> (SELECT max(number) FROM audit) + 1
+    BEGIN
+      SELECT RAISE(ABORT, 'an audit record follows the last one');
+    END
+    """,
+    """
+    CREATE TRIGGER audit_oldest_first BEFORE DELETE ON audit
+    WHEN old.number <> (SELECT min(number) FROM audit)
+    BEGIN
+      SELECT RAISE(ABORT, 'only the oldest audit record may go');
+    END
+    """,
+)
+
+_METADATA = (
+    """
+    CREATE TABLE schema_migrations (
+      version    INTEGER PRIMARY KEY,
+      name       TEXT NOT NULL,
+      applied_at INTEGER NOT NULL
+    ) STRICT
+    """,
+    "CREATE TABLE sync_metadata (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID",
+)
+
+STATEMENTS = (
+    *_METADATA,
+    _NOTES,
+    *_INDEXES,
+    *_SEARCH,
+    *_COUNTS,
+    *_TAGS,
+    _BASE,
+    *_PENDING,
+    *_HIDDEN_NOTES,
+    *_AUDIT,
+)

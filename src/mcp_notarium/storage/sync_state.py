@@ -16,7 +16,7 @@ from typing import Any
 
 from mcp_notarium.errors import CacheError
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage.connection import Database
+from mcp_notarium.storage.database import Database
 
 _CURSOR = "backend_cursor"
 _PROGRESS = "first_sync"

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.errors import CacheError
-from mcp_notarium.storage.connection import Database, Row
+from mcp_notarium.storage.database import Database, Row
 from mcp_notarium.storage.fts_index import FtsIndex
 
 _SLICE = 500

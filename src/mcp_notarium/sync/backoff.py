@@ -1,9 +1,9 @@
-"""Decide when sync asks again: after failures, after cycles without news, for one item, while idle.
+"""Compute when sync may ask again: after failures, empty cycles, single items, idle polls.
 
 Every class counts; none waits, reads a clock or draws a random number. Seconds are passed in, or come
 from a ``stopwatch`` that gives seconds from any start.
 
-* ``CycleBackoff``: how long the engine stays away from the store.
+* ``CycleBackoff``: how long the cycle runner waits.
 * ``RetrySchedule``: when unfinished writes and notes in doubt are tried again.
 * ``ItemBackoff``: which single notes or writes are not asked for at the moment.
 * ``FeedHealth``: whether to use the change feed or listings.
@@ -53,7 +53,7 @@ def retry_after_of(error: NotariumError) -> float | None:
 
 
 class CycleBackoff:
-    """Compute the pauses of one engine from its failed and its empty cycles.
+    """Compute the pauses of one cycle runner from its failed and its empty cycles.
 
     A cycle is *empty* if the store gave the reason for it (its change feed said something, or nothing
     without waiting) and nothing was new. A cycle that the clock, a person or a write began is not.
@@ -103,7 +103,7 @@ class CycleBackoff:
 
 
 class RetrySchedule:
-    """Schedule retries of one engine's unfinished writes and notes in doubt.
+    """Schedule retries of one cycle runner's unfinished writes and notes in doubt.
 
     A new item is tried soon, always. Items that failed again wait twice as long each time. A cycle
     that only stored what the change feed brought has tried none of them and lengthens nothing:

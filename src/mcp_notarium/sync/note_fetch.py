@@ -41,7 +41,7 @@ class _Round:
 
 
 class NoteFetcher:
-    """Fetch single notes for one engine. ``stopwatch`` gives seconds from any start."""
+    """Fetch single notes for one cycle runner. ``stopwatch`` gives seconds from any start."""
 
     def __init__(self, cache: Cache, store: Store, *, stopwatch: Callable[[], float]) -> None:
         self._cache = cache

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from mcp_notarium.errors import CacheError
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.sync_state import Metrics, Progress, SyncState
-from mcp_notarium.sync.cycle import WORKING, State
+from mcp_notarium.sync.cycle_states import WORKING, State
 
 SWEEP_PERIOD = 24 * 3600.0
 """Seconds between complete listings where the change feed reports removals."""
@@ -34,7 +34,7 @@ _ANSWERED_WELL = "sync.answered_well"
 
 
 class SyncProgress:
-    """Read and write the engine's rows of ``sync_metadata``."""
+    """Read and write the cycle runner's rows of ``sync_metadata``."""
 
     def __init__(self, cache: Cache, *, clock: Callable[[], float]) -> None:
         self._cache = cache

@@ -51,11 +51,11 @@ NOTHING = Content(text="")
 
 
 class PushOutcome(Enum):
-    """How a push ended."""
+    """Name how a push ended."""
 
     STORED = "stored"
     COPIED = "copied"
-    """CommitResult, but some of our text was not in it: that is kept in a conflict copy."""
+    """Stored, but some of our text was not in it: that is kept in a conflict copy."""
     REFUSED = "refused"
     """The store will never take it; the text stays as a rejected entry."""
     AGAIN = "again"

@@ -131,7 +131,7 @@ async def _reset(app: App, call: CallContext) -> ManageAnswer:
         )
     await require_consent(call, "Empty the local cache and load every note again?")
     async with app.writer.call():
-        await app.driver.reset()
+        await app.scheduler.reset()
     return ManageAnswer(
         status="reset",
         note="All notes are being loaded again, newest first. Unconfirmed writes are kept.",
@@ -146,7 +146,7 @@ def collect_stats(app: App) -> StatsAnswer:
     numbers = _program(app) | _cache(app) | _sync(app) | _writes(app)
     if app.policy.visibility.hides:
         numbers |= dict.fromkeys(_OF_THE_WHOLE_ACCOUNT)
-        if not app.driver.status().complete:
+        if not app.scheduler.status().complete:
             numbers |= dict.fromkeys(_OF_A_PART)
     return StatsAnswer.model_validate(numbers, strict=False)
 
@@ -183,8 +183,8 @@ def _cipher_version(app: App) -> str | None:
 
 
 def _sync(app: App) -> dict[str, object]:
-    status = app.driver.status()
-    metrics = app.driver.metrics()
+    status = app.scheduler.status()
+    metrics = app.scheduler.metrics()
     return {
         "db_last_sync_at": status.last_sync_at and int(status.last_sync_at),
         "db_sync_duration_ms": metrics.duration_ms,

@@ -31,9 +31,9 @@ async def find_note(app: App, note_id: str) -> Note:
     are here: the store may refuse a hidden one in words of its own.
     """
     note = app.cache.notes.get(note_id)
-    if note is None and not app.driver.status().complete:
+    if note is None and not app.scheduler.status().complete:
         note = await _fetch(app, note_id)
-        if note is None and app.policy.visibility.hides and not app.driver.status().complete:
+        if note is None and app.policy.visibility.hides and not app.scheduler.status().complete:
             raise still_loading(app, "whether there is one with this id is told when all are here.")
     if note is None:
         raise NoteNotFound("There is no note with this id.", details={"id": note_id[:_ID_SHOWN]})

@@ -32,27 +32,27 @@ async def wait_for_notes(app: App, call: CallContext) -> None:
     """
     if not app.policy.visibility.hides:
         await wait_for_first_page(app, call)
-    elif not app.driver.status().complete:
+    elif not app.scheduler.status().complete:
         await _wait_for_all(app, call)
 
 
 async def _wait_for_all(app: App, call: CallContext) -> None:
     await call.progress(0, None, "Loading the notes")
     for _ in range(round(FIRST_PAGE_SECONDS / _POLL_SECONDS)):
-        status = app.driver.status()
+        status = app.scheduler.status()
         if status.complete:
             return
         if status.failure or status.state in _NEEDS_PERSON:
             break
         await asyncio.sleep(_POLL_SECONDS)
-    status = app.driver.status()
+    status = app.scheduler.status()
     if status.needs_login or status.state == "halted" or not status.complete:
         raise still_loading(app, "they are listed when all are here.")
 
 
 def still_loading(app: App, until: str) -> StillLoading:
     """Return the error for what cannot be told before all notes are here; ``until`` says what happens then."""
-    status = app.driver.status()
+    status = app.scheduler.status()
     if status.needs_login or status.state == "halted":
         return StillLoading(note_on(status, now=app.clock()) or "The notes are not here.")
     return StillLoading(f"The notes are being loaded; {until}")
@@ -63,13 +63,13 @@ async def wait_for_first_page(app: App, call: CallContext) -> None:
 
     Does not wait for a sync that has failed already or that only a person can repair.
     """
-    if app.cache.notes.counts().total or not _worth_waiting(app.driver.status()):
+    if app.cache.notes.counts().total or not _worth_waiting(app.scheduler.status()):
         return
     await call.progress(0, None, "Loading the newest notes")
     for _ in range(round(FIRST_PAGE_SECONDS / _POLL_SECONDS)):
-        if await app.driver.wait_first_page(_POLL_SECONDS):
+        if await app.scheduler.wait_first_page(_POLL_SECONDS):
             return
-        if not _worth_waiting(app.driver.status()):
+        if not _worth_waiting(app.scheduler.status()):
             return
 
 
@@ -80,7 +80,7 @@ def _worth_waiting(status: SyncStatus) -> bool:
 
 def sync_of(app: App) -> Sync | None:
     """Return what an agent should know about the index before it trusts an answer, or None."""
-    status = app.driver.status()
+    status = app.scheduler.status()
     note = note_on(status, now=app.clock())
     if note is None:
         return None

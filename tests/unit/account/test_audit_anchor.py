@@ -9,11 +9,11 @@ import pytest
 from mcp_notarium.account import (
     audit_anchor,
     key_file_backup,
-    key_rotation,
     plaintext_migration,
     reencryption,
     repair,
     slot_management,
+    slot_rotation,
 )
 from mcp_notarium.account import key_changes as recording
 from mcp_notarium.account.audit_anchor import AnchorUnusable, audit_keys
@@ -343,7 +343,7 @@ def test_every_change_of_keys_is_on_record(tmp_path):
     key_file_backup.back_up(config, tmp_path / "copy", bounds=BOUNDS)
     slot_management.disable(config, 2, options=GIVEN)
     slot_management.remove(config, 2, options=GIVEN)
-    key_rotation.rotate_passphrase(
+    slot_rotation.rotate_passphrase(
         config, new=Secret(OTHER), parameters=kdf.CHEAPEST, options=GIVEN
     )
     config = replace(config, db_key=Secret(OTHER))

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.account import key_file_backup, key_rotation, slot_management
+from mcp_notarium.account import key_file_backup, slot_management, slot_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import kdf, key_slots
 from mcp_notarium.crypto.errors import WrongKey
@@ -93,7 +93,7 @@ def test_what_was_there_is_kept(tmp_path):
 def test_a_key_that_was_changed_does_not_come_back_by_the_back_door(tmp_path):
     config = made(tmp_path)
     copy = copied(config, tmp_path / "copy")
-    key_rotation.rotate_passphrase(
+    slot_rotation.rotate_passphrase(
         config, new=Secret(OTHER), parameters=kdf.CHEAPEST, options=GIVEN
     )
     error = refused(config, LockedError, copy)

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.account import key_rotation, keychain_slot, slot_management
+from mcp_notarium.account import keychain_slot, slot_management, slot_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
-from mcp_notarium.crypto import kdf, recovery_codes, user_key
+from mcp_notarium.crypto import kdf, recovery_keys, user_key
 from mcp_notarium.crypto.errors import SlotsRefused
 from mcp_notarium.crypto.key_slots import SlotType
 from mcp_notarium.errors import LockedError, Verdict
@@ -17,7 +17,7 @@ from support import keychains
 from support.account import BOUNDS, OTHER, PASSPHRASE, account, fingerprint, made, open_cheaply
 
 GIVEN = ChangeOptions(bounds=BOUNDS)
-PAPER = recovery_codes.generate()
+PAPER = recovery_keys.generate()
 
 
 def by_keychain(config):
@@ -275,7 +275,7 @@ def test_the_keychain_keeps_its_random_key_when_the_passphrase_is_changed(tmp_pa
     config, system = made(tmp_path), keychains.working()
     keychain_slot.enable(config, system, options=GIVEN)
     kept, options = entry(system, config), replace(GIVEN, system=system)
-    done = key_rotation.rotate_passphrase(
+    done = slot_rotation.rotate_passphrase(
         by_keychain(config), new=Secret(OTHER), parameters=kdf.CHEAPEST, options=options
     )
     assert [slot.id for slot in done.gone] == [1]
@@ -292,7 +292,7 @@ def test_a_raw_key_that_only_the_keychain_has_is_not_replaced_by_a_typed_one(tmp
     system.set(keychain.KEY, config.owner_hash, user_key.generate())
     open_cheaply(config, system=system).close()
     options = replace(GIVEN, system=system)
-    done = key_rotation.rotate_passphrase(
+    done = slot_rotation.rotate_passphrase(
         config, new=Secret(OTHER), parameters=kdf.CHEAPEST, options=options
     )
     assert (done.gone, done.notices) == ((), ())
@@ -303,7 +303,7 @@ def test_a_raw_key_that_only_the_keychain_has_is_not_replaced_by_a_typed_one(tmp
 def test_a_passphrase_that_an_earlier_release_put_there_can_be_stretched_anew(tmp_path):
     config, system = made(tmp_path), keychains.working()
     system.set(keychain.KEY, config.owner_hash, Secret(PASSPHRASE))
-    done = key_rotation.rotate_passphrase(
+    done = slot_rotation.rotate_passphrase(
         by_keychain(config), new=Secret(PASSPHRASE), parameters=kdf.Pbkdf2Sha512(7),
         options=replace(GIVEN, system=system),
     )  # fmt: skip

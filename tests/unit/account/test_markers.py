@@ -6,7 +6,7 @@ import pytest
 from mcp_notarium.account import markers
 from mcp_notarium.account.markers import PendingMarker
 from mcp_notarium.domain.note import Content, PendingWrite, WriteKind
-from mcp_notarium.storage.pending_writes import PendingWrites
+from mcp_notarium.storage.journal_table import PendingWrites
 from support.account import account, fingerprint, folder_of, open_cheaply
 
 WRITE = PendingWrite(

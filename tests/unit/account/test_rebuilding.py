@@ -10,8 +10,8 @@ from mcp_notarium.domain.note import Content, PendingWrite, WriteKind
 from mcp_notarium.errors import CacheDamaged, LockedError, Verdict
 from mcp_notarium.files import quarantine
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage.database import companions
-from mcp_notarium.storage.pending_writes import PendingWrites
+from mcp_notarium.storage.database_files import companions
+from mcp_notarium.storage.journal_table import PendingWrites
 from support import account_child
 from support.account import (
     OTHER,

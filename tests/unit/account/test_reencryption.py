@@ -8,15 +8,15 @@ import pytest
 
 from mcp_notarium.account import (
     key_file_backup,
-    key_rotation,
     keychain_slot,
     purge,
     reencryption,
     slot_management,
+    slot_rotation,
 )
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.cli import doctor_checks
-from mcp_notarium.crypto import kdf, key_slots, recovery_codes, user_key
+from mcp_notarium.crypto import kdf, key_slots, recovery_keys, user_key
 from mcp_notarium.crypto.errors import SlotsRefused, WeakPassphrase
 from mcp_notarium.crypto.kdf import KdfPolicy
 from mcp_notarium.crypto.key_slots import SlotState
@@ -161,7 +161,7 @@ def test_the_wrong_key_changes_nothing(tmp_path):
 
 
 def test_keys_that_are_not_at_hand_are_named_before_they_are_dropped(tmp_path):
-    config, paper = filled(tmp_path), recovery_codes.generate()
+    config, paper = filled(tmp_path), recovery_keys.generate()
     slot_management.add(config, paper, options=GIVEN)
     error = refused(config, SlotsRefused)
     assert "slot 2 (recovery)" in error.user_message
@@ -191,9 +191,9 @@ def test_what_is_known_of_a_slot_is_kept(tmp_path):
     config, system = filled(tmp_path), keychains.working()
     options = replace(GIVEN, system=system, clock=lambda: 1_700_000_000.0)
     change = {"parameters": kdf.Pbkdf2Sha512(7), "options": options}
-    key_rotation.rotate_passphrase(config, new=OLD, **change)
+    slot_rotation.rotate_passphrase(config, new=OLD, **change)
     by_old = replace(config, db_key=OLD)
-    key_rotation.rotate_passphrase(by_old, new=Secret(PASSPHRASE), **change)
+    slot_rotation.rotate_passphrase(by_old, new=Secret(PASSPHRASE), **change)
     keychain_slot.enable(config, system, options=options)
     slot_management.mark_compromised(config, 4, options=options)
     before = keyfile_of(config)
@@ -239,7 +239,7 @@ def test_a_key_that_others_know_is_not_the_key_of_the_new_cache(tmp_path):
 
 
 def test_the_recovery_key_that_was_used_follows_and_is_not_the_only_one(tmp_path):
-    config, paper = filled(tmp_path), recovery_codes.generate()
+    config, paper = filled(tmp_path), recovery_keys.generate()
     slot_management.add(config, paper, label="on paper", options=GIVEN)
     options = replace(GIVEN, old=paper)
     assert "only one" in refused(config, SlotsRefused, drop_others=True, options=options).message
@@ -274,7 +274,7 @@ def test_a_key_of_the_keychain_that_opens_nothing_is_in_nobodys_way(tmp_path):
 
 
 def test_what_would_not_follow_is_known_before_anything_begins(tmp_path):
-    config, paper = filled(tmp_path), recovery_codes.generate()
+    config, paper = filled(tmp_path), recovery_keys.generate()
     slot_management.add(config, paper, options=GIVEN)
     before = fingerprint(config.account_dir)
     came, dropped = reencryption.find_dropped_slots(config, replacing=False, options=GIVEN)
@@ -382,7 +382,7 @@ def test_databases_in_the_quarantine_are_named(tmp_path):
 
 @pytest.mark.parametrize("by", ["recovery", "keychain", "passphrase"])
 def test_the_cost_and_label_of_a_passphrase_that_is_dropped_are_not_lost(tmp_path, by):
-    config, system, paper = filled(tmp_path), keychains.working(), recovery_codes.generate()
+    config, system, paper = filled(tmp_path), keychains.working(), recovery_keys.generate()
     dear = replace(kdf.CHEAPEST, memory_kib=kdf.CHEAPEST.memory_kib * 2, time_cost=2)
     slot_management.add(config, OLD, label="mine", parameters=dear, options=GIVEN)
     by_old = replace(GIVEN, old=OLD)

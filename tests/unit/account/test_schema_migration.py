@@ -5,14 +5,16 @@ import pytest
 
 from mcp_notarium.account import schema_migration
 from mcp_notarium.errors import CacheFull, LockedError, Verdict
-from mcp_notarium.storage import schema
+from mcp_notarium.storage import migrations
 from support.account import account, fingerprint, folder_of, made, open_cheaply
 
-NOW = schema.SCHEMA_VERSION
-GOOD = schema.Migration(
+NOW = migrations.SCHEMA_VERSION
+GOOD = migrations.Migration(
     NOW + 1, "add a column", ("ALTER TABLE sync_metadata ADD COLUMN note TEXT",)
 )
-BAD = schema.Migration(NOW + 1, "fail half-way", ("CREATE TABLE half(x)", "SELECT * FROM nowhere"))
+BAD = migrations.Migration(
+    NOW + 1, "fail half-way", ("CREATE TABLE half(x)", "SELECT * FROM nowhere")
+)
 
 
 @pytest.fixture
@@ -20,9 +22,11 @@ def release(monkeypatch):
     """Make this release one whose schema is a version further."""
 
     def of(step):
-        steps = (*schema.MIGRATIONS, step)
-        monkeypatch.setattr(schema, "SCHEMA_VERSION", step.version)
-        monkeypatch.setattr(schema, "migrate", functools.partial(schema.migrate, migrations=steps))
+        steps = (*migrations.MIGRATIONS, step)
+        monkeypatch.setattr(migrations, "SCHEMA_VERSION", step.version)
+        monkeypatch.setattr(
+            migrations, "migrate", functools.partial(migrations.migrate, migrations=steps)
+        )
 
     return of
 
@@ -58,9 +62,11 @@ def test_the_copy_is_a_cache_that_opens_again(tmp_path, release):
 def test_a_migration_that_fails_leaves_the_old_schema_and_its_own_verdict(tmp_path, release):
     config = made(tmp_path)
     with pytest.MonkeyPatch.context() as patch:
-        steps = (*schema.MIGRATIONS, BAD)
-        patch.setattr(schema, "SCHEMA_VERSION", NOW + 1)
-        patch.setattr(schema, "migrate", functools.partial(schema.migrate, migrations=steps))
+        steps = (*migrations.MIGRATIONS, BAD)
+        patch.setattr(migrations, "SCHEMA_VERSION", NOW + 1)
+        patch.setattr(
+            migrations, "migrate", functools.partial(migrations.migrate, migrations=steps)
+        )
         with pytest.raises(LockedError) as refused:
             open_cheaply(config)
     assert refused.value.verdict is Verdict.MIGRATION_FAILED

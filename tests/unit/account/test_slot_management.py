@@ -7,7 +7,7 @@ import pytest
 
 from mcp_notarium.account import slot_management
 from mcp_notarium.account.key_changes import ChangeOptions
-from mcp_notarium.crypto import kdf, key_slots, recovery_codes, user_key
+from mcp_notarium.crypto import kdf, key_slots, recovery_keys, user_key
 from mcp_notarium.crypto.errors import MalformedKey, SlotsRefused, WeakPassphrase, WrongKey
 from mcp_notarium.crypto.key_file_codec import MOST_SLOTS
 from mcp_notarium.crypto.key_slots import SlotState, SlotType
@@ -71,7 +71,7 @@ def refused(config, error, action):
 
 
 @pytest.mark.parametrize(
-    "key", [NEW, user_key.generate(), recovery_codes.generate()], ids=["words", "raw", "paper"]
+    "key", [NEW, user_key.generate(), recovery_keys.generate()], ids=["words", "raw", "paper"]
 )
 def test_an_added_key_opens_and_so_does_the_one_before(tmp_path, key):
     config = made(tmp_path)
@@ -227,15 +227,13 @@ def test_a_change_that_fails_at_any_step_leaves_a_cache_that_opens(tmp_path, row
 
 
 def test_a_recovery_key_is_proven_by_opening(tmp_path):
-    config, paper = made(tmp_path), recovery_codes.generate()
+    config, paper = made(tmp_path), recovery_keys.generate()
     add(config, paper, label="on paper")
     typed = paper.reveal_text().lower().replace("-", " ")
     slot = slot_management.recovery_slot(config, typed, bounds=BOUNDS)
     assert (slot.id, slot.type) == (2, SlotType.RECOVERY)
     with pytest.raises(WrongKey):
-        slot_management.recovery_slot(
-            config, recovery_codes.generate().reveal_text(), bounds=BOUNDS
-        )
+        slot_management.recovery_slot(config, recovery_keys.generate().reveal_text(), bounds=BOUNDS)
     with pytest.raises(MalformedKey):
         slot_management.recovery_slot(
             config, typed[:-1] + ("y" if typed[-1] == "z" else "z"), bounds=BOUNDS
@@ -246,7 +244,7 @@ def test_a_recovery_key_is_proven_by_opening(tmp_path):
 
 
 def test_who_has_lost_the_passphrase_gets_in_with_the_recovery_key_and_sets_a_new_one(tmp_path):
-    config, paper = made(tmp_path), recovery_codes.generate()
+    config, paper = made(tmp_path), recovery_keys.generate()
     add(config, paper)
     back_in = replace(GIVEN, old=paper)
     add(config, NEW, options=back_in)

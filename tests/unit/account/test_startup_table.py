@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_notarium.account import startup_decisions, startup_table
+from mcp_notarium.account import startup_outcomes, startup_table
 from mcp_notarium.account.startup_facts import (
     Files,
     Identity,
@@ -219,7 +219,7 @@ def test_an_agent_is_told_one_way_out_that_leaves_everything_where_it_is(
 def test_what_was_met_while_it_was_open_is_told_in_the_same_way():
     for plain, setting in itertools.product((True, False), OnUnreadable):
         told = (
-            startup_decisions.decide_on_damage(plain=plain, on_unreadable=setting).error().to_dict()
+            startup_outcomes.decide_on_damage(plain=plain, on_unreadable=setting).error().to_dict()
         )
         assert len(told["message"]) + len(told["resolution_hint"]) < LONGEST_LOCKED_MESSAGE
         assert not RISKY.search(told["resolution_hint"])

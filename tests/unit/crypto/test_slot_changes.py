@@ -7,7 +7,7 @@ import pytest
 from mcp_notarium.crypto import (
     kdf,
     key_slots,
-    recovery_codes,
+    recovery_keys,
     slot_changes,
     user_key,
 )
@@ -18,7 +18,7 @@ from mcp_notarium.secret import Secret
 
 PASSPHRASE = Secret("violet kettle under seven maps")
 RAW = user_key.generate()
-PAPER = recovery_codes.generate()
+PAPER = recovery_keys.generate()
 DATA_KEY = DataKey(Secret(bytes(range(32))))
 BOUNDS = kdf.TEST_BOUNDS
 

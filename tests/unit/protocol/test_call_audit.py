@@ -275,13 +275,13 @@ async def test_decision_of_the_person_is_recorded(desk, era, answer, decision, o
 @pytest.mark.parametrize("era", ERAS)
 async def test_that_somebody_agreed_is_on_the_disk_before_anything_is_done(desk, era, monkeypatch):
     seen = []
-    reset = desk.app.driver.reset
+    reset = desk.app.scheduler.reset
 
     async def watched():
         seen.extend(desk.app.audit.table.records())
         return await reset()
 
-    monkeypatch.setattr(desk.app.driver, "reset", watched)
+    monkeypatch.setattr(desk.app.scheduler, "reset", watched)
     await desk.sync()
     await asked(desk, era, "accept")
     begun, agreed = seen[-2:]
@@ -301,7 +301,9 @@ async def test_consent_that_cannot_be_recorded_changes_nothing(desk, monkeypatch
         return open_(entry)
 
     monkeypatch.setattr(desk.app.audit, "open", full)
-    monkeypatch.setattr(desk.app.driver, "reset", None)  # calling it would be an unexpected error
+    monkeypatch.setattr(
+        desk.app.scheduler, "reset", None
+    )  # calling it would be an unexpected error
     await desk.sync()
     answer = await asked(desk, "legacy", "accept")
     assert json.loads(answer.content[0].text)["subcategory"] == "not_recorded"

@@ -7,9 +7,9 @@ import pytest
 
 from mcp_notarium.audit.chain import Decision
 from mcp_notarium.protocol.app_holder import AppHolder
-from mcp_notarium.protocol.backlog import MOST_UNREAD, Backlog
 from mcp_notarium.protocol.call_audit import Asked
 from mcp_notarium.protocol.call_pipeline import CallPipeline
+from mcp_notarium.protocol.flow_control import MOST_UNREAD, FlowControl
 from support.tooling import Caller, Desk
 
 pytestmark = pytest.mark.anyio
@@ -28,7 +28,7 @@ class Recorded(Caller):
 
 
 async def test_a_reading_that_waited_for_the_network_is_not_answered_above_the_bound(tmp_path):
-    desk, come, backlog, answers = Desk(tmp_path), anyio.Event(), Backlog(), []
+    desk, come, flow, answers = Desk(tmp_path), anyio.Event(), FlowControl(), []
     desk.store.put("plain", "x\n")
     get, asked = desk.remote.get, []
 
@@ -44,7 +44,7 @@ async def test_a_reading_that_waited_for_the_network_is_not_answered_above_the_b
         yield desk.app
 
     holder = AppHolder(opened, report=lambda _error: None)
-    pipeline = CallPipeline(holder, backlog=backlog)
+    pipeline = CallPipeline(holder, flow=flow)
 
     async def call():
         answers.append(await pipeline.answer(Asked("", "get", {"id": "plain"}), Recorded))
@@ -56,11 +56,11 @@ async def test_a_reading_that_waited_for_the_network_is_not_answered_above_the_b
                 tasks.start_soon(call)
                 await anyio.wait_all_tasks_blocked()
                 assert asked
-                backlog.wait(MOST_UNREAD + 1)
+                flow.add_unwritten(MOST_UNREAD + 1)
                 come.set()
                 await anyio.wait_all_tasks_blocked()
                 assert not answers
-                backlog.written(MOST_UNREAD + 1)
+                flow.written(MOST_UNREAD + 1)
                 await anyio.wait_all_tasks_blocked()
                 assert not answers[0].is_error
                 await holder.leave(within=1)

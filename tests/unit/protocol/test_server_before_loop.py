@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from mcp_notarium.protocol.backlog import Backlog
-from mcp_notarium.protocol.inbox import Inbox, Loaded, Stop
+from mcp_notarium.protocol.event_queue import EventQueue, Loaded, Stop
+from mcp_notarium.protocol.flow_control import FlowControl
 from mcp_notarium.protocol.server import MOST_ALONE, answer_alone
 from mcp_notarium.protocol.session import Session
 from mcp_notarium.protocol.static_replies import StaticReplies, stored
@@ -32,24 +32,24 @@ def line(message):
     return json.dumps(message).encode()
 
 
-def alone(inbox, outgoing, load=lambda: None, **options):
+def alone(queue, outgoing, load=lambda: None, **options):
     """What is held for the event loop, None if the client has left, and the session."""
-    backlog = Backlog()
-    session = Session(StaticReplies(stored()), backlog)
-    return answer_alone(inbox, session, outgoing, backlog, load, **options), session
+    flow = FlowControl()
+    session = Session(StaticReplies(stored()), flow)
+    return answer_alone(queue, session, outgoing, flow, load, **options), session
 
 
 def filled(*events):
-    inbox = Inbox()
+    queue = EventQueue()
     for event in events:
-        inbox.put(event if not isinstance(event, dict) else line(event))
-    return inbox
+        queue.put(event if not isinstance(event, dict) else line(event))
+    return queue
 
 
 def test_calls_wait_in_order_and_the_end_behind_them_is_held(pipe):
     end, loaded = EndOfInput(), Loaded("event loop")
-    inbox = filled(HELLO, INITIALIZED, call(1, "save"), call(2, "list"), end, Stop(), loaded)
-    held, session = alone(inbox, pipe[1])
+    queue = filled(HELLO, INITIALIZED, call(1, "save"), call(2, "list"), end, Stop(), loaded)
+    held, session = alone(queue, pipe[1])
     assert held[0] is end
     assert [type(event) for event in held] == [EndOfInput, Stop]
     waiting = [session.next() for _ in range(4)]
@@ -74,8 +74,8 @@ def test_client_that_stopped_reading_is_the_end(pipe):
 @pytest.mark.parametrize("flood", [PING, TooLong(b"", b"")], ids=["pings", "too long"])
 def test_reader_that_takes_nothing_does_not_hold_up_the_end(pipe, flood):
     count = 3000
-    inbox, found = filled(*[flood] * count, EndOfInput(), Loaded("event loop")), []
-    thread = threading.Thread(target=lambda: found.append(alone(inbox, pipe[1])), daemon=True)
+    queue, found = filled(*[flood] * count, EndOfInput(), Loaded("event loop")), []
+    thread = threading.Thread(target=lambda: found.append(alone(queue, pipe[1])), daemon=True)
     thread.start()
     thread.join(20)
     assert found, "it waits for the reader"
@@ -88,22 +88,22 @@ def test_reader_that_takes_nothing_does_not_hold_up_the_end(pipe, flood):
 
 
 def test_loader_is_started_once_and_only_for_a_client_that_stays(pipe):
-    inbox, started = Inbox(), []
+    queue, started = EventQueue(), []
 
     def load():
         started.append(1)
-        inbox.put(Loaded("event loop"))
+        queue.put(Loaded("event loop"))
 
     listing = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
     for message in (HELLO, INITIALIZED, listing):
-        inbox.put(line(message))
-    assert alone(inbox, pipe[1], load)[0] == []
+        queue.put(line(message))
+    assert alone(queue, pipe[1], load)[0] == []
     assert started == [1]
     assert alone(filled(HELLO, listing, PING, EndOfInput()), pipe[1], load)[0] is None
     assert started == [1]
 
 
-class Patient(Inbox):
+class Patient(EventQueue):
     """Notes down how long each item was waited for, and never waits for ever."""
 
     def __init__(self):
@@ -122,27 +122,27 @@ def never():
 
 
 def test_whoever_says_nothing_in_time_counts_as_gone(pipe):
-    inbox = Patient()
-    assert alone(inbox, pipe[1], never, patience=0.01)[0] is None
-    assert inbox.waited == [0.01]
+    queue = Patient()
+    assert alone(queue, pipe[1], never, patience=0.01)[0] is None
+    assert queue.waited == [0.01]
 
 
 def test_part_of_a_line_in_time_is_enough_and_whoever_has_spoken_is_waited_for(pipe):
-    inbox = Patient()
+    queue = Patient()
 
     def spoken():
-        inbox.put(line(HELLO))
+        queue.put(line(HELLO))
         return True
 
-    assert alone(inbox, pipe[1], never, patience=0.01, spoken=spoken)[0] is None
-    assert inbox.waited == [0.01, None, None]
+    assert alone(queue, pipe[1], never, patience=0.01, spoken=spoken)[0] is None
+    assert queue.waited == [0.01, None, None]
     assert json.loads(os.read(pipe[0], 1 << 16))["id"] == HELLO["id"]
 
 
 def test_process_is_protected_once_and_right_behind_the_first_answer(pipe):
     answered = []
-    inbox = filled(HELLO, INITIALIZED, Loaded("event loop"))
-    alone(inbox, pipe[1], protect=lambda: answered.append(os.read(pipe[0], 1 << 16)))
+    queue = filled(HELLO, INITIALIZED, Loaded("event loop"))
+    alone(queue, pipe[1], protect=lambda: answered.append(os.read(pipe[0], 1 << 16)))
     (first,) = answered
     assert json.loads(first)["id"] == HELLO["id"]
 

@@ -11,8 +11,8 @@ from mcp_types import InitializeRequestParams, jsonrpc_message_adapter
 from mcp_types import methods as sdk_methods
 
 from mcp_notarium.protocol.app_holder import AppHolder
-from mcp_notarium.protocol.backlog import LINE_BYTES, Backlog
 from mcp_notarium.protocol.call_pipeline import CallPipeline
+from mcp_notarium.protocol.flow_control import LINE_BYTES, FlowControl
 from mcp_notarium.protocol.sdk_server import build
 from mcp_notarium.protocol.session import Session, size_of
 from mcp_notarium.protocol.static_replies import StaticReplies, stored
@@ -26,7 +26,7 @@ INVALID_REQUEST, INVALID_PARAMS, UNSUPPORTED, NO_METHOD = -32600, -32602, -32022
 
 
 def opened(*lines):
-    session = Session(StaticReplies(STORED), Backlog())
+    session = Session(StaticReplies(STORED), FlowControl())
     for message in lines:
         told(session, message)
     return session
@@ -272,22 +272,22 @@ def test_no_parameters_may_be_said_so():
 
 
 def test_every_line_is_counted_off_once():
-    backlog = Backlog()
-    session = Session(StaticReplies(STORED), backlog)
+    flow = FlowControl()
+    session = Session(StaticReplies(STORED), flow)
     lines = [HELLO, INITIALIZED, INITIALIZED, cancel(7), *(call(n, "list") for n in range(4))]
     lines += [cancel(2), cancel(99), {"jsonrpc": "2.0", "id": 1, "result": 7}, ask("ping"), "no"]
     for message in lines:
         line = json.dumps(message).encode()
-        backlog.read(size_of(line))
+        flow.read(size_of(line))
         if session.receive(line):
-            backlog.done(size_of(line))
+            flow.done(size_of(line))
     taken = [message["id"] for message in waiting(session) if message["method"] == "tools/call"]
     told(session, cancel(3))
     for request_id in (HELLO["id"], *taken):
         session.answered(request_id)
     waiting(session)
-    assert backlog._read - backlog._done == -size_of(json.dumps(cancel(3)).encode()) - LINE_BYTES
-    assert backlog._calls == 0
+    assert flow._read - flow._done == -size_of(json.dumps(cancel(3)).encode()) - LINE_BYTES
+    assert flow._calls == 0
 
 
 plain = st.recursive(

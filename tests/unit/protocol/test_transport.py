@@ -10,7 +10,7 @@ import pytest
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest, JSONRPCResponse
 
-from mcp_notarium.protocol.backlog import MOST_UNANSWERED, Backlog
+from mcp_notarium.protocol.flow_control import MOST_UNANSWERED, FlowControl
 from mcp_notarium.protocol.sdk_server import Incoming, Outgoing
 from mcp_notarium.protocol.session import Session, size_of
 from mcp_notarium.protocol.static_replies import StaticReplies, stored
@@ -33,14 +33,14 @@ async def connected(*first, seconds=1.5, **options):
     The connection has had its handshake, unless other lines are to come ``first``.
     """
     reading, writing = os.pipe()
-    backlog = Backlog()
-    session = Session(StaticReplies(stored()), backlog)
+    flow = FlowControl()
+    session = Session(StaticReplies(stored()), flow)
     for line in first or (HELLO, INITIALIZED):
         session.receive(json.dumps(line).encode())
     try:
         with anyio.fail_after(10):
             async with running(
-                session, Outbox(writing, backlog), Ending(seconds), **options
+                session, Outbox(writing, flow), Ending(seconds), **options
             ) as transport:
                 for _ in [] if first else (HELLO, INITIALIZED):
                     await transport.next()
@@ -126,31 +126,31 @@ async def test_it_gives_up_on_what_takes_too_long():
 )
 async def test_the_backlog_is_full_while_too_much_is_in_hand(lines_in):
     async with connected(seconds=30) as (transport, _reading):
-        backlog = transport._outbox.backlog
+        flow = transport._outbox.flow
         for line in lines_in:
-            backlog.read(size_of(line))
+            flow.read(size_of(line))
             transport.feed(line)
-        assert backlog.full()
+        assert flow.full()
         for _ in lines_in:
             message = (await Incoming(transport).receive()).message
             if isinstance(message, JSONRPCRequest):
                 await Outgoing(transport).send(answer(message.id, n=1))
-        assert not backlog.full()
+        assert not flow.full()
 
 
 async def test_static_replies_count_until_they_are_written():
     async with connected(seconds=30) as (transport, reading):
-        backlog, ping = transport._outbox.backlog, request("p", "ping")
+        flow, ping = transport._outbox.flow, request("p", "ping")
         count = MOST_UNANSWERED // 16_000
         for _ in range(count):
-            backlog.read(len(ping))
+            flow.read(len(ping))
             transport.feed(ping)
-        assert backlog.full()
+        assert flow.full()
         found = b""
         while found.count(b"\n") < count:
             found += await anyio.to_thread.run_sync(os.read, reading, 1 << 16)
         await anyio.wait_all_tasks_blocked()
-        assert not backlog.full()
+        assert not flow.full()
 
 
 async def test_one_id_used_twice_is_owed_two_answers():

@@ -185,14 +185,14 @@ def test_reasons_without_news_are_followed_less_and_less_often(client, store, ki
 
     async def scenario():
         async with running(client):
-            await until(lambda: client.driver.status().complete)
+            await until(lambda: client.scheduler.status().complete)
             lies = Lies(client)
             getattr(lies, kind)()
-            client.driver.wake()
+            client.scheduler.wake()
             made = [await asked_for(client, seconds) for seconds in (60.0, HOUR, HOUR)]
             lies.end()
             store.put("n9", "at last\n")
-            client.driver.wake()
+            client.scheduler.wake()
             await until(in_step(store, client))
             return made
 
@@ -207,13 +207,13 @@ def test_what_the_feed_tells_of_our_own_writes_is_no_reason_to_listen_less(clien
 
     async def scenario():
         async with running(client):
-            await until(lambda: client.driver.status().complete)
+            await until(lambda: client.scheduler.status().complete)
             note = await client.create("0\n")
             for number in range(20):
                 asked = client.remote.calls.count("changes")
                 note = (await client.change(note, f"{number}\nmore\n")).note
                 await until(lambda asked=asked: client.remote.calls.count("changes") > asked)
-                pauses.append(client.driver._engine.backoff.pause)
+                pauses.append(client.scheduler._runner.backoff.pause)
             store.edit(note.id, lambda text: text + "from elsewhere\n")
             await until(in_step(store, client))
 

@@ -78,7 +78,7 @@ def test_at_rest_a_driver_looks_at_everything_only_now_and_then(client, time):
 
     async def scenario():
         async with running(client):
-            await until(lambda: client.driver.status().complete)
+            await until(lambda: client.scheduler.status().complete)
             return await looks_of(client, time, seconds=100)
 
     assert 100 / IDLE_SECONDS - 3 <= asyncio.run(scenario()) <= 100 / IDLE_SECONDS + 3
@@ -105,7 +105,7 @@ def test_only_an_unfinished_write_keeps_a_driver_looking(client, time, state):
 
     async def scenario():
         async with running(client):
-            await until(lambda: client.driver.status().complete)
+            await until(lambda: client.scheduler.status().complete)
             return await looks_of(client, time, seconds=100)
 
     looks = asyncio.run(scenario())
@@ -114,7 +114,7 @@ def test_only_an_unfinished_write_keeps_a_driver_looking(client, time, state):
 
 def test_a_feed_that_was_suspended_is_not_left_waiting_by_it(client, time, monkeypatch):
     client.remote.poll_seconds = 1000.0
-    feed, ask, asked = client.driver._engine.sources.feed, client.remote.changes, []
+    feed, ask, asked = client.scheduler._runner.sources.feed, client.remote.changes, []
 
     async def noted(cursor, *, wait, base_of):
         asked.append(time.now)
@@ -124,9 +124,9 @@ def test_a_feed_that_was_suspended_is_not_left_waiting_by_it(client, time, monke
 
     async def scenario():
         async with running(client):
-            await until(lambda: client.driver.status().complete)
+            await until(lambda: client.scheduler.status().complete)
             client.faults.plan(Fault.UNAVAILABLE, on="changes", times=FEED_FAILURES)
-            client.driver.wake()
+            client.scheduler.wake()
             # Suspended and asked again may both happen between two looks: both leave a mark that stays.
             await until(lambda: feed._retry_at and asked[-1] >= feed._retry_at)
 
@@ -143,7 +143,7 @@ def test_a_note_in_doubt_is_not_left_waiting_by_it(client, store, time, monkeypa
     client.faults.plan(Fault.WITHOUT_CONTENT, on="changes")
     client.faults.plan(Fault.UNAVAILABLE, on="get", times=2)
     asyncio.run(client.sync())
-    doubts = client.driver._progress.doubts
+    doubts = client.scheduler._progress.doubts
     assert doubts() == ("n1",)
     get, asked = client.remote.get, []
 

@@ -12,7 +12,7 @@ from mcp_notarium.errors import CacheDamaged, CacheFull
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.sync import batch_apply
 from mcp_notarium.sync.batch_commit import BatchCommitter
-from mcp_notarium.sync.cycle import State
+from mcp_notarium.sync.cycle_states import State
 from support.sync_rig import in_step, running, until
 
 PATIENCE = 10.0
@@ -158,7 +158,7 @@ def test_a_cancelled_load_ends_its_transaction_and_goes_on_later(
 
     asyncio.run(scenario())
     assert [cache.database.closed for cache in connections] == [True]
-    assert client.driver.status().loaded == client.cache.notes.counts().total == 1100
+    assert client.scheduler.status().loaded == client.cache.notes.counts().total == 1100
     after = clients()
     asyncio.run(after.sync())
     assert after.contents() == full_store.contents()
@@ -226,7 +226,7 @@ def test_what_was_on_its_way_for_an_emptied_cache_is_not_stored(client, full_sto
         gate.opened.set()
         for number in range(2000):
             full_store.remove(f"n{number:04}")
-        await client.driver.reset()
+        await client.scheduler.reset()
         await load
 
     asyncio.run(scenario())

@@ -11,7 +11,7 @@ from mcp_notarium.errors import StoreProtocolError
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Entry, ListingPage
 from mcp_notarium.sync import listing
-from mcp_notarium.sync.cycle import State
+from mcp_notarium.sync.cycle_states import State
 from support import corpus
 from support.memory_client import Fault
 from support.sync_rig import Crash, until
@@ -37,7 +37,7 @@ def requests(client):
 
 def test_an_empty_account_is_complete_after_one_page(client):
     assert asyncio.run(client.sync()) is State.IDLE
-    status = client.driver.status()
+    status = client.scheduler.status()
     assert (status.complete, status.loaded, status.total) == (True, 0, 0)
     assert client.cache.sync_state.cursor() is not None
 
@@ -46,7 +46,7 @@ def test_a_load_that_is_complete_has_a_time_whatever_comes_after_it(client, stor
     fill(store, 3)
     client.faults.plan(Fault.UNAVAILABLE, on="changes", times=9)
     assert asyncio.run(client.sync()) is State.BACKING_OFF
-    status = client.driver.status()
+    status = client.scheduler.status()
     assert (status.complete, status.last_sync_at) == (True, time.now)
     assert status.last_error
 
@@ -65,7 +65,7 @@ class OnProgress:
 
 def test_notes_that_came_in_pages_are_not_said_to_be_asked_for_singly(client, store):
     fill(store, 300)
-    told = client.driver._engine._log = OnProgress()
+    told = client.scheduler._runner._log = OnProgress()
     asyncio.run(client.sync())
     facts = {"stored": 300, "removed": 0, "deferred": 0, "fetched": 0}
     assert told.facts["sync.cycle_done"] == facts
@@ -93,8 +93,8 @@ def test_the_newest_notes_are_there_after_the_first_page(client, store):
 
     async def scenario():
         load = asyncio.create_task(client.sync())
-        assert await client.driver.wait_first_page(1e6)
-        status = client.driver.status()
+        assert await client.scheduler.wait_first_page(1e6)
+        status = client.scheduler.status()
         load.cancel()
         await asyncio.wait({load})
         return status
@@ -108,7 +108,7 @@ def test_the_newest_notes_are_there_after_the_first_page(client, store):
 def test_the_next_page_is_asked_for_while_the_last_one_is_being_stored(client, store):
     fill(store, 2200)
     seen = requests(client)
-    commit = client.driver._engine._applier.commit
+    commit = client.scheduler._runner._applier.commit
     expected = iter([3, 4])
 
     async def waiting(batch, tally):
@@ -116,7 +116,7 @@ def test_the_next_page_is_asked_for_while_the_last_one_is_being_stored(client, s
         await until(lambda: len(seen) >= asked)
         await commit(batch, tally)
 
-    client.driver._engine._applier.commit = waiting
+    client.scheduler._runner._applier.commit = waiting
     asyncio.run(client.sync())
     assert next(expected, None) is None
 
@@ -128,7 +128,7 @@ def test_a_store_that_tells_no_number_is_counted_beside_the_load(client, store):
         seen = set()
         load = asyncio.create_task(client.sync())
         while not load.done():
-            status = client.driver.status()
+            status = client.scheduler.status()
             seen.add((status.complete, status.total))
             await asyncio.sleep(0)
         return seen
@@ -145,7 +145,7 @@ def test_what_was_counted_is_told_before_anything_else_is_stored(client, store, 
     async def waiting(**arguments):
         if arguments["with_content"] and arguments["mark"] is not None:
             await counted.wait()
-            told.append((client.driver.status().total, client.cache.sync_state.progress().total))
+            told.append((client.scheduler.status().total, client.cache.sync_state.progress().total))
         page = await list_page(**arguments)
         if not arguments["with_content"] and page.next_mark is None:
             asyncio.get_running_loop().call_later(0.05, counted.set)
@@ -163,7 +163,7 @@ def test_until_the_count_is_over_its_part_is_told(client, store, monkeypatch):
 
     async def counting(**arguments):
         if not arguments["with_content"]:
-            status = client.driver.status()
+            status = client.scheduler.status()
             told.append((status.total, status.at_least))
         page = await list_page(**arguments)
         return replace(page, total=None)
@@ -171,7 +171,7 @@ def test_until_the_count_is_over_its_part_is_told(client, store, monkeypatch):
     monkeypatch.setattr(client.remote, "list_page", counting)
     asyncio.run(client.sync())
     assert told == [(None, None), (None, 1000), (None, 2000)]
-    assert client.driver.status().at_least is None
+    assert client.scheduler.status().at_least is None
 
 
 @pytest.mark.parametrize("commits", [1, 2, 3])
@@ -202,7 +202,7 @@ def test_a_load_that_was_killed_goes_on_where_it_was(clients, store, commits, mo
     asyncio.run(after.sync())
     assert seen[0] == (1000, True, True), "it begins at the mark, not at the first page"
     assert after.contents() == store.contents()
-    assert after.driver.status().complete
+    assert after.scheduler.status().complete
 
 
 @pytest.fixture
@@ -271,7 +271,7 @@ def test_notes_that_change_while_the_pages_are_read_are_not_missed(client, store
     client.remote.list_page = moving
     asyncio.run(client.sync())
     assert client.contents() == store.contents()
-    assert client.driver.status().state is State.IDLE
+    assert client.scheduler.status().state is State.IDLE
 
 
 def test_a_mark_the_store_has_forgotten_starts_the_listing_again(clients, store):
@@ -305,7 +305,7 @@ def test_a_listing_that_repeats_itself_is_an_error_and_not_a_loop(client, store)
 
     client.remote.list_page = repeating
     assert asyncio.run(client.sync()) is State.BACKING_OFF
-    assert "repeats itself" in client.driver.status().last_error
+    assert "repeats itself" in client.scheduler.status().last_error
     assert len([call for call in client.remote.calls if call == "list_page"]) <= 4
 
 
@@ -357,7 +357,7 @@ def test_a_failure_in_the_middle_keeps_what_came_and_goes_on_later(client, store
     async def scenario():
         assert await client.sync() is State.BACKING_OFF
         assert len(client.contents()) == 1100
-        assert client.driver.status().loaded == 1100
+        assert client.scheduler.status().loaded == 1100
         await client.settle(2)
 
     asyncio.run(scenario())

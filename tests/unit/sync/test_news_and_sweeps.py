@@ -7,7 +7,7 @@ import pytest
 
 from mcp_notarium.errors import OutcomeUnknown
 from mcp_notarium.stores.contract import Capabilities, ChangePage, Entry
-from mcp_notarium.sync.cycle import State
+from mcp_notarium.sync.cycle_states import State
 from mcp_notarium.sync.progress import SWEEP_PERIOD, SWEEP_PERIOD_BLIND
 from support.memory_client import Fault
 
@@ -63,13 +63,13 @@ def test_a_change_of_a_note_whose_write_is_unanswered_waits_for_the_write(loaded
         loaded.faults.plan(Fault.NONSENSE, on="get")
         await loaded.sync()
         assert loaded.note("n03").text == "note 3\n"
-        assert loaded.driver._progress.doubts() == ("n03",)
+        assert loaded.scheduler._progress.doubts() == ("n03",)
         await loaded.sync()
 
     asyncio.run(scenario())
     assert store.text("n03") == "mine\nnote 3\ntheirs\n"
     assert loaded.contents() == store.contents()
-    assert loaded.driver._progress.doubts() == ()
+    assert loaded.scheduler._progress.doubts() == ()
 
 
 def test_one_note_that_cannot_be_read_does_not_hold_up_the_others(loaded, store):
@@ -80,10 +80,10 @@ def test_one_note_that_cannot_be_read_does_not_hold_up_the_others(loaded, store)
     assert sync(loaded) is State.IDLE
     different = {i for i in store.ids() if loaded.contents()[i] != store.contents()[i]}
     assert len(different) == 1
-    assert loaded.driver._progress.doubts() == tuple(different)
+    assert loaded.scheduler._progress.doubts() == tuple(different)
     sync(loaded)
     assert loaded.contents() == store.contents()
-    assert loaded.driver._progress.doubts() == ()
+    assert loaded.scheduler._progress.doubts() == ()
 
 
 def test_a_note_that_reads_older_than_the_feed_said_is_read_again(loaded, store):
@@ -91,10 +91,10 @@ def test_a_note_that_reads_older_than_the_feed_said_is_read_again(loaded, store)
     loaded.faults.plan(Fault.WITHOUT_CONTENT, on="changes")
     loaded.faults.plan(Fault.STALE, on="get")
     sync(loaded)
-    assert loaded.driver._progress.doubts() == ("n03",)
+    assert loaded.scheduler._progress.doubts() == ("n03",)
     sync(loaded)
     assert loaded.contents() == store.contents()
-    assert loaded.driver._progress.doubts() == ()
+    assert loaded.scheduler._progress.doubts() == ()
 
 
 def test_a_removed_id_that_is_used_again_is_followed(loaded, store):
@@ -177,7 +177,7 @@ def test_too_many_missing_notes_halt_the_cycle_and_nothing_is_removed(loaded, st
     assert sync(loaded) is State.HALTED
     assert set(loaded.contents()) == before
     assert loaded.note("n15").text == "note 15\nmore\n"
-    status = loaded.driver.status()
+    status = loaded.scheduler.status()
     assert status.state is State.HALTED
     assert "disappeared" in status.last_error
     assert sync(loaded) is State.HALTED
@@ -251,7 +251,7 @@ def test_a_feed_that_fails_once_is_tried_again_and_twice_is_replaced_by_polling(
     assert loaded.note("n03").text == "note 3\n"
     assert sync(loaded) is State.IDLE
     assert loaded.contents() == store.contents()
-    assert loaded.driver.status().feed is False
+    assert loaded.scheduler.status().feed is False
     assert loaded.remote.calls == ["changes", "changes", "list_page"]
 
 
@@ -268,7 +268,7 @@ def test_a_feed_that_comes_back_is_used_again_after_a_sweep_for_what_polling_can
     loaded.remote.calls.clear()
     assert sync(loaded) is State.IDLE
     assert loaded.contents() == store.contents()
-    assert loaded.driver.status().feed is True
+    assert loaded.scheduler.status().feed is True
 
 
 def test_a_store_that_is_down_altogether_does_not_cost_the_feed(loaded, store):
@@ -344,10 +344,10 @@ def test_a_login_that_is_refused_stops_sync_and_keeps_everything(loaded, store):
     before = loaded.contents()
     loaded.faults.plan(Fault.LOGIN)
     assert sync(loaded) is State.NEEDS_AUTH
-    assert loaded.driver.status().needs_login
+    assert loaded.scheduler.status().needs_login
     assert loaded.contents() == before
     assert sync(loaded) is State.IDLE
-    assert not loaded.driver.status().needs_login
+    assert not loaded.scheduler.status().needs_login
 
 
 def test_metrics_say_how_the_last_cycles_went(loaded, time):
@@ -373,8 +373,8 @@ def test_an_answer_that_makes_no_sense_at_all_does_not_end_sync(loaded, store):
 
     loaded.remote.changes = broken
     assert sync(loaded) is State.BACKING_OFF
-    assert "KeyError" in loaded.driver.status().last_error
-    assert "a defect" not in loaded.driver.status().last_error
+    assert "KeyError" in loaded.scheduler.status().last_error
+    assert "a defect" not in loaded.scheduler.status().last_error
     loaded.remote.changes = changes
     assert sync(loaded) is State.IDLE
 

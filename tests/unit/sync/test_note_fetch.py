@@ -6,7 +6,7 @@ import pytest
 
 from mcp_notarium.errors import OutcomeUnknown
 from mcp_notarium.sync import journal_replay, note_fetch
-from mcp_notarium.sync.cycle import State
+from mcp_notarium.sync.cycle_states import State
 from support.memory_client import Fault
 from support.sync_rig import until
 
@@ -31,7 +31,7 @@ def changed_elsewhere(loaded, store, *note_ids):
 
 
 def doubts(client):
-    return client.driver._progress.doubts()
+    return client.scheduler._progress.doubts()
 
 
 @pytest.mark.parametrize("fault", REFUSALS)
@@ -143,7 +143,7 @@ def test_a_late_answer_holds_up_nobody_and_is_used_when_it_comes(loaded, store, 
         assert loaded.note("n2").text == store.text("n2")
         assert await loaded.sync() is State.IDLE
         held.open.set()
-        await until(loaded.driver._engine.retries_due)
+        await until(loaded.scheduler._runner.retries_due)
         await loaded.sync()
         assert held.asked == 1
 
@@ -182,7 +182,7 @@ def test_many_late_notes_leave_room_for_others(loaded, store, monkeypatch):
         assert loaded.note("n0").text == store.text("n0")
         waiting = asyncio.all_tasks() - {asyncio.current_task()}
         assert len(waiting) == note_fetch.MOST_LATE
-        await loaded.driver._engine.close()
+        await loaded.scheduler._runner.close()
         assert not asyncio.all_tasks() - {asyncio.current_task()}
 
     asyncio.run(scenario())

@@ -6,7 +6,7 @@ import pytest
 
 from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import OutcomeUnknown, StoreUnavailable
-from mcp_notarium.sync.cycle import State
+from mcp_notarium.sync.cycle_states import State
 from support.memory_client import Fault
 from support.sync_rig import LEASE, in_step, running, until
 
@@ -16,25 +16,25 @@ def test_of_two_processes_one_leads_and_the_other_takes_over(clients, store, tim
     store.put("n1", "one\n")
 
     async def scenario():
-        one = asyncio.create_task(first.driver.run())
-        await until(lambda: first.driver.status().complete)
+        one = asyncio.create_task(first.scheduler.run())
+        await until(lambda: first.scheduler.status().complete)
         async with running(second):
             for _ in range(50):
                 await asyncio.sleep(0)
-            assert not second.driver.status().leader
-            assert second.driver.status().complete
+            assert not second.scheduler.status().leader
+            assert second.scheduler.status().complete
             assert second.remote.calls == []
-            left, took_over, acquire = time.now, [], second.driver._leader.acquire
+            left, took_over, acquire = time.now, [], second.scheduler._leader.acquire
 
             def noted():
                 if acquire():
                     took_over.append(time.now)
                 return bool(took_over)
 
-            second.driver._leader.acquire = noted
+            second.scheduler._leader.acquire = noted
             one.cancel()
             await asyncio.wait({one})
-            await until(lambda: second.driver.status().leader)
+            await until(lambda: second.scheduler.status().leader)
             assert took_over[0] - left <= 2.0
             store.edit("n1", lambda text: text + "more\n")
             await until(in_step(store, second))
@@ -50,7 +50,7 @@ def test_only_the_leader_checkpoints(clients):
 
     async def scenario():
         async with running(first):
-            await until(lambda: first.driver.status().complete)
+            await until(lambda: first.scheduler.status().complete)
             async with running(second):
                 await asyncio.sleep(0.01)
                 assert checkpoints(first)
@@ -65,10 +65,10 @@ def test_a_follower_has_the_leader_sync_now(clients, store):
 
     async def scenario():
         async with running(first):
-            await until(lambda: first.driver.status().complete)
+            await until(lambda: first.scheduler.status().complete)
             async with running(second):
                 store.put("n1", "one\n")
-                assert await second.driver.sync_now(60.0)
+                assert await second.scheduler.sync_now(60.0)
                 assert second.contents() == store.contents()
                 assert second.remote.calls == []
 
@@ -81,11 +81,11 @@ def test_waking_a_follower_reaches_the_leader(clients, store):
 
     async def scenario():
         async with running(first):
-            await until(lambda: first.driver.status().state is State.IDLE)
+            await until(lambda: first.scheduler.status().state is State.IDLE)
             calls = first.remote.calls.count("changes")
-            second.driver.wake()
+            second.scheduler.wake()
             await until(lambda: first.remote.calls.count("changes") >= calls + 1)
-            await until(lambda: not second.driver._progress.has_open_request)
+            await until(lambda: not second.scheduler._progress.has_open_request)
 
     asyncio.run(scenario())
 
@@ -95,10 +95,10 @@ def test_a_write_of_a_follower_is_seen_by_the_leader_and_not_fetched_again(clien
 
     async def scenario():
         async with running(first, second):
-            await until(lambda: first.driver.status().complete)
+            await until(lambda: first.scheduler.status().complete)
             note = await second.create("mine\n")
             assert first.note(note.id).text == "mine\n"
-            assert await first.driver.sync_now(60.0)
+            assert await first.scheduler.sync_now(60.0)
             assert first.contents() == store.contents()
             assert "get" not in first.remote.calls
 
@@ -110,10 +110,10 @@ def test_a_follower_tells_what_the_leader_is_doing(clients, store):
     first.faults.plan(Fault.LOGIN, times=10**6)
 
     async def scenario():
-        assert second.driver.status().state is State.INDEXING
+        assert second.scheduler.status().state is State.INDEXING
         async with running(first):
-            await until(lambda: second.driver.status().needs_login)
-            assert not second.driver.status().leader
+            await until(lambda: second.scheduler.status().needs_login)
+            assert not second.scheduler.status().leader
 
     asyncio.run(scenario())
 
@@ -124,18 +124,18 @@ def test_a_leader_without_a_login_lets_one_with_a_login_lead(clients, store, tim
 
     async def scenario():
         async with running(first):
-            await until(lambda: first.driver.status().complete)
+            await until(lambda: first.scheduler.status().complete)
             async with running(second):
                 first.faults.plan(Fault.LOGIN, times=10**6)
                 store.edit("n1", lambda text: text + "more\n")
-                await until(lambda: second.driver.status().leader)
+                await until(lambda: second.scheduler.status().leader)
                 await until(in_step(store, first, second))
-                await until(lambda: not first.driver.status().needs_login)
+                await until(lambda: not first.scheduler.status().needs_login)
                 assert first.cache.database.number("PRAGMA wal_autocheckpoint") == 0
                 start, calls = time.now, len(first.remote.calls)
                 await until(lambda: time.now > start + 3600.0)
                 assert len(first.remote.calls) == calls
-                assert second.driver.status().leader
+                assert second.scheduler.status().leader
 
     asyncio.run(scenario())
 
@@ -149,12 +149,12 @@ def test_where_nobody_has_a_login_all_say_so_and_each_tries_again_in_minutes_onl
 
     async def scenario():
         async with running(*group):
-            await until(lambda: all(client.driver.status().needs_login for client in group))
+            await until(lambda: all(client.scheduler.status().needs_login for client in group))
             await until(lambda: all(client.remote.calls for client in group))
             start = time.now
             while time.now < start + 1200.0:
                 await asyncio.sleep(0.001)
-                told = [client.driver.status() for client in group]
+                told = [client.scheduler.status() for client in group]
                 assert all(status.needs_login for status in told if not status.leader)
 
     asyncio.run(scenario())
@@ -169,10 +169,10 @@ def test_a_request_is_answered_where_nobody_has_a_login(clients):
 
     async def scenario():
         async with running(first, second):
-            await until(lambda: second.driver.status().needs_login)
-            number = second.driver._progress.last_request + 1
-            assert not await second.driver.sync_now(600.0)
-            assert second.driver._progress.request_result(number) is False
+            await until(lambda: second.scheduler.status().needs_login)
+            number = second.scheduler._progress.last_request + 1
+            assert not await second.scheduler.sync_now(600.0)
+            assert second.scheduler._progress.request_result(number) is False
 
     asyncio.run(scenario())
 
@@ -183,13 +183,13 @@ def test_a_reset_loads_everything_again_in_the_running_process(client, store):
 
     async def scenario():
         async with running(client):
-            await until(lambda: client.driver.status().complete)
+            await until(lambda: client.scheduler.status().complete)
             with client.cache.transaction():
                 client.cache.notes.clear()
-            await client.driver.reset()
+            await client.scheduler.reset()
             assert client.cache.notes.counts().total >= 100
             await until(in_step(store, client))
-            await until(lambda: client.driver.status().complete)
+            await until(lambda: client.scheduler.status().complete)
 
     asyncio.run(scenario())
 
@@ -202,7 +202,7 @@ def test_a_reset_without_a_connection_is_refused_before_anything_is_emptied(clie
         before = client.rows()
         client.faults.plan(Fault.UNAVAILABLE, on="list_page")
         with pytest.raises(StoreUnavailable):
-            await client.driver.reset()
+            await client.scheduler.reset()
         assert client.rows() == before
 
     asyncio.run(scenario())
@@ -217,7 +217,7 @@ def test_a_reset_keeps_unfinished_writes_and_their_base(client, store):
             await client.change(note, "one\nmine\n")
         store.edit(note.id, lambda text: "theirs\n" + text)
         store.forget_versions(note.id)
-        await client.driver.reset()
+        await client.scheduler.reset()
         await client.settle()
         return note
 
@@ -233,20 +233,20 @@ def test_a_reset_by_a_follower_voids_what_the_leader_has_on_its_way(clients, sto
         store.put(f"n{number:04}", "x\n")
 
     async def scenario():
-        commit, batches = first.driver._engine._applier.commit, []
+        commit, batches = first.scheduler._runner._applier.commit, []
 
         async def interrupted(batch, tally):
             batches.append(batch)
             if len(batches) == 3:
-                await second.driver.reset()
+                await second.scheduler.reset()
             await commit(batch, tally)
 
-        first.driver._engine._applier.commit = interrupted
+        first.scheduler._runner._applier.commit = interrupted
         assert await first.sync() is State.IDLE
 
     asyncio.run(scenario())
     assert first.contents() == store.contents()
-    assert first.driver.status().complete
+    assert first.scheduler.status().complete
 
 
 def test_a_lease_that_ran_out_in_a_leader_that_died_is_taken_over(clients, store, time):
@@ -254,7 +254,7 @@ def test_a_lease_that_ran_out_in_a_leader_that_died_is_taken_over(clients, store
 
     async def scenario():
         async with running(second):
-            await until(lambda: second.driver.status().complete)
+            await until(lambda: second.scheduler.status().complete)
             first.faults.plan(Fault.HANG_BEFORE, on="push")
             stuck = asyncio.create_task(first.create("mine\n"))
             await until(lambda: first.cache.pending.count() == 1)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import mcp_notarium
-from mcp_notarium.sync.cycle import TRANSITIONS
+from mcp_notarium.sync.cycle_states import TRANSITIONS
 from mcp_notarium.sync.planner import BRAKE_COUNT, BRAKE_SHARE, CHANGES
 
 TEXT = (Path(mcp_notarium.__file__).parents[2] / "docs" / "sync.md").read_text()

@@ -198,7 +198,7 @@ async def test_missing_login_is_said_with_the_way_out(desk):
     desk.remote.faults.plan(Fault.LOGIN, times=99)
     async with desk.syncing():
         with anyio.fail_after(5):
-            assert not await desk.app.driver.sync_now(4)
+            assert not await desk.app.scheduler.sync_now(4)
             answer = await find(desk)
     assert ids(answer) == ["n"]
     assert answer.sync
@@ -231,12 +231,12 @@ async def test_before_the_first_cycle_has_ended_an_old_failure_is_not_mentioned(
     desk.remote.faults.plan(Fault.HANG_BEFORE, times=9)
     async with desk.syncing():
         await anyio.wait_all_tasks_blocked()
-        assert desk.app.driver.status().leader
+        assert desk.app.scheduler.status().leader
         assert (await find(desk)).sync is None
 
 
 async def test_incomplete_cache_says_what_has_been_counted_so_far(desk):
-    status = replace(desk.app.driver.status(), loaded=100, at_least=3000)
+    status = replace(desk.app.scheduler.status(), loaded=100, at_least=3000)
     expected = "The first sync has loaded 100 of at least 3000 notes, newest first."
     assert note_on(status, now=NOW) == expected
 
@@ -245,7 +245,9 @@ async def test_halted_sync_names_the_way_out(desk):
     for n in range(30):
         desk.store.put(f"n{n}", "x")
     await desk.sync()
-    status = replace(desk.app.driver.status(), state="halted", last_error="30 of 30 notes vanished")
+    status = replace(
+        desk.app.scheduler.status(), state="halted", last_error="30 of 30 notes vanished"
+    )
     note = note_on(status, now=desk.now + 7200)
     assert "30 of 30 notes vanished" in note
     assert "`mcp-notarium reset-cache`" in note
@@ -259,5 +261,5 @@ async def test_halted_sync_names_the_way_out(desk):
 )  # fmt: skip
 async def test_age_is_told_in_a_unit_of_which_there_are_two(desk, seconds, age):
     await desk.sync()
-    status = replace(desk.app.driver.status(), last_error="no", last_sync_at=NOW)
+    status = replace(desk.app.scheduler.status(), last_error="no", last_sync_at=NOW)
     assert note_on(status, now=NOW + seconds).endswith(f", {age} ago.")

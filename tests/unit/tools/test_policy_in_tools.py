@@ -327,7 +327,7 @@ def test_many_hidden_notes_that_vanish_stop_nothing(desks):
         desk.store.remove(note_id)
     desk.store.forget_cursors()
     synced(desk)
-    status = desk.app.driver.status()
+    status = desk.app.scheduler.status()
     assert (status.state, status.last_error) == ("idle", None)
     assert desk.app.cache.notes.gate.hidden_notes() == {}
 
@@ -346,12 +346,12 @@ class Lines:
 
 def test_log_lines_tell_nothing_of_hidden_notes(desks):
     desk = synced(desks(Policy(visibility=NO_PRIVATE), a=("text",), h=("text", "private")))
-    lines = desk.app.driver._engine._log = Lines()
+    lines = desk.app.scheduler._runner._log = Lines()
     desk.store.put("h", "changed", tags=["private"])
     synced(desk)
     desk.store.remove("h")
     synced(desk)
-    desk.app.driver._progress.mark_left_out(
+    desk.app.scheduler._progress.mark_left_out(
         2
     )  # notes without a usable id, which may be hidden ones
     synced(desk)

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.account import key_rotation, slot_management
+from mcp_notarium.account import slot_management, slot_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
-from mcp_notarium.crypto import kdf, key_slots, recovery_codes, slot_changes
+from mcp_notarium.crypto import kdf, key_slots, recovery_keys, slot_changes
 from mcp_notarium.crypto.errors import MalformedKey, SlotsRefused, WeakPassphrase
 from mcp_notarium.errors import CacheFull, LockedError, Verdict
 from mcp_notarium.files.locks import key_lock
@@ -38,7 +38,7 @@ def change(config, **options):
         if name in options
     }
     options = ChangeOptions(**({"bounds": BOUNDS, "clock": lambda: float(NOW)} | options))
-    return key_rotation.rotate_passphrase(config, **asked, options=options)
+    return slot_rotation.rotate_passphrase(config, **asked, options=options)
 
 
 def opens(config, key):
@@ -331,7 +331,7 @@ def test_a_rotation_beside_a_killed_servers_log_keeps_what_is_in_it(tmp_path):
         assert row == ("written",)
 
 
-PAPER = recovery_codes.generate()
+PAPER = recovery_keys.generate()
 LOST = (Secret(PASSPHRASE), PAPER)
 
 
@@ -377,7 +377,7 @@ def test_which_of_several_passphrases_is_lost_is_not_guessed(tmp_path):
 
 
 def test_a_recovery_key_is_no_new_key(tmp_path):
-    unchanged(with_paper(tmp_path), SlotsRefused, new=recovery_codes.generate())
+    unchanged(with_paper(tmp_path), SlotsRefused, new=recovery_keys.generate())
 
 
 def test_a_disk_that_fails_after_the_switch_fails_nothing_that_counts(tmp_path):
@@ -394,9 +394,9 @@ def test_a_disk_that_fails_after_the_switch_fails_nothing_that_counts(tmp_path):
 def test_the_old_key_is_proven_before_a_new_one_is_asked_for(tmp_path):
     config = with_paper(tmp_path)
     before = fingerprint(config.account_dir)
-    found = key_rotation.prove_key(config, options=ChangeOptions(bounds=BOUNDS, old=PAPER))
+    found = slot_rotation.prove_key(config, options=ChangeOptions(bounds=BOUNDS, old=PAPER))
     assert (found.slot.id, found.by_keychain) == (2, False)
     with pytest.raises(LockedError) as refused:
-        key_rotation.prove_key(config, options=ChangeOptions(bounds=BOUNDS, old=NEW))
+        slot_rotation.prove_key(config, options=ChangeOptions(bounds=BOUNDS, old=NEW))
     assert refused.value.verdict is Verdict.WRONG_KEY
     assert fingerprint(config.account_dir) == before

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from mcp_notarium.domain.note import Revision, Tombstone, tags_understood
 from mcp_notarium.domain.visibility import Visibility
 from mcp_notarium.errors import PolicyChanged
-from mcp_notarium.storage.connection import Database
+from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.note_rows import Change
 
 RULES_KEY = "policy.visibility"

@@ -1,4 +1,4 @@
-"""Define what start-up can decide, and the form of the table's rows. Pure.
+"""Define the outcomes of a start (open, create, migrate, rebuild, refuse) and the rows of its table.
 
 A refusal has a verdict, a sentence and the exact way out. Some refusals turn into ``Rebuild`` if the
 settings ask for it and nothing can be lost; ``startup_table`` says which, row by row.

@@ -1,8 +1,8 @@
 import pytest
 
 from mcp_notarium.errors import CacheError
-from mcp_notarium.storage import database, schema
-from mcp_notarium.storage.schema import MIGRATIONS, SCHEMA_VERSION, Migration
+from mcp_notarium.storage import database_files, migrations
+from mcp_notarium.storage.migrations import MIGRATIONS, SCHEMA_VERSION, Migration
 from support import corpus
 from support.cache_room import KEY, create, make, reopen, store
 
@@ -25,7 +25,7 @@ def tables(db):
 @pytest.mark.parametrize("key", [KEY, None], ids=["encrypted", "plain"])
 def test_a_new_cache_has_the_current_schema_and_says_whose_it_is(tmp_path, key):
     made = create(tmp_path, key=key).database
-    found = schema.state(made)
+    found = migrations.state(made)
     assert found.version == SCHEMA_VERSION
     assert found.ours
     assert not found.newer_than()
@@ -35,37 +35,37 @@ def test_a_new_cache_has_the_current_schema_and_says_whose_it_is(tmp_path, key):
 
 
 def test_an_up_to_date_cache_takes_no_step(cache):
-    assert schema.migrate(cache.database) == ()
+    assert migrations.migrate(cache.database) == ()
 
 
 def test_an_older_cache_takes_the_missing_steps_and_keeps_its_notes(tmp_path, cache):
     kept = list(corpus.revisions(10))
     store(cache, kept)
-    assert schema.state(cache.database).older_than(NEXT + 1)
-    assert schema.migrate(cache.database, (*MIGRATIONS, WIDER, THIRD)) == (NEXT, NEXT + 1)
+    assert migrations.state(cache.database).older_than(NEXT + 1)
+    assert migrations.migrate(cache.database, (*MIGRATIONS, WIDER, THIRD)) == (NEXT, NEXT + 1)
     cache.close()
     again = reopen(tmp_path)
     assert again.database.user_version() == NEXT + 1
     assert [version for version, _ in records(again.database)] == list(range(1, NEXT + 2))
     assert [again.notes.base(note.id) for note in kept] == kept
-    assert schema.state(again.database).newer_than()
+    assert migrations.state(again.database).newer_than()
     again.close()
 
 
 def test_a_step_that_fails_leaves_the_version_before_it(cache):
     with pytest.raises(CacheError):
-        schema.migrate(cache.database, (*MIGRATIONS, BROKEN))
+        migrations.migrate(cache.database, (*MIGRATIONS, BROKEN))
     assert cache.database.user_version() == SCHEMA_VERSION
     assert "half" not in tables(cache.database)
     assert [version for version, _ in records(cache.database)] == list(range(1, NEXT))
-    assert schema.migrate(cache.database, (*MIGRATIONS, WIDER)) == (NEXT,)
+    assert migrations.migrate(cache.database, (*MIGRATIONS, WIDER)) == (NEXT,)
 
 
 def test_a_step_another_process_took_meanwhile_is_not_taken_twice(tmp_path, cache):
     steps = (*MIGRATIONS, WIDER)
     other = reopen(tmp_path)
-    assert schema.migrate(other.database, steps) == (NEXT,)
-    assert schema.migrate(cache.database, steps) == ()
+    assert migrations.migrate(other.database, steps) == (NEXT,)
+    assert migrations.migrate(cache.database, steps) == ()
     other.close()
 
 
@@ -80,10 +80,10 @@ def test_a_step_may_rewrite_notes_and_is_undone_as_a_whole_if_that_fails(cache):
     step = Migration(NEXT, "colour every note", WIDER.statements, rewrite)
     said.append("UPDATE nowhere SET colour = 'red'")
     with pytest.raises(CacheError):
-        schema.migrate(cache.database, (*MIGRATIONS, step))
+        migrations.migrate(cache.database, (*MIGRATIONS, step))
     assert cache.database.user_version() == SCHEMA_VERSION
     said.pop()
-    assert schema.migrate(cache.database, (*MIGRATIONS, step)) == (NEXT,)
+    assert migrations.migrate(cache.database, (*MIGRATIONS, step)) == (NEXT,)
     assert cache.database.rows("SELECT DISTINCT colour FROM notes") == [("red",)]
 
 
@@ -95,7 +95,7 @@ def test_a_database_with_tables_and_no_version_is_not_ours(tmp_path):
     cache = make(tmp_path)
     with cache.database.schema_change():
         cache.database.run("PRAGMA user_version = 0")
-    found = schema.state(cache.database)
+    found = migrations.state(cache.database)
     assert found.tables > 0
     assert not found.ours
     assert not found.empty
@@ -107,8 +107,8 @@ def test_a_database_of_another_program_is_not_ours(tmp_path):
     with cache.database.schema_change():
         cache.database.run("PRAGMA application_id = 7")
     cache.close()
-    again = database.connect(tmp_path / "cache.db", KEY)
-    assert not schema.state(again).ours
+    again = database_files.connect(tmp_path / "cache.db", KEY)
+    assert not migrations.state(again).ours
     again.close()
 
 
@@ -129,9 +129,9 @@ def test_a_base_without_its_note_is_impossible(cache):
 
 def test_a_rehearsed_migration_leaves_nothing_whether_it_goes_through_or_not(cache):
     before = (tables(cache.database), records(cache.database), cache.database.user_version())
-    schema.rehearse(cache.database, (*MIGRATIONS, WIDER, THIRD))
+    migrations.rehearse(cache.database, (*MIGRATIONS, WIDER, THIRD))
     with pytest.raises(CacheError):
-        schema.rehearse(cache.database, (*MIGRATIONS, BROKEN))
+        migrations.rehearse(cache.database, (*MIGRATIONS, BROKEN))
     assert (
         tables(cache.database),
         records(cache.database),

@@ -1,4 +1,4 @@
-"""Count what a connection has in hand, in bytes: what was read and has no answer, what waits to be written.
+"""Bound the bytes that one connection holds: lines without an answer, and answers not written yet.
 
 Each of the two is bounded. Above either bound no more lines are read. While the output is above its bound
 no further call begins: calls that have begun finish, and their answers are all that comes on top.
@@ -19,7 +19,7 @@ CALL_BYTES: Final = 128 * 1024
 """What a request that the SDK answers counts beside its line: 256 of them fill their bound."""
 
 
-class Backlog:
+class FlowControl:
     """Count for one connection.
 
     :meth:`read` is for the thread that reads, everything else for the thread that answers. No number is
@@ -56,7 +56,7 @@ class Backlog:
         self._calls -= 1
         self.done(size)
 
-    def wait(self, size: int) -> None:
+    def add_unwritten(self, size: int) -> None:
         """Count ``size`` bytes that wait to be written."""
         self._unread += size
 
@@ -71,7 +71,7 @@ class Backlog:
         """Tell whether another answer may be made."""
         return self._unread <= MOST_UNREAD
 
-    async def room(self) -> None:
+    async def wait_for_room(self) -> None:
         """Wait until another answer may be made; first come, first served.
 
         The next one goes on behind whoever goes on first: make the answer and have it written without

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mcp_notarium.account.key_rotation import demand_strong
+from mcp_notarium.account.slot_rotation import demand_strong
 from mcp_notarium.cli import command_setup
 from mcp_notarium.cli.terminal import ask_secret, talk
 from mcp_notarium.config import Config

@@ -39,9 +39,9 @@ from mcp_notarium.files.private_files import (
 )
 from mcp_notarium.keys import key_file
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage import database, integrity, table_copy
+from mcp_notarium.storage import database_files, integrity, table_copy
 from mcp_notarium.storage.audit_table import ANCHORED, AuditTable, carry_over
-from mcp_notarium.storage.database import Database, companions
+from mcp_notarium.storage.database_files import Database, companions
 from mcp_notarium.storage.table_copy import OnProgress
 
 RETIRES = "retires"
@@ -99,7 +99,7 @@ def create_encrypted(
     try:
         key_file.prepare(folder, made, at=lambda step: at(f"{step}_prepared"))
         key_slots.unlock(made, passphrase, bounds=bounds)
-        opened = database.create(
+        opened = database_files.create(
             path,
             data_key.database_key(made.database_salt),
             meta=_origin(settings, now) | ties_to(made),
@@ -124,12 +124,12 @@ def create_plain(
 ) -> NewCache:
     """Create a new unencrypted database. Call it under the key lock."""
     unfinished, path = folder.unfinished_plain_database, folder.plain_database
-    database.create(unfinished, None, meta=_origin(settings, now)).close()
+    database_files.create(unfinished, None, meta=_origin(settings, now)).close()
     at("database")
     unfinished.rename(path)
     sync_folder(folder.path)
     at("switch")
-    return NewCache(database.connect(path, None))
+    return NewCache(database_files.connect(path, None))
 
 
 def _origin(settings: Config, now: float) -> dict[str, str]:
@@ -238,14 +238,14 @@ def write(
     try:
         key_file.prepare(folder, made)
         at(Step.PREPARE)
-        with closing(database.create(path, key, meta=ties)) as target:
+        with closing(database_files.create(path, key, meta=ties)) as target:
             at(Step.CREATE)
             target.set_checkpointer(True)  # or the log would grow to the size of all that is copied
             table_copy.copy_into(old, target, keep=TIES, told=told)
             carry.over(folder, old, target, data_key)
             target.checkpoint()
         at(Step.COPY)
-        with closing(database.connect(path, key)) as target:
+        with closing(database_files.connect(path, key)) as target:
             compare(old, target)
             notes = target.number("SELECT count(*) FROM notes")
         at(Step.VERIFY)
@@ -335,7 +335,7 @@ def write_anchor(folder: AccountFolder, made: KeyFile, data_key: DataKey) -> Non
     with suppress(CacheError, LockedError, OSError):
         for stray in folder.path.glob(temporary_pattern(folder.audit_anchor.name)):
             stray.unlink()  # of a process that was killed while it wrote one
-        with closing(database.connect(folder.database(made.generation), key)) as opened:
+        with closing(database_files.connect(folder.database(made.generation), key)) as opened:
             anchor = Anchor(folder, made.generation, keys.anchor)
             anchor.write(AuditTable(opened, keys.seal), opened)
             opened.set_checkpointer(True)

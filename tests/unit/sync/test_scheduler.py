@@ -7,9 +7,9 @@ import pytest
 
 from mcp_notarium.errors import CacheDamaged, OutcomeUnknown, RateLimited
 from mcp_notarium.secret import Secret
-from mcp_notarium.sync import driver
-from mcp_notarium.sync.cycle import State
-from mcp_notarium.sync.driver import Leader
+from mcp_notarium.sync import scheduler
+from mcp_notarium.sync.cycle_states import State
+from mcp_notarium.sync.scheduler import Leader
 from support.memory_client import Fault
 from support.sync_rig import in_step, running, until
 
@@ -19,12 +19,12 @@ def test_running_loads_everything_and_then_follows_the_feed(client, store):
 
     async def scenario():
         async with running(client):
-            await until(lambda: client.driver.status().complete)
+            await until(lambda: client.scheduler.status().complete)
             store.edit("n1", lambda text: text + "more\n")
             await until(in_step(store, client))
             store.remove("n1")
             await until(in_step(store, client))
-            status = client.driver.status()
+            status = client.scheduler.status()
             assert status.leader
             assert status.feed
 
@@ -37,7 +37,7 @@ def test_a_change_elsewhere_shows_at_once_and_not_at_the_next_interval(client, s
 
     async def scenario():
         async with running(client):
-            await until(lambda: client.driver.status().state is State.IDLE)
+            await until(lambda: client.scheduler.status().state is State.IDLE)
             await asyncio.sleep(0.01)
             calls = len(client.remote.calls)
             store.edit("n1", lambda text: text + "more\n")
@@ -67,7 +67,7 @@ def test_a_short_outage_costs_seconds_of_listening_and_not_minutes(
 
     async def scenario():
         async with running(client):
-            await until(lambda: client.driver.status().state is State.IDLE)
+            await until(lambda: client.scheduler.status().state is State.IDLE)
             client.faults.plan(Fault.UNAVAILABLE, on="changes", times=2)
             await until(lambda: not client.faults.planned and listened_again())
             failed, listening = listened_again()
@@ -84,13 +84,13 @@ def test_waking_starts_a_cycle_without_waiting_for_the_interval(client, store, t
     async def stand_still(_seconds):
         await asyncio.Event().wait()
 
-    client.driver._sleep = stand_still
+    client.scheduler._sleep = stand_still
 
     async def scenario():
         async with running(client):
-            await until(lambda: client.driver.status().state is State.IDLE)
+            await until(lambda: client.scheduler.status().state is State.IDLE)
             calls = client.remote.calls.count("changes")
-            client.driver.wake()
+            client.scheduler.wake()
             await until(lambda: client.remote.calls.count("changes") >= calls + 2)
 
     asyncio.run(scenario())
@@ -103,7 +103,7 @@ def test_the_search_index_is_tidied_while_nothing_else_is_to_do(client, store):
         client.cache.notes.tidy = lambda: slices.pop() if slices else False
         async with running(client):
             await until(lambda: not slices)
-            assert client.driver.status().complete
+            assert client.scheduler.status().complete
 
     asyncio.run(scenario())
 
@@ -115,7 +115,7 @@ def test_memory_is_given_back_once_when_the_search_index_has_been_merged(client,
         looks.append(1)
         return slices.pop() if slices else False
 
-    monkeypatch.setattr(driver, "release_memory", lambda: trims.append(len(slices)))
+    monkeypatch.setattr(scheduler, "release_memory", lambda: trims.append(len(slices)))
 
     async def scenario():
         client.cache.notes.tidy = tidy
@@ -123,7 +123,7 @@ def test_memory_is_given_back_once_when_the_search_index_has_been_merged(client,
             await until(lambda: trims)
             for _ in range(3):
                 looked = len(looks)
-                client.driver.wake()
+                client.scheduler.wake()
                 await until(lambda looked=looked: len(looks) > looked)
 
     asyncio.run(scenario())
@@ -133,9 +133,9 @@ def test_memory_is_given_back_once_when_the_search_index_has_been_merged(client,
 def test_sync_now_is_true_after_a_cycle_that_began_later(client, store):
     async def scenario():
         async with running(client):
-            await until(lambda: client.driver.status().complete)
+            await until(lambda: client.scheduler.status().complete)
             store.put("n1", "one\n")
-            assert await client.driver.sync_now(60.0)
+            assert await client.scheduler.sync_now(60.0)
             assert in_step(store, client)()
 
     asyncio.run(scenario())
@@ -143,11 +143,11 @@ def test_sync_now_is_true_after_a_cycle_that_began_later(client, store):
 
 def test_sync_now_is_false_if_the_cycle_failed_or_nobody_syncs(client):
     async def scenario():
-        assert not await client.driver.sync_now(5.0)
+        assert not await client.scheduler.sync_now(5.0)
         async with running(client):
-            await until(lambda: client.driver.status().complete)
+            await until(lambda: client.scheduler.status().complete)
             client.faults.plan(Fault.UNAVAILABLE, times=1000)
-            assert not await client.driver.sync_now(60.0)
+            assert not await client.scheduler.sync_now(60.0)
 
     asyncio.run(scenario())
 
@@ -155,7 +155,7 @@ def test_sync_now_is_false_if_the_cycle_failed_or_nobody_syncs(client):
 def test_an_unanswered_write_is_finished_without_anybody_asking(client, store):
     async def scenario():
         async with running(client):
-            await until(lambda: client.driver.status().complete)
+            await until(lambda: client.scheduler.status().complete)
             client.faults.plan(Fault.LOST_ANSWER, on="push")
             with pytest.raises(OutcomeUnknown):
                 await client.create("mine\n")
@@ -168,7 +168,7 @@ def test_an_unanswered_write_is_finished_without_anybody_asking(client, store):
 def test_a_write_that_stays_unanswered_is_tried_less_and_less_often(client, time):
     async def scenario():
         async with running(client):
-            await until(lambda: client.driver.status().complete)
+            await until(lambda: client.scheduler.status().complete)
             client.faults.plan(Fault.TIMEOUT, on="push", times=10_000)
             with pytest.raises(OutcomeUnknown):
                 await client.create("mine\n")
@@ -184,7 +184,7 @@ def test_failures_are_followed_by_longer_and_longer_pauses(client, store, time):
 
     async def scenario():
         async with running(client):
-            await until(lambda: client.driver.status().complete)
+            await until(lambda: client.scheduler.status().complete)
             client.faults.plan(Fault.UNAVAILABLE, times=10_000)
             start, calls = time.now, len(client.remote.calls)
             await until(lambda: time.now > start + 900)
@@ -202,14 +202,14 @@ def test_a_store_that_asks_for_patience_is_left_alone_even_if_somebody_wakes(cli
 
     async def refusing(*_args, **_options):
         asked.append(time.now)
-        client.driver.wake()
+        client.scheduler.wake()
         raise RateLimited("slow down", retry_after=120.0)
 
     async def scenario():
         async with running(client):
-            await until(lambda: client.driver.status().complete)
+            await until(lambda: client.scheduler.status().complete)
             client.remote.changes = refusing
-            client.driver.wake()
+            client.scheduler.wake()
             await until(lambda: len(asked) >= 4)
 
     asyncio.run(scenario())
@@ -220,7 +220,7 @@ def test_a_store_that_asks_for_patience_is_left_alone_even_if_somebody_wakes(cli
 def test_a_feed_that_answers_nothing_at_once_is_not_asked_in_a_tight_loop(client, time):
     async def scenario():
         async with running(client):
-            await until(lambda: client.driver.status().complete)
+            await until(lambda: client.scheduler.status().complete)
             client.remote.poll_seconds = 0.0
             client.faults.plan(Fault.STALE, on="changes", times=10**6)
             start, calls = time.now, len(client.remote.calls)
@@ -239,14 +239,14 @@ def test_without_a_login_it_waits_and_goes_on_when_one_is_stored(client, store):
         ticks.append(seconds)
         await asyncio.sleep(0.001)
 
-    client.driver._sleep = tick
+    client.scheduler._sleep = tick
 
     async def scenario():
         async with running(client):
-            await until(lambda: client.driver.status().needs_login)
+            await until(lambda: client.scheduler.status().needs_login)
             await until(lambda: len(ticks) > 5)
             assert len(client.remote.calls) == 1
-            assert not await client.driver.wait_first_page(60.0)
+            assert not await client.scheduler.wait_first_page(60.0)
             client.faults.clear()
             client.cache.sync_state.set_login_token(Secret("a new token"))
             await until(in_step(store, client))
@@ -258,10 +258,10 @@ def test_the_first_page_is_reported_when_it_is_here(client, store):
     store.put("n1", "one\n")
 
     async def scenario():
-        assert not await client.driver.wait_first_page(1.0)
+        assert not await client.scheduler.wait_first_page(1.0)
         async with running(client):
-            assert await client.driver.wait_first_page(1e6)
-        assert await client.driver.wait_first_page(0.0)
+            assert await client.scheduler.wait_first_page(1e6)
+        assert await client.scheduler.wait_first_page(0.0)
 
     asyncio.run(scenario())
 
@@ -271,7 +271,7 @@ def test_cancelling_leaves_nothing_running_and_the_lock_free(client, store):
         store.put(f"n{number}", "x\n")
 
     async def scenario():
-        task = asyncio.create_task(client.driver.run())
+        task = asyncio.create_task(client.scheduler.run())
         await until(lambda: client.cache.notes.counts().total > 0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -286,8 +286,8 @@ def test_cancelling_leaves_nothing_running_and_the_lock_free(client, store):
 def test_a_damaged_cache_ends_the_run_and_gives_the_lock_away(client, store):
     async def scenario():
         async with asyncio.timeout(10):
-            task = asyncio.create_task(client.driver.run())
-            await until(lambda: client.driver.status().complete)
+            task = asyncio.create_task(client.scheduler.run())
+            await until(lambda: client.scheduler.status().complete)
 
             def damaged(*_args, **_options):
                 raise CacheDamaged("unreadable")
@@ -304,7 +304,7 @@ def test_a_damaged_cache_ends_the_run_and_gives_the_lock_away(client, store):
 def test_a_clock_that_is_set_changes_no_pause(client, store, time, years):
     async def scenario():
         async with running(client):
-            await until(lambda: client.driver.status().complete)
+            await until(lambda: client.scheduler.status().complete)
             client.faults.plan(Fault.UNAVAILABLE, times=10_000)
             start = time.now
             await until(lambda: time.now > start + 100)  # pauses are long by now: it is in one
@@ -349,7 +349,7 @@ def test_what_the_feed_was_asked_before_a_request_does_not_answer_the_request(
 ):
     """A cycle for somebody asks the store after he has asked for it, and finishes open writes."""
     store.put("n1", "one\n")
-    engine, ledger = client.driver._engine, client.driver._progress
+    engine, ledger = client.scheduler._runner, client.scheduler._progress
     ask, requests = client.remote.changes, []
 
     async def asked_meanwhile(cursor, *, wait, base_of):
@@ -383,6 +383,6 @@ def test_damage_that_is_met_while_listening_ends_the_run(client, store, monkeypa
         await client.sync()
         monkeypatch.setattr(client.remote, "changes", damaged)
         with pytest.raises(CacheDamaged):
-            await client.driver._engine.listen()
+            await client.scheduler._runner.listen()
 
     asyncio.run(scenario())

@@ -1,6 +1,6 @@
 """Run one sync cycle: carry out the effects of the cycle table, from a due event to the next rest.
 
-``Engine`` has no clock of its own and never waits; ``driver`` decides when it works. Every failure
+``CycleRunner`` has no clock of its own and never waits; ``scheduler`` decides when it works. Every failure
 becomes an event of the table; nothing that was stored is ever taken back.
 """
 
@@ -23,7 +23,7 @@ from mcp_notarium.sync.backoff import CycleBackoff, RetrySchedule, retry_after_o
 from mcp_notarium.sync.batch_apply import BatchApplier
 from mcp_notarium.sync.batch_commit import Batch, Superseded, Tally
 from mcp_notarium.sync.batch_sources import Batches, BatchSources
-from mcp_notarium.sync.cycle import RESTING, Effect, Event, State, event_of, receive
+from mcp_notarium.sync.cycle_states import RESTING, Effect, Event, State, event_of, receive
 from mcp_notarium.sync.progress import SyncProgress
 from mcp_notarium.sync.writer import Writer
 
@@ -38,10 +38,10 @@ class Log(Protocol):
         """Log a problem."""
 
 
-class Engine:
+class CycleRunner:
     """Do the leader's work on one database. ``tried``: one cycle has ended, well or not.
 
-    ``backoff`` tells the driver how long to wait.
+    ``backoff`` tells the scheduler how long to wait.
     """
 
     def __init__(

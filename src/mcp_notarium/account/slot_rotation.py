@@ -1,4 +1,4 @@
-"""Rotate the key of a cache: a slot for the new key replaces the old key's slot.
+"""Replace the passphrase or raw key: wrap the same data key in a new slot, then remove the old slot.
 
 If the recovery key or the keychain opened the cache, its slot stays, and the new key replaces the
 passphrase or raw key that is lost. The data key stays the same: whoever has copied the key file and knew

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mcp_notarium.account.startup_decisions import (
+from mcp_notarium.account.startup_facts import KeySource, Observations, Unwrap
+from mcp_notarium.account.startup_outcomes import (
     ANOTHER_KEY,
     BEGIN_ANEW,
     COPY_BACK,
@@ -31,7 +32,6 @@ from mcp_notarium.account.startup_decisions import (
     refuse,
     unreadable,
 )
-from mcp_notarium.account.startup_facts import KeySource, Observations, Unwrap
 from mcp_notarium.crypto.key_file_codec import FileState
 from mcp_notarium.errors import Verdict
 

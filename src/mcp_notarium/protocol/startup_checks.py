@@ -1,4 +1,4 @@
-"""Check what can be refused before anything is opened, and say so on stderr: clients hide the rest.
+"""Refuse a start that cannot succeed, before anything is opened, and say why.
 
 Must stay cheap: every client waits for it at each start. The full examination is made when the account
 is opened. :func:`make_bytecode` is the one thing here that writes.

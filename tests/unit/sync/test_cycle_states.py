@@ -11,7 +11,7 @@ from mcp_notarium.errors import (
     RemoteVanished,
     StoreUnavailable,
 )
-from mcp_notarium.sync.cycle import (
+from mcp_notarium.sync.cycle_states import (
     RESTING,
     TRANSITIONS,
     WORKING,

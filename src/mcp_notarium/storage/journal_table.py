@@ -10,7 +10,7 @@ import json
 import math
 
 from mcp_notarium.domain.note import Content, PendingWrite, WriteKind, WriteState
-from mcp_notarium.storage.connection import Database, Row
+from mcp_notarium.storage.database import Database, Row
 
 
 class PendingWrites:

@@ -1,7 +1,7 @@
 """Define the sync cycle as a table of states: an event comes in, a state and one effect go out. Pure.
 
 Rules of this file: every transition stands in ``TRANSITIONS`` and nowhere else; every state but the
-working ones is left only when it is DUE. It performs nothing; ``engine`` carries the effects out and
+working ones is left only when it is DUE. It performs nothing; ``cycle_runner`` carries the effects out and
 turns what happened into the next event.
 """
 
@@ -49,7 +49,7 @@ class Event(StrEnum):
 
 
 class Effect(StrEnum):
-    """Name what the engine does next."""
+    """Name what the cycle runner does next."""
 
     REST = "rest"
     REPLAY = "replay"

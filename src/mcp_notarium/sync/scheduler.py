@@ -1,8 +1,8 @@
-"""Run the engine when something is due. The only place in sync that waits.
+"""Run the cycle runner when something is due. The only place in sync that waits.
 
 One process leads: it listens to the change feed, polls, sweeps and checkpoints. The others write
 through and watch the leader; when it ends, or has no login, one of them takes over. Nothing is wiped
-except by :meth:`Driver.reset`.
+except by :meth:`Scheduler.reset`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from mcp_notarium.storage.sync_state import Metrics
 from mcp_notarium.stores.contract import ListingPage, Store
 from mcp_notarium.sync.backoff import IdleCheck
 from mcp_notarium.sync.batch_apply import release_memory
-from mcp_notarium.sync.cycle import Effect, Event, State
-from mcp_notarium.sync.engine import Engine, Log
+from mcp_notarium.sync.cycle_runner import CycleRunner, Log
+from mcp_notarium.sync.cycle_states import Effect, Event, State
 from mcp_notarium.sync.listing import FIRST_PAGE
 from mcp_notarium.sync.progress import SyncProgress, SyncStatus, read_status
 from mcp_notarium.sync.writer import Writer
@@ -88,7 +88,7 @@ class Leader:
             self._lock.release(force=True)
 
 
-class Driver:
+class Scheduler:
     """Keep one database in step with the store, in this or another process.
 
     ``clock`` gives the epoch seconds that are stored; waits are measured by ``stopwatch``, which
@@ -120,7 +120,7 @@ class Driver:
         self._jitter = jitter
         self._leader = Leader(leader_lock_path)
         self._progress = SyncProgress(cache, clock=clock)
-        self._engine = Engine(
+        self._runner = CycleRunner(
             cache,
             store,
             writer,
@@ -149,14 +149,14 @@ class Driver:
                 await self._lead()
                 await self._hand_over_lead()
         except CacheDamaged:
-            self._engine.state = State.HALTED
+            self._runner.state = State.HALTED
         finally:
             await self._step_down()
 
     async def cycle(self) -> State:
         """Run one cycle now, without waiting; for a process that leads by other means."""
-        await self._engine.work(Event.DUE)
-        return self._engine.state
+        await self._runner.work(Event.DUE)
+        return self._runner.state
 
     def wake(self) -> None:
         """Stop waiting for the next interval, because something may have changed. Never fails."""
@@ -214,12 +214,12 @@ class Driver:
         status = read_status(
             self._cache,
             metrics=self.metrics(),
-            leading=self._engine.state if self._leader.held else None,
-            counted=self._engine.sources.counted,
-            at_least=self._engine.sources.at_least,
+            leading=self._runner.state if self._leader.held else None,
+            counted=self._runner.sources.counted,
+            at_least=self._runner.sources.at_least,
             left_out=self._progress.left_out,
-            tried=self._engine.tried or not self._leader.held,
-            feed=self._engine.sources.feed.usable(self._stopwatch()),
+            tried=self._runner.tried or not self._leader.held,
+            feed=self._runner.sources.feed.usable(self._stopwatch()),
         )
         return replace(status, last_error=_LEADER_SILENT) if self._leader_silent(status) else status
 
@@ -264,14 +264,14 @@ class Driver:
         event = Event.DUE
         while True:
             self._woken.clear()
-            effect = await self._engine.work(event)
+            effect = await self._runner.work(event)
             if effect is Effect.AWAIT_LOGIN:
                 return
             event = await self._rest(effect)
 
     async def _step_down(self) -> None:
         """Let another process lead. Idempotent."""
-        await self._engine.close()
+        await self._runner.close()
         with suppress(CacheError):
             self._cache.database.set_checkpointer(False)
         self._leader.release()
@@ -297,22 +297,22 @@ class Driver:
         return Event.DUE
 
     async def _back_off(self) -> None:
-        delay = self._engine.delay(self._jitter())
+        delay = self._runner.delay(self._jitter())
         # A store that asked us to wait, or has just failed, is not asked again at once,
         # whoever requests a cycle.
-        blocked = delay if self._engine.asked_delay is not None else min(delay, MIN_RETRY_PAUSE)
+        blocked = delay if self._runner.asked_delay is not None else min(delay, MIN_RETRY_PAUSE)
         await self._sleep(blocked)
         await self._wait(delay - blocked)
 
     async def _listen(self) -> Event:
         """Rest until something is due, with the change feed open where there is one."""
-        pause = min(self._engine.backoff.pause, self._interval)
-        if pause and await self._wait(pause, until=self._engine.write_retry_due):
+        pause = min(self._runner.backoff.pause, self._interval)
+        if pause and await self._wait(pause, until=self._runner.write_retry_due):
             return Event.DUE
         began = self._stopwatch()
         feed = (
-            asyncio.create_task(self._engine.listen())
-            if self._engine.sources.can_long_poll()
+            asyncio.create_task(self._runner.listen())
+            if self._runner.sources.can_long_poll()
             else None
         )
         try:
@@ -322,15 +322,15 @@ class Driver:
             await _stop(feed)
         waited = self._stopwatch() - began
         if event is Event.NOTHING_NEW and waited < QUICK_ANSWER:
-            self._engine.backoff.record_empty()
+            self._runner.backoff.record_empty()
         elif event in (Event.NOTHING_NEW, None):
-            self._engine.backoff.record_quiet(waited)
+            self._runner.backoff.record_quiet(waited)
         return event or Event.DUE
 
     def _retries_or_sweep_due(self) -> bool:
-        sources = self._engine.sources
+        sources = self._runner.sources
         feed_due = sources.feed.retry_due(self._stopwatch())
-        return self._engine.retries_due() or sources.sweep_due() or feed_due
+        return self._runner.retries_due() or sources.sweep_due() or feed_due
 
     async def _wait(
         self,
@@ -371,7 +371,7 @@ class Driver:
 
     def _nothing_pending(self) -> bool:
         """Tell whether nothing falls due soon: no unfinished write, note in doubt or suspended feed."""
-        if self._engine.sources.feed.suspended:
+        if self._runner.sources.feed.suspended:
             return False
         with suppress(CacheError):
             return not self._progress.doubts() and not self._cache.pending.any_in_flight()

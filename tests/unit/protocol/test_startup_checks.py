@@ -8,8 +8,8 @@ from mcp_notarium.config import Config
 from mcp_notarium.errors import ConfigError, LockedError, Verdict
 from mcp_notarium.keys import keychain
 from mcp_notarium.keys.keychain import Keychain
-from mcp_notarium.protocol import preflight
-from mcp_notarium.protocol.preflight import missing_key, refuse_early
+from mcp_notarium.protocol import startup_checks
+from mcp_notarium.protocol.startup_checks import missing_key, refuse_early
 from mcp_notarium.secret import Secret
 from support.keychains import backend
 
@@ -48,7 +48,7 @@ def test_unknown_tool_set_is_refused(tmp_path):
 
 
 def test_missing_driver_is_refused(config, monkeypatch):
-    monkeypatch.setattr(preflight, "find_spec", lambda _name: None)
+    monkeypatch.setattr(startup_checks, "find_spec", lambda _name: None)
     assert refused(config) is Verdict.CRYPTO_UNSUITABLE
 
 
@@ -59,7 +59,7 @@ def test_two_drivers_over_each_other_are_refused(config, monkeypatch, tmp_path):
     class Spec:
         origin = str(tmp_path / "site" / "sqlcipher3" / "__init__.py")
 
-    monkeypatch.setattr(preflight, "find_spec", lambda _name: Spec)
+    monkeypatch.setattr(startup_checks, "find_spec", lambda _name: Spec)
     assert refused(config) is Verdict.CRYPTO_UNSUITABLE
     (tmp_path / "site" / "sqlcipher3-0.6.4.dist-info").rmdir()
     refuse_early(config)

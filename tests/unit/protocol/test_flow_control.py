@@ -1,27 +1,27 @@
-"""The backlog: no more answers are made than the client reads, and nobody overtakes who waits."""
+"""The flow: no more answers are made than the client reads, and nobody overtakes who waits."""
 
 import asyncio
 
 import pytest
 
-from mcp_notarium.protocol.backlog import (
+from mcp_notarium.protocol.flow_control import (
     CALL_BYTES,
     LINE_BYTES,
     MOST_UNANSWERED,
     MOST_UNREAD,
-    Backlog,
+    FlowControl,
 )
 
 HALF = MOST_UNREAD // 2 + 1
 
 
 def test_room_is_given_to_one_after_another_in_the_order_they_came():
-    backlog, made = Backlog(), []
+    flow, made = FlowControl(), []
 
     async def call(number):
-        await backlog.room()
+        await flow.wait_for_room()
         made.append(number)
-        backlog.wait(HALF)
+        flow.add_unwritten(HALF)
 
     async def settled():
         for _ in range(50):
@@ -31,24 +31,24 @@ def test_room_is_given_to_one_after_another_in_the_order_they_came():
     async def scenario():
         calls = [asyncio.create_task(call(number)) for number in range(5)]
         assert await settled() == 2
-        assert backlog.full()
-        backlog.written(HALF)
+        assert flow.full()
+        flow.written(HALF)
         calls.append(asyncio.create_task(call("late")))
         assert await settled() == 3
         calls[3].cancel()  # who gives up leaves the room to the next one
         for most in (4, 5, 5):
-            backlog.written(HALF)
+            flow.written(HALF)
             assert await settled() == most
         await asyncio.wait(calls)
 
     asyncio.run(scenario())
     assert made == [0, 1, 2, 4, "late"]
-    assert backlog.has_room
+    assert flow.has_room
 
 
 def test_who_finds_room_does_not_wait():
     async def scenario():
-        room = Backlog().room()
+        room = FlowControl().wait_for_room()
         try:
             room.send(None)
         except StopIteration:
@@ -67,14 +67,14 @@ def test_who_finds_room_does_not_wait():
     ids=["lines", "bytes"],
 )
 def test_it_is_full_while_too_much_was_read_that_has_no_answer(most, size):
-    backlog = Backlog()
+    flow = FlowControl()
     for _ in range(most):
-        backlog.read(size)
-    assert not backlog.full()
-    backlog.read(size)
-    assert backlog.full()
-    backlog.done(size)
-    assert not backlog.full()
+        flow.read(size)
+    assert not flow.full()
+    flow.read(size)
+    assert flow.full()
+    flow.done(size)
+    assert not flow.full()
 
 
 @pytest.mark.parametrize(
@@ -86,23 +86,23 @@ def test_it_is_full_while_too_much_was_read_that_has_no_answer(most, size):
     ids=["calls", "bytes"],
 )
 def test_a_call_counts_more_than_a_line_until_it_is_answered(most, size):
-    backlog = Backlog()
+    flow = FlowControl()
     for _ in range(most):
-        backlog.read(size)
-        backlog.begin_call()
-    assert not backlog.full()
-    backlog.read(size)
-    backlog.begin_call()
-    assert backlog.full()
-    backlog.end_call(size)
-    assert not backlog.full()
+        flow.read(size)
+        flow.begin_call()
+    assert not flow.full()
+    flow.read(size)
+    flow.begin_call()
+    assert flow.full()
+    flow.end_call(size)
+    assert not flow.full()
 
 
 def test_it_is_full_while_what_was_written_is_not_taken():
-    backlog = Backlog()
-    backlog.wait(MOST_UNREAD)
-    assert not backlog.full()
-    backlog.wait(1)
-    assert backlog.full()
-    backlog.written(1)
-    assert not backlog.full()
+    flow = FlowControl()
+    flow.add_unwritten(MOST_UNREAD)
+    assert not flow.full()
+    flow.add_unwritten(1)
+    assert flow.full()
+    flow.written(1)
+    assert not flow.full()

@@ -39,7 +39,7 @@ class Loaded:
 Event = Item | Stop | Loaded
 
 
-class Inbox:
+class EventQueue:
     """Queue events, and wake an event loop. Putting is allowed from any thread and signal handler."""
 
     def __init__(self) -> None:

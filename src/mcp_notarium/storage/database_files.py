@@ -1,0 +1,314 @@
+"""Create and open a database file with the settings that keep notes unreadable for others.
+
+Only ``create`` makes a file; ``connect`` never does. Neither deletes or repairs anything, and neither
+decides what to do about a file that cannot be opened. Keys have the driver's 160-digit form and are
+never part of an SQL text.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+from mcp_notarium.errors import CacheDamaged, LockedError, NotariumError, Verdict
+from mcp_notarium.secret import Secret
+from mcp_notarium.storage import driver, migrations
+from mcp_notarium.storage.authorizer import Authorizer
+from mcp_notarium.storage.database import Database
+from mcp_notarium.storage.driver import Connection
+from mcp_notarium.storage.integrity import PAGE_SIZE
+
+__all__ = ["BUSY_SECONDS", "Database", "companions", "connect", "create"]
+
+_READONLY, _READWRITE = 0x1, 0x2
+_NAMED_BY_URI = 0x40
+_NOFOLLOW = 0x01000000  # refuses a symbolic link at the end of the path and in every parent
+_EXTENDED_CODES = 0x02000000  # tells a full disk from a damaged one
+BUSY_SECONDS = 5.0
+"""How long a statement waits for another process's transaction before ``CacheBusy``."""
+
+_CACHED_STATEMENTS = 256
+_TEMP_STORE_MEMORY = 2
+_KEY_FORM = re.compile(rb"x'[0-9a-f]{160}'")
+
+_MIB = 1 << 20
+_SMALLEST_CACHE = 24 * _MIB
+_LARGEST_CACHE = 96 * _MIB
+_SECOND_CACHE = 16 * _MIB
+"""For a second connection, which stores many notes and reads few pages twice: less costs time."""
+
+
+def companions(path: Path) -> tuple[Path, ...]:
+    """Return the files that belong together: the database, its WAL, its shared-memory index.
+
+    The last one is the rollback journal, which exists only while a database is being made.
+    """
+    return tuple(path.with_name(path.name + suffix) for suffix in ("", "-wal", "-shm", "-journal"))
+
+
+def has_log(path: Path | None) -> bool:
+    """Check whether a write-ahead log that is not empty lies beside the database."""
+    log = path and companions(path)[1]
+    return bool(log and log.exists() and log.stat().st_size > 0)
+
+
+def create(
+    path: Path,
+    key: Secret | None,
+    *,
+    meta: Mapping[str, str],
+    memory_security: bool = False,
+    busy_timeout: float = BUSY_SECONDS,
+) -> Database:
+    """Create a new database with all tables; ``key`` None makes a plain one.
+
+    ``meta`` becomes the first rows of ``sync_metadata``. Raises ``FileExistsError`` if anything
+    exists at ``path`` (a dangling link included); leaves nothing behind when it fails.
+    """
+    _check_key_form(key)
+    _create_private(path)
+    database = None
+    try:
+        database = _open(path, key, memory_security=memory_security, busy_timeout=busy_timeout)
+        migrations.create_tables(database, meta=meta)
+        # The page check at the next start reads the main file only.
+        database.checkpoint()
+        _sync_folder(path.parent)
+    except BaseException:
+        if database is not None:
+            database.close()
+        for file in companions(path):
+            file.unlink(missing_ok=True)
+        raise
+    return database
+
+
+def connect(
+    path: Path,
+    key: Secret | None,
+    *,
+    memory_security: bool = False,
+    busy_timeout: float = BUSY_SECONDS,
+    largest_cache: int = _LARGEST_CACHE,
+    read_only: bool = False,
+) -> Database:
+    """Open an existing database; the caller has proved the key and checks the schema next.
+
+    Raises ``LockedError`` (DATABASE_MISSING, UNSAFE_PATH) before the file is touched, and
+    ``CacheDamaged``, ``CacheBusy`` or ``CacheFull`` when it does not open. A new connection does
+    not checkpoint until ``set_checkpointer(True)``. ``largest_cache``: bytes of pages kept in memory,
+    at most. ``read_only``: neither the file nor its log is changed, also not by closing.
+    """
+    _check_key_form(key)
+    _require_private(path)
+    return _open(
+        path,
+        key,
+        memory_security=memory_security,
+        busy_timeout=busy_timeout,
+        largest_cache=largest_cache,
+        read_only=read_only,
+    )
+
+
+def _check_key_form(key: Secret | None) -> None:
+    # Any other form is silently taken as a passphrase and locks the file with that very string.
+    if key is not None and not _KEY_FORM.fullmatch(key.reveal()):
+        msg = "a database key has the form x'<160 lower-case hex digits>'"
+        raise ValueError(msg)
+
+
+def _create_private(path: Path) -> None:
+    if any(os.path.lexists(file) for file in companions(path)):
+        # A WAL left alone would be deleted unread, or replayed into the new file.
+        raise FileExistsError(errno.EEXIST, "a cache file is already there")
+    flags = os.O_CREAT | os.O_EXCL | os.O_RDWR
+    flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+    # WAL and shared-memory index inherit this mode, whatever the umask is.
+    os.close(os.open(path, flags, 0o600))
+
+
+def _require_private(path: Path) -> None:
+    """Refuse all but a private regular file. It opens nothing: closing would drop SQLite's locks."""
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        raise LockedError(
+            Verdict.DATABASE_MISSING,
+            "the cache file is missing",
+            resolution_hint="Restore it, or run `mcp-notarium reset-cache` to load all notes anew.",
+        ) from None
+    reason = _unsafe(found)
+    if reason:
+        raise LockedError(
+            Verdict.UNSAFE_PATH,
+            f"the cache file {reason}",
+            resolution_hint="Run `mcp-notarium doctor`; it names the file and what to change.",
+        )
+    if found.st_size < PAGE_SIZE:
+        # SQLite would take an empty file for a new database and start without any note.
+        raise CacheDamaged("the cache file is shorter than one page")
+
+
+def _unsafe(found: os.stat_result) -> str | None:
+    if stat.S_ISLNK(found.st_mode):
+        return "is a symbolic link"
+    if not stat.S_ISREG(found.st_mode):
+        return "is not a regular file"
+    if found.st_nlink != 1:
+        return "has a second name (hard link)"
+    if os.name != "posix":
+        return None
+    if found.st_uid != os.geteuid():
+        return "belongs to another user"
+    return "is readable by others" if found.st_mode & 0o077 else None
+
+
+def _open(
+    path: Path,
+    key: Secret | None,
+    *,
+    memory_security: bool,
+    busy_timeout: float,
+    largest_cache: int = _LARGEST_CACHE,
+    read_only: bool = False,
+) -> Database:
+    driver.require_suitable(driver.facts())
+    dbapi = driver.module()
+    connection: Connection | None = None
+    authorizer = Authorizer()
+    try:
+        connection = dbapi.connect(
+            _read_only_uri(path) if read_only else os.fspath(path),
+            flags=(_READONLY | _NAMED_BY_URI if read_only else _READWRITE)
+            | _NOFOLLOW
+            | _EXTENDED_CODES,  # without CREATE: never a silent new database
+            isolation_level=None,
+            timeout=busy_timeout,
+            cached_statements=_CACHED_STATEMENTS,
+            check_same_thread=False,
+        )
+    except dbapi.Error:
+        raise _not_opened(path) from None
+    database = Database(
+        connection,
+        path,
+        encrypted=key is not None,
+        driver_error=dbapi.Error,
+        authorizer=authorizer,
+        busy_timeout=busy_timeout,
+        read_only=read_only,
+        reconnect=partial(
+            connect,
+            path,
+            key,
+            memory_security=memory_security,
+            busy_timeout=busy_timeout,
+            largest_cache=_SECOND_CACHE,
+            read_only=read_only,
+        ),
+    )
+    try:
+        _unlock(database, connection, key, memory_security=memory_security)
+        _configure(database, largest_cache=largest_cache)
+        connection.set_authorizer(authorizer.judge)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _read_only_uri(path: Path) -> str:
+    """Return the URI under which SQLite reads a database and its WAL, and changes neither.
+
+    Without a WAL the file is complete. With a WAL, SQLite shares the index that a server keeps, or makes
+    one in memory if a killed server left it; the index file must exist, but may be empty. Raises
+    ``LockedError`` if it does not exist and cannot be made.
+    """
+    _, log, index, _ = companions(path)
+    name = f"{path.absolute().as_uri()}?mode=ro"
+    if not log.exists() or (log.stat().st_size == 0 and not index.exists()):
+        return f"{name}&immutable=1"
+    try:
+        with suppress(FileExistsError):
+            flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY
+            flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+            os.close(os.open(index, flags, 0o600))
+    except OSError:
+        raise LockedError(
+            Verdict.UNSAFE_PATH,
+            "beside the cache lies a log that a process has left, and it cannot be read in a folder "
+            "that cannot be written to",
+            resolution_hint="Copy the data folder to a place that can be written to, and set "
+            "NOTARIUM_DATA_DIR to the copy.",
+        ) from None
+    return f"{name}&readonly_shm=1"
+
+
+def _not_opened(path: Path) -> NotariumError:
+    if path.parent.resolve() == path.parent.absolute():
+        return CacheDamaged("the cache file cannot be opened")
+    return LockedError(
+        Verdict.UNSAFE_PATH,
+        "a folder above the cache file is a symbolic link",
+        resolution_hint="Give NOTARIUM_DATA_DIR without symbolic links.",
+    )
+
+
+def _unlock(
+    database: Database, connection: Connection, key: Secret | None, *, memory_security: bool
+) -> None:
+    database.run("PRAGMA cipher_log_level = NONE")  # first: its own log goes to stderr
+    if key is not None:
+        if memory_security:
+            database.run("PRAGMA cipher_memory_security = ON")
+        connection.set_key(key.reveal_text())
+    database.row("SELECT count(*) FROM sqlite_master")
+    if key is not None and database.number("PRAGMA cipher_page_size") != PAGE_SIZE:
+        raise CacheDamaged("the cache file has another page size than it was made with")
+
+
+def page_cache(size_bytes: int, *, largest: int = _LARGEST_CACHE) -> int:
+    """Return the bytes of pages that a connection to a database of this size caches, at most."""
+    return min(max(size_bytes // 8, _SMALLEST_CACHE), largest)
+
+
+def _configure(database: Database, *, largest_cache: int) -> None:
+    cache = page_cache(database.size_bytes(), largest=largest_cache)
+    for pragma in (
+        "temp_store = MEMORY",  # the other setting writes notes to /var/tmp in clear
+        f"cache_size = -{cache // 1024}",
+        "mmap_size = 0",
+        "secure_delete = ON",
+        "foreign_keys = ON",
+        "trusted_schema = OFF",
+        "recursive_triggers = OFF",
+        f"journal_size_limit = {16 * _MIB}",
+        "wal_autocheckpoint = 0",  # see set_checkpointer
+        "synchronous = FULL",
+    ):
+        database.run(f"PRAGMA {pragma}")
+    if database.read_only:
+        return
+    if sys.platform == "darwin":
+        for pragma in ("fullfsync = ON", "checkpoint_fullfsync = ON"):
+            database.run(f"PRAGMA {pragma}")
+    mode = database.row("PRAGMA journal_mode = WAL")
+    if mode != ("wal",) or database.number("PRAGMA temp_store") != _TEMP_STORE_MEMORY:
+        raise CacheDamaged("the database does not accept its settings")
+
+
+def _sync_folder(folder: Path) -> None:
+    if os.name != "posix":
+        return
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    with suppress(OSError):
+        os.fsync(descriptor)
+    os.close(descriptor)
