@@ -239,7 +239,7 @@ class SyncMachine(RuleBasedStateMachine):
     @rule(name=names, empties=st.booleans())
     def is_restarted_or_reset(self, name, empties):
         if empties:
-            self.runner.run(self.clients[name].driver.reset())
+            self.runner.run(self.clients[name].scheduler.reset())
         else:
             self.restart(name)
 

@@ -123,7 +123,7 @@ def test_memory_security_can_be_switched_on(tmp_path):
     make(tmp_path).close()
     said = run_child(
         """
-        db = database.connect(Path(sys.argv[1]) / "cache.db", KEY, memory_security=True)
+        db = database_files.connect(Path(sys.argv[1]) / "cache.db", KEY, memory_security=True)
         say(db._connection.execute("SELECT 1").fetchone())
         db._connection.set_authorizer(None)
         say(db._connection.execute("PRAGMA cipher_memory_security").fetchone())
