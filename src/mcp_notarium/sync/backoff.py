@@ -153,7 +153,7 @@ class ItemBackoff:
         self._failing: dict[str, _ItemFailures] = {}
 
     def blocks(self, ident: str) -> bool:
-        """Tell whether the item has failed too recently to be asked for now."""
+        """Tell whether the item has failed too recently to be asked for again."""
         failing = self._failing.get(ident)
         return failing is not None and self._stopwatch() < failing.until
 

@@ -188,7 +188,7 @@ RISKY = re.compile(
 VARIANTS = [
     {},
     {"no_pending": False},
-    {"source": "DB_ENCRYPTION_KEY_FILE of ~/work/repository/.env", "rotated": "2025-11-20"},
+    {"source": "DB_ENCRYPTION_KEY_FILE of ~/project/.env", "rotated": "2025-11-20"},
     {"keychain_slot": True, "keychain": "Secret Service knows no key for this account"},
     {"on_unreadable": OnUnreadable.REBUILD, "rebuilt_recently": True},
 ]
