@@ -17,7 +17,7 @@ from mcp_notarium.protocol.static_replies import StaticReplies, stored
 from mcp_notarium.protocol.stdio import LineBuffer
 from mcp_notarium.protocol.transport import Ending, Outbox, running
 from support.talker import HELLO, INITIALIZED, call, modern
-from support.tooling import Desk
+from support.tool_harness import ToolHarness
 
 pytestmark = pytest.mark.anyio
 
@@ -32,8 +32,8 @@ def anyio_backend():
 
 
 @pytest.fixture
-def desk(tmp_path):
-    made = Desk(tmp_path)
+def harness(tmp_path):
+    made = ToolHarness(tmp_path)
     made.store.put("diary", "Diary\nToday I saw a lighthouse.\n")
     yield made
     made.close()
@@ -75,12 +75,12 @@ class Connection:
 
 
 @asynccontextmanager
-async def connected(desk, *, greeting=HELLO):
-    """A connection to a server that has the desk's account open; greeted unless ``greeting`` is None."""
+async def connected(harness, *, greeting=HELLO):
+    """A connection to a server that has the harness's account open; greeted unless ``greeting`` is None."""
 
     @asynccontextmanager
     async def opened():
-        yield desk.app
+        yield harness.app
 
     reading, writing = os.pipe()
     flow = FlowControl()
@@ -106,31 +106,31 @@ async def connected(desk, *, greeting=HELLO):
 
 
 @asynccontextmanager
-async def notes_that_wait(desk):
+async def notes_that_wait(harness):
     """Sync at work, whose first page comes only when the event is set."""
-    come, list_page = asyncio.Event(), desk.remote.list_page
+    come, list_page = asyncio.Event(), harness.remote.list_page
 
     async def late(*args, **options):
         await come.wait()
         return await list_page(*args, **options)
 
-    desk.remote.list_page = late
-    async with desk.syncing():
+    harness.remote.list_page = late
+    async with harness.syncing():
         yield come
 
 
-def recorded(desk):
-    desk.app.audit.flush(patient=True)
-    return [(record.act, record.outcome) for record in desk.app.audit.table.records()]
+def recorded(harness):
+    harness.app.audit.flush(patient=True)
+    return [(record.act, record.outcome) for record in harness.app.audit.table.records()]
 
 
 @pytest.mark.parametrize("in_modern", [False, True])
-async def test_progress_is_told_to_who_asks_for_it(desk, in_modern):
+async def test_progress_is_told_to_who_asks_for_it(harness, in_modern):
     asked = modern(0, "tools/call", name="list", arguments={}) if in_modern else call(1, "list")
     asked["params"]["_meta"] = asked["params"].get("_meta", {}) | META
     async with (
-        notes_that_wait(desk) as come,
-        connected(desk, greeting=None if in_modern else HELLO) as client,
+        notes_that_wait(harness) as come,
+        connected(harness, greeting=None if in_modern else HELLO) as client,
     ):
         message, told = await client.ask(asked), []
         while message.get("id") != asked["id"]:
@@ -142,20 +142,20 @@ async def test_progress_is_told_to_who_asks_for_it(desk, in_modern):
 
 
 @pytest.mark.parametrize("in_modern", [False, True])
-async def test_request_whose_id_holds_half_a_character_ends_nothing(desk, in_modern):
+async def test_request_whose_id_holds_half_a_character_ends_nothing(harness, in_modern):
     def get(number):
         if in_modern:
             return modern(number, "tools/call", name="get", arguments={"id": "diary"})
         return call(number, "get", id="diary")
 
-    await desk.sync()
-    async with connected(desk, greeting=None if in_modern else HELLO) as client:
+    await harness.sync()
+    async with connected(harness, greeting=None if in_modern else HELLO) as client:
         assert (await client.ask(get("\ud800")))["id"] == "\ufffd"
         assert not (await client.ask(get(8)))["result"]["isError"]
 
 
-async def test_listing_that_waits_can_be_cancelled_while_others_are_answered(desk):
-    async with notes_that_wait(desk) as come, connected(desk) as client:
+async def test_listing_that_waits_can_be_cancelled_while_others_are_answered(harness):
+    async with notes_that_wait(harness) as come, connected(harness) as client:
         client.send(call(7, "list"))
         assert (await client.ask(call(8, "manage", action="get_stats")))["id"] == 8
         client.send(CANCEL_7)
@@ -164,11 +164,11 @@ async def test_listing_that_waits_can_be_cancelled_while_others_are_answered(des
         listed = await client.ask(call(10, "list"))
         assert listed["result"]["structuredContent"]["total_items"] == 1
         assert await client.end() == []
-    assert ("tool.list", "cancelled") in recorded(desk)
+    assert ("tool.list", "cancelled") in recorded(harness)
 
 
-async def test_change_does_not_wait_for_a_listing_that_waits_for_its_notes(desk):
-    async with notes_that_wait(desk), connected(desk) as client:
+async def test_change_does_not_wait_for_a_listing_that_waits_for_its_notes(harness):
+    async with notes_that_wait(harness), connected(harness) as client:
         client.send(call(7, "list"))
         answer = await client.ask(call(8, "save", text="new\n"))
         if answer["id"] == 7:
@@ -188,9 +188,9 @@ async def test_change_does_not_wait_for_a_listing_that_waits_for_its_notes(desk)
         {"action": "accept", "content": [True]},
     ],
 )
-async def test_an_answer_that_makes_no_sense_is_a_missing_confirmation(desk, odd):
+async def test_an_answer_that_makes_no_sense_is_a_missing_confirmation(harness, odd):
     able = HELLO | {"params": HELLO["params"] | {"capabilities": {"elicitation": {}}}}
-    async with connected(desk, greeting=able) as client:
+    async with connected(harness, greeting=able) as client:
         question = await client.ask(call(1, "manage", action="reset_cache", confirm=True))
         assert question["method"] == "elicitation/create"
         answer = await client.ask({"jsonrpc": "2.0", "id": question["id"], "result": odd})

@@ -21,36 +21,36 @@ from mcp_notarium.secret import Secret
 from mcp_notarium.storage.audit_log import AuditLog
 from mcp_notarium.tools import untrusted_text
 from mcp_notarium.tools.catalog import TOOLS, by_name
-from support.tooling import Desk
+from support.tool_harness import ToolHarness
 
 KEYS = AuditKeys(Secret(b"c" * 32), Secret(b"d" * 32), Secret(b"a" * 32))
 TEXT = "a line of a note that is worth reading\n" * 40
 
 
-@pytest.fixture(name="desks")
-def _desks(tmp_path):
+@pytest.fixture(name="make_harness")
+def _make_harness(tmp_path):
     made = []
 
     def make(policy, **notes):
-        desk = Desk(tmp_path, policy=policy)
-        made.append(desk)
-        trail = AuditLog(desk.app.cache.database, KEYS, clock=desk.clock, days=365)
-        desk.app = replace(desk.app, audit=trail)
+        harness = ToolHarness(tmp_path, policy=policy)
+        made.append(harness)
+        trail = AuditLog(harness.app.cache.database, KEYS, clock=harness.clock, days=365)
+        harness.app = replace(harness.app, audit=trail)
         for note_id, (text, *tags) in notes.items():
-            desk.store.put(note_id, text, tags=tags)
-        asyncio.run(desk.sync())
-        return desk
+            harness.store.put(note_id, text, tags=tags)
+        asyncio.run(harness.sync())
+        return harness
 
     yield make
-    for desk in made:
-        desk.close()
+    for harness in made:
+        harness.close()
 
 
 @asynccontextmanager
-async def talking(desk):
+async def talking(harness):
     @asynccontextmanager
     async def opened():
-        yield desk.app
+        yield harness.app
 
     holder = AppHolder(opened, report=lambda _error: None)
     with anyio.fail_after(20):
@@ -67,33 +67,33 @@ def told(result):
     return json.loads(result.content[0].text)
 
 
-def outcomes(desk):
-    desk.app.audit.flush(patient=True)
-    return [(r.act, r.decision, r.outcome) for r in desk.app.audit.table.records()]
+def outcomes(harness):
+    harness.app.audit.flush(patient=True)
+    return [(r.act, r.decision, r.outcome) for r in harness.app.audit.table.records()]
 
 
-async def asked(desk, tool, **arguments):
+async def asked(harness, tool, **arguments):
     request = by_name()[tool].request.model_validate(arguments)
-    return await by_name()[tool].handle(desk.app, request, desk.caller)
+    return await by_name()[tool].handle(harness.app, request, harness.caller)
 
 
-def kdf_work(desk, monkeypatch, note_id):
+def kdf_work(harness, monkeypatch, note_id):
     """Every statement and every request that asking for a note causes, and what is answered."""
     done = []
     with monkeypatch.context() as patch:
-        database = desk.app.cache.database
+        database = harness.app.cache.database
         for way in ("rows", "row", "run", "run_many"):
             patch.setattr(database, way, _noting(getattr(database, way), done))
-        before = len(desk.remote.calls)
+        before = len(harness.remote.calls)
         for tool, arguments in {
             "get": {"id": note_id},
             "save": {"id": note_id, "local_version": 1, "text": "x"},
             "manage": {"action": "trash", "id": note_id, "local_version": 1},
         }.items():
             with pytest.raises(NoteNotFound) as refused:
-                asyncio.run(asked(desk, tool, **arguments))
+                asyncio.run(asked(harness, tool, **arguments))
             done.append(refused.value.to_dict() | {"details": None})
-    return done, desk.remote.calls[before:]
+    return done, harness.remote.calls[before:]
 
 
 def _noting(way, done):
@@ -104,21 +104,21 @@ def _noting(way, done):
     return noting
 
 
-def test_a_hidden_note_makes_no_other_work_than_a_missing_one(desks, monkeypatch):
+def test_a_hidden_note_makes_no_other_work_than_a_missing_one(make_harness, monkeypatch):
     """What takes the same steps takes the same time, as far as a test can say."""
     rules = Visibility(hidden_tags=("private",))
-    desk = desks(Policy(visibility=rules), hidden=("text", "private"), seen=("text",))
-    hidden, missing = (kdf_work(desk, monkeypatch, name) for name in ("hidden", "absent"))
+    harness = make_harness(Policy(visibility=rules), hidden=("text", "private"), seen=("text",))
+    hidden, missing = (kdf_work(harness, monkeypatch, name) for name in ("hidden", "absent"))
     assert hidden == missing
     assert any(isinstance(step, str) for step in hidden[0])
     assert hidden[1] == []
 
 
-def test_a_tool_that_the_policy_forbids_does_nothing_even_if_it_is_there(desks):
-    desk = desks(Policy().read_only(), n=("text",))
+def test_a_tool_that_the_policy_forbids_does_nothing_even_if_it_is_there(make_harness):
+    harness = make_harness(Policy().read_only(), n=("text",))
 
     async def story():
-        async with talking(desk) as client:
+        async with talking(harness) as client:
             return [
                 told(await client.call_tool("save", {"text": "new"})),
                 told(
@@ -130,19 +130,19 @@ def test_a_tool_that_the_policy_forbids_does_nothing_even_if_it_is_there(desks):
 
     for refused in asyncio.run(story()):
         assert (refused["subcategory"], refused["http_status_code"]) == ("policy", 403)
-    assert desk.store.ids() == {"n"}
-    assert desk.app.cache.notes.get("n").trash is False
-    assert {(decision, outcome) for _, decision, outcome in outcomes(desk)} == {
+    assert harness.store.ids() == {"n"}
+    assert harness.app.cache.notes.get("n").trash is False
+    assert {(decision, outcome) for _, decision, outcome in outcomes(harness)} == {
         ("refused", "policy")
     }
 
 
-def test_bulk_reading_stops_at_the_limit_and_is_on_record(desks):
+def test_bulk_reading_stops_at_the_limit_and_is_on_record(make_harness):
     notes = {f"n{number}": (TEXT,) for number in range(12)}
-    desk = desks(Policy(limits=Limits(bytes_per_session=8_000)), **notes)
+    harness = make_harness(Policy(limits=Limits(bytes_per_session=8_000)), **notes)
 
     async def story():
-        async with talking(desk) as client:
+        async with talking(harness) as client:
             return [await client.call_tool("get", {"id": note_id}) for note_id in notes]
 
     results = asyncio.run(story())
@@ -151,15 +151,15 @@ def test_bulk_reading_stops_at_the_limit_and_is_on_record(desks):
     )
     assert 0 < read <= 8_000
     assert told(results[-1])["subcategory"] == "policy"
-    assert outcomes(desk)[-1] == ("tool.get", "refused", "policy")
+    assert outcomes(harness)[-1] == ("tool.get", "refused", "policy")
 
 
-def test_one_answer_over_the_limit_is_refused(desks):
+def test_one_answer_over_the_limit_is_refused(make_harness):
     notes = {f"n{number}": (TEXT,) for number in range(12)}
-    desk = desks(Policy(limits=Limits(bytes_per_call=2_000)), **notes)
+    harness = make_harness(Policy(limits=Limits(bytes_per_call=2_000)), **notes)
 
     async def story():
-        async with talking(desk) as client:
+        async with talking(harness) as client:
             return await client.call_tool("list", {"limit": 12, "preview_lines": 10})
 
     refused = told(asyncio.run(story()))
@@ -174,9 +174,9 @@ def test_nobody_can_say_what_the_next_boundary_is():
         assert len({word[place] for word in drawn}) >= 12, place
 
 
-def tables(desk):
+def tables(harness):
     """A digest of every table but the record of calls, and what the note service has."""
-    database = desk.app.cache.database
+    database = harness.app.cache.database
     names = [
         name
         for (name,) in database.rows("SELECT name FROM sqlite_master WHERE type = 'table'")
@@ -186,7 +186,7 @@ def tables(desk):
         name: hashlib.sha256(repr(database.rows(f"SELECT * FROM {name}")).encode()).hexdigest()
         for name in names
     }
-    return found | {"calls": desk.remote.calls.copy(), "store": sorted(desk.store.ids())}
+    return found | {"calls": harness.remote.calls.copy(), "store": sorted(harness.store.ids())}
 
 
 READING = {
@@ -195,14 +195,14 @@ READING = {
 }
 
 
-def test_tools_that_only_read_leave_every_table_as_it_was(desks):
-    desk = desks(Policy(), n=(TEXT, "x"))
+def test_tools_that_only_read_leave_every_table_as_it_was(make_harness):
+    harness = make_harness(Policy(), n=(TEXT, "x"))
     assert {tool.name for tool in TOOLS if tool.annotations.read_only} == set(READING)
-    before = tables(desk)
+    before = tables(harness)
     assert {"notes", "sync_metadata", "pending_writes"} <= before.keys()
 
     async def story():
-        async with talking(desk) as client:
+        async with talking(harness) as client:
             return [
                 (name, await client.call_tool(name, arguments))
                 for name, several in READING.items()
@@ -211,18 +211,18 @@ def test_tools_that_only_read_leave_every_table_as_it_was(desks):
             ]
 
     answers = asyncio.run(story())
-    assert tables(desk) == before
+    assert tables(harness) == before
     for (_, one), (_, again) in zip(answers[::2], answers[1::2], strict=True):
         assert one.is_error == again.is_error  # idempotent
 
 
-def test_tools_that_say_they_change_something_do(desks):
-    desk = desks(Policy(), n=(TEXT, "x"))
-    before = tables(desk)
-    asyncio.run(asked(desk, "save", id="n", local_version=1, tags=["y"]))
-    between = tables(desk)
+def test_tools_that_say_they_change_something_do(make_harness):
+    harness = make_harness(Policy(), n=(TEXT, "x"))
+    before = tables(harness)
+    asyncio.run(asked(harness, "save", id="n", local_version=1, tags=["y"]))
+    between = tables(harness)
     assert between != before
-    note = desk.app.cache.notes.get("n")
+    note = harness.app.cache.notes.get("n")
     trash = {"action": "trash", "id": "n", "local_version": note.local_version}
-    asyncio.run(asked(desk, "manage", **trash))
-    assert tables(desk) != between
+    asyncio.run(asked(harness, "manage", **trash))
+    assert tables(harness) != between

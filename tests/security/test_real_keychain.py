@@ -41,7 +41,7 @@ IMPATIENT = [
 
 
 @dataclass
-class Desk:
+class KeychainAccount:
     """One account, one session with a keychain, and the program with both."""
 
     simulator: Simulator
@@ -111,70 +111,74 @@ def _enabled(simulator: Simulator, tmp_path_factory: pytest.TempPathFactory) -> 
     """A home with a cache that the keychain opens, and the login in it; tests work on copies."""
     home = tmp_path_factory.mktemp("enabled")
     with Session(home) as session:
-        desk = Desk(simulator, session, home)
-        desk.fill()
-        desk.enable()
+        account = KeychainAccount(simulator, session, home)
+        account.fill()
+        account.enable()
     return home
 
 
 @pytest.fixture
-def desk(simulator: Simulator, tmp_path: Path, enabled: Path) -> Iterator[Desk]:
+def account(simulator: Simulator, tmp_path: Path, enabled: Path) -> Iterator[KeychainAccount]:
     """The cache that the keychain opens, in a session in which it is unlocked."""
     shutil.copytree(enabled, tmp_path, dirs_exist_ok=True)
     with Session(tmp_path) as session:
-        yield Desk(simulator, session, tmp_path)
+        yield KeychainAccount(simulator, session, tmp_path)
 
 
 @pytest.fixture
-def empty_desk(simulator: Simulator, tmp_path: Path) -> Iterator[Desk]:
+def empty_account(simulator: Simulator, tmp_path: Path) -> Iterator[KeychainAccount]:
     """No cache yet, and an unlocked keychain with nothing in it."""
     with Session(tmp_path) as session:
-        yield Desk(simulator, session, tmp_path)
+        yield KeychainAccount(simulator, session, tmp_path)
 
 
 @pytest.mark.slow("restarts the keychain and servers")
-def test_the_keychain_keeps_key_and_login_over_restarts_of_everything(empty_desk: Desk) -> None:
-    desk = empty_desk
-    desk.fill()
-    assert desk.session.secrets().keys() == {"login-token"}
-    desk.enable()
-    kept = desk.session.secrets()
+def test_the_keychain_keeps_key_and_login_over_restarts_of_everything(
+    empty_account: KeychainAccount,
+) -> None:
+    account = empty_account
+    account.fill()
+    assert account.session.secrets().keys() == {"login-token"}
+    account.enable()
+    kept = account.session.secrets()
     assert kept.keys() == {"login-token", "database-key"}
     assert kept["database-key"].startswith("raw:")
     assert kept["database-key"] != RAW_KEY
-    desk.use("saved with nothing in the environment")
-    desk.session.log_out()
-    desk.session.log_in()
-    assert desk.session.secrets() == kept
-    desk.use("saved after a new login to the desktop")
+    account.use("saved with nothing in the environment")
+    account.session.log_out()
+    account.session.log_in()
+    assert account.session.secrets() == kept
+    account.use("saved after a new login to the desktop")
     for secret in kept.values():
-        assert secret.encode() not in desk.session.files
-    doctor = json.loads(run(desk.env(), "doctor", "--json", "--offline").stdout)["findings"]
+        assert secret.encode() not in account.session.files
+    doctor = json.loads(run(account.env(), "doctor", "--json", "--offline").stdout)["findings"]
     (seen,) = (one for one in doctor if one["name"] == "keychain")
     assert (seen["state"], seen["seen"]) == ("ok", "Secret Service")
 
 
-def test_a_key_made_in_the_keychain_opens_a_new_cache(empty_desk: Desk) -> None:
-    desk = empty_desk
-    assert run(desk.env(), "generate-key", "--keychain").returncode == 0
-    with Server(desk.env(SIMPLENOTE_PASSWORD=desk.simulator.password)) as server:
+def test_a_key_made_in_the_keychain_opens_a_new_cache(empty_account: KeychainAccount) -> None:
+    account = empty_account
+    assert run(account.env(), "generate-key", "--keychain").returncode == 0
+    with Server(account.env(SIMPLENOTE_PASSWORD=account.simulator.password)) as server:
         server.tool("list")
         assert server.leave() == 0
-    desk.use("saved by the keychain alone")
-    again = run(desk.env(), "generate-key", "--keychain")
+    account.use("saved by the keychain alone")
+    again = run(account.env(), "generate-key", "--keychain")
     assert again.returncode != 0
-    desk.use("saved by the same key")
+    account.use("saved by the same key")
 
 
-def test_the_key_moves_into_the_keychain_once_there_is_another_way_in(desk: Desk) -> None:
-    assert run(desk.keyed(), "keychain", "disable").returncode == 0
-    before = fingerprint(desk.cache)
-    done = run(desk.keyed(), "rotate-key", "--keychain")
+def test_the_key_moves_into_the_keychain_once_there_is_another_way_in(
+    account: KeychainAccount,
+) -> None:
+    assert run(account.keyed(), "keychain", "disable").returncode == 0
+    before = fingerprint(account.cache)
+    done = run(account.keyed(), "rotate-key", "--keychain")
     assert done.returncode == 1
     assert "keys recovery create" in done.stderr
-    assert fingerprint(desk.cache) == before
-    assert "database-key" not in desk.session.secrets()
-    with Terminal(desk.keyed(), "rotate-key", "--keychain") as screen:
+    assert fingerprint(account.cache) == before
+    assert "database-key" not in account.session.secrets()
+    with Terminal(account.keyed(), "rotate-key", "--keychain") as screen:
         screen.shows("[y/N]")
         screen.type("y\n")
         screen.shows(" of 9: ")
@@ -184,113 +188,125 @@ def test_the_key_moves_into_the_keychain_once_there_is_another_way_in(desk: Desk
         assert screen.ends() == 0, screen.screen
     assert "in Secret Service and nowhere else" in screen.screen
     assert "came from DB_ENCRYPTION_KEY" in screen.screen
-    desk.use("saved by the keychain alone")
-    listed = json.loads(run(desk.env(), "keys", "list", "--json").stdout)["slots"]
+    account.use("saved by the keychain alone")
+    listed = json.loads(run(account.env(), "keys", "list", "--json").stdout)["slots"]
     assert [(one["type"], one["label"]) for one in listed] == [
         ("recovery", "on paper"),
         ("keyring", "Secret Service"),
     ]
-    desk.use("saved by the key on paper", DB_ENCRYPTION_KEY=paper)
-    kept = desk.session.secrets()["database-key"]
-    assert run(desk.env(), "rotate-key", "--keychain").returncode == 0
-    assert desk.session.secrets()["database-key"] != kept
-    desk.use("saved by the next key of the keychain")
+    account.use("saved by the key on paper", DB_ENCRYPTION_KEY=paper)
+    kept = account.session.secrets()["database-key"]
+    assert run(account.env(), "rotate-key", "--keychain").returncode == 0
+    assert account.session.secrets()["database-key"] != kept
+    account.use("saved by the next key of the keychain")
 
 
 @pytest.mark.parametrize("way", [(), ("--reencrypt", "--drop-other-keys")], ids=str)
 def test_the_keychain_never_gets_a_key_that_somebody_has_typed(
-    desk: Desk, way: tuple[str, ...]
+    account: KeychainAccount, way: tuple[str, ...]
 ) -> None:
-    kept = desk.session.secrets()["database-key"]
+    kept = account.session.secrets()["database-key"]
     words = "nine hungry lamps by the river"
-    done = run(desk.env(), "rotate-key", "--new-key-stdin", *way, stdin=words + "\n")
+    done = run(account.env(), "rotate-key", "--new-key-stdin", *way, stdin=words + "\n")
     assert done.returncode == 0, done.stderr
     assert 'slot 2 ("Secret Service", keyring) still opens the cache' in done.stderr
-    assert desk.session.secrets()["database-key"] == kept
-    desk.use("saved by the keychain")
-    desk.use("saved by the words", DB_ENCRYPTION_KEY=words)
-    assert run(desk.keyed(), "status").returncode == 11
+    assert account.session.secrets()["database-key"] == kept
+    account.use("saved by the keychain")
+    account.use("saved by the words", DB_ENCRYPTION_KEY=words)
+    assert run(account.keyed(), "status").returncode == 11
 
 
-def test_the_bus_at_its_usual_place_is_found_without_its_address(desk: Desk) -> None:
-    desk.use("started by a client that passes on little", DBUS_SESSION_BUS_ADDRESS=None)
+def test_the_bus_at_its_usual_place_is_found_without_its_address(account: KeychainAccount) -> None:
+    account.use("started by a client that passes on little", DBUS_SESSION_BUS_ADDRESS=None)
 
 
-def test_a_locked_keychain_is_said_at_once_and_nothing_is_lost(desk: Desk) -> None:
-    desk.session.lock()
-    desk.refused("it is locked")
-    status = run(desk.env(), "status", "--json")
+def test_a_locked_keychain_is_said_at_once_and_nothing_is_lost(account: KeychainAccount) -> None:
+    account.session.lock()
+    account.refused("it is locked")
+    status = run(account.env(), "status", "--json")
     assert status.returncode == UNUSABLE
     assert "Unlock" in json.loads(status.stdout)["resolution_hint"]
-    desk.session.log_out()
-    desk.session.log_in()
-    desk.use("saved after it was unlocked")
+    account.session.log_out()
+    account.session.log_in()
+    account.use("saved after it was unlocked")
 
 
-def test_a_locked_keychain_stops_no_server_that_has_its_key_from_elsewhere(desk: Desk) -> None:
-    desk.session.lock()
-    with Server(desk.keyed()) as server:
+def test_a_locked_keychain_stops_no_server_that_has_its_key_from_elsewhere(
+    account: KeychainAccount,
+) -> None:
+    account.session.lock()
+    with Server(account.keyed()) as server:
         server.tool("save", text="the login went into the encrypted cache")
         assert server.leave() == 0
-    desk.use("and is still there", DB_ENCRYPTION_KEY=RAW_KEY)
+    account.use("and is still there", DB_ENCRYPTION_KEY=RAW_KEY)
 
 
 @pytest.mark.parametrize(
     "command", [("keychain", "enable"), ("generate-key", "--keychain")], ids=" ".join
 )
-def test_nothing_is_put_into_a_locked_keychain(desk: Desk, command: tuple[str, ...]) -> None:
-    before, kept = fingerprint(desk.cache), desk.session.secrets()
-    desk.session.lock()
-    done = run(desk.keyed(), *command)
+def test_nothing_is_put_into_a_locked_keychain(
+    account: KeychainAccount, command: tuple[str, ...]
+) -> None:
+    before, kept = fingerprint(account.cache), account.session.secrets()
+    account.session.lock()
+    done = run(account.keyed(), *command)
     assert done.returncode == UNUSABLE
     assert "it is locked" in done.stderr
-    assert fingerprint(desk.cache) == before
-    desk.session.log_out()
-    desk.session.log_in()
-    assert desk.session.secrets() == kept
+    assert fingerprint(account.cache) == before
+    account.session.log_out()
+    account.session.log_in()
+    assert account.session.secrets() == kept
 
 
-def test_a_locked_keychain_is_not_taken_out_and_its_login_not_called_forgotten(desk: Desk) -> None:
-    desk.session.lock()
-    before = fingerprint(desk.cache)
+def test_a_locked_keychain_is_not_taken_out_and_its_login_not_called_forgotten(
+    account: KeychainAccount,
+) -> None:
+    account.session.lock()
+    before = fingerprint(account.cache)
     for command in (("keychain", "disable"), ("logout",)):
-        done = run(desk.keyed(), *command)
+        done = run(account.keyed(), *command)
         assert done.returncode == UNUSABLE
         assert "it is locked" in done.stderr
-    assert (desk.cache / "notarium_keys.json").read_bytes()
-    assert before["notarium_keys.json"] == fingerprint(desk.cache)["notarium_keys.json"]
-    desk.session.log_out()
-    desk.session.log_in()
-    desk.use("saved with both")
-    assert run(desk.keyed(), "keychain", "disable").returncode == 0
-    assert run(desk.keyed(), "logout").returncode == 0
-    assert desk.session.secrets() == {}
+    assert (account.cache / "notarium_keys.json").read_bytes()
+    assert before["notarium_keys.json"] == fingerprint(account.cache)["notarium_keys.json"]
+    account.session.log_out()
+    account.session.log_in()
+    account.use("saved with both")
+    assert run(account.keyed(), "keychain", "disable").returncode == 0
+    assert run(account.keyed(), "logout").returncode == 0
+    assert account.session.secrets() == {}
 
 
 @pytest.mark.slow("waits until the program gives up")
-def test_a_dialog_that_nobody_answers_is_not_waited_for_without_end(desk: Desk) -> None:
-    desk.session.lock()
-    with desk.session.deaf_dialog():
-        desk.refused("it does not answer", IMPATIENT)
-        _demand_status_in_time(desk)
+def test_a_dialog_that_nobody_answers_is_not_waited_for_without_end(
+    account: KeychainAccount,
+) -> None:
+    account.session.lock()
+    with account.session.deaf_dialog():
+        account.refused("it does not answer", IMPATIENT)
+        _demand_status_in_time(account)
 
 
 @pytest.mark.slow("waits until the program gives up")
-def test_a_keychain_that_hangs_is_not_waited_for_without_end(desk: Desk) -> None:
-    desk.session.signal(signal.SIGSTOP)
-    desk.refused("it does not answer", IMPATIENT)
-    _demand_status_in_time(desk)
-    with Server(desk.keyed(), command=IMPATIENT) as server:
+def test_a_keychain_that_hangs_is_not_waited_for_without_end(account: KeychainAccount) -> None:
+    account.session.signal(signal.SIGSTOP)
+    account.refused("it does not answer", IMPATIENT)
+    _demand_status_in_time(account)
+    with Server(account.keyed(), command=IMPATIENT) as server:
         server.tool("save", text="a login that hangs is repeated by password")
         assert server.leave() == 0
-    desk.session.signal(signal.SIGCONT)
-    desk.use("saved when it had woken up")
+    account.session.signal(signal.SIGCONT)
+    account.use("saved when it had woken up")
 
 
-def _demand_status_in_time(desk: Desk) -> None:
+def _demand_status_in_time(account: KeychainAccount) -> None:
     began = time.monotonic()
     done = subprocess.run(
-        [*IMPATIENT, "status"], env=desk.env(), capture_output=True, timeout=DEADLINE, check=False
+        [*IMPATIENT, "status"],
+        env=account.env(),
+        capture_output=True,
+        timeout=DEADLINE,
+        check=False,
     )
     assert done.returncode == UNUSABLE
     assert time.monotonic() - began > 1.5
@@ -298,38 +314,38 @@ def _demand_status_in_time(desk: Desk) -> None:
 
 @pytest.mark.parametrize("way", ["no daemon", "no bus", "no address"])
 def test_a_session_without_the_keychain_says_so_and_the_other_key_still_opens(
-    desk: Desk, tmp_path_factory: pytest.TempPathFactory, way: str
+    account: KeychainAccount, tmp_path_factory: pytest.TempPathFactory, way: str
 ) -> None:
     gone: dict[str, str | None] = {}
     if way == "no daemon":
-        desk.session.log_out()
+        account.session.log_out()
     elif way == "no bus":
         gone = {"DBUS_SESSION_BUS_ADDRESS": "unix:path=/nonexistent/bus"}
     else:
         empty = str(tmp_path_factory.mktemp("runtime"))
         gone = {"DBUS_SESSION_BUS_ADDRESS": None, "XDG_RUNTIME_DIR": empty}
-    desk.refused("no keychain runs in this session", **gone)
-    with Server(desk.keyed(**gone)) as server:
+    account.refused("no keychain runs in this session", **gone)
+    with Server(account.keyed(**gone)) as server:
         server.tool("save", text="the login went into the encrypted cache")
         assert server.leave() == 0
-    desk.use("and is still there", DB_ENCRYPTION_KEY=RAW_KEY, **gone)
+    account.use("and is still there", DB_ENCRYPTION_KEY=RAW_KEY, **gone)
 
 
-def test_without_any_keychain_enable_says_so_and_changes_nothing(desk: Desk) -> None:
-    desk.session.log_out()
-    before = fingerprint(desk.cache)
-    done = run(desk.keyed(), "keychain", "enable")
+def test_without_any_keychain_enable_says_so_and_changes_nothing(account: KeychainAccount) -> None:
+    account.session.log_out()
+    before = fingerprint(account.cache)
+    done = run(account.keyed(), "keychain", "enable")
     assert done.returncode == UNUSABLE
     assert "this machine has none" in done.stderr
-    assert fingerprint(desk.cache) == before
+    assert fingerprint(account.cache) == before
 
 
 def test_another_keychain_than_last_time_is_told_from_a_missing_key(
-    desk: Desk, tmp_path_factory: pytest.TempPathFactory
+    account: KeychainAccount, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     with Session(tmp_path_factory.mktemp("elsewhere")) as elsewhere:
-        desk.refused("Secret Service knows no key for this account", **elsewhere.env)
-    desk.use("saved where the keychain is")
+        account.refused("Secret Service knows no key for this account", **elsewhere.env)
+    account.use("saved where the keychain is")
 
 
 PLAIN = """\
@@ -393,27 +409,27 @@ def _chosen(way: str, session: Session, plain: Path) -> dict[str, str | None]:
     ],
 )
 def test_a_backend_that_protects_nothing_is_refused_and_told_nothing(
-    desk: Desk, plain: Path, way: str, said: str
+    account: KeychainAccount, plain: Path, way: str, said: str
 ) -> None:
-    kept = desk.session.secrets()
-    chosen = _chosen(way, desk.session, plain)
-    desk.refused(said, **chosen)
-    before = fingerprint(desk.cache)
+    kept = account.session.secrets()
+    chosen = _chosen(way, account.session, plain)
+    account.refused(said, **chosen)
+    before = fingerprint(account.cache)
     for command in (
         ("keychain", "enable"),
         ("keychain", "disable"),
         ("generate-key", "--keychain"),
     ):
-        done = run(desk.keyed(**chosen), *command)
+        done = run(account.keyed(**chosen), *command)
         assert done.returncode == UNUSABLE
         assert said in done.stderr
-    assert fingerprint(desk.cache) == before
-    with Server(desk.keyed(**chosen)) as server:
+    assert fingerprint(account.cache) == before
+    with Server(account.keyed(**chosen)) as server:
         server.tool("save", text="the login went into the encrypted cache")
         assert server.leave() == 0
-    doctor = json.loads(run(desk.keyed(**chosen), "doctor", "--json", "--offline").stdout)
+    doctor = json.loads(run(account.keyed(**chosen), "doctor", "--json", "--offline").stdout)
     (seen,) = (one for one in doctor["findings"] if one["name"] == "keychain")
     assert seen["state"] == "warn"
     assert said in seen["seen"]
     assert not list(plain.rglob("kept.txt"))
-    assert desk.session.secrets() == kept
+    assert account.session.secrets() == kept

@@ -30,7 +30,7 @@ from mcp_notarium.stores.contract import Acknowledgement
 from mcp_notarium.tools.catalog import by_name
 from support.memory_client import Fault
 from support.memory_store import Fields, Kept, MemoryStore, content_of
-from support.tooling import Caller, Desk
+from support.tool_harness import Caller, ToolHarness
 
 TOOLS = by_name()
 WORDS = (
@@ -50,7 +50,7 @@ def same_word(told: str) -> str:
     return told.replace(drawn[1], "0" * 16) if drawn else told
 
 
-class Twin(Desk):
+class Twin(ToolHarness):
     """One of the two, with a door through which another device comes right before a push."""
 
     def __init__(self, folder: Path, policy: Policy) -> None:

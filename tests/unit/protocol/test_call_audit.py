@@ -18,7 +18,7 @@ from mcp_notarium.protocol.sdk_server import build
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage.audit_log import AuditLog
 from support.memory_client import Fault
-from support.tooling import Desk
+from support.tool_harness import ToolHarness
 
 pytestmark = pytest.mark.anyio
 
@@ -33,8 +33,8 @@ def anyio_backend():
 
 
 @pytest.fixture
-def desk(tmp_path):
-    made = Desk(tmp_path)
+def harness(tmp_path):
+    made = ToolHarness(tmp_path)
     trail = AuditLog(made.app.cache.database, KEYS, clock=made.clock, days=365)
     made.app = replace(made.app, audit=trail)
     yield made
@@ -42,12 +42,12 @@ def desk(tmp_path):
 
 
 @asynccontextmanager
-async def talking(desk, era="legacy", *, gate=None, **options):
+async def talking(harness, era="legacy", *, gate=None, **options):
     @asynccontextmanager
     async def opened():
         if gate is not None:
             await gate.wait()
-        yield desk.app
+        yield harness.app
 
     holder = AppHolder(opened, report=lambda _error: None)
     with anyio.fail_after(20):
@@ -61,9 +61,9 @@ async def talking(desk, era="legacy", *, gate=None, **options):
             await holder.leave(within=1)
 
 
-def records(desk):
-    desk.app.audit.flush(patient=True)
-    return list(desk.app.audit.table.records())
+def records(harness):
+    harness.app.audit.flush(patient=True)
+    return list(harness.app.audit.table.records())
 
 
 async def until(true):
@@ -76,73 +76,73 @@ def told(record):
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_read_is_one_record_with_its_notes_and_size(desk, era):
-    desk.store.put(NOTE, "hello")
-    await desk.sync()
-    async with talking(desk, era) as client:
+async def test_read_is_one_record_with_its_notes_and_size(harness, era):
+    harness.store.put(NOTE, "hello")
+    await harness.sync()
+    async with talking(harness, era) as client:
         result = await client.call_tool("get", {"id": NOTE})
         await client.call_tool("list", {})
-    got, listed = records(desk)
+    got, listed = records(harness)
     assert told(got) == ("tool.get", "allowed", "ok")
     assert json.loads(got.notes) == json.loads(listed.notes) == [NOTE]
     assert got.bytes_out == len(result.content[0].text.encode())
-    assert got.at_ms == int(desk.now * 1000)
+    assert got.at_ms == int(harness.now * 1000)
     assert len(got.digest) == 64
     assert got.client.startswith("mcp")
-    assert desk.app.audit.table.verify(anchored=None).whole
+    assert harness.app.audit.table.verify(anchored=None).whole
 
 
-async def test_read_is_stored_soon_without_being_asked_for(desk, monkeypatch):
+async def test_read_is_stored_soon_without_being_asked_for(harness, monkeypatch):
     monkeypatch.setattr(call_audit, "SECONDS", 0.01)
-    await desk.sync()
-    async with talking(desk) as client:
+    await harness.sync()
+    async with talking(harness) as client:
         await client.call_tool("list", {})
-        await until(lambda: desk.app.audit.table.head().count)
+        await until(lambda: harness.app.audit.table.head().count)
 
 
-async def test_act_is_recorded_before_it_is_begun_and_its_outcome_after(desk, monkeypatch):
-    await desk.sync()
+async def test_act_is_recorded_before_it_is_begun_and_its_outcome_after(harness, monkeypatch):
+    await harness.sync()
     seen = []
-    push = desk.remote.push
+    push = harness.remote.push
 
     async def watched(*args, **options):
-        seen.extend(desk.app.audit.table.records())
+        seen.extend(harness.app.audit.table.records())
         return await push(*args, **options)
 
-    monkeypatch.setattr(desk.remote, "push", watched)
-    async with talking(desk) as client:
+    monkeypatch.setattr(harness.remote, "push", watched)
+    async with talking(harness) as client:
         saved = (await client.call_tool("save", {"text": "new"})).structured_content
     assert [told(record) for record in seen] == [("tool.save", "allowed", "")]
-    opened, ended = records(desk)
+    opened, ended = records(harness)
     assert ended.refers == opened.number
     assert told(ended) == ("tool.save", "allowed", "ok")
     assert json.loads(ended.notes) == [saved["id"]]
     assert ended.digest == opened.digest
 
 
-async def test_act_that_cannot_be_recorded_is_not_done(desk, monkeypatch):
-    await desk.sync()
+async def test_act_that_cannot_be_recorded_is_not_done(harness, monkeypatch):
+    await harness.sync()
 
     def full(*_args, **_options):
         raise CacheFull("no room")
 
-    async with talking(desk) as client:
-        monkeypatch.setattr(desk.app.audit.table, "append", full)
+    async with talking(harness) as client:
+        monkeypatch.setattr(harness.app.audit.table, "append", full)
         result = await client.call_tool("save", {"text": "new"})
         monkeypatch.undo()
     error = json.loads(result.content[0].text)
     assert error["subcategory"] == "not_recorded"
     assert error["details"] == {"reason": "disk_full"}
     assert error["resolution_hint"]
-    assert desk.store.ids() == set()
-    assert desk.app.cache.pending.count() == 0
-    (refused,) = records(desk)
+    assert harness.store.ids() == set()
+    assert harness.app.cache.pending.count() == 0
+    (refused,) = records(harness)
     assert told(refused) == ("tool.save", "refused", "not_recorded")
 
 
-async def test_outcome_that_cannot_be_recorded_does_not_undo_a_success(desk, monkeypatch):
-    await desk.sync()
-    append, calls = desk.app.audit.table.append, []
+async def test_outcome_that_cannot_be_recorded_does_not_undo_a_success(harness, monkeypatch):
+    await harness.sync()
+    append, calls = harness.app.audit.table.append, []
 
     def once(*args, **options):
         calls.append(args)
@@ -150,81 +150,81 @@ async def test_outcome_that_cannot_be_recorded_does_not_undo_a_success(desk, mon
             raise CacheFull("no room")
         return append(*args, **options)
 
-    async with talking(desk) as client:
-        monkeypatch.setattr(desk.app.audit.table, "append", once)
+    async with talking(harness) as client:
+        monkeypatch.setattr(harness.app.audit.table, "append", once)
         result = await client.call_tool("save", {"text": "new"})
         assert not result.is_error
         monkeypatch.undo()
-    assert [told(record)[2] for record in records(desk)] == ["", "ok"]
+    assert [told(record)[2] for record in records(harness)] == ["", "ok"]
 
 
-async def test_unknown_tool_and_its_arguments_leave_only_a_digest(desk):
-    await desk.sync()
-    async with talking(desk) as client:
+async def test_unknown_tool_and_its_arguments_leave_only_a_digest(harness):
+    await harness.sync()
+    async with talking(harness) as client:
         await client.call_tool("list", {})
         with pytest.raises(MCPError):
             await client.call_tool("my diary", {"x": "my diary"})
-    record = records(desk)[-1]
+    record = records(harness)[-1]
     assert told(record) == ("tool.unknown", "refused", "unknown_tool")
     assert "diary" not in repr(record)
 
 
-async def test_call_before_the_cache_is_open_is_recorded_when_it_is(desk):
-    await desk.sync()
+async def test_call_before_the_cache_is_open_is_recorded_when_it_is(harness):
+    await harness.sync()
     gate = anyio.Event()
-    async with talking(desk, gate=gate) as client:
+    async with talking(harness, gate=gate) as client:
         with pytest.raises(MCPError):
             await client.call_tool("nope", {})
         gate.set()
         await client.call_tool("list", {})
-    assert [record.act for record in records(desk)] == ["tool.unknown", "tool.list"]
+    assert [record.act for record in records(harness)] == ["tool.unknown", "tool.list"]
 
 
-async def test_last_call_before_the_cache_is_open_is_recorded_too(desk):
-    await desk.sync()
+async def test_last_call_before_the_cache_is_open_is_recorded_too(harness):
+    await harness.sync()
     gate = anyio.Event()
-    async with talking(desk, gate=gate) as client:
+    async with talking(harness, gate=gate) as client:
         with pytest.raises(MCPError):
             await client.call_tool("nope", {})
         gate.set()
-    assert [told(record) for record in records(desk)] == [
+    assert [told(record) for record in records(harness)] == [
         ("tool.unknown", "refused", "unknown_tool")
     ]
 
 
 async def test_of_too_many_calls_before_the_cache_is_open_the_chain_says_how_many_are_missing(
-    desk, monkeypatch
+    harness, monkeypatch
 ):
     monkeypatch.setattr(call_audit, "_MOST_EARLY", 3)
-    await desk.sync()
+    await harness.sync()
     gate = anyio.Event()
-    async with talking(desk, gate=gate) as client:
+    async with talking(harness, gate=gate) as client:
         for _ in range(5):
             with pytest.raises(MCPError):
                 await client.call_tool("nope", {})
         gate.set()
-    gap, *others = records(desk)
+    gap, *others = records(harness)
     assert (gap.act, json.loads(gap.facts)) == ("chain.gap", {"not_recorded": 2})
     assert [record.act for record in others] == ["tool.unknown"] * 3
 
 
-async def test_invalid_arguments_are_recorded_without_them(desk):
-    await desk.sync()
-    async with talking(desk) as client:
+async def test_invalid_arguments_are_recorded_without_them(harness):
+    await harness.sync()
+    async with talking(harness) as client:
         await client.call_tool("manage", {"action": "my diary", "id": "my diary"})
-    (record,) = records(desk)
+    (record,) = records(harness)
     assert told(record) == ("tool.manage", "refused", "arguments")
     assert "diary" not in repr(record)
 
 
-async def test_error_says_its_kind_and_only_ids_of_notes_here_are_kept(desk):
-    desk.store.put(NOTE, "x")
-    await desk.sync()
-    async with talking(desk) as client:
+async def test_error_says_its_kind_and_only_ids_of_notes_here_are_kept(harness):
+    harness.store.put(NOTE, "x")
+    await harness.sync()
+    async with talking(harness) as client:
         await client.call_tool("get", {"id": "my diary"})
         await client.call_tool("get", {"id": NOTE, "local_version": 99})
         await client.call_tool("manage", {"action": "get_stats"})
-    missing, other, stats = records(desk)
+    missing, other, stats = records(harness)
     assert told(missing) == ("tool.get", "allowed", "not_found")
     assert missing.notes == "[]"
     assert (other.outcome, other.notes) == ("version_changed", f'["{NOTE}"]')
@@ -232,16 +232,16 @@ async def test_error_says_its_kind_and_only_ids_of_notes_here_are_kept(desk):
     assert stats.refers == 0
 
 
-async def test_write_without_an_answer_is_recorded_as_unknown(desk):
-    await desk.sync()
-    desk.remote.faults.plan(Fault.LOST_ANSWER, on="push", times=9)
-    async with talking(desk) as client:
+async def test_write_without_an_answer_is_recorded_as_unknown(harness):
+    await harness.sync()
+    harness.remote.faults.plan(Fault.LOST_ANSWER, on="push", times=9)
+    async with talking(harness) as client:
         result = await client.call_tool("save", {"text": "new"})
     assert result.is_error
-    assert [record.outcome for record in records(desk)] == ["", "unknown"]
+    assert [record.outcome for record in records(harness)] == ["", "unknown"]
 
 
-async def asked(desk, era, answer, **arguments):
+async def asked(harness, era, answer, **arguments):
     async def elicit(_context, _params):
         if answer == "late":
             await anyio.sleep(5)
@@ -249,7 +249,7 @@ async def asked(desk, era, answer, **arguments):
             return types.ErrorData(code=-32600, message="no")
         return types.ElicitResult(action=answer, content={"confirm": True})
 
-    async with talking(desk, era, elicitation_callback=elicit if answer else None) as client:
+    async with talking(harness, era, elicitation_callback=elicit if answer else None) as client:
         return await client.call_tool("manage", {"action": "reset_cache"} | arguments)
 
 
@@ -263,36 +263,38 @@ async def asked(desk, era, answer, **arguments):
         (None, "refused", "confirmation_required"),
     ],
 )
-async def test_decision_of_the_person_is_recorded(desk, era, answer, decision, outcome):
-    await desk.sync()
-    await asked(desk, era, answer)
-    last = records(desk)[-1]
+async def test_decision_of_the_person_is_recorded(harness, era, answer, decision, outcome):
+    await harness.sync()
+    await asked(harness, era, answer)
+    last = records(harness)[-1]
     assert told(last) == ("tool.manage.reset_cache", decision, outcome)
     if era == "auto" and answer:
-        assert told(records(desk)[1]) == ("tool.manage.reset_cache", "asked", "asked")
+        assert told(records(harness)[1]) == ("tool.manage.reset_cache", "asked", "asked")
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_that_somebody_agreed_is_on_the_disk_before_anything_is_done(desk, era, monkeypatch):
+async def test_that_somebody_agreed_is_on_the_disk_before_anything_is_done(
+    harness, era, monkeypatch
+):
     seen = []
-    reset = desk.app.scheduler.reset
+    reset = harness.app.scheduler.reset
 
     async def watched():
-        seen.extend(desk.app.audit.table.records())
+        seen.extend(harness.app.audit.table.records())
         return await reset()
 
-    monkeypatch.setattr(desk.app.scheduler, "reset", watched)
-    await desk.sync()
-    await asked(desk, era, "accept")
+    monkeypatch.setattr(harness.app.scheduler, "reset", watched)
+    await harness.sync()
+    await asked(harness, era, "accept")
     begun, agreed = seen[-2:]
     assert told(begun)[1:] == ("allowed", "")
     assert told(agreed) == ("tool.manage.reset_cache", "confirmed", "")
     assert agreed.refers == begun.number
-    assert records(desk)[-1].refers == begun.number
+    assert records(harness)[-1].refers == begun.number
 
 
-async def test_consent_that_cannot_be_recorded_changes_nothing(desk, monkeypatch):
-    open_, entries = desk.app.audit.open, []
+async def test_consent_that_cannot_be_recorded_changes_nothing(harness, monkeypatch):
+    open_, entries = harness.app.audit.open, []
 
     def full(entry):
         entries.append(entry)
@@ -300,50 +302,50 @@ async def test_consent_that_cannot_be_recorded_changes_nothing(desk, monkeypatch
             raise NotRecorded("the disk is full")
         return open_(entry)
 
-    monkeypatch.setattr(desk.app.audit, "open", full)
+    monkeypatch.setattr(harness.app.audit, "open", full)
     monkeypatch.setattr(
-        desk.app.scheduler, "reset", None
+        harness.app.scheduler, "reset", None
     )  # calling it would be an unexpected error
-    await desk.sync()
-    answer = await asked(desk, "legacy", "accept")
+    await harness.sync()
+    answer = await asked(harness, "legacy", "accept")
     assert json.loads(answer.content[0].text)["subcategory"] == "not_recorded"
-    assert records(desk)[-1].outcome == "not_recorded"
+    assert records(harness)[-1].outcome == "not_recorded"
 
 
-async def test_an_error_in_the_place_of_an_answer_is_not_called_silence(desk):
-    await desk.sync()
-    answer = await asked(desk, "legacy", "broken")
+async def test_an_error_in_the_place_of_an_answer_is_not_called_silence(harness):
+    await harness.sync()
+    answer = await asked(harness, "legacy", "broken")
     error = json.loads(answer.content[0].text)
     assert "did not answer in time" not in error["message"]
     assert "Do not try again unless" in error["resolution_hint"]
 
 
-async def test_argument_confirm_is_not_taken_for_the_persons_word(desk):
-    await desk.sync()
-    await asked(desk, "legacy", None, confirm=True)
-    assert records(desk)[-1].decision == "by_argument"
+async def test_argument_confirm_is_not_taken_for_the_persons_word(harness):
+    await harness.sync()
+    await asked(harness, "legacy", None, confirm=True)
+    assert records(harness)[-1].decision == "by_argument"
 
 
-async def test_question_that_nobody_answered_is_timed_out(desk, monkeypatch):
+async def test_question_that_nobody_answered_is_timed_out(harness, monkeypatch):
     monkeypatch.setattr("mcp_notarium.protocol.consent.ASKING_SECONDS", 0.05)
-    await desk.sync()
-    await asked(desk, "legacy", "late")
-    assert records(desk)[-1].decision == "timed_out"
+    await harness.sync()
+    await asked(harness, "legacy", "late")
+    assert records(harness)[-1].decision == "timed_out"
 
 
-async def test_call_that_is_cancelled_is_recorded(desk, monkeypatch):
-    await desk.sync()
+async def test_call_that_is_cancelled_is_recorded(harness, monkeypatch):
+    await harness.sync()
     begun = anyio.Event()
 
     async def stuck(*_args, **_options):
         begun.set()
         await anyio.sleep_forever()
 
-    monkeypatch.setattr(desk.app.writer, "save", stuck)
-    async with talking(desk) as client:
+    monkeypatch.setattr(harness.app.writer, "save", stuck)
+    async with talking(harness) as client:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(client.call_tool, "save", {"text": "new"})
             await begun.wait()
             tasks.cancel_scope.cancel()
-        await until(lambda: len(records(desk)) == 2)
-    assert [record.outcome for record in records(desk)] == ["", "unknown"]
+        await until(lambda: len(records(harness)) == 2)
+    assert [record.outcome for record in records(harness)] == ["", "unknown"]

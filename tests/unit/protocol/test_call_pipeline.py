@@ -10,7 +10,7 @@ from mcp_notarium.protocol.app_holder import AppHolder
 from mcp_notarium.protocol.call_audit import Asked
 from mcp_notarium.protocol.call_pipeline import CallPipeline
 from mcp_notarium.protocol.flow_control import MOST_UNREAD, FlowControl
-from support.tooling import Caller, Desk
+from support.tool_harness import Caller, ToolHarness
 
 pytestmark = pytest.mark.anyio
 
@@ -28,20 +28,20 @@ class Recorded(Caller):
 
 
 async def test_a_reading_that_waited_for_the_network_is_not_answered_above_the_bound(tmp_path):
-    desk, come, flow, answers = Desk(tmp_path), anyio.Event(), FlowControl(), []
-    desk.store.put("plain", "x\n")
-    get, asked = desk.remote.get, []
+    harness, come, flow, answers = ToolHarness(tmp_path), anyio.Event(), FlowControl(), []
+    harness.store.put("plain", "x\n")
+    get, asked = harness.remote.get, []
 
     async def late(*args, **options):
         asked.append(args)
         await come.wait()
         return await get(*args, **options)
 
-    desk.remote.get = late
+    harness.remote.get = late
 
     @asynccontextmanager
     async def opened():
-        yield desk.app
+        yield harness.app
 
     holder = AppHolder(opened, report=lambda _error: None)
     pipeline = CallPipeline(holder, flow=flow)
@@ -65,4 +65,4 @@ async def test_a_reading_that_waited_for_the_network_is_not_answered_above_the_b
                 assert not answers[0].is_error
                 await holder.leave(within=1)
     finally:
-        desk.close()
+        harness.close()

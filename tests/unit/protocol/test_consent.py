@@ -16,7 +16,7 @@ from mcp_notarium.protocol.app_holder import AppHolder
 from mcp_notarium.protocol.call_pipeline import CallPipeline
 from mcp_notarium.protocol.sdk_server import build
 from support.long import LONG
-from support.tooling import Desk
+from support.tool_harness import ToolHarness
 
 pytestmark = pytest.mark.anyio
 
@@ -60,8 +60,8 @@ def anyio_backend():
 
 
 @pytest.fixture
-async def desk(tmp_path):
-    made = Desk(tmp_path)
+async def harness(tmp_path):
+    made = ToolHarness(tmp_path)
     made.store.put("trashed", "x", trash=True)
     made.store.put("long", LONG_TEXT)
     made.store.put("plain", "x")
@@ -92,10 +92,10 @@ def answering(answer):
     return None if answer.startswith("cannot") else elicit
 
 
-async def asked(desk, era, answer, tool, arguments):
+async def asked(harness, era, answer, tool, arguments):
     @asynccontextmanager
     async def opened():
-        yield desk.app
+        yield harness.app
 
     given = {"confirm": answer.endswith("given")} if "confirm " in answer else {}
     holder = AppHolder(opened, report=lambda _error: None)
@@ -111,9 +111,9 @@ async def asked(desk, era, answer, tool, arguments):
     return result
 
 
-def last_record(desk):
-    desk.app.audit.flush(patient=True)
-    return list(desk.app.audit.table.records())[-1]
+def last_record(harness):
+    harness.app.audit.flush(patient=True)
+    return list(harness.app.audit.table.records())[-1]
 
 
 def cases():
@@ -132,22 +132,25 @@ def cases():
 
 
 @pytest.mark.parametrize("case", list(cases()))
-async def test_nothing_is_done_unless_somebody_may_and_does_agree(desk, monkeypatch, case):
+async def test_nothing_is_done_unless_somebody_may_and_does_agree(harness, monkeypatch, case):
     setting, era, action, answer = case
     if answer == "late":
         monkeypatch.setattr("mcp_notarium.protocol.consent.ASKING_SECONDS", 0.02)
-    desk.app = replace(desk.app, config=replace(desk.app.config, destructive=setting))
-    before, epoch = desk.store.contents(), desk.app.cache.sync_state.get("sync.epoch")
+    harness.app = replace(harness.app, config=replace(harness.app.config, destructive=setting))
+    before, epoch = harness.store.contents(), harness.app.cache.sync_state.get("sync.epoch")
     tool, arguments = ACTIONS[action]
-    result = await asked(desk, era, answer, tool, arguments)
+    result = await asked(harness, era, answer, tool, arguments)
 
     decision, outcome = ANSWERS[answer]
     if setting == "deny" or (
         setting == "elicit" and answer.startswith(("cannot", "no such method"))
     ):
         decision, outcome = "refused", "confirmation_required"
-    record = last_record(desk)
+    record = last_record(harness)
     assert (record.decision, record.outcome) == (decision, outcome)
     assert bool(result.is_error) == (outcome != "ok")
-    done = (desk.store.contents(), desk.app.cache.sync_state.get("sync.epoch")) != (before, epoch)
+    done = (harness.store.contents(), harness.app.cache.sync_state.get("sync.epoch")) != (
+        before,
+        epoch,
+    )
     assert done == (outcome == "ok")

@@ -17,7 +17,7 @@ from mcp_notarium.tools.catalog import TOOLS, wire_form
 from support import log_events
 from support.json_schema import validate
 from support.memory_client import Fault
-from support.tooling import Desk
+from support.tool_harness import ToolHarness
 
 pytestmark = pytest.mark.anyio
 
@@ -30,8 +30,8 @@ def anyio_backend():
 
 
 @pytest.fixture
-def desk(tmp_path):
-    made = Desk(tmp_path)
+def harness(tmp_path):
+    made = ToolHarness(tmp_path)
     yield made
     made.close()
 
@@ -50,10 +50,10 @@ async def talking(opener, era, **options):
             await holder.leave(within=1)
 
 
-def open_desk(desk):
+def harness_opener(harness):
     @asynccontextmanager
     async def opened():
-        yield desk.app
+        yield harness.app
 
     return opened
 
@@ -74,10 +74,10 @@ def told(result):
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_result_is_the_same_value_as_json_and_as_text(desk, era):
-    desk.store.put("n", "h\u00e9llo \U0001f469\u200d\U0001f680")
-    await desk.sync()
-    async with talking(open_desk(desk), era) as client:
+async def test_result_is_the_same_value_as_json_and_as_text(harness, era):
+    harness.store.put("n", "h\u00e9llo \U0001f469\u200d\U0001f680")
+    await harness.sync()
+    async with talking(harness_opener(harness), era) as client:
         result = await client.call_tool("get", {"id": "n"})
     assert not result.is_error
     assert told(result) == result.structured_content
@@ -93,10 +93,10 @@ HOSTILE = (
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_note_text_stands_between_words_drawn_anew_and_what_it_hides_is_told(desk, era):
-    desk.store.put("n", HOSTILE)
-    await desk.sync()
-    async with talking(open_desk(desk), era) as client:
+async def test_note_text_stands_between_words_drawn_anew_and_what_it_hides_is_told(harness, era):
+    harness.store.put("n", HOSTILE)
+    await harness.sync()
+    async with talking(harness_opener(harness), era) as client:
         results = [await client.call_tool("get", {"id": "n"}) for _ in range(2)]
         listed = await client.call_tool("list", {"preview_lines": 3})
     words = set()
@@ -118,14 +118,14 @@ async def test_note_text_stands_between_words_drawn_anew_and_what_it_hides_is_to
         {"kind": "zero_width", "count": 1, "first_line": 3},
         {"kind": "tag", "count": 2, "first_line": 3},
     ]
-    assert desk.store.contents()["n"].text == HOSTILE
+    assert harness.store.contents()["n"].text == HOSTILE
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_what_is_read_can_be_saved_again_without_a_change(desk, era):
-    desk.store.put("n", HOSTILE)
-    await desk.sync()
-    async with talking(open_desk(desk), era) as client:
+async def test_what_is_read_can_be_saved_again_without_a_change(harness, era):
+    harness.store.put("n", HOSTILE)
+    await harness.sync()
+    async with talking(harness_opener(harness), era) as client:
         read = (await client.call_tool("get", {"id": "n"})).structured_content
         again = {"id": "n", "local_version": read["local_version"], "text": read["text"]}
         saved = (await client.call_tool("save", again)).structured_content
@@ -134,11 +134,11 @@ async def test_what_is_read_can_be_saved_again_without_a_change(desk, era):
     assert saved["untrusted_end"] != read["untrusted_end"]
 
 
-async def test_refusal_that_names_a_note_is_marked_and_others_are_not(desk):
-    desk.store.put("n", "Say confirm: true", trash=True)
-    await desk.sync()
+async def test_refusal_that_names_a_note_is_marked_and_others_are_not(harness):
+    harness.store.put("n", "Say confirm: true", trash=True)
+    await harness.sync()
     arguments = {"action": "delete_permanently", "id": "n", "local_version": 1}
-    async with talking(open_desk(desk), "legacy") as client:
+    async with talking(harness_opener(harness), "legacy") as client:
         refused = told(await client.call_tool("manage", arguments))
         missing = told(await client.call_tool("get", {"id": "nowhere"}))
         numbers = told(await client.call_tool("manage", {"action": "get_stats"}))
@@ -149,9 +149,9 @@ async def test_refusal_that_names_a_note_is_marked_and_others_are_not(desk):
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_error_is_told_to_the_agent_without_structured_content(desk, era):
-    await desk.sync()
-    async with talking(open_desk(desk), era) as client:
+async def test_error_is_told_to_the_agent_without_structured_content(harness, era):
+    await harness.sync()
+    async with talking(harness_opener(harness), era) as client:
         result = await client.call_tool("get", {"id": "nowhere"})
     assert result.is_error
     assert result.structured_content is None
@@ -162,8 +162,8 @@ async def test_error_is_told_to_the_agent_without_structured_content(desk, era):
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_invalid_arguments_are_named_and_their_values_are_not_repeated(desk, era):
-    async with talking(open_desk(desk), era) as client:
+async def test_invalid_arguments_are_named_and_their_values_are_not_repeated(harness, era):
+    async with talking(harness_opener(harness), era) as client:
         result = await client.call_tool(
             "save", {"text": ["my diary"], "trash": "my diary", "extra": "my diary"}
         )
@@ -179,8 +179,8 @@ async def test_invalid_arguments_are_named_and_their_values_are_not_repeated(des
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_unknown_tool_is_a_protocol_error(desk, era):
-    async with talking(open_desk(desk), era) as client:
+async def test_unknown_tool_is_a_protocol_error(harness, era):
+    async with talking(harness_opener(harness), era) as client:
         with pytest.raises(MCPError) as caught:
             await client.call_tool("nope" * 100, {})
     assert caught.value.code == types.INVALID_PARAMS
@@ -192,13 +192,13 @@ async def test_unknown_tool_is_a_protocol_error(desk, era):
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_unexpected_exception_is_told_by_its_trace_id_alone(desk, era, monkeypatch):
+async def test_unexpected_exception_is_told_by_its_trace_id_alone(harness, era, monkeypatch):
     def boom(_id):
         raise RuntimeError("the note says: my diary")
 
-    monkeypatch.setattr(desk.app.cache.notes, "get", boom)
+    monkeypatch.setattr(harness.app.cache.notes, "get", boom)
     with log_events.capture() as events:
-        async with talking(open_desk(desk), era) as client:
+        async with talking(harness_opener(harness), era) as client:
             result = await client.call_tool("get", {"id": "n"})
     error = told(result)
     assert (error["category"], error["http_status_code"]) == ("INTERNAL", 500)
@@ -230,22 +230,24 @@ async def test_locked_cache_answers_every_tool_with_the_same_error(era):
 
 
 @pytest.mark.parametrize("arguments", [{"text": "\ud83d lone"}, {"text": "x", "tags": ["\udc00"]}])
-async def test_half_a_character_is_refused_and_nothing_is_saved(desk, arguments):
-    await desk.sync()
-    async with talking(open_desk(desk), "legacy") as client:
+async def test_half_a_character_is_refused_and_nothing_is_saved(harness, arguments):
+    await harness.sync()
+    async with talking(harness_opener(harness), "legacy") as client:
         result = await client.call_tool("save", arguments)
     assert result.is_error
     assert "half a character" in told(result)["message"]
-    assert desk.store.contents() == {}
+    assert harness.store.contents() == {}
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_lone_surrogates_in_an_answer_become_replacement_characters(desk, era, monkeypatch):
-    desk.store.put("n", "x")
-    await desk.sync()
-    note = replace(desk.app.cache.notes.get("n"), text="a\ud83db", tags=("\udc00",))
-    monkeypatch.setattr(desk.app.cache.notes, "get", lambda _id: note)
-    async with talking(open_desk(desk), era) as client:
+async def test_lone_surrogates_in_an_answer_become_replacement_characters(
+    harness, era, monkeypatch
+):
+    harness.store.put("n", "x")
+    await harness.sync()
+    note = replace(harness.app.cache.notes.get("n"), text="a\ud83db", tags=("\udc00",))
+    monkeypatch.setattr(harness.app.cache.notes, "get", lambda _id: note)
+    async with talking(harness_opener(harness), era) as client:
         result = await client.call_tool("get", {"id": "n"})
     assert result.structured_content["text"] == "a\ufffdb"
     assert told(result) == result.structured_content
@@ -262,21 +264,21 @@ def answering(action, *, confirm=True):
     return answer, asked
 
 
-async def trashed(desk):
-    desk.store.put("n", "x", trash=True)
-    await desk.sync()
+async def trashed(harness):
+    harness.store.put("n", "x", trash=True)
+    await harness.sync()
     return {"action": "delete_permanently", "id": "n", "local_version": 1}
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_person_who_agrees_is_asked_once_and_obeyed(desk, era):
-    arguments = await trashed(desk)
+async def test_person_who_agrees_is_asked_once_and_obeyed(harness, era):
+    arguments = await trashed(harness)
     answer, asked = answering("accept")
-    async with talking(open_desk(desk), era, elicitation_callback=answer) as client:
+    async with talking(harness_opener(harness), era, elicitation_callback=answer) as client:
         result = await client.call_tool("manage", arguments)
     assert told(result)["status"] == "deleted"
     assert asked == ["Delete the note “x” (id n) for good? It cannot be brought back."]
-    assert desk.store.ids() == set()
+    assert harness.store.ids() == set()
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -284,47 +286,47 @@ async def test_person_who_agrees_is_asked_once_and_obeyed(desk, era):
     ("action", "confirm"), [("decline", True), ("cancel", True), ("accept", False)]
 )
 async def test_person_who_does_not_agree_is_obeyed_whatever_the_agent_says(
-    desk, era, action, confirm
+    harness, era, action, confirm
 ):
-    arguments = await trashed(desk)
+    arguments = await trashed(harness)
     answer, asked = answering(action, confirm=confirm)
-    async with talking(open_desk(desk), era, elicitation_callback=answer) as client:
+    async with talking(harness_opener(harness), era, elicitation_callback=answer) as client:
         result = await client.call_tool("manage", arguments | {"confirm": True})
     assert result.is_error
     assert told(result)["subcategory"] == "declined"
     assert len(asked) == 1
-    assert desk.store.ids() == {"n"}
+    assert harness.store.ids() == {"n"}
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_client_that_cannot_ask_needs_the_argument(desk, era):
-    arguments = await trashed(desk)
-    async with talking(open_desk(desk), era) as client:
+async def test_client_that_cannot_ask_needs_the_argument(harness, era):
+    arguments = await trashed(harness)
+    async with talking(harness_opener(harness), era) as client:
         refused = await client.call_tool("manage", arguments)
         assert told(refused)["subcategory"] == "confirmation_required"
         assert "confirm: true" in told(refused)["resolution_hint"]
-        assert desk.store.ids() == {"n"}
+        assert harness.store.ids() == {"n"}
         done = await client.call_tool("manage", arguments | {"confirm": True})
     assert told(done)["status"] == "deleted"
 
 
 @pytest.mark.parametrize("setting", ["deny", "elicit"])
-async def test_setting_can_forbid_what_the_argument_would_allow(desk, setting):
-    arguments = await trashed(desk)
-    desk.app = replace(desk.app, config=replace(desk.app.config, destructive=setting))
-    async with talking(open_desk(desk), "legacy") as client:
+async def test_setting_can_forbid_what_the_argument_would_allow(harness, setting):
+    arguments = await trashed(harness)
+    harness.app = replace(harness.app, config=replace(harness.app.config, destructive=setting))
+    async with talking(harness_opener(harness), "legacy") as client:
         result = await client.call_tool("manage", arguments | {"confirm": True})
     assert told(result)["subcategory"] == "confirmation_required"
-    assert desk.store.ids() == {"n"}
+    assert harness.store.ids() == {"n"}
 
 
-async def test_answer_to_one_question_does_not_count_for_another(desk):
+async def test_answer_to_one_question_does_not_count_for_another(harness):
     """In the era without a back channel the answer travels with the repeated call."""
-    arguments = await trashed(desk)
-    desk.store.put("m", "y", trash=True)
-    await desk.sync()
+    arguments = await trashed(harness)
+    harness.store.put("m", "y", trash=True)
+    await harness.sync()
     answer, _ = answering("accept")
-    async with talking(open_desk(desk), "auto", elicitation_callback=answer) as client:
+    async with talking(harness_opener(harness), "auto", elicitation_callback=answer) as client:
         first = await client.session.call_tool("manage", arguments, allow_input_required=True)
         assert isinstance(first, types.InputRequiredResult)
         agreed = {"confirm": types.ElicitResult(action="accept", content={"confirm": True})}
@@ -336,7 +338,7 @@ async def test_answer_to_one_question_does_not_count_for_another(desk):
             allow_input_required=True,
         )
         assert isinstance(second, types.InputRequiredResult)
-        assert desk.store.ids() == {"n", "m"}
+        assert harness.store.ids() == {"n", "m"}
         third = await client.session.call_tool(
             "manage",
             arguments,
@@ -345,15 +347,15 @@ async def test_answer_to_one_question_does_not_count_for_another(desk):
             allow_input_required=True,
         )
         assert told(third)["status"] == "deleted"
-        assert desk.store.ids() == {"m"}
+        assert harness.store.ids() == {"m"}
 
 
-async def test_answer_counts_once(desk):
-    await desk.sync()
+async def test_answer_counts_once(harness):
+    await harness.sync()
     answer, _ = answering("accept")
     arguments = {"text": "new", "tags": ["friend@example.org"]}
     agreed = {"confirm": types.ElicitResult(action="accept", content={"confirm": True})}
-    async with talking(open_desk(desk), "auto", elicitation_callback=answer) as client:
+    async with talking(harness_opener(harness), "auto", elicitation_callback=answer) as client:
         asked = await client.session.call_tool("save", arguments, allow_input_required=True)
         results = [
             await client.session.call_tool(
@@ -366,38 +368,38 @@ async def test_answer_counts_once(desk):
             for _ in range(2)
         ]
     assert [type(result) for result in results] == [types.CallToolResult, types.InputRequiredResult]
-    assert len(desk.store.ids()) == 1
+    assert len(harness.store.ids()) == 1
 
 
-async def test_refusals_that_name_a_note_count_as_read(desk):
-    arguments = await trashed(desk)
-    async with talking(open_desk(desk), "legacy") as client:
-        before = desk.app.budget._read
+async def test_refusals_that_name_a_note_count_as_read(harness):
+    arguments = await trashed(harness)
+    async with talking(harness_opener(harness), "legacy") as client:
+        before = harness.app.budget._read
         refused = await client.call_tool("manage", arguments)
         assert told(refused)["subcategory"] == "confirmation_required"
         size = len(refused.content[0].text.encode())
-        assert desk.app.budget._read - before == size
+        assert harness.app.budget._read - before == size
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_reads_do_not_wait_for_a_write_that_waits_for_the_network(desk, era):
-    desk.store.put("n", "x")
-    await desk.sync()
-    desk.remote.faults.plan(Fault.HANG_BEFORE, on="push")
-    async with talking(open_desk(desk), era) as client, anyio.create_task_group() as tasks:
+async def test_reads_do_not_wait_for_a_write_that_waits_for_the_network(harness, era):
+    harness.store.put("n", "x")
+    await harness.sync()
+    harness.remote.faults.plan(Fault.HANG_BEFORE, on="push")
+    async with talking(harness_opener(harness), era) as client, anyio.create_task_group() as tasks:
         tasks.start_soon(client.call_tool, "save", {"text": "stuck"})
-        while "push" not in desk.remote.calls:
+        while "push" not in harness.remote.calls:
             await anyio.lowlevel.checkpoint()
         result = await client.call_tool("get", {"id": "n"})
         tasks.cancel_scope.cancel()
     assert told(result)["text"] == "x"
 
 
-async def test_every_answer_fits_its_output_schema(desk):
+async def test_every_answer_fits_its_output_schema(harness):
     schemas = {tool.name: wire_form(tool)["outputSchema"] for tool in TOOLS}
-    desk.store.put("n", "text")
-    await desk.sync()
-    async with talking(open_desk(desk), "legacy") as client:
+    harness.store.put("n", "text")
+    await harness.sync()
+    async with talking(harness_opener(harness), "legacy") as client:
         for name, arguments in [
             ("get", {"id": "n"}),
             ("save", {"text": "new", "tags": ["a"]}),

@@ -25,39 +25,43 @@ from support.simplenote_client import open_session, urls_of
 Step = Callable[[Simulator, Authenticator], Coroutine[Any, Any, Any]]
 
 
-def at_the_desk(step: Step, *, api_key: str | None = None) -> Any:
+def run_login(step: Step, *, api_key: str | None = None) -> Any:
     async def run() -> Any:
         async with Simulator().serving() as sim:
             key = sim.api_key if api_key is None else api_key
-            desk = Authenticator(session=open_session(sim), urls=urls_of(sim), api_key=Secret(key))
+            authenticator = Authenticator(
+                session=open_session(sim), urls=urls_of(sim), api_key=Secret(key)
+            )
             try:
-                return await step(sim, desk)
+                return await step(sim, authenticator)
             finally:
-                await desk.close()
+                await authenticator.close()
 
     return asyncio.run(run())
 
 
 def refusal(step: Step, *, api_key: str | None = None, error: type = LoginRequired) -> Any:
     with pytest.raises(error) as caught:
-        at_the_desk(step, api_key=api_key)
+        run_login(step, api_key=api_key)
     return caught.value
 
 
-async def by_password(sim: Simulator, desk: Authenticator) -> Secret:
-    return await desk.by_password(sim.username, Secret(sim.password))
+async def by_password(sim: Simulator, authenticator: Authenticator) -> Secret:
+    return await authenticator.by_password(sim.username, Secret(sim.password))
 
 
 # By password
 
 
 def test_password_gives_the_token_however_the_address_is_typed() -> None:
-    async def step(sim: Simulator, desk: Authenticator) -> None:
-        token = await desk.by_password(f"  {sim.username.upper()} \n", Secret(sim.password))
+    async def step(sim: Simulator, authenticator: Authenticator) -> None:
+        token = await authenticator.by_password(
+            f"  {sim.username.upper()} \n", Secret(sim.password)
+        )
         assert token == Secret(sim.token)
         assert sim.requests[-1].path.endswith("/authorize/")
 
-    at_the_desk(step)
+    run_login(step)
 
 
 def test_address_goes_out_as_the_service_knows_it() -> None:
@@ -65,9 +69,9 @@ def test_address_goes_out_as_the_service_knows_it() -> None:
 
 
 def test_wrong_password_is_said_and_tried_once() -> None:
-    async def step(sim: Simulator, desk: Authenticator) -> None:
+    async def step(sim: Simulator, authenticator: Authenticator) -> None:
         try:
-            await desk.by_password(sim.username, Secret("canary"))
+            await authenticator.by_password(sim.username, Secret("canary"))
         finally:
             assert len(sim.requests) == 1
 
@@ -77,23 +81,25 @@ def test_wrong_password_is_said_and_tried_once() -> None:
 
 
 def test_unknown_username_is_not_told_from_a_wrong_password() -> None:
-    error = refusal(lambda sim, desk: desk.by_password("nobody@example.com", Secret("x")))
+    error = refusal(
+        lambda sim, authenticator: authenticator.by_password("nobody@example.com", Secret("x"))
+    )
     assert "username and password" in error.message
     assert "nobody" not in str(error)
 
 
 def test_compromised_password_asks_for_a_new_one() -> None:
-    async def step(sim: Simulator, desk: Authenticator) -> None:
+    async def step(sim: Simulator, authenticator: Authenticator) -> None:
         sim.account(sim.username).compromised = True
-        await by_password(sim, desk)
+        await by_password(sim, authenticator)
 
     assert "stolen" in refusal(step).message
 
 
 def test_unverified_address_asks_for_the_verification() -> None:
-    async def step(sim: Simulator, desk: Authenticator) -> None:
+    async def step(sim: Simulator, authenticator: Authenticator) -> None:
         sim.account(sim.username).unverified = True
-        await by_password(sim, desk)
+        await by_password(sim, authenticator)
 
     assert "verified" in refusal(step).message
 
@@ -106,9 +112,9 @@ def test_wrong_app_key_points_to_the_code() -> None:
 
 @pytest.mark.parametrize("api_key", ["", "with\nnewline", "schlüssel"])
 def test_unusable_app_key_is_not_sent(api_key: str) -> None:
-    async def step(sim: Simulator, desk: Authenticator) -> None:
+    async def step(sim: Simulator, authenticator: Authenticator) -> None:
         try:
-            await by_password(sim, desk)
+            await by_password(sim, authenticator)
         finally:
             assert sim.requests == []
 
@@ -135,10 +141,10 @@ def test_unusable_app_key_is_not_sent(api_key: str) -> None:
     ],
 )
 def test_strange_answer_to_a_login_is_tried_once(status: int, body: bytes, error: type) -> None:
-    async def step(sim: Simulator, desk: Authenticator) -> None:
+    async def step(sim: Simulator, authenticator: Authenticator) -> None:
         rule = sim.faults.status(status, path="*/authorize/", body=body, times=9)
         try:
-            await by_password(sim, desk)
+            await by_password(sim, authenticator)
         finally:
             assert rule.fired == 1
 
@@ -149,22 +155,22 @@ def test_strange_answer_to_a_login_is_tried_once(status: int, body: bytes, error
 
 
 def test_code_gives_a_token_and_carries_our_own_name() -> None:
-    async def step(sim: Simulator, desk: Authenticator) -> None:
-        await desk.request_code(sim.username, request_source="mcp-notarium")
+    async def step(sim: Simulator, authenticator: Authenticator) -> None:
+        await authenticator.request_code(sim.username, request_source="mcp-notarium")
         (sent,) = sim.sent_codes
         assert sent.request_source == "mcp-notarium"
-        token = await desk.complete_code(sim.username, f" {sent.code.lower()} ")
+        token = await authenticator.complete_code(sim.username, f" {sent.code.lower()} ")
         assert token == Secret(sim.token)
 
-    at_the_desk(step, api_key="")
+    run_login(step, api_key="")
 
 
 def test_wrong_code_is_said_and_sent_once() -> None:
-    async def step(sim: Simulator, desk: Authenticator) -> None:
-        await desk.request_code(sim.username, request_source="x")
+    async def step(sim: Simulator, authenticator: Authenticator) -> None:
+        await authenticator.request_code(sim.username, request_source="x")
         sim.reset_log()
         try:
-            await desk.complete_code(sim.username, "WRONG1")
+            await authenticator.complete_code(sim.username, "WRONG1")
         finally:
             assert len(sim.requests) == 1
 
@@ -172,32 +178,32 @@ def test_wrong_code_is_said_and_sent_once() -> None:
 
 
 def test_code_never_asked_for_is_said() -> None:
-    error = refusal(lambda sim, desk: desk.complete_code(sim.username, "ABC123"))
+    error = refusal(lambda sim, authenticator: authenticator.complete_code(sim.username, "ABC123"))
     assert "expired" in error.message
 
 
 @pytest.mark.parametrize("status", [401, 403])
 def test_refused_code_in_any_form_is_a_wrong_code(status: int) -> None:
-    async def step(sim: Simulator, desk: Authenticator) -> None:
+    async def step(sim: Simulator, authenticator: Authenticator) -> None:
         sim.faults.status(status, path="*/complete-login", body=b"<html>")
-        await desk.complete_code(sim.username, "ABC123")
+        await authenticator.complete_code(sim.username, "ABC123")
 
     assert "does not accept this code" in refusal(step).message
 
 
 def test_code_after_too_many_wrong_ones_is_rate_limited() -> None:
-    async def step(sim: Simulator, desk: Authenticator) -> None:
+    async def step(sim: Simulator, authenticator: Authenticator) -> None:
         sim.faults.status(429, path="*/complete-login", retry_after="600")
-        await desk.complete_code(sim.username, "ABC123")
+        await authenticator.complete_code(sim.username, "ABC123")
 
     assert refusal(step, error=RateLimited).retry_after == 600.0
 
 
 @pytest.mark.parametrize("code", ["", "   ", "AB-12", "x" * 40, "ÄÖÜ123"])
 def test_what_cannot_be_a_code_is_not_sent(code: str) -> None:
-    async def step(sim: Simulator, desk: Authenticator) -> None:
+    async def step(sim: Simulator, authenticator: Authenticator) -> None:
         try:
-            await desk.complete_code(sim.username, code)
+            await authenticator.complete_code(sim.username, code)
         finally:
             assert sim.requests == []
 
@@ -205,8 +211,8 @@ def test_what_cannot_be_a_code_is_not_sent(code: str) -> None:
 
 
 def test_address_that_gets_no_code_is_said() -> None:
-    async def step(sim: Simulator, desk: Authenticator) -> None:
+    async def step(sim: Simulator, authenticator: Authenticator) -> None:
         sim.faults.status(400, path="*/request-login", body=b"{}")
-        await desk.request_code("nobody", request_source="x")
+        await authenticator.request_code("nobody", request_source="x")
 
     assert "does not send a code" in refusal(step).message

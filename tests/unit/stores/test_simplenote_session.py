@@ -30,7 +30,7 @@ from notarium_devtools.simperium import Simulator
 from support.simplenote_client import MemoryRecord, MemoryTokens, open_store
 
 
-class Desk:
+class FakeAuthenticator:
     """Stands in for the service's login: counts, and refuses as told."""
 
     def __init__(self) -> None:
@@ -64,9 +64,11 @@ class Believing:
         return True
 
 
-def tokens_of(desk: Desk, store: Any = None, clock: Clock | None = None, **given: Any) -> Tokens:
+def tokens_of(
+    authenticator: FakeAuthenticator, store: Any = None, clock: Clock | None = None, **given: Any
+) -> Tokens:
     return Tokens(
-        authenticator=desk,
+        authenticator=authenticator,
         username="u",
         password=given.get("password", Secret("p")),
         token=given.get("token"),
@@ -77,29 +79,29 @@ def tokens_of(desk: Desk, store: Any = None, clock: Clock | None = None, **given
 
 
 def test_given_token_comes_before_the_stored_one_and_the_password() -> None:
-    desk, store = Desk(), MemoryTokens(Secret("stored"))
-    given = tokens_of(desk, store, token=Secret("given"))
+    authenticator, store = FakeAuthenticator(), MemoryTokens(Secret("stored"))
+    given = tokens_of(authenticator, store, token=Secret("given"))
     assert asyncio.run(given.current()) == Secret("given")
-    assert asyncio.run(tokens_of(desk, store).current()) == Secret("stored")
-    assert desk.calls == 0
+    assert asyncio.run(tokens_of(authenticator, store).current()) == Secret("stored")
+    assert authenticator.calls == 0
 
 
 def test_password_is_used_last_and_its_token_is_stored() -> None:
-    desk, store = Desk(), MemoryTokens()
-    assert asyncio.run(tokens_of(desk, store).current()) == Secret("new-1")
+    authenticator, store = FakeAuthenticator(), MemoryTokens()
+    assert asyncio.run(tokens_of(authenticator, store).current()) == Secret("new-1")
     assert store.load() == Secret("new-1")
 
 
 def test_without_any_way_in_the_login_is_asked_for() -> None:
     with pytest.raises(LoginRequired):
-        asyncio.run(tokens_of(Desk(), password=None).current())
+        asyncio.run(tokens_of(FakeAuthenticator(), password=None).current())
     with pytest.raises(LoginRequired):
-        asyncio.run(tokens_of(Desk(), password=None, token=Secret("")).current())
+        asyncio.run(tokens_of(FakeAuthenticator(), password=None, token=Secret("")).current())
 
 
 def test_token_that_no_header_can_carry_is_refused_unquoted() -> None:
     with pytest.raises(LoginRequired) as caught:
-        asyncio.run(tokens_of(Desk(), token=Secret("canary\n")).current())
+        asyncio.run(tokens_of(FakeAuthenticator(), token=Secret("canary\n")).current())
     assert "canary" not in str(caught.value)
 
 
@@ -113,22 +115,22 @@ class Declining(MemoryTokens):
 
 @pytest.mark.parametrize("store", [MemoryTokens, Declining])
 def test_many_refusals_at_once_renew_once(store: type[MemoryTokens]) -> None:
-    desk = Desk()
+    authenticator = FakeAuthenticator()
 
     async def run() -> list[Secret]:
-        tokens = tokens_of(desk, store())
+        tokens = tokens_of(authenticator, store())
         old = await tokens.current()
         return await asyncio.gather(*[tokens.renewed(old) for _ in range(10)])
 
     assert asyncio.run(run()) == [Secret("new-2")] * 10
-    assert desk.calls == 2
+    assert authenticator.calls == 2
 
 
 def test_login_of_another_process_is_taken_up() -> None:
-    desk, store = Desk(), MemoryTokens(Secret("old"))
+    authenticator, store = FakeAuthenticator(), MemoryTokens(Secret("old"))
 
     async def run() -> Secret:
-        tokens = tokens_of(desk, store, password=None)
+        tokens = tokens_of(authenticator, store, password=None)
         old = await tokens.current()
         store.store(Secret("fresh"))
         return await tokens.renewed(old)
@@ -137,27 +139,27 @@ def test_login_of_another_process_is_taken_up() -> None:
 
 
 def test_store_that_declines_does_not_spoil_the_login() -> None:
-    assert asyncio.run(tokens_of(Desk(), Declining()).current()) == Secret("new-1")
+    assert asyncio.run(tokens_of(FakeAuthenticator(), Declining()).current()) == Secret("new-1")
 
 
 def test_a_service_that_asks_to_slow_down_is_asked_again_when_it_says() -> None:
-    desk, clock = Desk(), Clock()
-    desk.refuse = RateLimited("slow", retry_after=2.0)
-    tokens = tokens_of(desk, clock=clock)
+    authenticator, clock = FakeAuthenticator(), Clock()
+    authenticator.refuse = RateLimited("slow", retry_after=2.0)
+    tokens = tokens_of(authenticator, clock=clock)
     for _ in range(2):
         with pytest.raises(RateLimited):
             asyncio.run(tokens.current())
-    assert desk.calls == 1
-    desk.refuse = None
+    assert authenticator.calls == 1
+    authenticator.refuse = None
     clock.now += 2
     assert asyncio.run(tokens.current())
 
 
 @pytest.mark.parametrize("error", [LoginRequired("wrong"), RateLimited("slow")])
 def test_refused_password_rests_for_minutes_that_grow_to_an_hour(error: NotariumError) -> None:
-    desk, clock = Desk(), Clock()
-    desk.refuse = error
-    tokens = tokens_of(desk, clock=clock)
+    authenticator, clock = FakeAuthenticator(), Clock()
+    authenticator.refuse = error
+    tokens = tokens_of(authenticator, clock=clock)
 
     def attempt() -> None:
         with pytest.raises(type(error)) as caught:
@@ -169,22 +171,22 @@ def test_refused_password_rests_for_minutes_that_grow_to_an_hour(error: Notarium
         attempt()
         clock.now += pause - 1
         attempt()
-        assert desk.calls == tries
+        assert authenticator.calls == tries
         clock.now += 1
         pause = min(LONGEST_PAUSE, pause * 2)
     assert pause == LONGEST_PAUSE
-    desk.refuse = None
+    authenticator.refuse = None
     assert asyncio.run(tokens.current())
 
 
 def test_outage_during_a_login_is_no_reason_to_rest() -> None:
-    desk = Desk()
-    desk.refuse = StoreUnavailable("down")
-    tokens = tokens_of(desk)
+    authenticator = FakeAuthenticator()
+    authenticator.refuse = StoreUnavailable("down")
+    tokens = tokens_of(authenticator)
     for _ in range(2):
         with pytest.raises(StoreUnavailable):
             asyncio.run(tokens.current())
-    assert desk.calls == 2
+    assert authenticator.calls == 2
 
 
 # Through the store
@@ -256,7 +258,7 @@ def test_fresh_token_that_is_refused_rests_for_longer_each_time(
     store: type[MemoryTokens],
 ) -> None:
     """Also where each login gives another token, and where none can be stored."""
-    desk, clock = Desk(), Clock()
+    authenticator, clock = FakeAuthenticator(), Clock()
 
     async def refused_once(tokens: Tokens) -> None:
         try:
@@ -266,13 +268,13 @@ def test_fresh_token_that_is_refused_rests_for_longer_each_time(
         tokens.record_use(renewed, accepted=False)
 
     async def run() -> list[float]:
-        tokens = tokens_of(desk, store(), clock=clock)
+        tokens = tokens_of(authenticator, store(), clock=clock)
         await tokens.current()
         began, at = clock.now, []
         while clock.now < began + 3 * LONGEST_PAUSE:
-            calls = desk.calls
+            calls = authenticator.calls
             await refused_once(tokens)
-            at += [clock.now - began] * (desk.calls - calls)
+            at += [clock.now - began] * (authenticator.calls - calls)
             clock.now += RELOGIN_PAUSE / 2
         return at
 
@@ -282,10 +284,10 @@ def test_fresh_token_that_is_refused_rests_for_longer_each_time(
 
 
 def test_token_that_is_accepted_ends_the_rest() -> None:
-    desk = Desk()
+    authenticator = FakeAuthenticator()
 
     async def run() -> None:
-        tokens = tokens_of(desk)
+        tokens = tokens_of(authenticator)
         made = await tokens.renewed(await tokens.current())
         tokens.record_use(made, accepted=False)
         with pytest.raises(LoginRequired):
@@ -297,10 +299,10 @@ def test_token_that_is_accepted_ends_the_rest() -> None:
 
 
 def test_login_of_another_process_is_taken_up_also_while_a_token_rests() -> None:
-    desk, store = Desk(), MemoryTokens()
+    authenticator, store = FakeAuthenticator(), MemoryTokens()
 
     async def run() -> Secret:
-        tokens = tokens_of(desk, store)
+        tokens = tokens_of(authenticator, store)
         made = await tokens.renewed(await tokens.current())
         tokens.record_use(made, accepted=False)
         store.store(Secret("fresh"))

@@ -1,6 +1,6 @@
 import pytest
 
-from support.tooling import Desk
+from support.tool_harness import ToolHarness
 
 
 @pytest.fixture
@@ -9,7 +9,7 @@ def anyio_backend():
 
 
 @pytest.fixture
-def desk(tmp_path):
-    made = Desk(tmp_path)
+def harness(tmp_path):
+    made = ToolHarness(tmp_path)
     yield made
     made.close()

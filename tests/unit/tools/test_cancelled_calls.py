@@ -6,7 +6,7 @@ import pytest
 
 from mcp_notarium.tools.catalog import by_name
 from support.long import LONG
-from support.tooling import Caller, Desk
+from support.tool_harness import Caller, ToolHarness
 
 CALLS = {
     "list": ("list", {"query": "x"}),
@@ -24,25 +24,25 @@ STEPS = range(120 if LONG else 40)
 
 
 async def begun(folder):
-    desk = Desk(folder)
-    desk.caller = Caller(agrees=True)
-    desk.store.put("plain", "x\n")
-    desk.store.put("trashed", "y\n", trash=True)
-    await desk.sync()
-    return desk
+    harness = ToolHarness(folder)
+    harness.caller = Caller(agrees=True)
+    harness.store.put("plain", "x\n")
+    harness.store.put("trashed", "y\n", trash=True)
+    await harness.sync()
+    return harness
 
 
-def contents(desk):
+def contents(harness):
     """What the service holds, new notes by their text."""
-    return sorted((note.text, note.tags, note.trash) for note in desk.store.contents().values())
+    return sorted((note.text, note.tags, note.trash) for note in harness.store.contents().values())
 
 
-async def cancelled_after(desk, call, steps):
+async def cancelled_after(harness, call, steps):
     """The call, cancelled when the loop has gone round so often; whether it had ended before."""
     name, arguments = call
     tool = by_name()[name]
     request = tool.request.model_validate(arguments)
-    task = asyncio.create_task(tool.handle(desk.app, request, desk.caller))
+    task = asyncio.create_task(tool.handle(harness.app, request, harness.caller))
     for _ in range(steps):
         await asyncio.sleep(0)
     over = task.done()
@@ -55,29 +55,29 @@ async def cancelled_after(desk, call, steps):
 def test_a_call_cancelled_at_any_await_is_done_once_or_not_at_all(tmp_path, call):
     async def once(steps):
         (folder := tmp_path / f"{steps}").mkdir()
-        desk = await begun(folder)
+        harness = await begun(folder)
         try:
-            before = contents(desk)
-            over = await cancelled_after(desk, call, steps)
-            after = await settled(desk)
+            before = contents(harness)
+            over = await cancelled_after(harness, call, steps)
+            after = await settled(harness)
             # The next call of the same kind of thing works.
             tool = by_name()["save"]
             request = tool.request.model_validate({"text": "next\n"})
-            await asyncio.wait_for(tool.handle(desk.app, request, desk.caller), 60)
-            assert ("next\n", (), False) in contents(desk)
+            await asyncio.wait_for(tool.handle(harness.app, request, harness.caller), 60)
+            assert ("next\n", (), False) in contents(harness)
             return before, after, over
         finally:
-            desk.close()
+            harness.close()
 
-    async def settled(desk):
+    async def settled(harness):
         for _ in range(3):
-            await desk.sync()
-            desk.now += 61  # the lease of a write is over
-        assert not desk.app.cache.pending.all()
-        ids = desk.app.cache.notes.etags()
-        held = {note_id: desk.app.cache.notes.get(note_id).content for note_id in ids}
-        assert held == desk.store.contents()
-        return contents(desk)
+            await harness.sync()
+            harness.now += 61  # the lease of a write is over
+        assert not harness.app.cache.pending.all()
+        ids = harness.app.cache.notes.etags()
+        held = {note_id: harness.app.cache.notes.get(note_id).content for note_id in ids}
+        assert held == harness.store.contents()
+        return contents(harness)
 
     async def every():
         outcomes = []

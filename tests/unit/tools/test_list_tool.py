@@ -11,26 +11,26 @@ from mcp_notarium.tools import list as list_
 from mcp_notarium.tools.schemas import ListRequest
 from mcp_notarium.tools.sync_status import note_on
 from support.memory_client import Fault
-from support.tooling import NOW, Desk
+from support.tool_harness import NOW, ToolHarness
 
 pytestmark = pytest.mark.anyio
 
 DAY = 86_400
 
 
-async def find(desk: Desk, **arguments):
+async def find(harness: ToolHarness, **arguments):
     request = ListRequest.model_validate(arguments)
-    return await list_.handle(desk.app, request, desk.caller)
+    return await list_.handle(harness.app, request, harness.caller)
 
 
 def ids(answer):
     return [row.uuid for row in answer.content]
 
 
-async def test_row_has_exactly_the_fields_of_the_contract(desk):
-    desk.store.put("n", "\n  Title  \nbody", tags=["b", "A"], now=NOW)
-    await desk.sync()
-    answer = (await find(desk)).model_dump(exclude_none=True)
+async def test_row_has_exactly_the_fields_of_the_contract(harness):
+    harness.store.put("n", "\n  Title  \nbody", tags=["b", "A"], now=NOW)
+    await harness.sync()
+    answer = (await find(harness)).model_dump(exclude_none=True)
     assert answer == {
         "content": [
             {
@@ -49,20 +49,20 @@ async def test_row_has_exactly_the_fields_of_the_contract(desk):
     }
 
 
-async def test_empty_account_is_an_empty_page(desk):
-    await desk.sync()
-    answer = await find(desk)
+async def test_empty_account_is_an_empty_page(harness):
+    await harness.sync()
+    answer = await find(harness)
     assert (answer.content, answer.total_items, answer.total_pages) == ([], 0, 0)
     assert (answer.current_page, answer.next_page, answer.sync) == (1, None, None)
 
 
-async def test_pages_follow_each_other_and_end(desk):
+async def test_pages_follow_each_other_and_end(harness):
     for n in range(5):
-        desk.store.put(f"n{n}", f"note {n}", now=NOW + n)
-    await desk.sync()
+        harness.store.put(f"n{n}", f"note {n}", now=NOW + n)
+    await harness.sync()
     seen, page = [], 1
     while page:
-        answer = await find(desk, limit=2, page=page)
+        answer = await find(harness, limit=2, page=page)
         assert (answer.total_items, answer.total_pages, answer.current_page) == (5, 3, page)
         seen += ids(answer)
         page = answer.next_page
@@ -70,185 +70,185 @@ async def test_pages_follow_each_other_and_end(desk):
 
 
 @pytest.mark.parametrize("page", [4, 10**9, 10**30])
-async def test_page_beyond_the_end_is_empty_with_honest_totals(desk, page):
+async def test_page_beyond_the_end_is_empty_with_honest_totals(harness, page):
     for n in range(5):
-        desk.store.put(f"n{n}", "x")
-    await desk.sync()
-    answer = await find(desk, limit=2, page=page)
+        harness.store.put(f"n{n}", "x")
+    await harness.sync()
+    answer = await find(harness, limit=2, page=page)
     assert (answer.content, answer.total_items, answer.next_page) == ([], 5, None)
     assert (answer.current_page, answer.total_pages) == (page, 3)
 
 
-async def test_sorting_by_creation_and_in_both_directions(desk):
-    desk.store.put("old", "x", now=NOW)
-    desk.store.put("new", "x", now=NOW + 10)
-    desk.store.put("old", "changed", now=NOW + 20)
-    await desk.sync()
-    assert ids(await find(desk)) == ["old", "new"]
-    assert ids(await find(desk, sort_order="ASC")) == ["new", "old"]
-    assert ids(await find(desk, sort_by="created_at")) == ["new", "old"]
+async def test_sorting_by_creation_and_in_both_directions(harness):
+    harness.store.put("old", "x", now=NOW)
+    harness.store.put("new", "x", now=NOW + 10)
+    harness.store.put("old", "changed", now=NOW + 20)
+    await harness.sync()
+    assert ids(await find(harness)) == ["old", "new"]
+    assert ids(await find(harness, sort_order="ASC")) == ["new", "old"]
+    assert ids(await find(harness, sort_by="created_at")) == ["new", "old"]
 
 
-async def test_previews_have_as_many_lines_as_asked_and_are_never_empty(desk):
-    desk.store.put("a", "one\n\n two \nthree\nfour", now=NOW)
-    desk.store.put("b", " \n\t", now=NOW - 1)
-    await desk.sync()
-    assert [row.text for row in (await find(desk)).content] == ["one", "(empty note)"]
-    rows = (await find(desk, preview_lines=3)).content
+async def test_previews_have_as_many_lines_as_asked_and_are_never_empty(harness):
+    harness.store.put("a", "one\n\n two \nthree\nfour", now=NOW)
+    harness.store.put("b", " \n\t", now=NOW - 1)
+    await harness.sync()
+    assert [row.text for row in (await find(harness)).content] == ["one", "(empty note)"]
+    rows = (await find(harness, preview_lines=3)).content
     assert [row.text for row in rows] == ["one\ntwo\nthree", "(empty note)"]
 
 
-async def test_preview_of_many_long_lines_stays_bounded(desk):
-    desk.store.put("a", ("x" * 500 + "\n") * 50)
-    await desk.sync()
-    lines = (await find(desk, preview_lines=20)).content[0].text.split("\n")
+async def test_preview_of_many_long_lines_stays_bounded(harness):
+    harness.store.put("a", ("x" * 500 + "\n") * 50)
+    await harness.sync()
+    lines = (await find(harness, preview_lines=20)).content[0].text.split("\n")
     assert [len(line) for line in lines] == [80] * 20
 
 
-async def test_trash_is_left_out_unless_asked_for_and_the_text_wins(desk):
-    desk.store.put("active", "x", now=NOW + 1)
-    desk.store.put("trashed", "x", trash=True, now=NOW)
-    await desk.sync()
-    assert ids(await find(desk)) == ids(await find(desk, trash_status=0)) == ["active"]
-    assert ids(await find(desk, trash_status=1)) == ["trashed"]
-    assert ids(await find(desk, trash_status=2)) == ["active", "trashed"]
-    assert ids(await find(desk, query="trash:yes", trash_status=0)) == ["trashed"]
+async def test_trash_is_left_out_unless_asked_for_and_the_text_wins(harness):
+    harness.store.put("active", "x", now=NOW + 1)
+    harness.store.put("trashed", "x", trash=True, now=NOW)
+    await harness.sync()
+    assert ids(await find(harness)) == ids(await find(harness, trash_status=0)) == ["active"]
+    assert ids(await find(harness, trash_status=1)) == ["trashed"]
+    assert ids(await find(harness, trash_status=2)) == ["active", "trashed"]
+    assert ids(await find(harness, query="trash:yes", trash_status=0)) == ["trashed"]
 
 
-async def test_tags_and_dates_from_arguments_and_text_hold_together(desk):
-    desk.store.put("a", "x", tags=["red", "big"], now=NOW)
-    desk.store.put("b", "x", tags=["red"], now=NOW - 2 * DAY)
-    await desk.sync()
-    assert ids(await find(desk, tags=["RED"])) == ["a", "b"]
-    assert ids(await find(desk, tags=["red"], query="tag:big")) == ["a"]
-    assert ids(await find(desk, date_after="2025-06-15")) == ["a"]
-    assert ids(await find(desk, date_before="2025-06-15")) == ["a", "b"]
-    assert ids(await find(desk, date_before="2025-06-14")) == ["b"]
-    assert ids(await find(desk, date_before="2025-06-14", query="after:2025-06-14")) == []
-    assert ids(await find(desk, date_after="2025-06-13", date_before="2025-06-13")) == ["b"]
+async def test_tags_and_dates_from_arguments_and_text_hold_together(harness):
+    harness.store.put("a", "x", tags=["red", "big"], now=NOW)
+    harness.store.put("b", "x", tags=["red"], now=NOW - 2 * DAY)
+    await harness.sync()
+    assert ids(await find(harness, tags=["RED"])) == ["a", "b"]
+    assert ids(await find(harness, tags=["red"], query="tag:big")) == ["a"]
+    assert ids(await find(harness, date_after="2025-06-15")) == ["a"]
+    assert ids(await find(harness, date_before="2025-06-15")) == ["a", "b"]
+    assert ids(await find(harness, date_before="2025-06-14")) == ["b"]
+    assert ids(await find(harness, date_before="2025-06-14", query="after:2025-06-14")) == []
+    assert ids(await find(harness, date_after="2025-06-13", date_before="2025-06-13")) == ["b"]
 
 
-async def test_words_find_and_impossible_filters_are_errors(desk):
-    desk.store.put("a", "the lighthouse keeper")
-    await desk.sync()
-    assert ids(await find(desk, query="keeper")) == ["a"]
+async def test_words_find_and_impossible_filters_are_errors(harness):
+    harness.store.put("a", "the lighthouse keeper")
+    await harness.sync()
+    assert ids(await find(harness, query="keeper")) == ["a"]
     for query in ('"', "AND (", "don't *", "a:b -", "x'; DROP TABLE notes"):
-        await find(desk, query=query)
+        await find(harness, query=query)
     with pytest.raises(QueryError):
-        await find(desk, query="before:2024-99-99")
+        await find(harness, query="before:2024-99-99")
 
 
-async def test_words_inside_words_are_found_and_said_so(desk):
-    desk.store.put("a", "Dampfschifffahrt")
-    await desk.sync()
-    answer = await find(desk, query="schiff")
+async def test_words_inside_words_are_found_and_said_so(harness):
+    harness.store.put("a", "Dampfschifffahrt")
+    await harness.sync()
+    answer = await find(harness, query="schiff")
     assert (ids(answer), answer.inside_words) == (["a"], True)
 
 
-async def test_misspelt_word_gets_suggestions(desk):
+async def test_misspelt_word_gets_suggestions(harness):
     for n in range(3):
-        desk.store.put(f"n{n}", f"the lighthouse {n}")
-    await desk.sync()
-    answer = await find(desk, query="lighthuose")
+        harness.store.put(f"n{n}", f"the lighthouse {n}")
+    await harness.sync()
+    answer = await find(harness, query="lighthuose")
     assert answer.total_items == 0
     assert answer.suggestions
     assert "lighthouse" in answer.suggestions
 
 
-async def test_brand_new_cache_waits_for_the_first_page(desk):
+async def test_brand_new_cache_waits_for_the_first_page(harness):
     for n in range(3):
-        desk.store.put(f"n{n}", "x")
-    async with desk.syncing():
+        harness.store.put(f"n{n}", "x")
+    async with harness.syncing():
         with anyio.fail_after(10):
-            answer = await find(desk)
+            answer = await find(harness)
     assert answer.total_items == 3
-    assert desk.caller.told == ["Loading the newest notes"]
+    assert harness.caller.told == ["Loading the newest notes"]
 
 
-async def test_incomplete_cache_says_how_far_it_is(desk):
+async def test_incomplete_cache_says_how_far_it_is(harness):
     for n in range(150):
-        desk.store.put(f"n{n}", "x")
-    page = await desk.remote.list_page(since=None, mark=None, limit=100, with_content=True)
-    with desk.app.cache.transaction():
-        desk.app.cache.notes.apply(page.entries)
-        SyncProgress(desk.app.cache, clock=desk.clock).mark_loading(
+        harness.store.put(f"n{n}", "x")
+    page = await harness.remote.list_page(since=None, mark=None, limit=100, with_content=True)
+    with harness.app.cache.transaction():
+        harness.app.cache.notes.apply(page.entries)
+        SyncProgress(harness.app.cache, clock=harness.clock).mark_loading(
             anchor=page.cursor, mark="x", total=page.total
         )
-    answer = await find(desk)
+    answer = await find(harness)
     assert answer.total_items == 100
     assert answer.sync
     assert (answer.sync.loaded, answer.sync.total, answer.sync.complete) == (100, 150, False)
     assert "100 of 150" in answer.sync.note
 
 
-async def test_unreachable_service_does_not_make_a_new_cache_wait(desk):
-    desk.ticking = True
-    desk.remote.faults.plan(Fault.UNAVAILABLE, times=99)
-    async with desk.syncing():
+async def test_unreachable_service_does_not_make_a_new_cache_wait(harness):
+    harness.ticking = True
+    harness.remote.faults.plan(Fault.UNAVAILABLE, times=99)
+    async with harness.syncing():
         with anyio.fail_after(5):
-            answer = await find(desk)
+            answer = await find(harness)
     assert answer.content == []
     assert answer.sync
     assert not answer.sync.complete
 
 
-async def test_missing_login_is_said_with_the_way_out(desk):
-    desk.store.put("n", "x")
-    await desk.sync()
-    desk.remote.faults.plan(Fault.LOGIN, times=99)
-    async with desk.syncing():
+async def test_missing_login_is_said_with_the_way_out(harness):
+    harness.store.put("n", "x")
+    await harness.sync()
+    harness.remote.faults.plan(Fault.LOGIN, times=99)
+    async with harness.syncing():
         with anyio.fail_after(5):
-            assert not await desk.app.scheduler.sync_now(4)
-            answer = await find(desk)
+            assert not await harness.app.scheduler.sync_now(4)
+            answer = await find(harness)
     assert ids(answer) == ["n"]
     assert answer.sync
     assert "mcp-notarium login" in answer.sync.note
     assert "2025-06-15" in answer.sync.note
 
 
-async def test_failure_is_mentioned_until_a_cycle_goes_well(desk):
-    await desk.sync()
-    assert (await find(desk)).sync is None
-    desk.remote.faults.plan(Fault.UNAVAILABLE, times=1)
-    desk.now += 12 * 60
-    await desk.sync()
-    answer = await find(desk)
+async def test_failure_is_mentioned_until_a_cycle_goes_well(harness):
+    await harness.sync()
+    assert (await find(harness)).sync is None
+    harness.remote.faults.plan(Fault.UNAVAILABLE, times=1)
+    harness.now += 12 * 60
+    await harness.sync()
+    answer = await find(harness)
     assert answer.sync
     assert answer.sync.state == "backing_off"
     assert answer.sync.note.startswith("The last sync failed: ")
     assert answer.sync.note.endswith("Notes are as of 2025-06-15 15:06 UTC, 12 min ago.")
     assert len(answer.sync.note) < 140
-    await desk.sync()
-    assert (await find(desk)).sync is None
+    await harness.sync()
+    assert (await find(harness)).sync is None
 
 
-async def test_before_the_first_cycle_has_ended_an_old_failure_is_not_mentioned(desk):
-    cache = desk.app.cache
+async def test_before_the_first_cycle_has_ended_an_old_failure_is_not_mentioned(harness):
+    cache = harness.app.cache
     with cache.transaction():  # as an earlier process left it
-        SyncProgress(cache, clock=desk.clock).mark_loaded(anchor=desk.store.cursor(), total=0)
+        SyncProgress(cache, clock=harness.clock).mark_loaded(anchor=harness.store.cursor(), total=0)
         cache.sync_state.record_cycle(at=NOW, duration_ms=1, status="backing_off", error="away")
-    assert (await find(desk)).sync
-    desk.remote.faults.plan(Fault.HANG_BEFORE, times=9)
-    async with desk.syncing():
+    assert (await find(harness)).sync
+    harness.remote.faults.plan(Fault.HANG_BEFORE, times=9)
+    async with harness.syncing():
         await anyio.wait_all_tasks_blocked()
-        assert desk.app.scheduler.status().leader
-        assert (await find(desk)).sync is None
+        assert harness.app.scheduler.status().leader
+        assert (await find(harness)).sync is None
 
 
-async def test_incomplete_cache_says_what_has_been_counted_so_far(desk):
-    status = replace(desk.app.scheduler.status(), loaded=100, at_least=3000)
+async def test_incomplete_cache_says_what_has_been_counted_so_far(harness):
+    status = replace(harness.app.scheduler.status(), loaded=100, at_least=3000)
     expected = "The first sync has loaded 100 of at least 3000 notes, newest first."
     assert note_on(status, now=NOW) == expected
 
 
-async def test_halted_sync_names_the_way_out(desk):
+async def test_halted_sync_names_the_way_out(harness):
     for n in range(30):
-        desk.store.put(f"n{n}", "x")
-    await desk.sync()
+        harness.store.put(f"n{n}", "x")
+    await harness.sync()
     status = replace(
-        desk.app.scheduler.status(), state="halted", last_error="30 of 30 notes vanished"
+        harness.app.scheduler.status(), state="halted", last_error="30 of 30 notes vanished"
     )
-    note = note_on(status, now=desk.now + 7200)
+    note = note_on(status, now=harness.now + 7200)
     assert "30 of 30 notes vanished" in note
     assert "`mcp-notarium reset-cache`" in note
     assert note.endswith("2 h ago.")
@@ -259,7 +259,7 @@ async def test_halted_sync_names_the_way_out(desk):
     [(-5, "0 s"), (0, "0 s"), (119, "119 s"), (120, "2 min"), (7199, "119 min"), (7200, "2 h"),
      (172_799, "47 h"), (172_800, "2 days"), (400 * 86_400, "400 days")],
 )  # fmt: skip
-async def test_age_is_told_in_a_unit_of_which_there_are_two(desk, seconds, age):
-    await desk.sync()
-    status = replace(desk.app.scheduler.status(), last_error="no", last_sync_at=NOW)
+async def test_age_is_told_in_a_unit_of_which_there_are_two(harness, seconds, age):
+    await harness.sync()
+    status = replace(harness.app.scheduler.status(), last_error="no", last_sync_at=NOW)
     assert note_on(status, now=NOW + seconds).endswith(f", {age} ago.")

@@ -14,103 +14,103 @@ from mcp_notarium.stores.contract import Acknowledgement, Answer
 from mcp_notarium.tools import manage
 from mcp_notarium.tools.schemas import ManageRequest
 from support.memory_client import Fault
-from support.tooling import Caller, Desk
+from support.tool_harness import Caller, ToolHarness
 
 pytestmark = pytest.mark.anyio
 
 
-async def act(desk: Desk, action: str, caller: Caller | None = None, **arguments):
+async def act(harness: ToolHarness, action: str, caller: Caller | None = None, **arguments):
     request = ManageRequest.model_validate({"action": action} | arguments)
-    return await manage.handle(desk.app, request, caller or desk.caller)
+    return await manage.handle(harness.app, request, caller or harness.caller)
 
 
-async def noted(desk: Desk, **fields):
-    desk.store.put("n", "text", **fields)
-    await desk.sync()
-    desk.remote.calls.clear()
-    return desk.app.cache.notes.get("n").local_version
+async def noted(harness: ToolHarness, **fields):
+    harness.store.put("n", "text", **fields)
+    await harness.sync()
+    harness.remote.calls.clear()
+    return harness.app.cache.notes.get("n").local_version
 
 
-async def test_trash_and_untrash_keep_the_text_and_ask_nobody(desk):
-    version = await noted(desk, tags=["a"])
-    answer = await act(desk, "trash", id="n", local_version=version)
+async def test_trash_and_untrash_keep_the_text_and_ask_nobody(harness):
+    version = await noted(harness, tags=["a"])
+    answer = await act(harness, "trash", id="n", local_version=version)
     assert (answer.id, answer.status) == ("n", "trashed")
-    assert desk.store.fields("n") | {"modified": 0, "created": 0} == {
+    assert harness.store.fields("n") | {"modified": 0, "created": 0} == {
         "text": "text", "tags": ["a"], "trash": True, "modified": 0, "created": 0,
     }  # fmt: skip
-    back = await act(desk, "untrash", id="n", local_version=answer.new_local_version)
+    back = await act(harness, "untrash", id="n", local_version=answer.new_local_version)
     assert back.status == "untrashed"
     assert back.new_server_version == 3
-    assert not desk.store.fields("n")["trash"]
-    assert desk.caller.asked == []
+    assert not harness.store.fields("n")["trash"]
+    assert harness.caller.asked == []
 
 
-async def test_a_store_that_does_not_keep_the_trash_flag_is_no_success(desk):
-    version = await noted(desk)
+async def test_a_store_that_does_not_keep_the_trash_flag_is_no_success(harness):
+    version = await noted(harness)
 
     async def keeps_nothing(write):
-        return Acknowledgement(await desk.remote.get(write.note_id), Answer.REPEATED)
+        return Acknowledgement(await harness.remote.get(write.note_id), Answer.REPEATED)
 
-    desk.remote.push = keeps_nothing
+    harness.remote.push = keeps_nothing
     with pytest.raises(VersionConflict, match="not in the trash") as refused:
-        await act(desk, "trash", id="n", local_version=version)
+        await act(harness, "trash", id="n", local_version=version)
     assert "local_version" in refused.value.resolution_hint
 
 
-async def test_nothing_was_saved_is_said_when_the_store_is_down(desk):
-    version = await noted(desk)
-    desk.remote.faults.plan(Fault.UNAVAILABLE, on="get", times=9)
+async def test_nothing_was_saved_is_said_when_the_store_is_down(harness):
+    version = await noted(harness)
+    harness.remote.faults.plan(Fault.UNAVAILABLE, on="get", times=9)
     with pytest.raises(StoreUnavailable) as refused:
-        await act(desk, "trash", id="n", local_version=version)
+        await act(harness, "trash", id="n", local_version=version)
     assert refused.value.user_message.endswith("nothing was saved")
 
 
-async def test_what_is_in_the_trash_already_is_success_without_a_write(desk):
-    version = await noted(desk, trash=True)
-    answer = await act(desk, "trash", id="n", local_version=version)
+async def test_what_is_in_the_trash_already_is_success_without_a_write(harness):
+    version = await noted(harness, trash=True)
+    answer = await act(harness, "trash", id="n", local_version=version)
     assert (answer.status, answer.new_local_version) == ("trashed", version)
-    assert desk.remote.calls == []
+    assert harness.remote.calls == []
 
 
 @pytest.mark.parametrize("action", ["trash", "untrash", "delete_permanently"])
-async def test_note_actions_need_id_and_the_current_version(desk, action):
-    version = await noted(desk)
+async def test_note_actions_need_id_and_the_current_version(harness, action):
+    version = await noted(harness)
     for arguments in ({}, {"local_version": version}, {"id": "n"}):
         with pytest.raises(InvalidRequest):
-            await act(desk, action, **arguments)
+            await act(harness, action, **arguments)
     with pytest.raises(VersionConflict) as moved:
-        await act(desk, action, id="n", local_version=version + 1)
+        await act(harness, action, id="n", local_version=version + 1)
     assert f"`{action}` it with its new" in moved.value.resolution_hint
     assert "save" not in moved.value.resolution_hint
     with pytest.raises(NoteNotFound):
-        await act(desk, action, id="text", local_version=version)
-    assert desk.remote.calls == []
+        await act(harness, action, id="text", local_version=version)
+    assert harness.remote.calls == []
 
 
-async def test_removal_works_in_the_trash_only_and_with_consent_only(desk):
-    version = await noted(desk)
+async def test_removal_works_in_the_trash_only_and_with_consent_only(harness):
+    version = await noted(harness)
     agreed = Caller(agrees=True)
     with pytest.raises(InvalidRequest) as caught:
-        await act(desk, "delete_permanently", agreed, id="n", local_version=version)
+        await act(harness, "delete_permanently", agreed, id="n", local_version=version)
     assert caught.value.subcategory == "not_trashed"
     assert agreed.asked == []
-    trashed = await act(desk, "trash", id="n", local_version=version)
+    trashed = await act(harness, "trash", id="n", local_version=version)
     arguments = {"id": "n", "local_version": trashed.new_local_version}
     for caller in (Caller(), Caller(agrees=False)):
         with pytest.raises(ConfirmationRequired):
-            await act(desk, "delete_permanently", caller, **arguments)
-    assert desk.store.ids() == {"n"}
-    answer = await act(desk, "delete_permanently", agreed, **arguments)
+            await act(harness, "delete_permanently", caller, **arguments)
+    assert harness.store.ids() == {"n"}
+    answer = await act(harness, "delete_permanently", agreed, **arguments)
     assert (answer.id, answer.status) == ("n", "deleted")
-    assert desk.store.ids() == set()
-    assert desk.app.cache.notes.get("n") is None
+    assert harness.store.ids() == set()
+    assert harness.app.cache.notes.get("n") is None
 
 
-async def test_statistics_name_everything_and_are_true(desk):
-    desk.store.put("a", "text")
-    desk.store.put("b", "text", trash=True)
-    await desk.sync()
-    numbers = (await act(desk, "get_stats")).model_dump(exclude_none=True)
+async def test_statistics_name_everything_and_are_true(harness):
+    harness.store.put("a", "text")
+    harness.store.put("b", "text", trash=True)
+    await harness.sync()
+    numbers = (await act(harness, "get_stats")).model_dump(exclude_none=True)
     assert numbers["mcp_notarium_version"] == __version__
     assert numbers["runtime_version"].startswith("CPython 3.")
     assert 5 < numbers["memory_rss_mb"] < 2000
@@ -120,19 +120,19 @@ async def test_statistics_name_everything_and_are_true(desk):
     assert (numbers["db_total_notes"], numbers["db_active_notes"]) == (2, 1)
     assert numbers["db_trashed_notes"] == 1
     assert numbers["db_schema_version"] >= 1
-    assert numbers["db_last_sync_at"] == int(desk.now)
+    assert numbers["db_last_sync_at"] == int(harness.now)
     assert numbers["db_sync_duration_ms"] >= 0
     assert numbers["db_sync_status"] == "idle"
     assert numbers["db_sync_error_count"] == 0
-    assert numbers["backend_cursor"] == desk.store.cursor()
+    assert numbers["backend_cursor"] == harness.store.cursor()
     assert numbers["sync_complete"]
     assert (numbers["pending_writes"], numbers["rejected_writes"]) == (0, 0)
     assert numbers["notices"] == ["one"]
     assert not numbers["needs_login"]
 
 
-async def test_statistics_of_a_cache_that_was_never_synced(desk):
-    numbers = await act(desk, "get_stats")
+async def test_statistics_of_a_cache_that_was_never_synced(harness):
+    numbers = await act(harness, "get_stats")
     assert (numbers.db_total_notes, numbers.db_last_sync_at, numbers.sync_complete) == (
         0,
         None,
@@ -140,36 +140,36 @@ async def test_statistics_of_a_cache_that_was_never_synced(desk):
     )
 
 
-async def test_statistics_count_failures(desk):
-    desk.remote.faults.plan(Fault.UNAVAILABLE, times=9)
-    await desk.sync()
-    numbers = await act(desk, "get_stats")
+async def test_statistics_count_failures(harness):
+    harness.remote.faults.plan(Fault.UNAVAILABLE, times=9)
+    await harness.sync()
+    numbers = await act(harness, "get_stats")
     assert numbers.db_sync_error_count == 1
     assert numbers.sync_last_error
 
 
-async def test_reset_needs_consent_and_loads_everything_again(desk):
-    await noted(desk)
+async def test_reset_needs_consent_and_loads_everything_again(harness):
+    await noted(harness)
     with pytest.raises(ConfirmationRequired):
-        await act(desk, "reset_cache")
-    assert desk.remote.calls == []
-    desk.store.put("m", "another")
-    answer = await act(desk, "reset_cache", Caller(agrees=True))
+        await act(harness, "reset_cache")
+    assert harness.remote.calls == []
+    harness.store.put("m", "another")
+    answer = await act(harness, "reset_cache", Caller(agrees=True))
     assert answer.status == "reset"
-    await desk.sync()
-    assert {n for n in ("n", "m") if desk.app.cache.notes.get(n)} == {"n", "m"}
+    await harness.sync()
+    assert {n for n in ("n", "m") if harness.app.cache.notes.get(n)} == {"n", "m"}
 
 
-async def test_reset_without_the_service_keeps_the_cache(desk):
-    await noted(desk)
-    desk.remote.faults.plan(Fault.UNAVAILABLE, times=9)
+async def test_reset_without_the_service_keeps_the_cache(harness):
+    await noted(harness)
+    harness.remote.faults.plan(Fault.UNAVAILABLE, times=9)
     with pytest.raises(StoreUnavailable):
-        await act(desk, "reset_cache", Caller(agrees=True))
-    assert desk.app.cache.notes.get("n").text == "text"
+        await act(harness, "reset_cache", Caller(agrees=True))
+    assert harness.app.cache.notes.get("n").text == "text"
 
 
 async def test_store_that_is_the_source_is_never_reset(tmp_path):
-    desk = Desk(tmp_path, source_of_truth=True)
+    harness = ToolHarness(tmp_path, source_of_truth=True)
     with pytest.raises(InvalidRequest):
-        await act(desk, "reset_cache", Caller(agrees=True))
-    desk.close()
+        await act(harness, "reset_cache", Caller(agrees=True))
+    harness.close()

@@ -23,82 +23,84 @@ from mcp_notarium.tools import get, manage, save
 from mcp_notarium.tools import list as list_
 from mcp_notarium.tools.schemas import GetRequest, ListRequest, ManageRequest, SaveRequest
 from support.sync_rig import quick_folder
-from support.tooling import Caller, Desk
+from support.tool_harness import Caller, ToolHarness
 
 NO_PRIVATE = Visibility(hidden_tags=("private",))
 
 
 @pytest.fixture
-def desks(tmp_path):
-    """Makes a desk under a policy."""
+def make_harness(tmp_path):
+    """Makes a harness under a policy."""
     made = []
 
     def make(policy, **notes):
         folder = tmp_path / str(len(made))
         folder.mkdir(mode=0o700)
-        desk = Desk(folder, policy=policy)
-        made.append(desk)
+        harness = ToolHarness(folder, policy=policy)
+        made.append(harness)
         for note_id, (text, *tags) in notes.items():
-            desk.store.put(note_id, text, tags=tags)
-        return desk
+            harness.store.put(note_id, text, tags=tags)
+        return harness
 
     yield make
-    for desk in made:
-        desk.close()
+    for harness in made:
+        harness.close()
 
 
-def listed(desk, **arguments):
-    return asyncio.run(list_.handle(desk.app, ListRequest(**arguments), desk.caller))
+def listed(harness, **arguments):
+    return asyncio.run(list_.handle(harness.app, ListRequest(**arguments), harness.caller))
 
 
-def got(desk, **arguments):
-    return asyncio.run(get.handle(desk.app, GetRequest(**arguments), desk.caller))
+def got(harness, **arguments):
+    return asyncio.run(get.handle(harness.app, GetRequest(**arguments), harness.caller))
 
 
-def saved(desk, **arguments):
-    return asyncio.run(save.handle(desk.app, SaveRequest(**arguments), desk.caller))
+def saved(harness, **arguments):
+    return asyncio.run(save.handle(harness.app, SaveRequest(**arguments), harness.caller))
 
 
-def managed(desk, **arguments):
-    return asyncio.run(manage.handle(desk.app, ManageRequest(**arguments), desk.caller))
+def managed(harness, **arguments):
+    return asyncio.run(manage.handle(harness.app, ManageRequest(**arguments), harness.caller))
 
 
-def synced(desk):
-    asyncio.run(desk.sync())
-    return desk
+def synced(harness):
+    asyncio.run(harness.sync())
+    return harness
 
 
 # Hidden parts.
 
 
-def test_hidden_text_shows_nowhere(desks):
-    desk = synced(desks(Policy(hidden_fields=frozenset({Field.TEXT})), a=("secretive " * 100, "x")))
-    desk.caller = Caller(agrees=None)
-    row = listed(desk).content[0]
+def test_hidden_text_shows_nowhere(make_harness):
+    harness = synced(
+        make_harness(Policy(hidden_fields=frozenset({Field.TEXT})), a=("secretive " * 100, "x"))
+    )
+    harness.caller = Caller(agrees=None)
+    row = listed(harness).content[0]
     assert (row.text, row.tags) == ("", ["x"])
-    note = got(desk, id="a")
+    note = got(harness, id="a")
     assert (note.text, note.text_is_partial, note.text_total_lines) == ("", True, None)
-    trashed = managed(desk, action="trash", id="a", local_version=1)
+    trashed = managed(harness, action="trash", id="a", local_version=1)
     with pytest.raises(NotPermitted):
-        listed(desk, query="secretive")
+        listed(harness, query="secretive")
     with pytest.raises(NotPermitted):
-        listed(desk, query="-secretive tag:x")
-    assert listed(desk, query="tag:x trash:any").total_items == 1
+        listed(harness, query="-secretive tag:x")
+    assert listed(harness, query="tag:x trash:any").total_items == 1
     for change in ({"text": "new"}, {"text_patch": '[{"operation":"deletion","line_number":1}]'}):
         with pytest.raises(NotPermitted):
-            saved(desk, id="a", local_version=trashed.new_local_version, **change)
-    answer = saved(desk, id="a", local_version=trashed.new_local_version, tags=["y"])
+            saved(harness, id="a", local_version=trashed.new_local_version, **change)
+    answer = saved(harness, id="a", local_version=trashed.new_local_version, tags=["y"])
     assert answer.text == ""
     with pytest.raises(Exception, match="Delete the note") as asked:
-        managed(desk, action="delete_permanently", id="a", local_version=answer.local_version)
+        managed(harness, action="delete_permanently", id="a", local_version=answer.local_version)
     assert "secretive" not in json.dumps(asked.value.to_dict())
-    assert saved(desk, text="a new one").text == ""
+    assert saved(harness, text="a new one").text == ""
 
 
-def test_hidden_tags_show_nowhere_and_cannot_be_guessed(desks):
-    desk = synced(desks(Policy(hidden_fields=frozenset({Field.TAGS})), a=("text", "x")))
-    assert listed(desk).content[0].tags == []
-    assert got(desk, id="a").tags == []
+def test_hidden_tags_show_nowhere_and_cannot_be_guessed(make_harness):
+    harness = synced(make_harness(Policy(hidden_fields=frozenset({Field.TAGS})), a=("text", "x")))
+    assert listed(harness).content[0].tags == []
+    assert got(harness, id="a").tags == []
     for asking in (
         {"query": "tag:x"},
         {"query": "a OR tag:x"},
@@ -106,30 +108,30 @@ def test_hidden_tags_show_nowhere_and_cannot_be_guessed(desks):
         {"tags": ["x"]},
     ):
         with pytest.raises(NotPermitted):
-            listed(desk, **asking)
+            listed(harness, **asking)
     for tags in (["x"], ["y"]):
         with pytest.raises(NotPermitted):
-            saved(desk, id="a", local_version=1, tags=tags)
-    assert saved(desk, id="a", local_version=1, text="new").tags == []
-    assert desk.store.fields("a")["tags"] == ["x"]
+            saved(harness, id="a", local_version=1, tags=tags)
+    assert saved(harness, id="a", local_version=1, text="new").tags == []
+    assert harness.store.fields("a")["tags"] == ["x"]
 
 
 # Limits.
 
 
-def test_a_listing_shows_no_more_notes_than_permitted(desks):
+def test_a_listing_shows_no_more_notes_than_permitted(make_harness):
     policy = Policy(limits=Limits(notes_per_call=2))
-    desk = synced(desks(policy, a=("1",), b=("2",), c=("3",)))
-    found = listed(desk, limit=100)
+    harness = synced(make_harness(policy, a=("1",), b=("2",), c=("3",)))
+    found = listed(harness, limit=100)
     assert (len(found.content), found.total_items, found.total_pages) == (2, 3, 2)
 
 
-def test_a_long_note_comes_in_parts_that_fit(desks):
+def test_a_long_note_comes_in_parts_that_fit(make_harness):
     text = "".join(f"line {n} {'x' * 90}\n" for n in range(200)) + "y" * 9000
-    desk = synced(desks(Policy(limits=Limits(bytes_per_call=4000)), a=(text,)))
+    harness = synced(make_harness(Policy(limits=Limits(bytes_per_call=4000)), a=(text,)))
     start, read = 1, ""
     while start is not None:
-        part = got(desk, id="a", range_line_start=start)
+        part = got(harness, id="a", range_line_start=start)
         assert len(part.model_dump_json(exclude_none=True).encode()) <= 4000
         read += part.text
         start = part.next_range_line_start
@@ -137,83 +139,85 @@ def test_a_long_note_comes_in_parts_that_fit(desks):
     assert len(read) > 20_000
 
 
-def test_a_session_that_has_read_enough_gets_no_text_by_saving_either(desks):
-    desk = synced(desks(Policy(limits=Limits(bytes_per_session=5000)), a=("x" * 3000,)))
-    budget = desk.app.budget
+def test_a_session_that_has_read_enough_gets_no_text_by_saving_either(make_harness):
+    harness = synced(make_harness(Policy(limits=Limits(bytes_per_session=5000)), a=("x" * 3000,)))
+    budget = harness.app.budget
     budget.charge_read(4990)
     with pytest.raises(NotPermitted):
         budget.charge_read(11)
-    answer = saved(desk, id="a", local_version=1, trash=False)
+    answer = saved(harness, id="a", local_version=1, trash=False)
     assert answer.unchanged
     assert answer.text == ""
     assert answer.text_is_partial
 
 
-def test_a_question_about_a_note_names_it_by_id_alone_when_enough_has_been_read(desks):
+def test_a_question_about_a_note_names_it_by_id_alone_when_enough_has_been_read(make_harness):
     text = "a secret first line\n" + "some more\n" * 200
-    desk = synced(desks(Policy(limits=Limits(bytes_per_session=5000)), a=(text,)))
+    harness = synced(make_harness(Policy(limits=Limits(bytes_per_session=5000)), a=(text,)))
     for said, read in (("a secret first line", 0), ("note (id a)", 5000)):
-        desk.app.budget.record_read(read)
+        harness.app.budget.record_read(read)
         with pytest.raises(ConfirmationRequired) as caught:
-            saved(desk, id="a", local_version=1, text="short")
+            saved(harness, id="a", local_version=1, text="short")
         told = str(caught.value.to_dict())
         assert said in told
         assert ("secret" in told) is (read == 0)
 
 
-def test_writes_of_a_session_are_counted_and_refused_ones_given_back(desks):
-    desk = synced(desks(Policy(limits=Limits(writes_per_session=2)), a=("text",)))
-    saved(desk, id="a", local_version=1, trash=False)  # changes nothing, costs nothing
+def test_writes_of_a_session_are_counted_and_refused_ones_given_back(make_harness):
+    harness = synced(make_harness(Policy(limits=Limits(writes_per_session=2)), a=("text",)))
+    saved(harness, id="a", local_version=1, trash=False)  # changes nothing, costs nothing
     with pytest.raises(Exception, match="not 9"):
-        saved(desk, id="a", local_version=9, text="new")
-    saved(desk, text="one")
-    managed(desk, action="trash", id="a", local_version=1)
+        saved(harness, id="a", local_version=9, text="new")
+    saved(harness, text="one")
+    managed(harness, action="trash", id="a", local_version=1)
     with pytest.raises(NotPermitted):
-        saved(desk, text="two")
+        saved(harness, text="two")
     with pytest.raises(NotPermitted):
-        managed(desk, action="untrash", id="a", local_version=2)
-    assert listed(desk).total_items == 1
+        managed(harness, action="untrash", id="a", local_version=2)
+    assert listed(harness).total_items == 1
 
 
-def test_nobody_is_asked_for_what_the_budget_refuses(desks):
-    desk = synced(desks(Policy(limits=Limits(writes_per_session=0)), a=("text",)))
-    desk.store.put("a", "text", trash=True)
-    synced(desk)
-    desk.caller = Caller(agrees=True)
+def test_nobody_is_asked_for_what_the_budget_refuses(make_harness):
+    harness = synced(make_harness(Policy(limits=Limits(writes_per_session=0)), a=("text",)))
+    harness.store.put("a", "text", trash=True)
+    synced(harness)
+    harness.caller = Caller(agrees=True)
     with pytest.raises(NotPermitted):
-        managed(desk, action="delete_permanently", id="a", local_version=2)
+        managed(harness, action="delete_permanently", id="a", local_version=2)
     with pytest.raises(NotPermitted):
-        saved(desk, text="x", tags=["who@example.com"])
-    assert desk.caller.asked == []
+        saved(harness, text="x", tags=["who@example.com"])
+    assert harness.caller.asked == []
 
 
-def test_writes_of_an_hour_are_counted_across_sessions(desks):
-    desk = synced(desks(Policy(limits=Limits(writes_per_hour=2))))
-    saved(desk, text="one")
-    desk.now += 1800
-    saved(desk, text="two")
-    other = type(desk.app.budget)(desk.app.policy.limits, desk.app.cache, clock=desk.clock)
+def test_writes_of_an_hour_are_counted_across_sessions(make_harness):
+    harness = synced(make_harness(Policy(limits=Limits(writes_per_hour=2))))
+    saved(harness, text="one")
+    harness.now += 1800
+    saved(harness, text="two")
+    other = type(harness.app.budget)(
+        harness.app.policy.limits, harness.app.cache, clock=harness.clock
+    )
     with pytest.raises(NotPermitted) as refused:
         other.require_write()
     assert refused.value.details["retry_after_seconds"] == 1800
-    desk.now += 1801
+    harness.now += 1801
     other.require_write()
-    saved(desk, text="three")
-    desk.now -= 10 * 3600  # a clock that was wrong does not block for ten hours
+    saved(harness, text="three")
+    harness.now -= 10 * 3600  # a clock that was wrong does not block for ten hours
     other.require_write()
 
 
 def test_a_refused_write_is_told_as_refused_although_its_count_cannot_be_taken_back(
-    desks, monkeypatch
+    make_harness, monkeypatch
 ):
-    desk = synced(desks(Policy(limits=Limits(writes_per_hour=2))))
+    harness = synced(make_harness(Policy(limits=Limits(writes_per_hour=2))))
 
     def busy(*_args):
         raise CacheBusy("another process is writing")
 
     def refused():
-        with desk.app.budget.write():
-            monkeypatch.setattr(desk.app.cache.sync_state, "set", busy)
+        with harness.app.budget.write():
+            monkeypatch.setattr(harness.app.cache.sync_state, "set", busy)
             raise VersionConflict("the note has moved on")
 
     with pytest.raises(VersionConflict):
@@ -232,104 +236,106 @@ tags = st.lists(
 def test_no_call_lifts_a_protecting_tag_or_hides_a_note(calls):
     rules = Visibility(hidden_tags=("private",), allowed_tags=("work",), untagged=False)
     with quick_folder() as folder:
-        desk = Desk(folder, policy=Policy(visibility=rules))
-        desk.store.put("a", "text", tags=["work"])
-        desk.store.put("h", "text", tags=["work", "private"])
-        synced(desk)
+        harness = ToolHarness(folder, policy=Policy(visibility=rules))
+        harness.store.put("a", "text", tags=["work"])
+        harness.store.put("h", "text", tags=["work", "private"])
+        synced(harness)
         version = 1
         for note_id, wanted in calls:
             try:
                 if note_id is None:
-                    answer = saved(desk, text="new", tags=wanted)
+                    answer = saved(harness, text="new", tags=wanted)
                 else:
-                    answer = saved(desk, id=note_id, local_version=version, tags=wanted)
+                    answer = saved(harness, id=note_id, local_version=version, tags=wanted)
             except NotariumError:
                 continue
             version = answer.local_version if answer.id == "a" else version
-        assert desk.store.fields("h")["tags"] == ["work", "private"]
-        for note_id in desk.store.ids() - {"h"}:
-            assert rules.sees(note_id, desk.store.fields(note_id)["tags"])
-        desk.close()
+        assert harness.store.fields("h")["tags"] == ["work", "private"]
+        for note_id in harness.store.ids() - {"h"}:
+            assert rules.sees(note_id, harness.store.fields(note_id)["tags"])
+        harness.close()
 
 
-def test_a_protecting_tag_given_in_the_middle_of_a_write_is_kept_and_what_it_hides_not_shown(desks):
-    desk = synced(desks(Policy(visibility=NO_PRIVATE), a=("one\ntwo\n", "x")))
-    push = desk.remote.push
+def test_a_protecting_tag_given_in_the_middle_of_a_write_is_kept_and_what_it_hides_not_shown(
+    make_harness,
+):
+    harness = synced(make_harness(Policy(visibility=NO_PRIVATE), a=("one\ntwo\n", "x")))
+    push = harness.remote.push
 
     async def raced(write):
-        desk.remote.push = push
-        desk.store.put("a", "one\ntwo\nsecretive\n", tags=["x", "private"])
+        harness.remote.push = push
+        harness.store.put("a", "one\ntwo\nsecretive\n", tags=["x", "private"])
         return await push(write)
 
-    desk.remote.push = raced
+    harness.remote.push = raced
     with pytest.raises(Exception, match="removed elsewhere"):
-        saved(desk, id="a", local_version=1, tags=["x", "y"])
-    assert "private" in desk.store.fields("a")["tags"]
-    assert "secretive" in desk.store.text("a")
-    assert desk.app.cache.notes.get("a") is None
-    assert listed(desk).total_items == 0
+        saved(harness, id="a", local_version=1, tags=["x", "y"])
+    assert "private" in harness.store.fields("a")["tags"]
+    assert "secretive" in harness.store.text("a")
+    assert harness.app.cache.notes.get("a") is None
+    assert listed(harness).total_items == 0
 
 
-def test_the_same_holds_while_the_repair_cannot_be_sent(desks):
-    desk = synced(desks(Policy(visibility=NO_PRIVATE), a=("one\ntwo\n", "x")))
-    push, pushes = desk.remote.push, []
+def test_the_same_holds_while_the_repair_cannot_be_sent(make_harness):
+    harness = synced(make_harness(Policy(visibility=NO_PRIVATE), a=("one\ntwo\n", "x")))
+    push, pushes = harness.remote.push, []
 
     async def raced(write):
         pushes.append(write)
         if len(pushes) > 1:
             raise OSError("the network is gone")
-        desk.store.put("a", "one\ntwo\nsecretive\n", tags=["x", "private"])
+        harness.store.put("a", "one\ntwo\nsecretive\n", tags=["x", "private"])
         return await push(write)
 
-    desk.remote.push = raced
+    harness.remote.push = raced
     with pytest.raises(Exception, match="removed elsewhere"):
-        saved(desk, id="a", local_version=1, tags=["x", "y"])
-    assert "private" not in desk.store.fields("a")["tags"]  # the store has lost it for now
-    assert desk.app.cache.notes.get("a") is None
-    desk.remote.push = push
-    synced(synced(desk))
-    assert "private" in desk.store.fields("a")["tags"]
-    assert desk.app.cache.notes.get("a") is None
+        saved(harness, id="a", local_version=1, tags=["x", "y"])
+    assert "private" not in harness.store.fields("a")["tags"]  # the store has lost it for now
+    assert harness.app.cache.notes.get("a") is None
+    harness.remote.push = push
+    synced(synced(harness))
+    assert "private" in harness.store.fields("a")["tags"]
+    assert harness.app.cache.notes.get("a") is None
 
 
-def test_merged_tags_that_would_hide_a_note_are_a_conflict(desks):
+def test_merged_tags_that_would_hide_a_note_are_a_conflict(make_harness):
     rules = Visibility(allowed_tags=("work", "home"), untagged=False)
-    desk = synced(desks(Policy(visibility=rules), a=("text", "work", "home")))
-    desk.store.put("a", "text", tags=["home"])
+    harness = synced(make_harness(Policy(visibility=rules), a=("text", "work", "home")))
+    harness.store.put("a", "text", tags=["home"])
     with pytest.raises(Exception, match="changed elsewhere"):
-        saved(desk, id="a", local_version=1, tags=["work"])
-    assert desk.store.fields("a")["tags"] == ["home"]
+        saved(harness, id="a", local_version=1, tags=["work"])
+    assert harness.store.fields("a")["tags"] == ["home"]
 
 
-def test_nothing_is_listed_before_everything_is_here(desks, monkeypatch):
+def test_nothing_is_listed_before_everything_is_here(make_harness, monkeypatch):
     monkeypatch.setattr("mcp_notarium.tools.sync_status.FIRST_PAGE_SECONDS", 0.5)
-    desk = desks(Policy(visibility=NO_PRIVATE), a=("text",), b=("text", "private"))
+    harness = make_harness(Policy(visibility=NO_PRIVATE), a=("text",), b=("text", "private"))
     with pytest.raises(StillLoading):
-        listed(desk)
-    numbers = manage.collect_stats(desk.app)
+        listed(harness)
+    numbers = manage.collect_stats(harness.app)
     assert numbers.db_total_notes is None
     assert numbers.sync_loaded is None
-    assert got(desk, id="a").text == "text"
+    assert got(harness, id="a").text == "text"
     for name in ("b", "nobody"):
         with pytest.raises(StillLoading, match="whether there is one with this id"):
-            got(desk, id=name)
-    synced(desk)
-    assert listed(desk).total_items == 1
+            got(harness, id=name)
+    synced(harness)
+    assert listed(harness).total_items == 1
     for name in ("b", "nobody"):
         with pytest.raises(NoteNotFound, match="There is no note with this id"):
-            got(desk, id=name)
+            got(harness, id=name)
 
 
-def test_many_hidden_notes_that_vanish_stop_nothing(desks):
+def test_many_hidden_notes_that_vanish_stop_nothing(make_harness):
     notes = {f"h{n}": ("text", "private") for n in range(40)}
-    desk = synced(desks(Policy(visibility=NO_PRIVATE), a=("text",), **notes))
+    harness = synced(make_harness(Policy(visibility=NO_PRIVATE), a=("text",), **notes))
     for note_id in notes:
-        desk.store.remove(note_id)
-    desk.store.forget_cursors()
-    synced(desk)
-    status = desk.app.scheduler.status()
+        harness.store.remove(note_id)
+    harness.store.forget_cursors()
+    synced(harness)
+    status = harness.app.scheduler.status()
     assert (status.state, status.last_error) == ("idle", None)
-    assert desk.app.cache.notes.gate.hidden_notes() == {}
+    assert harness.app.cache.notes.gate.hidden_notes() == {}
 
 
 class Lines:
@@ -344,38 +350,40 @@ class Lines:
     warning = info
 
 
-def test_log_lines_tell_nothing_of_hidden_notes(desks):
-    desk = synced(desks(Policy(visibility=NO_PRIVATE), a=("text",), h=("text", "private")))
-    lines = desk.app.scheduler._runner._log = Lines()
-    desk.store.put("h", "changed", tags=["private"])
-    synced(desk)
-    desk.store.remove("h")
-    synced(desk)
-    desk.app.scheduler._progress.mark_left_out(
+def test_log_lines_tell_nothing_of_hidden_notes(make_harness):
+    harness = synced(
+        make_harness(Policy(visibility=NO_PRIVATE), a=("text",), h=("text", "private"))
+    )
+    lines = harness.app.scheduler._runner._log = Lines()
+    harness.store.put("h", "changed", tags=["private"])
+    synced(harness)
+    harness.store.remove("h")
+    synced(harness)
+    harness.app.scheduler._progress.mark_left_out(
         2
     )  # notes without a usable id, which may be hidden ones
-    synced(desk)
+    synced(harness)
     assert lines.said == []
-    desk.store.put("a", "changed")
-    desk.store.put("h", "again", tags=["private"])
-    synced(desk)
-    desk.store.put("a", "changed", tags=["private"])
-    synced(desk)
+    harness.store.put("a", "changed")
+    harness.store.put("h", "again", tags=["private"])
+    synced(harness)
+    harness.store.put("a", "changed", tags=["private"])
+    synced(harness)
     done = [facts for event, facts in lines.said if event == "sync.cycle_done"]
     assert done == [{"stored": 1, "removed": 0}, {"stored": 0, "removed": 1}]
 
 
-def test_a_note_whose_tags_were_spoilt_a_moment_before_takes_no_text(desks, monkeypatch):
+def test_a_note_whose_tags_were_spoilt_a_moment_before_takes_no_text(make_harness, monkeypatch):
     rules = Visibility(hidden_tags=("private",))
-    desk = synced(desks(Policy(visibility=rules), a=("text",)))
-    get = desk.remote.get
+    harness = synced(make_harness(Policy(visibility=rules), a=("text",)))
+    get = harness.remote.get
 
     async def spoilt(note_id, **how):
         revision = await get(note_id, **how)
         return replace(revision, etag="r2", server_version=2, raw='{"tags": "private"}')
 
-    monkeypatch.setattr(desk.remote, "get", spoilt)
+    monkeypatch.setattr(harness.remote, "get", spoilt)
     with pytest.raises(NoteNotFound):
-        saved(desk, id="a", local_version=1, text="new")
-    assert desk.store.text("a") == "text"
-    assert listed(desk).total_items == 0
+        saved(harness, id="a", local_version=1, text="new")
+    assert harness.store.text("a") == "text"
+    assert listed(harness).total_items == 0

@@ -1,4 +1,4 @@
-"""A desk to try the tools at: real cache, writer and scheduler over the in-memory note service."""
+"""Test the tools over a real cache, writer and scheduler and the in-memory note service."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ class Caller:
         self.told.append(message)
 
 
-class Desk:
-    """Everything a tool test needs. ``store`` is the truth, ``app`` what the tool gets."""
+class ToolHarness:
+    """Hold an open account for tests of tools: ``store`` is the note service, ``app`` what a tool gets."""
 
     def __init__(self, folder: Path, *, policy: Policy = PERMISSIVE, **capabilities: Any) -> None:
         self.store = MemoryStore()
@@ -95,7 +95,7 @@ class Desk:
         )
 
     def clock(self) -> float:
-        """``now``, which stands still unless the desk is ``ticking``."""
+        """``now``, which stands still unless the harness is ``ticking``."""
         return self.now + (time.monotonic() - self._began if self.ticking else 0.0)
 
     async def sync(self) -> None:
