@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -145,25 +144,3 @@ def test_a_code_typed_at_the_terminal_logs_in(simulator: Simulator, tmp_path: Pa
         terminal.type(simulator.sent_codes[-1].code + "\n")
         assert terminal.ends() == 0, terminal.screen
         assert simulator.sent_codes[-1].code not in terminal.screen
-
-
-def test_a_handler_that_was_set_while_a_prompt_waited_stays():
-    code = """
-import os, signal
-from mcp_notarium.cli.signals import CommandStopped, interruptible_wait, stop_on_signals
-signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup, too, may run the tests
-with stop_on_signals():
-    before = signal.getsignal(signal.SIGHUP)
-    try:
-        with interruptible_wait():
-            assert signal.getsignal(signal.SIGHUP) is not before
-            os.kill(os.getpid(), signal.SIGTERM)
-    except CommandStopped:
-        print(signal.getsignal(signal.SIGTERM) is signal.SIG_IGN)
-    print(signal.getsignal(signal.SIGHUP) is before, signal.set_wakeup_fd(-1) == -1)
-    print(signal.getsignal(signal.SIGALRM) is signal.SIG_DFL)
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True
-    )
-    assert done.stdout.split() == ["True"] * 4

@@ -2,24 +2,20 @@
 
 The account folder before the command is compared with the folder after it, by the names and contents
 that count (the key file, the databases). So the message is right wherever the interruption came.
-
-A signal must end a prompt also if it comes just before the wait begins. Python only records a signal and
-acts on it between two steps of the program. A system call that has begun is interrupted; one that begins
-after the record and before the next step is not, and the first Ctrl+C at a prompt would be followed only
-once a line is typed. With other threads at work that is one in a hundred.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import select
 import signal
 import threading
-from collections.abc import Callable, Collection, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
+from typing import TextIO
 
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.files.private_files import read_private
@@ -119,74 +115,20 @@ def _snapshot(folder: AccountFolder) -> _Snapshot:
     return key_file, tuple(databases)
 
 
-_GRACE_SECONDS = 0.05
-"""A signal recorded this long ago and not handled came too early to interrupt the wait."""
-_Handler = Callable[[int, FrameType | None], object]
+def wait_for_input(stream: TextIO) -> None:
+    """Wait until ``stream`` can be read, or a signal has come, also one that came just before.
 
-
-@contextmanager
-def interruptible_wait() -> Iterator[None]:
-    """Handle Ctrl+C, SIGTERM and SIGHUP within a moment, whatever the main thread waits for.
-
-    A thread learns of every recorded signal, and interrupts the wait by another, meaningless one until
-    the first has been handled. Does nothing outside the main thread, or without POSIX signals.
+    Python only records a signal and handles it between two steps of the program. A system call that begins
+    after the record is not interrupted, so each signal also writes to a pipe that ends the wait here.
     """
     if os.name != "posix" or threading.current_thread() is not threading.main_thread():
-        yield
         return
-    acted = threading.Event()
-    handlers = _reporting_handlers(acted)
-    noted, note = os.pipe()
-    os.set_blocking(note, False)  # Python writes signal numbers to it, which must never block
-    listener = threading.Thread(
-        target=_interrupt_wait, args=(noted, handlers.keys(), acted), daemon=True
-    )
-    with ExitStack() as undo:  # the last one first
-        listener.start()
-        undo.callback(os.close, noted)
-        undo.callback(listener.join)
-        undo.callback(os.close, note)  # the thread then reads the end of its input
-        undo.callback(acted.set)
-        for number, handler in {**handlers, signal.SIGALRM: _do_nothing}.items():
-            undo.callback(_restore_handler, number, signal.getsignal(number), ours=handler)
-            signal.signal(number, handler)
-        undo.callback(signal.set_wakeup_fd, signal.set_wakeup_fd(-1))
-        signal.set_wakeup_fd(note)
-        yield
-
-
-def _restore_handler(
-    number: int, before: signal.Handlers | _Handler | int | None, *, ours: _Handler
-) -> None:
-    """Restore the previous handler, unless somebody has replaced ours meanwhile: then theirs stays."""
-    if signal.getsignal(number) is ours:
-        signal.signal(number, before or signal.SIG_DFL)
-
-
-def _reporting_handlers(acted: threading.Event) -> dict[int, _Handler]:
-    """Return the current handlers, extended to report that they have begun."""
-    handlers: dict[int, _Handler] = {}
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        handler = signal.getsignal(number)
-        if callable(handler):
-            handlers[number] = _report_first(acted, handler)
-    return handlers
-
-
-def _report_first(acted: threading.Event, handler: _Handler) -> _Handler:
-    def handle(number: int, frame: FrameType | None) -> object:
-        acted.set()
-        return handler(number, frame)
-
-    return handle
-
-
-def _do_nothing(_number: int, _frame: FrameType | None) -> None:
-    """Do nothing: interrupting a system call is the whole purpose."""
-
-
-def _interrupt_wait(noted: int, heard: Collection[int], acted: threading.Event) -> None:
-    waits = threading.main_thread().ident
-    while number := os.read(noted, 1):
-        while waits is not None and number[0] in heard and not acted.wait(_GRACE_SECONDS):
-            signal.pthread_kill(waits, signal.SIGALRM)
+    woken, wake = os.pipe()
+    os.set_blocking(wake, False)  # Python writes signal numbers to it, which must never block
+    before = signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    try:
+        select.select([stream.fileno(), woken], [], [])
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(wake)
+        os.close(woken)

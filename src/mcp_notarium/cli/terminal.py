@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import getpass
 import io
+import os
 import select
 import signal
 import sys
 import textwrap
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from mcp_notarium.cli.signals import interruptible_wait
+from mcp_notarium.cli.signals import wait_for_input
 from mcp_notarium.errors import ConfigError, InvalidRequest
 from mcp_notarium.keys.key_file import NOT_COPIED
 from mcp_notarium.secret import Secret
@@ -57,29 +58,18 @@ def ask_secret(prompt: str) -> Secret:
     Raises ``ConfigError`` without a terminal, and ``InvalidRequest`` if nothing is typed (Ctrl+D, or
     the terminal is gone) or the input is not UTF-8 text.
     """
-    require_terminal()
-    with _interruptible(), _typed():
-        typed = getpass.getpass(prompt, stream=sys.stderr)
-        typed.encode()  # invalid bytes arrive as surrogates, depending on the locale
-        return Secret(typed)
+    return Secret(_ask(prompt, _read_hidden))
 
 
 def ask_line(prompt: str) -> str:
     """Ask for one line on the terminal, stripped. Raises like :func:`ask_secret`."""
-    require_terminal()
-    with _interruptible(), _typed():
-        sys.stderr.write(prompt)
-        sys.stderr.flush()
-        line = sys.stdin.readline()
-        if not line:
-            raise EOFError
-        return line.strip()
+    return _ask(prompt, _read_shown).strip()
 
 
 def read_line() -> str:
     """Read one line of standard input, wherever that comes from; empty at its end."""
     with _interruptible():
-        return sys.stdin.readline()
+        return _next_line()
 
 
 def input_ended() -> bool:
@@ -107,7 +97,7 @@ def ask_yes(question: str) -> bool:
     with _interruptible():
         talk(f"{question} [y/N] ")
         with suppress(OSError, ValueError):
-            return sys.stdin.isatty() and sys.stdin.readline().strip().lower() in {"y", "yes"}
+            return sys.stdin.isatty() and _next_line().strip().lower() in {"y", "yes"}
         return False
 
 
@@ -122,8 +112,49 @@ def require_terminal() -> None:
         raise _no_terminal()
 
 
+def _ask(prompt: str, read: Callable[[str], str]) -> str:
+    require_terminal()
+    with _interruptible(), _input_errors():
+        line = read(prompt)
+        line.encode()  # invalid bytes arrive as surrogates, depending on the locale
+        if not line:
+            raise EOFError
+        return line.removesuffix("\n")
+
+
+def _read_shown(prompt: str) -> str:
+    sys.stderr.write(prompt)
+    sys.stderr.flush()
+    return _next_line()
+
+
+def _next_line() -> str:
+    wait_for_input(sys.stdin)
+    return sys.stdin.readline()
+
+
+def _read_hidden(prompt: str) -> str:
+    if os.name != "posix":
+        return getpass.getpass(prompt, stream=sys.stderr) + "\n"
+    import termios  # noqa: PLC0415 - POSIX only
+
+    try:
+        before = termios.tcgetattr(sys.stdin)
+        hidden = [*before[:3], before[3] & ~termios.ECHO, *before[4:]]
+        termios.tcsetattr(sys.stdin, termios.TCSAFLUSH, hidden)
+    except termios.error:  # the terminal is gone
+        raise EOFError from None
+    try:
+        line = _read_shown(prompt)
+    finally:
+        with suppress(termios.error):
+            termios.tcsetattr(sys.stdin, termios.TCSAFLUSH, before)
+    talk("")
+    return line
+
+
 @contextmanager
-def _typed() -> Iterator[None]:
+def _input_errors() -> Iterator[None]:
     """Convert the other results of a read from the terminal to ``InvalidRequest``."""
     try:
         yield
@@ -152,8 +183,7 @@ def _interruptible() -> Iterator[None]:
     if ours:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        with interruptible_wait():
-            yield
+        yield
     finally:
         if ours:
             signal.signal(signal.SIGINT, before)
