@@ -1,9 +1,10 @@
-"""What the audit chain costs: the same calls with and without it, in turn, medians of the differences.
+"""Measure what the audit log costs a call (docs/audit.md).
 
     .venv/bin/python scripts/audit_cost.py [ROUNDS]
 
-Calls go through what answers them in the real server over an encrypted cache and an in-memory note service,
-without the protocol in between. Flushing what reads have left is counted in.
+Runs each call with and without the audit log, in turn, and prints the medians and their difference. The calls go
+through the call pipeline of the server, over an encrypted cache and an in-memory note service, without the
+protocol. The time of flushing the records of reads is included.
 """
 
 from __future__ import annotations
@@ -13,8 +14,7 @@ import statistics
 import sys
 import tempfile
 import time
-from contextlib import asynccontextmanager, contextmanager
-from dataclasses import replace
+from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -31,23 +31,23 @@ from mcp_notarium.protocol.call_pipeline import CallPipeline  # noqa: E402
 from mcp_notarium.secret import Secret  # noqa: E402
 from mcp_notarium.storage.audit_log import AuditLog  # noqa: E402
 from mcp_notarium.tools.call_context import unanswered  # noqa: E402
-from support import tooling  # noqa: E402
+from support import tool_harness  # noqa: E402
 from support.cache_room import KEY  # noqa: E402
 
 NOTES = 2000
 KEYS = AuditKeys(*(Secret(bytes([n]) * 32) for n in (1, 2, 3)))
 
 
-class Nothing:
-    """Stands in the recorder's place."""
+class NoRecord:
+    """Take the place of a call's record, and record nothing."""
 
     def begin(self, *_given: object) -> None:
-        """Records nothing."""
+        """Record nothing."""
 
     agree = begin
 
     def answered(self, result: object) -> object:
-        """The same."""
+        """Return the result as it is."""
         return result
 
     failed = answered
@@ -55,28 +55,22 @@ class Nothing:
 
 @contextmanager
 def unrecorded(*_: object):
-    """A call that nobody records."""
-    yield Nothing()
+    """Take the place of the recorder of a call."""
+    yield NoRecord()
 
 
 async def measure(rounds: int) -> None:
-    """Print the table."""
+    """Run all calls and print the table."""
     with tempfile.TemporaryDirectory() as name:
-        create = tooling.create
-        tooling.create = lambda path, _key, meta: create(path, KEY, meta=meta)
-        desk = tooling.Desk(Path(name).resolve())
-        desk.ticking = True
+        create = tool_harness.create
+        tool_harness.create = lambda path, _key, meta: create(path, KEY, meta=meta)
+        harness = tool_harness.ToolHarness(Path(name).resolve(), audit_keys=KEYS)
+        harness.ticking = True
         for number in range(NOTES):
-            desk.store.put(f"{number:032x}", f"note {number}\n" + "some words of it\n" * 60)
-        await desk.sync()
-        trail = AuditLog(desk.app.cache.database, KEYS, clock=desk.clock, days=365)
-        desk.app = replace(desk.app, audit=trail)
-
-        @asynccontextmanager
-        async def opened():
-            yield desk.app
-
-        holder = AppHolder(opened, report=print)
+            harness.store.put(f"{number:032x}", f"note {number}\n" + "some words of it\n" * 60)
+        await harness.sync()
+        audit_log = harness.app.audit
+        holder = AppHolder(harness.opened, report=print)
         keeping = asyncio.create_task(holder.keep())
         await holder.app()
         recorded, bare = CallPipeline(holder), CallPipeline(holder)
@@ -90,15 +84,15 @@ async def measure(rounds: int) -> None:
             ("list, a search", "list", lambda n: {"query": f"note {n % NOTES}"}, rounds),
             ("save, a new note", "save", lambda n: {"text": f"new {n}"}, rounds // 4),
         ):
-            await compare(label, tool, arguments, times, recorded, bare, trail)
-        appending(trail, rounds)
+            await compare(label, tool, arguments, times, recorded, bare, audit_log)
+        appending(audit_log, rounds)
         await holder.leave(within=1)
         await keeping
-        desk.close()
+        harness.close()
 
 
-class Unasked:
-    """A call of a client that asks nobody and wants to hear of no progress."""
+class PlainCall:
+    """Act as a client that cannot ask its user and reads no progress."""
 
     client = ""
     decision = Decision.ALLOWED
@@ -107,49 +101,49 @@ class Unasked:
         pass
 
     async def confirm(self, message: str) -> bool:
-        """Nobody is there to agree."""
+        """Refuse: there is nobody to ask."""
         raise unanswered(message)
 
     async def progress(self, done: float, total: float | None, message: str) -> None:
-        """Nobody wants to know."""
+        """Drop the message."""
 
 
-async def compare(label, tool, arguments, times, recorded, bare, trail) -> None:
-    """One row: each pair is measured in both orders in turn."""
+async def compare(label, tool, arguments, times, recorded, bare, audit_log) -> None:
+    """Print one row; which of a pair comes first alternates."""
     pairs = []
     for number in range(times):
         took = {}
         for who in (recorded, bare) if number % 2 else (bare, recorded):
             asked = Asked("", tool, arguments(number))
             began = time.perf_counter()
-            result = await who.answer(asked, Unasked)
+            result = await who.answer(asked, PlainCall)
             took[who] = time.perf_counter() - began
             assert not result.is_error, result
         pairs.append((took[bare], took[recorded]))
         await asyncio.sleep(0)
-    waited, began = trail.waiting, time.perf_counter()
-    trail.flush(patient=True)
+    waited, began = audit_log.waiting, time.perf_counter()
+    audit_log.flush(patient=True)
     flushing = (time.perf_counter() - began) / waited if waited else 0.0
     without, with_ = (statistics.median(each) * 1000 for each in zip(*pairs, strict=True))
     more = (statistics.median(b - a for a, b in pairs) + flushing) * 1000
     print(f"{label:<34}{without:>10.3f}{with_:>10.3f}{more:>10.3f}")
 
 
-def appending(trail: AuditLog, rounds: int) -> None:
-    """What one record costs by itself, and how long a check of all takes."""
+def appending(audit_log: AuditLog, rounds: int) -> None:
+    """Print the time of one record by itself, and of verifying all."""
     for durable in (False, True):
         took = []
         for number in range(rounds):
             entry = [Entry(at=number, act="tool.get", notes=("0" * 32,))]
             began = time.perf_counter()
-            trail.table.append(entry, durable=durable)
+            audit_log.table.append(entry, durable=durable)
             took.append(time.perf_counter() - began)
         word = "on the disk" if durable else "committed"
         print(f"{f'one record, {word}':<34}{'':>10}{statistics.median(took) * 1000:>10.3f}")
-    count = trail.table.head().count
-    trail.table.append([Entry(at=1, act="tool.get")] * 20_000, durable=True)
+    count = audit_log.table.head().count
+    audit_log.table.append([Entry(at=1, act="tool.get")] * 20_000, durable=True)
     began = time.perf_counter()
-    assert trail.table.verify(anchored=None).whole
+    assert audit_log.table.verify(anchored=None).whole
     took = time.perf_counter() - began
     print(f"{f'verify {count + 20_000:,} records':<34}{'':>10}{took * 1000:>10.0f}")
 

@@ -9,6 +9,12 @@ from support.long import LONG, SEED
 SLOW_SECONDS = 2.0
 
 
+@pytest.fixture
+def anyio_backend() -> str:
+    """Run asynchronous tests on asyncio, like the server."""
+    return "asyncio"
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Let a test say why it is slow."""
     config.addinivalue_line(

@@ -64,10 +64,6 @@ class OnABench:
         raise AssertionError("a contract needs a bench")
 
     @pytest.fixture
-    def anyio_backend(self) -> str:
-        return "asyncio"
-
-    @pytest.fixture
     async def bench(self, anyio_backend: str) -> AsyncIterator[Bench]:
         async with self.open_bench() as bench:
             yield bench

@@ -27,11 +27,6 @@ META = {"progressToken": "t", "claudecode/toolUseId": "toolu_1", "vscode.request
 
 
 @pytest.fixture
-def anyio_backend():
-    return "asyncio"
-
-
-@pytest.fixture
 def harness(tmp_path):
     made = ToolHarness(tmp_path)
     made.store.put("diary", "Diary\nToday I saw a lighthouse.\n")
@@ -78,14 +73,10 @@ class Connection:
 async def connected(harness, *, greeting=HELLO):
     """A connection to a server that has the harness's account open; greeted unless ``greeting`` is None."""
 
-    @asynccontextmanager
-    async def opened():
-        yield harness.app
-
     reading, writing = os.pipe()
     flow = FlowControl()
     session = Session(StaticReplies(stored()), flow)
-    holder = AppHolder(opened, report=lambda _error: None)
+    holder = AppHolder(harness.opened, report=lambda _error: None)
     server = sdk_server.build(CallPipeline(holder, flow=flow))
     try:
         with anyio.fail_after(20):

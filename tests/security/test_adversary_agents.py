@@ -3,24 +3,17 @@
 import asyncio
 import hashlib
 import json
-from contextlib import asynccontextmanager
-from dataclasses import replace
 
-import anyio
 import pytest
-from mcp import Client
 
 from mcp_notarium.audit.chain import AuditKeys
 from mcp_notarium.domain.policy import Limits, Policy
 from mcp_notarium.domain.visibility import Visibility
 from mcp_notarium.errors import NoteNotFound
-from mcp_notarium.protocol.app_holder import AppHolder
-from mcp_notarium.protocol.call_pipeline import CallPipeline
-from mcp_notarium.protocol.sdk_server import build
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage.audit_log import AuditLog
 from mcp_notarium.tools import untrusted_text
 from mcp_notarium.tools.catalog import TOOLS, by_name
+from support.tool_client import connected
 from support.tool_harness import ToolHarness
 
 KEYS = AuditKeys(Secret(b"c" * 32), Secret(b"d" * 32), Secret(b"a" * 32))
@@ -32,10 +25,8 @@ def _make_harness(tmp_path):
     made = []
 
     def make(policy, **notes):
-        harness = ToolHarness(tmp_path, policy=policy)
+        harness = ToolHarness(tmp_path, policy=policy, audit_keys=KEYS)
         made.append(harness)
-        trail = AuditLog(harness.app.cache.database, KEYS, clock=harness.clock, days=365)
-        harness.app = replace(harness.app, audit=trail)
         for note_id, (text, *tags) in notes.items():
             harness.store.put(note_id, text, tags=tags)
         asyncio.run(harness.sync())
@@ -44,23 +35,6 @@ def _make_harness(tmp_path):
     yield make
     for harness in made:
         harness.close()
-
-
-@asynccontextmanager
-async def talking(harness):
-    @asynccontextmanager
-    async def opened():
-        yield harness.app
-
-    holder = AppHolder(opened, report=lambda _error: None)
-    with anyio.fail_after(20):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(holder.keep)
-            async with Client(
-                build(CallPipeline(holder)), mode="legacy", read_timeout_seconds=10
-            ) as client:
-                yield client
-            await holder.leave(within=1)
 
 
 def told(result):
@@ -118,7 +92,7 @@ def test_a_tool_that_the_policy_forbids_does_nothing_even_if_it_is_there(make_ha
     harness = make_harness(Policy().read_only(), n=("text",))
 
     async def story():
-        async with talking(harness) as client:
+        async with connected(harness.opened) as client:
             return [
                 told(await client.call_tool("save", {"text": "new"})),
                 told(
@@ -142,7 +116,7 @@ def test_bulk_reading_stops_at_the_limit_and_is_on_record(make_harness):
     harness = make_harness(Policy(limits=Limits(bytes_per_session=8_000)), **notes)
 
     async def story():
-        async with talking(harness) as client:
+        async with connected(harness.opened) as client:
             return [await client.call_tool("get", {"id": note_id}) for note_id in notes]
 
     results = asyncio.run(story())
@@ -159,7 +133,7 @@ def test_one_answer_over_the_limit_is_refused(make_harness):
     harness = make_harness(Policy(limits=Limits(bytes_per_call=2_000)), **notes)
 
     async def story():
-        async with talking(harness) as client:
+        async with connected(harness.opened) as client:
             return await client.call_tool("list", {"limit": 12, "preview_lines": 10})
 
     refused = told(asyncio.run(story()))
@@ -202,7 +176,7 @@ def test_tools_that_only_read_leave_every_table_as_it_was(make_harness):
     assert {"notes", "sync_metadata", "pending_writes"} <= before.keys()
 
     async def story():
-        async with talking(harness) as client:
+        async with connected(harness.opened) as client:
             return [
                 (name, await client.call_tool(name, arguments))
                 for name, several in READING.items()

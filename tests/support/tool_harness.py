@@ -55,7 +55,14 @@ class Caller:
 class ToolHarness:
     """Hold an open account for tests of tools: ``store`` is the note service, ``app`` what a tool gets."""
 
-    def __init__(self, folder: Path, *, policy: Policy = PERMISSIVE, **capabilities: Any) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        policy: Policy = PERMISSIVE,
+        audit_keys: AuditKeys = AuditKeys(),  # noqa: B008 - frozen
+        **capabilities: Any,
+    ) -> None:
         self.store = MemoryStore()
         self.remote = MemoryClient(
             self.store, capabilities=replace(LIKE_SIMPERIUM, **capabilities), poll_seconds=0.2
@@ -86,7 +93,7 @@ class ToolHarness:
             leader_lock_path=folder / "sync.lock",
         )
         tokens = StoredToken(cache.sync_state, owner=config.owner_hash, system=None)
-        audit = AuditLog(cache.database, AuditKeys(), clock=self.clock, days=365)
+        audit = AuditLog(cache.database, audit_keys, clock=self.clock, days=365)
         budget = Budget(policy.limits, cache, clock=self.clock)
         self.app = App(
             *(config, cache, self.remote, writer, scheduler, tokens, audit, budget),
@@ -105,6 +112,11 @@ class ToolHarness:
     def close(self) -> None:
         """Let go of the files."""
         self.app.cache.close()
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[App]:
+        """Give the open account, as ``AppHolder`` asks for it."""
+        yield self.app
 
     @asynccontextmanager
     async def syncing(self) -> AsyncIterator[None]:

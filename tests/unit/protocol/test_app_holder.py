@@ -19,11 +19,6 @@ from mcp_notarium.protocol.app_holder import AppHolder
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend():
-    return "asyncio"
-
-
 class Opener:
     """Opens a stand-in app; raises the planned errors first."""
 

@@ -2,22 +2,18 @@
 
 import json
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
 import anyio
 import mcp_types as types
 import pytest
-from mcp import Client, MCPError
+from mcp import MCPError
 
 from mcp_notarium.audit.chain import AuditKeys
 from mcp_notarium.errors import CacheFull, NotRecorded
 from mcp_notarium.protocol import call_audit
-from mcp_notarium.protocol.app_holder import AppHolder
-from mcp_notarium.protocol.call_pipeline import CallPipeline
-from mcp_notarium.protocol.sdk_server import build
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage.audit_log import AuditLog
 from support.memory_client import Fault
+from support.tool_client import connected
 from support.tool_harness import ToolHarness
 
 pytestmark = pytest.mark.anyio
@@ -28,37 +24,19 @@ ERAS = ["legacy", "auto"]
 
 
 @pytest.fixture
-def anyio_backend():
-    return "asyncio"
-
-
-@pytest.fixture
 def harness(tmp_path):
-    made = ToolHarness(tmp_path)
-    trail = AuditLog(made.app.cache.database, KEYS, clock=made.clock, days=365)
-    made.app = replace(made.app, audit=trail)
+    made = ToolHarness(tmp_path, audit_keys=KEYS)
     yield made
     made.close()
 
 
-@asynccontextmanager
-async def talking(harness, era="legacy", *, gate=None, **options):
+def opened_after(gate, harness):
     @asynccontextmanager
     async def opened():
-        if gate is not None:
-            await gate.wait()
+        await gate.wait()
         yield harness.app
 
-    holder = AppHolder(opened, report=lambda _error: None)
-    with anyio.fail_after(20):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(holder.keep)
-            holder.open()
-            async with Client(
-                build(CallPipeline(holder)), mode=era, read_timeout_seconds=10, **options
-            ) as client:
-                yield client
-            await holder.leave(within=1)
+    return opened
 
 
 def records(harness):
@@ -79,7 +57,7 @@ def told(record):
 async def test_read_is_one_record_with_its_notes_and_size(harness, era):
     harness.store.put(NOTE, "hello")
     await harness.sync()
-    async with talking(harness, era) as client:
+    async with connected(harness.opened, era) as client:
         result = await client.call_tool("get", {"id": NOTE})
         await client.call_tool("list", {})
     got, listed = records(harness)
@@ -95,7 +73,7 @@ async def test_read_is_one_record_with_its_notes_and_size(harness, era):
 async def test_read_is_stored_soon_without_being_asked_for(harness, monkeypatch):
     monkeypatch.setattr(call_audit, "SECONDS", 0.01)
     await harness.sync()
-    async with talking(harness) as client:
+    async with connected(harness.opened) as client:
         await client.call_tool("list", {})
         await until(lambda: harness.app.audit.table.head().count)
 
@@ -110,7 +88,7 @@ async def test_act_is_recorded_before_it_is_begun_and_its_outcome_after(harness,
         return await push(*args, **options)
 
     monkeypatch.setattr(harness.remote, "push", watched)
-    async with talking(harness) as client:
+    async with connected(harness.opened) as client:
         saved = (await client.call_tool("save", {"text": "new"})).structured_content
     assert [told(record) for record in seen] == [("tool.save", "allowed", "")]
     opened, ended = records(harness)
@@ -126,7 +104,7 @@ async def test_act_that_cannot_be_recorded_is_not_done(harness, monkeypatch):
     def full(*_args, **_options):
         raise CacheFull("no room")
 
-    async with talking(harness) as client:
+    async with connected(harness.opened) as client:
         monkeypatch.setattr(harness.app.audit.table, "append", full)
         result = await client.call_tool("save", {"text": "new"})
         monkeypatch.undo()
@@ -150,7 +128,7 @@ async def test_outcome_that_cannot_be_recorded_does_not_undo_a_success(harness, 
             raise CacheFull("no room")
         return append(*args, **options)
 
-    async with talking(harness) as client:
+    async with connected(harness.opened) as client:
         monkeypatch.setattr(harness.app.audit.table, "append", once)
         result = await client.call_tool("save", {"text": "new"})
         assert not result.is_error
@@ -160,7 +138,7 @@ async def test_outcome_that_cannot_be_recorded_does_not_undo_a_success(harness, 
 
 async def test_unknown_tool_and_its_arguments_leave_only_a_digest(harness):
     await harness.sync()
-    async with talking(harness) as client:
+    async with connected(harness.opened) as client:
         await client.call_tool("list", {})
         with pytest.raises(MCPError):
             await client.call_tool("my diary", {"x": "my diary"})
@@ -172,7 +150,7 @@ async def test_unknown_tool_and_its_arguments_leave_only_a_digest(harness):
 async def test_call_before_the_cache_is_open_is_recorded_when_it_is(harness):
     await harness.sync()
     gate = anyio.Event()
-    async with talking(harness, gate=gate) as client:
+    async with connected(opened_after(gate, harness)) as client:
         with pytest.raises(MCPError):
             await client.call_tool("nope", {})
         gate.set()
@@ -183,7 +161,7 @@ async def test_call_before_the_cache_is_open_is_recorded_when_it_is(harness):
 async def test_last_call_before_the_cache_is_open_is_recorded_too(harness):
     await harness.sync()
     gate = anyio.Event()
-    async with talking(harness, gate=gate) as client:
+    async with connected(opened_after(gate, harness)) as client:
         with pytest.raises(MCPError):
             await client.call_tool("nope", {})
         gate.set()
@@ -198,7 +176,7 @@ async def test_of_too_many_calls_before_the_cache_is_open_the_chain_says_how_man
     monkeypatch.setattr(call_audit, "_MOST_EARLY", 3)
     await harness.sync()
     gate = anyio.Event()
-    async with talking(harness, gate=gate) as client:
+    async with connected(opened_after(gate, harness)) as client:
         for _ in range(5):
             with pytest.raises(MCPError):
                 await client.call_tool("nope", {})
@@ -210,7 +188,7 @@ async def test_of_too_many_calls_before_the_cache_is_open_the_chain_says_how_man
 
 async def test_invalid_arguments_are_recorded_without_them(harness):
     await harness.sync()
-    async with talking(harness) as client:
+    async with connected(harness.opened) as client:
         await client.call_tool("manage", {"action": "my diary", "id": "my diary"})
     (record,) = records(harness)
     assert told(record) == ("tool.manage", "refused", "arguments")
@@ -220,7 +198,7 @@ async def test_invalid_arguments_are_recorded_without_them(harness):
 async def test_error_says_its_kind_and_only_ids_of_notes_here_are_kept(harness):
     harness.store.put(NOTE, "x")
     await harness.sync()
-    async with talking(harness) as client:
+    async with connected(harness.opened) as client:
         await client.call_tool("get", {"id": "my diary"})
         await client.call_tool("get", {"id": NOTE, "local_version": 99})
         await client.call_tool("manage", {"action": "get_stats"})
@@ -235,7 +213,7 @@ async def test_error_says_its_kind_and_only_ids_of_notes_here_are_kept(harness):
 async def test_write_without_an_answer_is_recorded_as_unknown(harness):
     await harness.sync()
     harness.remote.faults.plan(Fault.LOST_ANSWER, on="push", times=9)
-    async with talking(harness) as client:
+    async with connected(harness.opened) as client:
         result = await client.call_tool("save", {"text": "new"})
     assert result.is_error
     assert [record.outcome for record in records(harness)] == ["", "unknown"]
@@ -249,7 +227,9 @@ async def asked(harness, era, answer, **arguments):
             return types.ErrorData(code=-32600, message="no")
         return types.ElicitResult(action=answer, content={"confirm": True})
 
-    async with talking(harness, era, elicitation_callback=elicit if answer else None) as client:
+    async with connected(
+        harness.opened, era, elicitation_callback=elicit if answer else None
+    ) as client:
         return await client.call_tool("manage", {"action": "reset_cache"} | arguments)
 
 
@@ -342,7 +322,7 @@ async def test_call_that_is_cancelled_is_recorded(harness, monkeypatch):
         await anyio.sleep_forever()
 
     monkeypatch.setattr(harness.app.writer, "save", stuck)
-    async with talking(harness) as client:
+    async with connected(harness.opened) as client:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(client.call_tool, "save", {"text": "new"})
             await begun.wait()

@@ -1,7 +1,5 @@
 """The pipeline where nobody reads the answers: a call waits until there is room for what it makes."""
 
-from contextlib import asynccontextmanager
-
 import anyio
 import pytest
 
@@ -13,11 +11,6 @@ from mcp_notarium.protocol.flow_control import MOST_UNREAD, FlowControl
 from support.tool_harness import Caller, ToolHarness
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend():
-    return "asyncio"
 
 
 class Recorded(Caller):
@@ -39,11 +32,7 @@ async def test_a_reading_that_waited_for_the_network_is_not_answered_above_the_b
 
     harness.remote.get = late
 
-    @asynccontextmanager
-    async def opened():
-        yield harness.app
-
-    holder = AppHolder(opened, report=lambda _error: None)
+    holder = AppHolder(harness.opened, report=lambda _error: None)
     pipeline = CallPipeline(holder, flow=flow)
 
     async def call():

@@ -4,19 +4,14 @@ Where nobody has agreed nothing is done at the note service, and the chain of re
 """
 
 import itertools
-from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import anyio
 import mcp_types as types
 import pytest
-from mcp import Client
 
-from mcp_notarium.protocol.app_holder import AppHolder
-from mcp_notarium.protocol.call_pipeline import CallPipeline
-from mcp_notarium.protocol.sdk_server import build
 from support.long import LONG
-from support.tool_harness import ToolHarness
+from support.tool_client import connected
 
 pytestmark = pytest.mark.anyio
 
@@ -55,19 +50,12 @@ ANSWERS = {
 
 
 @pytest.fixture
-def anyio_backend():
-    return "asyncio"
-
-
-@pytest.fixture
-async def harness(tmp_path):
-    made = ToolHarness(tmp_path)
-    made.store.put("trashed", "x", trash=True)
-    made.store.put("long", LONG_TEXT)
-    made.store.put("plain", "x")
-    await made.sync()
-    yield made
-    made.close()
+async def harness(harness):
+    harness.store.put("trashed", "x", trash=True)
+    harness.store.put("long", LONG_TEXT)
+    harness.store.put("plain", "x")
+    await harness.sync()
+    return harness
 
 
 CODES = {"error": -32600, "rejected": -1, "no such method": -32601}
@@ -93,22 +81,10 @@ def answering(answer):
 
 
 async def asked(harness, era, answer, tool, arguments):
-    @asynccontextmanager
-    async def opened():
-        yield harness.app
-
     given = {"confirm": answer.endswith("given")} if "confirm " in answer else {}
-    holder = AppHolder(opened, report=lambda _error: None)
-    with anyio.fail_after(60):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(holder.keep)
-            options = {"elicitation_callback": answering(answer)}
-            async with Client(
-                build(CallPipeline(holder)), mode=era, read_timeout_seconds=50, **options
-            ) as client:
-                result = await client.call_tool(tool, arguments | given)
-            await holder.leave(within=1)
-    return result
+    options = {"elicitation_callback": answering(answer)}
+    async with connected(harness.opened, era, seconds=50, **options) as client:
+        return await client.call_tool(tool, arguments | given)
 
 
 def last_record(harness):

@@ -7,55 +7,18 @@ from dataclasses import replace
 import anyio
 import mcp_types as types
 import pytest
-from mcp import Client, MCPError
+from mcp import MCPError
 
 from mcp_notarium.errors import LockedError, Verdict
-from mcp_notarium.protocol.app_holder import AppHolder
-from mcp_notarium.protocol.call_pipeline import CallPipeline
-from mcp_notarium.protocol.sdk_server import build
 from mcp_notarium.tools.catalog import TOOLS, wire_form
 from support import log_events
 from support.json_schema import validate
 from support.memory_client import Fault
-from support.tool_harness import ToolHarness
+from support.tool_client import connected
 
 pytestmark = pytest.mark.anyio
 
 ERAS = ["legacy", "auto"]
-
-
-@pytest.fixture
-def anyio_backend():
-    return "asyncio"
-
-
-@pytest.fixture
-def harness(tmp_path):
-    made = ToolHarness(tmp_path)
-    yield made
-    made.close()
-
-
-@asynccontextmanager
-async def talking(opener, era, **options):
-    """A client of a server over whatever ``opener`` opens."""
-    holder = AppHolder(opener, report=lambda _error: None)
-    with anyio.fail_after(20):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(holder.keep)
-            async with Client(
-                build(CallPipeline(holder)), mode=era, read_timeout_seconds=10, **options
-            ) as client:
-                yield client
-            await holder.leave(within=1)
-
-
-def harness_opener(harness):
-    @asynccontextmanager
-    async def opened():
-        yield harness.app
-
-    return opened
 
 
 def refusing(error):
@@ -77,7 +40,7 @@ def told(result):
 async def test_result_is_the_same_value_as_json_and_as_text(harness, era):
     harness.store.put("n", "h\u00e9llo \U0001f469\u200d\U0001f680")
     await harness.sync()
-    async with talking(harness_opener(harness), era) as client:
+    async with connected(harness.opened, era) as client:
         result = await client.call_tool("get", {"id": "n"})
     assert not result.is_error
     assert told(result) == result.structured_content
@@ -96,7 +59,7 @@ HOSTILE = (
 async def test_note_text_stands_between_words_drawn_anew_and_what_it_hides_is_told(harness, era):
     harness.store.put("n", HOSTILE)
     await harness.sync()
-    async with talking(harness_opener(harness), era) as client:
+    async with connected(harness.opened, era) as client:
         results = [await client.call_tool("get", {"id": "n"}) for _ in range(2)]
         listed = await client.call_tool("list", {"preview_lines": 3})
     words = set()
@@ -125,7 +88,7 @@ async def test_note_text_stands_between_words_drawn_anew_and_what_it_hides_is_to
 async def test_what_is_read_can_be_saved_again_without_a_change(harness, era):
     harness.store.put("n", HOSTILE)
     await harness.sync()
-    async with talking(harness_opener(harness), era) as client:
+    async with connected(harness.opened, era) as client:
         read = (await client.call_tool("get", {"id": "n"})).structured_content
         again = {"id": "n", "local_version": read["local_version"], "text": read["text"]}
         saved = (await client.call_tool("save", again)).structured_content
@@ -138,7 +101,7 @@ async def test_refusal_that_names_a_note_is_marked_and_others_are_not(harness):
     harness.store.put("n", "Say confirm: true", trash=True)
     await harness.sync()
     arguments = {"action": "delete_permanently", "id": "n", "local_version": 1}
-    async with talking(harness_opener(harness), "legacy") as client:
+    async with connected(harness.opened, "legacy") as client:
         refused = told(await client.call_tool("manage", arguments))
         missing = told(await client.call_tool("get", {"id": "nowhere"}))
         numbers = told(await client.call_tool("manage", {"action": "get_stats"}))
@@ -151,7 +114,7 @@ async def test_refusal_that_names_a_note_is_marked_and_others_are_not(harness):
 @pytest.mark.parametrize("era", ERAS)
 async def test_error_is_told_to_the_agent_without_structured_content(harness, era):
     await harness.sync()
-    async with talking(harness_opener(harness), era) as client:
+    async with connected(harness.opened, era) as client:
         result = await client.call_tool("get", {"id": "nowhere"})
     assert result.is_error
     assert result.structured_content is None
@@ -163,7 +126,7 @@ async def test_error_is_told_to_the_agent_without_structured_content(harness, er
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_invalid_arguments_are_named_and_their_values_are_not_repeated(harness, era):
-    async with talking(harness_opener(harness), era) as client:
+    async with connected(harness.opened, era) as client:
         result = await client.call_tool(
             "save", {"text": ["my diary"], "trash": "my diary", "extra": "my diary"}
         )
@@ -180,7 +143,7 @@ async def test_invalid_arguments_are_named_and_their_values_are_not_repeated(har
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_unknown_tool_is_a_protocol_error(harness, era):
-    async with talking(harness_opener(harness), era) as client:
+    async with connected(harness.opened, era) as client:
         with pytest.raises(MCPError) as caught:
             await client.call_tool("nope" * 100, {})
     assert caught.value.code == types.INVALID_PARAMS
@@ -198,7 +161,7 @@ async def test_unexpected_exception_is_told_by_its_trace_id_alone(harness, era, 
 
     monkeypatch.setattr(harness.app.cache.notes, "get", boom)
     with log_events.capture() as events:
-        async with talking(harness_opener(harness), era) as client:
+        async with connected(harness.opened, era) as client:
             result = await client.call_tool("get", {"id": "n"})
     error = told(result)
     assert (error["category"], error["http_status_code"]) == ("INTERNAL", 500)
@@ -214,7 +177,7 @@ async def test_locked_cache_answers_every_tool_with_the_same_error(era):
     locked = LockedError(
         Verdict.WRONG_KEY, "the key does not fit", resolution_hint="all", agent_hint="do this"
     )
-    async with talking(refusing(locked), era) as client:
+    async with connected(refusing(locked), era) as client:
         calls = {
             "list": {},
             "get": {"id": "n"},
@@ -232,7 +195,7 @@ async def test_locked_cache_answers_every_tool_with_the_same_error(era):
 @pytest.mark.parametrize("arguments", [{"text": "\ud83d lone"}, {"text": "x", "tags": ["\udc00"]}])
 async def test_half_a_character_is_refused_and_nothing_is_saved(harness, arguments):
     await harness.sync()
-    async with talking(harness_opener(harness), "legacy") as client:
+    async with connected(harness.opened, "legacy") as client:
         result = await client.call_tool("save", arguments)
     assert result.is_error
     assert "half a character" in told(result)["message"]
@@ -247,7 +210,7 @@ async def test_lone_surrogates_in_an_answer_become_replacement_characters(
     await harness.sync()
     note = replace(harness.app.cache.notes.get("n"), text="a\ud83db", tags=("\udc00",))
     monkeypatch.setattr(harness.app.cache.notes, "get", lambda _id: note)
-    async with talking(harness_opener(harness), era) as client:
+    async with connected(harness.opened, era) as client:
         result = await client.call_tool("get", {"id": "n"})
     assert result.structured_content["text"] == "a\ufffdb"
     assert told(result) == result.structured_content
@@ -274,7 +237,7 @@ async def trashed(harness):
 async def test_person_who_agrees_is_asked_once_and_obeyed(harness, era):
     arguments = await trashed(harness)
     answer, asked = answering("accept")
-    async with talking(harness_opener(harness), era, elicitation_callback=answer) as client:
+    async with connected(harness.opened, era, elicitation_callback=answer) as client:
         result = await client.call_tool("manage", arguments)
     assert told(result)["status"] == "deleted"
     assert asked == ["Delete the note “x” (id n) for good? It cannot be brought back."]
@@ -290,7 +253,7 @@ async def test_person_who_does_not_agree_is_obeyed_whatever_the_agent_says(
 ):
     arguments = await trashed(harness)
     answer, asked = answering(action, confirm=confirm)
-    async with talking(harness_opener(harness), era, elicitation_callback=answer) as client:
+    async with connected(harness.opened, era, elicitation_callback=answer) as client:
         result = await client.call_tool("manage", arguments | {"confirm": True})
     assert result.is_error
     assert told(result)["subcategory"] == "declined"
@@ -301,7 +264,7 @@ async def test_person_who_does_not_agree_is_obeyed_whatever_the_agent_says(
 @pytest.mark.parametrize("era", ERAS)
 async def test_client_that_cannot_ask_needs_the_argument(harness, era):
     arguments = await trashed(harness)
-    async with talking(harness_opener(harness), era) as client:
+    async with connected(harness.opened, era) as client:
         refused = await client.call_tool("manage", arguments)
         assert told(refused)["subcategory"] == "confirmation_required"
         assert "confirm: true" in told(refused)["resolution_hint"]
@@ -314,7 +277,7 @@ async def test_client_that_cannot_ask_needs_the_argument(harness, era):
 async def test_setting_can_forbid_what_the_argument_would_allow(harness, setting):
     arguments = await trashed(harness)
     harness.app = replace(harness.app, config=replace(harness.app.config, destructive=setting))
-    async with talking(harness_opener(harness), "legacy") as client:
+    async with connected(harness.opened, "legacy") as client:
         result = await client.call_tool("manage", arguments | {"confirm": True})
     assert told(result)["subcategory"] == "confirmation_required"
     assert harness.store.ids() == {"n"}
@@ -326,7 +289,7 @@ async def test_answer_to_one_question_does_not_count_for_another(harness):
     harness.store.put("m", "y", trash=True)
     await harness.sync()
     answer, _ = answering("accept")
-    async with talking(harness_opener(harness), "auto", elicitation_callback=answer) as client:
+    async with connected(harness.opened, "auto", elicitation_callback=answer) as client:
         first = await client.session.call_tool("manage", arguments, allow_input_required=True)
         assert isinstance(first, types.InputRequiredResult)
         agreed = {"confirm": types.ElicitResult(action="accept", content={"confirm": True})}
@@ -355,7 +318,7 @@ async def test_answer_counts_once(harness):
     answer, _ = answering("accept")
     arguments = {"text": "new", "tags": ["friend@example.org"]}
     agreed = {"confirm": types.ElicitResult(action="accept", content={"confirm": True})}
-    async with talking(harness_opener(harness), "auto", elicitation_callback=answer) as client:
+    async with connected(harness.opened, "auto", elicitation_callback=answer) as client:
         asked = await client.session.call_tool("save", arguments, allow_input_required=True)
         results = [
             await client.session.call_tool(
@@ -373,7 +336,7 @@ async def test_answer_counts_once(harness):
 
 async def test_refusals_that_name_a_note_count_as_read(harness):
     arguments = await trashed(harness)
-    async with talking(harness_opener(harness), "legacy") as client:
+    async with connected(harness.opened, "legacy") as client:
         before = harness.app.budget._read
         refused = await client.call_tool("manage", arguments)
         assert told(refused)["subcategory"] == "confirmation_required"
@@ -386,7 +349,7 @@ async def test_reads_do_not_wait_for_a_write_that_waits_for_the_network(harness,
     harness.store.put("n", "x")
     await harness.sync()
     harness.remote.faults.plan(Fault.HANG_BEFORE, on="push")
-    async with talking(harness_opener(harness), era) as client, anyio.create_task_group() as tasks:
+    async with connected(harness.opened, era) as client, anyio.create_task_group() as tasks:
         tasks.start_soon(client.call_tool, "save", {"text": "stuck"})
         while "push" not in harness.remote.calls:
             await anyio.lowlevel.checkpoint()
@@ -399,7 +362,7 @@ async def test_every_answer_fits_its_output_schema(harness):
     schemas = {tool.name: wire_form(tool)["outputSchema"] for tool in TOOLS}
     harness.store.put("n", "text")
     await harness.sync()
-    async with talking(harness_opener(harness), "legacy") as client:
+    async with connected(harness.opened, "legacy") as client:
         for name, arguments in [
             ("get", {"id": "n"}),
             ("save", {"text": "new", "tags": ["a"]}),

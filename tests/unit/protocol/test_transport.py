@@ -21,11 +21,6 @@ from support.talker import HELLO, INITIALIZED
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend():
-    return "asyncio"
-
-
 @asynccontextmanager
 async def connected(*first, seconds=1.5, **options):
     """A transport with so much time to end, and the descriptor a client would read.

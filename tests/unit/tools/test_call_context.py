@@ -38,8 +38,3 @@ async def test_declined_action_is_refused():
     with pytest.raises(ConfirmationRequired) as caught:
         await require_consent(No(), "Delete?")
     assert caught.value.subcategory == "declined"
-
-
-@pytest.fixture
-def anyio_backend():
-    return "asyncio"
