@@ -44,7 +44,7 @@ class Verdict(IntEnum):
 
 
 LONGEST_LOCKED_MESSAGE = 300
-"""Characters that message and hint of a locked account have together at most, for an agent."""
+"""Most characters that message and hint of a locked account have together, for an agent."""
 ASK_DOCTOR = "Ask the user to run `mcp-notarium doctor` in a terminal; it names the ways out."
 ONE_MORE_TRY = (
     "Try again in a few seconds; if it stays like this, ask the user to close the other MCP clients "
@@ -55,9 +55,8 @@ ONE_MORE_TRY = (
 class NotariumError(Exception):
     """Be the base of everything raised on purpose. Give a message; the class supplies the rest.
 
-    ``message`` is for logs and developers, ``user_message`` (the same, unless somebody adds to it) for the
-    person or the agent, ``resolution_hint`` says what to do next, ``details`` are plain JSON values.
-    ``agent_hint`` replaces the hint for an agent if the hint is for a person.
+    ``resolution_hint`` says what to do next (``agent_hint`` to an agent, if that differs); ``details`` are
+    plain JSON values.
     """
 
     category: ClassVar[str] = "INTERNAL"
@@ -65,7 +64,7 @@ class NotariumError(Exception):
     http_status_code: int = 500
     exit_code: int = 1
     retryable: ClassVar[bool] = False
-    default_hint: ClassVar[str | None] = None
+    resolution_hint: str | None = None
     agent_hint: str | None = None
 
     def __init__(
@@ -79,16 +78,10 @@ class NotariumError(Exception):
     ) -> None:
         super().__init__(message)
         self.message = message
-        self.user_message = message
         self.details: dict[str, Any] = dict(details or {})
-        self.resolution_hint = resolution_hint or self.default_hint
+        self.resolution_hint = resolution_hint or self.resolution_hint
         self.subcategory = subcategory or self.subcategory
         self.http_status_code = http_status_code or self.http_status_code
-
-    @property
-    def way_out(self) -> str | None:
-        """Return the hint for an agent."""
-        return self.agent_hint or self.resolution_hint
 
     def to_dict(self) -> dict[str, Any]:
         """Return the error for the client: plain JSON values, no trace, path or secret."""
@@ -96,8 +89,8 @@ class NotariumError(Exception):
             "category": self.category,
             "subcategory": self.subcategory,
             "http_status_code": self.http_status_code,
-            "message": self.user_message,
-            "resolution_hint": self.way_out,
+            "message": self.message,
+            "resolution_hint": self.agent_hint or self.resolution_hint,
             "retryable": self.retryable,
             "details": self.details or None,
         }
@@ -113,16 +106,13 @@ class ConfigError(NotariumError):
 
 
 class SettingsMissing(ConfigError):
-    """Required settings are not set; ``missing`` are their names."""
+    """Required settings are not set; ``details["missing"]`` are their names."""
 
     subcategory = "settings_missing"
     http_status_code = 503
 
-    def __init__(self, message: str, *, missing: tuple[str, ...], resolution_hint: str) -> None:
-        super().__init__(
-            message, details={"missing": list(missing)}, resolution_hint=resolution_hint
-        )
-        self.missing = missing
+    def __init__(self, message: str, *, missing: list[str], resolution_hint: str) -> None:
+        super().__init__(message, details={"missing": missing}, resolution_hint=resolution_hint)
         self.agent_hint = (
             f"Ask the user to set {' and '.join(missing)} in this server's entry of the client's "
             "configuration and to restart the client; `mcp-notarium doctor` says more."
@@ -134,17 +124,14 @@ class PolicyChanged(ConfigError):
 
     subcategory = "policy_changed"
     http_status_code = 503
-    default_hint = (
+    resolution_hint = (
         "Ask the user to restart this MCP client (and others that use the account). Clients with "
         "different rules need separate caches: set another NOTARIUM_DATA_DIR."
     )
 
 
 class LockedError(NotariumError):
-    """The account may not be opened. Nothing was changed or deleted.
-
-    The hint has all ways out, for a person. An agent is told one that keeps everything where it is.
-    """
+    """The account may not be opened. Nothing was changed or deleted. The agent's hint moves nothing."""
 
     category = "DB_OPERATION"
     subcategory = "locked"
@@ -222,7 +209,7 @@ class NoteNotFound(NotariumError):
 
     category = "NOT_FOUND"
     http_status_code = 404
-    default_hint = "Use `list` to find the note and take its `uuid` as `id`."
+    resolution_hint = "Use `list` to find the note and take its `uuid` as `id`."
 
 
 class VersionConflict(NotariumError):
@@ -231,7 +218,7 @@ class VersionConflict(NotariumError):
     category = "BACKEND_API"
     subcategory = "conflict"
     http_status_code = 409
-    default_hint = (
+    resolution_hint = (
         "Call `get` with this id, apply your change to the current text, "
         "and `save` again with the new `local_version`."
     )
@@ -243,7 +230,7 @@ class LoginRequired(NotariumError):
     category = "AUTH"
     subcategory = "login_required"
     http_status_code = 401
-    default_hint = (
+    resolution_hint = (
         "Ask the user to run `mcp-notarium login` in a terminal, or to set "
         "SIMPLENOTE_PASSWORD or SIMPLENOTE_TOKEN in the client's configuration."
     )
@@ -253,11 +240,10 @@ class OtherAccount(LoginRequired):
     """The login is of another account than the local notes; it is not used for anything."""
 
     subcategory = "other_account"
-    default_hint = (
+    resolution_hint = (
         "Ask the user to put a token of SIMPLENOTE_USERNAME's account into SIMPLENOTE_TOKEN, or to "
-        "remove it from the client's configuration and run `mcp-notarium login`. The cache was not "
-        "changed. If the cache was filled with a wrong token, `mcp-notarium reset-cache` sets it "
-        "aside and starts a new one."
+        "remove it and run `mcp-notarium login`. The cache was not changed. If it was filled with a "
+        "wrong token, `mcp-notarium reset-cache` moves it to the quarantine and starts a new one."
     )
 
 
@@ -274,9 +260,7 @@ class StoreUnavailable(StoreError):
     subcategory = "unavailable"
     http_status_code = 503
     retryable = True
-    default_hint = (
-        "Notes in the cache can still be listed and read. Try this again in a few minutes."
-    )
+    resolution_hint = "Notes in the cache can still be read. Try this again in a few minutes."
 
 
 class StoreTimeout(StoreError):
@@ -286,7 +270,7 @@ class StoreTimeout(StoreError):
     subcategory = "timeout"
     http_status_code = 504
     retryable = True
-    default_hint = "Try again later, or raise API_TIMEOUT_SECONDS."
+    resolution_hint = "Try again later, or raise API_TIMEOUT_SECONDS."
 
 
 class RateLimited(StoreError):
@@ -295,13 +279,12 @@ class RateLimited(StoreError):
     subcategory = "rate_limit"
     http_status_code = 429
     retryable = True
-    default_hint = "Wait as long as `retry_after_seconds` says (or a minute) and try again."
+    resolution_hint = "Wait as long as `retry_after_seconds` says (or a minute) and try again."
 
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
-        super().__init__(
-            message,
-            details=None if retry_after is None else {"retry_after_seconds": retry_after},
-        )
+        super().__init__(message)
+        if retry_after is not None:
+            self.details["retry_after_seconds"] = retry_after
         self.retry_after = retry_after
 
 
@@ -310,14 +293,14 @@ class StoreRejected(StoreError):
 
     subcategory = "rejected"
     http_status_code = 400
-    default_hint = "The note store does not accept this text: shorten or change it."
+    resolution_hint = "The note store does not accept this text: shorten or change it."
 
 
 class DateRefused(StoreRejected):
     """The store refuses the date of the change: the clock of this computer is far off."""
 
     subcategory = "clock"
-    default_hint = "Ask the user to set the clock of this computer, then try again."
+    resolution_hint = "Ask the user to set the clock of this computer, then try again."
 
 
 class StoreProtocolError(StoreError):
@@ -327,16 +310,12 @@ class StoreProtocolError(StoreError):
 
 
 class OutcomeUnknown(StoreError):
-    """A write was sent and no answer came: it may or may not have been stored.
-
-    The journal entry stays, and the next sync finishes it with the same write_id.
-    """
+    """A write was sent and no answer came; its journal entry stays, and the next sync finishes it."""
 
     subcategory = "in_doubt"
     http_status_code = 504
-    default_hint = (
-        "Do not repeat the write. MCP Notarium keeps it and finishes it when the note store "
-        "answers again; check with `get` in a while."
+    resolution_hint = (
+        "Do not repeat the write: the next sync finishes it. Check with `get` in a while."
     )
 
 
@@ -351,7 +330,7 @@ class RemoteVanished(StoreError):
     """More notes disappeared at once than a person deletes; nothing was removed here."""
 
     subcategory = "remote_vanished"
-    default_hint = (
+    resolution_hint = (
         "If the notes were really deleted, run `mcp-notarium reset-cache`; "
         "if not, nothing is lost: the cache still has them."
     )
@@ -369,7 +348,7 @@ class CacheBusy(CacheError):
     subcategory = "busy"
     http_status_code = 503
     retryable = True
-    default_hint = "Try again in a few seconds."
+    resolution_hint = "Try again in a few seconds."
 
 
 class StillLoading(CacheError):
@@ -378,7 +357,7 @@ class StillLoading(CacheError):
     subcategory = "loading"
     http_status_code = 503
     retryable = True
-    default_hint = "Try again in a minute. `get` can already read loaded notes by their id."
+    resolution_hint = "Try again in a minute. `get` can already read loaded notes by their id."
 
 
 class CacheFull(CacheError):
@@ -386,7 +365,7 @@ class CacheFull(CacheError):
 
     subcategory = "disk_full"
     http_status_code = 507
-    default_hint = "Free some disk space, then try again; nothing already stored is lost."
+    resolution_hint = "Free some disk space, then try again; nothing already stored is lost."
 
 
 class NotRecorded(CacheError):
@@ -395,13 +374,11 @@ class NotRecorded(CacheError):
     subcategory = "not_recorded"
     http_status_code = 503
     retryable = True
-    default_hint = (
-        "Nothing was done. Try again in a few seconds; if that fails, run `mcp-notarium doctor`."
-    )
+    resolution_hint = "Nothing was done. Try again in a few seconds, or run `mcp-notarium doctor`."
 
 
 class CacheDamaged(CacheError):
     """The database cannot be read although its key is right."""
 
     subcategory = "damaged"
-    default_hint = "Run `mcp-notarium doctor`; it names the damage and the way out."
+    resolution_hint = "Run `mcp-notarium doctor`; it names the damage and the way out."

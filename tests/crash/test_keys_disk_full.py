@@ -159,7 +159,7 @@ def test_a_disk_with_as_much_room_as_is_asked_for_is_large_enough(disk):
     with pytest.raises(CacheFull) as error:
         reencryption.reencrypt(config, new=NEW)
     needed = error.value.details["needed"]
-    assert f"{needed:,} bytes" in error.value.user_message
+    assert f"{needed:,} bytes" in error.value.message
     disk.resize(f"{(used(disk.folder) + needed) // 1024 + 64}k")  # and the index of the old log
     reencryption.reencrypt(config, new=NEW)
     assert opens(config, NEW) == there

@@ -35,7 +35,7 @@ _MAC = re.compile(r"[0-9a-f]{64}")
 class AnchorUnusable(NotariumError):
     """Say that the anchor is missing, damaged or not ours; the message says which."""
 
-    default_hint = (
+    resolution_hint = (
         "If you know why (you put back an older copy of the folder, say), run `mcp-notarium audit accept`: "
         "it puts on record that you do, and makes a new anchor."
     )

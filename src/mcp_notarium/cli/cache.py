@@ -123,7 +123,7 @@ def _demand_key(config: Config) -> None:
 
 def _sentence(error: NotariumError) -> str:
     """Return the message with one full stop; some are sentences already."""
-    return f"{error.user_message.rstrip('.')}."
+    return f"{error.message.rstrip('.')}."
 
 
 def _agreed(question: str, *, yes: bool) -> bool:

@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         loaded = command_setup.load(args)
     except ConfigError as error:
-        found = [Finding("configuration", BAD, error.user_message, error.resolution_hint or "")]
+        found = [Finding("configuration", BAD, error.message, error.resolution_hint or "")]
         return _printed(found, 1, as_json=args.json)
     config = loaded.config
     found = [Finding("configuration", OK, f"account folder {config.account_dir}")]
@@ -96,7 +96,7 @@ def _libraries() -> Finding:
     try:
         seen = driver.facts()
     except LockedError as error:
-        return Finding("libraries", BAD, error.user_message, error.resolution_hint or "")
+        return Finding("libraries", BAD, error.message, error.resolution_hint or "")
     sqlite = ".".join(str(part) for part in seen.sqlite_version)
     return Finding(
         "libraries",
@@ -200,7 +200,7 @@ async def _service(app: App) -> Finding:
     try:
         await app.store.list_page(since=None, mark=None, limit=1, with_content=False)
     except NotariumError as error:
-        return Finding("service", WARN, error.user_message, error.resolution_hint or "")
+        return Finding("service", WARN, error.message, error.resolution_hint or "")
     finally:
         await app.store.close()
     return Finding("service", OK, "reachable, and the login is accepted")

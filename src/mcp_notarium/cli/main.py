@@ -154,7 +154,7 @@ def _add_env_file(parser: argparse.ArgumentParser) -> None:
 
 
 def _show(error: NotariumError) -> int:
-    _say(f"mcp-notarium: {error.user_message}")
+    _say(f"mcp-notarium: {error.message}")
     if error.resolution_hint:
         _say(f"→ {error.resolution_hint}")
     return error.exit_code

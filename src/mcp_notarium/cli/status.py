@@ -134,17 +134,17 @@ def _in_order(cache: str) -> dict[str, Any]:
 
 def refused(error: LockedError) -> dict[str, Any]:
     """Return the facts about a locked account."""
-    return _refused(error.verdict, error.user_message, error.resolution_hint or "")
+    return _refused(error.verdict, error.message, error.resolution_hint or "")
 
 
 def unusable(error: CacheError) -> dict[str, Any]:
     """Return the facts about a database that has no known fault and could not be opened."""
     if isinstance(error, CacheBusy):
-        return _refused(Verdict.BUSY, error.user_message, error.resolution_hint or "")
+        return _refused(Verdict.BUSY, error.message, error.resolution_hint or "")
     return {
         "verdict": error.subcategory or "unusable",
         "exit_code": error.exit_code,
-        "message": error.user_message,
+        "message": error.message,
         "resolution_hint": error.resolution_hint or _AGAIN,
     }
 

@@ -200,5 +200,5 @@ def _joined(problems: tuple[ConfigError, ...], *, reasons: tuple[str, ...]) -> C
     missing = [problem for problem in problems if isinstance(problem, SettingsMissing)]
     if len(missing) < len(problems):
         return ConfigError(messages, resolution_hint=hint)
-    names = tuple(name for problem in missing for name in problem.missing)
+    names = [name for problem in missing for name in problem.details["missing"]]
     return SettingsMissing(messages, missing=names, resolution_hint=hint)

@@ -101,7 +101,7 @@ def find_missing_key(picks: Mapping[str, Pick]) -> SettingsMissing | None:
     elsewhere = "" if picks["NOTARIUM_KEYCHAIN"].text == "off" else "Unless the keychain has it: "
     return SettingsMissing(
         f"{_KEY} is not set",
-        missing=(_KEY,),
+        missing=[_KEY],
         resolution_hint=f"{elsewhere}Set {_KEY} to the key of the cache; for a first one, "
         "`mcp-notarium generate-key` prints a new one.",
     )

@@ -178,7 +178,7 @@ def _default(variable: Variable, warnings: list[str]) -> Pick:
     if variable.required:
         problem = SettingsMissing(
             f"{variable.name} is not set",
-            missing=(variable.name,),
+            missing=[variable.name],
             resolution_hint=f"Set {variable.name} in the environment of the MCP client's server "
             f"entry. {variable.purpose}",
         )

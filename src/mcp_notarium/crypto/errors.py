@@ -61,7 +61,7 @@ class WeakPassphrase(InvalidRequest):
     """The new passphrase could be guessed."""
 
     subcategory = "weak_passphrase"
-    default_hint = (
+    resolution_hint = (
         "Take at least 15 characters that nobody would guess (four or five random words do), or a "
         "key from `mcp-notarium generate-key`. `--allow-weak` takes this one all the same."
     )
@@ -75,7 +75,7 @@ class SlotsRefused(InvalidRequest):
     """The change of slots could lock somebody out, or names no slot."""
 
     subcategory = "slots"
-    default_hint = "`mcp-notarium keys list` shows the slots; nothing was changed."
+    resolution_hint = "`mcp-notarium keys list` shows the slots; nothing was changed."
 
 
 class KdfOutOfMemory(LockedError):

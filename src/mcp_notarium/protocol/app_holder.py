@@ -102,7 +102,9 @@ class AppHolder:
         refusal = self._refusal()
         if isinstance(error, OutcomeUnknown):
             error.details |= refusal.details
-            error.resolution_hint = f"Do not repeat the write. {refusal.way_out}"
+            error.resolution_hint = (
+                f"Do not repeat the write. {refusal.agent_hint or refusal.resolution_hint}"
+            )
         return refusal if isinstance(error, CacheError) else error
 
     def _refusal(self) -> NotariumError:

@@ -148,7 +148,7 @@ class CycleRunner:
     @property
     def last_error(self) -> str | None:
         """Return the error of the last cycle, in words for a person; None if it succeeded."""
-        return self._failure.user_message if self._failure else None
+        return self._failure.message if self._failure else None
 
     async def close(self) -> None:
         """Close a listing that is being read, and its connection."""

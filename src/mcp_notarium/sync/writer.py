@@ -385,8 +385,8 @@ class Writer:
 
 def add_outcome(error: NotariumError, what: str) -> NotariumError:
     """Add to an error's message that nothing was done; ``what`` says it."""
-    if what not in error.user_message:
-        error.user_message = f"{error.user_message.removesuffix('.')}; {what}"
+    if what not in error.message:
+        error.message = f"{error.message.removesuffix('.')}; {what}"
     return error
 
 

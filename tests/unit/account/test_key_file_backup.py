@@ -98,8 +98,8 @@ def test_a_key_that_was_changed_does_not_come_back_by_the_back_door(tmp_path):
     )
     error = refused(config, LockedError, copy)
     assert error.verdict is Verdict.ROLLBACK_SEEN
-    assert "number 1" in error.user_message
-    assert "number 2" in error.user_message
+    assert "number 1" in error.message
+    assert "number 2" in error.message
 
 
 def test_a_newer_copy_than_the_key_file_is_taken(tmp_path):

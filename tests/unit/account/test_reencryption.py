@@ -164,7 +164,7 @@ def test_keys_that_are_not_at_hand_are_named_before_they_are_dropped(tmp_path):
     config, paper = filled(tmp_path), recovery_keys.generate()
     slot_management.add(config, paper, options=GIVEN)
     error = refused(config, SlotsRefused)
-    assert "slot 2 (recovery)" in error.user_message
+    assert "slot 2 (recovery)" in error.message
     done = anew(config, drop_others=True)
     assert [slot.id for slot in done.dropped] == [2]
     assert len(keyfile_of(config).slots) == 1
@@ -291,7 +291,7 @@ def test_while_a_server_runs_it_is_refused_and_the_server_is_named(tmp_path):
     try:
         error = refused(config, LockedError)
         assert error.verdict is Verdict.BUSY
-        assert f"process {child.pid}" in error.user_message
+        assert f"process {child.pid}" in error.message
     finally:
         child.communicate("end\n", timeout=30)
     anew(config)

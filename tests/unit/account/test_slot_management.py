@@ -127,7 +127,7 @@ def test_a_forged_key_file_is_not_listed_as_if_it_were_true(tmp_path):
 def test_a_key_that_opens_already_is_not_added_again(tmp_path):
     config = made(tmp_path)
     error = refused(config, SlotsRefused, lambda: add(config, Secret(PASSPHRASE)))
-    assert "already" in error.user_message
+    assert "already" in error.message
 
 
 def test_a_weak_passphrase_is_added_on_demand_only(tmp_path):
@@ -142,7 +142,7 @@ def test_there_are_at_most_eight_slots(tmp_path):
     for _ in range(7):
         add(config, user_key.generate())
     error = refused(config, SlotsRefused, lambda: add(config, user_key.generate()))
-    assert "at most 8" in error.user_message
+    assert "at most 8" in error.message
 
 
 @pytest.mark.parametrize("how", [slot_management.disable, slot_management.remove])

@@ -120,7 +120,7 @@ def lacking(tmp_path, environ):
 def test_all_that_is_missing_is_named_at_once(tmp_path, environ, missing):
     with pytest.raises(SettingsMissing) as caught:
         config.load(environ, cwd=tmp_path)
-    assert caught.value.missing == missing
+    assert caught.value.details["missing"] == [*missing]
     assert all(f"{name} is not set" in caught.value.message for name in missing)
     loaded = lacking(tmp_path, environ)
     assert loaded.missing.to_dict() == caught.value.to_dict()

@@ -44,7 +44,7 @@ def test_a_definite_refusal_drops_the_intent_and_says_that_nothing_was_saved(
         return caught.value
 
     raised = asyncio.run(scenario())
-    assert "nothing was saved" in raised.user_message
+    assert "nothing was saved" in raised.message
     assert client.cache.pending.all() == []
 
 
@@ -540,7 +540,7 @@ def test_a_copy_that_cannot_be_sent_now_is_sent_later(client, store):
 
 def test_a_refusal_that_ends_its_sentence_still_reads_well():
     assert (
-        add_outcome(LoginRequired("No login is known."), NOT_SAVED).user_message
+        add_outcome(LoginRequired("No login is known."), NOT_SAVED).message
         == "No login is known; nothing was saved"
     )
 

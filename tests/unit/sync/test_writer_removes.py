@@ -54,7 +54,7 @@ def test_a_note_changed_elsewhere_is_not_removed_and_the_cache_shows_the_change(
         return note, caught.value
 
     note, error = asyncio.run(scenario())
-    assert error.user_message.endswith("nothing was deleted")
+    assert error.message.endswith("nothing was deleted")
     assert "again with `get`" in error.resolution_hint
     assert "save" not in error.resolution_hint
     assert store.text(note.id) == "old\nrescued\n"
@@ -93,7 +93,7 @@ def test_a_refused_removal_leaves_everything_as_it_was(client, store):
         client.faults.plan(Fault.UNAVAILABLE, on="delete")
         with pytest.raises(StoreUnavailable) as caught:
             await client.writer.remove(note)
-        assert "nothing was deleted" in caught.value.user_message
+        assert "nothing was deleted" in caught.value.message
         return note
 
     note = asyncio.run(scenario())

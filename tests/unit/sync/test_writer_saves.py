@@ -282,8 +282,8 @@ def test_a_note_removed_elsewhere_is_not_found_and_leaves_the_cache(client, stor
         return note, caught.value
 
     note, error = asyncio.run(scenario())
-    assert "removed elsewhere" in error.user_message
-    assert error.user_message.endswith("nothing was saved")
+    assert "removed elsewhere" in error.message
+    assert error.message.endswith("nothing was saved")
     assert "as a new note" in error.resolution_hint
     assert client.cache.notes.get(note.id) is None
     assert client.cache.pending.all() == []

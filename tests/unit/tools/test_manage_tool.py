@@ -62,7 +62,7 @@ async def test_nothing_was_saved_is_said_when_the_store_is_down(harness):
     harness.remote.faults.plan(Fault.UNAVAILABLE, on="get", times=9)
     with pytest.raises(StoreUnavailable) as refused:
         await act(harness, "trash", id="n", local_version=version)
-    assert refused.value.user_message.endswith("nothing was saved")
+    assert refused.value.message.endswith("nothing was saved")
 
 
 async def test_what_is_in_the_trash_already_is_success_without_a_write(harness):
