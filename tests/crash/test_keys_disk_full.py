@@ -24,7 +24,7 @@ from support.account import account, fingerprint, folder_of
 from support.found import KEY, NEW, content
 from support.long import LONG, sample
 from support.needs import lacking
-from support.power_stories import story
+from support.power_stories import story_named
 from support.small_disk import SmallDisk
 from support.stories import lived_in
 
@@ -57,8 +57,8 @@ def cache(tmp_path):
     return config, content(config)
 
 
-def lasting(config):
-    """What lies there, without the index and the empty log of an attempt to open the database."""
+def persistent_files(config):
+    """Return the files, without the index and the empty log of an attempt to open the database."""
     logs = [path for path in config.account_dir.glob("*-wal") if not path.stat().st_size]
     passing = {path.name for path in (*logs, *config.account_dir.glob("*-shm"))}
     found = fingerprint(config.account_dir)
@@ -74,7 +74,7 @@ def opens(config, key):
 
 def test_a_quota_at_every_page_leaves_the_old_cache_until_there_is_room_to_write_it_anew(cache):
     config, there = cache
-    before = lasting(config)
+    before = persistent_files(config)
     refused = 0
     for limit in range(0, 1 << 20, 512 if LONG else PAGE):
         try:
@@ -83,7 +83,7 @@ def test_a_quota_at_every_page_leaves_the_old_cache_until_there_is_room_to_write
             break
         except CacheFull:
             refused += 1
-        assert lasting(config) == before, f"a limit of {limit} bytes"
+        assert persistent_files(config) == before, f"a limit of {limit} bytes"
     assert refused > 20
     assert (opens(config, NEW), opens(config, KEY)) == (there, None)
 
@@ -91,12 +91,12 @@ def test_a_quota_at_every_page_leaves_the_old_cache_until_there_is_room_to_write
 @pytest.mark.parametrize("limit", [*range(0, 1500, 100), *range(PAGE, 12 * PAGE, PAGE)])
 def test_with_a_quota_a_rotation_says_whether_the_new_key_counts(cache, limit):
     config, there = cache
-    before = lasting(config)
+    before = persistent_files(config)
     try:
         with no_file_beyond(limit):
             slot_rotation.rotate_passphrase(config, new=NEW)
     except CacheFull:
-        assert lasting(config) == before
+        assert persistent_files(config) == before
         slot_rotation.rotate_passphrase(config, new=NEW)
     assert (opens(config, NEW), opens(config, KEY)) == (there, None)
 
@@ -130,7 +130,7 @@ def test_a_disk_that_others_fill_meanwhile_leaves_the_old_cache(disk):
     lived_in(disk.folder)
     config = account(disk.folder, db_key=KEY)
     there = content(config)
-    before, filler = lasting(config), disk.folder / "filler"
+    before, filler = persistent_files(config), disk.folder / "filler"
     refused = 0
     for left in range(0, 1 << 20, PAGE if LONG else 5 * PAGE):
 
@@ -146,7 +146,7 @@ def test_a_disk_that_others_fill_meanwhile_leaves_the_old_cache(disk):
             refused += 1
         finally:
             filler.unlink(missing_ok=True)
-        assert lasting(config) == before, f"{left} bytes left"
+        assert persistent_files(config) == before, f"{left} bytes left"
     assert refused > 10
     assert (opens(config, NEW), opens(config, KEY)) == (there, None)
 
@@ -188,17 +188,17 @@ def used(folder):
 def test_the_real_command_says_that_the_disk_is_full_at_whatever_write(cache, tmp_path, error, nth):
     disk_trace.demand()
     config, there = cache
-    before = lasting(config)
-    told = story("rotate-key --reencrypt")
+    before = persistent_files(config)
+    story = story_named("rotate-key --reencrypt")
     (tmp_path / "new-key").write_text(NEW.reveal_text())
     done = subprocess.run(
         [
             *(disk_trace.STRACE, "-f", "-o", os.devnull, "-e", "trace=pwrite64"),
             *("-e", f"inject=pwrite64:error={error}:when={nth}+"),
-            *(sys.executable, "-m", "mcp_notarium", *told.command),
+            *(sys.executable, "-m", "mcp_notarium", *story.command),
         ],
         cwd=tmp_path,
-        env=told.variables(Path(tmp_path)),
+        env=story.variables(Path(tmp_path)),
         capture_output=True,
         text=True,
         timeout=60,
@@ -208,5 +208,5 @@ def test_the_real_command_says_that_the_disk_is_full_at_whatever_write(cache, tm
         assert (opens(config, NEW), opens(config, KEY)) == (there, None)
         return
     assert "Free some disk space, then try again" in done.stderr, done.stderr
-    assert lasting(config) == before
+    assert persistent_files(config) == before
     assert (opens(config, NEW), opens(config, KEY)) == (None, there)

@@ -19,7 +19,7 @@ from support.account import fingerprint
 from support.disk_trace import Cut, Flush, FlushFolder, Operation
 from support.found import Violation
 from support.long import LONG, sample
-from support.power_stories import DISTINCT, story
+from support.power_stories import DISTINCT, story_named
 from support.stories import Story
 
 TRIALS = range(600)
@@ -28,7 +28,7 @@ CONTROLS = 4000 if LONG else 400
 pytestmark = [
     pytest.mark.timeout(3600 if LONG else 120),
 ]
-every_story = pytest.mark.parametrize("told", DISTINCT, ids=lambda told: told.name)
+every_story = pytest.mark.parametrize("story", DISTINCT, ids=lambda story: story.name)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -39,26 +39,28 @@ def _strace():
 @functools.cache
 def played(name: str) -> tuple[disk_trace.Recording, dict[str, str]]:
     """The recording of a story, and what lay there in the end."""
-    told = story(name)
+    story = story_named(name)
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder).resolve() / "home"
         home.mkdir(mode=0o700)
-        told.prepare(home)
+        story.prepare(home)
         recording = disk_trace.record(
-            told.program, root=home, trace=home.parent / "trace", env=told.variables(home)
+            story.program, root=home, trace=home.parent / "trace", env=story.variables(home)
         )
-        return recording, lasting(home)
+        return recording, persistent_files(home)
 
 
-def lasting(home: Path) -> dict[str, str]:
-    """What lies there, without what SQLite maps into memory."""
+def persistent_files(home: Path) -> dict[str, str]:
+    """Return the files, without those that SQLite maps into memory."""
     return {name: at for name, at in fingerprint(home).items() if not name.endswith("-shm")}
 
 
-def judge(told: Story, folder: Path, number: int, *, deaf: type[Operation] | None = None) -> None:
-    """Cut the power somewhere, lay out what is left, and look. ``deaf``: to such flushes."""
-    recording, _ = played(told.name)
-    dice = random.Random(f"{told.name} {number}")
+def check_power_cut(
+    story: Story, folder: Path, number: int, *, deaf: type[Operation] | None = None
+) -> None:
+    """Cut the power at a random point, restore what is on the disk, and check it; ``deaf``: ignored flushes."""
+    recording, _ = played(story.name)
+    dice = random.Random(f"{story.name} {number}")
     moment = power_loss.some_moment(recording, dice)
     disk = power_loss.cut_power(
         recording, moment, dice, heeded=lambda one: deaf is None or not isinstance(one, deaf)
@@ -66,22 +68,22 @@ def judge(told: Story, folder: Path, number: int, *, deaf: type[Operation] | Non
     home = folder / f"home-{number}"
     disk.lay_out(recording.root, home, dice)
     try:
-        told.judge(home, done=moment > recording.told(told.says), dice=dice)
+        story.check(home, done=moment > recording.reported_at(story.says), dice=dice)
     except Exception as error:
-        error.add_note(f"power cut {number} of {told.name}, before operation {moment}")
+        error.add_note(f"power cut {number} of {story.name}, before operation {moment}")
         raise
     shutil.rmtree(home)
 
 
 @every_story
-def test_a_recording_that_is_played_to_its_end_gives_what_lies_there(tmp_path, told):
-    recording, in_the_end = played(told.name)
+def test_a_recording_that_is_played_to_its_end_gives_what_lies_there(tmp_path, story):
+    recording, in_the_end = played(story.name)
     disk = power_loss.before(recording)
     for one in recording.operations:
         disk.do(one)
     disk.finish()
     disk.lay_out(recording.root, tmp_path / "home")
-    assert lasting(tmp_path / "home") == in_the_end
+    assert persistent_files(tmp_path / "home") == in_the_end
 
 
 def test_every_plain_byte_is_overwritten_before_its_place_is_given_back():
@@ -104,28 +106,28 @@ def test_every_plain_byte_is_overwritten_before_its_place_is_given_back():
 
 
 @every_story
-def test_after_a_power_cut_nothing_is_lost_and_the_command_can_be_repeated(place, told):
-    for number in sample(told.name, TRIALS, 10):
-        judge(told, place, number)
+def test_after_a_power_cut_nothing_is_lost_and_the_command_can_be_repeated(place, story):
+    for number in sample(story.name, TRIALS, 10):
+        check_power_cut(story, place, number)
 
 
 CONTROLLED = [
-    pytest.param(told, deaf, wanted, id=f"{told.name}-{deaf.__name__}")
-    for told in DISTINCT
-    for deaf, wanted in zip((Flush, FlushFolder), told.unflushed, strict=True)
+    pytest.param(story, deaf, wanted, id=f"{story.name}-{deaf.__name__}")
+    for story in DISTINCT
+    for deaf, wanted in zip((Flush, FlushFolder), story.unflushed, strict=True)
     if wanted is not None
 ]
 
 
-@pytest.mark.parametrize(("told", "deaf", "wanted"), CONTROLLED)
+@pytest.mark.parametrize(("story", "deaf", "wanted"), CONTROLLED)
 @pytest.mark.slow("searches for a moment that breaks the rule")
 def test_on_a_disk_that_takes_no_notice_of_flushes_the_rule_breaks_that_they_uphold(
-    place, told, deaf, wanted
+    place, story, deaf, wanted
 ):
     broken = set()
     for number in range(CONTROLS):
         try:
-            judge(told, place, number, deaf=deaf)
+            check_power_cut(story, place, number, deaf=deaf)
         except Violation as violation:
             broken.add(violation.broken)
         if wanted in broken:

@@ -35,7 +35,7 @@ def opens(config, passphrase):
     return True
 
 
-def strays(config):
+def temporary_files(config):
     return [path.name for path in config.account_dir.iterdir() if path.name.endswith(".tmp")]
 
 
@@ -56,7 +56,7 @@ def test_killed_after_any_step_exactly_the_passphrase_of_the_table_opens(tmp_pat
         assert {name: after.get(name) for name in before} == before
     assert opens(config, PASSPHRASE) is (row.opens == "old")
     assert opens(config, OTHER) is (row.opens == "new")
-    assert strays(config) == []
+    assert temporary_files(config) == []
     folder = folder_of(config)
     assert folder.key_copy.read_bytes() == folder.key_file.read_bytes()
 
@@ -67,7 +67,7 @@ def test_killed_after_any_step_the_next_rotation_works_and_tidies_up(tmp_path, r
     assert account_child.run(tmp_path, "rotate", row.step) == account_child.KILLED
     done = rotate_to_third(config, PASSPHRASE if row.opens == "old" else OTHER)
     assert done.proven
-    assert strays(config) == []
+    assert temporary_files(config) == []
     assert [opens(config, one) for one in (PASSPHRASE, OTHER, THIRD)] == [False, False, True]
     for path in (folder_of(config).key_file, folder_of(config).key_copy):
         keyfile = key_slots.parse(path.read_bytes(), bounds=BOUNDS)

@@ -103,7 +103,7 @@ def demand_true(story, code, said, failing, home):
         assert f"Run `mcp-notarium {AGAIN[story.name]}` again" in said or (
             f"or run `mcp-notarium {AGAIN[story.name]}` again" in said
         )
-    story.judge(home, done=code == 0, dice=random.Random(failing.number))
+    story.check(home, done=code == 0, dice=random.Random(failing.number))
 
 
 @every_story

@@ -45,8 +45,8 @@ GOES_ON = {
 PASSING = ("-wal", "-shm", "keychain.json")
 
 
-def lasting(home):
-    """The key files, and the names of all others but what an attempt may leave or set aside."""
+def persistent_files(home):
+    """Return the key files, and the names of all others except what an attempt may leave or move aside."""
     paths = [path for path in home.rglob("*") if "quarantine" not in path.parts]
     return {
         path.name: path.read_bytes() if path.match("notarium_keys*") else b""
@@ -57,7 +57,7 @@ def lasting(home):
 
 def demand_as_before(story, home, origin):
     """It says that it failed; so it is as if it had not been tried."""
-    before, after = lasting(origin), lasting(home)
+    before, after = persistent_files(origin), persistent_files(home)
     moved_on = before.get("notarium_keys.json") != after.get("notarium_keys.json")
     assert after == before or (moved_on and story.name in GOES_ON)
 
@@ -87,7 +87,7 @@ def tried(place):
             done = attempt(story, home, at=told or ignore_step)
         if not done:
             demand_as_before(story, home, origin)
-        story.judge(home, done=done, dice=random.Random(number))
+        story.check(home, done=done, dice=random.Random(number))
         shutil.rmtree(home)
         return done
 

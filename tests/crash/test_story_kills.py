@@ -63,7 +63,7 @@ def test_killed_anywhere_it_leaves_what_was_or_what_is_to_be_and_can_be_repeated
         end = stops.run_killed(story, home, number)
         assert end in {0, stops.KILLED}
         try:
-            story.judge(home, done=end == 0, dice=random.Random(number))
+            story.check(home, done=end == 0, dice=random.Random(number))
         except AssertionError as error:
             error.add_note(f"{story.name}, killed at stop {number}")
             raise
@@ -99,7 +99,7 @@ def test_the_real_command_killed_at_any_system_call_leaves_the_same(place, origi
         shutil.copytree(before, home)
         end = killed_at(story, home, number)
         assert end.returncode in {0, -signal.SIGKILL}, end.stderr
-        story.judge(home, done=story.says in end.stdout + end.stderr, dice=chance)
+        story.check(home, done=story.says in end.stdout + end.stderr, dice=chance)
         shutil.rmtree(home)
         if end.returncode == 0:
             break

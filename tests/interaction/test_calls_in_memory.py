@@ -70,8 +70,8 @@ class Connection:
 
 
 @asynccontextmanager
-async def connected(harness, *, greeting=HELLO):
-    """A connection to a server that has the harness's account open; greeted unless ``greeting`` is None."""
+async def connected(harness, *, handshake=HELLO):
+    """Connect to a server that has the account of ``harness`` open; None for ``handshake`` sends none."""
 
     reading, writing = os.pipe()
     flow = FlowControl()
@@ -85,8 +85,8 @@ async def connected(harness, *, greeting=HELLO):
                 async with running(session, Outbox(writing, flow), Ending()) as transport:
                     tasks.start_soon(sdk_server.serve, server, transport)
                     client = Connection(transport, reading)
-                    if greeting is not None:
-                        await client.ask(greeting)
+                    if handshake is not None:
+                        await client.ask(handshake)
                         client.send(INITIALIZED)
                     yield client
                 await holder.leave(within=1)
@@ -121,7 +121,7 @@ async def test_progress_is_told_to_who_asks_for_it(harness, in_modern):
     asked["params"]["_meta"] = asked["params"].get("_meta", {}) | META
     async with (
         notes_that_wait(harness) as come,
-        connected(harness, greeting=None if in_modern else HELLO) as client,
+        connected(harness, handshake=None if in_modern else HELLO) as client,
     ):
         message, told = await client.ask(asked), []
         while message.get("id") != asked["id"]:
@@ -140,7 +140,7 @@ async def test_request_whose_id_holds_half_a_character_ends_nothing(harness, in_
         return call(number, "get", id="diary")
 
     await harness.sync()
-    async with connected(harness, greeting=None if in_modern else HELLO) as client:
+    async with connected(harness, handshake=None if in_modern else HELLO) as client:
         assert (await client.ask(get("\ud800")))["id"] == "\ufffd"
         assert not (await client.ask(get(8)))["result"]["isError"]
 
@@ -181,7 +181,7 @@ async def test_change_does_not_wait_for_a_listing_that_waits_for_its_notes(harne
 )
 async def test_an_answer_that_makes_no_sense_is_a_missing_confirmation(harness, odd):
     able = HELLO | {"params": HELLO["params"] | {"capabilities": {"elicitation": {}}}}
-    async with connected(harness, greeting=able) as client:
+    async with connected(harness, handshake=able) as client:
         question = await client.ask(call(1, "manage", action="reset_cache", confirm=True))
         assert question["method"] == "elicitation/create"
         answer = await client.ask({"jsonrpc": "2.0", "id": question["id"], "result": odd})

@@ -100,8 +100,8 @@ def _set_aside(folder: AccountFolder) -> bool:
     return any(SPOILT in body for body in kept)
 
 
-def _told(env: dict[str, str]) -> tuple[dict[str, object], dict[str, str]]:
-    """What ``status`` and ``doctor`` say, which must be the same."""
+def _reports(env: dict[str, str]) -> tuple[dict[str, object], dict[str, str]]:
+    """Return the reports of ``status`` and ``doctor``, which must agree."""
     status, doctor = run(env, "status", "--json"), run(env, "doctor", "--offline", "--json")
     facts, findings = json.loads(status.stdout), json.loads(doctor.stdout)["findings"]
     assert status.returncode == doctor.returncode == facts["exit_code"]
@@ -161,7 +161,7 @@ def test_the_next_start_knows_it_before_anybody_reads_a_note(
         assert error["details"]["verdict"] == "database_damaged"
         assert "page 4" in error["message"]
         assert server.leave() == 1
-    assert _told(env)[0]["verdict"] == "database_damaged"
+    assert _reports(env)[0]["verdict"] == "database_damaged"
 
 
 def test_rebuild_is_followed_by_the_next_start(
@@ -170,7 +170,7 @@ def test_rebuild_is_followed_by_the_next_start(
     env = environment(simulator, tmp_path, DB_ON_UNREADABLE="rebuild")
     _spoil(folder, NOTES)
     assert "repair" in str(_meet(env)["resolution_hint"])
-    assert "DB_ON_UNREADABLE=rebuild" in str(_told(env)[0]["resolution_hint"])
+    assert "DB_ON_UNREADABLE=rebuild" in str(_reports(env)[0]["resolution_hint"])
     assert run(env, "status").returncode == 13
     assert not _set_aside(folder)
     with Server(env) as server:
@@ -191,7 +191,7 @@ def test_rebuild_is_not_followed_where_a_write_may_be_inside(
     with Server(env) as server:
         assert server.error("list")["details"]["verdict"] == "database_damaged"
         assert server.leave() == 1
-    assert "was not followed" in str(_told(env)[0]["resolution_hint"])
+    assert "was not followed" in str(_reports(env)[0]["resolution_hint"])
     assert not _set_aside(folder)
 
 
@@ -211,7 +211,7 @@ def test_the_way_out_works_while_the_locked_server_is_still_there(
     with Server(env) as server:
         server.loaded(_active(simulator))
         assert server.leave() == 0
-    assert _told(env)[0]["verdict"] == "ok"
+    assert _reports(env)[0]["verdict"] == "ok"
 
 
 @pytest.mark.parametrize("page", [NOTES, LISTING, 12])
@@ -220,7 +220,7 @@ def test_status_and_doctor_find_it_before_anybody_meets_it(
 ) -> None:
     _spoil(folder, page)
     env = environment(simulator, tmp_path)
-    facts, _cache = _told(env)
+    facts, _cache = _reports(env)
     assert facts["verdict"] == "database_damaged"
     assert f"page {page}" in str(facts["message"])
     assert "mcp-notarium repair" in str(facts["resolution_hint"])
@@ -264,7 +264,7 @@ def test_an_unencrypted_cache_has_a_way_out_that_works(
     error = _meet(env)
     assert error["details"] == {"verdict": "database_damaged", "exit_code": 13}
     assert "mcp-notarium doctor" in str(error["resolution_hint"])
-    assert "reset-cache" in str(_told(env)[0]["resolution_hint"])
+    assert "reset-cache" in str(_reports(env)[0]["resolution_hint"])
     repair = run(env, "repair")
     assert repair.returncode == 1
     assert "mcp-notarium reset-cache" in repair.stderr
@@ -292,7 +292,7 @@ def test_an_unencrypted_cache_that_cannot_be_encrypted_can_be_set_aside(
     env = environment(simulator, tmp_path)
     _spoil(plain_folder, NOTES)
     assert run(env, "migrate-plaintext").returncode == 1
-    assert "mcp-notarium reset-cache" in str(_told(env)[0]["resolution_hint"])
+    assert "mcp-notarium reset-cache" in str(_reports(env)[0]["resolution_hint"])
     done = run(env, "reset-cache", "--yes")
     assert done.returncode == 0, done.stderr
     assert _set_aside(plain_folder)

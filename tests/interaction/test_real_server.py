@@ -24,7 +24,7 @@ KEY = "raw:" + "5a" * 32
 COMMAND = [sys.executable, "-m", "mcp_notarium"]
 
 
-def told(answer):
+def content_of(answer):
     return json.loads(answer["result"]["content"][0]["text"])
 
 
@@ -125,25 +125,25 @@ def test_piped_conversation_is_answered_by_the_real_server(account):
     )  # fmt: skip
     answers = {answer["id"]: answer for answer in map(json.loads, done.stdout.splitlines())}
     assert answers.keys() == {0, 1, 2}
-    assert told(answers[1])["total_items"] == 2
-    assert told(answers[2])["text"].startswith("Diary")
+    assert content_of(answers[1])["total_items"] == 2
+    assert content_of(answers[2])["text"].startswith("Diary")
 
 
 def test_second_start_answers_from_the_cache_without_the_service(account):
     with Talker(COMMAND, env=account.environment()) as talker:
         talker.greet()
-        assert told(talker.ask(call(1, "list")))["total_items"] == 2
+        assert content_of(talker.ask(call(1, "list")))["total_items"] == 2
         talker.signal(signal.SIGTERM)
         assert talker.leave()[0] == 0
         assert "Traceback" not in talker.errors()
     account.simulator.stop_listening()
     with Talker(COMMAND, env=account.environment()) as talker:
         talker.greet()
-        assert told(talker.ask(call(1, "list", query="milk")))["total_items"] == 1
+        assert content_of(talker.ask(call(1, "list", query="milk")))["total_items"] == 1
         assert KEY.encode() not in environment_of(talker.process.pid)
         refused = talker.ask(call(2, "save", text="new"))
         assert refused["result"]["isError"]
-        assert told(refused)["subcategory"] in ("unavailable", "login_required")
+        assert content_of(refused)["subcategory"] in ("unavailable", "login_required")
         talker.hang_up()
         code, seconds = talker.leave()
     assert code == 0
@@ -209,13 +209,13 @@ def test_call_while_the_first_sync_runs_is_served(account):
     account.simulator.latency = 0.3
     with Talker(COMMAND, env=account.environment()) as talker:
         talker.greet()
-        oldest = told(talker.ask(call(1, "get", id="n0")))
+        oldest = content_of(talker.ask(call(1, "get", id="n0")))
         assert oldest["text"] == "note 0"
-        first = told(talker.ask(call(2, "list")))
+        first = content_of(talker.ask(call(2, "list")))
         assert first["content"]
         assert first["total_items"] == 702 or not first["sync"]["complete"]
         deadline = time.monotonic() + 40
-        while told(talker.ask(call(3, "list")))["total_items"] < 702:
+        while content_of(talker.ask(call(3, "list")))["total_items"] < 702:
             assert time.monotonic() < deadline
         talker.hang_up()
         assert talker.leave()[0] == 0

@@ -13,7 +13,7 @@ import pytest
 from mcp_notarium.domain.policy import Policy
 from mcp_notarium.domain.visibility import Visibility
 from mcp_notarium.storage.visibility_filter import VisibilityGate
-from support.policy_twins import IDS, ILLNESSES, Twins
+from support.policy_twins import FAILURES, IDS, Twins
 from support.sync_rig import quick_folder
 
 POLICIES = {
@@ -58,13 +58,13 @@ def test_every_answer_is_that_of_an_account_without_the_hidden_notes(rules, seed
         twins.close()
 
 
-async def story_of_illness(twins: Twins, *, rounds: int) -> None:
+async def story_of_failures(twins: Twins, *, rounds: int) -> None:
     for note_id in IDS:
         twins.edit(note_id, text=twins.some_text(), tags=twins.some_tags(2))
     await twins.sync()
     for _ in range(rounds):
         if twins.dice.random() < 0.8:
-            twins.illness_strikes()
+            twins.fail_a_hidden_note()
         else:
             twins.healed()
         twins.device_acts()
@@ -78,21 +78,21 @@ async def story_of_illness(twins: Twins, *, rounds: int) -> None:
 def test_a_hidden_note_that_the_service_cannot_give_shows_in_no_answer(rules):
     with quick_folder() as folder:
         twins = Twins(folder, Policy(visibility=rules), seed=5)
-        asyncio.run(story_of_illness(twins, rounds=15))
+        asyncio.run(story_of_failures(twins, rounds=15))
         assert twins.one.app.scheduler._progress.doubts()
         assert not twins.other.app.scheduler._progress.doubts()
         twins.close()
 
 
-@pytest.mark.parametrize("illness", ILLNESSES)
-def test_before_all_is_loaded_a_hidden_note_that_cannot_be_had_is_told_as_a_missing_one(illness):
+@pytest.mark.parametrize("failure", FAILURES)
+def test_before_all_is_loaded_a_hidden_note_that_cannot_be_had_is_told_as_a_missing_one(failure):
     rules = Visibility(hidden_tags=("private",), hidden_ids=("note02",))
 
     async def asking(twins: Twins) -> None:
         twins.edit("note01", text="one", tags=["private"])
         twins.edit("note02", text="two", tags=["work"])
         for note_id in ("note01", "note02"):
-            twins.one.ill[note_id] = illness
+            twins.one.failing[note_id] = failure
             await twins.call("get", id=note_id)
             await twins.call("save", id=note_id, local_version=1, trash=True)
             await twins.call("manage", action="trash", id=note_id, local_version=1)

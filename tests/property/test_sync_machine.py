@@ -167,7 +167,7 @@ class SyncMachine(RuleBasedStateMachine):
             self.promised |= {line} - {None}
         finally:
             self.stop_at = None
-            self.world.calm()
+            self.world.clear_faults()
 
     @rule(
         name=names,
@@ -225,7 +225,7 @@ class SyncMachine(RuleBasedStateMachine):
             if write in self.world.write_faults:
                 self.world.plan_write(name, write, self.forgive)
             self.runner.run(self.clients[name].sync())
-            self.world.calm()
+            self.world.clear_faults()
 
     @rule(name=names, nth=st.integers(1, 6), torn=st.booleans())
     def crashes_in_a_cycle(self, name, nth, torn):
@@ -265,7 +265,7 @@ class SyncMachine(RuleBasedStateMachine):
 
     def heals(self):
         """Everything works again; a few cycles later everybody agrees."""
-        self.world.calm()
+        self.world.clear_faults()
         if not self.world.contents():
             self.world.put("the last one", self.line("them") + "\n")
         self.time.now += 1000

@@ -37,7 +37,7 @@ def _make_harness(tmp_path):
         harness.close()
 
 
-def told(result):
+def content_of(result):
     return json.loads(result.content[0].text)
 
 
@@ -57,7 +57,7 @@ def kdf_work(harness, monkeypatch, note_id):
     with monkeypatch.context() as patch:
         database = harness.app.cache.database
         for way in ("rows", "row", "run", "run_many"):
-            patch.setattr(database, way, _noting(getattr(database, way), done))
+            patch.setattr(database, way, _recording(getattr(database, way), done))
         before = len(harness.remote.calls)
         for tool, arguments in {
             "get": {"id": note_id},
@@ -70,12 +70,12 @@ def kdf_work(harness, monkeypatch, note_id):
     return done, harness.remote.calls[before:]
 
 
-def _noting(way, done):
-    def noting(sql, *given, **options):
+def _recording(way, done):
+    def recording(sql, *given, **options):
         done.append(sql)
         return way(sql, *given, **options)
 
-    return noting
+    return recording
 
 
 def test_a_hidden_note_makes_no_other_work_than_a_missing_one(make_harness, monkeypatch):
@@ -94,8 +94,8 @@ def test_a_tool_that_the_policy_forbids_does_nothing_even_if_it_is_there(make_ha
     async def story():
         async with connected(harness.opened) as client:
             return [
-                told(await client.call_tool("save", {"text": "new"})),
-                told(
+                content_of(await client.call_tool("save", {"text": "new"})),
+                content_of(
                     await client.call_tool(
                         "manage", {"action": "trash", "id": "n", "local_version": 1}
                     )
@@ -121,10 +121,10 @@ def test_bulk_reading_stops_at_the_limit_and_is_on_record(make_harness):
 
     results = asyncio.run(story())
     read = sum(
-        len(r.content[0].text) for r in results if not r.is_error and TEXT in told(r)["text"]
+        len(r.content[0].text) for r in results if not r.is_error and TEXT in content_of(r)["text"]
     )
     assert 0 < read <= 8_000
-    assert told(results[-1])["subcategory"] == "policy"
+    assert content_of(results[-1])["subcategory"] == "policy"
     assert outcomes(harness)[-1] == ("tool.get", "refused", "policy")
 
 
@@ -136,7 +136,7 @@ def test_one_answer_over_the_limit_is_refused(make_harness):
         async with connected(harness.opened) as client:
             return await client.call_tool("list", {"limit": 12, "preview_lines": 10})
 
-    refused = told(asyncio.run(story()))
+    refused = content_of(asyncio.run(story()))
     assert (refused["subcategory"], refused["details"]["most"]) == ("policy", 2_000)
 
 

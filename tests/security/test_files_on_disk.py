@@ -120,14 +120,14 @@ def test_every_other_door_refuses_an_unsafe_folder_too(tmp_path, action):
         assert decision.verdict is Verdict.UNSAFE_PATH
         assert "chmod 700" in decision.hint
         return
-    doors = {
+    actions = {
         "rotate": lambda: slot_rotation.rotate_passphrase(
             config, new=Secret(OTHER), options=ChangeOptions(bounds=BOUNDS)
         ),
         "set aside": lambda: purge.reset_account(config),
     }
     with pytest.raises(LockedError) as refused:
-        doors[action]()
+        actions[action]()
     assert refused.value.verdict is Verdict.UNSAFE_PATH
     assert "chmod 700" in refused.value.resolution_hint
 

@@ -145,7 +145,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         assert CANARY not in errors
 
 
-def judge(tool: str, answer: dict[str, Any]) -> None:
+def check_answer(tool: str, answer: dict[str, Any]) -> None:
     """Well-formed, and nothing of the inside."""
     if "error" in answer:
         assert answer["error"]["code"] == -32602, answer
@@ -175,7 +175,7 @@ def test_any_arguments_are_served_or_refused_and_never_break_anything(
     @given(arguments(FORMS[tool]["inputSchema"]))
     def fuzz(given_arguments: dict[str, Any]) -> None:
         params = {"name": tool, "arguments": given_arguments}
-        judge(tool, server.ask(call("fuzz", tool) | {"params": params}))
+        check_answer(tool, server.ask(call("fuzz", tool) | {"params": params}))
 
     fuzz()
 
@@ -194,7 +194,7 @@ def test_a_query_or_text_of_a_megabyte_is_answered(server: Server, text: str) ->
         ("save", {"id": "n0", "local_version": 1, "text_patch": large}),
         ("manage", {"action": large}),
     ):
-        judge(name, server.ask(call("large", name, **given_arguments)))
+        check_answer(name, server.ask(call("large", name, **given_arguments)))
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_deep_arguments_are_refused(server: Server, deep: str) -> None:
         server.raw(f'{head}{{"{name}":{deep}}}}}}}\n'.encode())
         answer = server.receive()
         assert "error" in answer or answer["result"]["isError"]
-        judge("list", server.ask(call("text", "list", tags=deep)))
+        check_answer("list", server.ask(call("text", "list", tags=deep)))
 
 
 def test_one_id_for_many_requests_gets_as_many_answers(server: Server) -> None:

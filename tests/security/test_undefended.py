@@ -10,7 +10,7 @@ import pytest
 
 from support.long import dice
 from support.needs import programs
-from undefended.__main__ import judge
+from undefended.__main__ import take_out
 from undefended.catalogue import DEFENCES
 from undefended.defence import TOP, Defence, exists, faults
 from undefended.trial import read_report
@@ -46,7 +46,7 @@ def test_an_entry_that_does_not_fit_is_stale():
     for name in ("gone", "often", "nowhere", "no test", "none"):
         assert f"{name}:" in said
     assert f"{REAL.name}: two entries" in said
-    assert judge(tuple(stale), say=lambda _line: None) == 1
+    assert take_out(tuple(stale), say=lambda _line: None) == 1
 
 
 def test_the_page_has_every_number_and_names_tests_that_exist():
@@ -76,12 +76,12 @@ def test_a_missing_defence_is_noticed_and_what_changes_nothing_survives():
     programs("git")
     harmless = Defence("harmless", REAL.file, "_DIGITS = 16\n", "_DIGITS = 8 + 8\n", (TEST,))
     said = []
-    assert judge((DRAWN, harmless), say=said.append) == 1
+    assert take_out((DRAWN, harmless), say=said.append) == 1
     told = "\n".join(said)
     for test in DRAWN.tests:
         assert f"| {DRAWN.name} | {test} | yes |" in told
     assert f"| harmless | {TEST} | NO |" in told
-    assert "1 of 2 defences were missed by their tests\nSURVIVED  harmless" in told
+    assert "1 of 2 defences are noticed missing by their tests\nSURVIVED  harmless" in told
     assert DRAWN.old in (TOP / "src/mcp_notarium" / DRAWN.file).read_text(encoding="utf-8")
 
 

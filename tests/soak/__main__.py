@@ -16,7 +16,7 @@ def main() -> int:
     parser.add_argument("--seed", default=secrets.token_hex(4), help="to repeat what was drawn")
     given = parser.parse_args()
     outcome = soak(given.minutes * 60, given.seed)
-    sys.stdout.write(outcome.told() + "\n")
+    sys.stdout.write(outcome.text() + "\n")
     return 1 if outcome.wrong else 0
 
 

@@ -1,4 +1,4 @@
-"""The calm after a run: everything is brought to rest, and held against the note service."""
+"""Let everything finish after a run, and compare it with the note service."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from soak.account import Account, Client, Gone
 
-CALM = 150.0
+MOST_SECONDS = 150.0
 """Seconds within which everybody agrees once nothing is wrong any more."""
 OURS = re.compile(
     r"notarium_cache\.[0-9a-f]{16}\.sqlite\.encrypted(-wal|-shm)?|notarium_keys\.json(\.bak)?"
@@ -60,7 +60,7 @@ def differences(here: dict[str, Any], there: dict[str, Any]) -> list[str]:
 
 def agree(account: Account, client: Client) -> None:
     """Wait until the server shows what the service has, and nothing is unfinished."""
-    deadline = time.monotonic() + CALM
+    deadline = time.monotonic() + MOST_SECONDS
     while True:
         try:
             odd = differences(shown(client), truth(account))
@@ -90,9 +90,9 @@ def close(account: Account, clients: Iterable[Client]) -> None:
         account.promises.complain(what)
     _succeed(account, "rotate-key", "--reencrypt")
     _succeed(account, "audit", "verify")
-    stray = [path.name for path in account.cache.iterdir() if not OURS.fullmatch(path.name)]
-    if stray:
-        account.promises.complain(f"left in the folder: {', '.join(sorted(stray))}")
+    unknown = [path.name for path in account.cache.iterdir() if not OURS.fullmatch(path.name)]
+    if unknown:
+        account.promises.complain(f"left in the folder: {', '.join(sorted(unknown))}")
     last = Client(account, "the last server")
     try:
         last.open()

@@ -70,7 +70,7 @@ class Measures:
         more = median(files[-third:]) - median(files[:third]) if third else 0.0
         return fitted(settled), more
 
-    def judge(self) -> list[str]:
+    def check(self) -> list[str]:
         """What was not bounded."""
         wrong = []
         if self.most_memory > MOST_MEMORY:

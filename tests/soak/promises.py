@@ -109,7 +109,7 @@ class Promises:
         with self._lock:
             self.broken.append(what)
 
-    def judge(self, truth: Truth) -> list[str]:
+    def check(self, truth: Truth) -> list[str]:
         """Everything that is wrong, now that nothing is on its way any more."""
         with self._lock:
             return [*self.broken, *self._lost(truth), *_copied_twice(truth), *self._twice(truth)]

@@ -38,8 +38,8 @@ class Outcome:
     measures: Measures
     wrong: list[str] = field(default_factory=list)
 
-    def told(self) -> str:
-        """For a person."""
+    def text(self) -> str:
+        """Return the report for people."""
         counts = Counter(self.counts)
         refused = _part(counts, "refused: ")
         faults = _part(counts, "fault: ")
@@ -98,7 +98,7 @@ def soak(
         with account.simulator.running():
             _run(account, seconds, seed, pace, enough)
         promises, measures = account.promises, account.measures
-        wrong = [*promises.judge(account.simulator.notes()), *measures.judge()]
+        wrong = [*promises.check(account.simulator.notes()), *measures.check()]
         if not promises.acknowledged:
             wrong.append("nothing was saved at all")
         lasted = time.monotonic() - account.began
@@ -128,7 +128,7 @@ def _run(
         _wait(actors, seconds, lambda: enough(account.counts))
         account.over.set()
         for one in actors:
-            one.join(ending.CALM)
+            one.join(ending.MOST_SECONDS)
         # One with the newest password; those that have an old one get the news through it.
         newcomer = Client(account, "newcomer")
         newcomer.open()

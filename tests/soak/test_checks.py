@@ -39,27 +39,27 @@ def test_kept_promises_are_not_complained_about(simulator, promises):
     promises.going_to_remove([gone])
     simulator.put("a", content=simulator.note("a")["content"].replace(gone, ""))
     promises.trashed("a", trash=False)
-    assert promises.judge(simulator.notes()) == []
+    assert promises.check(simulator.notes()) == []
 
 
 def test_an_acknowledged_write_that_the_service_has_dropped_is_found(simulator, promises):
     saved(simulator, promises, "a", creates=True)
     token = saved(simulator, promises, "a")
     simulator.put("a", content=simulator.note("a")["content"].replace(f"{token} words\n", ""))
-    assert [what for what in promises.judge(simulator.notes()) if token in what]
+    assert [what for what in promises.check(simulator.notes()) if token in what]
 
 
 def test_a_note_that_is_gone_although_nobody_deleted_it_is_found(simulator, promises):
     token = saved(simulator, promises, "a", creates=True)
     simulator.delete("a")
-    assert [what for what in promises.judge(simulator.notes()) if token in what]
+    assert [what for what in promises.check(simulator.notes()) if token in what]
 
 
 def test_a_success_that_comes_before_the_service_has_the_write_is_found(simulator, promises):
     token = promises.token(creates=True)
     promises.saved(token, "a")
     simulator.put("a", content=f"{token}\n")
-    assert promises.judge(simulator.notes()) == [
+    assert promises.check(simulator.notes()) == [
         f"{token} was said to be saved and never reached the service"
     ]
 
@@ -80,35 +80,35 @@ def test_a_line_of_another_device_that_was_written_over_is_found(simulator, prom
     simulator.put("a", content=f"first\n{token}\n")
     promises.written_elsewhere(token)
     simulator.put("a", content="first\n")
-    assert [what for what in promises.judge(simulator.notes()) if token in what]
+    assert [what for what in promises.check(simulator.notes()) if token in what]
 
 
 def test_a_note_that_was_made_twice_is_found_and_a_conflict_copy_is_none(simulator, promises):
     token = saved(simulator, promises, "a", creates=True)
     simulator.put("b", content=COPY + simulator.note("a")["content"])
-    assert promises.judge(simulator.notes()) == []
+    assert promises.check(simulator.notes()) == []
     simulator.put("c", content=simulator.note("a")["content"])
-    assert promises.judge(simulator.notes()) == [f"the note of {token} is there 2 times: a, c"]
+    assert promises.check(simulator.notes()) == [f"the note of {token} is there 2 times: a, c"]
 
 
 def test_a_conflict_copy_that_was_made_twice_is_found(simulator, promises):
     for note_id in "ab":
         simulator.put(note_id, content=f"{COPY}one\n")
-    assert len(promises.judge(simulator.notes())) == 1
+    assert len(promises.check(simulator.notes())) == 1
 
 
 def test_a_line_that_was_written_twice_is_found(simulator, promises):
     saved(simulator, promises, "a", creates=True)
     token = saved(simulator, promises, "a")
     simulator.put("a", content=simulator.note("a")["content"] + f"{token} words\n")
-    assert promises.judge(simulator.notes()) == [f"{token} stands 2 times in note a"]
+    assert promises.check(simulator.notes()) == [f"{token} stands 2 times in note a"]
 
 
 def test_a_trashing_or_a_deletion_that_never_happened_is_found(simulator, promises):
     saved(simulator, promises, "a", creates=True)
     promises.trashed("a", trash=True)
     promises.removed("a", simulator.notes())
-    assert len(promises.judge(simulator.notes())) == 2
+    assert len(promises.check(simulator.notes())) == 2
 
 
 def life(*, grows=0.0, files=10, more_files=0, samples=200):
@@ -127,7 +127,7 @@ def measured(**how):
 
 
 def test_a_server_of_one_size_is_not_complained_about():
-    assert measured().judge() == []
+    assert measured().check() == []
 
 
 @pytest.mark.parametrize(
@@ -140,13 +140,13 @@ def test_a_server_of_one_size_is_not_complained_about():
     ],
 )
 def test_a_leak_is_found(how, word):
-    assert [what for what in measured(**how).judge() if word in what]
+    assert [what for what in measured(**how).check() if word in what]
 
 
 def test_a_log_that_is_never_moved_into_the_database_is_found():
     measures = Measures()
     measures.add_wal(MOST_WAL + 1)
-    assert len(measures.judge()) == 1
+    assert len(measures.check()) == 1
 
 
 def record(number, outcome, note="a", refers=0):
@@ -173,9 +173,9 @@ def test_notes_that_differ_are_named():
 
 
 def test_a_failed_run_says_how_to_repeat_it():
-    told = Outcome("word", 1.0, Counter(kills=2), Measures(), ["it broke"]).told()
-    assert "BROKEN: it broke" in told
-    assert "--seed word" in told
+    text = Outcome("word", 1.0, Counter(kills=2), Measures(), ["it broke"]).text()
+    assert "BROKEN: it broke" in text
+    assert "--seed word" in text
 
 
 @pytest.mark.parametrize("missing", ["kills", "clock jumps", "fault: late", "acknowledged writes"])

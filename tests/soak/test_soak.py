@@ -24,10 +24,10 @@ WRITES = 40
 def test_mixed_load_with_kills_faults_and_clock_jumps_keeps_every_promise():
     everything = partial(seen, writes=WRITES)
     outcome = soak(SECONDS, SEED, pace=0.7, **({} if LONG else {"enough": everything}))
-    assert outcome.wrong == [], outcome.told()
-    assert everything(outcome.counts), outcome.told()
+    assert outcome.wrong == [], outcome.text()
+    assert everything(outcome.counts), outcome.text()
     happened = {"kills", "stops", "offline", "clock jumps", "key changes", "passwords changed"}
-    assert happened <= outcome.counts.keys() or not LONG, outcome.told()
+    assert happened <= outcome.counts.keys() or not LONG, outcome.text()
 
 
 def test_the_clock_of_the_soak_is_the_clock_of_the_server(tmp_path):

@@ -45,9 +45,9 @@ class Trouble(Actor):
                 if not self._account.over.is_set():
                     drawn()
         finally:
-            self._calm()
+            self._end_faults()
 
-    def _calm(self) -> None:
+    def _end_faults(self) -> None:
         self._simulator.faults.clear()
         self._simulator.latency = 0.0
         self._simulator.resume()

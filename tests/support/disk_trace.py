@@ -97,8 +97,8 @@ class Recording:
     folders: frozenset[int]
     operations: Sequence[Operation]
 
-    def told(self, words: str) -> int:
-        """The number of the operation that told the person so."""
+    def reported_at(self, words: str) -> int:
+        """Return the number of the operation that printed these words."""
         return next(
             number
             for number, one in enumerate(self.operations)

@@ -72,7 +72,7 @@ class Found:
     @property
     def system(self) -> Keychain:
         """The keychain of this machine, as a new process sees it."""
-        return keychains.lasting(self.home / KEYCHAIN)
+        return keychains.stored_keychain(self.home / KEYCHAIN)
 
     @property
     def entry(self) -> Secret | None:

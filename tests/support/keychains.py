@@ -52,8 +52,8 @@ def locked() -> Keychain:
     return Keychain(lambda: one)
 
 
-def lasting(path: Path) -> Keychain:
-    """A keychain that outlives the process: what it was given is on the disk when it says so."""
+def stored_keychain(path: Path) -> Keychain:
+    """Return a keychain kept in a file, so that it outlives the process."""
 
     def read(_self, service, username):
         return _entries(path).get(f"{service} {username}")

@@ -1,6 +1,6 @@
 """The ground truth behind the in-memory store: a small note service with Simperium's hazards.
 
-``MemoryStore`` is the service and the door for "another device". Everything is deterministic: no
+``MemoryStore`` is the service, and lets "another device" write to it. Everything is deterministic: no
 clock, no randomness. Hazards that are always on: a push over an old base is merged silently by
 diff-match-patch, lists are replaced whole, cursors have no order, old cursors and old versions may
 be forgotten, a removed id continues its version count. It raises errors but plans no faults; that
@@ -61,7 +61,7 @@ class MemoryStore:
         self._oldest = 0
         self._waiting: set[asyncio.Event] = set()
 
-    # The door for "another device" and for looking at the truth.
+    # For "another device", and for reading what the service holds.
 
     def put(
         self,

@@ -40,8 +40,8 @@ WORDS = (
 TYPED = (*WORDS, "gardem", "zymurgi", "zymurgisz", "repord", "fahrt", "ledgre", "nothing", "会議")
 TAGS = ("work", "Work", "home", "private", "Private", "other")
 IDS = tuple(f"note{number:02}" for number in range(14))
-ILLNESSES = (StoreUnavailable, StoreTimeout, LoginRequired, RateLimited, StoreRejected)
-STRANGERS = ("nobody", "note99", "../x")
+FAILURES = (StoreUnavailable, StoreTimeout, LoginRequired, RateLimited, StoreRejected)
+UNKNOWN_IDS = ("nobody", "note99", "../x")
 
 
 def same_word(told: str) -> str:
@@ -51,18 +51,18 @@ def same_word(told: str) -> str:
 
 
 class Twin(ToolHarness):
-    """One of the two, with a door through which another device comes right before a push."""
+    """Hold one of the two accounts; ``before_push`` lets another device write right before a push."""
 
     def __init__(self, folder: Path, policy: Policy) -> None:
         super().__init__(folder, policy=policy)
         self.caller = Caller(agrees=True)
         self.before_push: list[Any] = []
-        self.ill: dict[str, type[NotariumError]] = {}
+        self.failing: dict[str, type[NotariumError]] = {}
         push, delete, get = self.remote.push, self.remote.delete, self.remote.get
 
-        async def ailing_get(note_id: str, *, etag: str | None = None) -> Revision:
-            if note_id in self.ill:
-                raise self.ill[note_id]("this note cannot be had")
+        async def failing_get(note_id: str, *, etag: str | None = None) -> Revision:
+            if note_id in self.failing:
+                raise self.failing[note_id]("this note cannot be had")
             return await get(note_id, etag=etag)
 
         async def raced_push(write: PendingWrite) -> Acknowledgement:
@@ -73,7 +73,7 @@ class Twin(ToolHarness):
             self._race(note_id)
             await delete(note_id, etag=etag, write_id=write_id)
 
-        self.remote.get = ailing_get  # type: ignore[method-assign]
+        self.remote.get = failing_get  # type: ignore[method-assign]
         self.remote.push = raced_push  # type: ignore[method-assign]
         self.remote.delete = raced_delete  # type: ignore[method-assign]
 
@@ -154,7 +154,7 @@ class Twins:
             self.one.store.remove(note_id)
             self.mirror(note_id)
 
-    def illness_strikes(self) -> None:
+    def fail_a_hidden_note(self) -> None:
         """The service cannot give one of the hidden notes any more, and tells of changes only.
 
         It is one that was hidden before, and stays so: nobody could know of a change of that.
@@ -163,15 +163,15 @@ class Twins:
         there = sorted(store.ids() & withheld.keys())
         hidden = [i for i in there if not self.shows(i, store.fields(i))]
         if hidden:
-            self.one.ill[self.dice.choice(hidden)] = self.dice.choice(ILLNESSES)
-            for note_id in self.one.ill:
+            self.one.failing[self.dice.choice(hidden)] = self.dice.choice(FAILURES)
+            for note_id in self.one.failing:
                 self.put(store, note_id, {"text": self.some_text()})
             for twin in (self.one, self.other):
                 twin.remote.faults.plan(Fault.WITHOUT_CONTENT, on="changes")
 
     def healed(self) -> None:
         """The service gives every note again."""
-        self.one.ill.clear()
+        self.one.failing.clear()
 
     async def sync(self) -> None:
         await self.one.sync()
@@ -220,7 +220,7 @@ class Twins:
         return self.dice.sample(TAGS, self.dice.randint(0, most))
 
     def some_id(self) -> str:
-        return self.dice.choice((*IDS, *IDS, *self.versions, *STRANGERS))
+        return self.dice.choice((*IDS, *IDS, *self.versions, *UNKNOWN_IDS))
 
     def some_version(self, note_id: str) -> int:
         return self.versions.get(note_id, 1) + self.dice.choice((0, 0, 0, 0, 1, -1))
@@ -344,7 +344,7 @@ class Twins:
     def device_acts(self, note_id: str | None = None) -> None:
         """One random edit from another device."""
         note_id = note_id or self.dice.choice((*IDS, *self.versions))
-        if note_id in self.one.ill:
+        if note_id in self.one.failing:
             return
         roll = self.dice.random()
         if roll < 0.45:

@@ -10,7 +10,7 @@ DISTINCT = [one for one in STORIES if LONG or not one.alike]
 """In the short form without those that take the same steps as another one."""
 
 
-def story(name: str) -> Story:
+def story_named(name: str) -> Story:
     """The story of this name."""
     (found,) = (one for one in STORIES if one.name == name)
     return found

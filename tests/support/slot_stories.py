@@ -165,12 +165,12 @@ def _of_words(found: Found) -> Slot:
 
 
 def _enable_keychain(home: Path, at: StepHook) -> None:
-    system = keychains.lasting(home / KEYCHAIN)
+    system = keychains.stored_keychain(home / KEYCHAIN)
     keychain_slot.enable(given_key(home), system, options=_given(at))
 
 
 def _disable_keychain(home: Path, at: StepHook) -> None:
-    system = keychains.lasting(home / KEYCHAIN)
+    system = keychains.stored_keychain(home / KEYCHAIN)
     keychain_slot.disable(given_key(home), system, options=_given(at))
 
 
@@ -201,7 +201,7 @@ def _with_paper(home: Path) -> None:
 
 
 def _move_into_keychain(home: Path, at: StepHook) -> None:
-    system = keychains.lasting(home / KEYCHAIN)
+    system = keychains.stored_keychain(home / KEYCHAIN)
     keychain_slot.rotate_into_keychain(
         given_key(home), system, from_keychain=False, options=_given(at)
     )
@@ -212,7 +212,7 @@ def _with_keychain(home: Path) -> None:
 
 
 def _exchange(home: Path, at: StepHook) -> None:
-    system = keychains.lasting(home / KEYCHAIN)
+    system = keychains.stored_keychain(home / KEYCHAIN)
     config = given_key(home, db_key=None, keychain=True)
     keychain_slot.rotate_into_keychain(config, system, from_keychain=True, options=_given(at))
 

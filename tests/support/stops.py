@@ -51,19 +51,21 @@ def stopping(stop: Stop) -> Iterator[None]:
     with ExitStack() as stack:
         for module, names in _CALLS.items():
             for name in names:
-                stack.enter_context(patch.object(module, name, _told(getattr(module, name), stop)))
+                stack.enter_context(
+                    patch.object(module, name, _stopping(getattr(module, name), stop))
+                )
         stack.enter_context(patch.object(os, "open", _creating(os.open, stop)))
         transaction = _transaction(database.Database.transaction, stop)
         stack.enter_context(patch.object(database.Database, "transaction", transaction))
         yield
 
 
-def _told(call: Callable[..., object], stop: Stop) -> Callable[..., object]:
-    def told(*given, **options):
+def _stopping(call: Callable[..., object], stop: Stop) -> Callable[..., object]:
+    def stopping(*given, **options):
         stop(call.__name__)
         return call(*given, **options)
 
-    return told
+    return stopping
 
 
 def _creating(call: Callable[..., int], stop: Stop) -> Callable[..., int]:
@@ -77,14 +79,14 @@ def _creating(call: Callable[..., int], stop: Stop) -> Callable[..., int]:
 
 def _transaction(transaction, stop: Stop):
     @contextmanager
-    def told(self, **options):
+    def stopping(self, **options):
         stop("begin")
         with transaction(self, **options):
             yield
             stop("commit")
         stop("committed")
 
-    return told
+    return stopping
 
 
 def _act(name: str, home: Path, number: int) -> None:
@@ -97,4 +99,4 @@ def _act(name: str, home: Path, number: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     with stopping(stop):
-        power_stories.story(name).act(home, stop)
+        power_stories.story_named(name).act(home, stop)

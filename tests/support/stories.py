@@ -88,7 +88,7 @@ class Story:
             "PYTHONDONTWRITEBYTECODE": "1",
         } | self.environment
 
-    def judge(self, home: Path, *, done: bool, dice: random.Random) -> None:
+    def check(self, home: Path, *, done: bool, dice: random.Random) -> None:
         """Raises ``Violation`` unless it is what may be left, and the command can be done again."""
         self.judged(Found(home, self.content, done, dice))
 

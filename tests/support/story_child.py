@@ -7,7 +7,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
     from support import power_stories
 
-    told = power_stories.story(sys.argv[1])
-    told.act(Path.cwd(), lambda _step: None)
-    sys.stdout.write(told.says + "\n")
+    story = power_stories.story_named(sys.argv[1])
+    story.act(Path.cwd(), lambda _step: None)
+    sys.stdout.write(story.says + "\n")
     sys.stdout.flush()

@@ -70,7 +70,7 @@ class MemoryWorld:
             # Otherwise the listing would lag and its cursor would not: nobody could tell.
             self.faults[name].plan(fault, on="list_page")
 
-    def calm(self) -> None:
+    def clear_faults(self) -> None:
         for faults in self.faults.values():
             faults.clear()
 
@@ -145,7 +145,7 @@ class SimplenoteWorld:
             case _:
                 self.sim.faults.status(503, **where)
 
-    def calm(self) -> None:
+    def clear_faults(self) -> None:
         self.sim.faults.clear()
 
     def contents(self) -> dict[str, Content]:

@@ -25,40 +25,42 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--only", metavar="WORD", help="entries whose name, file or tests have it")
     parser.add_argument("--list", action="store_true", help="name the entries and run nothing")
     asked = parser.parse_args(arguments)
-    chosen = tuple(one for one in DEFENCES if _meant(one, asked.only or ""))
+    chosen = tuple(one for one in DEFENCES if _matches(one, asked.only or ""))
     if asked.list:
         print("\n".join(f"{one.name}  ({one.file})" for one in chosen))  # noqa: T201
         return 0
     if not chosen:
         parser.error("no entry has that word")
-    return judge(chosen, say=lambda line: print(line, flush=True))  # noqa: T201
+    return take_out(chosen, say=lambda line: print(line, flush=True))  # noqa: T201
 
 
-def judge(defences: tuple[Defence, ...], *, say: Say) -> int:
-    """Take each out in a copy and say who noticed; 0 if all were missed."""
+def take_out(defences: tuple[Defence, ...], *, say: Say) -> int:
+    """Take out each defence in a copy and print which tests noticed; return 0 if all were noticed."""
     if stale := faults(defences):
         say("\n".join(f"STALE  {line}" for line in stale))
         return 1
     with tempfile.TemporaryDirectory(prefix="undefended-") as place:
         Path(place).chmod(0o755)  # some tests run as another user
         copy = Copy(Path(place))
-        if not _sound(copy, defences, say):
+        if not _all_pass(copy, defences, say):
             return 1
-        survivors = [one.name for one in defences if not _missed(copy, one, say)]
-    say(f"{len(defences) - len(survivors)} of {len(defences)} defences were missed by their tests")
+        survivors = [one.name for one in defences if not _noticed(copy, one, say)]
+    say(
+        f"{len(defences) - len(survivors)} of {len(defences)} defences are noticed missing by their tests"
+    )
     say("\n".join(f"SURVIVED  {name}" for name in survivors))
     return 1 if survivors else 0
 
 
-def _sound(copy: Copy, defences: tuple[Defence, ...], say: Say) -> bool:
-    """Whether all the tests pass while every defence is there; else no failure would mean anything."""
+def _all_pass(copy: Copy, defences: tuple[Defence, ...], say: Say) -> bool:
+    """Return whether all the tests pass with every defence in place; otherwise a failure proves nothing."""
     found = copy.run(test for one in defences for test in one.tests)
     if found.failed or found.trouble:
         say(f"with every defence in place: {sorted(found.failed)} {found.trouble}")
     return not found.failed and not found.trouble
 
 
-def _missed(copy: Copy, defence: Defence, say: Say) -> bool:
+def _noticed(copy: Copy, defence: Defence, say: Say) -> bool:
     began = time.monotonic()
     with copy.without(defence):
         found = copy.run(defence.tests)
@@ -70,7 +72,7 @@ def _missed(copy: Copy, defence: Defence, say: Say) -> bool:
     return found.failed >= set(defence.tests) and not found.trouble
 
 
-def _meant(defence: Defence, word: str) -> bool:
+def _matches(defence: Defence, word: str) -> bool:
     return any(word in said for said in (defence.name, defence.file, *defence.tests))
 
 

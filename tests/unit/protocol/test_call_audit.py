@@ -49,7 +49,7 @@ async def until(true):
         await anyio.sleep(0.01)
 
 
-def told(record):
+def summary(record):
     return (record.act, record.decision, record.outcome)
 
 
@@ -61,7 +61,7 @@ async def test_read_is_one_record_with_its_notes_and_size(harness, era):
         result = await client.call_tool("get", {"id": NOTE})
         await client.call_tool("list", {})
     got, listed = records(harness)
-    assert told(got) == ("tool.get", "allowed", "ok")
+    assert summary(got) == ("tool.get", "allowed", "ok")
     assert json.loads(got.notes) == json.loads(listed.notes) == [NOTE]
     assert got.bytes_out == len(result.content[0].text.encode())
     assert got.at_ms == int(harness.now * 1000)
@@ -90,10 +90,10 @@ async def test_act_is_recorded_before_it_is_begun_and_its_outcome_after(harness,
     monkeypatch.setattr(harness.remote, "push", watched)
     async with connected(harness.opened) as client:
         saved = (await client.call_tool("save", {"text": "new"})).structured_content
-    assert [told(record) for record in seen] == [("tool.save", "allowed", "")]
+    assert [summary(record) for record in seen] == [("tool.save", "allowed", "")]
     opened, ended = records(harness)
     assert ended.refers == opened.number
-    assert told(ended) == ("tool.save", "allowed", "ok")
+    assert summary(ended) == ("tool.save", "allowed", "ok")
     assert json.loads(ended.notes) == [saved["id"]]
     assert ended.digest == opened.digest
 
@@ -115,7 +115,7 @@ async def test_act_that_cannot_be_recorded_is_not_done(harness, monkeypatch):
     assert harness.store.ids() == set()
     assert harness.app.cache.pending.count() == 0
     (refused,) = records(harness)
-    assert told(refused) == ("tool.save", "refused", "not_recorded")
+    assert summary(refused) == ("tool.save", "refused", "not_recorded")
 
 
 async def test_outcome_that_cannot_be_recorded_does_not_undo_a_success(harness, monkeypatch):
@@ -133,7 +133,7 @@ async def test_outcome_that_cannot_be_recorded_does_not_undo_a_success(harness, 
         result = await client.call_tool("save", {"text": "new"})
         assert not result.is_error
         monkeypatch.undo()
-    assert [told(record)[2] for record in records(harness)] == ["", "ok"]
+    assert [summary(record)[2] for record in records(harness)] == ["", "ok"]
 
 
 async def test_unknown_tool_and_its_arguments_leave_only_a_digest(harness):
@@ -143,7 +143,7 @@ async def test_unknown_tool_and_its_arguments_leave_only_a_digest(harness):
         with pytest.raises(MCPError):
             await client.call_tool("my diary", {"x": "my diary"})
     record = records(harness)[-1]
-    assert told(record) == ("tool.unknown", "refused", "unknown_tool")
+    assert summary(record) == ("tool.unknown", "refused", "unknown_tool")
     assert "diary" not in repr(record)
 
 
@@ -165,7 +165,7 @@ async def test_last_call_before_the_cache_is_open_is_recorded_too(harness):
         with pytest.raises(MCPError):
             await client.call_tool("nope", {})
         gate.set()
-    assert [told(record) for record in records(harness)] == [
+    assert [summary(record) for record in records(harness)] == [
         ("tool.unknown", "refused", "unknown_tool")
     ]
 
@@ -191,7 +191,7 @@ async def test_invalid_arguments_are_recorded_without_them(harness):
     async with connected(harness.opened) as client:
         await client.call_tool("manage", {"action": "my diary", "id": "my diary"})
     (record,) = records(harness)
-    assert told(record) == ("tool.manage", "refused", "arguments")
+    assert summary(record) == ("tool.manage", "refused", "arguments")
     assert "diary" not in repr(record)
 
 
@@ -203,10 +203,10 @@ async def test_error_says_its_kind_and_only_ids_of_notes_here_are_kept(harness):
         await client.call_tool("get", {"id": NOTE, "local_version": 99})
         await client.call_tool("manage", {"action": "get_stats"})
     missing, other, stats = records(harness)
-    assert told(missing) == ("tool.get", "allowed", "not_found")
+    assert summary(missing) == ("tool.get", "allowed", "not_found")
     assert missing.notes == "[]"
     assert (other.outcome, other.notes) == ("version_changed", f'["{NOTE}"]')
-    assert told(stats) == ("tool.manage.get_stats", "allowed", "ok")
+    assert summary(stats) == ("tool.manage.get_stats", "allowed", "ok")
     assert stats.refers == 0
 
 
@@ -247,9 +247,9 @@ async def test_decision_of_the_person_is_recorded(harness, era, answer, decision
     await harness.sync()
     await asked(harness, era, answer)
     last = records(harness)[-1]
-    assert told(last) == ("tool.manage.reset_cache", decision, outcome)
+    assert summary(last) == ("tool.manage.reset_cache", decision, outcome)
     if era == "auto" and answer:
-        assert told(records(harness)[1]) == ("tool.manage.reset_cache", "asked", "asked")
+        assert summary(records(harness)[1]) == ("tool.manage.reset_cache", "asked", "asked")
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -267,8 +267,8 @@ async def test_that_somebody_agreed_is_on_the_disk_before_anything_is_done(
     await harness.sync()
     await asked(harness, era, "accept")
     begun, agreed = seen[-2:]
-    assert told(begun)[1:] == ("allowed", "")
-    assert told(agreed) == ("tool.manage.reset_cache", "confirmed", "")
+    assert summary(begun)[1:] == ("allowed", "")
+    assert summary(agreed) == ("tool.manage.reset_cache", "confirmed", "")
     assert agreed.refers == begun.number
     assert records(harness)[-1].refers == begun.number
 

@@ -28,7 +28,7 @@ INVALID_REQUEST, INVALID_PARAMS, UNSUPPORTED, NO_METHOD = -32600, -32602, -32022
 def opened(*lines):
     session = Session(StaticReplies(STORED), FlowControl())
     for message in lines:
-        told(session, message)
+        reply_to(session, message)
     return session
 
 
@@ -36,14 +36,14 @@ def shaken(version="2025-11-25"):
     return opened(hello(protocolVersion=version), INITIALIZED)
 
 
-def told(session, message):
-    """The reply, None where there is none."""
+def reply_to(session, message):
+    """Return the reply, or None."""
     reply = session.receive(json.dumps(message).encode())
     return json.loads(reply) if reply else None
 
 
 def waiting(session):
-    """What the SDK gets."""
+    """Return the messages queued for the SDK."""
     found = []
     while (message := session.next()) is not None:
         found.append(message)
@@ -74,7 +74,7 @@ def modern_call(request_id, tool="list", **arguments):
 def refused(session, message):
     """The code of the refusal; nothing reaches the SDK."""
     before = len(session._waiting)
-    reply = told(session, message)
+    reply = reply_to(session, message)
     assert len(session._waiting) == before
     assert reply["id"] == message["id"]
     return reply["error"]["code"]
@@ -83,8 +83,8 @@ def refused(session, message):
 @pytest.mark.parametrize("version", VERSIONS)
 def test_handshake_ping_and_lists_are_answered_in_every_version_for_the_whole_session(version):
     session = opened()
-    greeting = told(session, hello(protocolVersion=version))
-    assert greeting == {
+    handshake = reply_to(session, hello(protocolVersion=version))
+    assert handshake == {
         "jsonrpc": "2.0",
         "id": 0,
         "result": STORED["initialize"] | {"protocolVersion": version},
@@ -92,11 +92,11 @@ def test_handshake_ping_and_lists_are_answered_in_every_version_for_the_whole_se
     listed = STORED["lists"][STORED["list_of"][version]]
     for message in (None, INITIALIZED, call(1, "save", text="x")):
         if message is not None:
-            assert told(session, message) is None
-        assert told(session, ask("tools/list"))["result"] == listed
-        assert told(session, ask("ping"))["result"] == {}
+            assert reply_to(session, message) is None
+        assert reply_to(session, ask("tools/list"))["result"] == listed
+        assert reply_to(session, ask("ping"))["result"] == {}
         for method in (*NOT_HERE, "server/discover"):
-            error = told(session, ask(method))["error"]
+            error = reply_to(session, ask(method))["error"]
             assert error == {"code": NO_METHOD, "message": "Method not found", "data": method}
     assert [message["method"] for message in waiting(session)] == [
         "initialize",
@@ -108,9 +108,9 @@ def test_handshake_ping_and_lists_are_answered_in_every_version_for_the_whole_se
 def test_client_stays_once_its_handshake_has_ended_or_it_asks_for_more():
     session = opened(HELLO)
     for method in ("tools/list", "ping", "prompts/list"):
-        told(session, ask(method))
+        reply_to(session, ask(method))
     assert not session.stays
-    told(session, INITIALIZED)
+    reply_to(session, INITIALIZED)
     assert session.stays
     early = opened(HELLO, call(1, "list"))
     assert early.stays
@@ -119,22 +119,22 @@ def test_client_stays_once_its_handshake_has_ended_or_it_asks_for_more():
 
 def test_the_modern_era_needs_the_sdk_from_its_first_call_only():
     session = opened()
-    discovered = told(session, modern(1, "server/discover"))["result"]
+    discovered = reply_to(session, modern(1, "server/discover"))["result"]
     assert discovered["supportedVersions"] == ["2026-07-28"]
-    assert len(told(session, modern(2, "tools/list"))["result"]["tools"]) == 4
+    assert len(reply_to(session, modern(2, "tools/list"))["result"]["tools"]) == 4
     for method in ("ping", *NOT_HERE):
-        assert told(session, modern(3, method))["error"]["code"] == NO_METHOD
+        assert reply_to(session, modern(3, method))["error"]["code"] == NO_METHOD
     assert not session.stays
-    assert told(session, modern_call(4)) is None
+    assert reply_to(session, modern_call(4)) is None
     assert session.stays
     assert calls(session) == [4]
-    assert told(session, modern(5, "tools/list"))["result"]["ttlMs"] == 3_600_000
+    assert reply_to(session, modern(5, "tools/list"))["result"]["ttlMs"] == 3_600_000
 
 
 @pytest.mark.parametrize("asked", [[], ["server/discover", "tools/list", *NOT_HERE]])
 def test_client_may_still_shake_hands_after_looking_for_the_modern_era(asked):
     session = opened(*(modern(1, method) for method in asked), ask("ping"))
-    assert told(session, HELLO)["result"]["protocolVersion"] == "2025-11-25"
+    assert reply_to(session, HELLO)["result"]["protocolVersion"] == "2025-11-25"
 
 
 @pytest.mark.parametrize("method", ["tools/call", "tools/list", "server/discover", "no/such"])
@@ -142,7 +142,7 @@ def test_request_without_an_envelope_is_refused_while_the_era_is_unknown(method)
     session = opened()
     assert refused(session, ask(method)) == INVALID_PARAMS
     assert not session.stays
-    assert told(session, ask("ping"))["result"] == {}
+    assert reply_to(session, ask("ping"))["result"] == {}
     settled = opened(modern_call(1))
     assert refused(settled, ask(method)) == INVALID_PARAMS
     assert refused(settled, ask("ping")) == INVALID_PARAMS
@@ -165,7 +165,7 @@ def test_half_an_envelope_is_refused(method, meta):
 def test_envelope_of_another_version_is_refused_with_those_that_are_served(method, version):
     meta = ENVELOPE | {"io.modelcontextprotocol/protocolVersion": version}
     session = opened()
-    error = told(session, ask(method, _meta=meta))["error"]
+    error = reply_to(session, ask(method, _meta=meta))["error"]
     assert error["code"] == UNSUPPORTED
     assert error["data"] == {"supported": ["2026-07-28"], "requested": version}
     assert not waiting(session)
@@ -191,7 +191,7 @@ def test_the_eras_do_not_mix():
 def test_handshake_that_says_too_little_is_refused_and_may_be_said_again(params):
     session = opened()
     assert refused(session, HELLO | {"params": params}) == INVALID_PARAMS
-    assert told(session, HELLO)["result"]
+    assert reply_to(session, HELLO)["result"]
 
 
 def test_lists_with_a_cursor_and_what_is_not_known_are_the_sdks():
@@ -202,19 +202,19 @@ def test_lists_with_a_cursor_and_what_is_not_known_are_the_sdks():
             wrap("subscriptions/listen", 3),
             wrap("no/such", 4),
         ]
-        assert [told(session, message) for message in messages] == [None] * 4
+        assert [reply_to(session, message) for message in messages] == [None] * 4
         assert [m["id"] for m in waiting(session) if m.get("id")] == [1, 2, 3, 4]
 
 
 def test_what_waits_keeps_its_order_and_a_cancelled_call_is_dropped():
     session = shaken()
     for number in (1, 2, "3", 4):
-        told(session, call(number, "list"))
+        reply_to(session, call(number, "list"))
     for number in (2, 3, 99, "nobody asked this", True, {"odd": 1}):
-        told(session, cancel(number))
+        reply_to(session, cancel(number))
     assert calls(session) == [1, 4]
     assert session.owes
-    told(session, cancel(1))
+    reply_to(session, cancel(1))
     assert session.answered(4)
     assert not session.owes
     assert [m["method"] for m in waiting(session)] == ["notifications/cancelled"]
@@ -222,7 +222,7 @@ def test_what_waits_keeps_its_order_and_a_cancelled_call_is_dropped():
 
 def test_answer_to_the_handshake_is_swallowed_once():
     session = shaken()
-    told(session, call(HELLO["id"], "list"))
+    reply_to(session, call(HELLO["id"], "list"))
     assert not session.answered(HELLO["id"])
     assert session.owes
     assert session.answered(HELLO["id"])
@@ -239,10 +239,10 @@ def test_one_id_used_twice_is_owed_two_answers():
 
 def test_calls_that_the_sdk_never_took_are_broken_off_with_an_error():
     session = shaken()
-    told(session, call(1, "list"))
+    reply_to(session, call(1, "list"))
     waiting(session)
     for number in (2, "x"):
-        told(session, call(number, "list"))
+        reply_to(session, call(number, "list"))
     broken = [json.loads(line) for line in session.break_off()]
     assert [(line["id"], line["error"]["code"]) for line in broken] == [(2, -32000), ("x", -32000)]
     assert session.owes
@@ -262,13 +262,13 @@ def test_what_is_no_message_is_refused_and_changes_nothing(bad):
     session = opened()
     assert json.loads(session.receive(bad))["error"]["code"] in (-32700, -32600)
     assert not session.stays
-    assert told(session, HELLO)["result"]
+    assert reply_to(session, HELLO)["result"]
 
 
 def test_no_parameters_may_be_said_so():
     for message in (ask("tools/list"), ask("prompts/list"), ask("ping")):
-        assert told(shaken(), message | {"params": None}) == told(shaken(), message)
-    assert told(opened(HELLO), INITIALIZED | {"params": None}) is None
+        assert reply_to(shaken(), message | {"params": None}) == reply_to(shaken(), message)
+    assert reply_to(opened(HELLO), INITIALIZED | {"params": None}) is None
 
 
 def test_every_line_is_counted_off_once():
@@ -282,7 +282,7 @@ def test_every_line_is_counted_off_once():
         if session.receive(line):
             flow.done(size_of(line))
     taken = [message["id"] for message in waiting(session) if message["method"] == "tools/call"]
-    told(session, cancel(3))
+    reply_to(session, cancel(3))
     for request_id in (HELLO["id"], *taken):
         session.answered(request_id)
     waiting(session)
@@ -320,7 +320,7 @@ def test_handshake_that_is_answered_is_passed_on_in_a_form_that_the_sdk_accepts(
         "clientInfo": client_info,
     }
     session = opened()
-    if "result" in told(session, HELLO | {"params": params}):
+    if "result" in reply_to(session, HELLO | {"params": params}):
         passed = session.next()["params"]
         InitializeRequestParams.model_validate(passed, by_name=False)
         sdk_methods.validate_client_request("initialize", "2025-11-25", passed)
@@ -354,7 +354,7 @@ def test_static_replies_are_those_of_the_sdk_on_the_same_connection(version):
         lines = [hello(protocolVersion=version), INITIALIZED]
         lines += [ask(method, n) for n, method in enumerate(methods, 1)]
     session = opened()
-    ours = [reply for reply in (told(session, line) for line in lines) if reply is not None]
+    ours = [reply for reply in (reply_to(session, line) for line in lines) if reply is not None]
     assert ours == anyio.run(answered_by_the_sdk, lines)
 
 

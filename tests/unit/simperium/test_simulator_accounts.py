@@ -1,4 +1,4 @@
-"""Who may enter, and by which door."""
+"""Who may log in, and at which address."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from mcp_notarium.stores.http_rules import (
 )
 from mcp_notarium.stores.json_answers import DEEPEST, AnswerTooLarge, parse_json, to_json
 
-CALM = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+NO_DEADLINE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_write_that_ran_out_of_time_before_it_was_sent_surely_did_nothing() -> N
     assert type(error_for(late, write=True, in_doubt=True)) is OutcomeUnknown
 
 
-@CALM
+@NO_DEADLINE
 @given(st.text())
 def test_any_retry_after_is_survived(header: str) -> None:
     seconds = retry_after_seconds(header, now=10.0)
@@ -174,7 +174,7 @@ def test_a_value_that_a_single_note_may_be_to_blame_for_is_told_apart(odd: bytes
         parse_json(b'{"index":[' + odd)
 
 
-@CALM
+@NO_DEADLINE
 @given(st.binary())
 def test_any_bytes_are_a_value_or_a_protocol_error(body: bytes) -> None:
     try:
@@ -194,7 +194,7 @@ JSON = st.recursive(
 )
 
 
-@CALM
+@NO_DEADLINE
 @given(JSON)
 def test_json_goes_out_as_utf_8_and_comes_back_the_same(value: object) -> None:
     assert parse_json(to_json(value).encode()) == value

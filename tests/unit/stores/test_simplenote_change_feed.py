@@ -21,7 +21,7 @@ from mcp_notarium.stores.simplenote.change_feed import (
 from mcp_notarium.stores.simplenote.note_codec import revision_from
 from notarium_devtools.simperium.changes import object_difference
 
-CALM = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+NO_DEADLINE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 # Differences
@@ -123,7 +123,7 @@ VALUES = st.recursive(
 OBJECTS = st.dictionaries(st.sampled_from(["content", "tags", "deleted", "x"]), VALUES)
 
 
-@CALM
+@NO_DEADLINE
 @given(OBJECTS, OBJECTS)
 def test_applied_difference_gives_the_very_object_or_nothing(
     before: dict[str, Any], after: dict[str, Any]
@@ -333,7 +333,7 @@ ODD = st.recursive(
 )
 
 
-@CALM
+@NO_DEADLINE
 @given(
     st.lists(
         st.fixed_dictionaries(

@@ -23,7 +23,7 @@ from mcp_notarium.stores.simplenote.note_codec import (
 )
 from mcp_notarium.stores.simplenote.urls import Urls, is_possible_id
 
-CALM = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+NO_DEADLINE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 WHOLE: dict[str, Any] = {
@@ -126,7 +126,7 @@ ANYTHING = st.recursive(
 )
 
 
-@CALM
+@NO_DEADLINE
 @given(st.dictionaries(st.sampled_from(sorted(WHOLE)), ANYTHING))
 def test_any_object_is_a_revision(fields: dict[str, Any]) -> None:
     revision = revision_from("n", fields, version=1)
@@ -197,7 +197,7 @@ def test_surrogates_of_an_edit_are_replaced() -> None:
     assert changed(Content("a\ud83d", ("b\udc00",)))["tags"] == ["b\ufffd"]
 
 
-@CALM
+@NO_DEADLINE
 @given(st.text(st.characters(codec=None)), st.lists(st.text(max_size=4), max_size=3), st.booleans())
 def test_composed_body_reads_as_the_content(text: str, tags: list[str], trash: bool) -> None:
     wanted = Content(text, tuple(tags), trash)
@@ -281,7 +281,7 @@ def test_strange_listing_is_refused_whole(answer: Any) -> None:
         page_from(answer, mark=None, with_content=True)
 
 
-@CALM
+@NO_DEADLINE
 @given(ANYTHING)
 def test_any_value_is_a_page_or_a_protocol_error(answer: Any) -> None:
     try:

@@ -15,7 +15,7 @@ FIRST = 120
 """Requests in the first minute, in an account of three notes."""
 MOST = 240
 """Requests in each hour after it."""
-ILL = 2000
+MOST_FAILING = 2000
 """The same where the store names one new note after the other that it does not give: each of those is
 asked for every five minutes."""
 HOUR = 3600.0
@@ -124,7 +124,7 @@ class Lies:
         async def get(note_id, *, etag=None):
             if note_id.startswith("x"):
                 self.remote.calls.append("get")
-                raise StoreUnavailable("ill")
+                raise StoreUnavailable("failing")
             return await self.truth["get"](note_id, etag=etag)
 
         self.feed(
@@ -171,7 +171,7 @@ async def asked_for(client, seconds):
     """How many requests are made in so many seconds of the rig's time."""
     start, calls = client.time.now, len(client.remote.calls)
     made = 0
-    while client.time.now < start + seconds and made < 2 * ILL:
+    while client.time.now < start + seconds and made < 2 * MOST_FAILING:
         await asyncio.sleep(0)
         made = len(client.remote.calls) - calls
     return made
@@ -197,9 +197,9 @@ def test_reasons_without_news_are_followed_less_and_less_often(client, store, ki
             return made
 
     first, *hours = asyncio.run(scenario())
-    ill = kind == "notes_that_are_not_given"
-    assert first <= (ILL if ill else FIRST)
-    assert max(hours) <= (ILL if ill else MOST)
+    failing = kind == "notes_that_are_not_given"
+    assert first <= (MOST_FAILING if failing else FIRST)
+    assert max(hours) <= (MOST_FAILING if failing else MOST)
 
 
 def test_what_the_feed_tells_of_our_own_writes_is_no_reason_to_listen_less(client, store):

@@ -172,13 +172,13 @@ def test_a_late_answer_that_news_have_overtaken_is_not_used(loaded, store, monke
 def test_many_late_notes_leave_room_for_others(loaded, store, monkeypatch):
     async def scenario():
         monkeypatch.setattr(note_fetch, "ITEM_SECONDS", 0.02)
-        ill = [f"ill{number}" for number in range(note_fetch.FETCHES + 1)]
-        for note_id in ill:
-            store.put(note_id, "ill\n")
+        failing = [f"failing{number}" for number in range(note_fetch.FETCHES + 1)]
+        for note_id in failing:
+            store.put(note_id, "failing\n")
         changed_elsewhere(loaded, store, "n0")
-        loaded.faults.plan(Fault.HANG_BEFORE, on="get", times=len(ill))
+        loaded.faults.plan(Fault.HANG_BEFORE, on="get", times=len(failing))
         assert await loaded.sync() is State.IDLE
-        assert set(doubts(loaded)) == set(ill)
+        assert set(doubts(loaded)) == set(failing)
         assert loaded.note("n0").text == store.text("n0")
         waiting = asyncio.all_tasks() - {asyncio.current_task()}
         assert len(waiting) == note_fetch.MOST_LATE

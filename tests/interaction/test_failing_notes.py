@@ -9,7 +9,7 @@ from support.whole import Server, environment, until
 
 pytestmark = pytest.mark.timeout(120)
 
-ILL = "*/i/ill*"
+FAILING = "*/i/failing*"
 SOON = 15.0
 """Seconds; a request that is refused for good is given up after about as many alone."""
 POLICY = '[notes]\nhidden_tags = ["private"]\n'
@@ -18,7 +18,7 @@ POLICY = '[notes]\nhidden_tags = ["private"]\n'
 def account(folder: Path) -> Simulator:
     """Two notes, and a policy in the data folder that hides one of them."""
     simulator = Simulator(poll_seconds=1.0)
-    simulator.put("ill", content="ill\n", tags=["private"])
+    simulator.put("failing", content="failing\n", tags=["private"])
     simulator.put("well", content="well\n")
     place = folder / "cache"
     place.mkdir(mode=0o700)
@@ -27,17 +27,17 @@ def account(folder: Path) -> Simulator:
     return simulator
 
 
-def strike(simulator: Simulator, illness: int | None) -> None:
+def fail_note(simulator: Simulator, failure: int | None) -> None:
     """From now on the note is answered with a status or (None) not at all."""
-    if illness is None:
-        simulator.faults.delay(25.0, method="GET", path=ILL, times=10_000)
+    if failure is None:
+        simulator.faults.delay(25.0, method="GET", path=FAILING, times=10_000)
     else:
-        simulator.faults.status(illness, method="GET", path=ILL, times=10_000)
+        simulator.faults.status(failure, method="GET", path=FAILING, times=10_000)
 
 
-@pytest.mark.parametrize("illness", [500, 403, None], ids=["500", "403", "silence"])
+@pytest.mark.parametrize("failure", [500, 403, None], ids=["500", "403", "silence"])
 def test_other_notes_arrive_while_the_service_cannot_give_a_hidden_one(
-    tmp_path: Path, illness: int | None
+    tmp_path: Path, failure: int | None
 ) -> None:
     simulator = account(tmp_path)
     with (
@@ -45,10 +45,10 @@ def test_other_notes_arrive_while_the_service_cannot_give_a_hidden_one(
         Server(environment(simulator, tmp_path, API_TIMEOUT_SECONDS="20")) as server,
     ):
         server.loaded(1)
-        strike(simulator, illness)
-        asked = simulator.faults.call(lambda: None, method="GET", path=ILL, times=10_000)
+        fail_note(simulator, failure)
+        asked = simulator.faults.call(lambda: None, method="GET", path=FAILING, times=10_000)
         # The feed tells what changed in a text that is not here: the note must be asked for.
-        simulator.edit("ill", content="ill again\n")
+        simulator.edit("failing", content="failing again\n")
         until(lambda: asked.fired > 0)
         for number in range(3):
             text = f"changed {number}\n"
