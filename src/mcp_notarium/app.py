@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from mcp_notarium import logs
 from mcp_notarium.account import audit_anchor, opener
 from mcp_notarium.account.startup_actions import OpenedCache
-from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheError, CacheFull, LockedError
+from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheFull, LockedError
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.keys import keychain
 from mcp_notarium.keys.credentials import StoredToken
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 _CLIENT_ID = "client_id"
 _LEASE_MARGIN = 5.0
 _CLOSING_SECONDS = 2.0
-HEAD_START = 0.2
 _SHARE = 0.5
 """Share of the remaining time for each step of closing: the next step needs some too."""
 
@@ -207,7 +206,7 @@ async def _running(
     scheduler: Scheduler, log: Logger, *, wanted: bool, time_to_close: Callable[[], float]
 ) -> AsyncIterator[None]:
     """Run sync in a task of its own; end and await it on leaving."""
-    task = asyncio.create_task(_sync(scheduler), name="sync") if wanted else None
+    task = asyncio.create_task(scheduler.run(), name="sync") if wanted else None
     if task is not None:
         task.add_done_callback(lambda done: _log_failure(done, log))
     try:
@@ -216,17 +215,6 @@ async def _running(
         if task is not None:
             task.cancel()
             await asyncio.wait({task}, timeout=time_to_close() * _SHARE)
-
-
-async def _sync(scheduler: Scheduler) -> None:
-    """Run sync; if all notes are here already, wait a moment so that readers go first.
-
-    Importing the network client takes as long as answering a dozen questions.
-    """
-    with suppress(CacheError):
-        if scheduler.status().complete:
-            await asyncio.sleep(HEAD_START)
-    await scheduler.run()
 
 
 def _log_failure(task: asyncio.Task[None], log: Logger) -> None:
