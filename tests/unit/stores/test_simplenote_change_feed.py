@@ -37,23 +37,7 @@ NO_DEADLINE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slo
         ("gone", {"o": "d", "v": "-4"}, ""),
         ("same", {"o": "d", "v": "=4\t"}, "same"),
         ("old", {"o": "r", "v": [1]}, [1]),
-        (5, {"o": "I", "v": -2}, 3),
         (0, {"o": "r", "v": True}, True),
-        ({"a": 1, "b": 2}, {"o": "O", "v": {"a": {"o": "-"}, "b": {"o": "r", "v": 3}}}, {"b": 3}),
-        (["a", "b", "c"], {"o": "L", "v": {"1": {"o": "-"}}}, ["a", "c"]),
-        (["a", "b", "c", "d"], {"o": "L", "v": {"1": {"o": "-"}, "2": {"o": "-"}}}, ["a", "d"]),
-        (
-            ["a"],
-            {"o": "L", "v": {"1": {"o": "+", "v": "b"}, "2": {"o": "+", "v": "c"}}},
-            ["a", "b", "c"],
-        ),
-        (["a", "b"], {"o": "L", "v": {"0": {"o": "d", "v": "=1\t+x"}}}, ["ax", "b"]),
-        (
-            ["x"] * 12,
-            {"o": "L", "v": {"10": {"o": "r", "v": 1}, "9": {"o": "-"}}},
-            ["x"] * 9 + [1, "x"],
-        ),
-        (["a", "b"], {"o": "dL", "v": '=4\t-4\t+"c"%0A'}, ["a", "c"]),
         (["a", "b"], {"o": "r", "v": []}, []),
     ],
 )
@@ -77,23 +61,10 @@ def test_difference_is_applied(before: Any, operation: Any, after: Any) -> None:
         ("x😀y", {"o": "d", "v": "=2\t+z\t=2"}),
         ("x", {"o": "d", "v": "=1\t+%ED%A0%BD"}),
         ("x\ud83d", {"o": "d", "v": "=2\t+y"}),
-        (1.5, {"o": "I", "v": 1}),
-        (1, {"o": "I", "v": 0.5}),
-        (True, {"o": "I", "v": 1}),
-        ("1", {"o": "I", "v": 1}),
-        (["a"], {"o": "L", "v": {"1": {"o": "-"}}}),
-        (["a"], {"o": "L", "v": {"5": {"o": "+", "v": "b"}}}),
-        (["a"], {"o": "L", "v": {"x": {"o": "-"}}}),
-        (["a"], {"o": "L", "v": {"-1": {"o": "-"}}}),
-        (["a", "b"], {"o": "L", "v": {"0": {"o": "-"}, "1": {"o": "+", "v": "c"}}}),
-        (["a", "b"], {"o": "L", "v": {"0": {"o": "+", "v": "c"}, "1": {"o": "r", "v": "d"}}}),
-        (["a"], {"o": "L", "v": [1]}),
-        ("a", {"o": "L", "v": {}}),
-        (["a", 1], {"o": "dL", "v": "=4\t=2"}),
-        (["a"], {"o": "dL", "v": "=4\t+5%0A"}),
-        (["a"], {"o": "dL", "v": "-1\t=3"}),
-        ({"a": 1}, {"o": "O", "v": {"b": {"o": "-"}}}),
-        ("a", {"o": "O", "v": {}}),
+        (1, {"o": "I", "v": 1}),
+        (["a"], {"o": "L", "v": {"0": {"o": "r", "v": "b"}}}),
+        (["a", "b"], {"o": "dL", "v": '=4\t-4\t+"c"%0A'}),
+        ({"a": 1}, {"o": "O", "v": {"a": {"o": "r", "v": 2}}}),
         ("a", {"o": "?", "v": 1}),
         ("a", {"o": None, "v": 1}),
         ("a", {"o": ["d"], "v": 1}),
@@ -107,7 +78,7 @@ def test_difference_that_does_not_fit_is_never_guessed(before: Any, operation: A
         apply_to_object({"key": before}, {"key": operation})
 
 
-@pytest.mark.parametrize("kind", ["-", "r", "d", "I", "O", "L", "dL"])
+@pytest.mark.parametrize("kind", ["-", "r", "d", "L"])
 def test_operation_on_a_missing_key_does_not_fit(kind: str) -> None:
     with pytest.raises(DoesNotFit):
         apply_to_object({}, {"key": {"o": kind, "v": 1}})
@@ -115,9 +86,7 @@ def test_operation_on_a_missing_key_does_not_fit(kind: str) -> None:
 
 VALUES = st.recursive(
     st.booleans() | st.integers(-5, 5) | st.text("ab\r\n😀é\ud83d+%", max_size=12),
-    lambda inner: (
-        st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3)
-    ),
+    lambda inner: st.lists(inner, max_size=4),
     max_leaves=8,
 )
 OBJECTS = st.dictionaries(st.sampled_from(["content", "tags", "deleted", "x"]), VALUES)

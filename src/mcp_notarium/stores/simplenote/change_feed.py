@@ -1,16 +1,15 @@
 """Decode the change feed (``/changes``): JSON to what happened, each note at most once. Pure.
 
 The feed repeats entries, may change their order, joins several versions into one entry and also
-reports our own writes. It carries Simperium's ``jsondiff`` differences. One is only ever applied exactly,
-to the very object it was made from; then the note comes out whole. What is ambiguous, does not fit or
-looks like broken text comes out as an ``Entry``, which means: fetch it. A guess would be a note that
-silently differs from the service's.
+reports our own writes. It carries Simperium's ``jsondiff`` differences. Changes of text and replaced values are
+applied, exactly, to the very object they were made from; then the note comes out whole. Everything else
+(a list changed in part, what does not fit or looks like broken text) comes out as an ``Entry``, which
+means: fetch it. A guess would be a note that silently differs from the service's.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -180,17 +179,18 @@ def _apply_to_key(after: dict[str, Any], key: str, operation: Mapping[str, Any])
 
 
 def _changed(old: Any, operation: Mapping[str, Any]) -> Any:
-    kind = operation.get("o")
-    if kind == "r":
-        return _value(operation)
-    change = _CHANGES.get(kind) if isinstance(kind, str) else None
-    if change is None:
-        raise DoesNotFit
-    return change(old, _value(operation))
+    """Apply a replacement or a change of text; any other kind is left to a fetch of the note."""
+    match operation.get("o"):
+        case "r":
+            return _value(operation)
+        case "d":
+            return _changed_text(old, _value(operation))
+        case _:
+            raise DoesNotFit
 
 
-def _text(old: Any, delta: Any) -> str:
-    """Apply ``d``: a diff-match-patch delta; its lengths count UTF-16 units and must add up."""
+def _changed_text(old: Any, delta: Any) -> str:
+    """Apply a diff-match-patch delta; its lengths count UTF-16 units and must add up."""
     if not isinstance(old, str) or not isinstance(delta, str):
         raise DoesNotFit
     from diff_match_patch import diff_match_patch  # noqa: PLC0415 - only texts need it
@@ -206,69 +206,6 @@ def _text(old: Any, delta: Any) -> str:
     return new
 
 
-def _increment(old: Any, step: Any) -> int:
-    # A sum of floats need not be the number that was meant.
-    if type(old) is not int or type(step) is not int:
-        raise DoesNotFit
-    return old + step
-
-
-def _object(old: Any, operations: Any) -> dict[str, Any]:
-    return apply_to_object(_mapping(old), operations)
-
-
-def _list(old: Any, operations: Any) -> list[Any]:
-    """Apply ``L``: index to operation; the indexes are those of the old list."""
-    if not isinstance(old, list):
-        raise DoesNotFit
-    steps = {_index(key): _mapping(step) for key, step in _mapping(operations).items()}
-    added = [index for index, step in steps.items() if step.get("o") == "+"]
-    others = steps.keys() - set(added)
-    removes = any(step.get("o") == "-" for step in steps.values())
-    # Implementations shift indexes differently; only where nothing shifts is it certain.
-    if added and (removes or min(added) < max(others, default=-1)):
-        raise DoesNotFit
-    new = list(old)
-    for index in sorted(steps, reverse=removes):
-        _apply_to_item(new, index, steps[index])
-    return new
-
-
-def _apply_to_item(new: list[Any], index: int, step: Mapping[str, Any]) -> None:
-    kind = step.get("o")
-    if index >= len(new) + (kind == "+"):
-        raise DoesNotFit
-    if kind == "+":
-        new.insert(index, _value(step))
-    elif kind == "-":
-        del new[index]
-    else:
-        new[index] = _changed(new[index], step)
-
-
-def _lines(old: Any, delta: Any) -> list[Any]:
-    """Apply ``dL``: a text delta over the items, each as a line of JSON."""
-    if not isinstance(old, list) or not all(isinstance(item, str) for item in old):
-        raise DoesNotFit
-    before = "".join(json.dumps(item, ensure_ascii=False) + "\n" for item in old)
-    try:
-        after = [json.loads(line) for line in _text(before, delta).split("\n") if line]
-    except ValueError:
-        raise DoesNotFit from None
-    if not all(isinstance(item, str) for item in after):
-        raise DoesNotFit
-    return after
-
-
-_CHANGES: dict[str, Callable[[Any, Any], Any]] = {
-    "d": _text,
-    "I": _increment,
-    "O": _object,
-    "L": _list,
-    "dL": _lines,
-}
-
-
 def _mapping(value: Any) -> Mapping[str, Any]:
     if not isinstance(value, dict):
         raise DoesNotFit
@@ -279,9 +216,3 @@ def _value(operation: Mapping[str, Any]) -> Any:
     if "v" not in operation:
         raise DoesNotFit
     return operation["v"]
-
-
-def _index(key: str) -> int:
-    if not (key.isascii() and key.isdecimal()):
-        raise DoesNotFit
-    return int(key)

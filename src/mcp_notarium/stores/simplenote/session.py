@@ -6,7 +6,7 @@ No token is used before it is known to be of the account whose notes the index h
 
 Many requests may be refused at once; one of them renews the token for all. A refused password is not
 sent again for minutes, growing to an hour, so that a wrong setting never locks the account. A service
-that only asks to slow down says itself for how long. A token that comes fresh from a login and is
+that only asks to slow down says itself for how long. A token that a login has just given and that is
 refused (for one note, say) is no reason to log in again for a while: that would not help.
 """
 
@@ -34,9 +34,8 @@ from mcp_notarium.stores.simplenote.token_owner import TokenOwner
 _REFUSED = frozenset({401, 403})
 FIRST_PAUSE = 5 * 60.0
 LONGEST_PAUSE = 60 * 60.0
-RELOGIN_PAUSE = 60.0
-"""Seconds without another login after a fresh token was refused; doubled each time, up to
-``LONGEST_PAUSE``."""
+RELOGIN_PAUSE = 10 * 60.0
+"""Seconds without another login after the token of a login was refused."""
 
 
 class TokenStore(Protocol):
@@ -56,18 +55,7 @@ class TokenStore(Protocol):
 class _Refusal:
     """Hold the service's refusal of the password, and the pause before the next try (seconds)."""
 
-    message: str
-    hint: str | None
-    limited: bool
-    pause: float
-    until: float
-
-
-@dataclass(frozen=True, slots=True)
-class _RefusedFresh:
-    """Hold a token that a login gave and that is refused all the same; no login before ``until``."""
-
-    token: Secret
+    error: NotariumError
     pause: float
     until: float
 
@@ -96,7 +84,7 @@ class Tokens:
         self._current: Secret | None = None
         self._refusal: _Refusal | None = None
         self._made: Secret | None = None
-        self._refused_fresh: _RefusedFresh | None = None
+        self._no_login_until = 0.0
         self._turn = asyncio.Lock()
 
     async def current(self) -> Secret:
@@ -121,15 +109,15 @@ class Tokens:
             self._current = None
             self._current = await self._another(refused)
             if self._current == refused:
-                self._record_refused_fresh(refused)
+                self.record_use(refused, accepted=False)
             return self._current
 
     def record_use(self, renewed: Secret, *, accepted: bool) -> None:
         """Record whether the service accepted a renewed token."""
         if accepted:
-            self._refused_fresh = None
+            self._no_login_until = 0.0
         elif renewed == self._made:
-            self._record_refused_fresh(renewed)
+            self._no_login_until = self._clock() + RELOGIN_PAUSE
 
     async def _given_one(self) -> Secret | None:
         """Return the configured token; None if there is none, or the service refuses it."""
@@ -148,7 +136,7 @@ class Tokens:
             and await self._owner.accepts(stored, from_service=True)
         ):
             return stored
-        if refused is not None and self._is_refused_fresh(refused):
+        if refused == self._made and self._clock() < self._no_login_until:
             self._current = refused  # other requests may well be served with it
             raise LoginRequired("Simplenote does not accept the login for this")
         made = await self._log_in()
@@ -178,43 +166,19 @@ class Tokens:
             return token  # it lives as long as the process
         return token
 
-    def _is_refused_fresh(self, refused: Secret) -> bool:
-        refused_fresh = self._refused_fresh
-        return (
-            refused_fresh is not None
-            and refused_fresh.token == refused
-            and self._clock() < refused_fresh.until
-        )
-
-    def _record_refused_fresh(self, token: Secret) -> None:
-        if not self._is_refused_fresh(token):
-            pause = (
-                min(LONGEST_PAUSE, self._refused_fresh.pause * 2)
-                if self._refused_fresh
-                else RELOGIN_PAUSE
-            )
-            self._refused_fresh = _RefusedFresh(token, pause, self._clock() + pause)
-
     def _check_pause(self) -> None:
         refusal, now = self._refusal, self._clock()
         if refusal is None or now >= refusal.until:
             return
-        if refusal.limited:
-            raise RateLimited(refusal.message, retry_after=refusal.until - now)
-        raise LoginRequired(refusal.message, resolution_hint=refusal.hint)
+        error = refusal.error
+        if isinstance(error, RateLimited):
+            raise RateLimited(error.message, retry_after=refusal.until - now)
+        raise LoginRequired(error.message, resolution_hint=error.resolution_hint)
 
     def _remember(self, error: NotariumError) -> None:
-        pause = FIRST_PAUSE
-        if self._refusal is not None:
-            pause = min(LONGEST_PAUSE, self._refusal.pause * 2)
+        pause = min(LONGEST_PAUSE, self._refusal.pause * 2) if self._refusal else FIRST_PAUSE
         asked = error.retry_after if isinstance(error, RateLimited) else None
-        self._refusal = _Refusal(
-            message=error.message,
-            hint=error.resolution_hint,
-            limited=isinstance(error, RateLimited),
-            pause=pause,
-            until=self._clock() + (pause if asked is None else asked),
-        )
+        self._refusal = _Refusal(error, pause, self._clock() + (pause if asked is None else asked))
 
 
 class AccountSession:
