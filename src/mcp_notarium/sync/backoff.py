@@ -4,7 +4,6 @@ Every class counts; none waits, reads a clock or draws a random number. Seconds 
 from a ``stopwatch`` that gives seconds from any start.
 
 * ``CycleBackoff``: how long the cycle runner waits.
-* ``RetrySchedule``: when unfinished writes and notes in doubt are tried again.
 * ``ItemBackoff``: which single notes or writes are not asked for at the moment.
 * ``FeedHealth``: whether to use the change feed or listings.
 * ``IdleCheck``: whether a poll of the database can be skipped.
@@ -102,41 +101,6 @@ class CycleBackoff:
         return min(LONGEST_DELAY, 2.0 ** min(over, 16)) if over > 0 else 0.0
 
 
-class RetrySchedule:
-    """Schedule retries of one cycle runner's unfinished writes and notes in doubt.
-
-    A new item is tried soon, always. Items that failed again wait twice as long each time. A cycle
-    that only stored what the change feed brought has tried none of them and lengthens nothing:
-    ``tried`` is set by a cycle that does try them.
-    """
-
-    def __init__(self) -> None:
-        self.tried = False
-        self._known: frozenset[str] = frozenset()
-        self._delay = 0.0
-        self._at = 0.0
-
-    def due(self, now: float) -> bool:
-        """Tell whether it is time to retry."""
-        return now >= self._at
-
-    def update(self, open_: frozenset[str], *, now: float) -> None:
-        """Set the next time after a cycle that left the items ``open_``; ``now`` is of any clock."""
-        new = open_ - self._known
-        if not open_:
-            self._delay, self._at = 0.0, now
-        elif new:
-            self._delay = FIRST_DELAY
-            soon = now + FIRST_DELAY
-            waiting = bool(open_ & self._known) and not self.tried
-            self._at = min(self._at, soon) if waiting else soon  # a new item delays no older one
-        elif self.tried:
-            self._delay = min(2 * self._delay, LONGEST_DELAY)
-            self._at = now + self._delay
-        self._known = open_
-        self.tried = False
-
-
 @dataclass(frozen=True, slots=True)
 class _ItemFailures:
     """Hold failures in a row, and the stopwatch time before which the item is not asked for."""
@@ -157,10 +121,14 @@ class ItemBackoff:
         failing = self._failing.get(ident)
         return failing is not None and self._stopwatch() < failing.until
 
+    def failures(self, ident: str) -> int:
+        """Count the failures of the item in a row."""
+        failing = self._failing.get(ident)
+        return failing.failures if failing else 0
+
     def record_failure(self, ident: str, error: NotariumError | None = None) -> None:
         """Retry the item in the next cycle, then after twice as long each time."""
-        before = self._failing.get(ident)
-        failures = before.failures + 1 if before else 1
+        failures = self.failures(ident) + 1
         asked = retry_after_of(error) if error else None
         pause = 0.0
         if failures > 1 or asked is not None:
@@ -183,7 +151,6 @@ class FeedHealth:
         self._exists = exists
         self._long_poll = long_poll
         self._failures = 0
-        self._suspensions = 0
         self._retry_at = 0.0
 
     def usable(self, now: float) -> bool:
@@ -191,7 +158,7 @@ class FeedHealth:
         return self._exists and now >= self._retry_at
 
     def can_long_poll(self, now: float) -> bool:
-        """Tell whether to let the feed answer only when something happens."""
+        """Tell whether to ask for an answer only when something happens."""
         return self._long_poll and self._failures == 0 and self.usable(now)
 
     def retry_due(self, now: float) -> bool:
@@ -201,12 +168,11 @@ class FeedHealth:
     @property
     def suspended(self) -> bool:
         """Tell whether the feed is to be tried again, now or later."""
-        return self._suspensions > 0
+        return self._failures >= FEED_FAILURES
 
     def record_success(self) -> None:
         """Use the feed again: it answered."""
         self._failures = 0
-        self._suspensions = 0
 
     def record_failure(self, now: float) -> bool:
         """Count a request the feed did not answer; True if that suspends it.
@@ -214,17 +180,15 @@ class FeedHealth:
         The suspension doubles with every trial that fails, up to ``LONGEST_DELAY``.
         """
         self._failures += 1
-        if self._failures < FEED_FAILURES:
+        if not self.suspended:
             return False
-        pause = FEED_FIRST_PAUSE * 2.0 ** min(self._suspensions, 16)
+        pause = FEED_FIRST_PAUSE * 2.0 ** min(self._failures - FEED_FAILURES, 16)
         self._retry_at = now + min(LONGEST_DELAY, pause)
-        self._suspensions += 1
         return True
 
     def end_suspension(self) -> None:
         """Ask the feed first again: the listing fails as well, so the feed is not to blame."""
         self._failures = min(self._failures, FEED_FAILURES - 1)
-        self._suspensions = 0
         self._retry_at = 0.0
 
 
@@ -240,7 +204,7 @@ class IdleCheck:
         self._stamp = stamp
         self._stopwatch = stopwatch
         self._now: tuple[int, int] | None = None
-        self._as_of: tuple[int, int] | None = None
+        self._idle: tuple[int, int] | None = None
         self._until = 0.0
 
     def skips(self) -> bool:
@@ -249,15 +213,9 @@ class IdleCheck:
             self._now = self._stamp()
         except CacheError:
             self._now = None  # the poll itself reports it
-        return (
-            self._now is not None and self._now == self._as_of and self._stopwatch() < self._until
-        )
-
-    def record_error(self) -> None:
-        """Do not reuse this poll: it could not be completed."""
-        self._now = None
+        return self._now is not None and self._now == self._idle and self._stopwatch() < self._until
 
     def record_idle(self) -> None:
-        """Reuse this poll, made after :meth:`skips`: it found nothing. No effect after an error."""
-        self._as_of = self._now
+        """Reuse this poll, made after :meth:`skips`: it found nothing."""
+        self._idle = self._now
         self._until = self._stopwatch() + IDLE_SECONDS

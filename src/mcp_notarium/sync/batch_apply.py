@@ -20,7 +20,7 @@ from mcp_notarium.storage.note_rows import BULK_SIZE
 from mcp_notarium.stores.contract import Store
 from mcp_notarium.sync.batch_commit import Batch, BatchCommitter, Tally
 from mcp_notarium.sync.note_fetch import NoteFetcher
-from mcp_notarium.sync.planner import Confirmed, Missing, Move, Remote, lags_behind, one_each
+from mcp_notarium.sync.planner import Move, one_each
 from mcp_notarium.sync.progress import SyncProgress
 from mcp_notarium.threads import run_in_thread
 
@@ -50,12 +50,12 @@ class BatchApplier:
         delay them. An error that concerns all notes (no connection, no login) is raised.
         """
         remotes = one_each(batch.remotes)
-        self._fetcher.discard_late(one.id for one in remotes if not isinstance(one, Missing))
         actions = self._committer.plan(remotes)
-        wanted = [action.id for action in actions if action.move is Move.FETCH]
-        tally.fetched += len(wanted)
-        answers = await self._fetcher.fetch(wanted)
-        return replace(batch, remotes=tuple(_with_answer(remote, answers) for remote in remotes))
+        decided = zip(remotes, actions, strict=True)
+        unknown = [remote for remote, action in decided if action.move is Move.FETCH]
+        tally.fetched += len(unknown)
+        answers = await self._fetcher.fetch(unknown)
+        return replace(batch, remotes=tuple(answers.get(remote.id, remote) for remote in remotes))
 
     async def commit(self, batch: Batch, tally: Tally) -> None:
         """Store the batch in one transaction; many notes in a thread beside the event loop.
@@ -69,14 +69,9 @@ class BatchApplier:
         tally.add(result)
         self.news += result.news
 
-    async def release(self) -> None:
+    async def close(self) -> None:
         """Release what only a bulk load needs, until the next one."""
         await self._bulk.close()
-
-    async def close(self) -> None:
-        """Release everything, and cancel requests that are still running."""
-        await self.release()
-        await self._fetcher.close()
 
     def due_doubts(self) -> tuple[str, ...]:
         """Return the notes in doubt to fetch now: without a pending write, and not backed off from."""
@@ -87,11 +82,6 @@ class BatchApplier:
             for note_id in doubts
             if note_id not in busy and not self._fetcher.blocks(note_id)
         )
-
-
-def _with_answer(remote: Remote, answers: dict[str, Confirmed]) -> Remote:
-    answer = answers.get(remote.id)
-    return remote if answer is None or lags_behind(answer.answer, remote) else answer
 
 
 class BulkCommitter:

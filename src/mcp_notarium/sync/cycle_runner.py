@@ -19,12 +19,13 @@ from mcp_notarium.errors import (
 )
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Store
-from mcp_notarium.sync.backoff import CycleBackoff, RetrySchedule, retry_after_of
+from mcp_notarium.sync.backoff import FIRST_DELAY, CycleBackoff, retry_after_of
 from mcp_notarium.sync.batch_apply import BatchApplier
 from mcp_notarium.sync.batch_commit import Batch, Superseded, Tally
 from mcp_notarium.sync.batch_sources import Batches, BatchSources
 from mcp_notarium.sync.cycle_states import RESTING, Effect, Event, State, event_of, receive
 from mcp_notarium.sync.progress import SyncProgress
+from mcp_notarium.sync.push import PushOutcome
 from mcp_notarium.sync.writer import Writer
 
 
@@ -73,7 +74,7 @@ class CycleRunner:
         self._began = 0.0
         self._serving = 0
         self._failure: NotariumError | None = None
-        self._retries = RetrySchedule()
+        self._retry_at = 0.0
         self.backoff = CycleBackoff()
         self._began_by_feed = False
         self._unwritten_since = False
@@ -90,7 +91,6 @@ class CycleRunner:
             self._begin()
             with suppress(CacheError):
                 self._serving = self._progress.last_request
-            self._retries.tried = True
         self._began_by_feed = event is not Event.DUE
         # The feed repeats what was written here since the last cycle.
         self._unwritten_since = self._stamp() == self._seen
@@ -104,7 +104,7 @@ class CycleRunner:
                 event = await self._guarded(step.effect)
         finally:
             await self._drop_plan()
-            await self._applier.release()
+            await self._applier.close()
 
     async def listen(self) -> Event:
         """Wait for the change feed. :meth:`work` stores what it brings.
@@ -130,11 +130,13 @@ class CycleRunner:
 
     def retries_due(self) -> bool:
         """Tell whether an unfinished write or a note in doubt should be tried again now."""
-        return self._retries.due(self._stopwatch()) and bool(self._open_retries())
+        return self.write_retry_due() or (
+            self._stopwatch() >= self._retry_at and bool(self._applier.due_doubts())
+        )
 
     def write_retry_due(self) -> bool:
         """Tell the same for writes alone, whose retries never depend on what the store reports."""
-        return self._retries.due(self._stopwatch()) and bool(self._writer.replay.unfinished())
+        return self._stopwatch() >= self._retry_at and bool(self._writer.replay.unfinished())
 
     def delay(self, jitter: float) -> float:
         """Return the seconds to wait after the last failure."""
@@ -209,15 +211,15 @@ class CycleRunner:
                 raise AssertionError(msg)
 
     async def _replay(self) -> Event:
-        replayed = await self._writer.replay.finish_all()
-        self._finished = replayed.finished + replayed.copies + replayed.rejected
-        if self._log and replayed.waiting + replayed.copies + replayed.rejected:
+        outcomes = await self._writer.replay.finish_all()
+        self._finished = outcomes.total() - outcomes[None]
+        if self._log and outcomes.total() > outcomes[PushOutcome.STORED]:
             self._log.warning(
                 "sync.replayed",
-                finished=replayed.finished,
-                copies=replayed.copies,
-                rejected=replayed.rejected,
-                waiting=replayed.waiting,
+                finished=outcomes[PushOutcome.STORED],
+                copies=outcomes[PushOutcome.COPIED],
+                rejected=outcomes[PushOutcome.REFUSED],
+                waiting=outcomes[None],
             )
         return Event.PUSHED
 
@@ -253,8 +255,8 @@ class CycleRunner:
             self.backoff.record_empty()
         if well:
             self._failure = None
-        with suppress(CacheError):
-            self._schedule_retries()
+        if not self._began_by_feed:
+            self._retry_at = self._stopwatch() + FIRST_DELAY
         self._record()
         self._seen = self._stamp()
         if self._log is not None:
@@ -310,13 +312,6 @@ class CycleRunner:
     @property
     def _hides(self) -> bool:
         return self._cache.notes.gate.rules.hides
-
-    def _open_retries(self) -> frozenset[str]:
-        """Return notes in doubt, and unfinished writes that nobody works on."""
-        return frozenset((*self._applier.due_doubts(), *self._writer.replay.unfinished()))
-
-    def _schedule_retries(self) -> None:
-        self._retries.update(self._open_retries(), now=self._stopwatch())
 
 
 def _unexpected(error: Exception) -> NotariumError:

@@ -7,8 +7,9 @@ cannot be merged becomes a conflict copy; text the store refuses stays as a reje
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from mcp_notarium.domain.merge import merge_content
@@ -42,19 +43,6 @@ _MOST_LATE = 2
 """Most writes that go on in the background: each takes a connection to the store."""
 
 
-@dataclass(frozen=True, slots=True)
-class Replayed:
-    """Count what became of the unfinished entries.
-
-    ``waiting`` are in doubt, backed off from, or leased to another process.
-    """
-
-    finished: int = 0
-    copies: int = 0
-    rejected: int = 0
-    waiting: int = 0
-
-
 class JournalReplay:
     """Finish journal entries: one that the caller has claimed, or all that nobody works on."""
 
@@ -80,32 +68,23 @@ class JournalReplay:
 
     # All entries.
 
-    async def finish_all(self) -> Replayed:
+    async def finish_all(self) -> Counter[PushOutcome | None]:
         """Finish every unfinished entry that nobody works on. One that fails or is slow delays no other.
 
-        An entry that failed is backed off from, longer each time. Raises the store's error if an
-        entry fails and a request about all notes fails as well.
+        Count how each ended; None: it waits (it failed, or another process works on it). An entry that
+        failed is backed off from, longer each time. Raises the store's error if an entry fails and a
+        request about all notes fails as well.
         """
-        counts = dict.fromkeys(PushOutcome, 0)
-        waiting = 0
+        outcomes: Counter[PushOutcome | None] = Counter()
         writes = self._journal.all_in_flight()
         self._backoff.keep_only({write.write_id for write in writes})
         for write in writes:
-            if len(self._late) >= _MOST_LATE or not self._is_free(write):
-                waiting += 1
-                continue
-            async with self._locks.lock(write.note_id, beside_calls=True) as lock:
-                outcome = await self._finish_one(write, lock)
-            if outcome is None:
-                waiting += 1
-            else:
-                counts[outcome] += 1
-        return Replayed(
-            finished=counts[PushOutcome.STORED],
-            copies=counts[PushOutcome.COPIED],
-            rejected=counts[PushOutcome.REFUSED],
-            waiting=waiting,
-        )
+            outcome = None
+            if len(self._late) < _MOST_LATE and self._is_free(write):
+                async with self._locks.lock(write.note_id, beside_calls=True) as lock:
+                    outcome = await self._finish_one(write, lock)
+            outcomes[outcome] += 1
+        return outcomes
 
     def unfinished(self) -> tuple[str, ...]:
         """Return the ids of the writes that :meth:`finish_all` would try now."""

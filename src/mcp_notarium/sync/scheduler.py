@@ -363,7 +363,6 @@ class Scheduler:
         try:
             before, self._tidying = self._tidying, self._cache.notes.tidy()
         except (CacheBusy, CacheFull):
-            self._idle.record_error()
             return False
         if before and not self._tidying:
             release_memory()
@@ -378,11 +377,9 @@ class Scheduler:
         return False
 
     def _is_due(self, until: Callable[[], bool]) -> bool:
-        try:
+        with suppress(CacheError):
             return self._progress.has_open_request or until()
-        except CacheError:
-            self._idle.record_error()
-            return False
+        return False
 
     async def _tick(self, seconds: float, feed: asyncio.Task[Event] | None) -> None:
         pause = asyncio.ensure_future(self._sleep(seconds))

@@ -1,11 +1,8 @@
-"""When sync asks again: delays, empty cycles, retries, the health of the change feed."""
-
-import pytest
+"""When sync asks again: delays, empty cycles, the health of the change feed."""
 
 from mcp_notarium.errors import RateLimited, StoreUnavailable
 from mcp_notarium.sync.backoff import (
     FEED_FIRST_PAUSE,
-    FIRST_DELAY,
     FREE_EMPTY_CYCLES,
     LONGEST_ASKED_DELAY,
     LONGEST_DELAY,
@@ -13,7 +10,6 @@ from mcp_notarium.sync.backoff import (
     SHORTEST_DELAY,
     CycleBackoff,
     FeedHealth,
-    RetrySchedule,
     backoff_delay,
     retry_after_of,
 )
@@ -94,72 +90,6 @@ def test_failures_and_empty_answers_in_turn_slow_each_other_down_no_less():
         backoff.record_empty()
     assert delay(backoff) > 30.0
     assert backoff.pause == 16.0
-
-
-# RetrySchedule
-
-A, B = frozenset({"a"}), frozenset({"b"})
-
-
-def tried(schedule, open_, *, now):
-    schedule.tried = True
-    schedule.update(open_, now=now)
-
-
-def due_at(schedule):
-    """The first tenth of a second, from 0 on, at which they are due."""
-    return next(at / 10 for at in range(100_000) if schedule.due(at / 10))
-
-
-def test_a_new_one_is_looked_at_soon():
-    schedule = RetrySchedule()
-    schedule.update(A, now=10.0)
-    assert due_at(schedule) == 10.0 + FIRST_DELAY
-
-
-def test_one_that_was_tried_in_vain_waits_twice_as_long_each_time_up_to_a_limit():
-    schedule, now, waits = RetrySchedule(), 0.0, []
-    schedule.update(A, now=now)
-    for _ in range(12):
-        now = due_at(schedule)
-        tried(schedule, A, now=now)
-        waits.append(due_at(schedule) - now)
-    assert waits[:4] == pytest.approx([2, 4, 8, 16])
-    assert waits[-1] == pytest.approx(LONGEST_DELAY)
-
-
-def test_cycles_that_look_at_none_lengthen_nothing():
-    schedule = RetrySchedule()
-    schedule.update(A, now=0.0)
-    for number in range(1, 9):
-        schedule.update(A, now=number / 10)
-    assert due_at(schedule) == FIRST_DELAY
-
-
-def test_new_ones_do_not_put_off_those_that_wait():
-    schedule = RetrySchedule()
-    schedule.update(A, now=0.0)
-    for number in range(1, 30):
-        schedule.update(A | {f"new {number}"}, now=number / 10)
-    assert due_at(schedule) == FIRST_DELAY
-
-
-def test_a_new_one_is_soon_even_beside_one_that_is_stuck():
-    schedule = RetrySchedule()
-    schedule.update(A, now=0.0)
-    for now in (1.0, 3.0, 7.0, 15.0):
-        tried(schedule, A, now=now)
-    schedule.update(A | B, now=16.0)
-    assert due_at(schedule) == 16.0 + FIRST_DELAY
-
-
-def test_after_all_are_done_the_next_begins_anew():
-    schedule = RetrySchedule()
-    schedule.update(A, now=0.0)
-    tried(schedule, A, now=1.0)
-    tried(schedule, frozenset(), now=3.0)
-    schedule.update(A, now=50.0)
-    assert due_at(schedule) == 50.0 + FIRST_DELAY
 
 
 # FeedHealth

@@ -52,14 +52,6 @@ def test_a_cache_that_cannot_be_asked_is_not_idle(client, idle):
     assert not idle.skips()
 
 
-def test_a_look_that_could_not_be_taken_begins_nothing(idle, client):
-    client.cache.database.run(PUT)
-    assert not idle.skips()
-    idle.record_error()
-    idle.record_idle()
-    assert not idle.skips()
-
-
 def looks_of(client, time, *, seconds):
     """How often a driver at rest has looked at everything within so many seconds."""
     looks = []

@@ -8,7 +8,6 @@ from mcp_notarium.errors import OutcomeUnknown
 from mcp_notarium.sync import journal_replay, note_fetch
 from mcp_notarium.sync.cycle_states import State
 from support.memory_client import Fault
-from support.sync_rig import until
 
 REFUSALS = (Fault.UNAVAILABLE, Fault.TIMEOUT, Fault.LOGIN, Fault.RATE_LIMITED)
 
@@ -134,42 +133,43 @@ class Held:
         monkeypatch.setattr(client.remote, "get", held)
 
 
-def test_a_late_answer_holds_up_nobody_and_is_used_when_it_comes(loaded, store, monkeypatch):
+def test_a_note_that_answers_late_holds_up_nobody_and_is_given_twice_as_long_each_time(
+    loaded, store, time, monkeypatch
+):
     async def scenario():
         held = Held(loaded, "n0", monkeypatch)
         changed_elsewhere(loaded, store, "n0", "n1", "n2")
         assert await loaded.sync() is State.IDLE
         assert doubts(loaded) == ("n0",)
         assert loaded.note("n2").text == store.text("n2")
+        monkeypatch.setattr(loaded.remote, "get", answering_after(0.03, loaded.remote.get))
+        held.open.set()
         assert await loaded.sync() is State.IDLE
-        held.open.set()
-        await until(loaded.scheduler._runner.retries_due)
-        await loaded.sync()
-        assert held.asked == 1
 
     asyncio.run(scenario())
     assert loaded.contents() == store.contents()
     assert doubts(loaded) == ()
 
 
-def test_a_late_answer_that_news_have_overtaken_is_not_used(loaded, store, monkeypatch):
-    async def scenario():
-        held = Held(loaded, "new", monkeypatch)
-        store.put("new", "new\n")
-        changed_elsewhere(loaded, store)
-        await loaded.sync()
-        store.remove("new")
-        held.open.set()
-        await asyncio.sleep(0)
-        for _ in range(2):
-            await loaded.sync()
+def answering_after(seconds, get):
+    async def slow(note_id, *, etag=None):
+        await asyncio.sleep(seconds)
+        return await get(note_id, etag=etag)
 
-    asyncio.run(scenario())
+    return slow
+
+
+def test_an_answer_that_is_older_than_the_news_is_not_used_and_asked_for_again(loaded, store):
+    changed_elsewhere(loaded, store, "n0")
+    loaded.faults.plan(Fault.STALE, on="get")
+    asyncio.run(loaded.sync())
+    assert doubts(loaded) == ("n0",)
+    asyncio.run(loaded.sync())
     assert loaded.contents() == store.contents()
     assert doubts(loaded) == ()
 
 
-def test_many_late_notes_leave_room_for_others(loaded, store, monkeypatch):
+def test_many_late_notes_hold_up_no_other(loaded, store, monkeypatch):
     async def scenario():
         monkeypatch.setattr(note_fetch, "ITEM_SECONDS", 0.02)
         failing = [f"failing{number}" for number in range(note_fetch.FETCHES + 1)]
@@ -180,9 +180,6 @@ def test_many_late_notes_leave_room_for_others(loaded, store, monkeypatch):
         assert await loaded.sync() is State.IDLE
         assert set(doubts(loaded)) == set(failing)
         assert loaded.note("n0").text == store.text("n0")
-        waiting = asyncio.all_tasks() - {asyncio.current_task()}
-        assert len(waiting) == note_fetch.MOST_LATE
-        await loaded.scheduler._runner.close()
         assert not asyncio.all_tasks() - {asyncio.current_task()}
 
     asyncio.run(scenario())
