@@ -28,7 +28,7 @@ from mcp_notarium.sync.journal import make_owner_name
 from mcp_notarium.sync.scheduler import Scheduler
 from mcp_notarium.sync.writer import Writer
 from support.simplenote_client import QUICK, MemoryTokens
-from support.sync_rig import open_cache
+from support.sync_rig import open_cache, run_cycle
 
 
 def end() -> None:
@@ -97,7 +97,7 @@ class Child:
 
     async def sync(self) -> None:
         """One cycle, then done."""
-        await self.scheduler.cycle()
+        await run_cycle(self.scheduler)
 
     async def save(self) -> None:
         """Change the note named in the order, or create one."""

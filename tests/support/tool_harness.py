@@ -26,6 +26,7 @@ from mcp_notarium.sync.writer import Writer
 from mcp_notarium.tools.call_context import refusal
 from support.memory_client import LIKE_SIMPERIUM, MemoryClient
 from support.memory_store import MemoryStore
+from support.sync_rig import run_cycle
 
 NOW = 1_750_000_000.0
 """15 June 2025, 15:06:40 UTC."""
@@ -107,7 +108,7 @@ class ToolHarness:
 
     async def sync(self) -> None:
         """One whole cycle: the cache is in step afterwards."""
-        await self.app.scheduler.cycle()
+        await run_cycle(self.app.scheduler)
 
     def close(self) -> None:
         """Let go of the files."""

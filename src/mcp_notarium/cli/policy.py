@@ -169,8 +169,7 @@ def _of_note(config: Config, note_id: str) -> dict[str, Any]:
         withheld = cache.database.row("SELECT rule FROM withheld WHERE id = ?", (note_id,))
         if withheld is not None:
             return facts | {"state": "withheld", "rule": withheld[0], "visible": False}
-        metrics = cache.sync_state.metrics()
-        complete = read_status(cache, metrics=metrics, leading=None, feed=False).complete
+        complete = read_status(cache).complete
         remark = "There is no such note." if complete else "Not all notes have been loaded yet."
         return facts | _by_id(config, note_id) | {"remark": facts.get("remark", remark)}
     finally:

@@ -40,10 +40,7 @@ class Log(Protocol):
 
 
 class CycleRunner:
-    """Do the leader's work on one database. ``tried``: one cycle has ended, well or not.
-
-    ``backoff`` tells the scheduler how long to wait.
-    """
+    """Do the leader's work on one database. ``backoff`` tells the scheduler how long to wait."""
 
     def __init__(
         self,
@@ -65,7 +62,6 @@ class CycleRunner:
             cache, store, applier=self._applier, progress=progress, stopwatch=stopwatch
         )
         self.state = State.IDLE
-        self.tried = False
         self._logged_left_out = 0
         self._unrecorded: str | None = None
         self._plan: Batches | None = None
@@ -243,7 +239,6 @@ class CycleRunner:
             await plan.aclose()
 
     def _end(self) -> None:
-        self.tried = True
         well = self.state is State.IDLE
         if not well:
             self.backoff.record_failure()

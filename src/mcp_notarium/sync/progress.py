@@ -12,9 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from mcp_notarium.errors import CacheError
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.storage.sync_state import Metrics, Progress, SyncState
+from mcp_notarium.storage.sync_state import Progress, SyncState
 from mcp_notarium.sync.cycle_states import WORKING, State
 
 SWEEP_PERIOD = 24 * 3600.0
@@ -41,7 +40,6 @@ class SyncProgress:
         self._state = cache.sync_state
         self._clock = clock
         self._tried = 0
-        self._unstored: tuple[Metrics, Metrics] | None = None
 
     def with_cache(self, cache: Cache) -> SyncProgress:
         """Return the same through another connection."""
@@ -157,30 +155,16 @@ class SyncProgress:
         """Record that exactly these notes are in doubt."""
         self._state.set(_DOUBTS, json.dumps(list(note_ids)))
 
-    def metrics(self) -> Metrics:
-        """Return how the last cycles went, in this or any other process."""
-        stored = self._state.metrics()
-        if self._unstored is not None and self._unstored[0] == stored:
-            return self._unstored[1]
-        return stored
-
     def record_cycle(
         self, *, serving: int, duration_ms: int, status: str, error: str | None
     ) -> None:
-        """Record how a cycle ended that began after request ``serving``; ``error`` None: it succeeded.
-
-        Raises ``CacheError`` if that cannot be stored; this process remembers it all the same.
-        """
+        """Record how a cycle ended that began after request ``serving``; ``error`` None: it succeeded."""
         self._tried = max(serving, self._tried)
-        at = self._clock()
-        try:
-            with self._cache.transaction():
-                self._state.record_cycle(at=at, duration_ms=duration_ms, status=status, error=error)
-                self._answer(serving, well=error is None)
-        except CacheError:
-            after = self.metrics().after(at=at, duration_ms=duration_ms, status=status, error=error)
-            self._unstored = (self._state.metrics(), after)
-            raise
+        with self._cache.transaction():
+            self._state.record_cycle(
+                at=self._clock(), duration_ms=duration_ms, status=status, error=error
+            )
+            self._answer(serving, well=error is None)
 
     def request_cycle(self) -> int:
         """Request a cycle from the leader; return the number for :meth:`request_result`."""
@@ -222,11 +206,11 @@ class SyncStatus:
     ``loaded`` of ``total`` notes are here (``total`` None: the store did not say) and ``complete``
     tells whether the first load is over, and whatever changed rules show since has been fetched.
     Under rules that hide notes nothing tells of those: ``total`` is known at the end only.
-    ``last_sync_at`` is in epoch seconds. ``leader``: this process syncs, otherwise another one does.
-    ``feed``: changes elsewhere show within seconds.
-    ``left_out`` notes have an id that cannot be asked for and are not here.
-    ``at_least``: so many there are in all, while ``total`` is not known and they are being counted.
-    ``tried``: how the last cycle ended is known; False until the first one of this process has.
+    ``last_sync_at`` is in epoch seconds. ``last_error`` is why the last cycle failed; None: it succeeded,
+    or this process leads and its first cycle has not ended. ``leader``: this process syncs, otherwise
+    another one does. ``feed``: changes elsewhere show within seconds. ``left_out`` notes have an id that
+    cannot be asked for and are not here. ``at_least``: so many there are in all, while ``total`` is not
+    known and they are being counted.
     """
 
     state: State
@@ -235,59 +219,54 @@ class SyncStatus:
     complete: bool
     last_sync_at: float | None
     last_error: str | None
-    needs_login: bool
     leader: bool
     feed: bool
     left_out: int = 0
     at_least: int | None = None
-    tried: bool = True
 
     @property
-    def failure(self) -> str | None:
-        """Say why the last cycle failed; None if it succeeded, or is the first of this process."""
-        return self.last_error if self.tried else None
+    def needs_login(self) -> bool:
+        """Tell whether the store accepts no login."""
+        return self.state is State.NEEDS_AUTH
 
 
 def read_status(
     cache: Cache,
     *,
-    metrics: Metrics,
-    leading: State | None,
-    feed: bool,
+    leading: State | None = None,
+    error: str | None = None,
+    feed: bool = False,
     counted: int | None = None,
     at_least: int = 0,
-    left_out: int = 0,
-    tried: bool = True,
 ) -> SyncStatus:
-    """Read the status from the database and the ``metrics`` of the last cycles.
+    """Read the status from the database.
 
-    ``leading`` is the state of this process if it leads. ``counted``: the total, if this process
-    knows it and the database does not yet.
+    ``leading`` and ``error`` are the state and the last error of this process if it leads; otherwise
+    those that the leader stored count. ``counted``: the total, if this process knows it and the
+    database does not yet.
     """
-    progress = cache.sync_state.progress()
+    progress, metrics = cache.sync_state.progress(), cache.sync_state.metrics()
     loaded = cache.notes.counts().total
     complete = progress.complete and cache.sync_state.cursor() is not None
     total = counted if progress.total is None else progress.total
+    left_out = int(cache.sync_state.get(_LEFT_OUT) or 0)
     if cache.notes.gate.rules.hides:
         # What the store counts and works on may be notes that the policy hides.
         total, at_least, left_out = None, 0, 0
         leading = State.IDLE if complete and leading in WORKING else leading
     if complete or (total is not None and total < loaded):
         total = loaded
-    state = leading or _state_elsewhere(metrics.status, complete=complete)
     return SyncStatus(
-        state=state,
+        state=leading or _state_elsewhere(metrics.status, complete=complete),
         loaded=loaded,
         total=total,
         complete=complete,
         last_sync_at=metrics.last_sync_at,
-        last_error=metrics.last_error,
-        needs_login=state is State.NEEDS_AUTH,
+        last_error=error if leading else metrics.last_error,
         leader=leading is not None,
         feed=feed,
         left_out=left_out,
         at_least=at_least if total is None and at_least > loaded else None,
-        tried=tried,
     )
 
 

@@ -11,14 +11,12 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mcp_notarium.domain.note import Revision, WriteState
 from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheError, CacheFull
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.storage.sync_state import Metrics
 from mcp_notarium.stores.contract import ListingPage, Store
 from mcp_notarium.sync.backoff import IdleCheck
 from mcp_notarium.sync.batch_apply import release_memory
@@ -44,12 +42,6 @@ MIN_RETRY_PAUSE = 1.0
 """Seconds after a failure during which no request starts another attempt."""
 QUICK_ANSWER = 1.0
 """A change feed that answers an empty page faster than this is not really waiting."""
-
-SILENT_SECONDS = 1800.0
-SILENT_CYCLES = 6
-"""A process that leads records a cycle at least every second interval. After this many intervals, and this
-many seconds, without one, the others say so."""
-_LEADER_SILENT = "the process that syncs stores nothing any more; is the disk full?"
 
 
 class Leader:
@@ -111,9 +103,7 @@ class Scheduler:
     ) -> None:
         self._cache = cache
         self._store = store
-        self._clock = clock
         self._stopwatch = stopwatch
-        self._started = stopwatch()
         self._interval = interval
         self._log = log
         self._sleep = sleep
@@ -152,11 +142,6 @@ class Scheduler:
             self._runner.state = State.HALTED
         finally:
             await self._step_down()
-
-    async def cycle(self) -> State:
-        """Run one cycle now, without waiting; for a process that leads by other means."""
-        await self._runner.work(Event.DUE)
-        return self._runner.state
 
     def wake(self) -> None:
         """Stop waiting for the next interval, because something may have changed. Never fails."""
@@ -211,29 +196,15 @@ class Scheduler:
 
     def status(self) -> SyncStatus:
         """Return how sync stands."""
-        status = read_status(
+        sources = self._runner.sources
+        return read_status(
             self._cache,
-            metrics=self.metrics(),
             leading=self._runner.state if self._leader.held else None,
-            counted=self._runner.sources.counted,
-            at_least=self._runner.sources.at_least,
-            left_out=self._progress.left_out,
-            tried=self._runner.tried or not self._leader.held,
-            feed=self._runner.sources.feed.usable(self._stopwatch()),
+            error=self._runner.last_error,
+            counted=sources.counted,
+            at_least=sources.at_least,
+            feed=sources.feed.usable(self._stopwatch()),
         )
-        return replace(status, last_error=_LEADER_SILENT) if self._leader_silent(status) else status
-
-    def _leader_silent(self, status: SyncStatus) -> bool:
-        """Tell whether the process that leads has long stored nothing: its full disk cannot hold the reason."""
-        if status.leader or status.state is not State.IDLE or status.failure:
-            return False
-        limit = max(SILENT_SECONDS, SILENT_CYCLES * self._interval)
-        waited = self._stopwatch() - self._started
-        return min(waited, self._clock() - (status.last_sync_at or 0.0)) > limit
-
-    def metrics(self) -> Metrics:
-        """Return how the last cycles went, even where that could not be stored."""
-        return self._progress.metrics()
 
     def _has_first_page(self) -> bool:
         progress = self._cache.sync_state.progress()

@@ -184,7 +184,7 @@ def _cipher_version(app: App) -> str | None:
 
 def _sync(app: App) -> dict[str, object]:
     status = app.scheduler.status()
-    metrics = app.scheduler.metrics()
+    metrics = app.cache.sync_state.metrics()
     return {
         "db_last_sync_at": status.last_sync_at and int(status.last_sync_at),
         "db_sync_duration_ms": metrics.duration_ms,

@@ -42,7 +42,7 @@ async def _wait_for_all(app: App, call: CallContext) -> None:
         status = app.scheduler.status()
         if status.complete:
             return
-        if status.failure or status.state in _NEEDS_PERSON:
+        if status.last_error or status.state in _NEEDS_PERSON:
             break
         await asyncio.sleep(_POLL_SECONDS)
     status = app.scheduler.status()
@@ -75,7 +75,7 @@ async def wait_for_first_page(app: App, call: CallContext) -> None:
 
 def _worth_waiting(status: SyncStatus) -> bool:
     nothing_yet = not status.complete and not status.loaded
-    return nothing_yet and not status.failure and status.state not in _NEEDS_PERSON
+    return nothing_yet and not status.last_error and status.state not in _NEEDS_PERSON
 
 
 def sync_of(app: App) -> Sync | None:
@@ -102,8 +102,8 @@ def note_on(status: SyncStatus, *, now: float) -> str | None:
         return f"{_halted(status)} {as_of}"
     if not status.complete:
         return _loading(status)
-    if status.failure:
-        return f"The last sync failed: {status.failure}. {as_of}"
+    if status.last_error:
+        return f"The last sync failed: {status.last_error}. {as_of}"
     return None
 
 
@@ -122,7 +122,7 @@ def _loading(status: SyncStatus) -> str:
         of = f" of {status.total}"
     elif status.at_least is not None:
         of = f" of at least {status.at_least}"
-    trouble = " It was interrupted and will be tried again." if status.failure else ""
+    trouble = " It was interrupted and will be tried again." if status.last_error else ""
     return f"The first sync has loaded {status.loaded}{of} notes, newest first.{trouble}"
 
 
