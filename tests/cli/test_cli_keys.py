@@ -16,7 +16,7 @@ import pytest
 
 from mcp_notarium.account.slot_management import SlotList
 from mcp_notarium.cli import keys
-from mcp_notarium.crypto import kdf, key_slots, recovery_keys
+from mcp_notarium.crypto import kdf, key_file_codec, recovery_keys
 from notarium_devtools.simperium import Simulator
 from notarium_devtools.simperium.data import prose
 from support.whole import DEADLINE, SERVE, Server, account_folder, environment, run, until
@@ -286,7 +286,7 @@ def test_the_keychain_that_is_switched_off_is_not_used(env: dict[str, str]) -> N
 def test_no_two_columns_of_the_table_touch(
     env: dict[str, str], simulator: Simulator, tmp_path: Path
 ) -> None:
-    found = key_slots.parse(
+    found = key_file_codec.parse(
         (account_folder(simulator, tmp_path) / "notarium_keys.json").read_bytes()
     )
     dear = replace(found.slots[0], kdf=kdf.Argon2id(memory_kib=1 << 20, time_cost=16, lanes=16))

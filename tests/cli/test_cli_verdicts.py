@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.crypto import key_slots
+from mcp_notarium.crypto import key_file_codec, key_slots
 from mcp_notarium.crypto.owner_hash import owner_hash
 from mcp_notarium.errors import LONGEST_LOCKED_MESSAGE, Verdict
 from mcp_notarium.secret import Secret
@@ -106,7 +106,7 @@ def flip(path: Path, at: int) -> None:
 
 @contextmanager
 def opened(room: Room) -> Iterator[database_files.Database]:
-    found = key_slots.parse(room.key_files[0].read_bytes())
+    found = key_file_codec.parse(room.key_files[0].read_bytes())
     data_key = key_slots.unlock(found, Secret(RAW_KEY))
     path = room.database
     with closing(

@@ -6,7 +6,7 @@ import pytest
 
 from mcp_notarium.account import slot_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
-from mcp_notarium.crypto import kdf, key_slots
+from mcp_notarium.crypto import kdf, key_file_codec
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.secret import Secret
 from support import account_child
@@ -70,7 +70,7 @@ def test_killed_after_any_step_the_next_rotation_works_and_tidies_up(tmp_path, r
     assert temporary_files(config) == []
     assert [opens(config, one) for one in (PASSPHRASE, OTHER, THIRD)] == [False, False, True]
     for path in (folder_of(config).key_file, folder_of(config).key_copy):
-        keyfile = key_slots.parse(path.read_bytes(), bounds=BOUNDS)
+        keyfile = key_file_codec.parse(path.read_bytes(), bounds=BOUNDS)
         assert len(keyfile.slots) == 1
         assert keyfile.sequence == done.sequence
 

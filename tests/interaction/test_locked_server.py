@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.crypto import key_slots
+from mcp_notarium.crypto import key_file_codec, key_slots
 from mcp_notarium.crypto.owner_hash import owner_hash
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.files.locks import ServerLock
@@ -106,7 +106,7 @@ def _no_key_files(folder: Path) -> None:
 
 
 def _newer_schema(folder: Path) -> None:
-    keyfile = key_slots.parse((folder / "notarium_keys.json").read_bytes())
+    keyfile = key_file_codec.parse((folder / "notarium_keys.json").read_bytes())
     data_key = key_slots.unlock(keyfile, Secret(RAW_KEY))
     opened = database_files.connect(
         _encrypted(folder), data_key.database_key(keyfile.database_salt)

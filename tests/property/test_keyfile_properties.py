@@ -10,9 +10,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from mcp_notarium.crypto import kdf, key_slots
+from mcp_notarium.crypto import kdf, key_file_codec, key_slots
 from mcp_notarium.crypto.errors import KeyFileDamaged, KeyFileNewer, SlotsRefused, WrongKey
-from mcp_notarium.crypto.key_slots import SlotState, SlotType
+from mcp_notarium.crypto.key_file_codec import SlotState, SlotType
 from mcp_notarium.secret import Secret
 from support.account import PASSPHRASE
 from support.keyfiles import DATA_KEY, RAW_KEY, cheap, forged
@@ -21,11 +21,11 @@ WORDS = Secret(PASSPHRASE)
 BOTH = key_slots.add_slot(
     cheap(), DATA_KEY, RAW_KEY, parameters=kdf.CHEAPEST, bounds=kdf.TEST_BOUNDS
 )
-RAW = key_slots.serialise(BOTH)
+RAW = key_file_codec.serialise(BOTH)
 
 
 def parse(raw):
-    return key_slots.parse(raw, bounds=kdf.TEST_BOUNDS)
+    return key_file_codec.parse(raw, bounds=kdf.TEST_BOUNDS)
 
 
 def test_every_single_flipped_bit_is_damage_and_never_a_wrong_key():
@@ -176,7 +176,7 @@ def slots_at_ceiling(fields, count):
 
 
 def test_one_slot_at_the_ceiling_is_read():
-    assert key_slots.parse(forged(RAW, lambda f: f.update(slots=slots_at_ceiling(f, 1))))
+    assert key_file_codec.parse(forged(RAW, lambda f: f.update(slots=slots_at_ceiling(f, 1))))
 
 
 def slot_of_cost(number, cost, state):
@@ -204,12 +204,12 @@ def test_what_is_written_is_read_again_and_costs_no_more_than_one_slot_may(chose
     assume(any(state is SlotState.ACTIVE for _, state in chosen))
     if work <= 1:
         after = key_slots.replace_slots(BOTH, DATA_KEY, slots=slots)
-        assert key_slots.parse(key_slots.serialise(after)) == after
+        assert key_file_codec.parse(key_file_codec.serialise(after)) == after
         return
     with pytest.raises(SlotsRefused, match="too long"):
         key_slots.replace_slots(BOTH, DATA_KEY, slots=slots)
     with pytest.raises(KeyFileDamaged, match="together"):
-        key_slots.parse(key_slots.serialise(replace(BOTH, slots=slots)))
+        key_file_codec.parse(key_file_codec.serialise(replace(BOTH, slots=slots)))
 
 
 BOMBS = {
@@ -236,7 +236,7 @@ def test_a_bomb_is_refused_quickly_and_without_much_memory(bomb):
     sys.setprofile(seen)
     try:
         with pytest.raises(KeyFileDamaged):
-            key_slots.unlock(key_slots.parse(BOMBS[bomb]), WORDS)
+            key_slots.unlock(key_file_codec.parse(BOMBS[bomb]), WORDS)
     finally:
         sys.setprofile(None)
     assert 0 < len(called) < 30_000
@@ -250,5 +250,5 @@ def test_any_passphrase_opens_what_was_made_with_it(passphrase):
     if not passphrase.strip() or passphrase.startswith("raw:"):
         return
     key = Secret(passphrase)
-    keyfile = parse(key_slots.serialise(cheap(key)))
+    keyfile = parse(key_file_codec.serialise(cheap(key)))
     assert key_slots.unlock(keyfile, key, bounds=kdf.TEST_BOUNDS) == DATA_KEY

@@ -19,7 +19,7 @@ from mcp_notarium.account import (
     slot_rotation,
 )
 from mcp_notarium.account.key_changes import ChangeOptions
-from mcp_notarium.crypto import kdf, key_slots, recovery_keys, user_key
+from mcp_notarium.crypto import kdf, key_file_codec, key_slots, recovery_keys, user_key
 from mcp_notarium.crypto.slot_changes import Step
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.keys import key_file
@@ -130,8 +130,8 @@ def test_the_way_out_that_is_named_works(tmp_path):
 def test_a_copy_that_only_says_that_it_is_newer_locks_nobody_out(tmp_path):
     config = made(tmp_path)
     folder = folder_of(config)
-    real = key_slots.parse(folder.key_file.read_bytes(), bounds=BOUNDS)
-    forged = key_slots.serialise(replace(real, sequence=real.sequence + 5))
+    real = key_file_codec.parse(folder.key_file.read_bytes(), bounds=BOUNDS)
+    forged = key_file_codec.serialise(replace(real, sequence=real.sequence + 5))
     folder.key_copy.write_bytes(forged)
     slot_management.add(config, NEW, parameters=kdf.CHEAPEST, options=GIVEN)
     open_cheaply(config).close()
@@ -177,8 +177,8 @@ def test_nothing_is_listed_or_copied_of_an_old_key_file(tmp_path):
 def test_a_copy_that_only_says_that_it_is_newer_keeps_nobody_from_a_backup(tmp_path):
     config = rotated(tmp_path)
     folder = folder_of(config)
-    real = key_slots.parse(folder.key_file.read_bytes(), bounds=BOUNDS)
-    folder.key_copy.write_bytes(key_slots.serialise(replace(real, sequence=real.sequence + 5)))
+    real = key_file_codec.parse(folder.key_file.read_bytes(), bounds=BOUNDS)
+    folder.key_copy.write_bytes(key_file_codec.serialise(replace(real, sequence=real.sequence + 5)))
     assert not slot_management.list_slots(config, NEW, bounds=BOUNDS).doubtful
     assert key_file_backup.back_up(config, tmp_path / "copied", key=NEW, bounds=BOUNDS) == real
 
@@ -187,8 +187,8 @@ def test_a_copy_that_only_says_that_it_is_newer_keeps_nobody_from_a_backup(tmp_p
 def test_the_slots_of_each_key_file_are_tried_once(tmp_path, monkeypatch, key):
     config = rotated(tmp_path)
     folder = folder_of(config)
-    real = key_slots.parse(folder.key_file.read_bytes(), bounds=BOUNDS)
-    folder.key_copy.write_bytes(key_slots.serialise(replace(real, sequence=real.sequence + 5)))
+    real = key_file_codec.parse(folder.key_file.read_bytes(), bounds=BOUNDS)
+    folder.key_copy.write_bytes(key_file_codec.serialise(replace(real, sequence=real.sequence + 5)))
     tried = []
     open_slot = key_slots.open_slot
 
@@ -251,7 +251,7 @@ def spoil_a_page(config):
 def forget_the_number(config):
     """What the database would be if nothing had opened it since the change."""
     folder = folder_of(config)
-    found = key_slots.parse(folder.key_file.read_bytes(), bounds=BOUNDS)
+    found = key_file_codec.parse(folder.key_file.read_bytes(), bounds=BOUNDS)
     key = key_slots.unlock(found, NEW, bounds=BOUNDS).database_key(found.database_salt)
     path = folder.database(found.generation)
     with closing(databases.connect(path, key)) as opened, opened.transaction():

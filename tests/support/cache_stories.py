@@ -20,7 +20,7 @@ from mcp_notarium.account import (
 from mcp_notarium.account import opener as opening
 from mcp_notarium.account.audit_anchor import AnchorUnusable, audit_keys
 from mcp_notarium.account.key_changes import ChangeOptions
-from mcp_notarium.crypto import key_slots
+from mcp_notarium.crypto import key_file_codec
 from mcp_notarium.crypto.errors import KeyFileDamaged
 from mcp_notarium.errors import CacheError, InvalidRequest, LockedError, Verdict
 from mcp_notarium.files.private_files import StepHook, ignore_step
@@ -195,7 +195,7 @@ def _readable(path: Path) -> bool:
     if not path.is_file():
         return False
     try:
-        key_slots.parse(path.read_bytes(), bounds=BOUNDS)
+        key_file_codec.parse(path.read_bytes(), bounds=BOUNDS)
     except KeyFileDamaged:
         return False
     return True

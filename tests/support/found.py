@@ -14,9 +14,9 @@ from pathlib import Path
 
 from mcp_notarium.account import database_generation, opener
 from mcp_notarium.config import Config
-from mcp_notarium.crypto import key_slots
+from mcp_notarium.crypto import key_file_codec
 from mcp_notarium.crypto.errors import KeyFileDamaged
-from mcp_notarium.crypto.key_slots import KeyFile
+from mcp_notarium.crypto.key_file_codec import KeyFile
 from mcp_notarium.errors import CacheError, LockedError, NotariumError, Verdict
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.keys import keychain
@@ -86,7 +86,7 @@ class Found:
     def keyfile(self) -> KeyFile:
         """The key file that is in force."""
         try:
-            return key_slots.parse(self.folder.key_file.read_bytes(), bounds=BOUNDS)
+            return key_file_codec.parse(self.folder.key_file.read_bytes(), bounds=BOUNDS)
         except (KeyFileDamaged, FileNotFoundError) as error:
             verdict = Verdict.KEY_FILE_DAMAGED
             raise Violation(Broken.REFUSED, error, verdict=verdict) from error

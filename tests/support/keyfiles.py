@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from mcp_notarium.crypto import canonical_json, kdf, key_slots
 from mcp_notarium.crypto.data_key import DataKey
-from mcp_notarium.crypto.key_slots import KeyFile
+from mcp_notarium.crypto.key_file_codec import KeyFile
 from mcp_notarium.crypto.slot_changes import Step
 from mcp_notarium.secret import Secret
 from support.account import PASSPHRASE, USERNAME

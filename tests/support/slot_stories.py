@@ -8,7 +8,7 @@ from pathlib import Path
 from mcp_notarium.account import key_file_backup, keychain_slot, slot_management, slot_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import kdf, recovery_keys
-from mcp_notarium.crypto.key_slots import Slot, SlotState, SlotType
+from mcp_notarium.crypto.key_file_codec import Slot, SlotState, SlotType
 from mcp_notarium.errors import Verdict
 from mcp_notarium.files.private_files import StepHook
 from mcp_notarium.secret import Secret

@@ -11,8 +11,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from mcp_notarium.crypto import kdf, key_slots, recovery_keys, slot_changes
-from mcp_notarium.crypto.key_slots import KeyFile, SlotType
+from mcp_notarium.crypto import kdf, key_file_codec, key_slots, recovery_keys, slot_changes
+from mcp_notarium.crypto.key_file_codec import KeyFile, SlotType
 from mcp_notarium.secret import Secret
 from support.account import OTHER, PASSPHRASE, USERNAME
 from support.keyfiles import DATA_KEY, NOW, RAW_KEY, b64, counting, forged, with_sum
@@ -85,14 +85,15 @@ def good() -> dict[str, tuple[str, str, bytes]]:
         ),
     }
     return {
-        name: ("opens", key, key_slots.serialise(keyfile)) for name, (key, keyfile) in files.items()
+        name: ("opens", key, key_file_codec.serialise(keyfile))
+        for name, (key, keyfile) in files.items()
     }
 
 
 def refused() -> dict[str, tuple[str, str, bytes]]:
     """Name -> what is expected, the key, the file: those that must not open."""
-    raw = key_slots.serialise(build(RAW_KEY))
-    argon = key_slots.serialise(build())
+    raw = key_file_codec.serialise(build(RAW_KEY))
+    argon = key_file_codec.serialise(build())
     key = RAW_KEY.reveal_text()
 
     def slot(**changes: object) -> Callable[[dict], object]:

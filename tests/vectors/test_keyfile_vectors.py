@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.hazmat.primitives.kdf.pbkdf2 import PBKDF2HMAC
 
-from mcp_notarium.crypto import key_slots
+from mcp_notarium.crypto import key_file_codec, key_slots
 from mcp_notarium.crypto.errors import KeyFileDamaged, KeyFileNewer, WrongKey
 from mcp_notarium.secret import Secret
 
@@ -38,11 +38,11 @@ def opening(expected):
 @pytest.mark.parametrize("path", opening("opens"), ids=lambda path: path.stem)
 def test_a_golden_key_file_opens_and_belongs_to_its_owner(path):
     head, raw = read(path)
-    keyfile = key_slots.parse(raw)
+    keyfile = key_file_codec.parse(raw)
     data_key = key_slots.unlock(keyfile, Secret(head["key"]))
     assert data_key.secret().reveal().hex() == head["data_key"]
     assert key_slots.belongs_to(keyfile, data_key, head["username"])
-    assert key_slots.serialise(keyfile) == raw
+    assert key_file_codec.serialise(keyfile) == raw
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_a_golden_key_file_opens_and_belongs_to_its_owner(path):
 def test_a_bad_key_file_is_refused_as_it_should_be(path):
     head, raw = read(path)
     with pytest.raises(REFUSALS[head["expect"]]):
-        key_slots.unlock(key_slots.parse(raw), Secret(head["key"]))
+        key_slots.unlock(key_file_codec.parse(raw), Secret(head["key"]))
 
 
 def test_the_generator_still_makes_the_same_bytes():

@@ -20,7 +20,7 @@ from mcp_notarium.account.audit_anchor import Anchor, AnchorUnusable, audit_keys
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import kdf, key_slots
 from mcp_notarium.crypto.data_key import DataKey
-from mcp_notarium.crypto.key_slots import KeyFile
+from mcp_notarium.crypto.key_file_codec import KeyFile
 from mcp_notarium.errors import (
     CacheDamaged,
     CacheError,

@@ -28,10 +28,10 @@ from mcp_notarium.account.startup_facts import (
 )
 from mcp_notarium.account.startup_table import Decision
 from mcp_notarium.config import Config
-from mcp_notarium.crypto import kdf, key_slots, recovery_keys, user_key
+from mcp_notarium.crypto import kdf, key_file_codec, key_slots, recovery_keys, user_key
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.errors import KeyFileDamaged, MalformedKey, WrongKey
-from mcp_notarium.crypto.key_slots import KeyFile, SlotState, SlotType
+from mcp_notarium.crypto.key_file_codec import KeyFile, SlotState, SlotType
 from mcp_notarium.errors import CacheBusy, CacheDamaged, LockedError
 from mcp_notarium.files import quarantine
 from mcp_notarium.files.account_folder import AccountFolder, find_problem, folder_errors
@@ -217,7 +217,7 @@ class Inspector:
         if inspection.files is not None and self._ahead(inspection.files, key, opened):
             seen = replace(seen, copy_ahead=True)
         if isinstance(opened, Unwrap):
-            slip = recovery_keys.slip(key.passphrase.reveal_text())
+            slip = recovery_keys.explain_typo(key.passphrase.reveal_text())
             asked = key is self._given or key.origin == KEYCHAIN or key.from_working_folder
             unasked = self._settings.keychain and not asked and _of_keychain(found)
             seen = replace(seen, unwrap=opened, slip=slip, keychain_slot=unasked)
@@ -237,7 +237,7 @@ class Inspector:
 
     def _unwrap(self, found: KeyFile, key: FoundKey) -> DataKey | Unwrap:
         # Stretching a passphrase is slow; the second inspection, under the lock, need not repeat it.
-        name = hashlib.sha256(key_slots.serialise(found)).hexdigest()
+        name = hashlib.sha256(key_file_codec.serialise(found)).hexdigest()
         if name not in self._unwrapped_before:
             try:
                 self._unwrapped_before[name] = key_slots.unlock(

@@ -27,7 +27,7 @@ from mcp_notarium.crypto import key_slots
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.errors import KeyFileDamaged
 from mcp_notarium.crypto.kdf import PRODUCTION, Bounds
-from mcp_notarium.crypto.key_slots import KeyFile, Slot
+from mcp_notarium.crypto.key_file_codec import KeyFile, Slot
 from mcp_notarium.crypto.slot_changes import Step
 from mcp_notarium.errors import CacheBusy, CacheError, CacheFull, LockedError, Verdict
 from mcp_notarium.files.account_folder import AccountFolder, check_folder

@@ -16,11 +16,11 @@ from mcp_notarium.account import startup_outcomes
 from mcp_notarium.account.key_changes import record_restored
 from mcp_notarium.account.slot_management import list_slots, rollback_error
 from mcp_notarium.config import Config
-from mcp_notarium.crypto import canonical_json, key_slots
+from mcp_notarium.crypto import canonical_json, key_file_codec, key_slots
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.errors import KeyFileDamaged
 from mcp_notarium.crypto.kdf import PRODUCTION, Bounds
-from mcp_notarium.crypto.key_slots import KeyFile
+from mcp_notarium.crypto.key_file_codec import KeyFile
 from mcp_notarium.errors import CacheDamaged, ConfigError, LockedError, Verdict
 from mcp_notarium.files import os_errors, quarantine
 from mcp_notarium.files.account_folder import AccountFolder, check_folder
@@ -59,7 +59,7 @@ def back_up(
         raise rollback_error()
     found = listed.keyfile
     try:
-        create_private(to, key_slots.serialise(found), at=at)
+        create_private(to, key_file_codec.serialise(found), at=at)
     except OSError as error:
         raise ConfigError(
             f"the copy cannot be written: {os_errors.describe(error)}",
@@ -193,7 +193,7 @@ def _read(copy: Path, bounds: Bounds) -> KeyFile:
             resolution_hint="Give the path of a file made by `mcp-notarium keys backup`.",
         ) from error
     try:
-        return key_slots.parse(raw, bounds=bounds)
+        return key_file_codec.parse(raw, bounds=bounds)
     except KeyFileDamaged as error:
         raise ConfigError(
             f"the copy is damaged or no key file: {error.reason}",

@@ -15,7 +15,7 @@ from mcp_notarium.account.key_changes import ChangeOptions, ChangeResult
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import user_key
 from mcp_notarium.crypto.errors import SlotsRefused, WrongKey
-from mcp_notarium.crypto.key_slots import KeyFile, Slot, SlotState, SlotType
+from mcp_notarium.crypto.key_file_codec import KeyFile, Slot, SlotState, SlotType
 from mcp_notarium.errors import LockedError
 from mcp_notarium.keys import keychain
 from mcp_notarium.keys.keychain import Keychain

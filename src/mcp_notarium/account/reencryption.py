@@ -20,8 +20,8 @@ from mcp_notarium.crypto import key_slots
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.errors import SlotsRefused, WrongKey
 from mcp_notarium.crypto.kdf import KdfPolicy, Parameters
-from mcp_notarium.crypto.key_slots import KeyFile, Slot, SlotState, SlotType
-from mcp_notarium.crypto.slot_changes import PERSONAL_SLOTS, described
+from mcp_notarium.crypto.key_file_codec import KeyFile, Slot, SlotState, SlotType
+from mcp_notarium.crypto.slot_changes import PERSONAL_SLOTS, describe_slot
 from mcp_notarium.files import quarantine
 from mcp_notarium.files.account_folder import AccountFolder, check_folder
 from mcp_notarium.files.locks import ServerLock, exclusive_locks
@@ -115,7 +115,7 @@ def reencrypt(
 
 def dropped_slots_error(dropped: tuple[Slot, ...]) -> SlotsRefused:
     """Return the error that names the slots that would be dropped."""
-    named = ", ".join(described(slot) for slot in dropped)
+    named = ", ".join(describe_slot(slot) for slot in dropped)
     return SlotsRefused(
         f"with a new data key these would open nothing any more: {named}",
         resolution_hint="Their keys are not at hand. Add --drop-other-keys to let them go, and make "
@@ -196,7 +196,9 @@ class _Work:
     ) -> tuple[KeyFile, DataKey]:
         """Build the next key file, with the slots whose secrets are at hand; nothing is written yet."""
         data_key, bounds = DataKey.generate(), self.options.bounds
-        frame = key_slots.renewed(current.keyfile, data_key, username=self.settings.username)
+        frame = key_slots.start_for_new_data_key(
+            current.keyfile, data_key, username=self.settings.username
+        )
         slots = [
             key_slots.rewrap_slot(frame, data_key, slot, carried[slot.id], bounds=bounds)
             for slot in current.keyfile.slots
@@ -283,7 +285,7 @@ def _demand_worth_it(current: ProvenKey, *, replacing: bool) -> None:
         return
     if current.slot.state is SlotState.COMPROMISED:
         raise SlotsRefused(
-            f"{described(current.slot)} is the one you came in by: whoever knows its key would open the "
+            f"{describe_slot(current.slot)} is the one you came in by: whoever knows its key would open the "
             "new cache too",
             resolution_hint=f"{_GIVE} --ask-old lets you come in by another key.",
         )

@@ -19,9 +19,9 @@ from mcp_notarium.account.key_changes import ChangeOptions, missing_cache_error
 from mcp_notarium.account.startup_facts import OnUnreadable
 from mcp_notarium.account.startup_table import Locked
 from mcp_notarium.config import Config
-from mcp_notarium.crypto import key_slots
+from mcp_notarium.crypto import key_file_codec, key_slots
 from mcp_notarium.crypto.data_key import DataKey
-from mcp_notarium.crypto.key_slots import KeyFile
+from mcp_notarium.crypto.key_file_codec import KeyFile
 from mcp_notarium.errors import (
     CacheDamaged,
     CacheError,
@@ -121,7 +121,7 @@ class _Work:
         """Put the new generation in force and set the old one aside, with the key file that opens it."""
         try:
             aside = quarantine.create_folder(self.folder, self.options.clock())
-            content = key_slots.serialise(old)
+            content = key_file_codec.serialise(old)
             replace_private(aside / self.folder.key_file.name, content, check=lambda _written: None)
         except BaseException:
             database_generation.remove_prepared(self.folder, made)

@@ -25,8 +25,14 @@ from mcp_notarium.crypto import key_slots, recovery_keys, slot_changes
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.errors import KeyFileDamaged, MalformedKey, SlotsRefused, WrongKey
 from mcp_notarium.crypto.kdf import PRODUCTION, Bounds, Parameters
-from mcp_notarium.crypto.key_file_codec import MOST_SLOTS, is_label
-from mcp_notarium.crypto.key_slots import KeyFile, Slot, SlotState, SlotType
+from mcp_notarium.crypto.key_file_codec import (
+    MOST_SLOTS,
+    KeyFile,
+    Slot,
+    SlotState,
+    SlotType,
+    is_label,
+)
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.files.account_folder import check_folder
 from mcp_notarium.files.private_files import disk_errors
@@ -156,7 +162,7 @@ def _as_dear_as_any(before: KeyFile, settings: Config) -> Parameters:
     """Return the cost of one more passphrase: an attacker guesses the cheapest one."""
     opening = (slot.kdf for slot in before.slots if slot.state is not SlotState.DISABLED)
     # The algorithm is that of the settings, because it replaces no other slot.
-    return replace(stretching(settings), chosen=True).parameters_for(opening)
+    return replace(stretching(settings), explicit=True).parameters_for(opening)
 
 
 def demand_room(found: KeyFile) -> None:

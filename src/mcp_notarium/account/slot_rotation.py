@@ -21,8 +21,8 @@ from mcp_notarium.crypto import kdf, key_slots, slot_changes, user_key
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.errors import SlotsRefused, WeakPassphrase, WrongKey
 from mcp_notarium.crypto.kdf import KdfPolicy, Parameters
-from mcp_notarium.crypto.key_slots import KeyFile, Slot, SlotState
-from mcp_notarium.crypto.slot_changes import described
+from mcp_notarium.crypto.key_file_codec import KeyFile, Slot, SlotState
+from mcp_notarium.crypto.slot_changes import describe_slot
 from mcp_notarium.files.account_folder import check_folder
 from mcp_notarium.files.private_files import disk_errors
 from mcp_notarium.keys.credentials import KEYCHAIN, FoundKey
@@ -53,7 +53,7 @@ class ProvenKey:
     def slots_to_replace(self, wanted: Sequence[int] | None = None) -> tuple[Slot, ...]:
         """List the slots that a new key replaces. Raises as ``slot_changes.slots_to_replace`` does."""
         return slot_changes.slots_to_replace(
-            self.keyfile, self.slot, kept=self.by_keychain, wanted=wanted
+            self.keyfile, self.slot, by_keychain=self.by_keychain, slot_ids=wanted
         )
 
 
@@ -114,7 +114,9 @@ def rotate_passphrase(
     now, current = int(options.clock()), current or prove_key(settings, options=options)
     # The same key in another stretching replaces itself, wherever it is kept.
     kept = current.by_keychain and new != current.key.passphrase
-    gone = slot_changes.slots_to_replace(current.keyfile, current.slot, kept=kept, wanted=wanted)
+    gone = slot_changes.slots_to_replace(
+        current.keyfile, current.slot, by_keychain=kept, slot_ids=wanted
+    )
 
     def rewrapped(before: KeyFile, _data_key: DataKey, key: Secret) -> KeyFile:
         return slot_changes.rewrap(
@@ -123,8 +125,8 @@ def rotate_passphrase(
             new=new,
             parameters=parameters or stretching(settings),
             now=now,
-            kept=kept,
-            wanted=[slot.id for slot in gone],
+            by_keychain=kept,
+            slot_ids=[slot.id for slot in gone],
             keychain=keychain,
             bounds=options.bounds,
         )
@@ -155,8 +157,8 @@ def stretching(settings: Config, algorithm: str | None = None) -> KdfPolicy:
     return KdfPolicy(
         argon2id=kdf.Argon2id(),
         pbkdf2=kdf.Pbkdf2Sha512(settings.kdf_iterations),
-        wanted=algorithm or settings.kdf,
-        chosen=algorithm is not None or settings.kdf_chosen,
+        algorithm=algorithm or settings.kdf,
+        explicit=algorithm is not None or settings.kdf_chosen,
     )
 
 
@@ -177,7 +179,7 @@ def demand_unused(current: ProvenKey, new: Secret, *, options: ChangeOptions | N
     except WrongKey:
         return
     raise SlotsRefused(
-        f"this key opens the cache already ({described(slot)}); nothing is changed",
+        f"this key opens the cache already ({describe_slot(slot)}); nothing is changed",
         resolution_hint="Give another one. With `--kdf` and `--keep-key` only the stretching changes.",
     )
 

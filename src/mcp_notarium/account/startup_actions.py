@@ -21,7 +21,7 @@ from mcp_notarium.account.startup_table import Create, Decision, Locked, Migrate
 from mcp_notarium.config import Config
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.kdf import Bounds, Parameters
-from mcp_notarium.crypto.key_slots import KeyFile
+from mcp_notarium.crypto.key_file_codec import KeyFile
 from mcp_notarium.errors import CacheBusy, CacheFull
 from mcp_notarium.files import quarantine
 from mcp_notarium.files.account_folder import location_warnings

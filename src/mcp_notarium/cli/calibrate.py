@@ -109,7 +109,7 @@ def _named(parameters: kdf.Argon2id | kdf.Pbkdf2Sha512) -> str:
 
 def _cheaper(one: kdf.Argon2id, other: kdf.Argon2id) -> bool:
     """Return whether guessing needs less memory, or fills less of it in total."""
-    return one.memory_kib < other.memory_kib or kdf.filled(one) < kdf.filled(other)
+    return one.memory_kib < other.memory_kib or one.work < other.work
 
 
 def _permitted_seconds(text: str) -> float:

@@ -18,7 +18,7 @@ from mcp_notarium.account import slot_management
 from mcp_notarium.cli import keys
 from mcp_notarium.config import Config, Sandbox
 from mcp_notarium.config.policy_file import READ_ONLY_VARIABLE, FoundPolicy
-from mcp_notarium.crypto.key_slots import KeyFile, SlotState
+from mcp_notarium.crypto.key_file_codec import KeyFile, SlotState
 from mcp_notarium.errors import ConfigError, LockedError
 from mcp_notarium.files import quarantine
 from mcp_notarium.files.account_folder import AccountFolder, find_problem

@@ -23,7 +23,7 @@ from mcp_notarium.cli.terminal import ask_line, ask_secret, say_unless_copied, s
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import kdf, recovery_keys
 from mcp_notarium.crypto.errors import MalformedKey, WrongKey
-from mcp_notarium.crypto.key_slots import Slot, SlotState, SlotType
+from mcp_notarium.crypto.key_file_codec import Slot, SlotState, SlotType
 from mcp_notarium.errors import InvalidRequest, LockedError, Verdict
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.keys.credentials import find_passphrase

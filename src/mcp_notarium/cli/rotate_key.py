@@ -28,8 +28,8 @@ from mcp_notarium.cli.terminal import (
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import kdf, user_key
 from mcp_notarium.crypto.errors import SlotsRefused
-from mcp_notarium.crypto.key_slots import Slot, SlotType
-from mcp_notarium.crypto.slot_changes import AmbiguousSlot, described
+from mcp_notarium.crypto.key_file_codec import Slot, SlotType
+from mcp_notarium.crypto.slot_changes import AmbiguousSlot, describe_slot
 from mcp_notarium.errors import InvalidRequest
 from mcp_notarium.keys import client_configs, keychain
 from mcp_notarium.secret import Secret
@@ -179,9 +179,11 @@ def _slots_to_replace(current: ProvenKey, args: argparse.Namespace) -> Sequence[
 
 def _announce_replacement(current: ProvenKey, gone: Sequence[Slot]) -> None:
     """Tell what happens to the other slots, before a new key is asked for."""
-    named = ", ".join(described(slot) for slot in gone)
+    named = ", ".join(describe_slot(slot) for slot in gone)
     what = f"replaces {named}" if gone else "is added, because there is none to replace"
-    talk(f"You opened the cache with {described(current.slot)}, which stays. The new key {what}.")
+    talk(
+        f"You opened the cache with {describe_slot(current.slot)}, which stays. The new key {what}."
+    )
 
 
 def _into_keychain(
@@ -255,7 +257,7 @@ def _reencrypt(config: Config, options: ChangeOptions, args: argparse.Namespace)
     say_unless_copied(done.state.copied)
     _tell_remaining_slots(done.carried)
     for slot in done.dropped:
-        talk(f"note: {described(slot)} was dropped; its key opens nothing any more.")
+        talk(f"note: {describe_slot(slot)} was dropped; its key opens nothing any more.")
     if any(slot.type is SlotType.RECOVERY for slot in done.dropped):
         talk("note: `mcp-notarium keys recovery create` makes a new recovery key.")
     talk("note: backups of the old database still open with old copies of the key file.")
@@ -291,7 +293,7 @@ def _confirm_dropped(dropped: tuple[Slot, ...]) -> None:
         raise reencryption.dropped_slots_error(dropped)
     talk("These cannot be kept under a new data key, because their keys are not available:")
     for slot in dropped:
-        talk(f"  {described(slot)}")
+        talk(f"  {describe_slot(slot)}")
     if not ask_yes("Drop them?"):
         raise InvalidRequest(
             "nothing is changed",
@@ -313,7 +315,7 @@ def _tell_cost(config: Config, gone: Sequence[Slot], made: Slot) -> None:
 
 def _tell_remaining_slots(others: Sequence[Slot]) -> None:
     for slot in others:
-        talk(f"note: {described(slot)} still opens the cache, as before.")
+        talk(f"note: {describe_slot(slot)} still opens the cache, as before.")
 
 
 def _tell_old_key_places(

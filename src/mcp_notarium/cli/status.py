@@ -34,7 +34,7 @@ from mcp_notarium.account.startup_table import Create, Decision, Locked, Migrate
 from mcp_notarium.app import App, open_app
 from mcp_notarium.cli import command_setup
 from mcp_notarium.config import Config
-from mcp_notarium.crypto.key_slots import Slot, SlotState
+from mcp_notarium.crypto.key_file_codec import Slot, SlotState
 from mcp_notarium.domain.note import WriteState
 from mcp_notarium.errors import CacheBusy, CacheError, CacheFull, LockedError, Verdict
 from mcp_notarium.files.account_folder import AccountFolder, find_obstacle

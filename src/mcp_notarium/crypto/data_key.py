@@ -10,7 +10,7 @@ import re
 import secrets
 from typing import NoReturn, final
 
-from mcp_notarium.crypto.kdf import KEY_SIZE, SALT_SIZE, RandomBytes, hkdf
+from mcp_notarium.crypto.kdf import KEY_SIZE, SALT_SIZE, hkdf
 from mcp_notarium.secret import Secret
 
 NONCE_SIZE = 12
@@ -35,9 +35,9 @@ class DataKey:
         self._secret = secret
 
     @classmethod
-    def generate(cls, random_bytes: RandomBytes = secrets.token_bytes) -> DataKey:
+    def generate(cls) -> DataKey:
         """Make a new random data key."""
-        return cls(Secret(random_bytes(KEY_SIZE)))
+        return cls(Secret(secrets.token_bytes(KEY_SIZE)))
 
     def secret(self) -> Secret:
         """Return the key itself, only for wrapping it."""

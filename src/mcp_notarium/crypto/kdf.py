@@ -34,6 +34,11 @@ class Argon2id:
     time_cost: int = 3
     lanes: int = 4
 
+    @property
+    def work(self) -> int:
+        """Return memory times passes, in KiB; the time depends on it."""
+        return self.memory_kib * self.time_cost
+
 
 @dataclass(frozen=True, slots=True)
 class Pbkdf2Sha512:
@@ -64,14 +69,13 @@ class Bounds:
     pbkdf2_ceiling: int
     slots_at_ceiling: int = 1
 
-    def refusal_of_all(self, parameters: Iterable[Parameters]) -> str | None:
-        """Return why these parameters cost too much together, or None."""
-        fits = self._shares(parameters) <= self.slots_at_ceiling
-        return None if fits else "its slots cost too much work together"
+    def permits_together(self, parameters: Iterable[Parameters]) -> bool:
+        """Tell whether slots with these parameters may be in one key file."""
+        return self._shares(parameters) <= self.slots_at_ceiling
 
     def argon2_work_left(self, beside: Iterable[Parameters]) -> int:
         """Return the KiB times passes that a slot may cost beside these in one key file."""
-        ceiling = filled(self.argon2_ceiling)
+        ceiling = self.argon2_ceiling.work
         return min(ceiling, int((self.slots_at_ceiling - self._shares(beside)) * ceiling))
 
     def _shares(self, parameters: Iterable[Parameters]) -> Fraction:
@@ -81,7 +85,7 @@ class Bounds:
     def _share(self, parameters: Parameters) -> Fraction:
         match parameters:
             case Argon2id():
-                return Fraction(filled(parameters), filled(self.argon2_ceiling))
+                return Fraction(parameters.work, self.argon2_ceiling.work)
             case Pbkdf2Sha512(iterations):
                 return Fraction(iterations, self.pbkdf2_ceiling)
             case HkdfSha256():
@@ -110,11 +114,6 @@ class Bounds:
         if given.memory_kib < 8 * given.lanes:
             return "Argon2id memory too small for its lanes"
         return None
-
-
-def filled(parameters: Argon2id) -> int:
-    """Return memory times passes, in KiB, which the time depends on."""
-    return parameters.memory_kib * parameters.time_cost
 
 
 PRODUCTION = Bounds(
@@ -194,28 +193,27 @@ def _argon2id(passphrase: Secret, salt: bytes, parameters: Argon2id) -> Secret:
 
 @dataclass(frozen=True, slots=True)
 class KdfPolicy:
-    """Hold the least cost of each algorithm, and the algorithm ``wanted`` for a new passphrase.
+    """Hold the least cost of each algorithm, and the ``algorithm`` for a new passphrase.
 
-    A new passphrase never costs less than the one it replaces. Somebody has raised the cost on purpose
-    (``keys calibrate``) or needs an approved algorithm, and a change of the passphrase must not take that
-    back without being asked to.
+    A new passphrase never costs less than the one it replaces: somebody has raised the cost on purpose
+    (``keys calibrate``) or needs an approved algorithm.
 
-    ``wanted`` is ``argon2id`` or ``pbkdf2-sha512``; ``chosen``: somebody has asked for it, else the
-    algorithm of the old passphrase stays.
+    ``algorithm`` is ``argon2id`` or ``pbkdf2-sha512``. Unless it is ``explicit``, the algorithm of the
+    old passphrase stays.
     """
 
     argon2id: Argon2id
     pbkdf2: Pbkdf2Sha512
-    wanted: str
-    chosen: bool
+    algorithm: str
+    explicit: bool
 
     def parameters_for(self, costs: Iterable[Parameters]) -> Parameters:
         """Return the parameters for a passphrase that replaces slots of these ``costs``, at least as costly."""
         found = tuple(costs)
         argon = [one for one in found if isinstance(one, Argon2id)]
         rounds = [one.iterations for one in found if isinstance(one, Pbkdf2Sha512)]
-        stays = (argon or rounds) and not self.chosen
-        if bool(argon) if stays else self.wanted == "argon2id":
+        stays = (argon or rounds) and not self.explicit
+        if bool(argon) if stays else self.algorithm == "argon2id":
             every = (self.argon2id, *argon)
             return Argon2id(
                 memory_kib=max(one.memory_kib for one in every),
@@ -247,21 +245,21 @@ def propose(
     ``beside`` are the other slots of the key file, whose work counts against the same ceiling. The floor
     is returned if even that takes longer.
     """
-    room = bounds.argon2_work_left(beside)
-    best = Proposal(bounds.argon2_floor, measure(bounds.argon2_floor))
-    memory_limit = min(most_memory_kib, bounds.argon2_ceiling.memory_kib)
-    while (memory := best.parameters.memory_kib * 2) <= memory_limit:
-        wanted = replace(best.parameters, memory_kib=memory)
-        if filled(wanted) > room or (dearer := _tried(measure, wanted)).seconds > target:
-            break
-        best = dearer
-    while best.parameters.time_cost < bounds.argon2_ceiling.time_cost:
-        wanted = replace(best.parameters, time_cost=best.parameters.time_cost + 1)
-        if filled(wanted) > room or (dearer := _tried(measure, wanted)).seconds > target:
-            break
-        best = dearer
+    floor, ceiling = bounds.argon2_floor, bounds.argon2_ceiling
+    memory_limit = max(floor.memory_kib, min(most_memory_kib, ceiling.memory_kib))
+    work_limit = bounds.argon2_work_left(beside)
+    best = Proposal(floor, measure(floor))
+    for memory_factor, more_passes in ((2, 0), (1, 1)):
+        while True:
+            cost = best.parameters
+            costlier = replace(
+                cost,
+                memory_kib=cost.memory_kib * memory_factor,
+                time_cost=cost.time_cost + more_passes,
+            )
+            if costlier.memory_kib > memory_limit or costlier.time_cost > ceiling.time_cost:
+                break
+            if costlier.work > work_limit or (seconds := measure(costlier)) > target:
+                break
+            best = Proposal(costlier, seconds)
     return best
-
-
-def _tried(measure: Measure, parameters: Argon2id) -> Proposal:
-    return Proposal(parameters, measure(parameters))

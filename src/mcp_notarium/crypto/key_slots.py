@@ -21,32 +21,10 @@ from mcp_notarium.crypto.key_file_codec import (
     SlotState,
     SlotType,
     kdf_work,
-    parse,
-    serialise,
     slot_aad,
 )
 from mcp_notarium.crypto.owner_hash import normalise_username
 from mcp_notarium.secret import Secret
-
-__all__ = [
-    "KeyFile",
-    "Opened",
-    "Slot",
-    "SlotState",
-    "SlotType",
-    "add_slot",
-    "belongs_to",
-    "build",
-    "new_slot",
-    "open_slot",
-    "parse",
-    "renewed",
-    "replace_slots",
-    "rewrap_slot",
-    "serialise",
-    "unlock",
-]
-
 
 _OPENED_BY: dict[user_key.Kind, tuple[SlotType, ...]] = {
     "passphrase": (SlotType.PASSPHRASE,),
@@ -96,7 +74,7 @@ def build(
         bounds=bounds,
         random_bytes=random_bytes,
     )
-    return _sealed(replace(empty, slots=(slot,)), data_key)
+    return _with_mac(replace(empty, slots=(slot,)), data_key)
 
 
 def unlock(keyfile: KeyFile, passphrase: Secret, *, bounds: kdf.Bounds = kdf.PRODUCTION) -> DataKey:
@@ -115,8 +93,12 @@ def open_slot(
         wrapping_key = kdf.derive(key.material, salt=slot.salt, parameters=slot.kdf, bounds=bounds)
         aad = slot_aad(vault_id=keyfile.vault_id, slot=slot)
         inner = unwrap_key(wrapping_key, slot.wrapped, nonce=slot.nonce, aad=aad)
-        if inner is not None:
-            return Opened(_verified(keyfile, DataKey(inner)), slot)
+        if inner is None:
+            continue
+        data_key = DataKey(inner)
+        if not has_valid_mac(keyfile, data_key):
+            raise KeyFileDamaged("it was changed by somebody who does not have the key")
+        return Opened(data_key, slot)
     raise WrongKey
 
 
@@ -171,7 +153,7 @@ def replace_slots(
     """
     if len(slots) > MOST_SLOTS:
         raise SlotsRefused(f"a key file has at most {MOST_SLOTS} slots")
-    if bounds.refusal_of_all(kdf_work(slots)):
+    if not bounds.permits_together(kdf_work(slots)):
         raise SlotsRefused(
             "stretching a passphrase for every slot of the key file would take too long",
             resolution_hint="Take a random key (`mcp-notarium generate-key`) for one more slot, "
@@ -186,20 +168,18 @@ def replace_slots(
         sequence=keyfile.sequence + 1,
         rotated=keyfile.rotated if rotated is None else rotated,
     )
-    return _sealed(changed, data_key)
+    return _with_mac(changed, data_key)
 
 
-def next_generation(
-    keyfile: KeyFile, data_key: DataKey, *, random_bytes: RandomBytes = secrets.token_bytes
-) -> KeyFile:
+def next_generation(keyfile: KeyFile, data_key: DataKey) -> KeyFile:
     """Name another database file under the same data key and slots; next sequence, new MAC."""
     changed = replace(
         keyfile,
-        generation=random_bytes(8).hex(),
-        database_salt=random_bytes(kdf.SALT_SIZE),
+        generation=secrets.token_hex(8),
+        database_salt=secrets.token_bytes(kdf.SALT_SIZE),
         sequence=keyfile.sequence + 1,
     )
-    return _sealed(changed, data_key)
+    return _with_mac(changed, data_key)
 
 
 def new_slot(
@@ -232,7 +212,7 @@ def new_slot(
         nonce=random_bytes(NONCE_SIZE),
         wrapped=b"",
     )
-    return _wrapped(keyfile, data_key, slot, key.material, bounds)
+    return _wrap(keyfile, data_key, slot, key.material, bounds)
 
 
 def rewrap_slot(
@@ -242,24 +222,17 @@ def rewrap_slot(
     secret: Secret,
     *,
     bounds: kdf.Bounds = kdf.PRODUCTION,
-    random_bytes: RandomBytes = secrets.token_bytes,
 ) -> Slot:
     """Wrap the data key of another key file in a slot; its number, state, label and cost stay.
 
     ``secret`` opens the slot. Raises ``MalformedKey``.
     """
-    salt, nonce = random_bytes(kdf.SALT_SIZE), random_bytes(NONCE_SIZE)
-    fresh = replace(slot, salt=salt, nonce=nonce, wrapped=b"")
-    return _wrapped(keyfile, data_key, fresh, user_key.read(secret).material, bounds)
+    salt, nonce = secrets.token_bytes(kdf.SALT_SIZE), secrets.token_bytes(NONCE_SIZE)
+    fresh = replace(slot, salt=salt, nonce=nonce)
+    return _wrap(keyfile, data_key, fresh, user_key.read(secret).material, bounds)
 
 
-def renewed(
-    keyfile: KeyFile,
-    data_key: DataKey,
-    *,
-    username: str,
-    random_bytes: RandomBytes = secrets.token_bytes,
-) -> KeyFile:
+def start_for_new_data_key(keyfile: KeyFile, data_key: DataKey, *, username: str) -> KeyFile:
     """Start the key file for a new data key, with a new vault id and generation, without MAC.
 
     It still has the old slots, which open nothing: ``replace_slots`` puts others in and makes the MAC
@@ -267,16 +240,16 @@ def renewed(
     """
     return replace(
         keyfile,
-        vault_id=random_bytes(16).hex(),
-        generation=random_bytes(8).hex(),
-        database_salt=random_bytes(kdf.SALT_SIZE),
+        vault_id=secrets.token_hex(16),
+        generation=secrets.token_hex(8),
+        database_salt=secrets.token_bytes(kdf.SALT_SIZE),
         owner_tag=_owner_tag(data_key, username),
         sequence=0,
         mac=b"",
     )
 
 
-def _wrapped(
+def _wrap(
     keyfile: KeyFile, data_key: DataKey, slot: Slot, material: Secret, bounds: kdf.Bounds
 ) -> Slot:
     wrapping_key = kdf.derive(material, salt=slot.salt, parameters=slot.kdf, bounds=bounds)
@@ -294,11 +267,5 @@ def _mac(keyfile: KeyFile, data_key: DataKey) -> bytes:
     return hmac.digest(data_key.subkey("key-file-mac").reveal(), keyfile.signed_bytes(), "sha256")
 
 
-def _sealed(keyfile: KeyFile, data_key: DataKey) -> KeyFile:
+def _with_mac(keyfile: KeyFile, data_key: DataKey) -> KeyFile:
     return replace(keyfile, mac=_mac(keyfile, data_key))
-
-
-def _verified(keyfile: KeyFile, data_key: DataKey) -> DataKey:
-    if not has_valid_mac(keyfile, data_key):
-        raise KeyFileDamaged("it was changed by somebody who does not have the key")
-    return data_key

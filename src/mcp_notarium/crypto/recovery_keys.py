@@ -12,7 +12,6 @@ import re
 import secrets
 
 from mcp_notarium.crypto.errors import MalformedKey
-from mcp_notarium.crypto.kdf import RandomBytes
 from mcp_notarium.secret import Secret
 
 SIZE = 20
@@ -28,17 +27,17 @@ _FORM = re.compile(r"(?:[0-9A-Z]{4}[-\s]+){8}[0-9A-Z]{4}")
 _BETWEEN = re.compile(r"[-\s]+")
 _MEANT = str.maketrans("ILO", "110")
 _FEWEST, _MOST = 20, 48
-_ODD_GROUPS = 2
+_MOST_UNEVEN_GROUPS = 2
 
 
-def generate(random_bytes: RandomBytes = secrets.token_bytes) -> Secret:
+def generate() -> Secret:
     """Make a new recovery key as it is shown: nine groups of four letters and digits, with hyphens."""
-    return write(random_bytes(SIZE))
+    return write(secrets.token_bytes(SIZE))
 
 
 def write(material: bytes) -> Secret:
     """Encode the 20 bytes as nine groups."""
-    text = _letters(material) + _check(material)
+    text = _letters(int.from_bytes(material, "big"), _LETTERS) + _check(material)
     return Secret("-".join(text[at : at + 4] for at in range(0, len(text), 4)))
 
 
@@ -57,7 +56,7 @@ def is_recovery_key(text: str) -> bool:
     return True
 
 
-def slip(text: str) -> str:
+def explain_typo(text: str) -> str:
     """Return what is wrong with a text probably meant as a recovery key; '' if it was not.
 
     For a key that opened nothing as a passphrase: too short, too long, or mistyped.
@@ -68,8 +67,8 @@ def slip(text: str) -> str:
     letters = plain.isascii() and plain.isalnum() and any(one.isdigit() for one in plain)
     if not letters or not _FEWEST <= len(plain) <= _MOST:
         return ""
-    odd = sum(len(part) != _GROUP for part in parts)
-    in_groups = len(parts) * _GROUP >= _FEWEST and odd <= _ODD_GROUPS
+    uneven = sum(len(part) != _GROUP for part in parts)
+    in_groups = len(parts) * _GROUP >= _FEWEST and uneven <= _MOST_UNEVEN_GROUPS
     if not in_groups and len(plain) != _LETTERS + _CHECK_LETTERS:
         return ""
     try:
@@ -87,7 +86,7 @@ def read(text: str) -> Secret:
         raise MalformedKey("a recovery key has nine groups of four letters and digits")
     material = _bytes(letters)
     if check != _check(material):
-        raise MalformedKey("the recovery key has a slip in it: its last group does not fit")
+        raise MalformedKey("the recovery key has a typo: its last group does not fit")
     return Secret(material)
 
 
@@ -96,9 +95,7 @@ def groups(shown: Secret) -> list[str]:
     return shown.reveal_text().split("-")
 
 
-def _letters(material: bytes) -> str:
-    number = int.from_bytes(material, "big")
-    count = len(material) * 8 // 5
+def _letters(number: int, count: int) -> str:
     return "".join(_ALPHABET[number >> 5 * place & 31] for place in reversed(range(count)))
 
 
@@ -112,5 +109,4 @@ def _bytes(letters: str) -> bytes:
 def _check(material: bytes) -> str:
     # 20 of its bits: four letters.
     digest = hashlib.sha256(_LABEL + material).digest()
-    number = int.from_bytes(digest[:3], "big") >> 4
-    return "".join(_ALPHABET[number >> 5 * place & 31] for place in reversed(range(_CHECK_LETTERS)))
+    return _letters(int.from_bytes(digest[:3], "big") >> 4, _CHECK_LETTERS)

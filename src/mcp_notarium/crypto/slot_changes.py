@@ -16,7 +16,7 @@ from mcp_notarium.crypto import kdf, key_slots
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.errors import SlotsRefused
 from mcp_notarium.crypto.kdf import KdfPolicy, RandomBytes
-from mcp_notarium.crypto.key_slots import KeyFile, Slot, SlotState, SlotType
+from mcp_notarium.crypto.key_file_codec import KeyFile, Slot, SlotState, SlotType
 from mcp_notarium.secret import Secret
 
 PERSONAL_SLOTS = (SlotType.PASSPHRASE, SlotType.RAW)
@@ -54,7 +54,7 @@ class AmbiguousSlot(SlotsRefused):
     """Several slots could be the one that a new key replaces."""
 
     def __init__(self, candidates: Sequence[Slot]) -> None:
-        named = "; ".join(described(slot) for slot in candidates)
+        named = "; ".join(describe_slot(slot) for slot in candidates)
         super().__init__(
             f"it is not clear which key the new one takes the place of: {named}",
             resolution_hint="Say so by --slot (several times for several), or come in by the key "
@@ -72,7 +72,7 @@ def find_slot(keyfile: KeyFile, slot_id: int) -> Slot:
     raise SlotsRefused(f"there is no slot {slot_id}; there are {known}")
 
 
-def described(slot: Slot) -> str:
+def describe_slot(slot: Slot) -> str:
     """Describe a slot for a person: number, label, type, and its state if it is not active.
 
     The label stands before the type: quoted text after the word passphrase is redacted outside of
@@ -110,29 +110,31 @@ def _in_state(keyfile: KeyFile, data_key: DataKey, slot_id: int, state: SlotStat
     before = find_slot(keyfile, slot_id)
     if before.state is state:
         raise SlotsRefused(f"slot {slot_id} is {state.value} already")
-    after = tuple(
-        replace(slot, state=state) if slot.id == slot_id else slot for slot in keyfile.slots
-    )
+    after = tuple(replace(s, state=state) if s.id == slot_id else s for s in keyfile.slots)
     return key_slots.replace_slots(keyfile, data_key, slots=after)
 
 
 def slots_to_replace(
-    keyfile: KeyFile, slot: Slot, *, kept: bool = False, wanted: Sequence[int] | None = None
+    keyfile: KeyFile,
+    slot: Slot,
+    *,
+    by_keychain: bool = False,
+    slot_ids: Sequence[int] | None = None,
 ) -> tuple[Slot, ...]:
     """Return the slots that a new key replaces, if ``slot`` is the one that was opened.
 
     A key that a person types for clients replaces itself. The recovery key and the keychain's key
-    (``kept``: the opened slot is the keychain's, whatever its type) stay; then the passphrase or raw key
-    beside them is replaced, or none if there is none. ``wanted`` names the slots instead. Raises
-    ``AmbiguousSlot`` if there are several, ``SlotsRefused`` if one of ``wanted`` cannot be replaced.
+    (``by_keychain``: the opened slot is the keychain's, whatever its type) stay; then the passphrase or
+    raw key beside them is replaced, or none if there is none. ``slot_ids`` names the slots instead. Raises
+    ``AmbiguousSlot`` if there are several, ``SlotsRefused`` if one of ``slot_ids`` cannot be replaced.
     """
-    if wanted is not None:
-        chosen = tuple(find_slot(keyfile, number) for number in dict.fromkeys(wanted))
-        for one in chosen:
-            if one.type not in PERSONAL_SLOTS or (kept and one.id == slot.id):
-                raise _stays(one)
-        return chosen
-    if slot.type in PERSONAL_SLOTS and not kept:
+    if slot_ids is not None:
+        named = tuple(find_slot(keyfile, number) for number in dict.fromkeys(slot_ids))
+        for one in named:
+            if one.type not in PERSONAL_SLOTS or (by_keychain and one.id == slot.id):
+                raise _irreplaceable(one)
+        return named
+    if slot.type in PERSONAL_SLOTS and not by_keychain:
         return (slot,)
     beside = tuple(
         one
@@ -151,8 +153,8 @@ def rewrap(
     new: Secret,
     parameters: kdf.Parameters | KdfPolicy,
     now: int,
-    kept: bool = False,
-    wanted: Sequence[int] | None = None,
+    by_keychain: bool = False,
+    slot_ids: Sequence[int] | None = None,
     keychain: str = "",
     bounds: kdf.Bounds = kdf.PRODUCTION,
     random_bytes: RandomBytes = secrets.token_bytes,
@@ -164,7 +166,7 @@ def rewrap(
     if ``old`` opens nothing, ``MalformedKey``, and as :func:`slots_to_replace`.
     """
     opened = key_slots.open_slot(keyfile, old, bounds=bounds)
-    gone = slots_to_replace(keyfile, opened.slot, kept=kept, wanted=wanted)
+    gone = slots_to_replace(keyfile, opened.slot, by_keychain=by_keychain, slot_ids=slot_ids)
     if isinstance(parameters, KdfPolicy):
         parameters = parameters.parameters_for(slot.kdf for slot in gone)
     slot = key_slots.new_slot(
@@ -184,11 +186,11 @@ def rewrap(
     )
 
 
-def _stays(slot: Slot) -> SlotsRefused:
+def _irreplaceable(slot: Slot) -> SlotsRefused:
     hint = {
         SlotType.RECOVERY: "`mcp-notarium keys recovery create` makes another one; then "
         "`mcp-notarium keys remove` takes this one away.",
     }.get(slot.type, "`mcp-notarium rotate-key --keychain` gives the keychain another key.")
     return SlotsRefused(
-        f"{described(slot)} does not give way to a key that is typed", resolution_hint=hint
+        f"{describe_slot(slot)} does not give way to a key that is typed", resolution_hint=hint
     )

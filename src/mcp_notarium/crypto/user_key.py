@@ -1,7 +1,7 @@
-"""Parse a key as given (passphrase, raw key, recovery key); judge whether a passphrase is too weak.
+"""Parse a key as given (passphrase, raw key, recovery key), and refuse a weak passphrase.
 
 A key is a passphrase, ``raw:`` and 64 hex digits, or a recovery key (see ``recovery_keys``). An
-existing key is never judged: it opens or it does not.
+existing key may be weak: it opens or it does not.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Literal
 
 from mcp_notarium.crypto import recovery_keys
 from mcp_notarium.crypto.errors import MalformedKey
-from mcp_notarium.crypto.kdf import KEY_SIZE, RandomBytes, normalise_passphrase
+from mcp_notarium.crypto.kdf import KEY_SIZE, normalise_passphrase
 from mcp_notarium.secret import Secret
 
 Kind = Literal["passphrase", "raw", "recovery"]
@@ -61,9 +61,9 @@ def read(given: Secret) -> UserKey:
     return UserKey("passphrase", normalise_passphrase(given))
 
 
-def generate(random_bytes: RandomBytes = secrets.token_bytes) -> Secret:
+def generate() -> Secret:
     """Make a new raw key as DB_ENCRYPTION_KEY takes it: ``raw:`` and 64 hex digits."""
-    return Secret(RAW_PREFIX + random_bytes(KEY_SIZE).hex())
+    return Secret(RAW_PREFIX + secrets.token_hex(KEY_SIZE))
 
 
 def weakness(given: Secret, *, account: str) -> str | None:

@@ -9,10 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from mcp_notarium.crypto import canonical_json, kdf, key_slots
+from mcp_notarium.crypto import canonical_json, kdf, key_file_codec
 from mcp_notarium.crypto.errors import KeyFileDamaged, KeyFileNewer
-from mcp_notarium.crypto.key_file_codec import FileState
-from mcp_notarium.crypto.key_slots import KeyFile
+from mcp_notarium.crypto.key_file_codec import FileState, KeyFile
 from mcp_notarium.files import quarantine
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.files.private_files import (
@@ -96,7 +95,10 @@ def load(folder: AccountFolder, *, bounds: kdf.Bounds = kdf.PRODUCTION) -> KeyFi
 def prepare(folder: AccountFolder, keyfile: KeyFile, *, at: StepHook = ignore_step) -> None:
     """Write a key file that is not in force yet."""
     replace_private(
-        folder.prepared_key_file, key_slots.serialise(keyfile), check=_check_equal(keyfile), at=at
+        folder.prepared_key_file,
+        key_file_codec.serialise(keyfile),
+        check=_check_equal(keyfile),
+        at=at,
     )
 
 
@@ -131,7 +133,7 @@ def store(
     """
 
     def checked(raw: bytes) -> None:
-        check(key_slots.parse(raw, bounds=bounds))
+        check(key_file_codec.parse(raw, bounds=bounds))
 
     behind: list[str] = []
 
@@ -140,7 +142,7 @@ def store(
         behind.append(step)
 
     try:
-        replace_private(folder.key_file, key_slots.serialise(keyfile), check=checked, at=told)
+        replace_private(folder.key_file, key_file_codec.serialise(keyfile), check=checked, at=told)
     except OSError:
         if "switch" not in behind:
             raise
@@ -152,7 +154,7 @@ def store_copy(folder: AccountFolder, keyfile: KeyFile, *, at: StepHook = ignore
     """Write the copy; after that no older slot is left in the folder."""
     replace_private(
         folder.key_copy,
-        key_slots.serialise(keyfile),
+        key_file_codec.serialise(keyfile),
         check=_check_equal(keyfile),
         at=lambda step: at(f"{step}_copy"),
     )
@@ -169,7 +171,7 @@ def finish_interrupted_change(folder: AccountFolder, files: KeyFiles, *, now: fl
     if files.main.keyfile is None:
         if files.main.state is FileState.DAMAGED:
             quarantine.set_aside(folder, [folder.key_file], now=now)
-        content = key_slots.serialise(valid)
+        content = key_file_codec.serialise(valid)
         replace_private(folder.key_file, content, check=_check_equal(valid))
     elif files.copy.keyfile != valid:
         if files.copy_ahead is not None:
@@ -198,7 +200,7 @@ def _read_file(path: Path, bounds: kdf.Bounds) -> FileReading:
     if raw is None:
         return FileReading(FileState.MISSING)
     try:
-        return FileReading(FileState.OK, key_slots.parse(raw, bounds=bounds))
+        return FileReading(FileState.OK, key_file_codec.parse(raw, bounds=bounds))
     except KeyFileNewer as newer:
         return FileReading(FileState.NEWER, version=newer.version)
     except KeyFileDamaged:
@@ -207,7 +209,7 @@ def _read_file(path: Path, bounds: kdf.Bounds) -> FileReading:
 
 def _check_equal(keyfile: KeyFile) -> Callable[[bytes], None]:
     def check(written: bytes) -> None:
-        if written != key_slots.serialise(keyfile):
+        if written != key_file_codec.serialise(keyfile):
             raise KeyFileDamaged("it reads back differently from the disk")
 
     return check

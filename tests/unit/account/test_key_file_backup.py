@@ -9,7 +9,7 @@ import pytest
 
 from mcp_notarium.account import key_file_backup, slot_management, slot_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
-from mcp_notarium.crypto import kdf, key_slots
+from mcp_notarium.crypto import kdf, key_file_codec
 from mcp_notarium.crypto.errors import WrongKey
 from mcp_notarium.errors import CacheDamaged, ConfigError, LockedError, Verdict
 from mcp_notarium.secret import Secret
@@ -124,8 +124,8 @@ def test_a_copy_of_another_cache_is_refused(tmp_path):
 def test_a_copy_that_names_our_database_and_is_of_another_cache_is_refused(tmp_path):
     config, other = made(tmp_path), made(tmp_path / "other")
     copy = copied(other, tmp_path / "copy")
-    foreign = key_slots.parse(copy.read_bytes(), bounds=BOUNDS)
-    ours = key_slots.parse(folder_of(config).key_file.read_bytes(), bounds=BOUNDS)
+    foreign = key_file_codec.parse(copy.read_bytes(), bounds=BOUNDS)
+    ours = key_file_codec.parse(folder_of(config).key_file.read_bytes(), bounds=BOUNDS)
     shutil.copy(
         folder_of(config).database(ours.generation), folder_of(config).database(foreign.generation)
     )

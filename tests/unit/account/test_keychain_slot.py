@@ -8,7 +8,7 @@ from mcp_notarium.account import keychain_slot, slot_management, slot_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import kdf, recovery_keys, user_key
 from mcp_notarium.crypto.errors import SlotsRefused
-from mcp_notarium.crypto.key_slots import SlotType
+from mcp_notarium.crypto.key_file_codec import SlotType
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.keys import keychain
 from mcp_notarium.keys.keychain import Keychain

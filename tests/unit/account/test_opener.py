@@ -7,7 +7,7 @@ import pytest
 
 from mcp_notarium.account import inspection, opener, purge
 from mcp_notarium.account.startup_table import Locked, Open
-from mcp_notarium.crypto import kdf, key_slots
+from mcp_notarium.crypto import kdf, key_file_codec, key_slots
 from mcp_notarium.errors import CacheFull, LockedError, Verdict
 from mcp_notarium.keys import key_file
 from mcp_notarium.secret import Secret
@@ -97,7 +97,7 @@ def test_the_database_knows_whose_it_is_and_which_key_file_names_it(tmp_path):
     config = account(tmp_path)
     with closing(open_cheaply(config, clock=lambda: 1_763_683_200.9)) as opened:
         rows = dict(opened.database.rows("SELECT key, value FROM sync_metadata"))
-    written = key_slots.parse(folder_of(config).key_file.read_bytes(), bounds=BOUNDS)
+    written = key_file_codec.parse(folder_of(config).key_file.read_bytes(), bounds=BOUNDS)
     assert rows["owner_identity_hash"] == config.owner_hash
     assert rows["vault_id"] == written.vault_id
     assert rows["generation"] == written.generation == opened.generation
@@ -108,7 +108,7 @@ def test_the_database_knows_whose_it_is_and_which_key_file_names_it(tmp_path):
 def test_the_settings_choose_how_a_new_passphrase_is_stretched(tmp_path):
     config = account(tmp_path, kdf="pbkdf2-sha512", kdf_iterations=210_000)
     opener.open_cache(config).close()
-    written = key_slots.parse(folder_of(config).key_file.read_bytes())
+    written = key_file_codec.parse(folder_of(config).key_file.read_bytes())
     assert written.slots[0].kdf == kdf.Pbkdf2Sha512(210_000)
     opener.open_cache(replace(config, kdf="argon2id")).close()
 
@@ -116,7 +116,7 @@ def test_the_settings_choose_how_a_new_passphrase_is_stretched(tmp_path):
 def test_by_default_it_is_argon2id_at_production_cost(tmp_path):
     config = account(tmp_path)
     opener.open_cache(config).close()
-    written = key_slots.parse(folder_of(config).key_file.read_bytes())
+    written = key_file_codec.parse(folder_of(config).key_file.read_bytes())
     assert written.slots[0].kdf == kdf.Argon2id()
 
 

@@ -16,10 +16,10 @@ from mcp_notarium.account import (
 )
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.cli import doctor_checks
-from mcp_notarium.crypto import kdf, key_slots, recovery_keys, user_key
+from mcp_notarium.crypto import kdf, key_file_codec, key_slots, recovery_keys, user_key
 from mcp_notarium.crypto.errors import SlotsRefused, WeakPassphrase
 from mcp_notarium.crypto.kdf import KdfPolicy
-from mcp_notarium.crypto.key_slots import SlotState
+from mcp_notarium.crypto.key_file_codec import SlotState
 from mcp_notarium.domain.note import Content, Revision, Tombstone
 from mcp_notarium.errors import CacheDamaged, CacheFull, LockedError, NotariumError, Verdict
 from mcp_notarium.keys import keychain
@@ -119,7 +119,7 @@ def test_the_data_key_of_an_old_copy_fits_no_page_of_the_new_database(tmp_path):
 
 
 def keyfile_of(config):
-    return key_slots.parse(folder_of(config).key_file.read_bytes(), bounds=BOUNDS)
+    return key_file_codec.parse(folder_of(config).key_file.read_bytes(), bounds=BOUNDS)
 
 
 def test_nothing_of_the_old_generation_lies_in_the_folder(tmp_path):
@@ -397,7 +397,7 @@ def test_the_cost_and_label_of_a_passphrase_that_is_dropped_are_not_lost(tmp_pat
         if by == "keychain"
         else config,
         new=NEW,
-        parameters=KdfPolicy(kdf.CHEAPEST, kdf.Pbkdf2Sha512(1), "argon2id", chosen=False),
+        parameters=KdfPolicy(kdf.CHEAPEST, kdf.Pbkdf2Sha512(1), "argon2id", explicit=False),
         drop_others=True,
         options=options,
     )

@@ -7,10 +7,9 @@ import pytest
 
 from mcp_notarium.account import slot_management
 from mcp_notarium.account.key_changes import ChangeOptions
-from mcp_notarium.crypto import kdf, key_slots, recovery_keys, user_key
+from mcp_notarium.crypto import kdf, key_file_codec, recovery_keys, user_key
 from mcp_notarium.crypto.errors import MalformedKey, SlotsRefused, WeakPassphrase, WrongKey
-from mcp_notarium.crypto.key_file_codec import MOST_SLOTS
-from mcp_notarium.crypto.key_slots import SlotState, SlotType
+from mcp_notarium.crypto.key_file_codec import MOST_SLOTS, SlotState, SlotType
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.secret import Secret
 from support.account import (
@@ -116,9 +115,9 @@ def test_a_forged_key_file_is_not_listed_as_if_it_were_true(tmp_path):
     config = made(tmp_path)
     add(config)
     folder = folder_of(config)
-    keyfile = key_slots.parse(folder.key_file.read_bytes(), bounds=BOUNDS)
+    keyfile = key_file_codec.parse(folder.key_file.read_bytes(), bounds=BOUNDS)
     forged = replace(keyfile, slots=(keyfile.slots[0],))
-    folder.key_file.write_bytes(key_slots.serialise(forged))
+    folder.key_file.write_bytes(key_file_codec.serialise(forged))
     with pytest.raises(LockedError) as error:
         slot_management.list_slots(config, Secret(PASSPHRASE), bounds=BOUNDS)
     assert error.value.verdict is Verdict.KEY_FILE_DAMAGED

@@ -6,7 +6,7 @@ import pytest
 
 from mcp_notarium.account import slot_management, slot_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
-from mcp_notarium.crypto import kdf, key_slots, recovery_keys, slot_changes
+from mcp_notarium.crypto import kdf, key_file_codec, key_slots, recovery_keys, slot_changes
 from mcp_notarium.crypto.errors import MalformedKey, SlotsRefused, WeakPassphrase
 from mcp_notarium.errors import CacheFull, LockedError, Verdict
 from mcp_notarium.files.locks import key_lock
@@ -52,7 +52,7 @@ def opens(config, key):
 
 
 def keyfile_of(config):
-    return key_slots.parse(folder_of(config).key_file.read_bytes(), bounds=BOUNDS)
+    return key_file_codec.parse(folder_of(config).key_file.read_bytes(), bounds=BOUNDS)
 
 
 def unchanged(config, error, **options):
@@ -112,7 +112,7 @@ def test_a_new_passphrase_is_stretched_no_less_and_no_otherwise_than_the_old_one
     open_cheaply(config, kdf=cost, bounds=bounds).close()
     change(config, parameters=None, bounds=bounds)
     raw = folder_of(config).key_file.read_bytes()
-    assert key_slots.parse(raw, bounds=bounds).slots[0].kdf == cost
+    assert key_file_codec.parse(raw, bounds=bounds).slots[0].kdf == cost
 
 
 def test_a_raw_key_can_take_its_place(tmp_path):

@@ -10,13 +10,13 @@ FLOOR, DEAR, WIDE = Argon2id(), Argon2id(262_144, 5, 4), Argon2id(65_536, 3, 8)
 ROUNDS, MANY = Pbkdf2Sha512(310_000), Pbkdf2Sha512(900_000)
 
 
-def after(*costs, wanted="argon2id", chosen=False):
-    given = KdfPolicy(argon2id=FLOOR, pbkdf2=ROUNDS, wanted=wanted, chosen=chosen)
+def after(*costs, algorithm="argon2id", explicit=False):
+    given = KdfPolicy(argon2id=FLOOR, pbkdf2=ROUNDS, algorithm=algorithm, explicit=explicit)
     return given.parameters_for(costs)
 
 
 @pytest.mark.parametrize(
-    ("costs", "wanted", "chosen", "then"),
+    ("costs", "algorithm", "explicit", "then"),
     [
         ((), "argon2id", False, FLOOR),
         ((), "pbkdf2-sha512", False, ROUNDS),
@@ -37,14 +37,14 @@ def after(*costs, wanted="argon2id", chosen=False):
         ((MANY, HkdfSha256()), "argon2id", False, MANY),
     ],
 )
-def test_the_cost_of_a_new_passphrase(costs, wanted, chosen, then):
-    assert after(*costs, wanted=wanted, chosen=chosen) == then
+def test_the_cost_of_a_new_passphrase(costs, algorithm, explicit, then):
+    assert after(*costs, algorithm=algorithm, explicit=explicit) == then
 
 
 def test_with_the_same_algorithm_it_never_becomes_cheaper():
     argon = [Argon2id(*each) for each in itertools.product((65_536, 131_072), (3, 9), (4, 16))]
-    for one, other, chosen in itertools.product(argon, argon, (True, False)):
-        then = after(one, other, chosen=chosen)
+    for one, other, explicit in itertools.product(argon, argon, (True, False)):
+        then = after(one, other, explicit=explicit)
         for cost in (one, other):
             assert then.memory_kib >= cost.memory_kib
             assert then.time_cost >= cost.time_cost

@@ -2,9 +2,9 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.crypto import kdf, key_slots
+from mcp_notarium.crypto import kdf, key_file_codec, key_slots
 from mcp_notarium.crypto.errors import KeyFileDamaged, MalformedKey, SlotsRefused, WrongKey
-from mcp_notarium.crypto.key_slots import SlotState, SlotType
+from mcp_notarium.crypto.key_file_codec import SlotState, SlotType
 from mcp_notarium.errors import Verdict
 from mcp_notarium.secret import Secret
 from support.account import PASSPHRASE, USERNAME
@@ -25,7 +25,7 @@ def add(keyfile, passphrase):
 
 
 def reread(keyfile):
-    return key_slots.parse(key_slots.serialise(keyfile), bounds=kdf.TEST_BOUNDS)
+    return key_file_codec.parse(key_file_codec.serialise(keyfile), bounds=kdf.TEST_BOUNDS)
 
 
 def test_the_right_passphrase_gives_the_data_key_back():
@@ -165,9 +165,9 @@ def test_whoever_has_no_key_cannot_change_anything_around_the_slots(case):
     both = add(cheap(), OTHER)
     slots = (both.slots[0], replace(both.slots[1], state=SlotState.DISABLED))
     both = key_slots.replace_slots(both, DATA_KEY, slots=slots)
-    raw = forged(key_slots.serialise(both), FORGERIES[case])
+    raw = forged(key_file_codec.serialise(both), FORGERIES[case])
     with pytest.raises(KeyFileDamaged, match="changed by somebody"):
-        unlock(key_slots.parse(raw, bounds=kdf.TEST_BOUNDS))
+        unlock(key_file_codec.parse(raw, bounds=kdf.TEST_BOUNDS))
 
 
 SLOT_FORGERIES = {
@@ -182,9 +182,9 @@ SLOT_FORGERIES = {
 
 @pytest.mark.parametrize("case", SLOT_FORGERIES)
 def test_a_slot_opens_only_where_and_at_the_cost_it_was_made_for(case):
-    raw = forged(key_slots.serialise(cheap()), SLOT_FORGERIES[case])
+    raw = forged(key_file_codec.serialise(cheap()), SLOT_FORGERIES[case])
     with pytest.raises(WrongKey):
-        unlock(key_slots.parse(raw, bounds=kdf.TEST_BOUNDS))
+        unlock(key_file_codec.parse(raw, bounds=kdf.TEST_BOUNDS))
 
 
 def test_a_slot_of_another_vault_does_not_open_here():

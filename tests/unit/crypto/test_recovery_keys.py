@@ -31,7 +31,7 @@ def test_what_is_written_is_read_back(material):
     "change",
     [str.lower, lambda text: text.replace("-", " "), lambda text: f"  {text}\n"],
 )
-def test_small_letters_and_spaces_are_no_slip(change):
+def test_small_letters_and_spaces_are_no_typo(change):
     assert recovery_keys.read(change(recovery_keys.write(KNOWN).reveal_text())).reveal() == KNOWN
 
 
@@ -42,10 +42,10 @@ def test_look_alikes_are_read_as_what_was_meant():
 
 
 @pytest.mark.parametrize("at", range(36))
-def test_a_slip_of_the_pen_is_told_from_a_wrong_key(at):
+def test_a_typo_is_told_from_a_wrong_key(at):
     shown = recovery_keys.write(KNOWN).reveal_text().replace("-", "")
     for letter in LETTERS.replace(shown[at], ""):
-        with pytest.raises(MalformedKey, match="slip") as refused:
+        with pytest.raises(MalformedKey, match="typo") as refused:
             recovery_keys.read(shown[:at] + letter + shown[at + 1 :])
         assert shown[:4] not in str(refused.value)
 
@@ -62,7 +62,7 @@ def test_in_the_place_of_a_key_it_is_told_by_its_form():
     assert user_key.weakness(made, account="somebody@example.org") is None
     assert recovery_keys.generate() != made
     slipped = Secret(made.reveal_text()[:-1] + ("0" if made.reveal_text()[-1] != "0" else "1"))
-    with pytest.raises(MalformedKey, match="slip"):
+    with pytest.raises(MalformedKey, match="typo"):
         user_key.read(slipped)
 
 
@@ -104,7 +104,9 @@ SHOWN = recovery_keys.write(KNOWN).reveal_text()
     ],
 )
 def test_what_was_probably_meant_as_a_recovery_key_is_told(text):
-    assert re.search("nine groups of four|last group does not fit", recovery_keys.slip(text))
+    assert re.search(
+        "nine groups of four|last group does not fit", recovery_keys.explain_typo(text)
+    )
 
 
 @pytest.mark.parametrize(
@@ -119,7 +121,7 @@ def test_what_was_probably_meant_as_a_recovery_key_is_told(text):
     ],
 )
 def test_other_keys_are_not_called_recovery_keys(text):
-    assert recovery_keys.slip(text) == ""
+    assert recovery_keys.explain_typo(text) == ""
 
 
 def test_its_groups_can_be_typed_back():

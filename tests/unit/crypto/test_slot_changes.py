@@ -6,6 +6,7 @@ import pytest
 
 from mcp_notarium.crypto import (
     kdf,
+    key_file_codec,
     key_slots,
     recovery_keys,
     slot_changes,
@@ -13,7 +14,7 @@ from mcp_notarium.crypto import (
 )
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.errors import SlotsRefused, WrongKey
-from mcp_notarium.crypto.key_slots import SlotState, SlotType
+from mcp_notarium.crypto.key_file_codec import SlotState, SlotType
 from mcp_notarium.secret import Secret
 
 PASSPHRASE = Secret("violet kettle under seven maps")
@@ -56,7 +57,7 @@ def test_each_kind_of_key_opens_its_own_slot():
 
 def test_a_key_file_with_every_kind_of_slot_is_read_back():
     keyfile = made()
-    assert key_slots.parse(key_slots.serialise(keyfile), bounds=BOUNDS) == keyfile
+    assert key_file_codec.parse(key_file_codec.serialise(keyfile), bounds=BOUNDS) == keyfile
 
 
 def test_only_a_passphrase_is_stretched():

@@ -6,7 +6,7 @@ import pytest
 
 from mcp_notarium.crypto import kdf, slot_changes
 from mcp_notarium.crypto.errors import SlotsRefused
-from mcp_notarium.crypto.key_slots import Slot, SlotState, SlotType
+from mcp_notarium.crypto.key_file_codec import Slot, SlotState, SlotType
 from mcp_notarium.crypto.slot_changes import AmbiguousSlot
 from mcp_notarium.logs.redactor import Redactor
 from support.keyfiles import cheap
@@ -55,8 +55,8 @@ def test_a_typed_key_replaces_itself_and_the_ways_back_stay(types, came, then):
 
 
 def test_a_raw_key_that_the_keychain_keeps_stays_like_any_key_of_the_keychain():
-    assert gone([RAW], 1, kept=True) == []
-    assert gone([RAW, PASSPHRASE], 1, kept=True) == [2]
+    assert gone([RAW], 1, by_keychain=True) == []
+    assert gone([RAW, PASSPHRASE], 1, by_keychain=True) == [2]
 
 
 def test_where_several_could_be_lost_it_is_asked_and_never_guessed():
@@ -64,9 +64,9 @@ def test_where_several_could_be_lost_it_is_asked_and_never_guessed():
         gone([PASSPHRASE, RAW, RECOVERY], 3)
     assert [one.id for one in unclear.value.candidates] == [1, 2]
     assert "slot 1 (passphrase); slot 2 (raw)" in unclear.value.message
-    assert gone([PASSPHRASE, RAW, RECOVERY], 3, wanted=[2]) == [2]
-    assert gone([PASSPHRASE, RAW, RECOVERY], 3, wanted=[2, 1, 2]) == [2, 1]
-    assert gone([PASSPHRASE, RAW, RECOVERY], 3, wanted=[]) == []
+    assert gone([PASSPHRASE, RAW, RECOVERY], 3, slot_ids=[2]) == [2]
+    assert gone([PASSPHRASE, RAW, RECOVERY], 3, slot_ids=[2, 1, 2]) == [2, 1]
+    assert gone([PASSPHRASE, RAW, RECOVERY], 3, slot_ids=[]) == []
 
 
 @pytest.mark.parametrize(
@@ -74,18 +74,18 @@ def test_where_several_could_be_lost_it_is_asked_and_never_guessed():
     [
         ([PASSPHRASE, RECOVERY], 2, {}, "keys recovery create"),
         ([PASSPHRASE, KEYRING], 2, {}, "rotate-key --keychain"),
-        ([RAW, RECOVERY], 1, {"kept": True}, "rotate-key --keychain"),
+        ([RAW, RECOVERY], 1, {"by_keychain": True}, "rotate-key --keychain"),
         ([PASSPHRASE], 7, {}, "keys list"),
     ],
 )
 def test_what_cannot_give_way_is_refused_with_the_way_that_can(types, wanted, options, said):
     with pytest.raises(SlotsRefused) as refused:
-        gone(types, 1, wanted=[wanted], **options)
+        gone(types, 1, slot_ids=[wanted], **options)
     assert said in refused.value.resolution_hint
 
 
 def test_a_slot_is_named_with_all_that_a_person_knows_it_by():
-    named = slot_changes.described
+    named = slot_changes.describe_slot
     assert named(slot(2, RECOVERY, label="on paper")) == 'slot 2 ("on paper", recovery)'
     assert named(slot(3, RAW, SlotState.DISABLED)) == "slot 3 (raw, disabled)"
 
@@ -93,8 +93,6 @@ def test_a_slot_is_named_with_all_that_a_person_knows_it_by():
 @pytest.mark.parametrize("state", SlotState)
 @pytest.mark.parametrize("type_", SlotType)
 def test_a_label_survives_the_redaction(type_, state):
-    said = (
-        f"{slot_changes.described(slot(3, type_, state, label='the laptop'))} still opens the cache"
-    )
+    said = f"{slot_changes.describe_slot(slot(3, type_, state, label='the laptop'))} still opens the cache"
     assert Redactor(bytes(16)).text(said) == said
     assert "the laptop" in said
