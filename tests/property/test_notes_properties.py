@@ -8,10 +8,7 @@ from hypothesis import strategies as st
 
 from mcp_notarium.domain.diff import NO_PARTNER, find_partners
 from mcp_notarium.domain.lines import (
-    LineRange,
     content_of,
-    count_lines,
-    cut_lines,
     preview,
     split_lines,
 )
@@ -46,15 +43,7 @@ def contents(text):
 def test_lines_join_back_byte_for_byte(text):
     lines = split_lines(text)
     assert "".join(lines) == text
-    assert count_lines(text) == len(lines)
     assert all(line.find("\n") in {-1, len(line) - 1} for line in lines)
-
-
-@given(ANY_TEXT, st.integers(1, 6))
-def test_pages_of_lines_join_back(text, size):
-    total = count_lines(text)
-    pages = [cut_lines(text, LineRange(start, size)).text for start in range(1, total + 1, size)]
-    assert "".join(pages) == text
 
 
 @given(ANY_TEXT, st.integers(1, 20))
@@ -105,7 +94,7 @@ def modelled(lines, operations):
 
 @given(st.data(), small_texts())
 def test_patch_does_what_the_simple_model_does(data, text):
-    operations = data.draw(patches(count_lines(text)))
+    operations = data.draw(patches(len(split_lines(text))))
     if not operations:
         return
     patched = apply_patch(text, operations)
@@ -117,7 +106,7 @@ def test_patch_does_what_the_simple_model_does(data, text):
 
 @given(st.data(), small_texts())
 def test_lines_a_patch_does_not_name_survive_with_their_ends(data, text):
-    operations = data.draw(patches(count_lines(text)))
+    operations = data.draw(patches(len(split_lines(text))))
     if not operations:
         return
     named = {operation.line for operation in operations if operation.kind != "addition"}

@@ -332,8 +332,8 @@ AGENTS = (
     Defence(
         "size of an answer to the agent",
         "tools/get.py",
-        "    if json_bytes(kept) > limit:\n",
-        "    if False:\n",
+        "        if used > limit:\n",
+        "        if False:\n",
         (
             "unit/tools/test_get_portions.py::test_unasked_long_text_is_bounded_and_says_where_to_go_on",
         ),

@@ -41,9 +41,9 @@ class Change:
         return self.start == self.stop
 
     @property
-    def even(self) -> bool:
-        """Return whether there are as many items as before."""
-        return self.high - self.low == self.stop - self.start
+    def growth(self) -> int:
+        """Return how many more items there are than before; below 0 how many fewer."""
+        return self.stop - self.start - self.high + self.low
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +120,9 @@ class _Matcher:
         mine = self.first[part.low : part.high]
         other = self.second[part.other_low : part.other_high]
         size, other_size = len(mine), len(other)
-        reach, trail = {1: 0}, []
+        reach, history = {1: 0}, []
         for distance in range(size + other_size + 1):
-            trail.append(reach.copy())
+            history.append(reach.copy())
             for diagonal in range(-distance, distance + 1, 2):
                 x = _step(reach, diagonal, distance)
                 start = x
@@ -132,17 +132,17 @@ class _Matcher:
                 self.budget -= 1 + x - start
                 reach[diagonal] = x
                 if x >= size and y >= other_size:
-                    self._walk_back(part, trail)
+                    self._walk_back(part, history)
                     return
             # Copying the frontier costs about as much as advancing it.
             self.budget -= distance
             if self.budget < 0:
                 return
 
-    def _walk_back(self, part: _Part, trail: list[dict[int, int]]) -> None:
+    def _walk_back(self, part: _Part, history: list[dict[int, int]]) -> None:
         x, y = part.high - part.low, part.other_high - part.other_low
-        for distance in range(len(trail) - 1, -1, -1):
-            reach, diagonal = trail[distance], x - y
+        for distance in range(len(history) - 1, -1, -1):
+            reach, diagonal = history[distance], x - y
             start = _step(reach, diagonal, distance)
             while x > start:
                 x, y = x - 1, y - 1
@@ -226,10 +226,9 @@ def _shift_late(
     change: Change, base: Sequence[str], side: Sequence[str], *, limit: int
 ) -> list[Change]:
     """Return the change as late as it can stand; what grew or shrank may stand later than the rest."""
-    removed, added = change.high - change.low, change.stop - change.start
-    if removed == added:
+    if not change.growth:
         return [change]
-    even = min(removed, added)
+    even = min(change.high - change.low, change.stop - change.start)
     low, start = change.low + even, change.start + even
     rest = Change(low, change.high, start, change.stop)
     moved = _slide(rest, base, side, limit=limit)
@@ -239,9 +238,8 @@ def _shift_late(
 
 
 def _slide(change: Change, base: Sequence[str], side: Sequence[str], *, limit: int) -> Change:
+    """Return a change that only adds or only deletes as late as it can stand."""
     low, high, start, stop = change.low, change.high, change.start, change.stop
-    while change.adds_only and high < limit and side[start] == base[high]:
-        low, high, start, stop = low + 1, high + 1, start + 1, stop + 1
-    while change.deletes_only and high < limit and base[low] == base[high]:
+    while high < limit and (side[start] if change.adds_only else base[low]) == base[high]:
         low, high, start, stop = low + 1, high + 1, start + 1, stop + 1
     return Change(low, high, start, stop)

@@ -26,23 +26,7 @@ from mcp_notarium.domain.lines import LF, content_of, end_of, newline_of, split_
 from mcp_notarium.domain.note import Content
 
 _Line = tuple[str, str]
-"""The words of a line and its end."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Lines:
-    """Hold a text as two lists of equal length: the words of the lines and their ends."""
-
-    says: list[str]
-    ends: list[str]
-
-    @classmethod
-    def of(cls, text: str) -> _Lines:
-        lines = split_lines(text)
-        return cls([content_of(line) for line in lines], [end_of(line) for line in lines])
-
-    def pairs(self, start: int, stop: int) -> list[_Line]:
-        return list(zip(self.says[start:stop], self.ends[start:stop], strict=True))
+"""The words of a line, and its end."""
 
 
 @dataclass(slots=True)
@@ -81,7 +65,7 @@ def merge(base: str, mine: str, theirs: str) -> str | None:
         return theirs
     if theirs == base:
         return mine
-    lines = _Merge(_Lines.of(base), _Lines.of(mine), _Lines.of(theirs)).run()
+    lines = _Merge(*map(_lines_of, (base, mine, theirs))).run()
     if lines is None:
         return None
     final_end = _final_end(base, mine, theirs)
@@ -89,34 +73,39 @@ def merge(base: str, mine: str, theirs: str) -> str | None:
 
 
 class _Merge:
-    """Run one merge of three texts; ``run`` returns the merged lines, or None for an overlap."""
+    """Run one merge of three texts; ``run`` returns the merged lines, or None for an overlap.
 
-    def __init__(self, base: _Lines, mine: _Lines, theirs: _Lines) -> None:
+    ``mine_shift``, ``theirs_shift``: how many lines further down each side is than the base.
+    """
+
+    def __init__(self, base: list[_Line], mine: list[_Line], theirs: list[_Line]) -> None:
         self.base, self.mine, self.theirs = base, mine, theirs
+        self.mine_shift = self.theirs_shift = 0
 
     def run(self) -> list[_Line] | None:
         merged: list[_Line] = []
-        mine_at = theirs_at = at = 0
-        for block in _blocks(self.base.says, self.mine.says, self.theirs.says):
-            kept = block[0].low - at
-            merged += self._kept(at, mine_at, theirs_at, kept)
-            lines = self._block(block, mine_at + kept, theirs_at + kept)
+        at = 0
+        for block in _blocks(*map(_texts_of, (self.base, self.mine, self.theirs))):
+            merged += self._kept(at, block[0].low)
+            lines = self._block([self._piece(cluster) for cluster in block])
             if lines is None:
                 return None
             merged += lines
-            mine_at += kept + sum(_length(cluster, cluster.mine) for cluster in block)
-            theirs_at += kept + sum(_length(cluster, cluster.theirs) for cluster in block)
             at = block[-1].high
-        return merged + self._kept(at, mine_at, theirs_at, len(self.base.says) - at)
+        return merged + self._kept(at, len(self.base))
 
-    def _block(self, block: list[_Cluster], mine_at: int, theirs_at: int) -> list[_Line] | None:
+    def _piece(self, cluster: _Cluster) -> _Piece:
+        mine_low, theirs_low = cluster.low + self.mine_shift, cluster.low + self.theirs_shift
+        self.mine_shift += sum(change.growth for change in cluster.mine)
+        self.theirs_shift += sum(change.growth for change in cluster.theirs)
+        return _Piece(
+            cluster,
+            self.mine[mine_low : cluster.high + self.mine_shift],
+            self.theirs[theirs_low : cluster.high + self.theirs_shift],
+        )
+
+    def _block(self, pieces: list[_Piece]) -> list[_Line] | None:
         """Merge clusters that touch. As a whole they may be one edit that both sides made."""
-        pieces: list[_Piece] = []
-        for cluster in block:
-            mine = self.mine.pairs(mine_at, mine_at + _length(cluster, cluster.mine))
-            theirs = self.theirs.pairs(theirs_at, theirs_at + _length(cluster, cluster.theirs))
-            pieces.append(_Piece(cluster, mine, theirs))
-            mine_at, theirs_at = mine_at + len(mine), theirs_at + len(theirs)
         theirs = [line for piece in pieces for line in piece.theirs]
         if _texts_of(theirs) == [text for piece in pieces for text, _ in piece.mine]:
             return theirs
@@ -134,15 +123,14 @@ class _Merge:
             before = None if shared else (piece.cluster, lines)
         return merged
 
-    def _kept(self, at: int, mine_at: int, theirs_at: int, count: int) -> list[_Line]:
+    def _kept(self, at: int, stop: int) -> list[_Line]:
         """Return lines that neither side changed, with the line end that either side gave them."""
         return [
             (text, _merged_end(base, mine, theirs))
-            for text, base, mine, theirs in zip(
-                self.base.says[at : at + count],
-                self.base.ends[at : at + count],
-                self.mine.ends[mine_at : mine_at + count],
-                self.theirs.ends[theirs_at : theirs_at + count],
+            for (text, base), (_, mine), (_, theirs) in zip(
+                self.base[at:stop],
+                self.mine[at + self.mine_shift : stop + self.mine_shift],
+                self.theirs[at + self.theirs_shift : stop + self.theirs_shift],
                 strict=True,
             )
         ]
@@ -158,8 +146,8 @@ class _Merge:
             return []
         if all(part.adds_only for part in parts):
             return _join_additions(theirs, mine)
-        if all(part.even for part in parts):
-            return _line_by_line(self.base.says[cluster.low : cluster.high], mine, theirs)
+        if not any(part.growth for part in parts):
+            return _line_by_line(_texts_of(self.base[cluster.low : cluster.high]), mine, theirs)
         return None
 
 
@@ -192,12 +180,6 @@ def _blocks(
         yield block
 
 
-def _length(cluster: _Cluster, parts: list[Change]) -> int:
-    """Return how many lines the side has in place of the cluster's base lines."""
-    grown = sum(part.stop - part.start - part.high + part.low for part in parts)
-    return cluster.high - cluster.low + grown
-
-
 def _line_by_line(
     base: Sequence[str], mine: Sequence[_Line], theirs: Sequence[_Line]
 ) -> list[_Line] | None:
@@ -228,6 +210,10 @@ def _shared_border(
     if not (sides_differ and one_sided and adds):
         return 0
     return _find_overlap(_texts_of(lines), _texts_of(block))[0]
+
+
+def _lines_of(text: str) -> list[_Line]:
+    return [(content_of(line), end_of(line)) for line in split_lines(text)]
 
 
 def _texts_of(lines: Sequence[_Line]) -> list[str]:
@@ -271,29 +257,16 @@ def _find_overlap(left: list[str], right: list[str]) -> tuple[int, bool]:
 
     Blank lines alone do not count as an overlap. Linear (Knuth, Morris and Pratt).
     """
-    fallback = _fallbacks(right)
-    matched, inside = 0, not right
-    for text in left:
-        while matched and (matched == len(right) or text != right[matched]):
-            matched = fallback[matched - 1]
-        if matched < len(right) and text == right[matched]:
-            matched += 1
-        inside = inside or matched == len(right)
-    blank = not any(text.strip() for text in right[:matched])
-    blank_inside = bool(right) and not any(text.strip() for text in right)
-    return (0 if blank else matched), inside and not blank_inside
-
-
-def _fallbacks(pattern: list[str]) -> list[int]:
-    fallback = [0] * len(pattern)
-    matched = 0
-    for index in range(1, len(pattern)):
-        while matched and pattern[index] != pattern[matched]:
-            matched = fallback[matched - 1]
-        if pattern[index] == pattern[matched]:
-            matched += 1
-        fallback[index] = matched
-    return fallback
+    both = [*right, None, *left]
+    border = [0] * len(both)
+    for index in range(1, len(both)):
+        length = border[index - 1]
+        while length and both[index] != both[length]:
+            length = border[length - 1]
+        border[index] = length + (both[index] == both[length])
+    inside = not right or len(right) in border[len(right) :]
+    blank, all_blank = (not any(map(str.strip, part)) for part in (right[: border[-1]], right))
+    return (0 if blank else border[-1]), inside and (not right or not all_blank)
 
 
 def _merged_end(base: str, mine: str, theirs: str) -> str:

@@ -9,7 +9,7 @@ several additions at one line. The edges:
 * A value may hold several lines. One line end at the very end of it is only its end: ``x`` and
   ``x\n`` are the same one line, ``""`` is one empty line. Additions and modifications need a value;
   that of a deletion is ignored.
-* New lines get the note's own line end (the more frequent one, ``\n`` in doubt), whatever ends
+* New lines get the note's own line end (the more frequent one, ``\n`` if both are equally frequent), whatever ends
   stand in the value. A modified line keeps the end it had. Lines not named stay byte for byte.
 * The result ends with a line end exactly if the text did. The one exception is a result whose last
   line is empty: without its end it would not be a line.
@@ -20,9 +20,9 @@ Versions are not compared here; the caller makes sure that the numbers refer to 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Literal, assert_never
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 from mcp_notarium.domain.lines import LF, content_of, end_of, newline_of, split_lines, with_end
 from mcp_notarium.errors import PatchError
@@ -39,15 +39,6 @@ class Operation:
     value: str | None = None
 
 
-@dataclass(slots=True)
-class _Plan:
-    """Hold what happens at each line; it is complete before anything is changed."""
-
-    total: int
-    added: dict[int, list[str]] = field(default_factory=dict)
-    replaced: dict[int, list[str]] = field(default_factory=dict)
-
-
 def apply_patch(text: str, operations: Sequence[Operation]) -> str:
     """Apply the operations to the text by the rules above.
 
@@ -60,35 +51,24 @@ def apply_patch(text: str, operations: Sequence[Operation]) -> str:
             resolution_hint="Give at least one addition, modification or deletion.",
         )
     lines = split_lines(text)
-    plan = _Plan(total=len(lines))
+    added: dict[int, list[str]] = {}
+    replaced: dict[int, list[str]] = {}
     for operation in operations:
-        _enter(plan, operation)
-    patched = _patched(lines, plan, newline=newline_of(text))
+        adds, line = operation.kind == "addition", operation.line
+        _check_line(operation, last=len(lines) + adds, total=len(lines))
+        contents = [] if operation.kind == "deletion" else _contents(operation)
+        if adds:
+            added.setdefault(line, []).extend(contents)
+        elif line not in replaced:
+            replaced[line] = contents
+        else:
+            raise PatchError(
+                f"Line {line} is modified or deleted twice.",
+                details={"line_number": line},
+                resolution_hint="Name each line in at most one modification or deletion.",
+            )
+    patched = _patched(lines, added, replaced, newline=newline_of(text))
     return _joined(patched, final_end=text.endswith(LF))
-
-
-def _enter(plan: _Plan, operation: Operation) -> None:
-    match operation.kind:
-        case "addition":
-            _check_line(operation, last=plan.total + 1, total=plan.total)
-            plan.added.setdefault(operation.line, []).extend(_contents(operation))
-        case "modification":
-            _enter_replacement(plan, operation, _contents(operation))
-        case "deletion":
-            _enter_replacement(plan, operation, [])
-        case _:
-            assert_never(operation.kind)
-
-
-def _enter_replacement(plan: _Plan, operation: Operation, contents: list[str]) -> None:
-    _check_line(operation, last=plan.total, total=plan.total)
-    if operation.line in plan.replaced:
-        raise PatchError(
-            f"Line {operation.line} is modified or deleted twice.",
-            details={"line_number": operation.line},
-            resolution_hint="Name each line in at most one modification or deletion.",
-        )
-    plan.replaced[operation.line] = contents
 
 
 def _check_line(operation: Operation, *, last: int, total: int) -> None:
@@ -115,16 +95,22 @@ def _contents(operation: Operation) -> list[str]:
     return [content_of(line) for line in split_lines(operation.value)] or [""]
 
 
-def _patched(lines: list[str], plan: _Plan, *, newline: str) -> list[str]:
+def _patched(
+    lines: list[str],
+    added: Mapping[int, list[str]],
+    replaced: Mapping[int, list[str]],
+    *,
+    newline: str,
+) -> list[str]:
     """Return the new lines; those that were the text's last may still lack an end."""
     patched: list[str] = []
     for number, line in enumerate(lines, start=1):
-        patched += [with_end(content, newline) for content in plan.added.get(number, ())]
-        if (contents := plan.replaced.get(number)) is None:
+        patched += [with_end(content, newline) for content in added.get(number, ())]
+        if (contents := replaced.get(number)) is None:
             patched.append(line)
         else:
             patched += [with_end(content, end_of(line) or newline) for content in contents]
-    appended = plan.added.get(plan.total + 1, ())
+    appended = added.get(len(lines) + 1, ())
     if appended and patched and not end_of(patched[-1]):
         patched[-1] = with_end(patched[-1], newline)
     return patched + [with_end(content, newline) for content in appended]

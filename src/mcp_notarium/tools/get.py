@@ -11,10 +11,10 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mcp_notarium.domain.lines import LineRange, count_lines, cut_lines, split_lines
+from mcp_notarium.domain.lines import split_lines
 from mcp_notarium.domain.note import Note
 from mcp_notarium.domain.policy import Field, Policy
-from mcp_notarium.errors import VersionConflict
+from mcp_notarium.errors import InvalidRequest, VersionConflict
 from mcp_notarium.tools.call_context import CallContext
 from mcp_notarium.tools.hidden_fields import shown_tags, without_text
 from mcp_notarium.tools.note_lookup import find_note, versions_of
@@ -78,18 +78,13 @@ def text_fields(
     room = app.budget.bytes_left
     most = ANSWER_BYTES if room is None else room - RESERVED_BYTES - json_bytes("".join(note.tags))
     part = cut_portion(note.text, start=start, count=count, most=min(most, ANSWER_BYTES))
-    return fields_of_portion(part, asked=start is not None or count is not None)
-
-
-def fields_of_portion(part: Portion, *, asked: bool) -> dict[str, Any]:
-    """Return the text on the wire, with its range if there is one."""
     fields: dict[str, Any] = {
         "text": part.text,
         "text_is_partial": not part.whole,
         "text_total_lines": part.total,
         "note": part.note,
     }
-    if asked or not part.whole:
+    if start is not None or count is not None or not part.whole:
         fields |= {
             "range_line_start": part.start,
             "range_line_count": part.count,
@@ -119,47 +114,42 @@ def cut_portion(
     At most ``most`` bytes, less than a line if need be. Raises ``InvalidRequest`` if ``start`` lies
     beyond the last line.
     """
-    asked = start is not None or count is not None
-    total = count_lines(text)
-    if not asked and json_bytes(text) <= min(UNASKED_BYTES, most):
-        return Portion(text, total, 1, total, None, whole=True)
-    if total == 0 and (start or 1) == 1:
-        return Portion("", 0, 1, 0, None, whole=True)
-    usual = ANSWER_BYTES if asked else UNASKED_BYTES
-    return _fit(text, LineRange(start or 1, count or 0), min(usual, most), most)
-
-
-def _fit(text: str, lines: LineRange, limit: int, most: int) -> Portion:
-    """Return the first lines of the range that fit into ``limit`` bytes; a single one up to ``most``."""
-    part = cut_lines(text, lines)
-    kept, note = part.text, None
-    count = part.count
-    if json_bytes(kept) > limit:
-        pieces = _leading(split_lines(kept), limit)
-        count = max(1, len(pieces))
-        kept = "".join(pieces)
-        if not pieces:
-            kept, note = _one_line(split_lines(part.text)[0], most)
-    end = part.start + count - 1
+    lines = split_lines(text)
+    first, total = start or 1, len(lines)
+    if first > max(total, 1):
+        raise InvalidRequest(
+            f"Line {first} is outside the note, which has {total} lines.",
+            details={"total_lines": total},
+            resolution_hint=f"Ask for a start between 1 and {max(total, 1)}.",
+        )
+    chosen = lines[first - 1 : first - 1 + count if count else total]
+    usual = UNASKED_BYTES if start is None and count is None else ANSWER_BYTES
+    kept, note = _leading(chosen, min(usual, most)), None
+    if chosen and not kept:
+        line, note = _one_line(chosen[0], most)
+        kept = [line]
+    end = first + len(kept) - 1
     return Portion(
-        text=kept,
-        total=part.total,
-        start=part.start,
-        count=count,
-        next_start=end + 1 if end < part.total else None,
-        whole=note is None and count == part.total,
+        text="".join(kept),
+        total=total,
+        start=first,
+        count=len(kept),
+        next_start=end + 1 if end < total else None,
+        whole=note is None and len(kept) == total,
         note=note,
     )
 
 
-def _leading(pieces: list[str], limit: int) -> list[str]:
-    """Return as many leading pieces as fit into ``limit`` bytes."""
-    used = 0
-    for index, piece in enumerate(pieces):
-        used += json_bytes(piece)
+def _leading(lines: list[str], limit: int) -> list[str]:
+    """Return as many leading lines as fit into ``limit`` bytes."""
+    if json_bytes("".join(lines)) <= limit:
+        return lines
+    used = len('""')
+    for index, line in enumerate(lines):
+        used += json_bytes(line) - len('""')
         if used > limit:
-            return pieces[:index]
-    return pieces
+            return lines[:index]
+    return lines
 
 
 def _one_line(line: str, most: int) -> tuple[str, str | None]:

@@ -37,7 +37,6 @@ def test_more_lines_are_taken_without_the_blank_ones_between():
         pytest.param("👩\u200d💻", id="joined emoji"),
         pytest.param("❤\ufe0f", id="variation selector"),
         pytest.param("🇩🇪", id="flag"),
-        pytest.param("\ud83d\ude00", id="two surrogates"),
     ],
 )
 def test_a_visible_character_is_never_torn(cluster):
