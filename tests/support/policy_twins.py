@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from mcp_notarium.domain.note import PendingWrite, Revision
-from mcp_notarium.domain.policy import Policy, raise_refusal
+from mcp_notarium.domain.policy import Policy
 from mcp_notarium.errors import (
     LoginRequired,
     NotariumError,
@@ -86,7 +86,7 @@ class Twin(ToolHarness):
         """What an agent is told, as text."""
         try:
             request = TOOLS[tool].request.model_validate(arguments)
-            raise_refusal(self.app.policy.refuse_use(tool, getattr(request, "action", None)))
+            self.app.policy.require_use(tool, getattr(request, "action", None))
             made = await TOOLS[tool].handle(self.app, request, self.caller)
         except ValidationError as error:
             return f"arguments: {error.error_count()}"

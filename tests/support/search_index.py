@@ -7,7 +7,8 @@ import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from mcp_notarium.search.folding import supplement, tag_key
+from mcp_notarium.domain.characters import tag_key
+from mcp_notarium.search.folding import supplement
 from mcp_notarium.search.query import Query
 from mcp_notarium.search.sql_builder import Statement, build
 

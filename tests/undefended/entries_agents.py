@@ -94,7 +94,7 @@ AGENTS = (
     Defence(
         "hidden notes are not stored",
         "storage/visibility_filter.py",
-        "        if not self.rules.hides:\n            return dict(batch)\n",
+        "        if not self.rules.has_rules:\n            return dict(batch)\n",
         "        return dict(batch)\n",
         (
             _DIFFERENTIAL,
@@ -122,10 +122,10 @@ AGENTS = (
         (38,),
     ),
     Defence(
-        "rules are judged on the note as it would be",
+        "rules are checked on the note as it would be",
         "domain/policy.py",
-        "        if rules.sees(note_id, new.tags):\n            return None\n",
-        "        return None\n",
+        "        if rules.sees(note_id, new.tags):\n            return\n",
+        "        return\n",
         (
             f"{_POLICY}::test_no_call_lifts_a_protecting_tag_or_hides_a_note",
             "unit/domain/test_policy.py::test_what_may_be_written_is_what_stays_visible",
@@ -142,8 +142,8 @@ AGENTS = (
     ),
     Defence(
         "a hidden part is not searched for",
-        "tools/hidden_fields.py",
-        "        raise_refusal(policy.refuse_filter(Field.TEXT))\n",
+        "tools/list.py",
+        "        policy.require_filter(Field.TEXT)\n",
         "        pass\n",
         ("unit/tools/test_policy_in_tools.py::test_hidden_text_shows_nowhere",),
         (38,),
@@ -160,7 +160,7 @@ AGENTS = (
     Defence(
         "the policy is asked before each call",
         "protocol/call_pipeline.py",
-        '        raise_refusal(app.policy.refuse_use(tool.name, getattr(request, "action", None)))\n',
+        '        app.policy.require_use(tool.name, getattr(request, "action", None))\n',
         "",
         (
             "security/test_adversary_agents.py::test_a_tool_that_the_policy_forbids_does_nothing_even_if_it_is_there",

@@ -18,7 +18,7 @@ from mcp_notarium.cli import command_setup
 from mcp_notarium.config import Config
 from mcp_notarium.config.policy_file import READ_ONLY_VARIABLE, FoundPolicy, read_policy
 from mcp_notarium.domain.policy import TOOLS, Policy
-from mcp_notarium.errors import ConfigError
+from mcp_notarium.errors import ConfigError, NotPermitted
 from mcp_notarium.files.os_errors import display_path
 from mcp_notarium.logs.redaction_rules import one_line
 from mcp_notarium.storage.cache import Cache
@@ -185,12 +185,18 @@ def _by_id(config: Config, note_id: str) -> dict[str, Any]:
 
 def _of_tool(policy: Policy, tool: str) -> dict[str, Any]:
     actions = _ACTIONS if tool == "manage" else (None,)
-    refusals = {action or tool: policy.refuse_use(tool, action) for action in actions}
-    refused = {name: refusal.message for name, refusal in refusals.items() if refusal is not None}
+    refused = {}
+    for action in actions:
+        try:
+            policy.require_use(tool, action)
+        except NotPermitted as error:
+            refused[action or tool] = error.message
     return {
         "tool": tool,
         "offered": tool in policy.tools,
-        "permitted": [name for name in refusals if name not in refused],
+        "permitted": [
+            name for name in (action or tool for action in actions) if name not in refused
+        ],
         "refused": refused,
     }
 

@@ -6,6 +6,7 @@ tools refuse what is not permitted, and no tool can change a policy.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 
@@ -42,20 +43,6 @@ class Limits:
     bytes_per_session: int | None = None
     writes_per_session: int | None = None
     writes_per_hour: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Hold why something is not permitted, and what would be."""
-
-    message: str
-    hint: str
-
-
-def raise_refusal(refusal: Refusal | None) -> None:
-    """Raise ``NotPermitted`` if there is a refusal."""
-    if refusal is not None:
-        raise NotPermitted(refusal.message, resolution_hint=refusal.hint)
 
 
 _CHANGEABLE = (
@@ -105,69 +92,61 @@ class Policy:
         """Return whether this part of notes is hidden."""
         return part in self.hidden_fields
 
-    def refuse_use(self, tool: str, action: str | None = None) -> Refusal | None:
-        """Return why the tool may not be used, or None if it may.
+    def shown_tags(self, tags: tuple[str, ...]) -> list[str]:
+        """Return the tags of a visible note that may be seen."""
+        return [] if self.hides(Field.TAGS) else list(tags)
 
-        ``action`` is that of ``manage``.
-        """
+    def require_use(self, tool: str, action: str | None = None) -> None:
+        """Raise ``NotPermitted`` if the tool may not be used. ``action`` is that of ``manage``."""
         if tool in self.switched_off:
-            return Refusal(f"`{tool}` is switched off.", _CHANGEABLE)
+            raise _refusal(f"`{tool}` is switched off.")
         changes = tool == "save" or (action is not None and action not in _LOOKING)
         if changes and self.mode is Mode.READ_ONLY:
-            return Refusal("Notes can only be read here, not changed.", _CHANGEABLE)
+            raise _refusal("Notes can only be read here, not changed.")
         if action in _IRREVERSIBLE and self.mode is not Mode.FULL:
-            return Refusal(f"`{action}` is not permitted here.", _CHANGEABLE)
-        return None
+            raise _refusal(f"`{action}` is not permitted here.")
 
-    def refuse_edit(self, part: Field) -> Refusal | None:
-        """Return why an existing note may not get other text or tags, or None if it may.
+    def require_edit(self, part: Field) -> None:
+        """Raise ``NotPermitted`` if an existing note may not get other text or tags.
 
         An agent that may not see a part could otherwise overwrite it unseen, or guess at it.
         """
-        if not self.hides(part):
-            return None
-        return Refusal(f"The {part} of notes is hidden and cannot be changed.", _CHANGEABLE)
+        if self.hides(part):
+            raise _refusal(f"The {part} of notes is hidden and cannot be changed.")
 
-    def refuse_filter(self, part: Field) -> Refusal | None:
-        """Return why notes may not be filtered by this part, or None if they may.
+    def require_filter(self, part: Field) -> None:
+        """Raise ``NotPermitted`` if notes may not be filtered by this part: the results would show it."""
+        if self.hides(part):
+            other = "tags and dates" if part is Field.TEXT else "words and dates"
+            raise _refusal(f"The {part} of notes is hidden; look for {other}.")
 
-        The results would tell what a hidden part is.
-        """
-        if not self.hides(part):
-            return None
-        other = "tags and dates" if part is Field.TEXT else "words and dates"
-        return Refusal(f"The {part} of notes is hidden; look for {other}.", _CHANGEABLE)
-
-    def refuse_write(self, note_id: str, old: Content | None, new: Content) -> Refusal | None:
-        """Return why a note may not become ``new``, or None if it may. ``old`` None is a new note.
+    def require_write(self, note_id: str, old: Content | None, new: Content) -> None:
+        """Raise ``NotPermitted`` if a note may not become ``new``. ``old`` None is a new note.
 
         A note that an agent sees must stay visible to it: no tag may come that hides the note, no tag may
         go that allows it.
         """
         rules = self.visibility
         if rules.sees(note_id, new.tags):
-            return None
+            return
         if added := rules.hiding_tags(new.tags):
-            names = ", ".join(f'"{tag}"' for tag in added[:_NAMED])
-            return Refusal(
-                f"This tag may not be given here: {names}.", f"Leave it out. {_CHANGEABLE}"
-            )
+            raise _refusal(f"This tag may not be given here: {_quoted(added)}.", "Leave it out. ")
         what = "A new note" if old is None else "The note"
-        if not rules.allowed_tags:
-            return Refusal(
-                f"{what} would be hidden from you as it is.", self._hint_for_visible_tags()
-            )
-        return Refusal(f"{what} needs another tag.", self._hint_for_visible_tags())
+        if rules.allowed_tags:
+            hint = f"Give it at least one of these tags: {_quoted(rules.allowed_tags)}. "
+            raise _refusal(f"{what} needs another tag.", hint)
+        hint = "Give it at least one tag. "
+        if rules.allowed_ids is not None:
+            hint = "Only certain notes are open to you; none can be added. "
+        raise _refusal(f"{what} would be hidden from you as it is.", hint)
 
-    def _hint_for_visible_tags(self) -> str:
-        """Return the hint that names the tags a note must carry."""
-        allowed = self.visibility.allowed_tags
-        if allowed:
-            names = ", ".join(f'"{tag}"' for tag in allowed[:_NAMED])
-            return f"Give it at least one of these tags: {names}. {_CHANGEABLE}"
-        if self.visibility.allowed_ids is not None:
-            return f"Only certain notes are open to you; none can be added. {_CHANGEABLE}"
-        return f"Give it at least one tag. {_CHANGEABLE}"
+
+def _refusal(message: str, hint: str = "") -> NotPermitted:
+    return NotPermitted(message, resolution_hint=hint + _CHANGEABLE)
+
+
+def _quoted(tags: Sequence[str]) -> str:
+    return ", ".join(f'"{tag}"' for tag in tags[:_NAMED])
 
 
 PERMISSIVE = Policy()

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from mcp_notarium.domain.policy import TOOLS, Field, Limits, Mode, Policy
 from mcp_notarium.domain.visibility import Visibility
 from mcp_notarium.errors import ConfigError
-
-_T = TypeVar("_T")
 
 LONGEST_TAG = 256
 LONGEST_ID = 1024
@@ -80,7 +78,7 @@ class _Reader:
         self._demand_known("", self.found, _TOP)
         tables = {name: self._table(name) for name in _TABLES}
         policy = Policy(
-            mode=self._choice("mode", self.found, Mode, default=Mode.FULL),
+            mode=self._mode(),
             switched_off=self._switched_off(tables["tools"]),
             visibility=self._visibility(tables["notes"]),
             hidden_fields=self._hidden_fields(tables["notes"]),
@@ -137,7 +135,7 @@ class _Reader:
             return bool(table["untagged"] == "show")
         raise self._wrong(
             "notes.untagged",
-            "with allowed_ids alone, notes without tags are judged by their id",
+            "with allowed_ids alone, notes without tags go by their id",
             "Remove it, or add allowed_tags.",
         )
 
@@ -168,22 +166,17 @@ class _Reader:
 
     def _number(self, key: str, table: Mapping[str, Any]) -> int:
         number, least = table[key], _LIMITS[key]
-        sound = isinstance(number, int) and not isinstance(number, bool)
-        if not sound or not least <= number <= LARGEST:
+        if type(number) is not int or not least <= number <= LARGEST:
             problem = f"it must be a whole number of at least {least}"
             raise self._wrong(f"limits.{key}", problem, "Remove the line for no limit.")
-        return int(number)
+        return number
 
-    def _choice(
-        self, key: str, table: Mapping[str, Any], kind: Callable[[Any], _T], *, default: _T
-    ) -> _T:
-        if key not in table:
-            return default
+    def _mode(self) -> Mode:
         try:
-            return kind(table[key])
+            return Mode(self.found.get("mode", Mode.FULL))
         except ValueError:
-            hint = f"Write {key} = one of {', '.join(repr(str(one)) for one in Mode)}."
-            raise self._wrong(key, "there is no such mode", hint) from None
+            hint = f"Write mode = one of {', '.join(repr(str(one)) for one in Mode)}."
+            raise self._wrong("mode", "there is no such mode", hint) from None
 
     def _wrong(self, key: str, problem: str, hint: str) -> ConfigError:
         line = self.lines.get(key) or self.lines.get(key.partition(".")[0])

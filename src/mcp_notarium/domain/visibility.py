@@ -30,38 +30,36 @@ class Visibility:
     allowed_tags: tuple[str, ...] | None = None
     allowed_ids: tuple[str, ...] | None = None
     untagged: bool = True
+    has_rules: bool = field(init=False, repr=False, compare=False)
+    """True if any note may be hidden."""
+    tags_matter: bool = field(init=False, repr=False, compare=False)
+    """True if any rule names tags; then a note whose tags are not understood is hidden."""
+    digest: str = field(init=False, repr=False, compare=False)
+    """SHA-256 (hex) over the rules, the same for every spelling; '' without rules."""
     _hidden: frozenset[str] = field(init=False, repr=False, compare=False)
     _allowed: frozenset[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_hidden", tag_keys(self.hidden_tags))
-        object.__setattr__(self, "_allowed", tag_keys(self.allowed_tags or ()))
-
-    @property
-    def hides(self) -> bool:
-        """Return whether there is any rule at all."""
+        hidden, allowed = _tag_keys(self.hidden_tags), _tag_keys(self.allowed_tags or ())
         narrowed = self.allowed_tags is not None or self.allowed_ids is not None
-        return bool(self._hidden or self.hidden_ids or narrowed or not self.untagged)
-
-    @property
-    def judges_tags(self) -> bool:
-        """Return whether any rule names tags; then a note whose tags are not understood is hidden."""
-        return bool(self._hidden) or self.allowed_tags is not None
-
-    @property
-    def digest(self) -> str:
-        """Return SHA-256 (hex) over the rules, the same for every spelling; '' if nothing hides."""
-        if not self.hides:
-            return ""
         meaning = {
-            "hidden_tags": sorted(self._hidden),
+            "hidden_tags": sorted(hidden),
             "hidden_ids": sorted(set(self.hidden_ids)),
-            "allowed_tags": None if self.allowed_tags is None else sorted(self._allowed),
+            "allowed_tags": None if self.allowed_tags is None else sorted(allowed),
             "allowed_ids": None if self.allowed_ids is None else sorted(set(self.allowed_ids)),
             "untagged": self.untagged,
         }
         text = json.dumps(meaning, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+        rules = bool(hidden or self.hidden_ids or narrowed or not self.untagged)
+        digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest() if rules else ""
+        for name, value in (
+            ("has_rules", rules),
+            ("tags_matter", bool(hidden) or self.allowed_tags is not None),
+            ("digest", digest),
+            ("_hidden", hidden),
+            ("_allowed", allowed),
+        ):
+            object.__setattr__(self, name, value)
 
     def sees(self, note_id: str, tags: Sequence[str], *, clear: bool = True) -> bool:
         """Return whether an agent may know of the note."""
@@ -78,7 +76,7 @@ class Visibility:
         keys.pop("", None)
         if hiding := self._hidden & keys.keys():
             return f'hidden_tags "{keys[min(hiding)]}"'
-        if not clear and self.judges_tags:
+        if not clear and self.tags_matter:
             rule = "hidden_tags" if self._hidden else "allowed_tags"
             return f"{rule} (its tags cannot be read)"
         return self._not_allowed(note_id, keys.keys())
@@ -98,7 +96,7 @@ class Visibility:
         return tuple(tag for tag in tags if tag_key(tag.strip()) in self._hidden)
 
 
-def tag_keys(tags: Sequence[str]) -> frozenset[str]:
+def _tag_keys(tags: Sequence[str]) -> frozenset[str]:
     """Return the keys that tell tags apart."""
     return frozenset(tag_key(tag.strip()) for tag in tags)
 

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 
 from mcp_notarium import logs
 from mcp_notarium.domain.characters import has_lone_surrogate, replace_surrogates
-from mcp_notarium.domain.policy import TOOLS, raise_refusal
+from mcp_notarium.domain.policy import TOOLS
 from mcp_notarium.errors import ConfirmationRequired, InvalidRequest, NotariumError, PolicyChanged
 from mcp_notarium.protocol.app_holder import AppHolder
 from mcp_notarium.protocol.call_audit import Answer, Asked, MakeCall, PassOn, Recorder, Recording
@@ -85,7 +85,7 @@ class CallPipeline:
         await self._flow.wait_for_room()
         request = _request(tool, asked.arguments)
         app.cache.notes.gate.require_match()
-        raise_refusal(app.policy.refuse_use(tool.name, getattr(request, "action", None)))
+        app.policy.require_use(tool.name, getattr(request, "action", None))
         call = make(
             setting=app.config.destructive,
             confirmed=getattr(request, "confirm", None) is True,

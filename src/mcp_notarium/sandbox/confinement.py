@@ -86,19 +86,13 @@ def wipe_environment(*names: str) -> None:
     made before (in ``os.environ`` itself) are released, not overwritten.
     """
     for name in names:
-        _overwrite(name)
+        if sys.platform != "win32":
+            libc = ctypes.CDLL(None)
+            libc.getenv.restype = ctypes.c_void_p
+            libc.getenv.argtypes = [ctypes.c_char_p]
+            if address := libc.getenv(os.fsencode(name)):
+                ctypes.memset(address, 0, len(ctypes.string_at(address)))
         os.environ.pop(name, None)
-
-
-def _overwrite(name: str) -> None:
-    if sys.platform == "win32":
-        return
-    libc = ctypes.CDLL(None)
-    libc.getenv.restype = ctypes.c_void_p
-    libc.getenv.argtypes = [ctypes.c_char_p]
-    address = libc.getenv(os.fsencode(name))
-    if address:
-        ctypes.memset(address, 0, len(ctypes.string_at(address)))
 
 
 class Confinement:
@@ -123,52 +117,46 @@ class Confinement:
         """
         if self._wanted == "off":
             return
-        self.how = f"{self._landlocked()}; {self._filtered()}"
+        files = self._attempt(self._restrict_files, _NO_LANDLOCK, required=True)
+        calls = self._attempt(
+            self._restrict_calls, _NO_SECCOMP, required=seccomp.architecture() is not None
+        )
+        self.how = f"{files}; {calls}"
 
-    def _landlocked(self) -> str:
+    def _attempt(self, restrict: Callable[[], str], failure: str, *, required: bool) -> str:
         try:
-            if self._opens:
-                create_folder(
-                    AccountFolder(self._config.account_dir)
-                )  # only what exists can be kept
-            done = landlock.restrict(find_allowed_access(self._config, opens=self._opens))
-            if self._opens:
-                # Some libraries want a temporary file while they are imported.
-                tempfile.tempdir = str(self._config.account_dir)
+            return restrict()
         except OSError as error:
             reason = error.strerror or str(error)
-            if self._wanted == "require":
+            if self._wanted == "require" and required:
                 raise _not_confined_error(reason) from error
-            return f"{_NO_LANDLOCK}: {reason}"
-        return _describe_landlock(done)
+            return f"{failure}: {reason}"
 
-    def _filtered(self) -> str:
-        try:
-            seccomp.restrict()
-        except OSError as error:
-            reason = error.strerror or str(error)
-            if self._wanted == "require" and seccomp.architecture() is not None:
-                raise _not_confined_error(reason) from error
-            return f"{_NO_SECCOMP}: {reason}"
+    def _restrict_files(self) -> str:
+        if self._opens:
+            create_folder(AccountFolder(self._config.account_dir))  # only what exists can be kept
+        version = landlock.restrict(find_allowed_access(self._config, opens=self._opens))
+        if self._opens:
+            # Some libraries want a temporary file while they are imported.
+            tempfile.tempdir = str(self._config.account_dir)
+        return _describe_landlock(version)
+
+    def _restrict_calls(self) -> str:
+        seccomp.restrict()
         return _FILTERED
 
     def drop_all_rights(self) -> None:
         """Confine a thread that needs nothing but what it has open. Never raises."""
-        if self._wanted != "off":
-            _preload_thread_exit_library()
-            with suppress(OSError):
-                landlock.restrict(landlock.Allowed())
-            with suppress(OSError):
-                seccomp.restrict()
-
-
-def _preload_thread_exit_library() -> None:
-    """Load the library that the C library needs to end a thread; without it the process aborts.
-
-    Python ends a thread that is running when the process ends.
-    """
-    with suppress(OSError):  # a C library that has no need of it
-        ctypes.CDLL("libgcc_s.so.1")
+        if self._wanted == "off":
+            return
+        with suppress(OSError):
+            # The C library aborts the process if it cannot load this where it ends a thread, and Python
+            # ends a thread that is running when the process ends. Some C libraries do without.
+            ctypes.CDLL("libgcc_s.so.1")
+        with suppress(OSError):
+            landlock.restrict(landlock.Allowed())
+        with suppress(OSError):
+            seccomp.restrict()
 
 
 def describe_effect(wanted: Sandbox) -> str | None:
@@ -181,18 +169,15 @@ def describe_effect(wanted: Sandbox) -> str | None:
         _require_support(known)
     if wanted == "off":
         return None
-    by_landlock = (
-        _describe_landlock(landlock.effect_of_version(known))
-        if known
-        else f"{_NO_LANDLOCK}: {landlock.UNSUPPORTED}"
-    )
+    by_landlock = _describe_landlock(known) if known else f"{_NO_LANDLOCK}: {landlock.UNSUPPORTED}"
     missing = seccomp.explain_missing_support()
     return f"{by_landlock}; {f'{_NO_SECCOMP}: {missing}' if missing else _FILTERED}"
 
 
-def _describe_landlock(done: landlock.Effect) -> str:
-    parts = ("files", "network" if done.network else "", "signals" if done.signals else "")
-    return f"Landlock {done.version}: {', '.join(filter(None, parts))}"
+def _describe_landlock(version: int) -> str:
+    network = ", network" if version >= landlock.FIRST_WITH_NETWORK else ""
+    signals = ", signals" if version >= landlock.FIRST_WITH_SCOPES else ""
+    return f"Landlock {version}: files{network}{signals}"
 
 
 def find_allowed_access(config: Config, *, opens: bool = True) -> landlock.Allowed:

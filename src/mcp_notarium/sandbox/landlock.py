@@ -1,7 +1,7 @@
 """Restrict files, ports and signals with Landlock, on Linux.
 
 Needs no privileges and cannot be undone. Holds for this thread and whatever it starts afterwards; other
-threads keep their rights. Older kernels support less: the result says what took effect.
+threads keep their rights. Older kernels support less: what takes effect depends on the version.
 Constants and structures: ``linux/landlock.h`` and the kernel's documentation of Landlock.
 """
 
@@ -25,7 +25,7 @@ _CONNECT, _BIND = 1 << 1, 1 << 0
 _SCOPE_SIGNALS = 1 << 1
 FIRST_WITH_NETWORK = 4
 UNSUPPORTED = "this system has no Landlock"
-_FIRST_WITH_SCOPES = 6
+FIRST_WITH_SCOPES = 6
 
 
 class Access(IntFlag):
@@ -76,15 +76,6 @@ class Allowed:
     ports: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Effect:
-    """Hold what took effect; the restriction of files always does."""
-
-    version: int
-    network: bool
-    signals: bool
-
-
 def version() -> int:
     """Return the kernel's version of Landlock; 0 where there is none."""
     if sys.platform != "linux":
@@ -94,39 +85,33 @@ def version() -> int:
     return max(found, 0)
 
 
-def restrict(allowed: Allowed) -> Effect:
-    """Restrict this thread to what is allowed. Paths that do not exist are skipped.
+def restrict(allowed: Allowed) -> int:
+    """Restrict this thread to what is allowed; return ``version()``. Skip paths that do not exist.
 
     Raises ``OSError`` if the kernel has no Landlock or refuses; nothing is restricted then.
     """
     known = version()
     if not known:
         raise OSError(0, UNSUPPORTED)
-    effect = effect_of_version(known)
     rights = Access((1 << max(bits for since, bits in _KNOWN_SINCE if since <= known)) - 1)
     ruleset = _ruleset(rights, known)
     try:
         for paths, access in ((allowed.read, READ), (allowed.keep, KEEP_FILES)):
             _allow_paths(ruleset, paths, access & rights)
-        if effect.network:
+        if known >= FIRST_WITH_NETWORK:
             for port in allowed.ports:
                 _call(_ADD_RULE, ruleset, _NET_PORT, struct.pack("=QQ", _CONNECT, port), 0)
         _lock(ruleset)
     finally:
         os.close(ruleset)
-    return effect
-
-
-def effect_of_version(known: int) -> Effect:
-    """Return what a restriction does on a kernel with this version of Landlock."""
-    return Effect(known, network=known >= FIRST_WITH_NETWORK, signals=known >= _FIRST_WITH_SCOPES)
+    return known
 
 
 def _ruleset(rights: Access, known: int) -> int:
     asked = [int(rights)]
     if known >= FIRST_WITH_NETWORK:
         asked.append(_CONNECT | _BIND)
-    if known >= _FIRST_WITH_SCOPES:
+    if known >= FIRST_WITH_SCOPES:
         asked.append(_SCOPE_SIGNALS)
     attributes = struct.pack(f"={len(asked)}Q", *asked)
     return _call(_CREATE_RULESET, attributes, len(attributes), 0)

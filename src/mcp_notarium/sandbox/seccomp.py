@@ -49,13 +49,13 @@ _NUMBER, _ARCHITECTURE = 0, 4  # offsets in the structure that a filter looks at
 _LOAD, _AND, _RETURN = 0x20, 0x54, 0x06
 _IF_EQUAL, _IF_AT_LEAST, _IF_ANY_BIT = 0x15, 0x35, 0x45
 
-Step = tuple[int, int, int, int]
-"""Operation, steps to skip if its condition holds, steps to skip if not, operand."""
+Instruction = tuple[int, int, int, int]
+"""Operation, instructions to skip if its condition holds, those to skip if not, operand."""
 
-ALLOW: Step = (_RETURN, 0, 0, 0x7FFF0000)
-DENY: Step = (_RETURN, 0, 0, 0x00050000 | errno.EPERM)
-_UNKNOWN: Step = (_RETURN, 0, 0, 0x00050000 | errno.ENOSYS)
-_OURS: Step = (_RETURN, 0, 0, 0x00050000 | errno.E2BIG)
+ALLOW: Instruction = (_RETURN, 0, 0, 0x7FFF0000)
+DENY: Instruction = (_RETURN, 0, 0, 0x00050000 | errno.EPERM)
+_UNKNOWN: Instruction = (_RETURN, 0, 0, 0x00050000 | errno.ENOSYS)
+_OURS: Instruction = (_RETURN, 0, 0, 0x00050000 | errno.E2BIG)
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +228,7 @@ def restrict(where: Architecture | None = None) -> None:
     _install(libc, build_filter(where))
 
 
-def build_filter(where: Architecture) -> list[Step]:
+def build_filter(where: Architecture) -> list[Instruction]:
     """Build the filter. Calls of another architecture, or with short addresses (x32), are refused."""
     call = where.looked_at
     steps = [_load(_ARCHITECTURE), *_unless(where.audit, DENY), _load(_NUMBER)]
@@ -250,7 +250,7 @@ def build_filter(where: Architecture) -> list[Step]:
     return [*steps, ALLOW]
 
 
-def build_probe(where: Architecture) -> list[Step]:
+def build_probe(where: Architecture) -> list[Instruction]:
     """Build a filter that only shows, by the error of an unknown call, whose calls the kernel sees."""
     return [
         _load(_ARCHITECTURE),
@@ -261,7 +261,7 @@ def build_probe(where: Architecture) -> list[Step]:
     ]
 
 
-def _only_known_sockets() -> list[Step]:
+def _only_known_sockets() -> list[Instruction]:
     """Allow local sockets, the kernel's for its network settings, TCP and UDP."""
     tcp_or_udp = [
         _argument(1),
@@ -281,25 +281,25 @@ def _only_known_sockets() -> list[Step]:
     ]
 
 
-def _never_another_protocol() -> list[Step]:
+def _never_another_protocol() -> list[Instruction]:
     """Refuse the option that turns a TCP socket into something else."""
     return [_argument(1), *_if(_TCP, _argument(2), *_if(_UPPER_PROTOCOL, DENY)), ALLOW]
 
 
-def _load(offset: int) -> Step:
+def _load(offset: int) -> Instruction:
     return (_LOAD, 0, 0, offset)
 
 
-def _argument(number: int) -> Step:
+def _argument(number: int) -> Instruction:
     """Load an argument's lower half: the kernel uses no more of these; both architectures put it first."""
     return _load(16 + 8 * number)
 
 
-def _if(value: int, *then: Step) -> list[Step]:
+def _if(value: int, *then: Instruction) -> list[Instruction]:
     return [(_IF_EQUAL, 0, len(then), value), *then]
 
 
-def _unless(value: int, *then: Step) -> list[Step]:
+def _unless(value: int, *then: Instruction) -> list[Instruction]:
     return [(_IF_EQUAL, len(then), 0, value), *then]
 
 
@@ -307,7 +307,7 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("steps", ctypes.c_char_p))
 
 
-def _install(libc: ctypes.CDLL, steps: list[Step]) -> None:
+def _install(libc: ctypes.CDLL, steps: list[Instruction]) -> None:
     packed = b"".join(struct.pack("=HBBI", *step) for step in steps)
     filter_ = _Program(len(steps), packed)
     if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) or libc.prctl(

@@ -15,25 +15,6 @@ from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
 
-from mcp_notarium.domain.characters import tag_key
-
-__all__ = [
-    "CONTEXT",
-    "SENTINEL",
-    "fold",
-    "gram_runs",
-    "grams",
-    "is_run",
-    "is_searchable",
-    "pieces",
-    "supplement",
-    "tag_key",
-    "tokenizer_folds",
-    "tokens",
-    "without_grams",
-    "words_only",
-]
-
 SENTINEL = "0000000"
 """A token no query contains; it keeps phrases from matching across left-out text."""
 CONTEXT = 12
@@ -199,7 +180,7 @@ def supplement(text: str) -> str:
     the order of the note, and ``CONTEXT`` tokens before and after. So a phrase that begins on one line
     and ends on the next stands whole in it. ``SENTINEL`` marks what is left out.
     """
-    if text.isascii() or not _NOT_PLAIN.search(text):
+    if not _NOT_PLAIN.search(text):
         return ""
     lines = text.split("\n")
     special = [number for number, line in enumerate(lines) if _differs(line)]
@@ -221,9 +202,7 @@ def supplement(text: str) -> str:
 
 def _differs(line: str) -> bool:
     """Tell whether the tokenizer indexes words of this line differently from a query."""
-    if line.isascii() or not _NOT_PLAIN.search(line):
-        return False
-    return not tokenizer_folds(line) or bool(_gram_run().search(fold(line)))
+    return not (line.isascii() or (tokenizer_folds(line) and not gram_runs(fold(line))))
 
 
 def _first_tokens(lines: Sequence[str], most: int) -> list[str]:

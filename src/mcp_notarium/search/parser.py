@@ -104,7 +104,11 @@ def parse(
     typed = replace_surrogates(text or "").translate(_CURLY_QUOTES)
     if len(typed) > MAX_CHARACTERS:
         _refuse(f"The query is longer than {MAX_CHARACTERS} characters.", "Search for less text.")
-    query = _from_arguments(tags=tags, sort_by=sort_by, sort_order=sort_order)
+    query = Query(
+        tags=tuple(map(replace_surrogates, tags)),
+        sort_by=sort_by or "modified_at",
+        sort_order=sort_order or "DESC",
+    )
     for key, value in (("before", before), ("after", after), ("trash", trash)):
         if value is not None:
             query = _filtered(query, _Filter(key, str(value)))
@@ -112,25 +116,6 @@ def parse(
     if len(items) + len(tags) > MAX_TERMS:
         _refuse(f"The query has more than {MAX_TERMS} terms.", "Leave out the less telling ones.")
     return _with_groups(query, _groups(items))
-
-
-def _from_arguments(
-    *, tags: Sequence[str], sort_by: SortBy | None, sort_order: SortOrder | None
-) -> Query:
-    if sort_by not in {None, "modified_at", "created_at"} or sort_order not in {
-        None,
-        "ASC",
-        "DESC",
-    }:
-        _refuse(
-            "This sort is not known.",
-            "Sort by modified_at or created_at, ASC or DESC.",
-        )
-    return Query(
-        tags=tuple(replace_surrogates(tag) for tag in tags),
-        sort_by=sort_by or "modified_at",
-        sort_order=sort_order or "DESC",
-    )
 
 
 def _items(typed: str) -> Iterator[_Item]:

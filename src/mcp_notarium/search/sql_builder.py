@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from mcp_notarium.search.folding import tag_key
+from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.search.fts_expression import Expansions, match_of, plain_words, split
 from mcp_notarium.search.query import And, Condition, Not, Or, Phrase, Query, Tagged, Word
 

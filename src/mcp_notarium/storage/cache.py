@@ -66,7 +66,7 @@ def _now_hidden(cache: Cache) -> dict[str, HiddenNote]:
     hidden = {}
     for note_id, tags, etag, version in cache.database.rows(_TAGS_AND_BASES):
         rule = rules.hidden_by(note_id, json.loads(tags))
-        if rule is None and rules.judges_tags and (base := cache.notes.base(note_id)) is not None:
+        if rule is None and rules.tags_matter and (base := cache.notes.base(note_id)) is not None:
             rule = cache.notes.gate.hides(base)
         if rule is not None:
             hidden[note_id] = HiddenNote(etag, version, rule)

@@ -56,7 +56,7 @@ class VisibilityGate:
 
         Record the notes that are hidden, and forget those that no longer are.
         """
-        if not self.rules.hides:
+        if not self.rules.has_rules:
             return dict(batch)
         hidden = {
             change.id: (change, rule)
@@ -76,7 +76,7 @@ class VisibilityGate:
     def hides(self, revision: Revision) -> str | None:
         """Return the rule that hides this revision of a note; None if it is visible."""
         rules = self.rules
-        clear = not rules.judges_tags or tags_understood(revision.raw)
+        clear = not rules.tags_matter or tags_understood(revision.raw)
         return rules.hidden_by(revision.id, revision.content.tags, clear=clear)
 
     def record_hidden(self, notes: Iterable[tuple[str, HiddenNote]]) -> None:
@@ -87,7 +87,7 @@ class VisibilityGate:
 
     def hidden_notes(self, ids: Sequence[str] | None = None) -> dict[str, HiddenNote]:
         """Return the hidden ones among these notes (None: all hidden notes). For sync, never for a tool."""
-        if not self.rules.hides:
+        if not self.rules.has_rules:
             return {}
         rows = self._db.rows(_ALL) if ids is None else self._db.rows(_OF, (json.dumps(list(ids)),))
         return {row[0]: HiddenNote(*row[1:]) for row in rows}

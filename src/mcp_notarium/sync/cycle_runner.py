@@ -306,7 +306,7 @@ class CycleRunner:
 
     @property
     def _hides(self) -> bool:
-        return self._cache.notes.gate.rules.hides
+        return self._cache.notes.gate.rules.has_rules
 
 
 def _unexpected(error: Exception) -> NotariumError:

@@ -250,7 +250,7 @@ def read_status(
     complete = progress.complete and cache.sync_state.cursor() is not None
     total = counted if progress.total is None else progress.total
     left_out = int(cache.sync_state.get(_LEFT_OUT) or 0)
-    if cache.notes.gate.rules.hides:
+    if cache.notes.gate.rules.has_rules:
         # What the store counts and works on may be notes that the policy hides.
         total, at_least, left_out = None, 0, 0
         leading = State.IDLE if complete and leading in WORKING else leading

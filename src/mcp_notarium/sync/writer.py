@@ -297,14 +297,14 @@ class Writer:
 
     def _saved(self, note_id: str, result: PushResult, *, merged: bool = False) -> Saved:
         note = self._cache.notes.get(note_id)
-        if note is None and self._cache.notes.gate.rules.hides:
+        if note is None and self._cache.notes.gate.rules.has_rules:
             raise _removed(note_id)  # or hidden just now; the error must not tell which
         if note is None:
             raise NoteNotFound(
                 "the note was removed right after it was saved", details={"id": note_id}
             )
         copy_id = result.copy_id
-        if copy_id is not None and self._cache.notes.gate.rules.hides:
+        if copy_id is not None and self._cache.notes.gate.rules.has_rules:
             copy_id = copy_id if self._cache.notes.get(copy_id) else None
         merged = merged or result.merged
         return Saved(note, merged=merged, copy_id=copy_id, differs=result.differs)

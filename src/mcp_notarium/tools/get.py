@@ -16,7 +16,6 @@ from mcp_notarium.domain.note import Note
 from mcp_notarium.domain.policy import Field, Policy
 from mcp_notarium.errors import InvalidRequest, VersionConflict
 from mcp_notarium.tools.call_context import CallContext
-from mcp_notarium.tools.hidden_fields import shown_tags, without_text
 from mcp_notarium.tools.note_lookup import find_note, versions_of
 from mcp_notarium.tools.schemas import GetRequest, NoteAnswer
 
@@ -30,6 +29,7 @@ UNASKED_BYTES = 60_000
 ANSWER_BYTES = 1_000_000
 """Largest text returned at all. It is sent twice and escaped; some clients stop at 10 MB."""
 
+TEXT_HIDDEN = "The text of notes is hidden by the user's policy."
 CUT_LINE = "One line is larger than an answer may be; this is only its beginning."
 RESERVED_BYTES = 1_000
 """Bytes reserved for the fields around a text; tags are counted separately."""
@@ -62,7 +62,7 @@ def fields_of(note: Note, policy: Policy) -> dict[str, Any]:
         "id": note.id,
         "local_version": note.local_version,
         "server_version": note.server_version,
-        "tags": shown_tags(policy, note.tags),
+        "tags": policy.shown_tags(note.tags),
         "modified_at": note.modified_at,
         "created_at": note.created_at,
         "trash": note.trash,
@@ -74,7 +74,7 @@ def text_fields(
 ) -> dict[str, Any]:
     """Return the text on the wire: as much of it as is requested, fits, and may be read."""
     if app.policy.hides(Field.TEXT):
-        return without_text()
+        return {"text": "", "text_is_partial": True, "note": TEXT_HIDDEN}
     room = app.budget.bytes_left
     most = ANSWER_BYTES if room is None else room - RESERVED_BYTES - json_bytes("".join(note.tags))
     part = cut_portion(note.text, start=start, count=count, most=min(most, ANSWER_BYTES))

@@ -6,20 +6,20 @@ the account; ``sync`` says what is still missing then.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import ceil
 from typing import TYPE_CHECKING
 
 from mcp_notarium.domain.policy import Field, Policy
 from mcp_notarium.search import parser
+from mcp_notarium.search.query import And, Condition, Not, Or, Phrase, Query, Tagged, Word
 from mcp_notarium.search.sql_builder import words_of
 from mcp_notarium.tools.call_context import CallContext
-from mcp_notarium.tools.hidden_fields import check_query, shown_tags
 from mcp_notarium.tools.schemas import ListAnswer, ListItem, ListRequest
 from mcp_notarium.tools.sync_status import sync_of, wait_for_notes
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
-    from mcp_notarium.search.query import Query
     from mcp_notarium.storage.note_search import Summary
 
 DEFAULT_LIMIT = 20
@@ -72,12 +72,32 @@ def query_of(request: ListRequest) -> Query:
     )
 
 
+def check_query(policy: Policy, query: Query) -> None:
+    """Raise ``NotPermitted`` for a search in hidden fields: the hits would reveal them."""
+    kinds = set(_kinds_in(query.terms))
+    if query.tags or query.excluded_tags or Tagged in kinds:
+        policy.require_filter(Field.TAGS)
+    if kinds & {Word, Phrase}:
+        policy.require_filter(Field.TEXT)
+
+
+def _kinds_in(condition: Condition | None) -> Iterator[type[Condition]]:
+    match condition:
+        case And(conditions) | Or(conditions):
+            for one in conditions:
+                yield from _kinds_in(one)
+        case Not(inner):
+            yield from _kinds_in(inner)
+        case Word() | Phrase() | Tagged():
+            yield type(condition)
+
+
 def _row(summary: Summary, policy: Policy) -> ListItem:
     return ListItem(
         uuid=summary.id,
         text="" if policy.hides(Field.TEXT) else summary.head,
         local_version=summary.local_version,
-        tags=shown_tags(policy, summary.tags),
+        tags=policy.shown_tags(summary.tags),
         modified_at=summary.modified_at,
         trash=summary.trash,
     )

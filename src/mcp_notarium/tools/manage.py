@@ -144,7 +144,7 @@ def collect_stats(app: App) -> StatsAnswer:
     If rules hide notes, numbers that would reveal those are left out.
     """
     numbers = _program(app) | _cache(app) | _sync(app) | _writes(app)
-    if app.policy.visibility.hides:
+    if app.policy.visibility.has_rules:
         numbers |= dict.fromkeys(_OF_THE_WHOLE_ACCOUNT)
         if not app.scheduler.status().complete:
             numbers |= dict.fromkeys(_OF_A_PART)

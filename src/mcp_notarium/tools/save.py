@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 
 from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.domain.patch import Operation, apply_patch
-from mcp_notarium.domain.policy import Policy, raise_refusal
+from mcp_notarium.domain.policy import Field, Policy
 from mcp_notarium.errors import InvalidRequest, VersionConflict
 from mcp_notarium.logs.redaction_rules import one_line
 from mcp_notarium.tools.call_context import CallContext, name_note, require_consent
 from mcp_notarium.tools.get import fields_of, text_fields
-from mcp_notarium.tools.hidden_fields import check_change
 from mcp_notarium.tools.note_lookup import find_at_version, versions_of
 from mcp_notarium.tools.save_checks import check_tags, drops_most, find_new_addresses
 from mcp_notarium.tools.schemas import SavedAnswer, SaveRequest
@@ -53,7 +52,7 @@ async def handle(app: App, request: SaveRequest, call: CallContext) -> SavedAnsw
     ``ConfirmationRequired``, and what the writer raises.
     """
     _check_shape(request)
-    check_change(app.policy, request)
+    _check_hidden_fields(app.policy, request)
     draft = await _draft(app, request)
     if draft.asks and not draft.changes_nothing:
         app.budget.require_write()
@@ -94,6 +93,16 @@ def _check_shape(request: SaveRequest) -> None:
         raise InvalidRequest("A new note needs `text`.", resolution_hint="Or give `id`.")
 
 
+def _check_hidden_fields(policy: Policy, request: SaveRequest) -> None:
+    """Raise ``NotPermitted`` for overwriting what the agent cannot have read."""
+    if request.id is None:
+        return
+    if request.text is not None or request.text_patch is not None:
+        policy.require_edit(Field.TEXT)
+    if request.tags is not None:
+        policy.require_edit(Field.TAGS)
+
+
 async def _draft(app: App, request: SaveRequest) -> Draft:
     """Return the content to write, checked against the note as it is now."""
     note = await _find_target(app, request)
@@ -105,7 +114,8 @@ async def _draft(app: App, request: SaveRequest) -> Draft:
     )
     if content.text != old.text:
         _check_size(content.text, app.store.capabilities.max_note_bytes)
-    _check_policy(app.policy, note, content)
+    if note is None or content != note.content:
+        app.policy.require_write(request.id or "", None if note is None else old, content)
     shares = app.store.capabilities.shares_by_tag
     name = (
         name_note(app, content.text, note_id=None)
@@ -113,14 +123,6 @@ async def _draft(app: App, request: SaveRequest) -> Draft:
         else name_note(app, old.text, note_id=note.id)
     )
     return Draft(note, content, _asks(old, content, name=name, shares=shares))
-
-
-def _check_policy(policy: Policy, note: Note | None, content: Content) -> None:
-    """Check that what is seen stays seen, on the note as it is and as it would be."""
-    if note is None:
-        raise_refusal(policy.refuse_write("", None, content))
-    elif content != note.content:
-        raise_refusal(policy.refuse_write(note.id, note.content, content))
 
 
 async def _find_target(app: App, request: SaveRequest) -> Note | None:

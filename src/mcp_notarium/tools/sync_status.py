@@ -30,7 +30,7 @@ async def wait_for_notes(app: App, call: CallContext) -> None:
     If rules hide notes, nothing is listed before all are here: a first page with gaps would reveal how
     many notes are hidden. Raises ``StillLoading`` then.
     """
-    if not app.policy.visibility.hides:
+    if not app.policy.visibility.has_rules:
         await wait_for_first_page(app, call)
     elif not app.scheduler.status().complete:
         await _wait_for_all(app, call)

@@ -1,5 +1,7 @@
 """What may be used and written under a policy."""
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 from mcp_notarium.domain.note import Content
 from mcp_notarium.domain.policy import PERMISSIVE, TOOLS, Field, Mode, Policy
 from mcp_notarium.domain.visibility import Visibility
+from mcp_notarium.errors import NotPermitted
 from mcp_notarium.tools import catalog
 
 ACTIONS = ("trash", "untrash", "delete_permanently", "get_stats", "reset_cache")
@@ -15,6 +18,15 @@ tags = st.lists(st.sampled_from(["work", "Work", "private", "PRIVATE", "x"]), ma
 
 def test_tools_a_policy_knows_are_those_of_the_catalogue():
     assert tuple(tool.name for tool in catalog.TOOLS) == TOOLS
+
+
+def refusal(require: Callable[..., None], *arguments: object) -> NotPermitted | None:
+    """Return the error that the requirement raises, or None."""
+    try:
+        require(*arguments)
+    except NotPermitted as error:
+        return error
+    return None
 
 
 @pytest.mark.parametrize(
@@ -27,18 +39,18 @@ def test_tools_a_policy_knows_are_those_of_the_catalogue():
 )
 def test_a_mode_permits_these_changes_and_all_reading(mode, permitted):
     policy = Policy(mode=mode)
-    found = {action for action in ACTIONS if policy.refuse_use("manage", action) is None}
-    found |= {"save"} if policy.refuse_use("save") is None else set()
+    found = {action for action in ACTIONS if not refusal(policy.require_use, "manage", action)}
+    found |= set() if refusal(policy.require_use, "save") else {"save"}
     assert found == permitted
-    assert policy.refuse_use("list") is None
-    assert policy.refuse_use("get") is None
+    policy.require_use("list")
+    policy.require_use("get")
 
 
 def test_tools_that_are_off_or_could_never_be_used_do_not_exist():
     assert PERMISSIVE.tools == TOOLS
     assert Policy(switched_off=frozenset({"manage"})).tools == ("list", "get", "save")
     assert PERMISSIVE.read_only().tools == ("list", "get", "manage")
-    assert Policy(switched_off=frozenset({"get"})).refuse_use("get") is not None
+    assert refusal(Policy(switched_off=frozenset({"get"})).require_use, "get")
 
 
 @given(
@@ -53,28 +65,29 @@ def test_tools_that_are_off_or_could_never_be_used_do_not_exist():
 )
 def test_what_may_be_written_is_what_stays_visible(rules, before, after):
     policy = Policy(visibility=rules)
-    refusal = policy.refuse_write("1", Content("", before), Content("", after))
-    assert (refusal is None) == rules.sees("1", after)
+    found = refusal(policy.require_write, "1", Content("", before), Content("", after))
+    assert (found is None) == rules.sees("1", after)
 
 
 def test_refusals_say_which_tags_are_wanted_and_who_can_change_that():
     narrow = Policy(visibility=Visibility(allowed_tags=("work", "home"), untagged=False))
-    refusal = narrow.refuse_write("1", None, Content(""))
-    assert '"work", "home"' in refusal.hint
-    assert "policy file" in refusal.hint
+    found = refusal(narrow.require_write, "1", None, Content(""))
+    assert '"work", "home"' in found.resolution_hint
+    assert "policy file" in found.resolution_hint
     protecting = Policy(visibility=Visibility(hidden_tags=("private",)))
-    assert '"Private"' in protecting.refuse_write("1", None, Content("", ("Private",))).message
+    found = refusal(protecting.require_write, "1", None, Content("", ("Private",)))
+    assert '"Private"' in found.message
 
 
 def test_new_notes_are_refused_where_only_certain_ones_are_open():
     policy = Policy(visibility=Visibility(allowed_ids=("1",)))
-    assert policy.refuse_write("new", None, Content("", ("any",))) is not None
-    assert policy.refuse_write("1", Content(""), Content("", ("any",))) is None
+    assert refusal(policy.require_write, "new", None, Content("", ("any",)))
+    policy.require_write("1", Content(""), Content("", ("any",)))
 
 
 def test_hidden_parts_can_be_neither_changed_nor_looked_for():
     policy = Policy(hidden_fields=frozenset({Field.TEXT}))
-    assert policy.refuse_edit(Field.TEXT) is not None
-    assert policy.refuse_filter(Field.TEXT) is not None
-    assert policy.refuse_edit(Field.TAGS) is None
-    assert policy.refuse_filter(Field.TAGS) is None
+    assert refusal(policy.require_edit, Field.TEXT)
+    assert refusal(policy.require_filter, Field.TEXT)
+    policy.require_edit(Field.TAGS)
+    policy.require_filter(Field.TAGS)

@@ -49,8 +49,8 @@ def test_a_note_is_judged_by_its_id_and_tags(rules, note_id, tags, rule):
 
 @given(rules, ids, tags)
 def test_rules_that_hide_nothing_say_so_and_others_have_a_digest(rules, note_id, tags):
-    assert rules.hides == bool(rules.digest)
-    if not rules.hides:
+    assert rules.has_rules == bool(rules.digest)
+    if not rules.has_rules:
         assert rules.sees(note_id, tags)
 
 

@@ -40,7 +40,7 @@ HEADERS = (
 
 def verdict(
     where: Architecture, number: int, *arguments: int, audit: int | None = None
-) -> seccomp.Step:
+) -> seccomp.Instruction:
     """What the kernel's filter machine comes to: the step that it returns with."""
     seen = struct.pack(
         "<IIQ6Q", number, where.audit if audit is None else audit, 0, *(*arguments, *[0] * 6)[:6]
