@@ -19,7 +19,7 @@ PAGE = (TOP / "docs" / "adversarial-tests.md").read_text(encoding="utf-8")
 ROWS = {
     int(number): rest for number, rest in re.findall(r"^\| (\d+) \| (.*) \|$", PAGE, re.MULTILINE)
 }
-NOTHING_TO_TAKE_OUT = {23}
+WITHOUT_DEFENCE = {23}
 TEST = "unit/crypto/test_canonical_json.py::test_hostile_bytes_are_refused_as_damage"
 PURE = [one for one in DEFENCES if all(test.startswith("unit/") for test in one.tests)]
 (DRAWN,) = dice("undefended").sample(PURE, 1)
@@ -57,22 +57,22 @@ def test_the_page_has_every_number_and_names_tests_that_exist():
         assert [test for test in tests if not exists(test)] == [], number
 
 
-def test_for_every_number_a_defence_is_taken_out():
+def test_every_other_number_has_a_defence_to_remove():
     answered = {number for one in DEFENCES for number in one.items}
-    assert set(ROWS) - answered == NOTHING_TO_TAKE_OUT
-    assert all("no defence to take out" in ROWS[number] for number in NOTHING_TO_TAKE_OUT)
+    assert set(ROWS) - answered == WITHOUT_DEFENCE
+    assert all("no defence to remove" in ROWS[number] for number in WITHOUT_DEFENCE)
 
 
 @pytest.mark.parametrize("page", ["adversarial-tests.md", "testing.md"])
-def test_the_pages_say_for_which_numbers_no_defence_is_taken_out(page):
+def test_the_pages_name_the_numbers_without_a_defence(page):
     text = (TOP / "docs" / page).read_text(encoding="utf-8")
-    but = re.findall(r"for each (?:of its numbers|number)(?: but ([\d, ]*\d))?", text)
-    assert [{int(one) for one in said.split(",") if one} for said in but] == [NOTHING_TO_TAKE_OUT]
+    but = re.findall(r"for each number(?: but ([\d, ]*\d))?", text)
+    assert [{int(one) for one in said.split(",") if one} for said in but] == [WITHOUT_DEFENCE]
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.slow("runs tests in a copy of the tree")
-def test_a_missing_defence_is_noticed_and_what_changes_nothing_survives():
+def test_a_removed_defence_is_noticed_and_a_harmless_change_is_not():
     programs("git")
     harmless = Defence("harmless", REAL.file, "_DIGITS = 16\n", "_DIGITS = 8 + 8\n", (TEST,))
     said = []
