@@ -16,7 +16,7 @@ from mcp_notarium.errors import NotariumError, OutcomeUnknown
 from mcp_notarium.stores.contract import ListingPage
 from mcp_notarium.sync.batch_commit import Batch, Tally
 from mcp_notarium.sync.cycle_states import State
-from mcp_notarium.sync.planner import BRAKE_COUNT
+from mcp_notarium.sync.planner import REMOVAL_COUNT
 from support.memory_client import Fault
 from support.sync_histories import (
     User,
@@ -241,7 +241,7 @@ def test_removal_needs_a_tombstone_or_a_completed_sweep_and_a_mass_loss_halts(
             state = await client.sync()
             lost, absent = known - set(client.contents()), known & (gone | hidden)
             assert lost <= gone, "what the store still has is never removed"
-            limit = max(BRAKE_COUNT, size // 10)
+            limit = max(REMOVAL_COUNT, size // 10)
             if trouble != "none" or len(absent) > limit or absent == known:
                 assert lost == set()
                 assert state in (State.HALTED, State.BACKING_OFF)

@@ -152,20 +152,20 @@ SERVICE = (
         ),
     ),
     Defence(
-        "brake: a listing that lacks too many notes",
+        "removal limit: a listing that lacks too many notes",
         "sync/planner.py",
-        "    if lost > limit:\n",
-        "    if False:\n",
+        "    if everything or lost > limit:\n",
+        "    if everything:\n",
         (
             f"{_SWEEPS}::test_too_many_missing_notes_halt_the_cycle_and_nothing_is_removed",
             f"{_SWEEPS}::test_a_feed_that_removes_most_of_the_notes_halts_the_cycle",
         ),
     ),
     Defence(
-        "brake: an empty listing",
+        "removal limit: an empty listing",
         "sync/planner.py",
-        "    if missing and len(missing) >= known:\n",
-        "    if False:\n",
+        "    if everything or lost > limit:\n",
+        "    if lost > limit:\n",
         ("unit/sync/test_planner.py::test_an_empty_listing_is_never_believed",),
     ),
     Defence(

@@ -11,10 +11,11 @@ import ctypes
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
-from mcp_notarium.errors import CacheDamaged
+from mcp_notarium.errors import CacheDamaged, CacheError
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.note_rows import BULK_SIZE
 from mcp_notarium.stores.contract import Store
@@ -40,7 +41,7 @@ class BatchApplier:
         self._progress = progress
         self._fetcher = NoteFetcher(cache, store, stopwatch=stopwatch)
         self._committer = BatchCommitter(cache, progress)
-        self._bulk = BulkCommitter(self._committer)
+        self._bulk = BulkCommitter(cache, progress)
         self.news = 0
 
     async def fetch(self, batch: Batch, tally: Tally) -> Batch:
@@ -93,28 +94,33 @@ class BulkCommitter:
     is open from the first :meth:`commit` to :meth:`close`.
     """
 
-    def __init__(self, committer: BatchCommitter) -> None:
-        self._origin = committer
-        self._open: BatchCommitter | None = None
+    def __init__(self, cache: Cache, progress: SyncProgress) -> None:
+        self._cache = cache
+        self._progress = progress
+        self._opened: Cache | None = None
         self._in_use = threading.Lock()
-        self._passed = False
         self._task: asyncio.Task[Tally] | None = None
 
     async def commit(self, batch: Batch) -> Tally:
         """See :meth:`BatchCommitter.commit`. After a cancel, the transaction may still be finished."""
         try:
-            return await self._commit(batch)
+            if self._opened is None:
+                self._opened = self._open()
+            committer = BatchCommitter(self._opened, self._progress.with_cache(self._opened))
+            call = partial(_commit_alone, committer, batch, self._in_use)
+            self._task = asyncio.create_task(run_in_thread(call, too_late=lambda _result: None))
+            return await asyncio.shield(self._task)
         except CacheDamaged as damage:
-            self._origin.mark_damaged(damage)
+            self._cache.database.mark_damaged(damage.message)
             raise
 
-    async def _commit(self, batch: Batch) -> Tally:
-        if self._open is None:
-            self._open = self._origin.another()
-            self._passed = self._origin.pass_checkpointing(self._open)
-        call = partial(_commit_alone, self._open, batch, self._in_use)
-        self._task = asyncio.create_task(run_in_thread(call, too_late=lambda _result: None))
-        return await asyncio.shield(self._task)
+    def _open(self) -> Cache:
+        opened = self._cache.another()
+        if self._cache.database.checkpointer:
+            # Never both: SQLite before 3.51.3 can lose a transaction when two checkpoint at once.
+            self._cache.database.set_checkpointer(False)
+            opened.database.set_checkpointer(True)
+        return opened
 
     async def close(self) -> None:
         """Close the connection; wait a moment for a transaction that is running.
@@ -122,29 +128,27 @@ class BulkCommitter:
         If it runs longer, the connection is closed when it ends: one in use is never closed. It stays
         open if the event loop ends before.
         """
-        committer, self._open = self._open, None
+        opened, self._opened = self._opened, None
         task, self._task = self._task, None
-        passed, self._passed = self._passed, False
-        in_use = self._in_use
+        if opened is None or task is None:
+            return
 
-        def finish(_ended: object = None) -> None:
-            if task is not None and not task.cancelled():
-                task.exception()  # the caller of commit got it
-            if in_use.locked():
+        def finish(ended: asyncio.Task[Tally]) -> None:
+            if not ended.cancelled():
+                ended.exception()  # the caller of commit got it
+            if self._in_use.locked():
                 return  # the loop ends and has cancelled the task; the thread goes on
-            if committer is not None:
-                committer.close()
-            if passed:
-                self._origin.resume_checkpointing()
-            if task is not None:
-                release_memory()
+            checkpointer = opened.database.checkpointer
+            opened.close()
+            with suppress(CacheError):
+                self._cache.database.set_checkpointer(checkpointer)
+            release_memory()
 
-        if task is not None:
-            await asyncio.wait({task}, timeout=_LAST_SECONDS)
-            if not task.done():
-                task.add_done_callback(finish)
-                return
-        finish()
+        await asyncio.wait({task}, timeout=_LAST_SECONDS)
+        if task.done():
+            finish(task)
+        else:
+            task.add_done_callback(finish)
 
 
 def _commit_alone(committer: BatchCommitter, batch: Batch, in_use: threading.Lock) -> Tally:

@@ -8,11 +8,9 @@ a moment before.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 from mcp_notarium.domain.note import PendingWrite, Revision, Tombstone, WriteState
-from mcp_notarium.errors import CacheDamaged, CacheError
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Entry
 from mcp_notarium.sync.planner import Action, Confirmed, Known, Local, Move, Remote, plan
@@ -93,35 +91,6 @@ class BatchCommitter:
     def __init__(self, cache: Cache, progress: SyncProgress) -> None:
         self._cache = cache
         self._progress = progress
-
-    def another(self) -> BatchCommitter:
-        """Open a committer with a connection of its own, for another thread; the caller closes it."""
-        cache = self._cache.another()
-        return BatchCommitter(cache, self._progress.with_cache(cache))
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._cache.close()
-
-    def mark_damaged(self, damage: CacheDamaged) -> None:
-        """Stop using this connection too: another one has met damage in the file."""
-        self._cache.database.mark_damaged(damage.message)
-
-    def pass_checkpointing(self, to: BatchCommitter) -> bool:
-        """Let the other connection checkpoint the WAL, if this one does; True if it did.
-
-        Never both: SQLite before 3.51.3 can lose a transaction when two checkpoint at once.
-        """
-        if not self._cache.database.checkpointer:
-            return False
-        self._cache.database.set_checkpointer(False)
-        to._cache.database.set_checkpointer(True)
-        return True
-
-    def resume_checkpointing(self) -> None:
-        """Checkpoint the WAL again, after the other connection is closed."""
-        with suppress(CacheError):
-            self._cache.database.set_checkpointer(True)
 
     def commit(self, batch: Batch) -> Tally:
         """Store the batch in one transaction. Raises ``Superseded``."""

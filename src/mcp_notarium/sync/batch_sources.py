@@ -6,8 +6,8 @@ stores nothing itself: the progress that a batch allows travels with the batch a
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import aclosing, asynccontextmanager, suppress
 from functools import partial
 
 from mcp_notarium.domain.note import Revision, Tombstone
@@ -28,7 +28,7 @@ from mcp_notarium.sync.listing import (
     pages,
     read_ahead,
 )
-from mcp_notarium.sync.planner import Missing, check_sweep_brake, check_tombstone_brake, plan_sweep
+from mcp_notarium.sync.planner import Missing, check_removals, plan_sweep
 from mcp_notarium.sync.progress import SyncProgress
 
 RELIST = 300
@@ -69,7 +69,7 @@ class BatchSources:
         """
         doubts = self._applier.due_doubts()
         for source in self._due_sources(cursor_lost=cursor_lost):
-            async with aclosing(source()) as batches:
+            async with aclosing(source) as batches:
                 async for batch in batches:
                     yield batch
         still = frozenset(self._applier.due_doubts()) if doubts else frozenset()
@@ -77,12 +77,15 @@ class BatchSources:
         for batch in split(again, epoch=self._progress.epoch):
             yield batch
 
-    def _due_sources(self, *, cursor_lost: bool) -> list[Callable[[], Batches]]:
+    def _due_sources(self, *, cursor_lost: bool) -> Iterator[Batches]:
+        """Yield the sources of one cycle; each is chosen when the one before is stored."""
         if not self._progress.loaded:
-            return [self._load, self._news, self._sweep_if_due]
-        if cursor_lost or self._progress.cursor is None:
-            return [partial(self._sweep, cursor_lost=True), self._news]
-        return [self._news, self._sweep_if_due]
+            yield self._load()
+        elif cursor_lost or self._progress.cursor is None:
+            yield self._sweep(cursor_lost=True)
+        yield self._news()
+        if self.sweep_due():
+            yield self._sweep(cursor_lost=False)
 
     async def listen(self) -> tuple[Batch, ...]:
         """Wait for the change feed; empty if it reported nothing."""
@@ -111,15 +114,12 @@ class BatchSources:
 
     async def _load(self) -> Batches:
         """Yield the first load, from where it was interrupted."""
-        load = self._cache.sync_state.progress()
-        try:
-            async with aclosing(self._load_pages(load)) as batches:
-                async for batch in batches:
-                    yield batch
-        except MarkLost:
-            async with aclosing(self._load_pages(Progress())) as batches:
-                async for batch in batches:
-                    yield batch
+        for load in (self._cache.sync_state.progress(), Progress()):
+            with suppress(MarkLost):
+                async with aclosing(self._load_pages(load)) as batches:
+                    async for batch in batches:
+                        yield batch
+                return
 
     async def _load_pages(self, load: Progress) -> Batches:
         epoch, anchor, total = self._progress.epoch, load.anchor_cursor, load.total
@@ -160,15 +160,15 @@ class BatchSources:
 
     async def _news(self) -> Batches:
         """Yield what changed since the cursor: from the feed, or without it."""
-        source = self._changes() if self.feed.usable(self._stopwatch()) else self._without_feed()
-        try:
-            async with aclosing(source) as batches:
-                async for batch in batches:
-                    yield batch
-        except _FeedFailed:
-            async with aclosing(self._without_feed()) as batches:
-                async for batch in batches:
-                    yield batch
+        if self.feed.usable(self._stopwatch()):
+            with suppress(_FeedFailed):
+                async with aclosing(self._changes()) as batches:
+                    async for batch in batches:
+                        yield batch
+                return
+        async with aclosing(self._without_feed()) as batches:
+            async for batch in batches:
+                yield batch
 
     async def _changes(self) -> Batches:
         empty = 0
@@ -209,9 +209,8 @@ class BatchSources:
         removed = {change.id for change in page.changes if isinstance(change, Tombstone)}
         here = {note_id for note_id in removed if self._cache.notes.etag(note_id) is not None}
         if here:
-            check_tombstone_brake(
-                known=self._cache.notes.counts().total, removed=here, trashed=self._trashed(here)
-            )
+            total = self._cache.notes.counts().total
+            check_removals(total, here, trashed=self._trashed(here), swept=False)
 
     async def _without_feed(self) -> Batches:
         delta = self._store.capabilities.delta_listing
@@ -244,12 +243,6 @@ class BatchSources:
                 for batch in split(page.entries, epoch=epoch, bookmark=bookmark):
                     yield batch
 
-    async def _sweep_if_due(self) -> Batches:
-        if self.sweep_due():
-            async with aclosing(self._sweep(cursor_lost=False)) as batches:
-                async for batch in batches:
-                    yield batch
-
     async def _sweep(self, *, cursor_lost: bool) -> Batches:
         """Compare a complete listing with the index. Nothing is removed unless every page came."""
         epoch, known = self._progress.epoch, self._cache.notes.etags()
@@ -263,7 +256,7 @@ class BatchSources:
                 yield batch
         # Withheld notes have nothing here to lose, and nothing may show that they are missing.
         missing = {absent.id for absent in plan.missing} & known.keys()
-        check_sweep_brake(known=len(known), missing=missing, trashed=self._trashed(missing))
+        check_removals(len(known), missing, trashed=self._trashed(missing), swept=True)
         bookmark = partial(
             SyncProgress.mark_swept, cursor=first if cursor_lost else None, left_out=left_out
         )

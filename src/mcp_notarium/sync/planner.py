@@ -1,9 +1,8 @@
 """Decide, note by note, what to do with what the store says. Pure: values in, actions out.
 
 Rules of this file: everything that decides about one note stands in ``CHANGES``; everything that
-decides about removals stands in ``plan_sweep`` and the two ``check_*_brake`` functions. It does not
-read the database, ask the store or know how long anything takes; ``batch_apply`` carries the decisions
-out.
+decides about removals stands in ``plan_sweep`` and ``check_removals``. It does not read the database,
+ask the store or know how long anything takes; ``batch_apply`` carries the decisions out.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from mcp_notarium.domain.note import Content, PendingWrite, Revision, Tombstone,
 from mcp_notarium.errors import RemoteVanished
 from mcp_notarium.stores.contract import Entry
 
-BRAKE_COUNT = 10
+REMOVAL_COUNT = 10
 """Active notes that may disappear at once without halting: as many as a person deletes in an evening."""
-BRAKE_SHARE = 0.10
+SWEEP_SHARE = 0.10
 """In larger accounts this share of all notes may be missing from a complete listing."""
 TOMBSTONE_SHARE = 0.50
 """The share that one answer of the change feed may remove: tombstones are stated, not inferred."""
@@ -283,36 +282,25 @@ def plan_sweep(known: Mapping[str, str], listed: Iterable[Revision | Entry]) -> 
     return SweepPlan(changed, missing)
 
 
-def brake_limit(known: int, share: float = BRAKE_SHARE) -> int:
+def removal_limit(known: int, share: float = SWEEP_SHARE) -> int:
     """Return how many of ``known`` notes may disappear at once."""
-    return max(BRAKE_COUNT, int(known * share))
+    return max(REMOVAL_COUNT, int(known * share))
 
 
-def check_sweep_brake(*, known: int, missing: AbstractSet[str], trashed: AbstractSet[str]) -> None:
-    """Raise ``RemoteVanished`` if a complete listing lacks more notes than a person deletes.
-
-    ``trashed`` are those of the missing ids that lie in the trash here. Emptying the trash is an
-    ordinary act, so those do not count; a listing without any note we know is never believed.
-    """
-    if missing and len(missing) >= known:
-        raise _vanished(known, len(missing), limit=brake_limit(known))
-    _brake(known, len(missing - trashed), limit=brake_limit(known))
-
-
-def check_tombstone_brake(
-    *, known: int, removed: AbstractSet[str], trashed: AbstractSet[str]
+def check_removals(
+    known: int, removed: AbstractSet[str], *, trashed: AbstractSet[str], swept: bool
 ) -> None:
-    """Raise ``RemoteVanished`` if one answer of the change feed removes most of the notes."""
-    _brake(known, len(removed - trashed), limit=brake_limit(known, TOMBSTONE_SHARE))
+    """Raise ``RemoteVanished`` if more of the ``known`` notes disappear than a person deletes.
 
-
-def _brake(known: int, lost: int, *, limit: int) -> None:
-    if lost > limit:
-        raise _vanished(known, lost, limit=limit)
-
-
-def _vanished(known: int, lost: int, *, limit: int) -> RemoteVanished:
-    return RemoteVanished(
-        f"{lost} of {known} notes disappeared at once from the note store",
-        details={"known": known, "missing": lost, "limit": limit},
-    )
+    ``swept``: a complete listing lacks them, and one without any note we know is never believed;
+    otherwise one answer of the change feed removes them. ``trashed`` are those that lie in the trash
+    here: emptying the trash is an ordinary act, so they do not count.
+    """
+    limit = removal_limit(known, SWEEP_SHARE if swept else TOMBSTONE_SHARE)
+    everything = swept and bool(removed) and len(removed) >= known
+    lost = len(removed if everything else removed - trashed)
+    if everything or lost > limit:
+        raise RemoteVanished(
+            f"{lost} of {known} notes disappeared at once from the note store",
+            details={"known": known, "missing": lost, "limit": limit},
+        )

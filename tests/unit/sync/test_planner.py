@@ -15,8 +15,8 @@ from mcp_notarium.domain.note import (
 from mcp_notarium.errors import RemoteVanished
 from mcp_notarium.stores.contract import Entry
 from mcp_notarium.sync.planner import (
-    BRAKE_COUNT,
     CHANGES,
+    REMOVAL_COUNT,
     Action,
     Confirmed,
     Known,
@@ -25,13 +25,12 @@ from mcp_notarium.sync.planner import (
     Missing,
     Move,
     RemoteState,
-    brake_limit,
-    check_sweep_brake,
-    check_tombstone_brake,
+    check_removals,
     lags_behind,
     one_each,
     plan,
     plan_sweep,
+    removal_limit,
 )
 
 NOBODY = Local(None)
@@ -233,8 +232,8 @@ def test_a_note_listed_twice_in_a_sweep_is_looked_at_once():
 
 
 @pytest.mark.parametrize(("known", "limit"), [(1, 10), (100, 10), (109, 10), (250, 25)])
-def test_the_brake_lets_ten_notes_or_a_tenth_pass(known, limit):
-    assert brake_limit(known) == limit
+def test_the_limit_lets_ten_notes_or_a_tenth_pass(known, limit):
+    assert removal_limit(known) == limit
 
 
 def ids(count):
@@ -242,27 +241,27 @@ def ids(count):
 
 
 def test_a_sweep_may_miss_as_many_as_the_limit_and_not_one_more():
-    check_sweep_brake(known=1000, missing=ids(100), trashed=set())
+    check_removals(1000, ids(100), trashed=set(), swept=True)
     with pytest.raises(RemoteVanished) as caught:
-        check_sweep_brake(known=1000, missing=ids(101), trashed=set())
+        check_removals(1000, ids(101), trashed=set(), swept=True)
     assert caught.value.details == {"known": 1000, "missing": 101, "limit": 100}
 
 
 def test_an_empty_listing_is_never_believed():
     with pytest.raises(RemoteVanished):
-        check_sweep_brake(known=1, missing=ids(1), trashed=ids(1))
-    check_sweep_brake(known=0, missing=set(), trashed=set())
+        check_removals(1, ids(1), trashed=ids(1), swept=True)
+    check_removals(0, set(), trashed=set(), swept=True)
 
 
 def test_emptying_the_trash_elsewhere_does_not_stop_a_sweep():
-    check_sweep_brake(known=100, missing=ids(60), trashed=ids(60))
+    check_removals(100, ids(60), trashed=ids(60), swept=True)
     with pytest.raises(RemoteVanished):
-        check_sweep_brake(known=100, missing=ids(60), trashed=ids(60 - BRAKE_COUNT - 1))
+        check_removals(100, ids(60), trashed=ids(60 - REMOVAL_COUNT - 1), swept=True)
 
 
 def test_tombstones_may_remove_half_of_the_notes_and_not_more():
-    check_tombstone_brake(known=100, removed=ids(50), trashed=set())
-    check_tombstone_brake(known=3, removed=ids(3), trashed=set())
-    check_tombstone_brake(known=100, removed=ids(90), trashed=ids(60))
+    check_removals(100, ids(50), trashed=set(), swept=False)
+    check_removals(3, ids(3), trashed=set(), swept=False)
+    check_removals(100, ids(90), trashed=ids(60), swept=False)
     with pytest.raises(RemoteVanished):
-        check_tombstone_brake(known=100, removed=ids(51), trashed=set())
+        check_removals(100, ids(51), trashed=set(), swept=False)

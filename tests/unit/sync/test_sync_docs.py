@@ -6,7 +6,7 @@ import pytest
 
 import mcp_notarium
 from mcp_notarium.sync.cycle_states import TRANSITIONS
-from mcp_notarium.sync.planner import BRAKE_COUNT, BRAKE_SHARE, CHANGES
+from mcp_notarium.sync.planner import CHANGES, REMOVAL_COUNT, SWEEP_SHARE
 
 TEXT = (Path(mcp_notarium.__file__).parents[2] / "docs" / "sync.md").read_text()
 
@@ -41,8 +41,10 @@ def test_the_diagram_is_the_cycles():
     assert part("state diagram") == f"```mermaid\n{state_diagram()}```\n"
 
 
-def test_the_numbers_of_the_brake_are_the_codes():
-    assert f"more than {BRAKE_COUNT} active notes, or {BRAKE_SHARE:.0%}".replace("%", " %") in TEXT
+def test_the_numbers_of_the_removal_limit_are_the_codes():
+    assert (
+        f"more than {REMOVAL_COUNT} active notes, or {SWEEP_SHARE:.0%}".replace("%", " %") in TEXT
+    )
 
 
 @pytest.mark.parametrize("number", range(1, 9))
