@@ -102,7 +102,7 @@ async def open_app(
     log = log or logs.get("app")
     opens = partial(opener.open_with_policy, config, whole=whole)
     if read_only:
-        opens = partial(opener.open_cache, config, guarded=True, read_only=True, whole=whole)
+        opens = partial(opener.open_cache, config, read_only=True, whole=whole)
     opened = await run_in_thread(opens, too_late=OpenedCache.close)
     opened.database.on_damage(lambda: damaged(opener.damage_error(config)))
     try:
@@ -133,7 +133,7 @@ def _wire(config: Config, opened: OpenedCache, log: Logger) -> App:
     store = _simplenote(config, cache, tokens)
 
     def nothing_pending() -> None:
-        opened.pending_marker.renew(opened.database)
+        opened.pending_marker.set_if_empty(opened.database)
 
     def differed(note_id: str) -> None:
         log.warning("sync.stored_differently", note_id=note_id)
@@ -144,7 +144,7 @@ def _wire(config: Config, opened: OpenedCache, log: Logger) -> App:
         clock=time.time,
         owner=make_owner_name(),
         lease=2 * config.api_timeout + _LEASE_MARGIN,
-        before_record=opened.pending_marker.withdraw,
+        before_record=opened.pending_marker.remove,
         after_last_entry=nothing_pending,
         on_difference=differed,
     )

@@ -98,7 +98,7 @@ def test_a_cut_log_is_said_at_the_next_start(tmp_path, how):
     """SQLite takes what is left for all there is; the anchor knows better."""
     here, there = tmp_path / "here", tmp_path / "there"
     config = account(here)
-    with closing(open_cheaply(config, guarded=True)) as opened:
+    with closing(open_cheaply(config)) as opened:
         trail = AuditLog(opened.database, audit_keys(opened.data_key), clock=lambda: 5.0, days=365)
         for number in range(20):
             trail.open(Entry(at=number, act="tool.save"))
@@ -107,7 +107,7 @@ def test_a_cut_log_is_said_at_the_next_start(tmp_path, how):
         assert opened.anchor.notice(trail.table, opened.database) is None
     spoilt(there, how)
     moved = account(there)
-    with closing(open_cheaply(moved, guarded=True)) as opened:
+    with closing(open_cheaply(moved)) as opened:
         trail = AuditLog(opened.database, audit_keys(opened.data_key), clock=lambda: 5.0, days=365)
         assert "before its anchor" in opened.anchor.notice(trail.table, opened.database)
 

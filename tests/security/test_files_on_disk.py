@@ -8,7 +8,7 @@ import pytest
 
 from mcp_notarium.account import inspection, purge, slot_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
-from mcp_notarium.account.startup_table import Locked
+from mcp_notarium.account.startup_outcomes import Locked
 from mcp_notarium.crypto import kdf
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.files import private_files

@@ -11,11 +11,11 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from mcp_notarium.account import markers, startup_table
+from mcp_notarium.account import markers, startup_rows_before_open, startup_table
 from mcp_notarium.account.startup_facts import (
     Files,
     Identity,
@@ -26,7 +26,7 @@ from mcp_notarium.account.startup_facts import (
     SchemaSeen,
     Unwrap,
 )
-from mcp_notarium.account.startup_table import Decision
+from mcp_notarium.account.startup_outcomes import Decision
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import kdf, key_file_codec, key_slots, recovery_keys, user_key
 from mcp_notarium.crypto.data_key import DataKey
@@ -64,42 +64,33 @@ class Inspection:
             self.database.close()
 
 
+@dataclass(frozen=True, slots=True)
 class Inspector:
-    """Inspect, possibly several times; a key file already unwrapped is not unwrapped again."""
+    """Inspect, possibly several times; a key file already unwrapped is not unwrapped again.
 
-    def __init__(
-        self,
-        settings: Config,
-        *,
-        bounds: kdf.Bounds = kdf.PRODUCTION,
-        refetchable: bool = True,
-        system: Keychain | None = None,
-        key: FoundKey | None = None,
-        whole: bool = False,
-        read_only: bool = False,
-    ) -> None:
-        self._settings = settings
-        self._bounds = bounds
-        self._refetchable = refetchable
-        self._system = system
-        self._given = key
-        self._whole = whole
-        self._read_only = read_only
-        self._unwrapped_before: dict[str, DataKey | Unwrap] = {}
+    ``key`` replaces the key of the settings. ``whole``: check every page. ``read_only``: change no file.
+    """
+
+    settings: Config
+    bounds: kdf.Bounds = kdf.PRODUCTION
+    system: Keychain | None = None
+    key: FoundKey | None = None
+    whole: bool = False
+    read_only: bool = False
+    _unwrapped_before: dict[str, DataKey | Unwrap] = field(default_factory=dict)
 
     def inspect(self, *, now: float, opens: bool = True) -> Inspection:
         """Inspect once; ``opens`` False: from outside only. The caller closes the inspection, or takes the database over."""
-        settings = self._settings
+        settings = self.settings
         folder = AccountFolder(settings.account_dir)
         seen = Observations(
             plain=not settings.db_encryption,
-            refetchable=self._refetchable,
             on_unreadable=OnUnreadable(settings.on_unreadable),
         )
         seen = _with_driver(seen)
-        if not startup_table.stops(seen):
+        if not startup_rows_before_open.stops(seen):
             seen = replace(seen, path_problem=find_problem(folder))
-        if startup_table.stops(seen):
+        if startup_rows_before_open.stops(seen):
             return Inspection(seen, folder)
         folder = AccountFolder(Path(os.path.realpath(folder.path)))
         inspection = self._files(Inspection(seen, folder), now)
@@ -112,7 +103,7 @@ class Inspector:
     def _files(self, inspection: Inspection, now: float) -> Inspection:
         """Read everything that can be read without a key."""
         folder = inspection.folder
-        files = key_file.load(folder, bounds=self._bounds)
+        files = key_file.load(folder, bounds=self.bounds)
         valid, prepared = files.valid, files.prepared.keyfile
         known = {one.generation for one in (valid, prepared) if one}
         generations = set(folder.generations())
@@ -142,7 +133,7 @@ class Inspector:
         if not inspection.seen.files.plain or inspection.seen.anything_encrypted:
             return inspection
         sample = integrity.plain_sample(path)
-        expected = Identity(owner_hash=self._settings.owner_hash)
+        expected = Identity(owner_hash=self.settings.owner_hash)
         inspection = replace(
             inspection, seen=replace(inspection.seen, sample=sample, expected=expected)
         )
@@ -156,7 +147,7 @@ class Inspector:
         if found is None or data_key is None or not seen.owner_matches or not seen.files.current:
             return inspection
         path = inspection.folder.database(found.generation)
-        whole = self._whole or markers.is_damage_marked(inspection.folder)
+        whole = self.whole or markers.is_damage_marked(inspection.folder)
         sample = integrity.sample(path, data_key.page_mac_key(), found.database_salt, every=whole)
         if sample.bad and database_files.has_log(path):  # a server may have begun one meanwhile
             seen = replace(seen, files=replace(seen.files, wal=True))
@@ -169,8 +160,8 @@ class Inspector:
 
     def _with_key(self, inspection: Inspection) -> Inspection:
         try:
-            key = self._given or find_passphrase(
-                self._settings, self._settings.owner_hash, system=self._system
+            key = self.key or find_passphrase(
+                self.settings, self.settings.owner_hash, system=self.system
             )
         except LockedError as error:
             reason = str(error.details.get("reason", error.message))
@@ -180,8 +171,8 @@ class Inspector:
             return replace(inspection, seen=self._without_key(inspection))
         seen = replace(inspection.seen, source=key.origin, key=KeySource.FOUND)
         try:
-            weakness = user_key.weakness(key.passphrase, account=self._settings.username)
-            if self._given is None and not self._settings.allow_weak:  # a given one makes no cache
+            weakness = user_key.weakness(key.passphrase, account=self.settings.username)
+            if self.key is None and not self.settings.allow_weak:  # a given one makes no cache
                 seen = replace(seen, weakness=weakness)
         except MalformedKey as malformed:
             seen = replace(seen, key=KeySource.MALFORMED, reason=malformed.reason)
@@ -189,11 +180,11 @@ class Inspector:
 
     def _without_key(self, inspection: Inspection) -> Observations:
         """Say what the lack of a key means: another keychain may have been in use, or none runs here."""
-        if not self._settings.keychain:
+        if not self.settings.keychain:
             return inspection.seen
         return replace(
             inspection.seen,
-            keychain=(self._system or keychain.system_keychain()).explain_missing_key(),
+            keychain=(self.system or keychain.system_keychain()).explain_missing_key(),
             keychain_slot=inspection.keyfile is not None and _of_keychain(inspection.keyfile),
         )
 
@@ -207,7 +198,7 @@ class Inspector:
             cipher_floor=found.cipher_floor,
             schema_floor=found.schema_floor,
             expected=Identity(
-                owner_hash=self._settings.owner_hash,
+                owner_hash=self.settings.owner_hash,
                 vault_id=found.vault_id,
                 generation=found.generation,
                 sequence=found.sequence,
@@ -218,11 +209,11 @@ class Inspector:
             seen = replace(seen, copy_ahead=True)
         if isinstance(opened, Unwrap):
             slip = recovery_keys.explain_typo(key.passphrase.reveal_text())
-            asked = key is self._given or key.origin == KEYCHAIN or key.from_working_folder
-            unasked = self._settings.keychain and not asked and _of_keychain(found)
+            asked = key is self.key or key.origin == KEYCHAIN or key.from_working_folder
+            unasked = self.settings.keychain and not asked and _of_keychain(found)
             seen = replace(seen, unwrap=opened, slip=slip, keychain_slot=unasked)
             return replace(inspection, seen=seen)
-        matches = key_slots.belongs_to(found, opened, self._settings.username)
+        matches = key_slots.belongs_to(found, opened, self.settings.username)
         seen = replace(seen, unwrap=Unwrap.OPENED, owner_matches=matches)
         return replace(inspection, seen=seen, data_key=opened)
 
@@ -241,7 +232,7 @@ class Inspector:
         if name not in self._unwrapped_before:
             try:
                 self._unwrapped_before[name] = key_slots.unlock(
-                    found, key.passphrase, bounds=self._bounds
+                    found, key.passphrase, bounds=self.bounds
                 )
             except WrongKey:
                 self._unwrapped_before[name] = Unwrap.WRONG_KEY
@@ -258,8 +249,8 @@ class Inspector:
             opened = database_files.connect(
                 path,
                 secret,
-                memory_security=self._settings.memory_security,
-                read_only=self._read_only,
+                memory_security=self.settings.memory_security,
+                read_only=self.read_only,
             )
             try:
                 schema_seen, identity = _inside(opened)
@@ -285,7 +276,7 @@ class Inspector:
             or inspection.seen.files.wal
             or (sample is not None and sample.bad > 0)
         )
-        if marked or (self._whole and unproven):
+        if marked or (self.whole and unproven):
             faults = integrity.walk(opened, deep=marked)
             if faults:
                 raise CacheDamaged(faults[0])

@@ -20,7 +20,7 @@ from mcp_notarium.account.audit_anchor import audit_keys
 from mcp_notarium.account.inspection import Inspection, Inspector
 from mcp_notarium.account.startup_actions import record_key_sequence
 from mcp_notarium.account.startup_facts import OnUnreadable
-from mcp_notarium.account.startup_table import Locked, Open
+from mcp_notarium.account.startup_outcomes import Locked, Open
 from mcp_notarium.audit.chain import Entry, Facts
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import key_slots

@@ -3,9 +3,9 @@
 ``nothing_pending.json`` says that no unfinished write is inside one generation. A database that cannot
 be read cannot be asked whether somebody's text is still in it. The file is there only while it is
 certain that nothing is pending; missing, unreadable or of another generation means "there may be".
-Withdraw it inside the transaction that records an intent, before that commits; renew it in a
+Remove it inside the transaction that records a journal entry, before that commits; set it in a
 transaction that has seen that none is left. Both take the database's write lock, so that no other
-process can renew in between.
+process can set it in between.
 
 ``damage_met.json`` says that the database turned out to be damaged while it was open. A start looks at
 a few pages only; where this file lies it looks at all of them, so that the next process knows of damage
@@ -39,7 +39,7 @@ class PendingMarker:
     folder: AccountFolder
     generation: str
 
-    def stands(self) -> bool:
+    def is_set(self) -> bool:
         """Check whether it is certain that no unfinished write is inside."""
         try:
             raw = read_private(self.folder.pending_marker, most=_MOST)
@@ -47,33 +47,29 @@ class PendingMarker:
             return False
         return raw == self._content()
 
-    def withdraw(self) -> None:
+    def remove(self) -> None:
         """Remove the marker: there may be an unfinished write from now on. Durable when it returns.
 
-        Raises ``CacheFull`` or ``LockedError``: then the intent must not be recorded either.
+        Raises ``CacheFull`` or ``LockedError``: then the entry must not be recorded either.
         """
-        with disk_errors("the promise that nothing is pending cannot be withdrawn"):
+        with disk_errors("the marker of pending writes cannot be removed"):
             try:
                 self.folder.pending_marker.unlink()
             except FileNotFoundError:
                 return
             sync_folder(self.folder.path)
 
-    def renew(self, database: Database) -> bool:
-        """Write the marker again if the database holds no intent; True if it stands afterwards.
+    def set_if_empty(self, database: Database) -> None:
+        """Set the marker if the database holds no journal entry.
 
         Never raises ``CacheError`` or ``OSError``: a missing marker does no harm. Opens a transaction
         of its own (``RuntimeError`` inside another).
         """
-        try:
-            with database.transaction(durable=True):
-                if database.number("SELECT count(*) FROM pending_writes"):
-                    return False
-                if not self.stands():
-                    replace_private(self.folder.pending_marker, self._content(), check=self._check)
-                return True
-        except (CacheError, OSError):
-            return False
+        if self.is_set():
+            return
+        with suppress(CacheError, OSError), database.transaction(durable=True):
+            if not database.number("SELECT count(*) FROM pending_writes"):
+                replace_private(self.folder.pending_marker, self._content(), check=self._check)
 
     def _content(self) -> bytes:
         return canonical_json.encode({"format": _FORM, "generation": self.generation, "version": 1})
@@ -84,34 +80,34 @@ class PendingMarker:
 
 
 def nothing_pending(folder: AccountFolder, files: KeyFiles, *, plain: bool) -> bool:
-    """Check whether no write is pending in anything that a rebuild would set aside; False in doubt."""
-    promised = promised_generation(folder)
-    if promised is None:
+    """Check whether no write is pending in anything that a rebuild would move; False if that is uncertain."""
+    marked = marked_generation(folder)
+    if marked is None:
         return False
     if plain:
-        return promised == ""
+        return marked == ""
     concerned = set(folder.generations())
     if files.prepared.keyfile is not None:
         concerned.discard(files.prepared.keyfile.generation)
     if files.valid is not None:
         concerned.add(files.valid.generation)
-    return concerned <= {promised}
+    return concerned <= {marked}
 
 
-def promised_generation(folder: AccountFolder) -> str | None:
+def marked_generation(folder: AccountFolder) -> str | None:
     """Return the generation that the marker speaks about, or None."""
     try:
         raw = read_private(folder.pending_marker, most=_MOST)
         found = canonical_json.decode(raw or b"").get("generation")
     except (OSError, KeyFileDamaged):
         return None
-    if not isinstance(found, str) or not PendingMarker(folder, found).stands():
+    if not isinstance(found, str) or not PendingMarker(folder, found).is_set():
         return None
     return found
 
 
 def is_damage_marked(folder: AccountFolder) -> bool:
-    """Check whether damage was met since the whole cache was last found sound."""
+    """Check whether damage was met since the whole cache was last checked."""
     return os.path.lexists(folder.damage_marker)
 
 
@@ -123,7 +119,7 @@ def mark_damage(folder: AccountFolder) -> None:
 
 
 def clear_damage_marker(folder: AccountFolder) -> None:
-    """Remove the damage marker: the cache in force is sound.
+    """Remove the damage marker: the cache in force is undamaged.
 
     Never raises for the disk's sake: a marker that stays costs one examination.
     """

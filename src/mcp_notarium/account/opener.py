@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 
 from mcp_notarium.account import database_generation, markers, startup_outcomes, startup_table
-from mcp_notarium.account.inspection import Inspection, Inspector
+from mcp_notarium.account.inspection import Inspector
 from mcp_notarium.account.startup_actions import OpenedCache, StartupActions
 from mcp_notarium.account.startup_facts import OnUnreadable
-from mcp_notarium.account.startup_table import Locked, Open
+from mcp_notarium.account.startup_outcomes import Locked, Open
 from mcp_notarium.config import Config
 from mcp_notarium.crypto.kdf import PRODUCTION, Bounds, Parameters
 from mcp_notarium.errors import CacheDamaged, InvalidRequest, LockedError, Verdict
@@ -28,7 +28,7 @@ from mcp_notarium.files.account_folder import (
     find_problem,
     folder_errors,
 )
-from mcp_notarium.files.locks import KEY_LOCK_SECONDS, ServerLock, describe_holders, key_lock
+from mcp_notarium.files.locks import ServerLock, describe_holders, hold_lock, key_lock
 from mcp_notarium.files.private_files import StepHook, ignore_step
 from mcp_notarium.keys.keychain import Keychain
 from mcp_notarium.storage.cache import Cache, apply_rules
@@ -39,8 +39,6 @@ def open_cache(
     *,
     kdf: Parameters | None = None,
     bounds: Bounds = PRODUCTION,
-    refetchable: bool = True,
-    guarded: bool = False,
     whole: bool = False,
     read_only: bool = False,
     system: Keychain | None = None,
@@ -49,35 +47,26 @@ def open_cache(
 ) -> OpenedCache:
     """Open or create the account's cache. Raises ``LockedError`` or ``CacheFull``; deletes nothing.
 
-    ``kdf`` replaces the settings' parameters of a new slot. ``refetchable`` False: the cache is the only
-    place the notes are kept and is never rebuilt. ``guarded``: everything that records an intent calls
-    ``pending_marker.withdraw`` first, so the marker may stand while the cache is open; otherwise it is
-    withdrawn now. ``whole``: every page is checked, as after damage was met. Damage that is found so, or
-    met later, marks the folder for the next start. ``read_only``: no other file of the folder is changed,
-    and a cache that a start would have to change first is refused.
+    ``kdf`` replaces the settings' parameters of a new slot. ``whole``: every page is checked, as after
+    damage was met. Damage that is found so, or met later, marks the folder for the next start.
+    ``read_only``: no other file of the folder is changed, and a cache that a start would have to change
+    first is refused. Whoever records a journal entry calls ``pending_marker.remove`` before.
     """
     folder = AccountFolder(settings.account_dir)
-    inspector = Inspector(
-        settings,
-        bounds=bounds,
-        refetchable=refetchable,
-        system=system,
-        whole=whole,
-        read_only=read_only,
-    )
     actions = StartupActions(
         settings=settings,
-        inspector=inspector,
+        inspector=Inspector(
+            settings, bounds=bounds, system=system, whole=whole, read_only=read_only
+        ),
         parameters=kdf or database_generation.kdf_parameters(settings),
         bounds=bounds,
-        guarded=guarded,
         clock=clock,
         at=at,
     )
     with folder_errors(folder):
         try:
             if read_only:
-                return _open_in_order(actions, read_only=True) or _open_at_rest(actions)
+                return _open_read_only(actions)
             return _open_in_order(actions) or _open_under_lock(actions)
         except CacheDamaged as error:
             markers.mark_damage(folder)
@@ -95,42 +84,40 @@ def damage_error(settings: Config) -> LockedError:
     ).error()
 
 
-def _open_in_order(
-    actions: StartupActions, *, read_only: bool = False, at_rest: bool = False
-) -> OpenedCache | None:
+def _open_in_order(actions: StartupActions, *, read_only: bool = False) -> OpenedCache | None:
     """Open a cache that is in order; None if something has to be done first.
 
-    ``read_only``: an interrupted change stays for the next start. ``at_rest``: no process is changing
-    the folder.
+    ``read_only``: an interrupted change stays for the next start, and no process is changing the folder.
     """
     folder = AccountFolder(actions.settings.account_dir)
     if markers.is_damage_marked(folder) and not read_only:
         return None  # every page is to be checked once, and the marker removed
-    server_lock = _share_lock(folder)
-    inspection: Inspection | None = None
-    try:
+    with ExitStack() as undo:
+        server_lock: ServerLock | None = None
+        if _is_trusted(folder):
+            server_lock = ServerLock(check_folder(folder.path)).share()
+            undo.callback(server_lock.release)
         inspection = actions.inspector.inspect(now=actions.clock())
+        undo.callback(inspection.close)
         decision = startup_table.decide(inspection.seen)
+        ready = isinstance(decision, Open) and (read_only or not decision.finish_key_files)
         # Without the lock: another process has made the folder since we looked for it.
-        rests = isinstance(decision, Open) and (read_only or not decision.finish_key_files)
-        if isinstance(decision, Open) and rests and server_lock is not None:
-            return actions.use(inspection, server_lock, decision.notices)
-    except BaseException:
-        _let_go(inspection, server_lock)
-        raise
-    _let_go(inspection, server_lock)
+        if isinstance(decision, Open) and ready and server_lock is not None:
+            opened = actions.use(inspection, server_lock, decision.notices)
+            undo.pop_all()
+            return opened
     # An inspection reads one file after the other, and whoever changes them holds the key lock. So
     # nothing in a folder that may be trusted is refused on an inspection that was not under the lock.
-    if isinstance(decision, Locked) and (at_rest or not _is_trusted(folder)):
+    if isinstance(decision, Locked) and (read_only or not _is_trusted(folder)):
         raise decision.error()
     return None
 
 
-def _open_at_rest(actions: StartupActions) -> OpenedCache:
-    """Inspect once more, while no process changes the folder."""
+def _open_read_only(actions: StartupActions) -> OpenedCache:
+    """Open a cache that is in order, while no process changes the folder."""
     folder = check_folder(actions.settings.account_dir)
     with key_lock(folder) if os.access(folder.path, os.W_OK) else nullcontext():
-        opened = _open_in_order(actions, read_only=True, at_rest=True)
+        opened = _open_in_order(actions, read_only=True)
     if opened is None:
         raise InvalidRequest(
             "a start of the server has to bring this cache in order first",
@@ -143,17 +130,14 @@ def _open_under_lock(actions: StartupActions) -> OpenedCache:
     """Decide again under the key lock, and do it."""
     folder = check_folder(actions.settings.account_dir)
     create_folder(folder)
-    with key_lock(folder):
-        server_lock = ServerLock(folder)
-        inspection: Inspection | None = None
-        try:
-            server_lock.share()
-            inspection = actions.inspector.inspect(now=actions.clock())
-            decision = startup_table.decide(inspection.seen)
-            opened = actions.carry_out(inspection, server_lock, decision)
-        except BaseException:
-            _let_go(inspection, server_lock)
-            raise
+    with key_lock(folder), ExitStack() as undo:
+        server_lock = ServerLock(folder).share()
+        undo.callback(server_lock.release)
+        inspection = actions.inspector.inspect(now=actions.clock())
+        undo.callback(inspection.close)
+        decision = startup_table.decide(inspection.seen)
+        opened = actions.carry_out(inspection, server_lock, decision)
+        undo.pop_all()
         if not opened.database.closed:
             markers.clear_damage_marker(folder)
         return opened
@@ -163,42 +147,26 @@ def _is_trusted(folder: AccountFolder) -> bool:
     return folder.path.is_dir() and find_problem(folder) is None
 
 
-def _share_lock(folder: AccountFolder) -> ServerLock | None:
-    """Take the server lock shared, if there is a folder that may be trusted."""
-    return ServerLock(check_folder(folder.path)).share() if _is_trusted(folder) else None
-
-
-def _let_go(inspection: Inspection | None, server_lock: ServerLock | None) -> None:
-    if inspection is not None:
-        inspection.close()
-    if server_lock is not None:
-        server_lock.release()
-
-
 def open_with_policy(config: Config, *, whole: bool = False) -> OpenedCache:
     """Open as :func:`open_cache`, under the present policy of what agents may see.
 
     If the policy has changed, visibility is computed again first, alone: while any other process has the
     cache open, that is refused with ``LockedError`` (BUSY). An unchanged policy costs one row.
     """
-    first = open_cache(config, guarded=True, whole=whole)
-    try:
+    with ExitStack() as undo:
+        first = open_cache(config, whole=whole)
+        undo.callback(first.close)
         if _matches_policy(first, config):
+            undo.pop_all()
             return first
-    except BaseException:
-        first.close()
-        raise
     # Two servers are often started at once: the one that waits must not hold the lock of the other.
-    first.close()
     folder = check_folder(config.account_dir)
-    with _policy_lock(folder):
-        opened = open_cache(config, guarded=True)
-        try:
-            if not _matches_policy(opened, config):
-                _apply_policy(opened, folder, config)
-        except BaseException:
-            opened.close()
-            raise
+    with hold_lock(folder.policy_lock, lambda: _other_rules_error(folder)), ExitStack() as undo:
+        opened = open_cache(config)
+        undo.callback(opened.close)
+        if not _matches_policy(opened, config):
+            _apply_policy(opened, folder, config)
+        undo.pop_all()
     return replace(
         opened,
         created=opened.created or first.created,
@@ -225,22 +193,6 @@ def _apply_policy(opened: OpenedCache, folder: AccountFolder, config: Config) ->
             raise damage_error(config) from error
         finally:
             opened.server_lock.share()
-
-
-@contextmanager
-def _policy_lock(folder: AccountFolder) -> Iterator[None]:
-    """Let one process at a time check whether the policy has changed."""
-    import filelock  # noqa: PLC0415 - only where rules have changed
-
-    lock = filelock.FileLock(folder.policy_lock, mode=0o600)
-    try:
-        lock.acquire(timeout=KEY_LOCK_SECONDS, poll_interval=0.02)
-    except filelock.Timeout:
-        raise _other_rules_error(folder) from None
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def _other_rules_error(folder: AccountFolder) -> LockedError:

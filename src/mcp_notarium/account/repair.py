@@ -17,7 +17,7 @@ from mcp_notarium.account.database_generation import Step, SwitchResult
 from mcp_notarium.account.inspection import Inspection
 from mcp_notarium.account.key_changes import ChangeOptions, missing_cache_error
 from mcp_notarium.account.startup_facts import OnUnreadable
-from mcp_notarium.account.startup_table import Locked
+from mcp_notarium.account.startup_outcomes import Locked
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import key_file_codec, key_slots
 from mcp_notarium.crypto.data_key import DataKey

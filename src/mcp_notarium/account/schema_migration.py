@@ -14,7 +14,7 @@ from pathlib import Path
 
 from mcp_notarium.account import startup_table
 from mcp_notarium.account.inspection import Inspector
-from mcp_notarium.account.startup_table import Migrate
+from mcp_notarium.account.startup_outcomes import Migrate
 from mcp_notarium.config import Config
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.kdf import PRODUCTION, Bounds

@@ -17,7 +17,7 @@ from mcp_notarium.account.audit_anchor import Anchor, audit_keys
 from mcp_notarium.account.database_generation import NewCache
 from mcp_notarium.account.inspection import Inspection, Inspector
 from mcp_notarium.account.markers import PendingMarker
-from mcp_notarium.account.startup_table import Create, Decision, Locked, Migrate, Open, Rebuild
+from mcp_notarium.account.startup_outcomes import Create, Decision, Locked, Migrate, Open, Rebuild
 from mcp_notarium.config import Config
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.kdf import Bounds, Parameters
@@ -38,8 +38,8 @@ _Value = TypeVar("_Value")
 class OpenedCache:
     """Hold an open cache. ``data_key`` None and ``generation`` '': it is not encrypted.
 
-    ``pending_marker`` says that no intent is inside; withdraw it before recording one. ``anchor`` keeps the
-    end of the audit chain. ``rebuilt``: the cache replaced another.
+    ``pending_marker`` says that no journal entry is inside; remove it before recording one. ``anchor`` keeps
+    the end of the audit chain. ``rebuilt``: the cache replaced another.
     """
 
     database: Database
@@ -53,9 +53,9 @@ class OpenedCache:
     rebuilt: bool = False
 
     def close(self) -> None:
-        """Renew the marker if nothing is pending, close the database, release the lock. Never raises."""
+        """Set the marker if nothing is pending, close the database, release the lock. Never raises."""
         if not self.database.closed:
-            self.pending_marker.renew(self.database)
+            self.pending_marker.set_if_empty(self.database)
             self.database.close()
         self.server_lock.release()
 
@@ -68,7 +68,6 @@ class StartupActions:
     inspector: Inspector
     parameters: Parameters
     bounds: Bounds
-    guarded: bool
     clock: Callable[[], float]
     at: StepHook
 
@@ -84,7 +83,7 @@ class StartupActions:
                 return self._create(inspection, server_lock, notices)
             case Migrate():
                 return self._migrate(inspection, server_lock, decision)
-            case Rebuild(_, reason):
+            case Rebuild(reason):
                 return self._rebuild(inspection, server_lock, reason)
             case Locked():
                 raise decision.error()
@@ -140,6 +139,8 @@ class StartupActions:
             key_file.remove_strays(inspection.files)
         if inspection.seen.plain:
             make_room()
+            unfinished = companions(folder.unfinished_plain_database)
+            quarantine.set_aside(folder, unfinished, now=now)
             made = database_generation.create_plain(folder, self.settings, now=now, at=self.at)
         else:
             # The only prepared key file there may be is the one that is made now.
@@ -197,10 +198,7 @@ class StartupActions:
         folder = inspection.folder
         generation = made.keyfile.generation if made.keyfile is not None else ""
         pending_marker = PendingMarker(folder, generation)
-        if not self.guarded:
-            pending_marker.withdraw()
-        elif not pending_marker.stands():
-            pending_marker.renew(made.database)
+        pending_marker.set_if_empty(made.database)
         made.database.on_damage(lambda: markers.mark_damage(folder))
         return OpenedCache(
             database=made.database,

@@ -97,8 +97,7 @@ class Observations:
       some active slot could open the cache, if it were asked.
     - ``copy_ahead``: the key vouches for a copy that is newer than the key file. ``rotated``: the day of
       the key's last change, if known.
-    - ``no_pending`` is True only where it is certain that no unfinished write is inside. ``refetchable``:
-      every note can come from the note store again.
+    - ``no_pending`` is True only where it is certain that no unfinished write is inside.
     """
 
     plain: bool = False
@@ -130,7 +129,6 @@ class Observations:
     found: Identity | None = None
     schema: SchemaSeen | None = None
     no_pending: bool = False
-    refetchable: bool = True
     on_unreadable: OnUnreadable = OnUnreadable.REFUSE
     rebuilt_recently: bool = False
 

@@ -150,17 +150,12 @@ class Migrate:
     version: int
     program: int
     notices: tuple[str, ...] = ()
-    finish_key_files: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Rebuild:
-    """Move everything to the quarantine and create a new generation.
+    """Move everything to the quarantine and create a new generation."""
 
-    ``verdict`` is what would be refused otherwise; None: a first start was cut short.
-    """
-
-    verdict: Verdict | None
     reason: str
 
 
@@ -218,7 +213,7 @@ def unreadable(name: str, verdict: Verdict, message: str, hint: str, when: Condi
         if obstacle:
             refused = f" DB_ON_UNREADABLE=rebuild was not followed: {obstacle}."
             return Locked(verdict, said, way_out + refused, _one(hint))
-        return Rebuild(verdict, said)
+        return Rebuild(said)
 
     return Row(name, locked_or_rebuilt, when)
 
@@ -242,8 +237,6 @@ def _one(hint: str) -> str:
 
 def _obstacle(seen: Observations) -> str | None:
     """Say why a rebuild could lose something, or would be repeated for ever."""
-    if not seen.refetchable:
-        return "this cache is the only place the notes are kept"
     if not seen.no_pending:
         return "a change that never reached the note store may be inside"
     if seen.rebuilt_recently:

@@ -27,7 +27,6 @@ from mcp_notarium.account.startup_outcomes import (
     Create,
     Decision,
     Locked,
-    Rebuild,
     Row,
     refuse,
     unreadable,
@@ -35,7 +34,6 @@ from mcp_notarium.account.startup_outcomes import (
 from mcp_notarium.crypto.key_file_codec import FileState
 from mcp_notarium.errors import Verdict
 
-_UNFINISHED = "an earlier first start was cut short before anything was stored"
 PLAIN_WARNING = (
     "The cache is NOT encrypted (DB_ENCRYPTION=off): everybody who can read the disk can read the "
     "notes."
@@ -44,10 +42,6 @@ PLAIN_WARNING = (
 
 def _create(seen: Observations) -> Decision:
     return Create((PLAIN_WARNING,) if seen.plain else ())
-
-
-def _begin_again(_seen: Observations) -> Decision:
-    return Rebuild(None, _UNFINISHED)
 
 
 def _unsafe(seen: Observations) -> Decision:
@@ -103,11 +97,6 @@ _FOLDER = (
 )
 
 _PLAIN = (
-    Row(
-        "a first plain start was cut short",
-        _begin_again,
-        lambda o: o.files.plain_unfinished and not o.files.plain,
-    ),
     Row("no plain cache yet", _create, lambda o: not o.files.plain),
     unreadable(
         "the plain database is empty",
@@ -186,11 +175,11 @@ _KEY_FILE = (
         lambda o: bool(o.weakness) and o.no_key_file and not o.files.strangers,
     ),
     Row(
-        "a first start was cut short",
-        _begin_again,
-        lambda o: o.no_key_file and o.files.prepared and not o.files.strangers,
+        "no cache yet",
+        _create,
+        # What a first start that was interrupted has left was never in force.
+        lambda o: o.no_key_file and not (o.files.current or o.files.strangers),
     ),
-    Row("no cache yet", _create, lambda o: not o.anything_encrypted),
     unreadable(
         "the key file is gone",
         Verdict.KEY_FILE_DAMAGED,

@@ -2,8 +2,7 @@
 
 The rows are asked in order; the first that applies decides. A key is judged by the key file alone, a
 database only with a key that is proven right. Nothing that exists is ever deleted. Only ``Rebuild`` moves
-it: if every note can come from the note store again, no unfinished write can be inside, and
-DB_ON_UNREADABLE=rebuild asks for it; or if a first start was cut short and nothing was ever stored.
+a cache: if no unfinished write can be inside, and DB_ON_UNREADABLE=rebuild asks for it.
 """
 
 from __future__ import annotations
@@ -18,32 +17,15 @@ from mcp_notarium.account.startup_outcomes import (
     UNREADABLE,
     UPDATE,
     WAIT,
-    Create,
     Decision,
-    Locked,
     Migrate,
     Open,
-    Rebuild,
     Row,
     refuse,
     unreadable,
 )
-from mcp_notarium.account.startup_rows_before_open import OUTSIDE, PLAIN_WARNING, stops
+from mcp_notarium.account.startup_rows_before_open import OUTSIDE, PLAIN_WARNING
 from mcp_notarium.errors import Verdict
-
-__all__ = [
-    "TABLE",
-    "Create",
-    "Decision",
-    "Locked",
-    "Migrate",
-    "Observations",
-    "Open",
-    "Rebuild",
-    "decide",
-    "row_for",
-    "stops",
-]
 
 
 def decide(seen: Observations) -> Decision:
@@ -57,19 +39,13 @@ def row_for(seen: Observations) -> Row:
 
 
 def _open(seen: Observations) -> Decision:
-    return Open(notices=_notices(seen), finish_key_files=_must_finish_key_files(seen))
+    half_done = seen.copy_stale or seen.strays or seen.files.prepared or seen.recovered
+    return Open(notices=_notices(seen), finish_key_files=half_done and not seen.plain)
 
 
 def _migrate(seen: Observations) -> Decision:
     version, program = (seen.schema.version, seen.schema.program) if seen.schema else (0, 0)
-    return Migrate(
-        version, program, notices=_notices(seen), finish_key_files=_must_finish_key_files(seen)
-    )
-
-
-def _must_finish_key_files(seen: Observations) -> bool:
-    half_done = seen.copy_stale or seen.strays or seen.files.prepared
-    return not seen.plain and (seen.recovered or half_done)
+    return Migrate(version, program, notices=_notices(seen))
 
 
 def _notices(seen: Observations) -> tuple[str, ...]:

@@ -124,7 +124,7 @@ def open_chain(config: Config, *, read_only: bool = False) -> Iterator[OpenChain
             "there is no cache yet, so nothing is on record",
             resolution_hint="Start the server once (`mcp-notarium serve`); it makes one.",
         )
-    with closing(opener.open_cache(config, guarded=True, read_only=read_only)) as cache:
+    with closing(opener.open_cache(config, read_only=read_only)) as cache:
         keys = audit_keys(cache.data_key)
         trail = AuditLog(cache.database, keys, clock=time.time, days=config.audit_days)
         yield OpenChain(trail, cache.anchor, cache.database)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mcp_notarium.account import inspection, opener
-from mcp_notarium.account.startup_table import Open
+from mcp_notarium.account.startup_outcomes import Open
 from mcp_notarium.cli import command_setup
 from mcp_notarium.config import Config
 from mcp_notarium.config.policy_file import READ_ONLY_VARIABLE, FoundPolicy, read_policy
@@ -152,7 +152,7 @@ def _of_note(config: Config, note_id: str) -> dict[str, Any]:
         return (
             facts | _by_id(config, note_id) | {"remark": "There is no cache that could be asked."}
         )
-    opened = opener.open_cache(config, guarded=True, read_only=True)
+    opened = opener.open_cache(config, read_only=True)
     try:
         cache = Cache(opened.database, rules)
         if not cache.notes.gate.matches_index:

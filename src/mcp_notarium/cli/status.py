@@ -30,7 +30,7 @@ from mcp_notarium.account import (
     slot_management,
     startup_outcomes,
 )
-from mcp_notarium.account.startup_table import Create, Decision, Locked, Migrate, Open, Rebuild
+from mcp_notarium.account.startup_outcomes import Create, Decision, Locked, Migrate, Open, Rebuild
 from mcp_notarium.app import App, open_app
 from mcp_notarium.cli import command_setup
 from mcp_notarium.config import Config
@@ -84,10 +84,8 @@ def collect(config: Config, *, deep: bool = False) -> dict[str, Any]:
         "backend": config.backend,
     }
     try:
-        decision = inspection.verdict(config)  # which says why a rebuild was not to be
-        if isinstance(decision, Rebuild) and decision.verdict is not None:
-            decision = inspection.verdict(cautious)
-        return facts | _by_decision(cautious, decision, deep=deep)
+        # Asked with the settings as they are, because a refusal says why no rebuild is possible.
+        return facts | _by_decision(cautious, inspection.verdict(config), deep=deep)
     except LockedError as error:
         return facts | refused(error)
     except CacheError as error:
@@ -107,8 +105,8 @@ def _by_decision(config: Config, decision: Decision, *, deep: bool) -> dict[str,
         case Migrate(version, program):
             schema_migration.rehearse(config)
             return _in_order(f"schema {version}; the next start migrates it to {program}")
-        case Rebuild(_, reason):
-            return _in_order(f"the next start sets it aside and loads a new one: {reason}")
+        case Rebuild():
+            return _by_decision(config, inspection.verdict(config), deep=deep)
         case Open():
             facts = asyncio.run(_inside(config, deep=deep)) | _key_facts(config)
             _require_space(config)

@@ -11,8 +11,8 @@ import errno
 import os
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,19 +28,32 @@ _PROC = Path("/proc")
 _KIND, _PID, _PLACE = 1, 4, 5
 
 
-@contextmanager
-def key_lock(folder: AccountFolder, *, timeout: float = KEY_LOCK_SECONDS) -> Iterator[None]:
+def key_lock(
+    folder: AccountFolder, *, timeout: float = KEY_LOCK_SECONDS
+) -> AbstractContextManager[None]:
     """Hold the key lock. Raises ``LockedError`` (BUSY), naming who holds it, after ``timeout`` s."""
-    import filelock  # noqa: PLC0415 - start-up time, and most starts take no key lock
 
-    lock = filelock.FileLock(folder.keys_lock, mode=0o600)
+    def busy() -> LockedError:
+        return busy_error(
+            "another process is changing the keys or the cache of this account"
+            + describe_holders(folder.keys_lock)
+        )
+
+    return hold_lock(folder.keys_lock, busy, timeout=timeout)
+
+
+@contextmanager
+def hold_lock(
+    path: Path, busy: Callable[[], LockedError], *, timeout: float = KEY_LOCK_SECONDS
+) -> Iterator[None]:
+    """Hold the lock of this file. Raises the error that ``busy`` makes after ``timeout`` s."""
+    import filelock  # noqa: PLC0415 - start-up time, and most starts take no such lock
+
+    lock = filelock.FileLock(path, mode=0o600)
     try:
         lock.acquire(timeout=timeout, poll_interval=_POLL)
     except filelock.Timeout:
-        raise busy_error(
-            "another process is changing the keys or the cache of this account"
-            + describe_holders(folder.keys_lock)
-        ) from None
+        raise busy() from None
     try:
         yield
     finally:

@@ -59,7 +59,7 @@ def missing_key(config: Config) -> LockedError | None:
     if not config.db_encryption or config.db_key is not None or _keychain_runs(config):
         return None
     from mcp_notarium.account import inspection  # noqa: PLC0415 - slow, rarely needed
-    from mcp_notarium.account.startup_table import Locked  # noqa: PLC0415 - the same
+    from mcp_notarium.account.startup_outcomes import Locked  # noqa: PLC0415 - the same
 
     decision = inspection.verdict(config)
     return decision.error() if isinstance(decision, Locked) else None

@@ -32,7 +32,7 @@ GIVEN = ChangeOptions(bounds=BOUNDS)
 
 @contextmanager
 def chain(config):
-    with closing(open_cheaply(config, guarded=True)) as opened:
+    with closing(open_cheaply(config)) as opened:
         keys = audit_keys(opened.data_key)
         trail = AuditLog(opened.database, keys, clock=lambda: 5.0, days=365)
         yield audit_cli.OpenChain(trail, opened.anchor, opened.database)

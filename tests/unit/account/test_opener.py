@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from mcp_notarium.account import inspection, opener, purge
-from mcp_notarium.account.startup_table import Locked, Open
+from mcp_notarium.account.startup_outcomes import Locked, Open
 from mcp_notarium.crypto import kdf, key_file_codec, key_slots
 from mcp_notarium.errors import CacheFull, LockedError, Verdict
 from mcp_notarium.keys import key_file
@@ -85,7 +85,7 @@ def test_what_lies_on_the_disk_is_named_as_documented_and_private(tmp_path):
         base = f"notarium_cache.{opened.generation}.sqlite.encrypted"
         assert set(names) == {
             *(base, f"{base}-wal", f"{base}-shm", "notarium_keys.json", "notarium_keys.json.bak"),
-            *("keys.lock", "server.lock"),
+            *("nothing_pending.json", "keys.lock", "server.lock"),
         }
         assert {stat.S_IMODE(path.stat().st_mode) for path in names.values()} == {0o600}
     assert stat.S_IMODE(config.account_dir.stat().st_mode) == 0o700
@@ -427,16 +427,16 @@ def test_a_cache_made_by_another_server_in_the_middle_of_a_look_is_opened(tmp_pa
 
 
 def test_a_cache_made_by_another_server_before_the_first_look_is_opened(tmp_path, monkeypatch):
-    announce, others = opener._share_lock, []
+    is_trusted, others = opener._is_trusted, []
 
-    def announce_and_be_overtaken(folder):
-        server_lock = announce(folder)
+    def is_trusted_and_made_meanwhile(folder):
+        trusted = is_trusted(folder)
         if not others:
             others.append(None)
             others.append(open_cheaply(account(tmp_path)))
-        return server_lock
+        return trusted
 
-    monkeypatch.setattr(opener, "_share_lock", announce_and_be_overtaken)
+    monkeypatch.setattr(opener, "_is_trusted", is_trusted_and_made_meanwhile)
     with closing(open_cheaply(account(tmp_path))) as opened, closing(others[1]) as other:
         assert opened.generation == other.generation
 

@@ -130,8 +130,8 @@ def test_a_link_is_removed_and_what_it_leads_to_stays(tmp_path):
 def test_text_that_was_never_confirmed_is_warned_of(tmp_path):
     config = account(tmp_path)
     assert not purge.may_hold_unsent_text(config, options=GIVEN)
-    open_cheaply(config, guarded=True).close()
+    open_cheaply(config).close()
     assert not purge.may_hold_unsent_text(config, options=GIVEN)
-    with closing(open_cheaply(config, guarded=True)) as opened:
-        opened.pending_marker.withdraw()
+    with closing(open_cheaply(config)) as opened:
+        opened.pending_marker.remove()
         assert purge.may_hold_unsent_text(config, options=GIVEN)

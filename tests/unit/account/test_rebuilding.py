@@ -106,6 +106,7 @@ def test_after_a_hard_stop_nothing_is_rebuilt_because_a_write_may_be_inside(tmp_
 def test_an_unfinished_write_inside_is_never_set_aside(tmp_path):
     config = account(tmp_path)
     with closing(open_cheaply(config, **at(NOW))) as opened:
+        opened.pending_marker.remove()
         PendingWrites(opened.database).add(
             PendingWrite(
                 write_id="w",
@@ -127,7 +128,7 @@ def test_an_unfinished_write_inside_is_never_set_aside(tmp_path):
         assert PendingWrites(again.database).count() == 1
 
 
-def test_a_database_without_a_promise_of_its_own_is_not_moved_along(tmp_path):
+def test_a_database_without_a_marker_of_its_own_is_not_moved_along(tmp_path):
     config = happen("wrong key", old_cache(tmp_path))
     folder_of(config).database("0" * 16).touch(mode=0o600)
     before = fingerprint(config.account_dir)
@@ -146,13 +147,6 @@ def test_a_damaged_prepared_key_file_is_kept_too(tmp_path):
     assert kept.read_bytes() == b"rubbish"
 
 
-def test_a_store_that_is_the_only_source_is_never_rebuilt(tmp_path):
-    config = happen("database damaged", old_cache(tmp_path))
-    with pytest.raises(LockedError) as refused:
-        open_cheaply(config, refetchable=False, **at(LATER))
-    assert "only place" in refused.value.resolution_hint
-
-
 def test_two_clients_with_different_keys_do_not_rebuild_each_other_for_ever(tmp_path):
     mine = old_cache(tmp_path)
     theirs = replace(mine, db_key=Secret(OTHER))
@@ -168,7 +162,7 @@ def test_nothing_is_moved_under_a_running_server(tmp_path):
     config = old_cache(tmp_path)
     running = account_child.start(tmp_path)
     try:
-        # Its promise is withdrawn while it runs; even with one nothing may move.
+        # Nothing may move, although the marker is set.
         folder_of(config).pending_marker.touch(mode=0o600)
         generation = database_of(config).name.split(".")[1]
         folder_of(config).pending_marker.write_bytes(
@@ -253,7 +247,7 @@ def test_a_start_looks_at_every_page_only_where_damage_was_met(tmp_path):
 def test_damage_that_is_met_marks_the_folder_and_a_rebuild_takes_the_mark_along(tmp_path):
     config = old_cache(tmp_path)
     overwrite(database_of(config), 4)
-    with closing(open_cheaply(config, guarded=True)) as opened, pytest.raises(CacheDamaged):
+    with closing(open_cheaply(config)) as opened, pytest.raises(CacheDamaged):
         opened.database.rows("SELECT * FROM notes")
     assert markers.is_damage_marked(folder_of(config))
     with closing(open_cheaply(config, **at(LATER))) as again:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_notarium.account import startup_outcomes, startup_table
+from mcp_notarium.account import startup_outcomes, startup_rows_before_open, startup_table
 from mcp_notarium.account.startup_facts import (
     Files,
     Identity,
@@ -17,15 +17,8 @@ from mcp_notarium.account.startup_facts import (
     SchemaSeen,
     Unwrap,
 )
-from mcp_notarium.account.startup_table import (
-    Create,
-    Locked,
-    Migrate,
-    Open,
-    Rebuild,
-    decide,
-    row_for,
-)
+from mcp_notarium.account.startup_outcomes import Create, Locked, Migrate, Open, Rebuild
+from mcp_notarium.account.startup_table import decide, row_for
 from mcp_notarium.cli import main
 from mcp_notarium.crypto.key_file_codec import FileState
 from mcp_notarium.errors import ASK_DOCTOR, LONGEST_LOCKED_MESSAGE, LockedError, Verdict
@@ -88,7 +81,7 @@ CASES = [
     ("encrypted mode beside a plain cache", replace(NOTHING, files=Files(plain=True)), 22, "DB_ENCRYPTION=off"),
     ("encrypted mode beside a plain cache", replace(GOOD, files=Files(current=True, plain_unfinished=True)), 22, "migrate-plaintext"),
     ("a plain cache was not erased to its end", replace(GOOD, files=Files(current=True, plain_remains=True)), 22, "migrate-plaintext"),
-    ("a first plain start was cut short", replace(PLAIN, files=Files(plain_unfinished=True), sample=None, **UNOPENED), Rebuild, None),
+    ("no plain cache yet", replace(PLAIN, files=Files(plain_unfinished=True), sample=None, **UNOPENED), Create, None),
     ("no plain cache yet", replace(PLAIN, files=Files(), sample=None, **UNOPENED), Create, None),
     ("the plain database is empty", replace(PLAIN, sample=PageSample(size=0), **UNOPENED), 14, "reset-cache"),
     ("the plain database is no database", replace(PLAIN, sample=PageSample(size=99), **UNOPENED), 13, "reset-cache"),
@@ -104,7 +97,7 @@ CASES = [
     ("the key file is of a later release", replace(GOOD, main=FileState.NEWER, newer_version=9), 16, "pip install --upgrade"),
     ("the key file is of a later release", replace(GOOD, main=FileState.MISSING, copy=FileState.NEWER, newer_version=9), 16, "pip"),
     ("the key of a new cache is weak", replace(NOTHING, weakness="it is short"), 10, "generate-key"),
-    ("a first start was cut short", replace(NOTHING, files=Files(prepared=True)), Rebuild, None),
+    ("no cache yet", replace(NOTHING, files=Files(prepared=True)), Create, None),
     ("no cache yet", NOTHING, Create, None),
     ("the key file is gone", replace(GOOD, **NO_KEY_FILE, files=Files(strangers=1)), 12, "keys restore"),
     ("the key file is gone", replace(GOOD, **NO_KEY_FILE, files=Files(strangers=1, prepared=True)), 12, "reset-cache"),
@@ -339,7 +332,7 @@ def test_rebuilding_is_a_way_out_of_exactly_the_unreadable_cases(row, seen, outc
     decision = decide(replace(seen, on_unreadable=OnUnreadable.REBUILD))
     if row in REBUILDABLE:
         assert isinstance(decision, Rebuild)
-        assert decision.verdict == outcome
+        assert decision.reason
     else:
         assert decision == decide(seen)
 
@@ -348,7 +341,6 @@ def test_rebuilding_is_a_way_out_of_exactly_the_unreadable_cases(row, seen, outc
     ("obstacle", "said"),
     [
         ({"no_pending": False}, "never reached the note store"),
-        ({"refetchable": False}, "only place"),
         ({"rebuilt_recently": True}, "24 hours"),
         ({"weakness": "it repeats itself"}, "too weak for a new cache (it repeats itself)"),
     ],
@@ -369,9 +361,9 @@ def test_the_rebuild_is_offered_only_where_it_would_be_done():
 
 
 def test_looking_stops_at_driver_and_paths():
-    assert startup_table.stops(replace(NOTHING, driver_problem="gone"))
-    assert startup_table.stops(replace(NOTHING, path_problem=Problem("a", "b")))
-    assert not startup_table.stops(NOTHING)
+    assert startup_rows_before_open.stops(replace(NOTHING, driver_problem="gone"))
+    assert startup_rows_before_open.stops(replace(NOTHING, path_problem=Problem("a", "b")))
+    assert not startup_rows_before_open.stops(NOTHING)
 
 
 YES_NO = (False, True)
@@ -410,7 +402,6 @@ VALUES = {
     "found": IDENTITIES,
     "schema": [None, *(SchemaSeen(v, 2, ours=o) for v in range(4) for o in YES_NO)],
     "no_pending": YES_NO,
-    "refetchable": YES_NO,
     "on_unreadable": list(OnUnreadable),
     "rebuilt_recently": YES_NO,
 }
@@ -430,18 +421,14 @@ def promise_of_the_table(seen):
     decision = decide(seen)
     match decision:
         case Create():
-            # Nothing of ours exists, so nothing can be touched.
-            assert not seen.anything_encrypted
-            assert not seen.files.plain
-            assert not seen.files.plain_unfinished
-        case Rebuild(None):
+            # No cache was ever in force, so none can be touched.
+            assert not seen.files.current
             assert not seen.files.strangers
             assert not seen.files.plain
             assert seen.no_key_file
         case Rebuild():
             assert seen.on_unreadable is OnUnreadable.REBUILD
             assert seen.no_pending
-            assert seen.refetchable
             assert not seen.rebuilt_recently
         case Open() | Migrate():
             assert seen.plain or (seen.unwrap is Unwrap.OPENED and seen.owner_matches)
@@ -457,7 +444,7 @@ def promise_of_the_table(seen):
             assert message
             assert hint
     if seen.on_unreadable is OnUnreadable.REFUSE:
-        assert not isinstance(decision, Rebuild) or decision.verdict is None
+        assert not isinstance(decision, Rebuild)
     if not seen.plain and seen.unwrap is Unwrap.WRONG_KEY and seen.main is FileState.OK:
         assert isinstance(decision, Locked | Rebuild)
 
