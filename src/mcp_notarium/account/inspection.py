@@ -73,7 +73,7 @@ class Inspector:
 
     settings: Config
     bounds: kdf.Bounds = kdf.PRODUCTION
-    system: Keychain | None = None
+    keychain: Keychain | None = None
     key: FoundKey | None = None
     whole: bool = False
     read_only: bool = False
@@ -161,7 +161,7 @@ class Inspector:
     def _with_key(self, inspection: Inspection) -> Inspection:
         try:
             key = self.key or find_passphrase(
-                self.settings, self.settings.owner_hash, system=self.system
+                self.settings, self.settings.owner_hash, system=self.keychain
             )
         except LockedError as error:
             reason = str(error.details.get("reason", error.message))
@@ -184,7 +184,7 @@ class Inspector:
             return inspection.seen
         return replace(
             inspection.seen,
-            keychain=(self.system or keychain.system_keychain()).explain_missing_key(),
+            keychain=(self.keychain or keychain.system_keychain()).explain_missing_key(),
             keychain_slot=inspection.keyfile is not None and _of_keychain(inspection.keyfile),
         )
 

@@ -63,7 +63,7 @@ class ChangeOptions:
     def inspector(self, settings: Config) -> Inspector:
         """Return an inspector that tries ``old`` or, without it, the key of the settings."""
         key = None if self.old is None else FoundKey(self.old, "the key given")
-        return Inspector(settings, bounds=self.bounds, system=self.system, key=key)
+        return Inspector(settings, bounds=self.bounds, keychain=self.system, key=key)
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ def open_cache(
     actions = StartupActions(
         settings=settings,
         inspector=Inspector(
-            settings, bounds=bounds, system=system, whole=whole, read_only=read_only
+            settings, bounds=bounds, keychain=system, whole=whole, read_only=read_only
         ),
         parameters=kdf or database_generation.kdf_parameters(settings),
         bounds=bounds,
