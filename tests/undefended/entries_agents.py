@@ -71,7 +71,7 @@ AGENTS = (
         "boundaries are drawn for each answer",
         "tools/untrusted_text.py",
         "    return secrets.token_hex(_BYTES)\n",
-        '    draw.count = getattr(draw, "count", 0) + 1\n    return f"{draw.count:016x}"\n',
+        '    draw_boundary.count = getattr(draw_boundary, "count", 0) + 1\n    return f"{draw_boundary.count:016x}"\n',
         ("security/test_adversary_agents.py::test_nobody_can_say_what_the_next_boundary_is",),
         (37,),
     ),
