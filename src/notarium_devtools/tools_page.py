@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from mcp_notarium.tools import schemas
-from mcp_notarium.tools.catalog import INSTRUCTIONS, TOOLS, Tool, full_schema
+from mcp_notarium.tools.catalog import INSTRUCTIONS, TOOLS, Tool, flat_schema
 
 _HEAD = """\
 # Tools
@@ -80,7 +80,7 @@ obtained:
 | `elicit` | the user is asked | refused |
 | `deny` | refused | refused |
 
-Each save is judged alone: several that each drop less need no consent, even if together they drop
+Each save is checked alone: several that each drop less need no consent, even if together they drop
 everything.
 
 The question names the note by its first line (at most 60 visible characters) and its id. If the policy
@@ -93,8 +93,8 @@ question.
 ## Note text is untrusted
 
 Anybody may have written into a note. An answer with text, titles, tags or words of notes begins with
-`begin_untrusted` and ends with `untrusted_end`; both hold one random word of 16 hex digits, drawn anew for
-each answer and absent from its notes, so a note cannot forge the end. A refusal that names a note has
+`begin_untrusted` and ends with `untrusted_end`; both hold one random word of 16 hex digits, drawn for each
+answer and absent from its notes, so a note cannot forge the end. A refusal that names a note has
 them too. They cost about 40 tokens an answer, whatever its size; a row of a listing costs none.
 
 Text is returned byte for byte. The answer reports invisible characters of its text and tags beside it:
@@ -200,12 +200,11 @@ def document() -> str:
 
 
 def _section(tool: Tool) -> Iterator[str]:
-    marks = tool.annotations
     yield f"## `{tool.name}`\n"
     yield f"> {tool.description}\n"
     yield (
-        f"Hints: read-only {_said(marks.read_only)}, destructive {_said(marks.destructive)}, "
-        f"idempotent {_said(marks.idempotent)}, open-world {_said(marks.open_world)}.\n"
+        f"Hints: read-only {_said(tool.read_only)}, destructive {_said(tool.destructive)}, "
+        f"idempotent {_said(tool.idempotent)}, open-world {_said(tool.open_world)}.\n"
     )
     yield _BEHAVIOUR[tool.name]
     yield from _table("argument", tool.request, demanded="required")
@@ -219,7 +218,7 @@ def _said(mark: bool) -> str:  # noqa: FBT001 - the one thing it is about
 
 
 def _table(head: str, model: type[BaseModel], *, demanded: str) -> Iterator[str]:
-    schema = full_schema(model)
+    schema = flat_schema(model, quiet=True)
     yield f"| {head} | type | |"
     yield "|---|---|---|"
     for name, field in schema["properties"].items():

@@ -154,7 +154,7 @@ class Recording:
         self._recorder = recorder
         self._asked = asked
         self._act: str = Act.UNKNOWN_TOOL if tool is None else f"tool.{tool.name}"
-        self._reads = tool is None or tool.annotations.read_only
+        self._reads = tool is None or tool.read_only
         self._opened = 0
         self._agreed = False
         self._trail: AuditLog | None = None

@@ -93,7 +93,7 @@ class CallPipeline:
         )
         record.begin(app.audit, request, call)
         made = await tool.handle(app, request, call)
-        if tool.annotations.read_only and not self._flow.has_room:
+        if tool.read_only and not self._flow.has_room:
             await self._flow.wait_for_room()  # it has waited for the network
         answer = success(made)
         _count(app, tool, answer)
@@ -102,7 +102,7 @@ class CallPipeline:
 
 def _count(app: App, tool: Tool, answer: Answer) -> None:
     """Take the answer from what may be read. One that tells of a change is never taken back."""
-    if tool.annotations.read_only:
+    if tool.read_only:
         app.budget.charge_read(answer.size)
     else:
         app.budget.record_read(answer.size)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import platform
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -143,49 +144,23 @@ def collect_stats(app: App) -> StatsAnswer:
 
     If rules hide notes, numbers that would reveal those are left out.
     """
-    numbers = _program(app) | _cache(app) | _sync(app) | _writes(app)
-    if app.policy.visibility.has_rules:
-        numbers |= dict.fromkeys(_OF_THE_WHOLE_ACCOUNT)
-        if not app.scheduler.status().complete:
-            numbers |= dict.fromkeys(_OF_A_PART)
-    return StatsAnswer.model_validate(numbers, strict=False)
-
-
-def _program(app: App) -> dict[str, object]:
-    rss = _rss_bytes()
-    return {
+    database, counts = app.cache.database, app.cache.notes.counts()
+    status, metrics = app.scheduler.status(), app.cache.sync_state.metrics()
+    writes = app.cache.pending.all()
+    rejected = sum(write.state is WriteState.REJECTED for write in writes)
+    numbers: dict[str, object] = {
         "mcp_notarium_version": __version__,
         "runtime_version": f"{platform.python_implementation()} {platform.python_version()}",
-        "memory_rss_mb": None if rss is None else round(rss / _MB, 1),
+        "memory_rss_mb": _rss_mb(),
         "backend": app.config.backend,
         "notices": list(app.all_notices()),
-    }
-
-
-def _cache(app: App) -> dict[str, object]:
-    database = app.cache.database
-    counts = app.cache.notes.counts()
-    return {
         "db_encryption": "on" if database.encrypted else "off",
-        "db_cipher_version": _cipher_version(app),
+        "db_cipher_version": driver.facts().cipher_version if database.encrypted else None,
         "db_file_size_mb": round(database.size_bytes() / _MB, 3),
-        "db_total_notes": counts.active + counts.trashed,
+        "db_total_notes": counts.total,
         "db_active_notes": counts.active,
         "db_trashed_notes": counts.trashed,
         "db_schema_version": database.user_version(),
-    }
-
-
-def _cipher_version(app: App) -> str | None:
-    if not app.cache.database.encrypted:
-        return None
-    return driver.facts().cipher_version
-
-
-def _sync(app: App) -> dict[str, object]:
-    status = app.scheduler.status()
-    metrics = app.cache.sync_state.metrics()
-    return {
         "db_last_sync_at": status.last_sync_at and int(status.last_sync_at),
         "db_sync_duration_ms": metrics.duration_ms,
         "db_sync_status": metrics.status,
@@ -200,32 +175,26 @@ def _sync(app: App) -> dict[str, object]:
         "sync_feed": status.feed,
         "sync_left_out": status.left_out,
         "needs_login": status.needs_login,
+        "pending_writes": len(writes) - rejected,
+        "rejected_writes": rejected,
     }
+    if app.policy.visibility.has_rules:
+        numbers |= dict.fromkeys(_OF_THE_WHOLE_ACCOUNT)
+        if not status.complete:
+            numbers |= dict.fromkeys(_OF_A_PART)
+    return StatsAnswer.model_validate(numbers, strict=False)
 
 
-def _writes(app: App) -> dict[str, object]:
-    writes = app.cache.pending.all()
-    rejected = sum(write.state is WriteState.REJECTED for write in writes)
-    return {"pending_writes": len(writes) - rejected, "rejected_writes": rejected}
-
-
-def _rss_bytes() -> int | None:
-    """Return resident memory in bytes: now on Linux, the peak on other POSIX systems, else None."""
+def _rss_mb() -> float | None:
+    """Return resident memory: now on Linux, the peak on other POSIX systems, else None."""
     try:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE")
+        return round(pages * os.sysconf("SC_PAGE_SIZE") / _MB, 1)
     except (OSError, ValueError, IndexError, AttributeError):
-        return _peak_bytes()
-
-
-def _peak_bytes() -> int | None:
+        pass
     try:
         import resource  # noqa: PLC0415 - does not exist on Windows
     except ImportError:
         return None
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _unit()
-
-
-def _unit() -> int:
-    """Return the unit of ``ru_maxrss``: bytes on macOS, kilobytes elsewhere."""
-    return 1 if os.uname().sysname == "Darwin" else 1024
+    unit = 1 if sys.platform == "darwin" else 1024  # bytes on macOS, kilobytes elsewhere
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / _MB, 1)

@@ -25,28 +25,25 @@ _POLL_SECONDS = 0.25
 
 
 async def wait_for_notes(app: App, call: CallContext) -> None:
-    """Wait a moment for the first sync to fetch what can be shown.
+    """Wait a moment for the first sync: for its first page, or for all notes if rules hide some.
 
-    If rules hide notes, nothing is listed before all are here: a first page with gaps would reveal how
-    many notes are hidden. Raises ``StillLoading`` then.
+    Does not wait for a sync that has failed already or that only a person can repair. If rules hide
+    notes, nothing is listed before all are here: a first page with gaps would reveal how many notes are
+    hidden. Raises ``StillLoading`` then.
     """
-    if not app.policy.visibility.has_rules:
-        await wait_for_first_page(app, call)
-    elif not app.scheduler.status().complete:
-        await _wait_for_all(app, call)
-
-
-async def _wait_for_all(app: App, call: CallContext) -> None:
-    await call.progress(0, None, "Loading the notes")
+    all_needed = app.policy.visibility.has_rules
+    told = False
     for _ in range(round(FIRST_PAGE_SECONDS / _POLL_SECONDS)):
         status = app.scheduler.status()
-        if status.complete:
+        if status.complete or (status.loaded and not all_needed):
             return
         if status.last_error or status.state in _NEEDS_PERSON:
             break
+        if not told:
+            told = True
+            await call.progress(0, None, "Loading the notes")
         await asyncio.sleep(_POLL_SECONDS)
-    status = app.scheduler.status()
-    if status.needs_login or status.state == "halted" or not status.complete:
+    if all_needed and not app.scheduler.status().complete:
         raise still_loading(app, "they are listed when all are here.")
 
 
@@ -56,26 +53,6 @@ def still_loading(app: App, until: str) -> StillLoading:
     if status.needs_login or status.state == "halted":
         return StillLoading(note_on(status, now=app.clock()) or "The notes are not here.")
     return StillLoading(f"The notes are being loaded; {until}")
-
-
-async def wait_for_first_page(app: App, call: CallContext) -> None:
-    """Wait a moment for the first page if the index has never held a note.
-
-    Does not wait for a sync that has failed already or that only a person can repair.
-    """
-    if app.cache.notes.counts().total or not _worth_waiting(app.scheduler.status()):
-        return
-    await call.progress(0, None, "Loading the newest notes")
-    for _ in range(round(FIRST_PAGE_SECONDS / _POLL_SECONDS)):
-        if await app.scheduler.wait_first_page(_POLL_SECONDS):
-            return
-        if not _worth_waiting(app.scheduler.status()):
-            return
-
-
-def _worth_waiting(status: SyncStatus) -> bool:
-    nothing_yet = not status.complete and not status.loaded
-    return nothing_yet and not status.last_error and status.state not in _NEEDS_PERSON
 
 
 def sync_of(app: App) -> Sync | None:
