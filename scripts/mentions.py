@@ -20,7 +20,6 @@ SINKS = {
     "number",
     "run",
     "run_many",
-    "insert_many",
 }
 """Methods of the driver's connection and of ``Database`` whose first argument is a statement."""
 WRAPPERS = {("mcp_notarium.storage.table_copy", "_try_rows"): 1}

@@ -153,7 +153,7 @@ def test_after_damage_everything_answers_damage_and_nothing_is_written(file, sou
     with pytest.raises(CacheDamaged):
         read_everything(cache)
     assert cache.database.closed
-    for attempt in (cache.notes.counts, lambda: cache.notes.get("x"), cache.database.data_version):
+    for attempt in (cache.notes.counts, lambda: cache.notes.get("x"), cache.database.stamp):
         with pytest.raises(CacheDamaged):
             attempt()
     with pytest.raises(CacheDamaged):

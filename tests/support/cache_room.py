@@ -57,7 +57,9 @@ def reopen(folder: Path, *, key: Secret | None = KEY, name: str = "cache.db") ->
 
 def second_connection(cache: Cache, *, key: Secret | None = KEY) -> Database:
     """Another connection to the same file that does not wait for locks."""
-    return database_files.connect(cache.database.path, key, busy_timeout=0)
+    database = database_files.connect(cache.database.path, key)
+    database._live().set_busy_timeout(0)
+    return database
 
 
 def store(cache: Cache, revisions, cursor: str | None = None) -> None:

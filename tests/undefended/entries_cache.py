@@ -288,8 +288,8 @@ CACHE = (
     Defence(
         "an error of the database says nothing",
         "storage/driver.py",
-        'reasons.get(code, "the database refused a statement"), details',
-        "reasons.get(code, str(error)), details",
+        '_REASONS.get(code, "the database refused a statement"), details',
+        "_REASONS.get(code, str(error)), details",
         ("unit/storage/test_database_files.py::test_neither_sql_nor_values_stand_in_an_error",),
         (30,),
     ),

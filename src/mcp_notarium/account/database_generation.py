@@ -241,7 +241,7 @@ def write(
         with closing(database_files.create(path, key, meta=ties)) as target:
             at(Step.CREATE)
             target.set_checkpointer(True)  # or the log would grow to the size of all that is copied
-            table_copy.copy_into(old, target, keep=TIES, told=told)
+            table_copy.copy_into(old, target, keep=TIES, on_progress=told)
             carry.over(folder, old, target, data_key)
             target.checkpoint()
         at(Step.COPY)

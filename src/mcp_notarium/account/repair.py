@@ -199,7 +199,7 @@ class _Work:
     ) -> SalvageReport:
         try:
             return table_copy.salvage(
-                opens, target, pages=pages, without=_NOT_TAKEN, told=self.told
+                opens, target, pages=pages, without=_NOT_TAKEN, on_progress=self.told
             )
         except CacheDamaged as error:
             raise CacheDamaged(

@@ -6,12 +6,14 @@ make two records that follow the same one. The package ``audit`` says what a rec
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from operator import attrgetter
+from typing import Any
 
 from mcp_notarium.audit.chain import Act, Entry, Facts, Head, Record, Seal, append_to_chain, reseal
 from mcp_notarium.audit.verification import ChainVerifier, Verification
-from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheError
+from mcp_notarium.errors import CacheError
 from mcp_notarium.storage.database import Database, Row
 
 ANCHORED = "audit_anchored"
@@ -20,8 +22,6 @@ ANCHORED = "audit_anchored"
 _BELOW_ALL_NUMBERS = -(1 << 63)
 """Below every number that a row can have; our own begin with 1."""
 _SLICE = 500
-_MOST_PRUNED = 20_000
-"""Records that one transaction removes: other processes wait for it."""
 
 
 class AuditTable:
@@ -46,9 +46,12 @@ class AuditTable:
             records = []
             for entry in entries:
                 record, head = append_to_chain(entry, head, self.seal)
-                records.append(_row(record))
-            self._db.run_many(_INSERT, records)
+                records.append(record)
+            self._insert(records)
         return head
+
+    def _insert(self, records: Iterable[Record]) -> None:
+        self._db.run_many(_INSERT, map(_row, records))
 
     def begin(self, at: float, *, facts: Facts) -> None:
         """Start a chain if there is none yet; ``facts`` say why."""
@@ -58,19 +61,10 @@ class AuditTable:
 
     def records(self, *, first: int = 1, last: int | None = None) -> Iterator[Record]:
         """Yield records in the order of their numbers, read some hundred at a time."""
-        rows = self._slice(first - 1, last)
-        while rows:
+        before = first - 1
+        while rows := self._db.rows(_SLICE_BEHIND, (before, last, _SLICE)):
             yield from map(_record, rows)
-            rows = self._slice(rows[-1][0], last)
-
-    def _slice(self, before: int, last: int | None) -> Sequence[Row]:
-        """Return the next rows after number ``before``, whatever somebody has put there."""
-        try:
-            return self._db.rows(_SLICE_BEHIND, (before, last, _SLICE))
-        except (CacheDamaged, CacheBusy):
-            raise
-        except CacheError:  # bytes that are no text
-            return [*map(_as_text, self._db.rows(_BYTES_BEHIND, (before, last, _SLICE)))]
+            before = rows[-1][0]
 
     def first(self) -> int:
         """Return the number of the oldest record; 1 on an empty chain."""
@@ -82,19 +76,11 @@ class AuditTable:
         return found or self.head().count + 1
 
     def verify(self, *, anchored: Head | None, expected: Head | None = None) -> Verification:
-        """Verify the whole chain. Servers may keep running meanwhile.
-
-        A fault is checked again in one snapshot: another process may have pruned while we read.
-        """
-        found = self._verify_records(ChainVerifier(self.seal, anchored, expected))
-        if found.whole or self._db.in_transaction:
-            return found
-        with self._db.snapshot():
-            return self._verify_records(ChainVerifier(self.seal, anchored, expected))
-
-    def _verify_records(self, check: ChainVerifier) -> Verification:
-        for record in self.records(first=_BELOW_ALL_NUMBERS + 1):
-            check.feed(record)
+        """Verify the whole chain, as it is at one moment. Servers may keep running meanwhile."""
+        check = ChainVerifier(self.seal, anchored, expected)
+        with nullcontext() if self._db.in_transaction else self._db.snapshot():
+            for record in self.records(first=_BELOW_ALL_NUMBERS + 1):
+                check.feed(record)
         return check.result()
 
     def prune(self, last: int, *, at: float) -> int:
@@ -105,17 +91,17 @@ class AuditTable:
         if self._db.row("SELECT 1 FROM audit WHERE number <= ? LIMIT 1", (last,)) is None:
             return 0
         with self._db.transaction(durable=True):
-            end = self._db.row(_LAST_PRUNABLE, (last, _MOST_PRUNED))
+            end = self._db.row(_LAST_PRUNABLE, (last,))
             if end is None:
                 return 0
             facts = {"upto": end[0], "head": end[1]}
             self.append([Entry(at=at, act=Act.PRUNED, facts=facts)], durable=True)
             return self._db.run("DELETE FROM audit WHERE number <= ?", (end[0],))
 
-    def store_sealed(self, records: Iterable[Record]) -> None:
+    def insert_resealed(self, records: Iterable[Record]) -> None:
         """Store records that have their MAC already, after the last one."""
         with self._db.joined(durable=True):
-            self._db.run_many(_INSERT, [_row(record) for record in records])
+            self._insert(records)
 
 
 def carry_over(
@@ -137,7 +123,7 @@ def carry_over(
     check, faults = ChainVerifier(source.seal, anchored), [*wrong]
     records = _readable(source, faults) if rescuing else source.records()
     for batch in _resealed(records, check, target.seal):
-        target.store_sealed(batch)
+        target.insert_resealed(batch)
     found = check.result()
     faults += [f"{fault.kind.value} at {fault.number}" for fault in found.faults[:10]]
     if found.head.count == 0 and not faults:
@@ -179,15 +165,12 @@ def _resealed(
 
 
 def _record(row: Row) -> Record:
-    return Record(**dict(zip(_NAMES, row, strict=True)))
-
-
-def _as_text(row: Row) -> Row:
-    """Turn bytes of a row into text; what is no text shows its bytes, and no MAC fits it."""
-    return tuple(
+    """Turn a row into a record; what is no text shows its bytes, and no MAC fits it."""
+    fields: list[Any] = [
         part.decode("utf-8", "backslashreplace") if isinstance(part, bytes) else part
         for part in row
-    )
+    ]
+    return Record(**dict(zip(_NAMES, fields, strict=True)))
 
 
 _COLUMNS = (
@@ -199,17 +182,15 @@ _row = attrgetter(*_NAMES)
 """A record as a row; ``dataclasses.astuple`` would copy every field, which took a third of the time."""
 _INSERT = f"INSERT INTO audit({_COLUMNS}) VALUES ({', '.join('?' * 13)})"  # noqa: S608 - constants only
 _BEHIND = "FROM audit WHERE number > ?1 AND (?2 IS NULL OR number <= ?2) ORDER BY number LIMIT ?3"
-_SLICE_BEHIND = f"SELECT {_COLUMNS} {_BEHIND}"
 _AS_BYTES = (
     "number, at_ms, CAST(client AS BLOB), CAST(act AS BLOB), CAST(digest AS BLOB), "
     "CAST(notes AS BLOB), CAST(decision AS BLOB), CAST(outcome AS BLOB), bytes_out, refers, "
     "CAST(facts AS BLOB), CAST(previous AS BLOB), CAST(mac AS BLOB)"
 )
-_BYTES_BEHIND = f"SELECT {_AS_BYTES} {_BEHIND}"
+_SLICE_BEHIND = f"SELECT {_AS_BYTES} {_BEHIND}"
 _LAST_PRUNABLE = """
 SELECT number, mac FROM audit
 WHERE number <= ?1
   AND number < (SELECT max(number) FROM audit)
-  AND number < (SELECT min(number) FROM audit) + ?2
 ORDER BY number DESC LIMIT 1
 """

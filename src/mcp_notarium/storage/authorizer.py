@@ -6,7 +6,7 @@ note out in clear. It decides from the action alone; its only state is "a migrat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 # SQLite's action codes (part of its stable interface; the driver does not name all of them).
@@ -91,7 +91,3 @@ class Authorizer:
         if name == "synchronous":
             return value.lower() in _SYNCHRONOUS_LEVELS
         return name in _WRITE_PRAGMAS or (self._schema_open and name in _SCHEMA_PRAGMAS)
-
-
-Judge = Callable[[int, str | None, str | None, str | None, str | None], int]
-"""The signature of an authorizer."""

@@ -1,15 +1,13 @@
 """Run statements and transactions on one open connection, with errors of our own.
 
-It knows no table. ``database.py`` creates, checks and opens files; the statements are in the modules
+It knows no table. ``database_files.py`` creates, checks and opens files; the statements are in the modules
 that run them. One thread at a time may use a ``Database``.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +19,11 @@ from mcp_notarium.storage.driver import Connection, translate
 Parameters = Sequence[Any] | Mapping[str, Any]
 Row = tuple[Any, ...]
 
-CHECKPOINT_PAGES = 1000
-"""Pages of WAL after which the process that checkpoints moves it into the main file."""
+BUSY_SECONDS = 5
+"""Seconds that a statement waits for another process's transaction before ``CacheBusy``."""
 
-_ROWS_AT_ONCE = (500, 50, 5, 1)
-"""Rows per INSERT; few different numbers, so that statements are prepared once."""
-_MOST_AT_ONCE = 2 * 1024 * 1024
-"""Characters in the rows of one INSERT of several rows: the database copies each value."""
+CHECKPOINT_PAGES = 1000
+"""Pages of WAL after which the checkpointing process moves it into the main file."""
 
 
 class Database:
@@ -46,7 +42,6 @@ class Database:
         driver_error: type[Exception],
         authorizer: Authorizer,
         reconnect: Callable[..., Database],
-        busy_timeout: float = 0.0,
         read_only: bool = False,
     ) -> None:
         self.path = path
@@ -54,14 +49,12 @@ class Database:
         self.read_only = read_only
         self.checkpointer = False
         self._reconnect = reconnect
-        self._busy_timeout = busy_timeout
         self._connection: Connection | None = connection
         self._authorizer = authorizer
         self._damage: str | None = None
         self._damage_callbacks: list[Callable[[], None]] = []
         self._failures = (driver_error, MemoryError, OverflowError)
         self._durable: bool | None = None  # of the open transaction; None: no transaction is open
-        self._synced = "FULL"
 
     @property
     def closed(self) -> bool:
@@ -92,14 +85,14 @@ class Database:
         """Close the connection for good because the file is damaged; run the callbacks once."""
         first, self._damage = self._damage is None, damage
         self.close()
-        for tell in self._damage_callbacks if first else ():
-            tell()
+        for callback in self._damage_callbacks if first else ():
+            callback()
 
-    def on_damage(self, tell: Callable[[], None]) -> None:
-        """Call ``tell`` when damage is found, in the thread that finds it; at once if it was found."""
-        self._damage_callbacks.append(tell)
+    def on_damage(self, callback: Callable[[], None]) -> None:
+        """Call ``callback`` when damage is found, in the thread that finds it; at once if it was found."""
+        self._damage_callbacks.append(callback)
         if self._damage is not None:
-            tell()
+            callback()
 
     def rows(self, sql: str, parameters: Parameters = ()) -> list[Row]:
         """Return all rows of a query."""
@@ -130,20 +123,6 @@ class Database:
         if everything:
             self._do(lambda c, p: c.executemany(sql, p), everything)
 
-    def insert_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Run an INSERT with ``VALUES {rows}`` for these rows, many in one statement.
-
-        The driver releases Python's lock once per statement, not once per row. All rows have the same
-        width.
-        """
-        at = 0
-        while at < len(rows):
-            parts = (rows[at : at + size] for size in _ROWS_AT_ONCE if size <= len(rows) - at)
-            part = next(part for part in parts if len(part) == 1 or _fit(part))
-            values = [value for row in part for value in row]
-            self.run(_spread(sql, len(part[0]), len(part)), values)
-            at += len(part)
-
     @contextmanager
     def transaction(self, *, durable: bool = False) -> Iterator[None]:
         """Run one write transaction: all of it or, on any exception, nothing.
@@ -157,7 +136,7 @@ class Database:
         if self._durable is not None:
             msg = "transactions do not nest"
             raise RuntimeError(msg)
-        self._set_synchronous("FULL" if durable else "NORMAL")
+        self.run("PRAGMA synchronous = FULL" if durable else "PRAGMA synchronous = NORMAL")
         self.run("BEGIN IMMEDIATE")
         self._durable = durable
         try:
@@ -198,7 +177,7 @@ class Database:
             yield
         finally:
             if self._connection is not None:
-                self._connection.set_busy_timeout(math.ceil(self._busy_timeout))  # whole seconds
+                self._connection.set_busy_timeout(BUSY_SECONDS)
 
     @contextmanager
     def schema_change(self) -> Iterator[None]:
@@ -206,13 +185,9 @@ class Database:
         with self._authorizer.schema_change():
             yield
 
-    def data_version(self) -> int:
-        """Return a number that changes whenever *another* connection has committed."""
-        return self.number("PRAGMA data_version")
-
     def stamp(self) -> tuple[int, int]:
         """Return a value that changes whenever anything is written, by any connection."""
-        return self.data_version(), self._live().total_changes
+        return self.number("PRAGMA data_version"), self._live().total_changes
 
     def user_version(self) -> int:
         """Return the schema version in the file; 0 in a new file."""
@@ -246,11 +221,6 @@ class Database:
         if connection is not None:
             with suppress(*self._failures):
                 connection.close()
-
-    def _set_synchronous(self, level: str) -> None:
-        if level != self._synced:
-            self.run(f"PRAGMA synchronous = {level}")
-            self._synced = level
 
     def _roll_back(self) -> None:
         # A full disk may already have rolled back; a damaged file has closed the connection.
@@ -288,16 +258,6 @@ class Database:
             meaning = translate(error, writing=False)
             return meaning if isinstance(meaning, CacheDamaged) else None
         return None
-
-
-def _fit(rows: Sequence[Sequence[Any]]) -> bool:
-    return sum(len(v) for row in rows for v in row if isinstance(v, str)) <= _MOST_AT_ONCE
-
-
-@cache
-def _spread(sql: str, width: int, count: int) -> str:
-    row = f"({', '.join('?' * width)})"
-    return sql.replace("{rows}", ", ".join([row] * count))
 
 
 def _storable(value: Any) -> Any:

@@ -18,22 +18,20 @@ from functools import partial
 from pathlib import Path
 
 from mcp_notarium.errors import CacheDamaged, LockedError, NotariumError, Verdict
+from mcp_notarium.files.private_files import sync_folder
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import driver, migrations
 from mcp_notarium.storage.authorizer import Authorizer
-from mcp_notarium.storage.database import Database
+from mcp_notarium.storage.database import BUSY_SECONDS, Database
 from mcp_notarium.storage.driver import Connection
 from mcp_notarium.storage.integrity import PAGE_SIZE
 
-__all__ = ["BUSY_SECONDS", "Database", "companions", "connect", "create"]
+__all__ = ["Database", "companions", "connect", "create"]
 
 _READONLY, _READWRITE = 0x1, 0x2
 _NAMED_BY_URI = 0x40
 _NOFOLLOW = 0x01000000  # refuses a symbolic link at the end of the path and in every parent
 _EXTENDED_CODES = 0x02000000  # tells a full disk from a damaged one
-BUSY_SECONDS = 5.0
-"""How long a statement waits for another process's transaction before ``CacheBusy``."""
-
 _CACHED_STATEMENTS = 256
 _TEMP_STORE_MEMORY = 2
 _KEY_FORM = re.compile(rb"x'[0-9a-f]{160}'")
@@ -65,7 +63,6 @@ def create(
     *,
     meta: Mapping[str, str],
     memory_security: bool = False,
-    busy_timeout: float = BUSY_SECONDS,
 ) -> Database:
     """Create a new database with all tables; ``key`` None makes a plain one.
 
@@ -76,11 +73,11 @@ def create(
     _create_private(path)
     database = None
     try:
-        database = _open(path, key, memory_security=memory_security, busy_timeout=busy_timeout)
+        database = _open(path, key, memory_security=memory_security)
         migrations.create_tables(database, meta=meta)
         # The page check at the next start reads the main file only.
         database.checkpoint()
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     except BaseException:
         if database is not None:
             database.close()
@@ -95,7 +92,6 @@ def connect(
     key: Secret | None,
     *,
     memory_security: bool = False,
-    busy_timeout: float = BUSY_SECONDS,
     largest_cache: int = _LARGEST_CACHE,
     read_only: bool = False,
 ) -> Database:
@@ -112,7 +108,6 @@ def connect(
         path,
         key,
         memory_security=memory_security,
-        busy_timeout=busy_timeout,
         largest_cache=largest_cache,
         read_only=read_only,
     )
@@ -143,7 +138,7 @@ def _require_private(path: Path) -> None:
         raise LockedError(
             Verdict.DATABASE_MISSING,
             "the cache file is missing",
-            resolution_hint="Restore it, or run `mcp-notarium reset-cache` to load all notes anew.",
+            resolution_hint="Restore it, or run `mcp-notarium reset-cache` to load all notes again.",
         ) from None
     reason = _unsafe(found)
     if reason:
@@ -176,7 +171,6 @@ def _open(
     key: Secret | None,
     *,
     memory_security: bool,
-    busy_timeout: float,
     largest_cache: int = _LARGEST_CACHE,
     read_only: bool = False,
 ) -> Database:
@@ -191,7 +185,7 @@ def _open(
             | _NOFOLLOW
             | _EXTENDED_CODES,  # without CREATE: never a silent new database
             isolation_level=None,
-            timeout=busy_timeout,
+            timeout=BUSY_SECONDS,
             cached_statements=_CACHED_STATEMENTS,
             check_same_thread=False,
         )
@@ -203,14 +197,12 @@ def _open(
         encrypted=key is not None,
         driver_error=dbapi.Error,
         authorizer=authorizer,
-        busy_timeout=busy_timeout,
         read_only=read_only,
         reconnect=partial(
             connect,
             path,
             key,
             memory_security=memory_security,
-            busy_timeout=busy_timeout,
             largest_cache=_SECOND_CACHE,
             read_only=read_only,
         ),
@@ -303,12 +295,3 @@ def _configure(database: Database, *, largest_cache: int) -> None:
     mode = database.row("PRAGMA journal_mode = WAL")
     if mode != ("wal",) or database.number("PRAGMA temp_store") != _TEMP_STORE_MEMORY:
         raise CacheDamaged("the database does not accept its settings")
-
-
-def _sync_folder(folder: Path) -> None:
-    if os.name != "posix":
-        return
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    with suppress(OSError):
-        os.fsync(descriptor)
-    os.close(descriptor)

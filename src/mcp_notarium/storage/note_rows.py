@@ -63,18 +63,7 @@ def batches(changes: Iterable[Change]) -> Iterator[dict[str, Change]]:
 
 
 def _clean(change: Change) -> Change:
-    """Return the change without lone surrogates, which cannot be stored; mostly itself."""
-    try:
-        change.id.encode()
-        if isinstance(change, Revision):
-            change.content.text.encode()
-            "".join((change.etag, *change.content.tags)).encode()
-    except UnicodeEncodeError:
-        return _cleaned(change)
-    return change
-
-
-def _cleaned(change: Change) -> Change:
+    """Return the change without lone surrogates, which cannot be stored."""
     if isinstance(change, Tombstone):
         return Tombstone(replace_surrogates(change.id))
     return replace(

@@ -89,23 +89,22 @@ class NoteTable:
         row = self._db.row(_BASE, (note_id,))
         if row is None:
             return None
-        text = row[7]
+        text = row[6]
         return Revision(
             id=row[0],
-            etag=row[8],
+            etag=row[7],
             server_version=row[1],
-            content=Content(text=text, tags=tuple(json.loads(row[6])), trash=bool(row[2])),
+            content=Content(text=text, tags=tuple(json.loads(row[5])), trash=bool(row[2])),
             pinned=bool(row[3]),
             markdown=bool(row[4]),
-            created_at=row[9],
-            modified_at=row[10],
-            raw=with_text(StoredRaw(row[13], row[11], escaped=bool(row[12])), text),
+            created_at=row[8],
+            modified_at=row[9],
+            raw=with_text(StoredRaw(row[12], row[10], escaped=bool(row[11])), text),
         )
 
     def etag(self, note_id: str) -> str | None:
         """Return the etag of the acknowledged revision, or None."""
-        row = self._db.row(_ETAG, (note_id,))
-        return None if row is None else row[0]
+        return self.etags([note_id]).get(note_id)
 
     def etags(self, ids: Sequence[str] | None = None) -> dict[str, str]:
         """Return id to etag of those of these notes that are stored; None: of every note.
@@ -214,7 +213,7 @@ class NoteTable:
         if not new:
             return
         floor = self._db.number(_FLOOR)
-        self._db.insert_many(
+        self._db.run_many(
             _INSERT,
             [(pk, max(one.revision.server_version or 1, floor), *one.note) for pk, one in new],
         )
@@ -233,8 +232,8 @@ class NoteTable:
         self._store_parts(placed)
 
     def _store_parts(self, placed: list[tuple[int, Rows]]) -> None:
-        self._db.insert_many(_PUT_BASE, [(pk, *one.base) for pk, one in placed])
-        self._db.insert_many(_PUT_TAG, [(pk, *tag) for pk, one in placed for tag in one.tags])
+        self._db.run_many(_PUT_BASE, [(pk, *one.base) for pk, one in placed])
+        self._db.run_many(_PUT_TAG, [(pk, *tag) for pk, one in placed for tag in one.tags])
 
 
 _GET = """
@@ -243,11 +242,10 @@ SELECT id, local_version, server_version, created_at, modified_at, trash, pinned
 FROM notes WHERE id = ?
 """
 _BASE = """
-SELECT n.id, n.server_version, n.trash, n.pinned, n.markdown, NULL, n.tags, n.text,
+SELECT n.id, n.server_version, n.trash, n.pinned, n.markdown, n.tags, n.text,
        b.etag, b.created_at, b.modified_at, b.text_at, b.text_escaped, b.raw
 FROM notes n JOIN note_base b ON b.pk = n.pk WHERE n.id = ?
 """
-_ETAG = "SELECT b.etag FROM notes n JOIN note_base b ON b.pk = n.pk WHERE n.id = ?"
 _ETAGS = "SELECT n.id, b.etag FROM notes n JOIN note_base b ON b.pk = n.pk"
 _ETAGS_OF = """
 SELECT n.id, b.etag
@@ -273,7 +271,7 @@ ON CONFLICT (key) DO UPDATE SET
 _INSERT = """
 INSERT INTO notes(pk, local_version, id, server_version, created_at, modified_at, trash, pinned,
                   markdown, tags, head, supplement, text)
-VALUES {rows}
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 _UPDATE = """
 UPDATE notes SET local_version = ?, id = ?, server_version = ?, created_at = ?, modified_at = ?,
@@ -282,12 +280,12 @@ WHERE pk = ?
 """
 _PUT_BASE = """
 INSERT INTO note_base(pk, etag, created_at, modified_at, text_at, text_escaped, raw)
-VALUES {rows}
+VALUES (?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (pk) DO UPDATE SET
   etag = excluded.etag, created_at = excluded.created_at, modified_at = excluded.modified_at,
   text_at = excluded.text_at, text_escaped = excluded.text_escaped, raw = excluded.raw
 """
-_PUT_TAG = "INSERT OR IGNORE INTO note_tags(pk, tag, key) VALUES {rows}"
+_PUT_TAG = "INSERT OR IGNORE INTO note_tags(pk, tag, key) VALUES (?, ?, ?)"
 _TAGS = """
 SELECT t.tag, count(DISTINCT t.pk) AS uses
 FROM note_tags t CROSS JOIN notes n INDEXED BY notes_meta ON n.pk = t.pk AND n.trash = 0

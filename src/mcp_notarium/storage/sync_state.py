@@ -17,6 +17,7 @@ from typing import Any
 from mcp_notarium.errors import CacheError
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage.database import Database
+from mcp_notarium.storage.journal_table import PendingWrites
 
 _CURSOR = "backend_cursor"
 _PROGRESS = "first_sync"
@@ -53,16 +54,6 @@ class Metrics:
     status: str = _NEVER
     error_count: int = 0
     last_error: str | None = None
-
-    def after(self, *, at: float, duration_ms: int, status: str, error: str | None) -> Metrics:
-        """Return the metrics after one more cycle; see :meth:`SyncState.record_cycle`."""
-        return Metrics(
-            last_sync_at=at if error is None else self.last_sync_at,
-            duration_ms=duration_ms,
-            status=status,
-            error_count=0 if error is None else self.error_count + 1,
-            last_error=error,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,33 +94,29 @@ class SyncState:
 
     def progress(self) -> Progress:
         """Return how far the first load is; a new ``Progress`` if none was begun."""
-        value = self.get(_PROGRESS)
-        return Progress() if value is None else Progress(**json.loads(value))
+        return Progress(**self._values(_PROGRESS))
 
     def set_progress(self, progress: Progress | None) -> None:
         """Store how far the first load is; None forgets it (a reset)."""
-        self.set(_PROGRESS, None if progress is None else json.dumps(asdict(progress)))
+        self._set_values(_PROGRESS, progress)
 
     def metrics(self) -> Metrics:
         """Return the result of the last cycles."""
-        value = self.get(_METRICS)
-        return Metrics() if value is None else Metrics(**json.loads(value))
+        return Metrics(**self._values(_METRICS))
 
     def record_load(self, *, at: float) -> None:
         """Record that everything is stored as of ``at`` (epoch seconds); its cycle may still run."""
         before = self.metrics()
         status = _AT_REST if before.status == _NEVER else before.status
-        self.set(_METRICS, json.dumps(asdict(replace(before, last_sync_at=at, status=status))))
+        self._set_values(_METRICS, replace(before, last_sync_at=at, status=status))
 
     def differences(self) -> Differences:
         """Return how often the store changed what it was given."""
-        value = self.get(_DIFFERENCES)
-        return Differences() if value is None else Differences(**json.loads(value))
+        return Differences(**self._values(_DIFFERENCES))
 
     def record_difference(self, *, at: float) -> None:
-        """Count one write more that the store holds differently."""
-        after = Differences(self.differences().count + 1, at)
-        self.set(_DIFFERENCES, json.dumps(asdict(after)))
+        """Count one more write that the store holds differently."""
+        self._set_values(_DIFFERENCES, Differences(self.differences().count + 1, at))
 
     def record_cycle(
         self, *, at: float, duration_ms: int, status: str, error: str | None = None
@@ -138,8 +125,15 @@ class SyncState:
 
         A failed cycle leaves ``last_sync_at`` at the last good one.
         """
-        after = self.metrics().after(at=at, duration_ms=duration_ms, status=status, error=error)
-        self.set(_METRICS, json.dumps(asdict(after)))
+        before = self.metrics()
+        after = Metrics(
+            last_sync_at=at if error is None else before.last_sync_at,
+            duration_ms=duration_ms,
+            status=status,
+            error_count=0 if error is None else before.error_count + 1,
+            last_error=error,
+        )
+        self._set_values(_METRICS, after)
         return after
 
     @property
@@ -166,6 +160,13 @@ class SyncState:
         """Return a number that grows whenever a login is stored or forgotten, wherever it is kept."""
         return int(self.get(_LOGIN_CHANGES) or 0)
 
+    def _values(self, key: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.get(key) or "{}")
+        return found
+
+    def _set_values(self, key: str, values: Progress | Metrics | Differences | None) -> None:
+        self.set(key, None if values is None else json.dumps(asdict(values)))
+
 
 class AccountRecord:
     """Record which account the notes of one database are from, as far as a token can tell.
@@ -180,10 +181,8 @@ class AccountRecord:
 
     def recognises(self, token: Secret) -> bool:
         """Tell whether this is the token that was remembered last."""
-        known = self._read()
-        if known is None:
-            return False
-        return hmac.compare_digest(known["mark"], _mark(known["key"], token))
+        row = self._row()
+        return bool(row) and hmac.compare_digest(row["mark"], _mark(row["key"], token))
 
     def remember(self, token: Secret, *, on_trust: bool) -> None:
         """Remember that the notes are this token's; ``on_trust``: nobody could prove that."""
@@ -196,19 +195,17 @@ class AccountRecord:
     @property
     def proven(self) -> bool:
         """Tell whether a token was remembered, and not on trust."""
-        known = self._read()
-        return known is not None and not known["on_trust"]
+        return self._row().get("on_trust") is False
 
     @property
     def on_trust(self) -> bool:
         """Tell whether a token was remembered on trust."""
-        known = self._read()
-        return known is not None and bool(known["on_trust"])
+        return self._row().get("on_trust") is True
 
     @property
     def unfinished(self) -> bool:
         """Tell whether the journal has a write without an answer."""
-        return self._db.number(_UNFINISHED) > 0
+        return PendingWrites(self._db).any_in_flight()
 
     def sample_notes(self) -> Sequence[tuple[str, float]]:
         """Return id and time of creation (epoch seconds) of up to eight notes: some new, some old.
@@ -216,20 +213,19 @@ class AccountRecord:
         Shared notes belong to other accounts, too, and notes in the trash may be gone by now: such
         notes are returned only if there are no others.
         """
-        rows = self._db.rows(_WITNESSES) or self._db.rows(_ANY)
+        rows = self._db.rows(_RECENT_AND_OLDEST) or self._db.rows(_ANY)
         return [(row[0], row[1]) for row in rows]
 
-    def _read(self) -> dict[str, Any] | None:
-        value = self._rows.get(_ACCOUNT)
-        return None if value is None else json.loads(value)
+    def _row(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self._rows.get(_ACCOUNT) or "{}")
+        return found
 
 
 def _mark(key: str, token: Secret) -> str:
     return hmac.new(bytes.fromhex(key), token.reveal(), hashlib.sha256).hexdigest()
 
 
-_UNFINISHED = "SELECT count(*) FROM pending_writes WHERE state = 'in_flight'"
-_WITNESSES = """
+_RECENT_AND_OLDEST = """
 SELECT n.id, b.created_at FROM notes n JOIN note_base b ON b.pk = n.pk WHERE n.pk IN (
   SELECT pk FROM (SELECT pk FROM notes WHERE trash = 0 AND tags NOT LIKE '%@%'
                   ORDER BY modified_at DESC, pk LIMIT 4)

@@ -28,51 +28,18 @@ OnProgress = Callable[[int, int], None]
 """Is called with the number of rows done, and of all rows."""
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
-    """Hold a table to copy: its columns; rows are read in the order of the key."""
+TABLES = {
+    "notes": ("pk",),
+    "note_base": ("pk",),
+    "note_tags": ("pk", "tag"),
+    "pending_writes": ("write_id",),
+    "withheld": ("id",),
+    "sync_metadata": ("key",),
+}
+"""The tables to copy, each with its key: its first columns, by which rows are read in order.
 
-    name: str
-    key: tuple[str, ...]
-    columns: tuple[str, ...]
-
-    @property
-    def all_columns(self) -> tuple[str, ...]:
-        """Return key and columns, in the order of copying."""
-        return (*self.key, *self.columns)
-
-
-TABLES = (
-    Table(
-        "notes",
-        ("pk",),
-        (
-            *("id", "local_version", "server_version", "created_at", "modified_at", "trash"),
-            *("pinned", "markdown", "tags", "head", "supplement", "text"),
-        ),
-    ),
-    Table(
-        "note_base",
-        ("pk",),
-        ("etag", "created_at", "modified_at", "text_at", "text_escaped", "raw"),
-    ),
-    Table("note_tags", ("pk", "tag"), ("key",)),
-    Table(
-        "pending_writes",
-        ("write_id",),
-        (
-            *("note_id", "kind", "base_etag", "text", "tags", "trash", "body", "created_at"),
-            *("owner", "lease_until", "state", "reason", "copied"),
-        ),
-    ),
-    Table("withheld", ("id",), ("etag", "server_version", "rule")),
-    Table("sync_metadata", ("key",), ("value",)),
-)
-REBUILT_TABLES = frozenset(
-    {"note_counts", "search_index", "index_changes", "schema_migrations", "audit"}
-)
-"""Tables that the target fills by itself (like ``notes_fts`` with its shadow tables), and the audit
-chain, which gets new MACs (``audit_table.carry_over``)."""
+The target fills the others by itself, except for the audit chain (``audit_table.carry_over``).
+"""
 
 
 def copy_into(
@@ -80,22 +47,21 @@ def copy_into(
     target: Database,
     *,
     keep: Collection[str],
-    told: OnProgress = lambda _done, _of: None,
+    on_progress: OnProgress = lambda _done, _of: None,
 ) -> None:
     """Copy every row. ``keep``: keys of ``sync_metadata`` whose values in the target stay.
 
     It takes several transactions; the target is valid only when this has returned. Raises
     ``CacheError`` of either side, ``CacheFull`` among them.
     """
-    total = sum(source.number(f"SELECT count(*) FROM {table.name}") for table in TABLES)  # noqa: S608 - names of this module
+    total = sum(source.number(f"SELECT count(*) FROM {name}") for name in TABLES)  # noqa: S608 - names of this module
     done = 0
-    for table in TABLES:
-        for rows in slices(source, table):
+    for name in TABLES:
+        for rows in slices(source, name):
             with target.transaction():
-                kept = [row for row in rows if not _is_named(table, row, keep)]
-                target.run_many(_insertion(table), kept)
+                _insert(target, name, [row for row in rows if not _is_named(name, row, keep)])
             done += len(rows)
-            told(done, total)
+            on_progress(done, total)
     with target.transaction(durable=True):
         FtsIndex(target).rebuild()
 
@@ -103,38 +69,37 @@ def copy_into(
 def content_digest(database: Database, *, without: Collection[str]) -> str:
     """Return SHA-256 in hex over every copied row, in order; ``without`` these keys of the metadata."""
     digest = hashlib.sha256()
-    for table in TABLES:
-        digest.update(f"table {table.name}\n".encode())
-        for rows in slices(database, table):
+    for name in TABLES:
+        digest.update(f"table {name}\n".encode())
+        for rows in slices(database, name):
             for row in rows:
-                if not _is_named(table, row, without):
+                if not _is_named(name, row, without):
                     digest.update(repr(row).encode("utf-8", "surrogatepass"))
     return digest.hexdigest()
 
 
-def _is_named(table: Table, row: Row, names: Collection[str]) -> bool:
+def _is_named(table: str, row: Row, names: Collection[str]) -> bool:
     """Tell whether it is metadata of one of these names; ids in other tables are anybody's choice."""
-    return table.name == "sync_metadata" and row[0] in names
+    return table == "sync_metadata" and row[0] in names
 
 
-def slices(database: Database, table: Table) -> Iterator[list[Row]]:
+def slices(database: Database, table: str) -> Iterator[list[Row]]:
     """Yield all rows in the order of the key, some hundred at a time."""
-    last: Row = ()
-    while rows := database.rows(_selection(table, first=not last), (*last, _SLICE)):
+    key = ", ".join(TABLES[table])
+    after, last = "", ()
+    while rows := database.rows(
+        f"SELECT * FROM {table} {after} ORDER BY {key} LIMIT ?",  # noqa: S608 - as above
+        (*last, _SLICE),
+    ):
         yield rows
-        last = rows[-1][: len(table.key)]
+        last = rows[-1][: len(TABLES[table])]
+        after = f"WHERE ({key}) > ({', '.join('?' * len(last))})"
 
 
-def _selection(table: Table, *, first: bool) -> str:
-    key = ", ".join(table.key)
-    after = "" if first else f"WHERE ({key}) > ({', '.join('?' * len(table.key))})"
-    return f"SELECT {', '.join(table.all_columns)} FROM {table.name} {after} ORDER BY {key} LIMIT ?"  # noqa: S608 - as above
-
-
-def _insertion(table: Table) -> str:
-    columns = ", ".join(table.all_columns)
-    values = ", ".join("?" * len(table.all_columns))
-    return f"INSERT OR REPLACE INTO {table.name}({columns}) VALUES ({values})"  # noqa: S608 - as above
+def _insert(target: Database, table: str, rows: list[Row]) -> None:
+    if rows:
+        values = ", ".join("?" * len(rows[0]))
+        target.run_many(f"INSERT OR REPLACE INTO {table} VALUES ({values})", rows)  # noqa: S608 - as above
 
 
 Open = Callable[[], Database]
@@ -146,9 +111,6 @@ _PROBES = 16
 _ROWS_OF_A_PAGE = 40
 _GAP = 4096
 """How many keys after the last readable note are tried if nothing tells the last key."""
-_NOTES, _BASE = (next(t for t in TABLES if t.name == name) for name in ("notes", "note_base"))
-_TAGS_AT = _NOTES.all_columns.index("tags")
-_BASE_AT = len(_NOTES.all_columns)
 
 
 @dataclass(slots=True)
@@ -173,7 +135,7 @@ def salvage(
     *,
     pages: int,
     without: frozenset[str],
-    told: OnProgress = lambda _done, _of: None,
+    on_progress: OnProgress = lambda _done, _of: None,
 ) -> SalvageReport:
     """Copy every readable note, journal entry and setting except those ``without``.
 
@@ -182,17 +144,18 @@ def salvage(
     """
     _require_tables(opens)
     found = SalvageReport(expected=_expected_notes(opens))
-    _copy_notes(opens, target, found, pages=pages, told=told)
+    _copy_notes(opens, target, found, pages=pages, on_progress=on_progress)
     for name in ("pending_writes", "sync_metadata"):
         if _copy_small_table(opens, target, name, without):
             found.complete.add(name)
     with target.transaction(durable=True):
+        _fill_tags(target)
         FtsIndex(target).rebuild()
     return found
 
 
 def _copy_notes(
-    opens: Open, target: Database, found: SalvageReport, *, pages: int, told: OnProgress
+    opens: Open, target: Database, found: SalvageReport, *, pages: int, on_progress: OnProgress
 ) -> None:
     last = _last_key(opens)
     found.open_end = last is None
@@ -202,23 +165,36 @@ def _copy_notes(
         end = min(start + _SALVAGED_AT_ONCE, bound)
         lost = len(found.lost)
         with target.transaction():
-            for rows in _readable_of_slice(opens, start, end, found.lost):
-                _store(target, rows)
-                found.notes += len(rows)
+            for notes, bases in _readable(opens, start, end, found.lost):
+                _insert(target, "notes", notes)
+                _insert(target, "note_base", bases)
+                found.notes += len(notes)
         if len(found.lost) - lost < end - start:
             seen = end
         elif found.open_end and end - seen > _GAP + max((found.expected or 0) - found.notes, 0):
             break
-        told(end, bound if last is not None else max(found.expected or 0, end))
+        on_progress(end, bound if last is not None else max(found.expected or 0, end))
     if found.open_end:  # keys tried after the end may never have existed
         found.lost = [key for key in found.lost if key <= seen]
 
 
-def _readable_of_slice(opens: Open, start: int, end: int, lost: list[int]) -> Iterator[list[Row]]:
-    rows = _try_rows(opens, _PAIRS, (start, end))
-    if rows is not None:
-        yield rows
-    elif _all_unreadable(opens, start, end):
+def _all_unreadable(opens: Open, start: int, end: int) -> bool:
+    """Tell whether none of some keys spread over the slice can be looked up."""
+    step = max((end - start) // _PROBES, 1)
+    keys = range(start + 1, end + 1, step)
+    return all(_try_slice(opens, key - 1, key) is None for key in keys)
+
+
+def _readable(
+    opens: Open, start: int, end: int, lost: list[int]
+) -> Iterator[tuple[list[Row], list[Row]]]:
+    """Yield notes and bases with ``start < pk <= end``; add unreadable keys to ``lost``."""
+    found = _try_slice(opens, start, end)
+    if found is not None:
+        yield found
+    elif end - start == 1 or (
+        end - start > _SALVAGED_AT_ONCE // 2 and _all_unreadable(opens, start, end)
+    ):
         lost.extend(range(start + 1, end + 1))
     else:
         middle = (start + end) // 2
@@ -226,24 +202,13 @@ def _readable_of_slice(opens: Open, start: int, end: int, lost: list[int]) -> It
         yield from _readable(opens, middle, end, lost)
 
 
-def _all_unreadable(opens: Open, start: int, end: int) -> bool:
-    """Tell whether none of some keys spread over the slice can be looked up."""
-    step = max((end - start) // _PROBES, 1)
-    keys = range(start + 1, end + 1, step)
-    return all(_try_rows(opens, _PAIRS, (key - 1, key)) is None for key in keys)
-
-
-def _readable(opens: Open, start: int, end: int, lost: list[int]) -> Iterator[list[Row]]:
-    """Yield the rows with ``start < pk <= end``; add unreadable keys to ``lost``."""
-    rows = _try_rows(opens, _PAIRS, (start, end))
-    if rows is not None:
-        yield rows
-    elif end - start == 1:
-        lost.append(end)
-    else:
-        middle = (start + end) // 2
-        yield from _readable(opens, start, middle, lost)
-        yield from _readable(opens, middle, end, lost)
+def _try_slice(opens: Open, start: int, end: int) -> tuple[list[Row], list[Row]] | None:
+    """Return the notes with ``start < pk <= end`` that have a base, and the bases; None if unreadable."""
+    try:
+        with closing(opens()) as damaged:
+            return damaged.rows(_NOTES, (start, end)), damaged.rows(_BASES, (start, end))
+    except CacheError:
+        return None
 
 
 def _try_rows(opens: Open, sql: str, parameters: tuple[object, ...] = ()) -> list[Row] | None:
@@ -272,27 +237,25 @@ def _last_key(opens: Open) -> int | None:
     return max((rows[0][0] or 0 for rows in answers if rows), default=None)
 
 
-def _store(target: Database, rows: list[Row]) -> None:
-    target.run_many(_insertion(_NOTES), [row[:_BASE_AT] for row in rows])
-    target.run_many(_insertion(_BASE), [row[_BASE_AT:] for row in rows])
+def _fill_tags(target: Database) -> None:
+    tags = target.rows("SELECT pk, tags FROM notes")
     target.run_many(
         "INSERT OR IGNORE INTO note_tags(pk, tag, key) VALUES (?, ?, ?)",
-        [(row[0], tag, tag_key(tag)) for row in rows for tag in json.loads(row[_TAGS_AT])],
+        [(pk, tag, tag_key(tag)) for pk, each in tags for tag in json.loads(each)],
     )
 
 
 def _copy_small_table(opens: Open, target: Database, name: str, without: frozenset[str]) -> bool:
     """Copy a table with few rows at once, or its readable rows one by one; True if complete."""
-    table = next(table for table in TABLES if table.name == name)
-    columns, key = ", ".join(table.all_columns), table.key[0]
-    rows = _try_rows(opens, f"SELECT {columns} FROM {name}")  # noqa: S608 - names of our own
+    (key,) = TABLES[name]
+    rows = _try_rows(opens, f"SELECT * FROM {name}")  # noqa: S608 - names of our own
     whole = rows is not None
     if rows is None:
         keys = _try_rows(opens, f"SELECT {key} FROM {name}") or []  # noqa: S608 - the same
-        one = f"SELECT {columns} FROM {name} WHERE {key} = ?"  # noqa: S608 - the same
-        rows = [row for (known,) in keys for row in _try_rows(opens, one, (known,)) or []]
+        one = f"SELECT * FROM {name} WHERE {key} = ?"  # noqa: S608 - the same
+        rows = [row for (value,) in keys for row in _try_rows(opens, one, (value,)) or []]
     with target.transaction():
-        target.run_many(_insertion(table), [row for row in rows if row[0] not in without])
+        _insert(target, name, [row for row in rows if row[0] not in without])
     return whole
 
 
@@ -301,8 +264,6 @@ _LAST_KEYS = (
     "SELECT max(pk) FROM note_base",
     "SELECT max(id) FROM notes_fts_docsize",
 )
-_PAIRS = (
-    f"SELECT {', '.join(f'n.{name}' for name in _NOTES.all_columns)}, "  # noqa: S608 - names of our own
-    f"{', '.join(f'b.{name}' for name in _BASE.all_columns)} "
-    "FROM notes n NOT INDEXED JOIN note_base b ON b.pk = n.pk WHERE n.pk > ? AND n.pk <= ?"
-)
+_WITH_BASE = "FROM notes n NOT INDEXED JOIN note_base b ON b.pk = n.pk WHERE n.pk > ? AND n.pk <= ?"
+_NOTES = f"SELECT n.* {_WITH_BASE}"
+_BASES = f"SELECT b.* {_WITH_BASE}"
