@@ -295,8 +295,8 @@ def progress_message(text):
     async def report(_done, _total, message):
         said.append(message)
 
-    context = SimpleNamespace(session=SimpleNamespace(report_progress=report))
-    call = Call(context, None, setting="ask", confirmed=False)
+    context = SimpleNamespace(session=SimpleNamespace(report_progress=report, client_params=None))
+    call = Call(context, SimpleNamespace(name="list", arguments=None))
     asyncio.run(call.progress(1, 2, text))
     _to_the_client(json.dumps(said))
 

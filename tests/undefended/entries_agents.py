@@ -273,9 +273,8 @@ AGENTS = (
     Defence(
         "who can ask a person does so, whatever the argument says",
         "protocol/consent.py",
-        "            case Way.ASK:\n",
-        "            case Way.ASK if self._confirmed:\n                return True\n"
-        "            case Way.ASK:\n",
+        "is not ConsentMode.ASK:\n",
+        'is not ConsentMode.ASK or self.arguments.get("confirm"):\n',
         (f"{_DISPATCH}::test_person_who_does_not_agree_is_obeyed_whatever_the_agent_says",),
         (40,),
     ),

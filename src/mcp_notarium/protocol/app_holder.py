@@ -50,7 +50,8 @@ class AppHolder:
         if refused is not None:
             self._tried.set()
         self._ended = anyio.Event()
-        self._told: list[Callable[[], None]] = []
+        self.on_open: Callable[[], None] = lambda: None
+        """Called each time the account has been opened, before anybody else hears of it."""
 
     @property
     def locked(self) -> bool:
@@ -61,10 +62,6 @@ class AppHolder:
     def opened(self) -> App | None:
         """Return the open ``App``, None while it is not open."""
         return self._app
-
-    def when_open(self, tell: Callable[[], None]) -> None:
-        """Have ``tell`` called each time the account has been opened, before anybody else hears of it."""
-        self._told.append(tell)
 
     def open(self) -> None:
         """Begin to open, if that has not begun."""
@@ -131,11 +128,10 @@ class AppHolder:
             except NotariumError as error:
                 self._fail(error)
                 return
-            if self.locked:  # condemned while it was being opened
+            if self.locked:  # found damaged while it was being opened
                 return
             self._app, self._error = app, None
-            for tell in self._told:
-                tell()
+            self.on_open()
             self._tried.set()
             await self._letting_go.wait()
             self._app = None

@@ -11,10 +11,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, Self
 
 from pydantic import BaseModel
 
@@ -22,7 +21,6 @@ from mcp_notarium.audit.chain import OK, OPEN, UNKNOWN, Act, Decision, Entry
 from mcp_notarium.errors import NotariumError, NotRecorded, OutcomeUnknown
 from mcp_notarium.protocol.app_holder import AppHolder
 from mcp_notarium.storage.audit_log import AuditLog
-from mcp_notarium.tools.call_context import CallContext
 from mcp_notarium.tools.catalog import Tool
 
 SECONDS: Final = 0.5
@@ -34,21 +32,15 @@ _READING_ACTIONS: Final = frozenset({"get_stats"})
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """Hold a call as it came: name and version of the client ('' if it did not say), tool, arguments."""
-
-    client: str
-    tool: str
-    arguments: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
 class Answer:
-    """Hold what the caller gets: JSON text of ``size`` bytes, and the same as value unless it is an error."""
+    """Hold what the caller gets."""
 
     text: str
+    """JSON text."""
     size: int
+    """Bytes of the text."""
     value: dict[str, Any] | None = None
+    """The same as the text; None: the text is an error."""
 
     @property
     def is_error(self) -> bool:
@@ -60,25 +52,24 @@ class PassOn(Exception):
     """End a call without an answer of ours: the protocol has a form of its own for it."""
 
 
-class RecordedCall(CallContext, Protocol):
-    """Describe a call that knows what was decided about it."""
+class IncomingCall(Protocol):
+    """Describe a call as it came, and the way back to whoever made it."""
 
-    @property
-    def decision(self) -> Decision:
-        """Return what the person said, or that nobody was asked."""
+    client: str
+    """Name and version of the client; '' if it did not say."""
+    tool: str
+    arguments: dict[str, Any]
+    decision: Decision
+    """The person's answer, or ``ALLOWED`` while nobody was asked."""
 
+    async def ask(self, message: str, *, setting: str) -> bool:
+        """Return whether the person agrees; ``setting`` is NOTARIUM_DESTRUCTIVE.
 
-class MakeCall(Protocol):
-    """Make the call as its handler sees it, once it is known what it may do."""
-
-    def __call__(
-        self, *, setting: str, confirmed: bool, agreed: Callable[[], None]
-    ) -> RecordedCall:
-        """Return the call.
-
-        ``setting`` is NOTARIUM_DESTRUCTIVE; ``confirmed``: the argument ``confirm`` says yes; ``agreed``
-        is called when somebody has agreed, before the handler knows. It raises ``NotRecorded``.
+        Raises ``ConfirmationRequired`` if nobody can say.
         """
+
+    async def progress(self, done: float, total: float | None, message: str) -> None:
+        """Report progress; see ``CallContext``."""
 
 
 class Recorder:
@@ -89,47 +80,36 @@ class Recorder:
         self._early: deque[Entry] = deque()
         self._lost = 0
         self._timer: asyncio.TimerHandle | None = None
-        holder.when_open(self._hand_over)
+        holder.on_open = self._hand_over
 
-    @contextmanager
-    def recording(self, asked: Asked, tool: Tool | None) -> Iterator[Recording]:
-        """Record one call when it is left, however that is."""
-        call = Recording(self, asked, tool)
-        try:
-            yield call
-        except BaseException as error:
-            call.broken_off(error)
-            raise
-        finally:
-            call.leave()
-
-    def trail(self) -> AuditLog | None:
+    @property
+    def log(self) -> AuditLog | None:
         """Return the audit log, None while the account is not open."""
         app = self._holder.opened
         return None if app is None else app.audit
 
     def keep(self, entry: Entry) -> None:
         """Store the entry soon; if the account is not open, as soon as it is."""
-        trail = self.trail()
-        if trail is None:
+        log = self.log
+        if log is None:
             self._early.append(entry)
             if len(self._early) > _MOST_EARLY:
                 self._early.popleft()
                 self._lost += 1
             return
-        trail.note(entry)
+        log.note(entry)
         self.wake(SECONDS)
 
     def _hand_over(self) -> None:
         """Store what was asked before the account was open, and how much could not be kept."""
-        trail = self.trail()
-        if trail is None or not self._early:
+        log = self.log
+        if log is None or not self._early:
             return
         if self._lost:
-            trail.note(Entry(at=trail.now(), act=Act.GAP, facts={"not_recorded": self._lost}))
+            log.note(Entry(at=log.now(), act=Act.GAP, facts={"not_recorded": self._lost}))
             self._lost = 0
         while self._early:
-            trail.note(self._early.popleft())
+            log.note(self._early.popleft())
         self.wake(SECONDS)
 
     def wake(self, seconds: float) -> None:
@@ -139,35 +119,58 @@ class Recorder:
 
     def _flush(self) -> None:
         self._timer = None
-        trail = self.trail()
-        if trail is None:
+        log = self.log
+        if log is None:
             return  # whoever closed the account has stored what waited
-        if not trail.flush():
+        if not log.flush():
             self.wake(_AGAIN)
-        trail.tidy()
+        log.tidy()
 
 
 class Recording:
-    """Record one call."""
+    """Record one call when its ``with`` block is left, and be the context of the call's handler."""
 
-    def __init__(self, recorder: Recorder, asked: Asked, tool: Tool | None) -> None:
+    def __init__(self, recorder: Recorder, call: IncomingCall, tool: Tool | None) -> None:
         self._recorder = recorder
-        self._asked = asked
+        self._call = call
         self._act: str = Act.UNKNOWN_TOOL if tool is None else f"tool.{tool.name}"
         self._reads = tool is None or tool.read_only
         self._opened = 0
         self._agreed = False
-        self._trail: AuditLog | None = None
-        self._call: RecordedCall | None = None
+        self._setting = "deny"
+        self._log: AuditLog | None = None
         self._decision = Decision.REFUSED  # until it is known that it can be asked for
         self._outcome = "unknown_tool" if tool is None else "arguments"
         self._notes: tuple[str, ...] = ()
         self._bytes = 0
         self._digest: str | None = None
 
-    def begin(self, trail: AuditLog, request: BaseModel, call: RecordedCall) -> None:
-        """Record that the handler is about to be called. Raises ``NotRecorded``: then it must not be."""
-        self._trail, self._call = trail, call
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: object
+    ) -> None:
+        """Write the record, or the second one. Never raises."""
+        if isinstance(error, asyncio.CancelledError):
+            self._outcome = UNKNOWN if self._opened else "cancelled"
+        elif error is not None and self._decided() is Decision.ASKED:
+            self._outcome = Decision.ASKED
+        log = self._log or self._recorder.log
+        entry = self._entry(log, outcome=self._outcome)
+        if self._opened and log is not None:
+            log.close(entry)
+            if log.waiting:
+                self._recorder.wake(SECONDS)
+        else:
+            self._recorder.keep(entry)
+
+    def begin(self, log: AuditLog, request: BaseModel, *, setting: str) -> None:
+        """Record that the handler is about to be called; ``setting`` is NOTARIUM_DESTRUCTIVE.
+
+        Raises ``NotRecorded``: then it must not be called.
+        """
+        self._log, self._setting = log, setting
         self._decision, self._outcome = Decision.ALLOWED, UNKNOWN
         action = getattr(request, "action", None)
         if isinstance(action, str):
@@ -176,16 +179,26 @@ class Recording:
         if self._reads:
             return
         try:
-            self._opened = trail.open(self._entry(trail, outcome=OPEN))
+            self._opened = log.open(self._entry(log, outcome=OPEN))
         except NotRecorded:
             self._decision = Decision.REFUSED
             raise
 
-    def agree(self) -> None:
-        """Record that somebody agreed, once: a crash from here on leaves that behind."""
-        if self._opened and not self._agreed and self._trail is not None:
-            self._trail.open(self._entry(self._trail, outcome=OPEN))
+    async def confirm(self, message: str) -> bool:
+        """Return whether the person agrees; that is on record before.
+
+        Raises ``ConfirmationRequired`` if nobody can say, ``NotRecorded`` if it cannot be recorded.
+        """
+        if not await self._call.ask(message, setting=self._setting):
+            return False
+        if self._opened and not self._agreed and self._log is not None:
+            self._log.open(self._entry(self._log, outcome=OPEN))
             self._agreed = True
+        return True
+
+    async def progress(self, done: float, total: float | None, message: str) -> None:
+        """Report progress to the client."""
+        await self._call.progress(done, total, message)
 
     def answered(self, answer: Answer) -> Answer:
         """Note what the caller gets."""
@@ -206,37 +219,18 @@ class Recording:
             self._decision = Decision.REFUSED
         return error
 
-    def broken_off(self, error: BaseException) -> None:
-        """Note that the caller has gone, is asked something, or has asked for what there is not."""
-        if isinstance(error, asyncio.CancelledError):
-            self._outcome = UNKNOWN if self._opened else "cancelled"
-        elif self._decided() is Decision.ASKED:
-            self._outcome = Decision.ASKED
-
-    def leave(self) -> None:
-        """Write the record, or the second one. Never raises."""
-        trail = self._trail or self._recorder.trail()
-        entry = self._entry(trail, outcome=self._outcome)
-        self._call = None  # it knows this record; a circle would keep megabytes of arguments
-        if self._opened and trail is not None:
-            trail.close(entry)
-            if trail.waiting:
-                self._recorder.wake(SECONDS)
-        else:
-            self._recorder.keep(entry)
-
-    def _entry(self, trail: AuditLog | None, *, outcome: str) -> Entry:
-        notes, asked = self._notes, self._asked.arguments.get("id")
-        if not notes and isinstance(asked, str) and trail is not None and trail.known(asked):
-            notes = (asked,)
-        if trail is not None and self._digest is None:  # once a call: a note may have a megabyte
-            self._digest = trail.digest(self._asked.tool, self._asked.arguments)
+    def _entry(self, log: AuditLog | None, *, outcome: str) -> Entry:
+        notes, asked_id = self._notes, self._call.arguments.get("id")
+        if not notes and isinstance(asked_id, str) and log is not None and log.known(asked_id):
+            notes = (asked_id,)
+        if log is not None and self._digest is None:  # once a call: a note may have a megabyte
+            self._digest = log.digest(self._call.tool, self._call.arguments)
         return Entry(
-            at=trail.now() if trail is not None else time.time(),
+            at=log.now() if log is not None else time.time(),
             act=self._act,
-            client=self._asked.client,
+            client=self._call.client,
             digest=self._digest or "",
-            notes=tuple(map(trail.named, notes)) if trail is not None else (),
+            notes=tuple(map(log.named, notes)) if log is not None else (),
             decision=self._decided(),
             outcome=outcome,
             bytes_out=self._bytes,
@@ -244,10 +238,9 @@ class Recording:
         )
 
     def _decided(self) -> Decision:
-        """Return what the person said; it goes before what the tool made of it."""
-        if self._call is not None and self._call.decision is not Decision.ALLOWED:
-            return self._call.decision
-        return self._decision
+        """Return the person's answer; it goes before what the tool made of it."""
+        answer = self._call.decision
+        return self._decision if answer is Decision.ALLOWED else answer
 
 
 def notes_in(value: dict[str, Any] | None) -> tuple[str, ...]:

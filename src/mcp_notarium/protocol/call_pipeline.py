@@ -19,7 +19,7 @@ from mcp_notarium.domain.characters import has_lone_surrogate, replace_surrogate
 from mcp_notarium.domain.policy import TOOLS
 from mcp_notarium.errors import ConfirmationRequired, InvalidRequest, NotariumError, PolicyChanged
 from mcp_notarium.protocol.app_holder import AppHolder
-from mcp_notarium.protocol.call_audit import Answer, Asked, MakeCall, PassOn, Recorder, Recording
+from mcp_notarium.protocol.call_audit import Answer, IncomingCall, PassOn, Recorder, Recording
 from mcp_notarium.protocol.flow_control import FlowControl
 from mcp_notarium.tools.catalog import Tool, by_name
 from mcp_notarium.tools.schemas import FromNotes
@@ -27,6 +27,8 @@ from mcp_notarium.tools.untrusted_text import add_boundaries, add_findings
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
+
+Json = dict[str, Any]
 
 SHOWN = 64
 """Characters of a name that was sent, at most, which an error repeats."""
@@ -56,17 +58,17 @@ class CallPipeline:
         self.offered = tuple(self._tools)
         self.recorder = Recorder(holder)
 
-    async def answer(self, asked: Asked, make: MakeCall) -> Answer:
-        """Return the answer to one call. Raises ``PassOn`` only: an unknown tool, or what ``make`` brings in."""
-        tool = self._tools.get(asked.tool)
-        with self.recorder.recording(asked, tool) as record:
+    async def answer(self, call: IncomingCall) -> Answer:
+        """Return the answer to one call. Raises ``PassOn`` only: an unknown tool, or what asking brings in."""
+        tool = self._tools.get(call.tool)
+        with Recording(self.recorder, call, tool) as record:
             if tool is None:
                 raise UnknownTool(sorted(self._tools))
-            return record.answered(await self._answer(tool, asked, make, record))
+            return record.answered(await self._answer(tool, call.arguments, record))
 
-    async def _answer(self, tool: Tool, asked: Asked, make: MakeCall, record: Recording) -> Answer:
+    async def _answer(self, tool: Tool, arguments: Json, record: Recording) -> Answer:
         try:
-            return await self._run(tool, asked, make, record)
+            return await self._run(tool, arguments, record)
         except PassOn:
             raise
         except PolicyChanged as error:
@@ -80,19 +82,14 @@ class CallPipeline:
         except Exception as error:  # noqa: BLE001 - the last line before the wire
             return failure(record.failed(unexpected(error, while_doing=tool.name)))
 
-    async def _run(self, tool: Tool, asked: Asked, make: MakeCall, record: Recording) -> Answer:
+    async def _run(self, tool: Tool, arguments: Json, record: Recording) -> Answer:
         app = await self.holder.app()  # first, so that whatever comes of the call is on record
         await self._flow.wait_for_room()
-        request = _request(tool, asked.arguments)
+        request = _request(tool, arguments)
         app.cache.notes.gate.require_match()
         app.policy.require_use(tool.name, getattr(request, "action", None))
-        call = make(
-            setting=app.config.destructive,
-            confirmed=getattr(request, "confirm", None) is True,
-            agreed=record.agree,
-        )
-        record.begin(app.audit, request, call)
-        made = await tool.handle(app, request, call)
+        record.begin(app.audit, request, setting=app.config.destructive)
+        made = await tool.handle(app, request, record)
         if tool.read_only and not self._flow.has_room:
             await self._flow.wait_for_room()  # it has waited for the network
         answer = success(made)
@@ -108,7 +105,7 @@ def _count(app: App, tool: Tool, answer: Answer) -> None:
         app.budget.record_read(answer.size)
 
 
-def _request(tool: Tool, arguments: dict[str, Any]) -> BaseModel:
+def _request(tool: Tool, arguments: Json) -> BaseModel:
     """Return the request. Raises ``InvalidRequest``.
 
     Half a surrogate pair is no text; storing something else instead would change a note.

@@ -25,11 +25,11 @@ from mcp_notarium import logs
 from mcp_notarium.audit.chain import Decision
 from mcp_notarium.protocol.call_audit import PassOn
 from mcp_notarium.tools.call_context import (
-    Way,
+    ConsentMode,
+    consent_mode,
     refusal,
     refused_with_error,
     unanswered,
-    way_of_consent,
 )
 
 ASKING_SECONDS: Final = 55.0
@@ -63,8 +63,8 @@ class Questions:
         self._open[state] = (meaning, self._clock() + OPEN_SECONDS)
         return state
 
-    def spend(self, state: str, meaning: bytes) -> bool:
-        """Return whether this is the state of such a question. It is not again."""
+    def redeem(self, state: str, meaning: bytes) -> bool:
+        """Return whether this is the state of such a question, and close the question."""
         asked = self._open.get(state)
         if asked is None or not hmac.compare_digest(asked[0], meaning):
             return False
@@ -84,53 +84,28 @@ class NeedsAnswer(PassOn):
 
 
 class Call:
-    """Be a ``CallContext`` over the SDK's request context. ``agreed`` is called when somebody agrees."""
+    """Represent a call that came through the SDK: an ``IncomingCall``."""
 
     def __init__(
-        self,
-        context: ServerRequestContext[Any, Any],
-        params: types.CallToolRequestParams,
-        *,
-        setting: str,
-        confirmed: bool,
-        agreed: Callable[[], None] = lambda: None,
+        self, context: ServerRequestContext[Any, Any], params: types.CallToolRequestParams
     ) -> None:
         self._context = context
         self._params = params
-        self._setting = setting
-        self._confirmed = confirmed
-        self._agreed = agreed
+        about = context.session.client_params
+        self.client = f"{about.client_info.name} {about.client_info.version}" if about else ""
+        self.tool = params.name
+        self.arguments = params.arguments or {}
         self.decision = Decision.ALLOWED
 
     async def progress(self, done: float, total: float | None, message: str) -> None:
         """Report how far the call is, if the client asked for that."""
         await self._context.session.report_progress(done, total, logs.scrub_for_client(message))
 
-    async def confirm(self, message: str) -> bool:
-        """Return whether the person agrees; that is on record before.
-
-        Raises ``ConfirmationRequired`` if nobody can say, ``NotRecorded`` if it cannot be recorded.
-        """
+    async def ask(self, message: str, *, setting: str) -> bool:
+        """Return whether the person agrees. Raises ``ConfirmationRequired`` if nobody can say."""
         self.decision = Decision.REFUSED  # unless somebody answers
-        if not await self._consent(message):
-            return False
-        self._agreed()
-        return True
-
-    async def _consent(self, message: str) -> bool:
-        match way_of_consent(self._setting, can_elicit=self._can_elicit()):
-            case Way.ASK:
-                return await self._ask(message)
-            case Way.ARGUMENT:
-                return self._by_argument(message)
-        raise refusal(self._setting, message)
-
-    def _can_elicit(self) -> bool:
-        capabilities = self._context.session.client_capabilities
-        asking = capabilities.elicitation if capabilities is not None else None
-        return asking is not None and (asking.form is not None or asking.url is None)
-
-    async def _ask(self, message: str) -> bool:
+        if consent_mode(setting, can_elicit=self._can_elicit()) is not ConsentMode.ASK:
+            return self._without_dialogue(message, setting)
         if self._context.protocol_version in MODERN_PROTOCOL_VERSIONS:
             return self._answered(message)
         try:
@@ -143,27 +118,31 @@ class Call:
             raise unanswered(message) from None
         except MCPError as error:
             if error.error.code == types.METHOD_NOT_FOUND:
-                return self._without_dialogue(message)
+                return self._without_dialogue(message, setting)
             raise refused_with_error(message) from None
         except ValidationError:  # what cannot be read is no agreement
             raise refused_with_error(message) from None
         return self._decided(answer)
+
+    def _can_elicit(self) -> bool:
+        capabilities = self._context.session.client_capabilities
+        asking = capabilities.elicitation if capabilities is not None else None
+        return asking is not None and (asking.form is not None or asking.url is None)
 
     def _decided(self, answer: types.ElicitResult) -> bool:
         agreed = _agrees(answer)
         self.decision = Decision.CONFIRMED if agreed else Decision.DECLINED
         return agreed
 
-    def _without_dialogue(self, message: str) -> bool:
-        """Decide for a client that said it can ask and then could not: it counts as one that cannot."""
-        if way_of_consent(self._setting, can_elicit=False) is Way.ARGUMENT:
-            return self._by_argument(message)
-        raise refusal(self._setting, message)
+    def _without_dialogue(self, message: str, setting: str) -> bool:
+        """Take the caller's word that the person agreed, where the setting permits that.
 
-    def _by_argument(self, message: str) -> bool:
-        """Take the caller's word that the person agreed; the record says that it is not the person's."""
-        if not self._confirmed:
-            raise refusal(self._setting, message)
+        Also for a client that said it can ask and then could not. The record says that it is not the
+        person's word.
+        """
+        by_argument = consent_mode(setting, can_elicit=False) is ConsentMode.ARGUMENT
+        if not by_argument or self.arguments.get("confirm") is not True:
+            raise refusal(setting, message)
         self.decision = Decision.BY_ARGUMENT
         return True
 
@@ -171,7 +150,7 @@ class Call:
         """Return the answer that came with this call, or end the call with the question."""
         asked = _meaning(self._params, message)
         answer = (self._params.input_responses or {}).get(_QUESTION)
-        if answer is not None and _QUESTIONS.spend(self._params.request_state or "", asked):
+        if answer is not None and _QUESTIONS.redeem(self._params.request_state or "", asked):
             if isinstance(answer, types.ElicitResult):
                 return self._decided(answer)
             self.decision = Decision.DECLINED

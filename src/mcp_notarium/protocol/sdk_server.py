@@ -9,8 +9,6 @@ process: what no encoding can carry becomes U+FFFD.
 from __future__ import annotations
 
 import json
-from functools import partial
-from types import TracebackType
 from typing import Any, Self
 
 import anyio
@@ -27,7 +25,7 @@ from mcp_notarium import __version__, logs
 from mcp_notarium.domain.characters import replace_surrogates
 from mcp_notarium.domain.policy import TOOLS as NAMES
 from mcp_notarium.errors import InvalidRequest
-from mcp_notarium.protocol.call_audit import Answer, Asked
+from mcp_notarium.protocol.call_audit import Answer
 from mcp_notarium.protocol.call_pipeline import SHOWN, CallPipeline, UnknownTool, unexpected
 from mcp_notarium.protocol.consent import Call, NeedsAnswer
 from mcp_notarium.protocol.jsonrpc import INVALID_REQUEST, Refusal
@@ -52,11 +50,8 @@ def build(pipeline: CallPipeline) -> Server[Any]:
     async def call_tool(
         context: Context, params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
-        known = context.session.client_params
-        client = f"{known.client_info.name} {known.client_info.version}" if known else ""
-        asked = Asked(client, params.name, params.arguments or {})
         try:
-            return result_of(await pipeline.answer(asked, partial(Call, context, params)))
+            return result_of(await pipeline.answer(Call(context, params)))
         except NeedsAnswer as needs:
             return needs.result
         except UnknownTool as unknown:
@@ -81,9 +76,8 @@ def build(pipeline: CallPipeline) -> Server[Any]:
 
 async def serve(server: Server[Any], transport: Transport) -> None:
     """Serve the connection to its end."""
-    await server.run(
-        Incoming(transport), Outgoing(transport), server.create_initialization_options()
-    )
+    stream = SdkStream(transport)
+    await server.run(stream, stream, server.create_initialization_options())
 
 
 def result_of(answer: Answer) -> types.CallToolResult:
@@ -121,8 +115,8 @@ async def guard(ctx: Context, call_next: CallNext) -> HandlerResult:
         raise MCPError(types.INTERNAL_ERROR, hidden.message, data=hidden.to_dict()) from None
 
 
-class _Stream:
-    """Hold what both streams have in common: closing one closes nothing of ours."""
+class SdkStream:
+    """Give the SDK what it reads and take what it writes."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -133,17 +127,8 @@ class _Stream:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_val: BaseException | None,
-        exc_tb: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_error: object) -> None:
         await self.aclose()
-
-
-class Incoming(_Stream):
-    """Give the SDK what it reads."""
 
     async def receive(self) -> SessionMessage | Exception:
         """Return the next message. Raises ``EndOfStream`` at the end."""
@@ -167,10 +152,6 @@ class Incoming(_Stream):
             return await self.receive()
         except anyio.EndOfStream:
             raise StopAsyncIteration from None
-
-
-class Outgoing(_Stream):
-    """Take what the SDK writes."""
 
     async def send(self, item: SessionMessage, /) -> None:
         """Write one message."""

@@ -50,7 +50,7 @@ class CallContext(Protocol):
         """Report progress to the client; does nothing if the client did not ask for that."""
 
 
-class Way(Enum):
+class ConsentMode(Enum):
     """Name the way to obtain consent to a destructive or sharing action."""
 
     ASK = "ask the person through the client"
@@ -58,13 +58,13 @@ class Way(Enum):
     REFUSE = "nobody can agree to it"
 
 
-def way_of_consent(setting: str, *, can_elicit: bool) -> Way:
-    """Return the way for ``NOTARIUM_DESTRUCTIVE`` = ``setting`` with a client that can ask, or cannot."""
+def consent_mode(setting: str, *, can_elicit: bool) -> ConsentMode:
+    """Return the mode for ``NOTARIUM_DESTRUCTIVE`` = ``setting`` with a client that can ask, or cannot."""
     if setting == "deny":
-        return Way.REFUSE
+        return ConsentMode.REFUSE
     if can_elicit:
-        return Way.ASK
-    return Way.ARGUMENT if setting == "ask" else Way.REFUSE
+        return ConsentMode.ASK
+    return ConsentMode.ARGUMENT if setting == "ask" else ConsentMode.REFUSE
 
 
 def refusal(setting: str, message: str) -> ConfirmationRequired:

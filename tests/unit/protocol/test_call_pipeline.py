@@ -1,11 +1,12 @@
 """The pipeline where nobody reads the answers: a call waits until there is room for what it makes."""
 
+from typing import ClassVar
+
 import anyio
 import pytest
 
 from mcp_notarium.audit.chain import Decision
 from mcp_notarium.protocol.app_holder import AppHolder
-from mcp_notarium.protocol.call_audit import Asked
 from mcp_notarium.protocol.call_pipeline import CallPipeline
 from mcp_notarium.protocol.flow_control import MOST_UNREAD, FlowControl
 from support.tool_harness import Caller, ToolHarness
@@ -13,11 +14,12 @@ from support.tool_harness import Caller, ToolHarness
 pytestmark = pytest.mark.anyio
 
 
-class Recorded(Caller):
-    decision = Decision.ALLOWED
+class Incoming(Caller):
+    """A call of ``get`` as it came."""
 
-    def __init__(self, **_rules):
-        super().__init__()
+    tool = "get"
+    arguments: ClassVar = {"id": "plain"}
+    decision = Decision.ALLOWED
 
 
 async def test_a_reading_that_waited_for_the_network_is_not_answered_above_the_bound(tmp_path):
@@ -36,7 +38,7 @@ async def test_a_reading_that_waited_for_the_network_is_not_answered_above_the_b
     pipeline = CallPipeline(holder, flow=flow)
 
     async def call():
-        answers.append(await pipeline.answer(Asked("", "get", {"id": "plain"}), Recorded))
+        answers.append(await pipeline.answer(Incoming()))
 
     try:
         with anyio.fail_after(20):

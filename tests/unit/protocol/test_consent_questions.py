@@ -13,19 +13,19 @@ class Clock:
 def test_state_is_spent_once():
     questions = Questions()
     state = questions.ask(b"delete it")
-    assert questions.spend(state, b"delete it")
-    assert not questions.spend(state, b"delete it")
+    assert questions.redeem(state, b"delete it")
+    assert not questions.redeem(state, b"delete it")
 
 
 def test_state_is_for_its_own_question():
     questions = Questions()
     first, second = questions.ask(b"delete it"), questions.ask(b"share it")
     assert first != second
-    assert not questions.spend(first, b"share it")
-    assert questions.spend(first, b"delete it")
-    assert not questions.spend(second, b"")
-    assert not questions.spend("", b"")
-    assert not questions.spend("0" * 32, b"delete it")
+    assert not questions.redeem(first, b"share it")
+    assert questions.redeem(first, b"delete it")
+    assert not questions.redeem(second, b"")
+    assert not questions.redeem("", b"")
+    assert not questions.redeem("0" * 32, b"delete it")
 
 
 def test_state_ends():
@@ -33,13 +33,13 @@ def test_state_ends():
     questions = Questions(clock)
     early, late = questions.ask(b"x"), questions.ask(b"x")
     clock.now += OPEN_SECONDS - 1
-    assert questions.spend(early, b"x")
+    assert questions.redeem(early, b"x")
     clock.now += 2
-    assert not questions.spend(late, b"x")
+    assert not questions.redeem(late, b"x")
 
 
 def test_only_the_newest_questions_stay_open():
     questions = Questions()
     states = [questions.ask(b"x") for _ in range(MOST_OPEN + 1)]
-    assert not questions.spend(states[0], b"x")
-    assert questions.spend(states[1], b"x")
+    assert not questions.redeem(states[0], b"x")
+    assert questions.redeem(states[1], b"x")

@@ -11,7 +11,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest, JSONRPCResponse
 
 from mcp_notarium.protocol.flow_control import MOST_UNANSWERED, FlowControl
-from mcp_notarium.protocol.sdk_server import Incoming, Outgoing
+from mcp_notarium.protocol.sdk_server import SdkStream
 from mcp_notarium.protocol.session import Session, size_of
 from mcp_notarium.protocol.static_replies import StaticReplies, stored
 from mcp_notarium.protocol.stdio import TooLong
@@ -67,7 +67,7 @@ def answer(request_id, **result):
 async def ended(transport):
     """Wait until the library's loop would end; gives the seconds that took."""
     began = time.monotonic()
-    async for _ in Incoming(transport):
+    async for _ in SdkStream(transport):
         pass
     return time.monotonic() - began
 
@@ -79,9 +79,9 @@ def lines(reading):
 async def test_messages_go_in_and_answers_come_out():
     async with connected() as (transport, reading):
         transport.feed(request(1))
-        received = (await Incoming(transport).receive()).message
+        received = (await SdkStream(transport).receive()).message
         assert isinstance(received, JSONRPCRequest)
-        await Outgoing(transport).send(answer(1, a=1))
+        await SdkStream(transport).send(answer(1, a=1))
         assert lines(reading) == [{"jsonrpc": "2.0", "id": 1, "result": {"a": 1}}]
 
 
@@ -96,10 +96,10 @@ async def test_it_waits_for_what_is_owed_and_no_longer():
         transport.feed(request(1))
         transport.feed(request("1"))
         transport.stop()
-        await Outgoing(transport).send(answer(1))
+        await SdkStream(transport).send(answer(1))
         await anyio.wait_all_tasks_blocked()
         assert not transport._settled.is_set()
-        await Outgoing(transport).send(answer("1"))
+        await SdkStream(transport).send(answer("1"))
         assert await ended(transport) < 5
 
 
@@ -127,9 +127,9 @@ async def test_the_backlog_is_full_while_too_much_is_in_hand(lines_in):
             transport.feed(line)
         assert flow.full()
         for _ in lines_in:
-            message = (await Incoming(transport).receive()).message
+            message = (await SdkStream(transport).receive()).message
             if isinstance(message, JSONRPCRequest):
-                await Outgoing(transport).send(answer(message.id, n=1))
+                await SdkStream(transport).send(answer(message.id, n=1))
         assert not flow.full()
 
 
@@ -153,10 +153,10 @@ async def test_one_id_used_twice_is_owed_two_answers():
         transport.feed(request(1))
         transport.feed(request(1))
         transport.stop()
-        await Outgoing(transport).send(answer(1, n=1))
+        await SdkStream(transport).send(answer(1, n=1))
         await anyio.wait_all_tasks_blocked()
         assert not transport._settled.is_set()
-        await Outgoing(transport).send(answer(1, n=2))
+        await SdkStream(transport).send(answer(1, n=2))
         assert await ended(transport) < 5
         assert [line["result"]["n"] for line in lines(reading)] == [1, 2]
 
@@ -206,9 +206,9 @@ async def test_more_refusals_than_a_pipe_holds_are_all_written_before_the_end():
 
 async def test_answer_to_the_handshake_is_swallowed_once():
     async with connected(HELLO, INITIALIZED) as (transport, reading):
-        await Outgoing(transport).send(answer(HELLO["id"], first=True))
+        await SdkStream(transport).send(answer(HELLO["id"], first=True))
         transport.feed(request(HELLO["id"]))
-        await Outgoing(transport).send(answer(HELLO["id"], second=True))
+        await SdkStream(transport).send(answer(HELLO["id"], second=True))
         assert [line["result"] for line in lines(reading)] == [{"second": True}]
         transport.stop()
         assert await ended(transport) < 1
@@ -220,7 +220,7 @@ async def test_calls_that_wait_for_the_sdk_keep_their_order_and_can_be_cancelled
             transport.feed(request(number))
         transport.feed(cancel(2))
         transport.feed(cancel("4"))
-        stream = Incoming(transport)
+        stream = SdkStream(transport)
         found = [(await stream.receive()).message for _ in range(5)]
         assert [message.method for message in found[:2]] == [
             "initialize",
@@ -229,7 +229,7 @@ async def test_calls_that_wait_for_the_sdk_keep_their_order_and_can_be_cancelled
         assert [message.id for message in found[2:]] == [0, 1, 3]
         transport.stop()
         for number in (HELLO["id"], 0, 1, 3):
-            await Outgoing(transport).send(answer(number))
+            await SdkStream(transport).send(answer(number))
         assert await ended(transport) < 5
 
 
@@ -268,7 +268,7 @@ async def test_nothing_is_taken_after_the_stop():
     async with connected() as (transport, _):
         transport.stop()
         transport.feed(request(1))
-        assert [message async for message in Incoming(transport)] == []
+        assert [message async for message in SdkStream(transport)] == []
 
 
 async def test_reader_that_is_gone_ends_it():
@@ -276,7 +276,7 @@ async def test_reader_that_is_gone_ends_it():
         transport.feed(request(1))
         transport.feed(request(2))
         os.close(reading)
-        await Outgoing(transport).send(answer(1))
+        await SdkStream(transport).send(answer(1))
         assert await ended(transport) < 5
 
 
@@ -293,14 +293,14 @@ async def test_large_and_small_lines_keep_their_order():
             tasks.start_soon(read)
             for number in range(40):
                 text = "x" * (200_000 if number % 5 == 0 else 10)
-                tasks.start_soon(Outgoing(transport).send, answer(number, text=text))
+                tasks.start_soon(SdkStream(transport).send, answer(number, text=text))
         assert [json.loads(line)["id"] for line in found.splitlines()] == list(range(40))
 
 
 async def test_reader_that_takes_nothing_is_given_up():
     async with connected(seconds=0.1) as (transport, _), anyio.create_task_group() as tasks:
         transport.feed(request(1))
-        tasks.start_soon(Outgoing(transport).send, answer(1, text="x" * 1_000_000))
+        tasks.start_soon(SdkStream(transport).send, answer(1, text="x" * 1_000_000))
         await anyio.wait_all_tasks_blocked()
         transport.stop()
         assert await ended(transport) < 5

@@ -3,22 +3,22 @@
 import pytest
 
 from mcp_notarium.errors import ConfirmationRequired
-from mcp_notarium.tools.call_context import Way, refusal, require_consent, way_of_consent
+from mcp_notarium.tools.call_context import ConsentMode, consent_mode, refusal, require_consent
 
 
 @pytest.mark.parametrize(
-    ("setting", "can_elicit", "way"),
+    ("setting", "can_elicit", "mode"),
     [
-        ("ask", True, Way.ASK),
-        ("ask", False, Way.ARGUMENT),
-        ("elicit", True, Way.ASK),
-        ("elicit", False, Way.REFUSE),
-        ("deny", True, Way.REFUSE),
-        ("deny", False, Way.REFUSE),
+        ("ask", True, ConsentMode.ASK),
+        ("ask", False, ConsentMode.ARGUMENT),
+        ("elicit", True, ConsentMode.ASK),
+        ("elicit", False, ConsentMode.REFUSE),
+        ("deny", True, ConsentMode.REFUSE),
+        ("deny", False, ConsentMode.REFUSE),
     ],
 )
-def test_way_of_consent_follows_setting_and_client(setting, can_elicit, way):
-    assert way_of_consent(setting, can_elicit=can_elicit) is way
+def test_consent_mode_follows_setting_and_client(setting, can_elicit, mode):
+    assert consent_mode(setting, can_elicit=can_elicit) is mode
 
 
 def test_refusal_names_the_argument_only_where_it_helps():
