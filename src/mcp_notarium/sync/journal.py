@@ -183,9 +183,13 @@ class Journal:
                     self._cache.sync_state.record_difference(at=self._clock())
                 for follow_up in follow_ups:
                     self._add(follow_up)
-            elif self._cache.pending.get(write.write_id) and self._still_from_before(write):
+            elif self._cache.pending.get(write.write_id) and (
+                self._cache.notes.etag(write.note_id) == write.base_etag
+            ):
                 self._cache.notes.apply(storing)
-        self._report_if_last()
+        # After the commit: a marker removed before it would be missing if the commit failed.
+        if self._after_last_entry is not None and self._cache.pending.count() == 0:
+            self._after_last_entry()
         return ours
 
     def reject(self, write: PendingWrite, reason: str) -> None:
@@ -238,9 +242,6 @@ class Journal:
             return []
         return [write for write in self._cache.pending.all() if write.state is WriteState.IN_FLIGHT]
 
-    def _still_from_before(self, write: PendingWrite) -> bool:
-        return self._cache.notes.etag(write.note_id) == write.base_etag
-
     def _is_ours(self, write: PendingWrite) -> bool:
         kept = self._cache.pending.get(write.write_id)
         return kept is not None and kept.owner == self._owner
@@ -250,8 +251,3 @@ class Journal:
             # Inside the write lock, so that no other process removes the marker in between.
             self._before_record()
         self._cache.pending.add(write)
-
-    def _report_if_last(self) -> None:
-        # After the commit: a marker removed before it would be missing if the commit failed.
-        if self._after_last_entry is not None and self._cache.pending.count() == 0:
-            self._after_last_entry()

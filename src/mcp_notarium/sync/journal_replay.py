@@ -20,7 +20,6 @@ from mcp_notarium.errors import (
     LoginRequired,
     NotariumError,
     NoteNotFound,
-    OutcomeUnknown,
     RateLimited,
     StoreRejected,
     StoreTimeout,
@@ -31,9 +30,9 @@ from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Store
 from mcp_notarium.sync.backoff import ItemBackoff
 from mcp_notarium.sync.journal import Journal
-from mcp_notarium.sync.note_fetch import ITEM_SECONDS, check_store_serves
+from mcp_notarium.sync.note_fetch import ITEM_SECONDS, check_store_serves, get_newest
 from mcp_notarium.sync.note_locks import NoteLock, NoteLocks
-from mcp_notarium.sync.push import NOTHING, Pusher, PushOutcome, PushResult
+from mcp_notarium.sync.push import NOTHING, Pusher, PushOutcome, PushResult, unknown_outcome
 
 ROUNDS = 4
 """How often a note may change during a write before the write is left for later."""
@@ -144,15 +143,11 @@ class JournalReplay:
             self._journal.release(write)
             raise
         self._journal.release(write)
-        raise OutcomeUnknown(
-            "the note keeps changing at the note store",
-            details={"id": write.note_id, "write_id": write.write_id},
-        )
+        raise unknown_outcome("the note keeps changing at the note store", write)
 
     async def _attempt(self, write: PendingWrite) -> PushResult:
-        try:
-            head = await self._store.get(write.note_id)
-        except NoteNotFound:
+        head = await get_newest(self._store, write.note_id)
+        if isinstance(head, Tombstone):
             return await self._without_note(write)
         match write.kind:
             case WriteKind.CREATE:
@@ -237,18 +232,11 @@ class JournalReplay:
         try:
             await self._pusher.remove(write)
         except (VersionConflict, StoreRejected):
-            return (
-                PushResult(PushOutcome.AGAIN)
-                if await self._moved(head)
-                else self._finish_with_head(write, head)
-            )
+            newest = await get_newest(self._store, head.id)
+            if isinstance(newest, Tombstone) or newest.etag != head.etag:
+                return PushResult(PushOutcome.AGAIN)
+            return self._finish_with_head(write, head)
         return PushResult(PushOutcome.STORED)
-
-    async def _moved(self, head: Revision) -> bool:
-        try:
-            return (await self._store.get(head.id)).etag != head.etag
-        except NoteNotFound:
-            return True
 
     def _base_of(self, write: PendingWrite) -> Content | None:
         base = self._cache.notes.base(write.note_id)

@@ -80,7 +80,7 @@ class NoteFetcher:
         seen = self._cache.notes.last_seen_etag(note_id)
         try:
             async with asyncio.timeout(min(seconds, LONGEST_ITEM_SECONDS)):
-                answer = await self._get(note_id)
+                answer = await get_newest(self._store, note_id)
         except (StoreProtocolError, StoreRejected) as error:
             self._backoff.record_failure(note_id, error)  # an answer, but about this note alone
         except (StoreError, LoginRequired) as error:
@@ -95,11 +95,13 @@ class NoteFetcher:
             if not lags_behind(answer, remote):
                 asked.answers[note_id] = Confirmed(answer, seen)
 
-    async def _get(self, note_id: str) -> Revision | Tombstone:
-        try:
-            return await self._store.get(note_id)
-        except NoteNotFound:
-            return Tombstone(note_id)
+
+async def get_newest(store: Store, note_id: str) -> Revision | Tombstone:
+    """Fetch the newest revision, or a tombstone for a note that the store does not have."""
+    try:
+        return await store.get(note_id)
+    except NoteNotFound:
+        return Tombstone(note_id)
 
 
 async def check_store_serves(cache: Cache, store: Store) -> None:

@@ -6,8 +6,8 @@ in the journal whenever the outcome of the write is not certain.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -74,8 +74,10 @@ class PushResult:
     copy_id: str | None = None
     differs: str = ""
 
-    def with_repair(self, repair: PushResult) -> PushResult:
+    def with_repair(self, repair: PushResult | None) -> PushResult:
         """Add what the repair of this push has led to: a copy, or a difference that the store made."""
+        if repair is None:
+            return self
         copied = self.copy_id or repair.copy_id
         return replace(
             self,
@@ -112,17 +114,10 @@ class Pusher:
         Raises what the store raised: one of ``NOT_STORED`` with the entry untouched, or
         ``OutcomeUnknown`` with the entry released for any process.
         """
-        self._on_step("recorded")
-        try:
+        with self._sending(write):
             answer = await self._store.push(write)
-        except NOT_STORED:
-            raise
-        except Exception as error:
-            raise self._in_doubt(write) from error
-        WITHDRAWN.set(
-            lambda: False
-        )  # follow-ups of a stored write are sent even if the caller has left
-        self._on_step("pushed")
+            # Follow-ups of a stored write are sent even if the caller has left.
+            WITHDRAWN.set(lambda: False)
         known = replayed and answer.answer is Answer.REPEATED
         repair = repair and not write.copied
         earlier = await self._earlier(write.note_id, answer.first)
@@ -132,18 +127,10 @@ class Pusher:
 
     async def remove(self, write: PendingWrite) -> None:
         """Push a DELETE and commit it. Raises as :meth:`send` does."""
-        self._on_step("recorded")
-        try:
+        with self._sending(write), suppress(NoteNotFound):
             await self._store.delete(
                 write.note_id, etag=write.base_etag or "", write_id=write.write_id
             )
-        except NoteNotFound:
-            pass
-        except NOT_STORED:
-            raise
-        except Exception as error:
-            raise self._in_doubt(write) from error
-        self._on_step("pushed")
         self._finish(write, Tombstone(write.note_id))
 
     async def keep_as_copy(
@@ -163,19 +150,25 @@ class Pusher:
         try:
             self._journal.finish(write)
         except CacheError as error:
-            raise OutcomeUnknown(
-                "the write is not stored yet, and could not be taken back here",
-                details={"id": write.note_id, "write_id": write.write_id},
+            raise unknown_outcome(
+                "the write is not stored yet, and could not be taken back here", write
             ) from error
 
-    def _in_doubt(self, write: PendingWrite) -> NotariumError:
-        # A cancellation does not come here: the process may be going down, and the journal entry
-        # is all that is needed.
-        self._journal.release(write)
-        return OutcomeUnknown(
-            "the note store did not answer the write",
-            details={"id": write.note_id, "write_id": write.write_id},
-        )
+    @contextmanager
+    def _sending(self, write: PendingWrite) -> Iterator[None]:
+        """Turn an error after which the store may have the write into ``OutcomeUnknown``.
+
+        A cancellation passes: the process may be going down, and the journal entry is all that is needed.
+        """
+        self._on_step("recorded")
+        try:
+            yield
+        except NOT_STORED:
+            raise
+        except Exception as error:
+            self._journal.release(write)
+            raise unknown_outcome("the note store did not answer the write", write) from error
+        self._on_step("pushed")
 
     async def _accept_alone(self, write: PendingWrite, answer: Acknowledgement) -> PushResult:
         """Commit an answer with nobody else's change between it and ours: make no copy, whatever it says.
@@ -196,7 +189,7 @@ class Pusher:
         """Read the same revision again: the text in an answer may differ from the stored one."""
         with suppress(NotariumError):
             held = await self._store.get(stored.id)
-            return held if held.etag == stored.etag else stored
+            stored = held if held.etag == stored.etag else stored
         return stored
 
     async def _accept(
@@ -240,19 +233,13 @@ class Pusher:
         result = PushResult(PushOutcome.STORED, merged=merged)
         if copies:
             result = replace(result, outcome=PushOutcome.COPIED, copy_id=copy_id(write.write_id))
-        if self._finish(write, kept, follow_ups):
-            result = await self._send_follow_ups(follow_ups, stored.content, result)
-        return result
-
-    async def _send_follow_ups(
-        self, follow_ups: Sequence[PendingWrite], stored: Content, result: PushResult
-    ) -> PushResult:
-        """Send the follow-ups of a push; return its result with what the repair has led to."""
-        for follow_up in follow_ups:
+        ours = self._finish(write, kept, follow_ups)
+        for follow_up in follow_ups if ours else ():
             created = follow_up.kind is WriteKind.CREATE
-            sent = await self._send_follow_up(follow_up, base=NOTHING if created else stored)
-            if sent is not None and not created:
-                result = result.with_repair(sent)
+            sent_too = await self._send_follow_up(
+                follow_up, base=NOTHING if created else stored.content
+            )
+            result = result if created else result.with_repair(sent_too)
         return result
 
     def _is_own(self, write: PendingWrite, first: Revision | None, *, repaired: bool) -> bool:
@@ -293,9 +280,8 @@ class Pusher:
             )
         except CacheError as error:
             # The store has it and the index has not: only the journal entry says so, and it remains.
-            raise OutcomeUnknown(
-                "the write is stored, but could not be recorded here",
-                details={"id": write.note_id, "write_id": write.write_id},
+            raise unknown_outcome(
+                "the write is stored, but could not be recorded here", write
             ) from error
         self._on_step("committed")
         return ours
@@ -338,3 +324,8 @@ class Pusher:
             body=self._store.compose(stored, wanted, now=self._clock()),
             copied=copied,
         )
+
+
+def unknown_outcome(message: str, write: PendingWrite) -> OutcomeUnknown:
+    """Return the error for a write that stays in the journal."""
+    return OutcomeUnknown(message, details={"id": write.note_id, "write_id": write.write_id})

@@ -12,7 +12,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 
 from mcp_notarium.domain.merge import merge_content
@@ -35,6 +35,7 @@ from mcp_notarium.stores.contract import Store
 from mcp_notarium.sync.conflict_copy import differences
 from mcp_notarium.sync.journal import Hook, Journal, process_ended
 from mcp_notarium.sync.journal_replay import ROUNDS, JournalReplay
+from mcp_notarium.sync.note_fetch import get_newest
 from mcp_notarium.sync.note_locks import NoteLock, NoteLocks
 from mcp_notarium.sync.planner import Known, RemoteState, remote_state
 from mcp_notarium.sync.push import NOT_STORED, NOTHING, Pusher, PushOutcome, PushResult
@@ -207,7 +208,6 @@ class Writer:
             return Saved(note, merged=note.content != content)
 
     async def _send_creation(self, write: PendingWrite) -> PushResult:
-        self._check_size(write)
         self._journal.record(write)
         try:
             return await self._send(write, NOTHING)
@@ -245,18 +245,14 @@ class Writer:
         return self._saved(note.id, result, merged=head.content != note.content)
 
     async def _head(self, note_id: str, seen: str | None) -> Revision:
-        try:
-            head = await self._store.get(note_id)
-            base = self._cache.notes.base(note_id)
-            known = Known(base.etag, base.server_version) if base else None
-            if remote_state(known, head) is RemoteState.OLDER:
-                # Either the note was made again, or this answer is stale. Only a second request tells.
-                head = await self._store.get(note_id)
-        except NoteNotFound:
-            self._journal.adopt(Tombstone(note_id), seen=seen)
-            raise _removed(note_id) from None
-        if not self._journal.sees_revision(head):
-            # Hidden elsewhere: to the caller here it is gone.
+        head = await get_newest(self._store, note_id)
+        base = self._cache.notes.base(note_id)
+        known = Known(base.etag, base.server_version) if base else None
+        if remote_state(known, head) is RemoteState.OLDER:
+            # Either the note was made again, or this answer is stale. Only a second request tells.
+            head = await get_newest(self._store, note_id)
+        if isinstance(head, Tombstone) or not self._journal.sees_revision(head):
+            # A note that was hidden elsewhere is gone to the caller here.
             self._journal.adopt(head, seen=seen)
             raise _removed(note_id)
         return head
@@ -264,7 +260,6 @@ class Writer:
     async def _send_update(
         self, write: PendingWrite, head: Revision, seen: str | None
     ) -> PushResult:
-        self._check_size(write)
         if not self._journal.record(write, base=head, seen=seen):
             return PushResult(PushOutcome.AGAIN)
         try:
@@ -284,16 +279,6 @@ class Writer:
         except NOT_STORED as error:
             self._pusher.drop(write)
             raise add_outcome(error, NOT_SAVED) from None
-
-    def _check_size(self, write: PendingWrite) -> None:
-        largest = self._store.capabilities.max_note_bytes
-        size = len(write.body.encode(errors="replace"))
-        if largest is not None and size > largest:
-            raise StoreRejected(
-                "the note is larger than the note store takes; nothing was saved",
-                details={"bytes": size, "most": largest},
-                http_status_code=413,
-            )
 
     def _saved(self, note_id: str, result: PushResult, *, merged: bool = False) -> Saved:
         note = self._cache.notes.get(note_id)
@@ -342,12 +327,8 @@ class Writer:
     async def _refresh(self, note_id: str) -> None:
         """Store the newest revision, so that the caller's next ``get`` shows the conflict."""
         seen = self._cache.notes.etag(note_id)
-        try:
-            self._journal.adopt(await self._store.get(note_id), seen=seen)
-        except NoteNotFound:
-            self._journal.adopt(Tombstone(note_id), seen=seen)
-        except NotariumError:
-            return
+        with suppress(NotariumError):
+            self._journal.adopt(await get_newest(self._store, note_id), seen=seen)
 
     async def _finish_earlier_write(self, note_id: str, lock: NoteLock) -> None:
         """Finish the note's unanswered write, made by this process or left by another one.

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from mcp_notarium.domain.note import Content
-from mcp_notarium.errors import NoteNotFound, StoreProtocolError, StoreRejected, VersionConflict
+from mcp_notarium.errors import NoteNotFound, StoreProtocolError, VersionConflict
 from mcp_notarium.stores.contract import Acknowledgement, Answer, Capabilities
 from mcp_notarium.sync.conflict_copy import MARK
 from support.memory_client import Fault
@@ -287,19 +287,6 @@ def test_a_note_removed_elsewhere_is_not_found_and_leaves_the_cache(client, stor
     assert "as a new note" in error.resolution_hint
     assert client.cache.notes.get(note.id) is None
     assert client.cache.pending.all() == []
-
-
-def test_a_note_too_large_for_the_store_is_refused_before_it_is_sent(clients):
-    client = clients(capabilities=Capabilities(max_note_bytes=200))
-
-    async def scenario():
-        with pytest.raises(StoreRejected) as caught:
-            await client.create("x" * 300)
-        return caught.value
-
-    error = asyncio.run(scenario())
-    assert error.http_status_code == 413
-    assert client.remote.calls == []
 
 
 def test_a_lone_surrogate_is_stored_the_same_way_on_both_sides(client, store):
