@@ -31,32 +31,24 @@ class Batch:
     """Hold some statements of the store about notes.
 
     ``epoch`` is that of the index it was read for. ``bookmark`` runs in the transaction that stores
-    the last of the batch and moves the cursor or the mark. ``last``: the cycle ends with it.
+    the last of the batch and moves the cursor or the mark.
     """
 
     remotes: tuple[Remote, ...]
     epoch: int
     bookmark: Bookmark | None = None
-    last: bool = False
 
 
 def split(
-    remotes: Iterable[Remote],
-    *,
-    epoch: int,
-    bookmark: Bookmark | None = None,
-    last: bool = False,
+    remotes: Iterable[Remote], *, epoch: int, bookmark: Bookmark | None = None
 ) -> tuple[Batch, ...]:
-    """Split statements into batches small enough to fetch for.
-
-    Only the final one carries the bookmark and ``last``.
-    """
+    """Split statements into batches small enough to fetch for. Only the final one carries the bookmark."""
     everything = tuple(remotes)
     if not everything and bookmark is None:
         return ()
     cuts = range(0, len(everything), SPLIT) or range(1)
     *before, final = (everything[at : at + SPLIT] for at in cuts)
-    return (*(Batch(part, epoch) for part in before), Batch(final, epoch, bookmark, last))
+    return (*(Batch(part, epoch) for part in before), Batch(final, epoch, bookmark))
 
 
 @dataclass(slots=True)

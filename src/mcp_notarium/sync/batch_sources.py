@@ -91,7 +91,7 @@ class BatchSources:
         """Wait for the change feed; empty if it reported nothing."""
         cursor, epoch = self._progress.cursor or "", self._progress.epoch
         page = await self._ask_feed(cursor, wait=True)
-        return self._change_batches(page, cursor=cursor, epoch=epoch, last=True)
+        return self._change_batches(page, cursor=cursor, epoch=epoch)
 
     @property
     def at_least(self) -> int:
@@ -176,7 +176,7 @@ class BatchSources:
             cursor, epoch = self._progress.cursor or "", self._progress.epoch
             before = self._applier.news
             page = await self._ask_feed(cursor, wait=False)
-            for batch in self._change_batches(page, cursor=cursor, epoch=epoch, last=False):
+            for batch in self._change_batches(page, cursor=cursor, epoch=epoch):
                 yield batch
             if page.cursor == cursor or not (page.changes or page.left_out):
                 return
@@ -196,14 +196,12 @@ class BatchSources:
         self.feed.record_success()
         return page
 
-    def _change_batches(
-        self, page: ChangePage, *, cursor: str, epoch: int, last: bool
-    ) -> tuple[Batch, ...]:
+    def _change_batches(self, page: ChangePage, *, cursor: str, epoch: int) -> tuple[Batch, ...]:
         self._check_tombstones(page)
         if not page.changes and page.cursor == cursor:
             return ()
         bookmark = partial(SyncProgress.mark_cursor, cursor=page.cursor, left_out=page.left_out)
-        return split(page.changes, epoch=epoch, bookmark=bookmark, last=last)
+        return split(page.changes, epoch=epoch, bookmark=bookmark)
 
     def _check_tombstones(self, page: ChangePage) -> None:
         removed = {change.id for change in page.changes if isinstance(change, Tombstone)}
@@ -237,7 +235,7 @@ class BatchSources:
                 if final and not page.entries and first == cursor:
                     return
                 polled = partial(
-                    SyncProgress.mark_polled, cursor=first, feed_missed=feed, left_out=left_out
+                    SyncProgress.mark_cursor, cursor=first, feed_missed=feed, left_out=left_out
                 )
                 bookmark = polled if final else None
                 for batch in split(page.entries, epoch=epoch, bookmark=bookmark):

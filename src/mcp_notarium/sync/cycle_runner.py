@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import suppress
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from mcp_notarium.errors import (
     CacheDamaged,
@@ -28,15 +28,8 @@ from mcp_notarium.sync.progress import SyncProgress
 from mcp_notarium.sync.push import PushOutcome
 from mcp_notarium.sync.writer import Writer
 
-
-class Log(Protocol):
-    """Define the part of a structured logger that sync uses."""
-
-    def info(self, event: str, /, **facts: object) -> object:
-        """Log an event."""
-
-    def warning(self, event: str, /, **facts: object) -> object:
-        """Log a problem."""
+if TYPE_CHECKING:
+    from mcp_notarium.logs import Logger
 
 
 class CycleRunner:
@@ -50,7 +43,7 @@ class CycleRunner:
         *,
         progress: SyncProgress,
         stopwatch: Callable[[], float],
-        log: Log | None,
+        log: Logger | None,
     ) -> None:
         self._cache = cache
         self._writer = writer
@@ -63,7 +56,6 @@ class CycleRunner:
         )
         self.state = State.IDLE
         self._logged_left_out = 0
-        self._unrecorded: str | None = None
         self._plan: Batches | None = None
         self._batch: Batch | None = None
         self._tally = Tally()
@@ -112,12 +104,9 @@ class CycleRunner:
             batches = await self.sources.listen()
         except CacheDamaged:
             raise
-        except NotariumError as error:
-            self._begin()
-            return self._failed(error)
         except Exception as error:  # noqa: BLE001 - as in _guarded
             self._begin()
-            return self._failed(_unexpected(error))
+            return self._failed(error)
         self._begin()
         if not batches:
             return Event.NOTHING_NEW
@@ -168,14 +157,13 @@ class CycleRunner:
             return Event.MORE
         except CacheDamaged:
             raise
-        except NotariumError as error:
-            await self._drop_plan()
-            return self._failed(error)
         except Exception as error:  # noqa: BLE001 - one bad answer must not end sync for good
             await self._drop_plan()
-            return self._failed(_unexpected(error))
+            return self._failed(error)
 
-    def _failed(self, error: NotariumError) -> Event:
+    def _failed(self, error: Exception) -> Event:
+        if not isinstance(error, NotariumError):
+            error = StoreUnavailable(f"sync met an unexpected {type(error).__name__}")
         self._failure = error
         event = event_of(error, state=self.state)
         if event is Event.CURSOR_LOST and self._lost:
@@ -201,7 +189,7 @@ class CycleRunner:
                 return Event.FETCHED
             case Effect.COMMIT:
                 await self._applier.commit(self._current(), self._tally)
-                return Event.COMPLETE if self._current().last else Event.MORE
+                return Event.MORE
             case _:
                 msg = f"{effect} is not work"
                 raise AssertionError(msg)
@@ -264,8 +252,7 @@ class CycleRunner:
         return None
 
     def _record(self) -> None:
-        """Store how the cycle ended. If that fails, log it once, until it succeeds again."""
-        unrecorded = None
+        """Store how the cycle ended."""
         try:
             self._progress.record_cycle(
                 serving=self._serving,
@@ -274,12 +261,10 @@ class CycleRunner:
                 error=self.last_error,
             )
         except CacheError as error:
-            unrecorded = type(error).__name__
-            if self._log is not None and self._unrecorded is None:
-                self._log.warning("sync.not_recorded", error=unrecorded)
-        self._unrecorded = unrecorded
+            if self._log:
+                self._log.warning("sync.not_recorded", error=type(error).__name__)
 
-    def _log_end(self, log: Log, *, well: bool) -> None:
+    def _log_end(self, log: Logger, *, well: bool) -> None:
         tally = self._tally
         if not well:
             error = type(self._failure).__name__
@@ -297,20 +282,13 @@ class CycleRunner:
             )
         if not self._hides:  # nobody can tell whether the policy shows them
             with suppress(CacheError):
-                self._log_left_out(log, self._progress.left_out)
-
-    def _log_left_out(self, log: Log, count: int) -> None:
-        if count > self._logged_left_out:
-            self._logged_left_out = count
-            log.warning("sync.notes_without_usable_id", count=count)
+                if (count := self._progress.left_out) > self._logged_left_out:
+                    self._logged_left_out = count
+                    log.warning("sync.notes_without_usable_id", count=count)
 
     @property
     def _hides(self) -> bool:
         return self._cache.notes.gate.rules.has_rules
-
-
-def _unexpected(error: Exception) -> NotariumError:
-    return StoreUnavailable(f"sync met an unexpected {type(error).__name__}")
 
 
 async def _each(batches: Iterable[Batch]) -> AsyncGenerator[Batch, None]:

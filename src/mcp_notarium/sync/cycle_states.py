@@ -11,12 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from mcp_notarium.errors import (
-    CursorLost,
-    LoginRequired,
-    NotariumError,
-    RemoteVanished,
-)
+from mcp_notarium.errors import CursorLost, LoginRequired, NotariumError, RemoteVanished
 
 
 class State(StrEnum):
@@ -41,7 +36,6 @@ class Event(StrEnum):
     NOTHING_NEW = "nothing_new"
     FETCHED = "fetched"
     MORE = "more"
-    COMPLETE = "complete"
     FAILED = "failed"
     CURSOR_LOST = "cursor_lost"
     LOGIN_REFUSED = "login_refused"
@@ -88,7 +82,6 @@ TRANSITIONS: Mapping[tuple[State, Event], Step] = {
     (State.INDEXING, Event.NOTHING_NEW): Step(State.IDLE, Effect.REST),
     (State.FETCHING, Event.FETCHED): Step(State.COMMITTING, Effect.COMMIT),
     (State.COMMITTING, Event.MORE): Step(State.INDEXING, Effect.ASK),
-    (State.COMMITTING, Event.COMPLETE): Step(State.IDLE, Effect.REST),
     # A cursor the store has forgotten: compare everything.
     (State.IDLE, Event.CURSOR_LOST): Step(State.INDEXING, Effect.SWEEP),
     (State.INDEXING, Event.CURSOR_LOST): Step(State.INDEXING, Effect.SWEEP),
@@ -108,6 +101,13 @@ TRANSITIONS: Mapping[tuple[State, Event], Step] = {
 }
 
 
+FAILURES: Mapping[type[NotariumError], Event] = {
+    LoginRequired: Event.LOGIN_REFUSED,
+    CursorLost: Event.CURSOR_LOST,
+    RemoteVanished: Event.VANISHED,
+}
+
+
 def receive(state: State, event: Event) -> Step:
     """Return the next step. Raises ``IllegalTransition`` for a pair that is not in the table."""
     step = TRANSITIONS.get((state, event))
@@ -118,14 +118,7 @@ def receive(state: State, event: Event) -> Step:
 
 def event_of(error: NotariumError, *, state: State) -> Event:
     """Return the event for a failure in ``state``; FAILED if a more exact one is impossible there."""
-    event = Event.FAILED
-    match error:
-        case LoginRequired():
-            event = Event.LOGIN_REFUSED
-        case CursorLost():
-            event = Event.CURSOR_LOST
-        case RemoteVanished():
-            event = Event.VANISHED
-        case _:
-            pass
-    return event if (state, event) in TRANSITIONS else Event.FAILED
+    for kind, event in FAILURES.items():
+        if isinstance(error, kind) and (state, event) in TRANSITIONS:
+            return event
+    return Event.FAILED

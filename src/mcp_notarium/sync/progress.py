@@ -60,10 +60,16 @@ class SyncProgress:
         """Return the cursor up to which everything is here."""
         return self._state.cursor()
 
-    def mark_cursor(self, cursor: str, *, left_out: int = 0) -> None:
-        """Record that everything up to ``cursor`` is here; ``left_out`` as in :meth:`mark_polled`."""
+    def mark_cursor(self, cursor: str, *, feed_missed: bool = False, left_out: int = 0) -> None:
+        """Record that everything up to ``cursor`` is here; ``feed_missed``: except removals.
+
+        A listing does not show those, and the change feed will not report them any more. ``left_out``
+        entries have no usable id; they may be among those known already.
+        """
         self._state.set_cursor(cursor)
-        self._raise_left_out(left_out)
+        self.mark_left_out(max(left_out, self.left_out))
+        if feed_missed:
+            self._state.set(_UNSEEN_REMOVALS, "1")
 
     def mark_loading(self, *, anchor: str, mark: str, total: int | None) -> None:
         """Record that the first load has come as far as ``mark``."""
@@ -96,17 +102,6 @@ class SyncProgress:
         """Record that the first page of a first load is here; ``empty``: the index was empty before."""
         self._state.set(_LOAD_BEGAN_EMPTY, "1" if empty else "")
 
-    def mark_polled(self, cursor: str, *, feed_missed: bool, left_out: int = 0) -> None:
-        """Record that a listing brought everything up to ``cursor`` but removals.
-
-        ``feed_missed``: the change feed will not report those removals any more. ``left_out``
-        entries have no usable id; they may be among those known already.
-        """
-        self._state.set_cursor(cursor)
-        self._raise_left_out(left_out)
-        if feed_missed:
-            self._state.set(_UNSEEN_REMOVALS, "1")
-
     def mark_swept(self, cursor: str | None, *, left_out: int = 0) -> None:
         """Record a finished sweep; ``cursor`` replaces one that was lost."""
         self.mark_left_out(left_out)
@@ -124,9 +119,6 @@ class SyncProgress:
         """Record how many notes a complete listing has left out so far."""
         if count != self.left_out:
             self._state.set(_LEFT_OUT, str(count))
-
-    def _raise_left_out(self, count: int) -> None:
-        self.mark_left_out(max(count, self.left_out))
 
     def mark_emptied(self) -> None:
         """Record that every note was removed on purpose: batches read before are void."""

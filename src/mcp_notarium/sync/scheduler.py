@@ -20,7 +20,7 @@ from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import ListingPage, Store
 from mcp_notarium.sync.backoff import IdleCheck
 from mcp_notarium.sync.batch_apply import release_memory
-from mcp_notarium.sync.cycle_runner import CycleRunner, Log
+from mcp_notarium.sync.cycle_runner import CycleRunner
 from mcp_notarium.sync.cycle_states import Effect, Event, State
 from mcp_notarium.sync.listing import FIRST_PAGE
 from mcp_notarium.sync.progress import SyncProgress, SyncStatus, read_status
@@ -28,6 +28,8 @@ from mcp_notarium.sync.writer import Writer
 
 if TYPE_CHECKING:
     from filelock import FileLock
+
+    from mcp_notarium.logs import Logger
 
 TICK = 1.0
 """Seconds between two polls for requests of other processes, and of the leader's lock."""
@@ -97,7 +99,7 @@ class Scheduler:
         stopwatch: Callable[[], float],
         interval: float,
         leader_lock_path: Path,
-        log: Log | None = None,
+        log: Logger | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         jitter: Callable[[], float] = random.random,
     ) -> None:
@@ -164,19 +166,6 @@ class Scheduler:
             await self._sleep(FAST_TICK)
         return answer
 
-    async def wait_first_page(self, timeout: float) -> bool:  # noqa: ASYNC109 - see sync_now
-        """Wait until the newest notes are here; False if they are not within ``timeout`` seconds.
-
-        Returns at once where waiting does not help: no login, or the account looks emptied.
-        """
-        deadline = self._stopwatch() + timeout
-        while not self._has_first_page():
-            stuck = self.status().state in (State.NEEDS_AUTH, State.HALTED)
-            if stuck or self._stopwatch() >= deadline:
-                return False
-            await self._sleep(FAST_TICK)
-        return True
-
     async def reset(self) -> None:
         """Empty the index and load everything again; unfinished writes stay.
 
@@ -205,10 +194,6 @@ class Scheduler:
             at_least=sources.at_least,
             feed=sources.feed.usable(self._stopwatch()),
         )
-
-    def _has_first_page(self) -> bool:
-        progress = self._cache.sync_state.progress()
-        return progress.complete or progress.anchor_cursor is not None
 
     def _bases_of_unfinished(self) -> list[Revision]:
         writes = self._cache.pending.all()

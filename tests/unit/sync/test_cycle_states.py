@@ -48,7 +48,7 @@ def test_a_cycle_with_news_goes_once_round_and_rests():
 
 def test_news_from_the_feed_are_taken_from_rest_without_asking_first():
     assert receive(State.IDLE, Event.PAGE) == Step(State.FETCHING, Effect.FETCH)
-    assert walk(Event.PAGE, Event.FETCHED, Event.COMPLETE) is State.IDLE
+    assert walk(Event.PAGE, Event.FETCHED, Event.MORE, Event.NOTHING_NEW) is State.IDLE
 
 
 def test_a_lost_cursor_leads_to_a_sweep_from_rest_and_from_work():

@@ -93,7 +93,7 @@ def test_the_newest_notes_are_there_after_the_first_page(client, store):
 
     async def scenario():
         load = asyncio.create_task(client.sync())
-        assert await client.scheduler.wait_first_page(1e6)
+        await until(lambda: client.scheduler.status().loaded)
         status = client.scheduler.status()
         load.cancel()
         await asyncio.wait({load})

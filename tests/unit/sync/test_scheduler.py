@@ -246,22 +246,9 @@ def test_without_a_login_it_waits_and_goes_on_when_one_is_stored(client, store):
             await until(lambda: client.scheduler.status().needs_login)
             await until(lambda: len(ticks) > 5)
             assert len(client.remote.calls) == 1
-            assert not await client.scheduler.wait_first_page(60.0)
             client.faults.clear()
             client.cache.sync_state.set_login_token(Secret("a new token"))
             await until(in_step(store, client))
-
-    asyncio.run(scenario())
-
-
-def test_the_first_page_is_reported_when_it_is_here(client, store):
-    store.put("n1", "one\n")
-
-    async def scenario():
-        assert not await client.scheduler.wait_first_page(1.0)
-        async with running(client):
-            assert await client.scheduler.wait_first_page(1e6)
-        assert await client.scheduler.wait_first_page(0.0)
 
     asyncio.run(scenario())
 
