@@ -1,8 +1,8 @@
-"""Asks for known weaknesses in every package of the lock files, with pip-audit. Never silently skips.
+"""Run pip-audit over every package of the lock files, and report packages without an answer.
 
-pip-audit ends well when the index holds no advisories (behind a mirror, say): it calls the packages
-"skipped". Here what got no answer is counted and said. Exit code 1 if a weakness is known, or if an
-answer is missing and NOTARIUM_AUDIT=required is set (the workflows set it); else 0.
+If the index has no advisories (many mirrors have none), pip-audit succeeds and calls the packages
+"skipped". This script counts and prints them. It exits with 1 if a vulnerability is known, or if an
+answer is missing and NOTARIUM_AUDIT=required is set, as in the workflows.
 Arguments go to pip-audit: scripts/audit.py -s osv
 """
 
@@ -21,12 +21,12 @@ from locked import LOCKS, Pin, pins
 
 TOP = Path(__file__).resolve().parent.parent
 PATIENCE = 120
-"""Seconds for the whole audit."""
+"""Longest duration of pip-audit, in seconds."""
 
 
 @dataclass
 class Outcome:
-    """``weak`` are sentences, ``unanswered`` names of packages nobody answered for."""
+    """Hold names of packages with and without an answer, and a sentence for each vulnerability."""
 
     answered: set[str] = field(default_factory=set)
     unanswered: set[str] = field(default_factory=set)
@@ -34,7 +34,7 @@ class Outcome:
 
 
 def rounds(locked: list[Pin]) -> list[list[Pin]]:
-    """The pins without repetition, in lists that hold no name twice (pip-audit refuses that)."""
+    """Split the pins into lists without a repeated name, which pip-audit refuses."""
     found: list[dict[str, Pin]] = []
     for name, version in dict.fromkeys((pin.name, pin.version) for pin in locked):
         pin = next(pin for pin in locked if (pin.name, pin.version) == (name, version))
@@ -45,8 +45,8 @@ def rounds(locked: list[Pin]) -> list[list[Pin]]:
     return [list(one.values()) for one in found]
 
 
-def judge(report: dict[str, Any] | None, wanted: list[Pin]) -> Outcome:
-    """What a report of pip-audit says of the packages that were wanted; None is no report."""
+def read_report(report: dict[str, Any] | None, wanted: list[Pin]) -> Outcome:
+    """Read a report of pip-audit about the wanted packages; None is no report."""
     outcome = Outcome(unanswered={pin.name for pin in wanted})
     for said in (report or {}).get("dependencies", ()):
         if "skip_reason" in said or "vulns" not in said:
@@ -62,7 +62,7 @@ def judge(report: dict[str, Any] | None, wanted: list[Pin]) -> Outcome:
 
 
 def ask(wanted: list[Pin], arguments: list[str]) -> dict[str, Any] | None:
-    """pip-audit's report, None if it has none (no network, a time-out)."""
+    """Return the report of pip-audit, or None without network or in time."""
     with tempfile.TemporaryDirectory() as folder:
         listed, report = Path(folder) / "requirements.txt", Path(folder) / "report.json"
         listed.write_text(
@@ -87,9 +87,9 @@ def ask(wanted: list[Pin], arguments: list[str]) -> dict[str, Any] | None:
 
 
 def conclude(outcome: Outcome, *, required: bool) -> int:
-    """Say it; the exit code."""
+    """Print the outcome; return the exit code."""
     for sentence in sorted(outcome.weak):
-        print(f"audit: KNOWN WEAKNESS in {sentence}")
+        print(f"audit: KNOWN VULNERABILITY in {sentence}")
     if outcome.unanswered:
         total = len(outcome.unanswered) + len(outcome.answered)
         print(
@@ -105,7 +105,7 @@ def main(arguments: list[str]) -> int:
     """Audit all lock files together."""
     whole = Outcome()
     for wanted in rounds([pin for lock in LOCKS for pin in pins(TOP / lock)]):
-        found = judge(ask(wanted, arguments), wanted)
+        found = read_report(ask(wanted, arguments), wanted)
         whole.answered |= found.answered
         whole.unanswered |= found.unanswered
         whole.weak += found.weak

@@ -1,9 +1,8 @@
-"""Holds what the security documents say against the sources and the tests.
+"""Check the pages against the sources and the tests.
 
-``python scripts/documents.py`` exits with 1 and names every row of the threat model, of the promises and
-of the compliance table without a test that exists, every link and path that leads nowhere, every verdict
-and every variable that the program does not know. It cannot tell whether a test shows what its row
-says: that is read by people.
+``python scripts/documents.py`` exits with 1 and prints every row of the threat model, the promises and
+the compliance table without an existing test, every link and path without a target, and every unknown
+verdict and variable. It cannot tell whether a test proves its row: people must read that.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _RISK = re.compile(r"(low|medium|high) / (low|medium|high)")
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a table: where it stands, under which heading, its cells by column."""
+    """Hold one row of a table: file, line, heading, and cells by column."""
 
     file: str
     line: int
@@ -55,12 +54,12 @@ class Row:
         return f"{self.file}:{self.line}"
 
     def tests(self) -> list[tuple[str, str]]:
-        """Path and name of every test in it."""
+        """Return path and name of every test in the row."""
         return TEST.findall(" ".join(self.cells.values()))
 
 
 def rows(file: str, text: str) -> Iterator[Row]:
-    """Every row of every table, in order. A row of another width than its head has the cell ``?``."""
+    """Yield every row of every table. A row with too few or too many cells has the cell ``?``."""
     heading, head = "", None
     for number, line in enumerate(text.splitlines(), 1):
         if line.startswith("#"):
@@ -78,7 +77,7 @@ def rows(file: str, text: str) -> Iterator[Row]:
 
 @cache
 def functions(path: Path) -> frozenset[str]:
-    """The tests of a file, those of classes as ``Class::test``. Empty if there is no such file."""
+    """Return the tests of a file, those of classes as ``Class::test``; empty for a missing file."""
     if not path.is_file():
         return frozenset()
     found = set()
@@ -92,7 +91,7 @@ def functions(path: Path) -> frozenset[str]:
 
 
 def without_test(found: Iterable[Row], top: Path = TOP) -> Iterator[str]:
-    """Rows that name no test, and tests that do not exist."""
+    """Yield rows that name no test, and tests that do not exist."""
     for row in found:
         named = row.tests()
         if not named:
@@ -103,7 +102,7 @@ def without_test(found: Iterable[Row], top: Path = TOP) -> Iterator[str]:
 
 
 def model(text: str, top: Path = TOP) -> list[str]:
-    """What is wrong with the threat model."""
+    """Return the faults of the threat model."""
     everything = list(rows(MODEL, text))
     threats = [row for row in everything if "threat" in row.cells]
     boundaries = {row.cells["boundary"] for row in everything if "boundary" in row.cells}
@@ -126,7 +125,7 @@ def model(text: str, top: Path = TOP) -> list[str]:
 
 
 def promises(text: str, tested: str, top: Path = TOP) -> list[str]:
-    """Return what is wrong with the promises and verdicts of SECURITY.md, and their tests in ``tested``."""
+    """Return the faults of the promises and verdicts of SECURITY.md, and of their tests in ``tested``."""
     everything = list(rows(POLICY, text))
     promised = [row for row in everything if "protected" in row.cells]
     shown = [row for row in rows(MODEL, tested) if "promise" in row.cells]
@@ -153,7 +152,7 @@ def _of_verdicts(everything: list[Row]) -> Iterator[str]:
 
 
 def compliance(text: str, top: Path = TOP) -> list[str]:
-    """What is wrong with the table of requirements."""
+    """Return the faults of the table of requirements."""
     asked = [row for row in rows(COMPLIANCE, text) if "requirement" in row.cells]
     if not asked:
         return [f"{COMPLIANCE}: no requirements"]
@@ -176,8 +175,8 @@ def _twice(found: Iterable[Row], column: str) -> list[str]:
     ]
 
 
-def places(file: str, text: str, top: Path = TOP) -> Iterator[str]:
-    """Links and paths that lead nowhere."""
+def broken_links(file: str, text: str, top: Path = TOP) -> Iterator[str]:
+    """Yield links and paths without a target."""
     folder = (top / file).parent
     for link in _LINK.findall(text):
         if re.match(r"[a-z]+:", link):
@@ -199,7 +198,7 @@ def places(file: str, text: str, top: Path = TOP) -> Iterator[str]:
             yield f"{file}: there is no module {module}"
 
 
-def unnamed(text: str, top: Path = TOP) -> list[str]:
+def missing_packages(text: str, top: Path = TOP) -> list[str]:
     """Return the packages that the page about the architecture does not name."""
     package = top / "src" / "mcp_notarium"
     found = {path.parent.name for path in package.glob("*/__init__.py")}
@@ -207,13 +206,13 @@ def unnamed(text: str, top: Path = TOP) -> list[str]:
 
 
 def anchors(text: str) -> set[str]:
-    """The headings of a page as links name them."""
+    """Return the anchors of the headings of a page."""
     heads = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
 
 
-def names(file: str, text: str, known: set[str]) -> Iterator[str]:
-    """Variables that the program does not know, and verdicts with another's code."""
+def unknown_names(file: str, text: str, known: set[str]) -> Iterator[str]:
+    """Yield unknown variables, and verdicts with the wrong exit code."""
     from mcp_notarium.errors import Verdict  # noqa: PLC0415 - only where it is installed
 
     for name in sorted(set(_VARIABLE.findall(text)) - known - OTHERS):
@@ -225,7 +224,7 @@ def names(file: str, text: str, known: set[str]) -> Iterator[str]:
 
 
 def variables() -> set[str]:
-    """The names of all settings."""
+    """Return the names of all settings."""
     from mcp_notarium.config.variables import VARIABLES  # noqa: PLC0415 - see above
 
     found = {one.name for one in VARIABLES}
@@ -233,21 +232,21 @@ def variables() -> set[str]:
 
 
 def undocumented(text: str, known: set[str]) -> list[str]:
-    """Settings that the page about settings does not name."""
+    """Return the settings that docs/configuration.md does not name."""
     return [
         f"docs/configuration.md: no {name}" for name in sorted(known) if f"`{name}`" not in text
     ]
 
 
 def pages(top: Path = TOP) -> list[str]:
-    """All pages of the project."""
+    """Return all pages of the project."""
     return sorted(
         str(one.relative_to(top)) for one in (*top.glob("*.md"), *top.glob("docs/**/*.md"))
     )
 
 
-def look(top: Path = TOP) -> list[str]:
-    """Everything that is wrong."""
+def find_faults(top: Path = TOP) -> list[str]:
+    """Return all faults."""
     known, wrong = variables(), []
     of_page: Mapping[str, Callable[[str, Path], list[str]]]
     tested = (top / MODEL).read_text(encoding="utf-8")
@@ -258,22 +257,22 @@ def look(top: Path = TOP) -> list[str]:
     }
     for file in pages(top):
         text = (top / file).read_text(encoding="utf-8")
-        wrong += [*places(file, text, top), *names(file, text, known)]
+        wrong += [*broken_links(file, text, top), *unknown_names(file, text, known)]
         if file in of_page:
             wrong += of_page[file](text, top)
     missing = set(of_page) - set(pages(top))
     page = (top / "docs" / "configuration.md").read_text(encoding="utf-8")
-    wrong += unnamed((top / ARCHITECTURE).read_text(encoding="utf-8"), top)
+    wrong += missing_packages((top / ARCHITECTURE).read_text(encoding="utf-8"), top)
     return wrong + [f"{file} is missing" for file in sorted(missing)] + undocumented(page, known)
 
 
 def main() -> int:
-    """Exit code 1 if anything is wrong."""
-    found = look()
+    """Print the faults; return 1 if there are any."""
+    found = find_faults()
     for one in found:
         sys.stderr.write(f"{one}\n")
     if not found:
-        sys.stdout.write("documents: every row has its test, every link leads somewhere\n")
+        sys.stdout.write("documents: every row has its test, every link has its target\n")
     return 1 if found else 0
 
 

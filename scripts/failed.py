@@ -1,6 +1,6 @@
-"""Prints the tests that failed in the last run of pytest here, one a line.
+"""Print the tests that failed in the last run of pytest, one a line, for ``scripts/test``.
 
-Nothing if anything but a test failed: a file that cannot be imported, a run that fell apart.
+Prints nothing if something else failed as well, such as an import.
 """
 
 from __future__ import annotations

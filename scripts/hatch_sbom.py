@@ -1,4 +1,4 @@
-"""Put the bill of materials that ``scripts/sbom`` has written into the wheel (PEP 770)."""
+"""Put the bill of materials of ``scripts/sbom`` into the wheel (PEP 770), as a build hook of hatchling."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BILL = "sbom/mcp-notarium.cdx.json"
 
 
 class SbomHook(BuildHookInterface[Any]):
-    """Add the bill, if there is one: an installation from a checkout has none."""
+    """Add the bill of materials, if there is one: an installation from a checkout has none."""
 
     def initialize(self, _version: str, build_data: dict[str, Any]) -> None:
         """Name the file for ``.dist-info/sboms/``."""

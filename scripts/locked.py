@@ -1,4 +1,4 @@
-"""What a lock file pins, read without evaluating its markers: every platform counts."""
+"""Read the pins of a lock file, for every platform: markers are not evaluated."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LOCKS = ("requirements.lock", "requirements-dev.lock", "requirements-build.lock"
 
 @dataclass(frozen=True)
 class Pin:
-    """One package of a lock. ``marker`` says where it is installed, '' for everywhere."""
+    """Hold one package of a lock file. ``marker`` says where it is installed; '' is everywhere."""
 
     name: str
     version: str
@@ -20,7 +20,7 @@ class Pin:
 
 
 def pins(path: Path) -> list[Pin]:
-    """Raises ``ValueError`` for a line that is no exact version with at least one SHA-256."""
+    """Read all pins. Raises ``ValueError`` for a line without exact version and SHA-256."""
     joined = path.read_text(encoding="utf-8").replace("\\\n", " ")
     return [_pin(line) for line in joined.splitlines() if line.strip() and line[0] != "#"]
 

@@ -1,7 +1,7 @@
-"""Methods that run SQL are called where they are named, and not looked up by a made-up name.
+"""Find methods that run SQL and are named without a call, or looked up by a computed name.
 
-Part of ``statements.py``, which can judge a statement only where the call of such a method is written
-out. What is let through stands in ``MENTIONED`` and ``BY_NAME`` with the reason.
+Part of ``statements.py``, which can check a statement only in a direct call of such a method.
+``MENTIONED`` and ``BY_NAME`` hold the exceptions with their reasons.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SINKS = {
 }
 """Methods of the driver's connection and of ``Database`` whose first argument is a statement."""
 WRAPPERS = {("mcp_notarium.storage.table_copy", "_try_rows"): 1}
-"""Functions that hand a statement on, and the place of it in their arguments."""
+"""Functions that pass a statement on, and its position in their arguments."""
 
 _A_FIELD = "the number of a record of the audit chain, a field"
 _A_VERB = "the function of a command, not of a database"
@@ -42,7 +42,7 @@ MENTIONED = {
     "mcp_notarium.cli.signals: self.number": "the number of a signal, a field",
     "mcp_notarium.cli.keys: calibrate.run": _A_VERB,
 }
-"""``module: expression`` -> why a name of ``SINKS`` stands there without being called."""
+"""``module: expression`` -> why a name of ``SINKS`` is there without a call."""
 
 _A_FLAG = "a constant of the module, from names written out there; not every system has it"
 BY_NAME = {
@@ -57,22 +57,22 @@ BY_NAME = {
     "mcp_notarium.logs.sinks: getattr(self.stream, name)": "a stream that stands for another",
     "mcp_notarium.protocol.server: getattr(signal, name, None)": _A_FLAG,
 }
-"""``module: expression`` -> why an attribute is looked up there by a name that is not written out."""
+"""``module: expression`` -> why it looks up an attribute by a name that is not a literal."""
 
 _LOOKUPS = {"getattr": 1, "attrgetter": 0, "methodcaller": 0}
-"""What finds an attribute by its name, and from which argument on names stand."""
+"""Functions that look up an attribute by name, and the position of their first name."""
 _ROUNDABOUT = {"__getattribute__", "__dict__", "vars"}
 _SINK = re.compile(rf"\b({'|'.join(SINKS)})\b")
 
 
 class Mentions:
-    """Ways to a statement that ``statements.Rule`` cannot see."""
+    """Find ways to a statement that ``statements.Rule`` cannot see."""
 
     def __init__(self) -> None:
         self.used: set[str] = set()
 
     def faults(self, name: str, tree: ast.Module) -> list[Fault]:
-        """In no order. What is let through goes into ``used``."""
+        """Return the faults, in no order; the exceptions that apply are added to ``used``."""
         called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
         found = []
         for node in ast.walk(tree):
@@ -88,7 +88,7 @@ class Mentions:
 
 
 def _mentioned(module: str, node: ast.AST, *, called: bool) -> str | None:
-    """What is wrong where a method that runs SQL, or a way to look one up, is named and not called."""
+    """Return the fault of naming a method that runs SQL, or a lookup function, without a call."""
     match node:
         case ast.ImportFrom(module=source, names=names):
             if any((source, one.name) in WRAPPERS for one in names):
@@ -107,20 +107,20 @@ def _mentioned(module: str, node: ast.AST, *, called: bool) -> str | None:
 
 
 def _looked_up(node: ast.AST) -> str | None:
-    """What is wrong with looking an attribute up by a name."""
+    """Return the fault of looking up an attribute by name."""
     match node:
         case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in _LOOKUPS:
             given = [*node.args, *(word.value for word in node.keywords)][_LOOKUPS[name] :]
             names = given if name == "attrgetter" else given[:1]
             if not names or any(isinstance(one, ast.Starred) for one in node.args):
-                return "looked up by a name that is not written out"
+                return "looked up by a name that is not a literal"
             for one in names:
                 if not (isinstance(one, ast.Constant) and isinstance(one.value, str)):
-                    return "looked up by a name that is not written out"
+                    return "looked up by a name that is not a literal"
                 if _SINK.search(one.value):
                     return "a method that runs SQL, by name"
             return None
         case ast.Name(id=name) | ast.Attribute(attr=name) if name in _ROUNDABOUT:
-            return "looked up by a name that is not written out"
+            return "looked up by a name that is not a literal"
         case _:
             return None

@@ -1,14 +1,13 @@
-"""Nothing but what is listed starts a program or listens: looks at every name that could.
+"""Check that only listed code starts a program or listens for connections.
 
-``python scripts/processes.py`` exits with 1 and names each import, attribute, built-in and string that
-is there for starting a program, waiting for connections, calling the C library, running text as code or
-importing what is not written out. What is let through stands in ``PERMITTED`` with the reason; one that
-is not needed any more is named, too.
+``python scripts/processes.py`` exits with 1 and prints each import, attribute, built-in and string that
+serves to start a program, accept connections, call the C library, run text as code, or import a module
+whose name is not a literal. ``PERMITTED`` holds the exceptions with their reasons; an unused exception is
+an error too.
 
-It knows names, whatever they are names of, and not what libraries do inside. A name that is put
-together at run time is refused by ``mentions.py`` (``getattr``) and here (imports). So it finds
-mistakes; it does not stop an author who hides a call. What a real server does is watched by
-``tests/security/test_quiet_process.py``.
+The check knows names only, and not what libraries do inside. ``mentions.py`` (``getattr``) and this script
+(imports) refuse names that are computed at run time. The check finds mistakes; it does not stop an author
+who hides a call. ``tests/security/test_quiet_process.py`` watches a real server.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from sources import SOURCES, Fault, texts, told, unused
+from sources import SOURCES, Fault, report, texts, unused
 
 MODULES = {
     *("subprocess", "_posixsubprocess", "multiprocessing", "pty", "runpy", "webbrowser"),
@@ -27,9 +26,9 @@ MODULES = {
     *("ctypes", "_ctypes", "cffi", "builtins"),
     *("mcp.client.stdio", "anyio.to_process", "concurrent.futures.process"),
 }
-"""Modules that are there for it; what lies below them is meant, too."""
+"""Modules for these purposes, with all modules below them."""
 LOADERS = {"import_module", "__import__"}
-"""What imports by name: the name has to be written out in the call."""
+"""Functions that import by name: the name must be a literal in the call."""
 NAMES = {
     *("fork", "forkpty", "posix_spawn", "posix_spawnp", "system", "popen", "Popen", "startfile"),
     *("execl", "execle", "execlp", "execlpe", "execv", "execve", "execvp", "execvpe"),
@@ -44,7 +43,7 @@ NAMES = {
     *("exec_module", "load_module", "run_module", "run_path", "spec_from_file_location"),
     *("SourceFileLoader", "ExtensionFileLoader"),
 }
-"""Functions and methods, of whatever they are."""
+"""Names of functions and methods, of any object."""
 BUILT_IN = {"exec", "eval", "compile", "__builtins__"}
 _WORDS = NAMES | LOADERS | {name for name in MODULES if "." not in name}
 _DOTTED = re.compile(r"\w+(?:[.:]\w+)*")
@@ -70,22 +69,22 @@ PERMITTED = {
     "mcp_notarium.sync.batch_apply: import ctypes": "asks the C library to give free memory back",
     "mcp_notarium.sync.cycle_runner: self.sources.listen": _OURS,
 }
-"""``module: what stands there`` -> why it may."""
+"""``module: source text`` -> why it is permitted."""
 
 
 class Rule:
-    """The rule over one module after the other."""
+    """Apply the rule to one module after the other."""
 
     def __init__(self) -> None:
         self.used: set[str] = set()
 
     def faults(self, module: str, text: str) -> list[Fault]:
-        """In no order. What is let through goes into ``used``. Raises ``SyntaxError``."""
+        """Return the faults, in no order, and add exceptions that apply to ``used``. Raises ``SyntaxError``."""
         tree = ast.parse(text)
         calls = {id(node.func): node for node in ast.walk(tree) if isinstance(node, ast.Call)}
         found = []
         for node in ast.walk(tree):
-            for what in _named(node, calls.get(id(node))):
+            for what in _refused_text(node, calls.get(id(node))):
                 if (place := f"{module}: {what}") in PERMITTED:
                     self.used.add(place)
                 else:
@@ -93,59 +92,59 @@ class Rule:
         return found
 
 
-def _named(node: ast.AST, call: ast.Call | None) -> Iterator[str]:
-    """What is refused of a node, as it is written; ``call`` is the call whose function it is."""
+def _refused_text(node: ast.AST, call: ast.Call | None) -> Iterator[str]:
+    """Yield the refused source text of a node; ``call`` is the call whose function it is."""
     match node:
         case ast.Import(names=names):
-            yield from (f"import {one.name}" for one in names if _below(one.name))
+            yield from (f"import {one.name}" for one in names if _is_below(one.name))
         case ast.ImportFrom(module=source, names=names):
-            yield from (f"from {source} import {one.name}" for one in names if _taken(source, one))
+            yield from (f"from {source} import {one.name}" for one in names if _is_refused(source, one))
         case ast.Name(id=name) | ast.Attribute(attr=name) if name in LOADERS:
-            if call is None or not _written_out(call):
+            if call is None or not _is_literal(call):
                 yield ast.unparse(call or node)
         case ast.Attribute(attr=name) if name in _WORDS:
             yield ast.unparse(node)
         case ast.Name(id=name) if name in BUILT_IN:
             yield name
         case ast.Constant(value=str(text)) if _DOTTED.fullmatch(text):
-            if _below(text) or _WORDS.intersection(re.split("[.:]", text)):
+            if _is_below(text) or _WORDS.intersection(re.split("[.:]", text)):
                 yield repr(text)
 
 
-def _below(name: str) -> bool:
-    """Whether a dotted name is one of ``MODULES`` or lies below one."""
+def _is_below(name: str) -> bool:
+    """Return whether a dotted name is one of ``MODULES`` or below one."""
     return any(name == one or name.startswith(f"{one}.") for one in MODULES)
 
 
-def _taken(source: str | None, one: ast.alias) -> bool:
-    """Whether ``from source import one`` brings in what is refused, or under a name nobody sees."""
+def _is_refused(source: str | None, one: ast.alias) -> bool:
+    """Return whether ``from source import one`` imports a refused name, or renames a loader."""
     if one.name in LOADERS:
         return one.asname is not None
     if one.name == "*":
         return True
-    return one.name in _WORDS or _below(f"{source}.{one.name}")
+    return one.name in _WORDS or _is_below(f"{source}.{one.name}")
 
 
-def _written_out(call: ast.Call) -> bool:
-    """Whether a loader's call says what it imports."""
+def _is_literal(call: ast.Call) -> bool:
+    """Return whether a call of a loader names the module as a literal."""
     return bool(call.args) and isinstance(call.args[0], ast.Constant)
 
 
-def look(sources: Path = SOURCES) -> list[Fault]:
-    """Everything that is wrong below ``sources``."""
+def find_faults(sources: Path = SOURCES) -> list[Fault]:
+    """Return all faults below ``sources``."""
     rule = Rule()
     found = [fault for name, text in texts(sources) for fault in rule.faults(name, text)]
     return found + (stale(rule.used) if sources == SOURCES else [])
 
 
 def stale(used: set[str]) -> list[Fault]:
-    """What is let through for nothing."""
+    """Return the exceptions that are not used any more."""
     return unused(PERMITTED, used)
 
 
 def main() -> int:
-    """Exit code 1 if anything is wrong."""
-    return told(look(), well="processes: nothing but what is listed starts a program or listens")
+    """Print the faults; return 1 if there are any."""
+    return report(find_faults(), well="processes: only listed code starts a program or listens")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The sources as the rules of ``scripts/check`` read them, and how they name what they find."""
+"""Read the sources for the rules of ``scripts/check``, and report what the rules find."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SOURCES = Path(__file__).resolve().parents[1] / "src"
 
 @dataclass(frozen=True)
 class Fault:
-    """A line that breaks a rule. ``place`` is ``module``, or ``module:function``."""
+    """Hold a line that breaks a rule. ``place`` is ``module``, or ``module:function``."""
 
     place: str
     line: int
@@ -33,13 +33,13 @@ def texts(sources: Path = SOURCES) -> Iterator[tuple[str, str]]:
 
 
 def unused(permitted: Iterable[str], used: set[str]) -> list[Fault]:
-    """What is let through for nothing."""
+    """Return the exceptions that are listed and not used any more."""
     gone = sorted({*permitted} - used)
     return [Fault(one, 0, "not needed any more; take it from the list") for one in gone]
 
 
-def told(found: list[Fault], *, well: str) -> int:
-    """Say what was found, or ``well``; gives the exit code, 1 if anything is wrong."""
+def report(found: list[Fault], *, well: str) -> int:
+    """Print the faults, or ``well`` if there are none; return the exit code."""
     for fault in found:
         sys.stderr.write(f"{fault}\n")
     if not found:

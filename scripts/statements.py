@@ -1,14 +1,17 @@
-"""No SQL is put together from anything but constants: looks at every statement in the sources.
+"""Check that every SQL statement in the sources is built from constants only.
 
-``python scripts/statements.py`` exits with 1 and names each place where a method that runs SQL is
-called with text that is not fixed in the sources, where such a method is mentioned otherwise than in
-a direct call, where an attribute is looked up by a name that is not written out, or where a statement
-would change a key in place. What a person or an agent typed goes into parameters. What is let through
-stands with its reason in ``BUILDERS`` and in the lists of ``mentions.py``; one that is not needed any
-more is named, too.
+``python scripts/statements.py`` exits with 1 and prints each place
 
-It knows methods by their names and receivers by how they are spelled (``NO_DATABASES``), and follows no
-value from function to function. So it finds mistakes; it does not stop an author who hides a statement.
+* that calls a method that runs SQL with text that is not constant in the sources,
+* that names such a method without calling it,
+* that looks up an attribute by a name that is not a literal,
+* that would change a database key in place.
+
+Input of a person or an agent belongs into parameters. ``BUILDERS`` and the lists of ``mentions.py`` hold
+the exceptions with their reasons; an unused exception is an error too.
+
+The check knows methods by name and receivers by spelling (``NO_DATABASES``), and follows no value from
+function to function. It finds mistakes; it does not stop an author who hides a statement.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from functools import cached_property
 from pathlib import Path
 
 from mentions import BY_NAME, MENTIONED, SINKS, WRAPPERS, Mentions
-from sources import SOURCES, Fault, texts, told, unused
+from sources import SOURCES, Fault, report, texts, unused
 
 _NAMES = re.compile(rf"\b({'|'.join([*SINKS, *(name for _, name in WRAPPERS)])})\b")
 NO_DATABASES = {
@@ -39,7 +42,7 @@ NO_DATABASES = {
     *("_Lines.of(base)", "_Matcher(first, second, budget=budget)"),
     "_Merge(_Lines.of(base), _Lines.of(mine), _Lines.of(theirs))",
 }
-"""What else has a method of such a name."""
+"""Receivers other than databases that have a method of such a name."""
 
 BUILDERS = {
     "mcp_notarium.storage.database:Database.rows": "hands its argument on",
@@ -57,12 +60,12 @@ BUILDERS = {
     "mcp_notarium.storage.note_search:SearchIndex.find": "search/sql_builder.py, the builder of searches",
     "mcp_notarium.storage.note_search:SearchIndex._as_written": "search/sql_builder.py, the builder of searches",
 }
-"""``module:function`` -> why its statements are fixed although they are not constants."""
+"""``module:function`` -> why its statements are fixed, although they are not constants."""
 
 
 @dataclass(frozen=True)
 class Module:
-    """One source file: what its names are bound to at the top, and where they come from."""
+    """Hold one source file, its top-level bindings and its imports."""
 
     name: str
     text: str
@@ -74,12 +77,12 @@ class Module:
 
     @property
     def speaks(self) -> bool:
-        """Whether a name stands in it that could reach a database."""
+        """Return whether the text names a method that could reach a database."""
         return _NAMES.search(self.text) is not None
 
     @cached_property
     def values(self) -> Scope:
-        """What its names are bound to at the top."""
+        """Return the bindings of names at the top level."""
         return bindings(self.tree.body)
 
     @cached_property
@@ -94,11 +97,11 @@ class Module:
 
 
 Scope = dict[str, list[ast.expr | None]]
-"""Name -> everything it is bound to; None stands for what nobody knows."""
+"""Name -> all values it is bound to; None is an unknown value."""
 
 
 def bindings(body: list[ast.stmt]) -> Scope:
-    """The names bound by these statements, nested blocks included, functions and classes not."""
+    """Return the names bound by these statements, with nested blocks, without functions and classes."""
     found: Scope = {}
     for node in _inside(body):
         for target, value in _bound(node):
@@ -109,7 +112,7 @@ def bindings(body: list[ast.stmt]) -> Scope:
 
 
 def _inside(body: list[ast.stmt]) -> Iterator[ast.AST]:
-    """Everything in a body but what stands in functions and classes of its own."""
+    """Yield all nodes of a body, without those of functions and classes in it."""
     waiting: list[ast.AST] = list(body)
     while waiting:
         node = waiting.pop()
@@ -137,14 +140,14 @@ def _bound(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr | None]]:
 
 
 class Rule:
-    """The rule over a set of modules, which may take constants from each other."""
+    """Apply the rule to a set of modules, which may import constants from each other."""
 
     def __init__(self, modules: list[Module]) -> None:
         self._modules = {module.name: module for module in modules}
         self.used: set[str] = set()
 
     def faults(self) -> list[Fault]:
-        """Every statement that is neither fixed nor of a builder, in the order of the sources."""
+        """Return every statement that is neither constant nor of a builder, in source order."""
         found = []
         for module in filter(lambda one: one.speaks, self._modules.values()):
             for place, scope, call in _calls(module):
@@ -169,7 +172,7 @@ class Rule:
             yield f"not constant: {ast.unparse(call.args[at])}"
 
     def _fixed(self, module: Module, scope: Scope, value: ast.expr | None) -> bool:
-        """Whether only constants of the sources are in it (or numbers)."""
+        """Return whether the value has only constants of the sources, or numbers."""
         match value:
             case ast.Constant(value=text):
                 return isinstance(text, str | int)
@@ -213,7 +216,7 @@ class Rule:
 
 
 def _calls(module: Module) -> Iterator[tuple[str, Scope, ast.Call]]:
-    """Every call, the ``module:function`` it stands in, and the names that function binds."""
+    """Yield every call, its ``module:function``, and the names that the function binds."""
 
     def look(
         node: ast.AST, path: tuple[str, ...], scope: Scope
@@ -244,7 +247,7 @@ def _arguments(found: ast.arguments) -> list[ast.arg]:
 
 
 def _statement_at(module: Module, call: ast.Call) -> int | None:
-    """Which argument is a statement; None if the call has nothing to do with a database."""
+    """Return the position of the statement in the arguments; None if it is no call of a database."""
     match call.func:
         case ast.Name(id=name):
             return WRAPPERS.get((module.name, name))
@@ -259,7 +262,7 @@ def _builder(place: str) -> str | None:
 
 
 def key_changes(module: Module) -> list[Fault]:
-    """Places with the word for changing a key in place; the database may be lost by that."""
+    """Return places with the word for changing a key in place, which can destroy the database."""
     word = "re" + "key"
     lines = [
         number for number, line in enumerate(module.text.splitlines(), 1) if word in line.lower()
@@ -267,8 +270,8 @@ def key_changes(module: Module) -> list[Fault]:
     return [Fault(module.name, number, f"`{word}`") for number in lines]
 
 
-def look(sources: Path = SOURCES) -> list[Fault]:
-    """Everything that is wrong below ``sources``."""
+def find_faults(sources: Path = SOURCES) -> list[Fault]:
+    """Return all faults below ``sources``."""
     modules, found, mentions = [], [], Mentions()
     for name, text in texts(sources):
         module = Module(name, text)
@@ -280,14 +283,14 @@ def look(sources: Path = SOURCES) -> list[Fault]:
 
 
 def stale(used: set[str]) -> list[Fault]:
-    """What is let through for nothing."""
+    """Return the exceptions that are not used any more."""
     return unused([*BUILDERS, *MENTIONED, *BY_NAME], used)
 
 
 def main() -> int:
-    """Exit code 1 if anything is wrong."""
-    return told(
-        look(), well="statements: every SQL statement that is found is fixed in the sources"
+    """Print the faults; return 1 if there are any."""
+    return report(
+        find_faults(), well="statements: every SQL statement is constant in the sources"
     )
 
 

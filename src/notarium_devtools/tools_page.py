@@ -63,13 +63,13 @@ An error that the agent can act on is a *tool error*: `isError` with this JSON a
 An unknown tool is a protocol error (-32602) with the same fields in its `data`. An unexpected exception
 is `INTERNAL` with a `trace_id` that the server's log has too; its text is never shown. If the database may
 not be opened, every tool answers with the same `locked` error: what happened, and one way out, in less
-than 300 characters together. It suggests nothing that sets aside or deletes; `mcp-notarium doctor` tells
+than 300 characters together. The way out never moves or deletes files; `mcp-notarium doctor` tells
 the user all ways. A server that lacks a required setting answers in the same way with `settings_missing`
 (`details.missing`) or the verdict `key_missing`.
 
 ## Consent
 
-Four actions need more than an agent's word: permanent deletion, `reset_cache`, dropping more than nine
+Four actions need the user's consent: permanent deletion, `reset_cache`, dropping more than nine
 tenths of a text of more than 500 characters, and adding a tag that is an e-mail address or could be read
 as one (Simplenote shares the note with that person). `NOTARIUM_DESTRUCTIVE` decides how consent is
 obtained:
@@ -84,7 +84,7 @@ Each save is checked alone: several that each drop less need no consent, even if
 everything.
 
 The question names the note by its first line (at most 60 visible characters) and its id. If the policy
-hides its text, or lets no more be read, the question names the id alone. If the user can be asked,
+hides its text, or its reading limit is reached, the question names only the id. If the user can be asked,
 `confirm` changes nothing, even if the client answers with an error (some clients report a refusal so); only
 "no such method" counts as a client that cannot ask. In the era without server requests the question is the
 result of the call; the answer counts once, for ten minutes, and only for the same tool, arguments and
@@ -128,7 +128,7 @@ _BEHAVIOUR = {
   by last change), `trash:yes|no|any`. Malformed filters are errors that say what to write; everything
   else is words. A `trash:` in the text wins over `trash_status`; tags and dates of both apply.
 * Order: with words the best match first, then by `sort_by` and `sort_order`. Without words, and for a
-  single word that stands in more than 1,000 notes, only by those (`modified_at`, `DESC`).
+  single word in more than 1,000 notes, only by `sort_by` and `sort_order` (`modified_at`, `DESC`).
 * A row's `text` is its first non-empty lines (`preview_lines`), trimmed, at most 80 characters each;
   `(empty note)` if there are none. `hidden` names kinds of invisible characters in it.
 * A page beyond the end is empty and has the true totals.
@@ -143,14 +143,14 @@ _BEHAVIOUR = {
 * Lines end at `\\n`; a `\\r` before it belongs to the end. An empty note has 0 lines. Text is
   returned byte for byte.
 * Without a range, an answer has up to 60,000 bytes in whole lines; with one, up to 1,000,000.
-  `text_is_partial` and `next_range_line_start` tell what is left out. A single line larger than that is
+  `text_is_partial` and `next_range_line_start` say what is missing. A single line larger than that is
   cut, and `note` says so.
 * `range_line_start` alone means to the end, `range_line_count` alone means from line 1, a count of 0
   means to the end. An end beyond the last line is clipped; a start beyond it is an error that names the
   number of lines.
 * With `local_version`, a note at another version is a `version_changed` error: parts of two versions
   are never mixed.
-* An unknown id is `NOT_FOUND`. `get` never searches instead.
+* An unknown id is `NOT_FOUND`; `get` does not search.
 """,
     "save": """\
 * Create: `text` (it may be empty), optionally `tags` and `trash`. Change: `id`, `local_version`, and
@@ -158,7 +158,7 @@ _BEHAVIOUR = {
 * `text_patch`: all line numbers are those of the text at `local_version`. Deletions are applied from
   high to low, then modifications, then additions from low to high. An addition stands before its line,
   at last+1 it appends. A value may hold several lines. Line ends and a missing last line end stay as
-  they are. Two operations that cannot both hold on one line, and lines outside the text, are errors.
+  they are. Conflicting operations on one line, and lines outside the text, are errors.
 * If the local note has changed since `local_version` (or is not at a given `server_version`), the answer
   is a `conflict` error with `current_local_version`. A change elsewhere that was not known here is merged
   by lines (`merged`); if both changed the same lines it is a conflict, and nothing is written.
@@ -180,7 +180,7 @@ _BEHAVIOUR = {
   trash can be deleted permanently; one that is gone already is `NOT_FOUND`.
 * `reset_cache` empties the local index and loads every note again in the running server. It keeps writes
   that are not confirmed yet. It empties nothing if the note store cannot be reached.
-* `get_stats` returns the numbers below; it asks the note store nothing.
+* `get_stats` returns the numbers below and sends no request to the note store.
 """,
 }
 

@@ -146,7 +146,7 @@ def test_a_requirement_that_stands_there_twice_is_named(check):
     ],
 )
 def test_a_way_that_leads_nowhere_is_named(check, text):
-    assert list(check.places("README.md", text))
+    assert list(check.broken_links("README.md", text))
 
 
 @pytest.mark.parametrize(
@@ -160,21 +160,21 @@ def test_a_way_that_leads_nowhere_is_named(check, text):
     ],
 )
 def test_a_way_that_leads_somewhere_is_not(check, text):
-    assert not list(check.places("README.md", text))
+    assert not list(check.broken_links("README.md", text))
 
 
 def test_a_package_that_the_architecture_does_not_name_is_named(check):
     text = text_of(check.ARCHITECTURE)
-    assert check.unnamed(text) == []
-    assert check.unnamed(text.replace('sync["sync', "")) == [f"{check.ARCHITECTURE}: no sync"]
+    assert check.missing_packages(text) == []
+    assert check.missing_packages(text.replace('sync["sync', "")) == [f"{check.ARCHITECTURE}: no sync"]
 
 
 def test_a_setting_that_nobody_knows_is_named(check):
     known = check.variables()
-    assert list(check.names("README.md", "Set `NOTARIUM_DATA_DIRECTORY`.", known))
-    assert not list(check.names("README.md", "Set `NOTARIUM_DATA_DIR`.", known))
-    assert list(check.names("README.md", "`key_missing`, exit code 11", known))
-    assert not list(check.names("README.md", "`key_missing`, exit code 10", known))
+    assert list(check.unknown_names("README.md", "Set `NOTARIUM_DATA_DIRECTORY`.", known))
+    assert not list(check.unknown_names("README.md", "Set `NOTARIUM_DATA_DIR`.", known))
+    assert list(check.unknown_names("README.md", "`key_missing`, exit code 11", known))
+    assert not list(check.unknown_names("README.md", "`key_missing`, exit code 10", known))
 
 
 def test_a_setting_that_is_not_documented_is_named(check):

@@ -117,7 +117,7 @@ def test_a_module_of_any_package_is_looked_at(rule, tmp_path):
         folder.mkdir(parents=True)
         (folder / "new.py").write_text("import pty")
     places = [f"mcp_notarium.{package}.new" for package in ("cli", "stores", "tools")]
-    assert [fault.place for fault in rule.look(tmp_path)] == places
+    assert [fault.place for fault in rule.find_faults(tmp_path)] == places
 
 
 def test_what_is_let_through_and_not_needed_any_more_is_named(rule):

@@ -102,7 +102,7 @@ def test_what_is_made_of_constants_is_not_called_a_fault(rule, text):
 def test_changing_a_key_in_place_is_found_in_any_spelling(rule, tmp_path):
     for text in ("db.run('PRAGMA rekey = 1')", "connection.ReKey(b'')", "# rekey"):
         (tmp_path / "sample.py").write_text(text)
-        assert any("rekey" in str(fault) for fault in rule.look(tmp_path)), text
+        assert any("rekey" in str(fault) for fault in rule.find_faults(tmp_path)), text
 
 
 @pytest.mark.parametrize("which", ["BUILDERS", "MENTIONED", "BY_NAME"])

@@ -123,7 +123,7 @@ def test_packages_without_an_answer_are_counted_and_said(scripts, capsys):
             {"name": "two", "skip_reason": "Dependency not found on PyPI"},
         ]
     }
-    outcome = audit.judge(report, wanted)
+    outcome = audit.read_report(report, wanted)
     assert outcome.unanswered == {"two", "three"}
     assert audit.conclude(outcome, required=False) == 0
     assert "NOT AUDITED: no answer about 2 of 3 packages" in capsys.readouterr().out
@@ -132,7 +132,7 @@ def test_packages_without_an_answer_are_counted_and_said(scripts, capsys):
 
 def test_no_report_at_all_is_no_audit(scripts, capsys):
     audit = scripts("audit")
-    outcome = audit.judge(None, [pin(scripts, "one")])
+    outcome = audit.read_report(None, [pin(scripts, "one")])
     assert audit.conclude(outcome, required=False) == 0
     said = capsys.readouterr().out
     assert "NOT AUDITED: no answer about 1 of 1 packages" in said
@@ -204,7 +204,7 @@ def audited(server):
 def test_a_known_weakness_fails_and_a_clean_answer_passes(advisories):
     weak = audited(advisories)
     assert weak.returncode == 1, weak.stderr
-    assert "KNOWN WEAKNESS in h11 0.16.0: TEST-2026-1, fixed in 99.0" in weak.stdout
+    assert "KNOWN VULNERABILITY in h11 0.16.0: TEST-2026-1, fixed in 99.0" in weak.stdout
     advisories.knows = False
     clean = audited(advisories)
     assert clean.returncode == 0, clean.stderr
