@@ -166,7 +166,9 @@ def test_a_way_that_leads_somewhere_is_not(check, text):
 def test_a_package_that_the_architecture_does_not_name_is_named(check):
     text = text_of(check.ARCHITECTURE)
     assert check.missing_packages(text) == []
-    assert check.missing_packages(text.replace('sync["sync', "")) == [f"{check.ARCHITECTURE}: no sync"]
+    assert check.missing_packages(text.replace('sync["sync', "")) == [
+        f"{check.ARCHITECTURE}: no sync"
+    ]
 
 
 def test_a_setting_that_nobody_knows_is_named(check):
