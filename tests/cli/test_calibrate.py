@@ -8,7 +8,7 @@ import pytest
 from mcp_notarium.account import slot_management, slot_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.cli import calibrate
-from mcp_notarium.crypto import kdf
+from mcp_notarium.crypto import kdf, slot_changes
 from mcp_notarium.errors import InvalidRequest
 from mcp_notarium.secret import Secret
 from support.account import PASSPHRASE, made
@@ -98,7 +98,7 @@ def test_the_other_slots_that_open_are_made_room_for(tmp_path, monkeypatch):
     config = stretched(tmp_path, kdf.Argon2id())
     for number in (2, 3):
         slot_management.add(config, Secret(f"another passphrase, number {number}"))
-    slot_management.disable(config, 4)
+    slot_management.change_slot(config, 4, slot_changes.disable)
     seen = []
 
     def proposing(_measure, **limits):

@@ -14,7 +14,7 @@ import pytest
 
 from mcp_notarium.account import slot_management, slot_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
-from mcp_notarium.crypto import kdf, recovery_keys
+from mcp_notarium.crypto import kdf, recovery_keys, slot_changes
 from mcp_notarium.secret import Secret
 from support.account import USERNAME, account, fingerprint
 from support.account import made as made_cheaply
@@ -298,7 +298,7 @@ def test_what_does_not_follow_is_named_and_asked_for_before_the_cache_is_written
 ) -> None:
     home.add(PAPER, "on paper")
     home.add(THIRD)
-    slot_management.disable(home.config, 4)
+    slot_management.change_slot(home.config, 4, slot_changes.disable)
     done = home.unchanged("rotate-key", "--reencrypt")
     named = ('slot 3 ("on paper", recovery)', "slot 4 (passphrase, disabled)")
     assert all(one in done.stderr for one in named)

@@ -175,8 +175,9 @@ def test_the_new_log_does_not_grow_with_the_cache(tmp_path, monkeypatch):
     def told(_done, _total):
         logs.append(max(path.stat().st_size for path in config.account_dir.glob("*-wal")))
 
-    done = reencryption.reencrypt(config, told=told)
-    assert max(logs) < folder_of(config).database(done.generation).stat().st_size / 2
+    reencryption.reencrypt(config, on_progress=told)
+    (generation,) = folder_of(config).generations()
+    assert max(logs) < folder_of(config).database(generation).stat().st_size / 2
 
 
 def used(folder):

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.account import database_generation, reencryption
+from mcp_notarium.account import generation_writer, reencryption
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import kdf
 from mcp_notarium.errors import LockedError, Verdict
@@ -88,7 +88,7 @@ def content(config):
         return None
     with closing(open_cheaply(config)) as opened:
         assert integrity.check(opened.database) == ()
-        return table_copy.content_digest(opened.database, without=database_generation.TIES)
+        return table_copy.content_digest(opened.database, without=generation_writer.TIES)
 
 
 @pytest.mark.timeout(3600 if LONG else 120)

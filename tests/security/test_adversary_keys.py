@@ -12,7 +12,7 @@ from mcp_notarium.account import slot_management
 from mcp_notarium.account.audit_anchor import audit_keys
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.audit.chain import Entry
-from mcp_notarium.crypto import kdf, recovery_keys
+from mcp_notarium.crypto import kdf, recovery_keys, slot_changes
 from mcp_notarium.errors import CacheError, LockedError, Verdict
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import database_files
@@ -118,7 +118,7 @@ def test_a_recovery_key_opens_until_it_is_disabled(tmp_path):
     options = ChangeOptions(bounds=BOUNDS)
     slot_management.add(config, paper, parameters=kdf.CHEAPEST, options=options)
     open_cheaply(by_paper).close()
-    slot_management.disable(config, 2, options=options)
+    slot_management.change_slot(config, 2, slot_changes.disable, options=options)
     with pytest.raises(LockedError) as refused:
         open_cheaply(by_paper)
     assert refused.value.exit_code == 11

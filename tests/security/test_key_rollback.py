@@ -19,7 +19,14 @@ from mcp_notarium.account import (
     slot_rotation,
 )
 from mcp_notarium.account.key_changes import ChangeOptions
-from mcp_notarium.crypto import kdf, key_file_codec, key_slots, recovery_keys, user_key
+from mcp_notarium.crypto import (
+    kdf,
+    key_file_codec,
+    key_slots,
+    recovery_keys,
+    slot_changes,
+    user_key,
+)
 from mcp_notarium.crypto.slot_changes import Step
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.keys import key_file
@@ -46,10 +53,12 @@ COMMANDS = {
     ),
     "add": lambda c: slot_management.add(c, THIRD, parameters=kdf.CHEAPEST, options=GIVEN),
     "recovery": lambda c: slot_management.add(c, recovery_keys.generate(), options=GIVEN),
-    "disable": lambda c: slot_management.disable(c, 2, options=GIVEN),
-    "enable": lambda c: slot_management.enable(c, 2, options=GIVEN),
-    "remove": lambda c: slot_management.remove(c, 2, options=GIVEN),
-    "mark": lambda c: slot_management.mark_compromised(c, 2, options=GIVEN),
+    "disable": lambda c: slot_management.change_slot(c, 2, slot_changes.disable, options=GIVEN),
+    "enable": lambda c: slot_management.change_slot(c, 2, slot_changes.enable, options=GIVEN),
+    "remove": lambda c: slot_management.change_slot(c, 2, slot_changes.remove, options=GIVEN),
+    "mark": lambda c: slot_management.change_slot(
+        c, 2, slot_changes.mark_compromised, options=GIVEN
+    ),
     "keychain": lambda c: keychain_slot.enable(c, keychains.working(), options=GIVEN),
     "rotate into the keychain": lambda c: keychain_slot.rotate_into_keychain(
         c, keychains.working(), from_keychain=False, options=GIVEN
@@ -170,8 +179,8 @@ def test_nothing_is_listed_or_copied_of_an_old_key_file(tmp_path):
             look()
         assert refused.value.verdict is Verdict.ROLLBACK_SEEN
     assert not to.exists()
-    assert slot_management.list_slots(config, None, bounds=BOUNDS).doubtful
-    assert slot_management.list_slots(config, THIRD, bounds=BOUNDS).doubtful
+    assert slot_management.list_slots(config, None, bounds=BOUNDS).uncertain
+    assert slot_management.list_slots(config, THIRD, bounds=BOUNDS).uncertain
 
 
 def test_a_copy_that_only_says_that_it_is_newer_keeps_nobody_from_a_backup(tmp_path):
@@ -179,7 +188,7 @@ def test_a_copy_that_only_says_that_it_is_newer_keeps_nobody_from_a_backup(tmp_p
     folder = folder_of(config)
     real = key_file_codec.parse(folder.key_file.read_bytes(), bounds=BOUNDS)
     folder.key_copy.write_bytes(key_file_codec.serialise(replace(real, sequence=real.sequence + 5)))
-    assert not slot_management.list_slots(config, NEW, bounds=BOUNDS).doubtful
+    assert not slot_management.list_slots(config, NEW, bounds=BOUNDS).uncertain
     assert key_file_backup.back_up(config, tmp_path / "copied", key=NEW, bounds=BOUNDS) == real
 
 
@@ -233,7 +242,7 @@ def test_a_change_seen_half_done_is_no_rollback(tmp_path, monkeypatch):
 
 def change_a_slot(config):
     done = slot_management.add(config, NEW, parameters=kdf.CHEAPEST, options=GIVEN)
-    slot_management.remove(config, done.after.slots[-1].id, options=GIVEN)
+    slot_management.change_slot(config, done.after.slots[-1].id, slot_changes.remove, options=GIVEN)
 
 
 def spoil_every_page(config):

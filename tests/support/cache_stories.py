@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mcp_notarium.account import (
-    database_generation,
+    generation_writer,
     key_file_backup,
     plaintext_migration,
     purge,
@@ -96,7 +96,7 @@ def _reencrypt(home: Path, at: StepHook) -> None:
     _demand_finished(done.state)
 
 
-def _demand_finished(state: database_generation.SwitchResult) -> None:
+def _demand_finished(state: generation_writer.SwitchResult) -> None:
     """Nobody is told that it is done while something is left, as by the commands."""
     state.demand_finished("it is not finished", hint="")
 
@@ -138,7 +138,7 @@ def _spoil(home: Path) -> str:
                 if 0 < opened.database.number("SELECT count(*) FROM notes") < everything:
                     (home / _DAMAGED).write_bytes(spoilt)
                     return table_copy.content_digest(
-                        opened.database, without=database_generation.TIES
+                        opened.database, without=generation_writer.TIES
                     )
     raise AssertionError("no page can be spoilt so that some notes are left")
 

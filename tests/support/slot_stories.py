@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mcp_notarium.account import key_file_backup, keychain_slot, slot_management, slot_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
-from mcp_notarium.crypto import kdf, recovery_keys
+from mcp_notarium.crypto import kdf, recovery_keys, slot_changes
 from mcp_notarium.crypto.key_file_codec import Slot, SlotState, SlotType
 from mcp_notarium.errors import Verdict
 from mcp_notarium.files.private_files import StepHook
@@ -33,7 +33,7 @@ def _add(home: Path) -> None:
 
 def _add_disabled(home: Path) -> None:
     _add(home)
-    slot_management.disable(given_key(home), 2)
+    slot_management.change_slot(given_key(home), 2, slot_changes.disable)
 
 
 def _damage(home: Path) -> None:
@@ -74,7 +74,8 @@ def _on_paper(found: Found) -> None:
 def _disabled(found: Found) -> None:
     gone = found.is_after([KEY, NEW], [KEY])
     with found.again():
-        (slot_management.enable if gone else slot_management.disable)(found.config(), 2)
+        change = slot_changes.enable if gone else slot_changes.disable
+        slot_management.change_slot(found.config(), 2, change)
     found.demand_openers([KEY, NEW] if gone else [KEY], KEY, NEW)
     found.demand_tidy(slots=2)
 
@@ -82,7 +83,8 @@ def _disabled(found: Found) -> None:
 def _enabled(found: Found) -> None:
     there = found.is_after([KEY], [KEY, NEW])
     with found.again():
-        (slot_management.disable if there else slot_management.enable)(found.config(), 2)
+        change = slot_changes.disable if there else slot_changes.enable
+        slot_management.change_slot(found.config(), 2, change)
     found.demand_openers([KEY] if there else [KEY, NEW], KEY, NEW)
     found.demand_tidy(slots=2)
 
@@ -92,7 +94,7 @@ def _removed(found: Found) -> None:
     with found.again():
         if gone:
             slot_management.add(found.config(), NEW)
-        slot_management.remove(found.config(), found.keyfile.slots[-1].id)
+        slot_management.change_slot(found.config(), found.keyfile.slots[-1].id, slot_changes.remove)
     found.demand_openers([KEY], KEY, NEW)
     found.demand_tidy(slots=1)
 
@@ -102,7 +104,7 @@ def _marked(found: Found) -> None:
     if found.keyfile.slots[1].state is SlotState.ACTIVE:
         found.demand_not_told("the slot is not marked")
         with found.again():
-            slot_management.mark_compromised(found.config(), 2)
+            slot_management.change_slot(found.config(), 2, slot_changes.mark_compromised)
     demand(Broken.UNTRUE, found.keyfile.slots[1].state is SlotState.COMPROMISED, "not marked")
     found.demand_tidy(slots=2)
 
@@ -267,7 +269,9 @@ SLOT_STORIES = (
     ),
     Story(
         name="keys disable",
-        act=lambda home, at: slot_management.disable(given_key(home), 2, options=_given(at)),
+        act=lambda home, at: slot_management.change_slot(
+            given_key(home), 2, slot_changes.disable, options=_given(at)
+        ),
         command=("keys", "disable", "2"),
         says="Slot 2: done",
         lead=_add,
@@ -276,7 +280,9 @@ SLOT_STORIES = (
     Story(
         name="keys enable",
         alike="keys disable",
-        act=lambda home, at: slot_management.enable(given_key(home), 2, options=_given(at)),
+        act=lambda home, at: slot_management.change_slot(
+            given_key(home), 2, slot_changes.enable, options=_given(at)
+        ),
         command=("keys", "enable", "2"),
         says="Slot 2: done",
         lead=_add_disabled,
@@ -284,7 +290,9 @@ SLOT_STORIES = (
     ),
     Story(
         name="keys remove",
-        act=lambda home, at: slot_management.remove(given_key(home), 2, options=_given(at)),
+        act=lambda home, at: slot_management.change_slot(
+            given_key(home), 2, slot_changes.remove, options=_given(at)
+        ),
         command=("keys", "remove", "2"),
         says="Slot 2: done",
         lead=_add,
@@ -293,8 +301,8 @@ SLOT_STORIES = (
     Story(
         name="keys mark-compromised",
         alike="keys disable",
-        act=lambda home, at: slot_management.mark_compromised(
-            given_key(home), 2, options=_given(at)
+        act=lambda home, at: slot_management.change_slot(
+            given_key(home), 2, slot_changes.mark_compromised, options=_given(at)
         ),
         command=("keys", "mark-compromised", "2"),
         says="Slot 2: done",

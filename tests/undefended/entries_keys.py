@@ -238,16 +238,16 @@ KEYS = (
     ),
     Defence(
         "what a full disk leaves half made is removed",
-        "account/database_generation.py",
-        "        remove_prepared(folder, made)\n        raise\n    return notes\n",
-        "        raise\n    return notes\n",
+        "account/generation_writer.py",
+        "            remove_prepared(folder, made)\n            raise\n        return notes\n",
+        "            raise\n        return notes\n",
         (
             "unit/account/test_reencryption.py::test_a_disk_that_fills_up_leaves_the_old_cache_and_nothing_else",
         ),
         (19,),
     ),
     Defence(
-        "the cache is written anew by one who is alone",
+        "the cache is re-encrypted by one who is alone",
         "files/locks.py",
         "        self._take(exclusive=True, timeout=timeout)\n",
         "        self._take(exclusive=False, timeout=timeout)\n",
@@ -258,8 +258,8 @@ KEYS = (
     ),
     Defence(
         "a copy is compared before it counts",
-        "account/database_generation.py",
-        "            compare(old, target)\n",
+        "account/generation_writer.py",
+        "                compare(old, target)\n",
         "",
         ("unit/account/test_reencryption.py::test_a_copy_that_differs_never_counts",),
         (17,),

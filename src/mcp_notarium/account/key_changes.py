@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from mcp_notarium import __version__
 from mcp_notarium.account import startup_table
@@ -41,7 +41,7 @@ from mcp_notarium.storage import database_files
 from mcp_notarium.storage.audit_table import AuditTable
 
 CLIENT: Final = f"mcp-notarium {__version__} (command line)"
-"""Names the command line in the audit log."""
+"""Name of the command line in the audit log."""
 _UNUSABLE = "the key file cannot be changed"
 
 
@@ -49,8 +49,8 @@ _UNUSABLE = "the key file cannot be changed"
 class ChangeOptions:
     """Hold the options of every key-file change.
 
-    ``old`` replaces the key of the settings. The others are for tests: limits of the key derivation, the
-    keychain, the clock, and a hook to crash at a step.
+    ``old`` replaces the key of the settings, ``system`` is the keychain. The others are for tests: limits of
+    the key derivation, the clock, and a hook to crash at a step.
     """
 
     old: Secret | None = None
@@ -64,6 +64,10 @@ class ChangeOptions:
         """Return an inspector that tries ``old`` or, without it, the key of the settings."""
         key = None if self.old is None else FoundKey(self.old, "the key given")
         return Inspector(settings, bounds=self.bounds, keychain=self.system, key=key)
+
+
+DEFAULTS = ChangeOptions()
+"""Options of a change with the key of the settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +84,8 @@ class ChangeResult:
     copied: bool
 
 
-class Change(Protocol):
-    """Build the next key file out of the present one; pure."""
-
-    def __call__(self, before: KeyFile, data_key: DataKey, key: Secret, /) -> KeyFile:
-        """Return the next key file. ``key`` opened the present one. Raises where nothing is to be written."""
+Change = Callable[[KeyFile, DataKey, Secret], KeyFile]
+"""Builder of the next key file from the present one, its data key, and the key that opened it."""
 
 
 def apply_change(
@@ -93,7 +94,7 @@ def apply_change(
     *,
     also_opens: Sequence[Secret] = (),
     instead: Secret | None = None,
-    options: ChangeOptions | None = None,
+    options: ChangeOptions = DEFAULTS,
 ) -> ChangeResult:
     """Apply the change ``make`` under the key lock.
 
@@ -101,85 +102,71 @@ def apply_change(
     so must ``also_opens``. Raises ``LockedError`` (start-up's verdicts, or BUSY) and what ``make``
     raises, with nothing changed.
     """
-    options = options or ChangeOptions()
-    folder = check_folder(settings.account_dir)
-    if not folder.path.is_dir():
-        raise missing_cache_error()
-    work = _Work(settings, options, folder, int(options.clock()))
+    folder, now = find_account(settings), int(options.clock())
     with disk_errors(_UNUSABLE), key_lock(folder, timeout=options.timeout):
         options.at(Step.LOCK)
         server_lock = ServerLock(folder).share()
         try:
-            before, after, proof, copied = work.write(make, instead, also_opens)
-            proven = work.prove(proof, before)
+            with closing(options.inspector(settings).inspect(now=now)) as inspection:
+                before, data_key, found = demand_openable(inspection)
+                if inspection.database is not None:
+                    record_key_sequence(inspection.database, before)
+            options.at(Step.UNWRAP)
+            if inspection.files is not None:
+                key_file.finish_interrupted_change(inspection.folder, inspection.files, now=now)
+            after = make(before, data_key, found.passphrase)
+            proof = instead or found.passphrase
+
+            def check(read_back: KeyFile) -> None:
+                for key in (proof, *also_opens):
+                    if key_slots.unlock(read_back, key, bounds=options.bounds) != data_key:
+                        raise KeyFileDamaged("what was written does not open")
+
+            options.at(Step.BUILD)
+            copied = key_file.store(
+                inspection.folder, after, check=check, bounds=options.bounds, at=options.at
+            )
+            proven = _prove(settings, options, proof, before, now=now)
         finally:
             server_lock.release()
         options.at(Step.PROVE)
     return ChangeResult(before, after, proven, copied)
 
 
-@dataclass(frozen=True, slots=True)
-class _Work:
-    settings: Config
-    options: ChangeOptions
-    folder: AccountFolder
-    now: int
+def _prove(
+    settings: Config, options: ChangeOptions, key: Secret, before: KeyFile, *, now: int
+) -> bool:
+    """Open the database with the key file that is on the disk now, and record the change.
 
-    def write(
-        self, make: Change, instead: Secret | None, also_opens: Sequence[Secret]
-    ) -> tuple[KeyFile, KeyFile, Secret, bool]:
-        """Unwrap, build, store."""
-        options = self.options
-        with closing(options.inspector(self.settings).inspect(now=self.now)) as inspection:
-            before, data_key, found = demand_openable(inspection)
-            if inspection.database is not None:
-                record_key_sequence(inspection.database, before)
-        options.at(Step.UNWRAP)
-        if inspection.files is not None:
-            key_file.finish_interrupted_change(inspection.folder, inspection.files, now=self.now)
-        after = make(before, data_key, found.passphrase)
-        proof = instead or found.passphrase
-        check = self._opening(data_key, (proof, *also_opens))
-        options.at(Step.BUILD)
-        copied = key_file.store(
-            inspection.folder, after, check=check, bounds=options.bounds, at=options.at
-        )
-        return before, after, proof, copied
+    That is in force by now, and a caller that gets an error would go on with the old key; so this
+    never raises. False if another process holds the database, the disk has no space
+    for what opening it writes, or it cannot be opened any more for whatever reason.
+    """
+    try:
+        inspector = replace(options, old=key).inspector(settings)
+        with closing(inspector.inspect(now=now)) as inspection:
+            after, _, _ = demand_openable(inspection)
+            if inspection.database is None:
+                return False
+            record_key_sequence(inspection.database, after)
+            record_change(inspection, before, at=now)
+            return True
+    except (CacheError, LockedError, OSError):
+        return False
 
-    def prove(self, key: Secret, before: KeyFile) -> bool:
-        """Open the database with the key file that is on the disk now.
 
-        That is in force by now, and a caller that gets an error would go on with the old key; so this
-        never raises. False if another process holds the database, the disk has no room
-        for what opening it writes, or it cannot be opened any more for whatever reason.
-        """
-        inspector = Inspector(
-            self.settings, bounds=self.options.bounds, key=FoundKey(key, "what was written")
-        )
-        try:
-            with closing(inspector.inspect(now=self.now)) as inspection:
-                decision = startup_table.decide(_refusing(inspection).seen)
-                if inspection.database is None or isinstance(decision, Locked):
-                    return False
-                if inspection.keyfile is not None:
-                    record_key_sequence(inspection.database, inspection.keyfile)
-                    record_change(inspection, before, at=self.now)
-                return True
-        except (CacheError, LockedError, OSError):
-            return False
-
-    def _opening(self, data_key: DataKey, keys: Sequence[Secret]) -> Callable[[KeyFile], None]:
-        def check(read_back: KeyFile) -> None:
-            for key in keys:
-                if key_slots.unlock(read_back, key, bounds=self.options.bounds) != data_key:
-                    raise KeyFileDamaged("what was written does not open")
-
-        return check
+def find_account(settings: Config) -> AccountFolder:
+    """Return the account's folder. Raises ``LockedError`` if it is unsafe or missing."""
+    folder = check_folder(settings.account_dir)
+    if not folder.path.is_dir():
+        raise missing_cache_error()
+    return folder
 
 
 def demand_openable(inspection: Inspection) -> tuple[KeyFile, DataKey, FoundKey]:
     """Return key file, data key and key. Raises start-up's refusal if the cache cannot be opened."""
-    decision = startup_table.decide(_refusing(inspection).seen)
+    # Whoever calls this never rebuilds, whatever the settings say.
+    decision = startup_table.decide(replace(inspection.seen, on_unreadable=OnUnreadable.REFUSE))
     if isinstance(decision, Locked):
         raise decision.error()
     if inspection.seen.plain:
@@ -204,11 +191,6 @@ def missing_cache_error() -> LockedError:
     )
 
 
-def _refusing(inspection: Inspection) -> Inspection:
-    """Return the same inspection for a caller that never rebuilds."""
-    return replace(inspection, seen=replace(inspection.seen, on_unreadable=OnUnreadable.REFUSE))
-
-
 def record_change(inspection: Inspection, before: KeyFile, *, at: float) -> None:
     """Record how the key file in force differs from ``before``: which slots, never what opens them.
 
@@ -231,16 +213,18 @@ def _differences(before: KeyFile, after: KeyFile) -> Facts:
     new = {slot.id: slot for slot in after.slots}
     facts: dict[str, Any] = {"sequence": after.sequence}
     parts = {
-        "added": [_named(slot) for number, slot in new.items() if number not in old],
-        "removed": [_named(slot) for number, slot in old.items() if number not in new],
-        "changed": [
-            _named(slot) for number, slot in new.items() if number in old and old[number] != slot
-        ],
+        "added": [new[number] for number in new.keys() - old.keys()],
+        "removed": [old[number] for number in old.keys() - new.keys()],
+        "changed": [slot for number, slot in new.items() if old.get(number, slot) != slot],
     }
-    return facts | {name: slots for name, slots in parts.items() if slots}
+    return facts | {
+        name: [_describe_slot(slot) for slot in sorted(slots, key=lambda slot: slot.id)]
+        for name, slots in parts.items()
+        if slots
+    }
 
 
-def _named(slot: Slot) -> str:
+def _describe_slot(slot: Slot) -> str:
     return f"{slot.id} {slot.type.value} {slot.state.value}"
 
 
@@ -249,7 +233,8 @@ def record_restored(
 ) -> None:
     """Record that an older copy of the key file is in force; it is so, whether this succeeds or not."""
     path = folder.database(restored.generation)
-    facts = {"sequence": restored.sequence, "slots": [_named(slot) for slot in restored.slots]}
+    slots = [_describe_slot(slot) for slot in restored.slots]
+    facts = {"sequence": restored.sequence, "slots": slots}
     with (
         suppress(CacheError, LockedError),
         closing(

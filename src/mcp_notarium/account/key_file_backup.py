@@ -55,7 +55,7 @@ def back_up(
     ``LockedError`` if there is no key file that could be copied; nothing new is left then.
     """
     listed = list_slots(settings, key, bounds=bounds)
-    if listed.doubtful:
+    if listed.uncertain:
         raise rollback_error()
     found = listed.keyfile
     try:
@@ -154,7 +154,7 @@ def _demand_fit(folder: AccountFolder, wanted: KeyFile, data_key: DataKey) -> No
     except CacheDamaged as error:
         raise CacheDamaged(
             "the database does not open with this copy: it is damaged, or of another cache",
-            resolution_hint=startup_outcomes.BEGIN_ANEW,
+            resolution_hint=startup_outcomes.BEGIN_AGAIN,
         ) from error
     finally:
         server_lock.release()

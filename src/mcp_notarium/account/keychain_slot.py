@@ -11,9 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from mcp_notarium.account import slot_management, slot_rotation
-from mcp_notarium.account.key_changes import ChangeOptions, ChangeResult
+from mcp_notarium.account.key_changes import DEFAULTS, ChangeOptions, ChangeResult
 from mcp_notarium.config import Config
-from mcp_notarium.crypto import user_key
+from mcp_notarium.crypto import slot_changes, user_key
 from mcp_notarium.crypto.errors import SlotsRefused, WrongKey
 from mcp_notarium.crypto.key_file_codec import KeyFile, Slot, SlotState, SlotType
 from mcp_notarium.errors import LockedError
@@ -32,7 +32,7 @@ class KeychainSlot:
 
 
 def enable(
-    settings: Config, system: Keychain, *, options: ChangeOptions | None = None
+    settings: Config, system: Keychain, *, options: ChangeOptions = DEFAULTS
 ) -> KeychainSlot:
     """Add a keychain slot beside the key that opens the cache now.
 
@@ -41,7 +41,7 @@ def enable(
     keychain holds another key for this account, ``LockedError`` (KEYCHAIN_UNUSABLE, start-up's
     verdicts); the keychain is left as it was then.
     """
-    options = replace(options or ChangeOptions(), system=system)
+    options = replace(options, system=system)
     kept = system.get(keychain.KEY, settings.owner_hash)
     demand_free(settings, system, options=options)
     backend = system.name
@@ -60,13 +60,13 @@ def enable(
 
 
 def disable(
-    settings: Config, system: Keychain, *, options: ChangeOptions | None = None
+    settings: Config, system: Keychain, *, options: ChangeOptions = DEFAULTS
 ) -> ChangeResult | None:
     """Remove the keychain's slot, then its entry; None if the entry opened nothing.
 
     Raises ``SlotsRefused`` if there is no entry, or if it is the key that opened the cache just now.
     """
-    options = replace(options or ChangeOptions(), system=system)
+    options = replace(options, system=system)
     secret = system.get(keychain.KEY, settings.owner_hash)
     if secret is None:
         raise SlotsRefused(
@@ -74,7 +74,9 @@ def disable(
         )
     slot_id = slot_management.list_slots(settings, secret, bounds=options.bounds).opened_by
     changed = (
-        None if slot_id is None else slot_management.remove(settings, slot_id, options=options)
+        None
+        if slot_id is None
+        else slot_management.change_slot(settings, slot_id, slot_changes.remove, options=options)
     )
     system.delete(keychain.KEY, settings.owner_hash)
     return changed
@@ -86,7 +88,7 @@ def rotate_into_keychain(
     *,
     from_keychain: bool,
     wanted: Sequence[int] | None = None,
-    options: ChangeOptions | None = None,
+    options: ChangeOptions = DEFAULTS,
 ) -> KeyFile:
     """Replace the present key by a random one that only the keychain holds.
 
@@ -95,7 +97,7 @@ def rotate_into_keychain(
     present key that stands elsewhere does. Returns the new key file. Raises as :func:`enable` does, and
     ``SlotsRefused`` if the keychain would be the only way in.
     """
-    options = replace(options or ChangeOptions(), system=system)
+    options = replace(options, system=system)
     owner = settings.owner_hash
     kept = system.get(keychain.KEY, owner)
     if kept is not None and from_keychain:
@@ -117,12 +119,10 @@ def rotate_into_keychain(
     return slot_management.list_slots(settings, None, bounds=options.bounds).keyfile
 
 
-def demand_free(
-    settings: Config, system: Keychain, *, options: ChangeOptions | None = None
-) -> None:
+def demand_free(settings: Config, system: Keychain, *, options: ChangeOptions = DEFAULTS) -> None:
     """Refuse a keychain whose key for this account may be in use. Raises ``SlotsRefused``."""
     kept = system.get(keychain.KEY, settings.owner_hash)
-    if kept is not None and not _left_over(settings, kept, options or ChangeOptions()):
+    if kept is not None and not _left_over(settings, kept, options):
         raise _taken()
 
 
@@ -159,13 +159,16 @@ def _exchange(
         _demand_kept(system, settings.owner_hash, secret)
     except SlotsRefused:
         system.set(keychain.KEY, settings.owner_hash, kept)
-        slot_management.remove(
-            settings, added.after.slots[-1].id, options=replace(options, old=kept)
+        slot_management.change_slot(
+            settings,
+            added.after.slots[-1].id,
+            slot_changes.remove,
+            options=replace(options, old=kept),
         )
         raise
     for slot_id in (old.id, *_forgotten(found.keyfile, old)):
-        after = slot_management.remove(
-            settings, slot_id, options=replace(options, old=secret)
+        after = slot_management.change_slot(
+            settings, slot_id, slot_changes.remove, options=replace(options, old=secret)
         ).after
     return after
 

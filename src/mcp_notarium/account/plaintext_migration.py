@@ -15,9 +15,10 @@ from functools import partial
 from io import FileIO
 from pathlib import Path
 
-from mcp_notarium.account import database_generation
-from mcp_notarium.account.database_generation import Step, SwitchResult
-from mcp_notarium.account.key_changes import ChangeOptions
+from mcp_notarium.account import generation_writer
+from mcp_notarium.account.database_generation import kdf_parameters
+from mcp_notarium.account.generation_writer import GenerationWriter, Step, SwitchResult
+from mcp_notarium.account.key_changes import DEFAULTS, ChangeOptions
 from mcp_notarium.account.slot_management import rollback_error
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import key_slots
@@ -26,8 +27,7 @@ from mcp_notarium.crypto.kdf import Parameters
 from mcp_notarium.crypto.key_file_codec import KeyFile
 from mcp_notarium.errors import InvalidRequest, LockedError, Verdict
 from mcp_notarium.files.account_folder import AccountFolder, check_folder
-from mcp_notarium.files.locks import exclusive_locks
-from mcp_notarium.files.private_files import StepHook, disk_errors, sync_folder
+from mcp_notarium.files.private_files import StepHook, sync_folder
 from mcp_notarium.keys import key_file
 from mcp_notarium.keys.key_file import KeyFiles
 from mcp_notarium.secret import Secret
@@ -46,12 +46,8 @@ _CHUNK = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class EncryptionResult:
-    """Hold what is in force. ``notes``: how many there are in the encrypted cache.
+    """Hold how many notes the encrypted cache has; ``state``: whether the unencrypted files are gone."""
 
-    ``state`` says whether the unencrypted files are gone.
-    """
-
-    generation: str
     notes: int
     state: SwitchResult
 
@@ -61,8 +57,8 @@ def encrypt_plain(
     key: Secret,
     *,
     parameters: Parameters | None = None,
-    told: OnProgress = lambda _done, _of: None,
-    options: ChangeOptions | None = None,
+    on_progress: OnProgress = lambda _done, _of: None,
+    options: ChangeOptions = DEFAULTS,
 ) -> EncryptionResult:
     """Encrypt the plain cache under ``key``, then erase the plain one.
 
@@ -70,21 +66,27 @@ def encrypt_plain(
     ``LockedError`` (OTHER_OWNER, SCHEMA_NEWER, MIGRATION_FAILED, WRONG_KEY, MODE_MISMATCH, BUSY),
     with the plain cache as it was. Once the encrypted one is in force, what fails is in its ``state``.
     """
-    options = options or ChangeOptions()
     folder = check_folder(settings.account_dir)
     if not folder.plain_database.is_file() and not folder.plain_remains.is_file():
         raise InvalidRequest(
             "there is no unencrypted cache here",
             resolution_hint="Nothing is to be done; `mcp-notarium status` tells what there is.",
         )
-    cost = parameters or database_generation.kdf_parameters(settings)
-    with disk_errors(_UNUSABLE), exclusive_locks(folder, timeout=options.timeout):
-        options.at(Step.ALONE)
-        work = _Work(settings, folder, key, cost, told, options)
+    cost = parameters or kdf_parameters(settings)
+    with generation_writer.hold_alone(settings, folder, options, on_progress, _UNUSABLE) as writer:
+        files = key_file.load(folder, bounds=options.bounds)
+        made = files.valid
+        if made is not None and not folder.database(made.generation).exists():
+            made = None
         if not folder.plain_database.is_file():
-            return work.encrypted_before()
+            if made is None:
+                raise _missing_encrypted_error()
+            return _finish_interrupted(writer, files, made, key)
         with _plain(folder, settings) as plain, _log(folder) as log:
-            return work.encrypted(plain, log)
+            if made is not None:
+                return _finish_interrupted(writer, files, made, key, plain=plain, log=log)
+            writer.quarantine_unknown(files.valid)
+            return _encrypt(writer, plain, log, key, cost)
 
 
 def _log(folder: AccountFolder) -> AbstractContextManager[FileIO | None]:
@@ -174,94 +176,87 @@ def _plain(folder: AccountFolder, settings: Config) -> Iterator[Database]:
         yield plain
 
 
-@dataclass(frozen=True, slots=True)
-class _Work:
-    settings: Config
-    folder: AccountFolder
-    key: Secret
-    parameters: Parameters
-    told: OnProgress
-    options: ChangeOptions
+def _encrypt(
+    writer: GenerationWriter,
+    plain: Database,
+    log: FileIO | None,
+    key: Secret,
+    parameters: Parameters,
+) -> EncryptionResult:
+    """Create the encrypted cache beside the plain one, then erase that."""
+    folder, options = writer.folder, writer.options
+    writer.demand_space(plain)
+    data_key = DataKey.generate()
+    made = key_slots.build(
+        data_key=data_key,
+        passphrase=key,
+        parameters=parameters,
+        username=writer.settings.username,
+        now=int(options.clock()),
+        bounds=options.bounds,
+    )
+    notes = writer.write(plain, made, data_key, old_key=None, replaces="", why="encrypted")
+    clear = partial(_erase_plain, folder, plain, log, options.at)
+    state = writer.switch(made, replaced=_plain_files(folder), clear=clear)
+    return EncryptionResult(notes, state)
 
-    def encrypted(self, plain: Database, log: FileIO | None) -> EncryptionResult:
-        """Create the encrypted cache beside the plain one, or take that of an interrupted run."""
-        options, folder = self.options, self.folder
-        files = key_file.load(folder, bounds=options.bounds)
-        counts = files.valid
-        if counts is not None and folder.database(counts.generation).exists():
-            return self._gone_on_with(files, counts, plain, log)
-        database_generation.quarantine_leftovers(folder, counts, now=options.clock())
-        database_generation.demand_room(folder, plain)
-        data_key = DataKey.generate()
-        made = key_slots.build(
-            data_key=data_key,
-            passphrase=self.key,
-            parameters=self.parameters,
-            username=self.settings.username,
-            now=int(options.clock()),
-            bounds=options.bounds,
-        )
-        carry = database_generation.AuditTransfer(None, "", options.clock(), "encrypted")
-        notes = database_generation.write(
-            folder, plain, made, data_key, told=self.told, at=options.at, carry=carry
-        )
-        clear = partial(_erase_plain, folder, plain, log, options.at)
-        state = database_generation.switch(
-            folder, made, replaced=_plain_files(folder), clear=clear, at=options.at
-        )
-        return EncryptionResult(made.generation, notes, state)
 
-    def encrypted_before(self) -> EncryptionResult:
-        """Take the encrypted cache of a run that was interrupted while it erased the plain one."""
-        files = key_file.load(self.folder, bounds=self.options.bounds)
-        counts = files.valid
-        if counts is None or not self.folder.database(counts.generation).exists():
-            raise LockedError(
-                Verdict.DATABASE_MISSING,
-                "the encrypted cache that has taken the place of the unencrypted one is not here",
-                resolution_hint="Put it back, or run `mcp-notarium reset-cache`, which sets "
-                "everything aside and loads a new one.",
-            )
-        return self._gone_on_with(files, counts, None, None)
+def _missing_encrypted_error() -> LockedError:
+    return LockedError(
+        Verdict.DATABASE_MISSING,
+        "the encrypted cache that has taken the place of the unencrypted one is not here",
+        resolution_hint="Put it back, or run `mcp-notarium reset-cache`, which sets "
+        "everything aside and loads a new one.",
+    )
 
-    def _gone_on_with(
-        self, files: KeyFiles, counts: KeyFile, plain: Database | None, log: FileIO | None
-    ) -> EncryptionResult:
-        """Compare, then do what is left: erase."""
-        folder, options = self.folder, self.options
-        data_key = key_slots.unlock(counts, self.key, bounds=options.bounds)
-        ahead = files.copy_ahead
-        if ahead is not None and key_slots.has_valid_mac(ahead, data_key):
-            raise rollback_error()
-        notes = _compared(folder, plain, counts, data_key)
 
-        def at_rest() -> bool:
-            key_file.finish_interrupted_change(folder, files, now=options.clock())
-            sync_folder(folder.path)
-            return True
+def _finish_interrupted(
+    writer: GenerationWriter,
+    files: KeyFiles,
+    made: KeyFile,
+    key: Secret,
+    *,
+    plain: Database | None = None,
+    log: FileIO | None = None,
+) -> EncryptionResult:
+    """Compare the encrypted cache of an interrupted run with the plain one, then do what is left: erase.
 
-        def clear() -> None:
-            database_generation.quarantine_leftovers(folder, counts, now=options.clock())
-            _erase_plain(folder, plain, log, options.at)
+    ``plain`` None: that run was erasing it, after it had compared them.
+    """
+    folder, options = writer.folder, writer.options
+    data_key = key_slots.unlock(made, key, bounds=options.bounds)
+    ahead = files.copy_ahead
+    if ahead is not None and key_slots.has_valid_mac(ahead, data_key):
+        raise rollback_error()
+    notes = _compared(folder, plain, made, data_key)
 
-        state = database_generation.clear_replaced(at_rest, _plain_files(folder), clear)
-        return EncryptionResult(counts.generation, notes, state)
+    def make_durable() -> bool:
+        key_file.finish_interrupted_change(folder, files, now=options.clock())
+        sync_folder(folder.path)
+        return True
+
+    def clear() -> None:
+        writer.quarantine_unknown(made)
+        _erase_plain(folder, plain, log, options.at)
+
+    state = generation_writer.clear_replaced(make_durable, _plain_files(folder), clear)
+    return EncryptionResult(notes, state)
 
 
 def _compared(
-    folder: AccountFolder, plain: Database | None, counts: KeyFile, data_key: DataKey
+    folder: AccountFolder, plain: Database | None, made: KeyFile, data_key: DataKey
 ) -> int:
     """Count the notes of an encrypted cache that is in force already; its rows must be the same.
 
     ``plain`` None: an earlier run has compared them.
     """
-    key = data_key.database_key(counts.database_salt)
-    with closing(database_files.connect(folder.database(counts.generation), key)) as made:
-        if plain is not None and not database_generation.has_same_rows(plain, made):
+    key = data_key.database_key(made.database_salt)
+    with closing(database_files.connect(folder.database(made.generation), key)) as encrypted:
+        if plain is not None and not generation_writer.has_same_rows(plain, encrypted):
             raise LockedError(
                 Verdict.MODE_MISMATCH,
                 "an encrypted cache with other content lies beside the unencrypted one",
                 resolution_hint="Look which of the two you want; `mcp-notarium reset-cache` sets "
                 "both aside and loads a new one.",
             )
-        return made.number("SELECT count(*) FROM notes")
+        return encrypted.number("SELECT count(*) FROM notes")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mcp_notarium.account import markers
-from mcp_notarium.account.key_changes import ChangeOptions
+from mcp_notarium.account.key_changes import DEFAULTS, ChangeOptions
 from mcp_notarium.config import Config
 from mcp_notarium.errors import LockedError, Unfinished, Verdict
 from mcp_notarium.files import os_errors, quarantine
@@ -56,9 +56,8 @@ class PurgeResult:
     keychain_hint: str = ""
 
 
-def may_hold_unsent_text(settings: Config, *, options: ChangeOptions | None = None) -> bool:
+def may_hold_unsent_text(settings: Config, *, options: ChangeOptions = DEFAULTS) -> bool:
     """Decide whether a write may be inside that the note store has not confirmed. Needs no key."""
-    options = options or ChangeOptions()
     folder = check_folder(settings.account_dir)
     if not folder.path.is_dir():
         return False
@@ -70,7 +69,7 @@ def may_hold_unsent_text(settings: Config, *, options: ChangeOptions | None = No
 
 
 def purge_account(
-    settings: Config, system: Keychain | None, *, options: ChangeOptions | None = None
+    settings: Config, system: Keychain | None, *, options: ChangeOptions = DEFAULTS
 ) -> PurgeResult:
     """Remove every key file and database of the account, the quarantine's too. No key is needed.
 
@@ -79,7 +78,6 @@ def purge_account(
     Raises ``LockedError`` (BUSY names who has the cache open; UNSAFE_PATH) with nothing removed, and
     ``Unfinished`` with a part of it removed.
     """
-    options = options or ChangeOptions()
     folder = check_folder(settings.account_dir)
     removed = 0
     if folder.path.is_dir():

@@ -11,9 +11,15 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from mcp_notarium.account import database_generation
-from mcp_notarium.account.database_generation import Step, SwitchResult
-from mcp_notarium.account.key_changes import ChangeOptions, demand_openable, missing_cache_error
+from mcp_notarium.account import generation_writer
+from mcp_notarium.account.generation_writer import GenerationWriter, Step, SwitchResult
+from mcp_notarium.account.key_changes import (
+    DEFAULTS,
+    ChangeOptions,
+    demand_openable,
+    find_account,
+    missing_cache_error,
+)
 from mcp_notarium.account.slot_rotation import ProvenKey, demand_new, prove_key, stretching
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import key_slots
@@ -23,29 +29,27 @@ from mcp_notarium.crypto.kdf import KdfPolicy, Parameters
 from mcp_notarium.crypto.key_file_codec import KeyFile, Slot, SlotState, SlotType
 from mcp_notarium.crypto.slot_changes import PERSONAL_SLOTS, describe_slot
 from mcp_notarium.files import quarantine
-from mcp_notarium.files.account_folder import AccountFolder, check_folder
-from mcp_notarium.files.locks import ServerLock, exclusive_locks
+from mcp_notarium.files.account_folder import check_folder
+from mcp_notarium.files.locks import ServerLock
 from mcp_notarium.files.private_files import disk_errors, sync_folder
 from mcp_notarium.keys import key_file, keychain
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage.database_files import companions
 from mcp_notarium.storage.table_copy import OnProgress
 
-_UNUSABLE = "the cache cannot be written anew"
+_UNUSABLE = "the cache cannot be re-encrypted"
 _GIVE = "Give a new key (--ask-new, --new-key-file, --new-key-stdin or --generate)."
 
 
 @dataclass(frozen=True, slots=True)
 class ReencryptionResult:
-    """Hold what was done. ``dropped``: slots whose secret was not at hand, so they are gone.
+    """Hold what was done. ``dropped``: slots whose secret is not known, so they are gone.
 
-    ``carried`` are those that were kept (``keychain``: the keychain's is among them). ``slot`` is the new
-    one, None without a new key, and ``gone`` the one it replaced. ``state`` says whether the
-    ``old`` database is gone. ``set_aside``: folders of the quarantine with databases that old copies of
-    the key file may open.
+    ``carried`` are those that were kept. ``slot`` is the new one, None without a new key, and ``gone`` the
+    one it replaced. ``state`` says whether the ``old`` database is gone. ``quarantined``: folders of the
+    quarantine with databases that old copies of the key file may open.
     """
 
-    generation: str
     notes: int
     dropped: tuple[Slot, ...]
     carried: tuple[Slot, ...]
@@ -53,22 +57,16 @@ class ReencryptionResult:
     slot: Slot | None
     state: SwitchResult
     old: Path
-    set_aside: tuple[Path, ...]
-
-    @property
-    def keychain(self) -> bool:
-        """Check whether the keychain's slot was kept."""
-        return any(slot.type is SlotType.KEYRING for slot in self.carried)
+    quarantined: tuple[Path, ...]
 
 
 def find_dropped_slots(
-    settings: Config, *, replacing: bool, options: ChangeOptions | None = None
+    settings: Config, *, replacing: bool, options: ChangeOptions = DEFAULTS
 ) -> tuple[ProvenKey, tuple[Slot, ...]]:
     """Find the slots that would be dropped, and prove the present key; ``replacing``: with a new key.
 
     For naming them before anything begins. Raises as :func:`reencrypt`, and changes nothing.
     """
-    options = options or ChangeOptions()
     current = prove_key(settings, options=options)
     _demand_worth_it(current, replacing=replacing)
     folder = check_folder(settings.account_dir)
@@ -89,28 +87,22 @@ def reencrypt(
     parameters: Parameters | KdfPolicy | None = None,
     allow_weak: bool = False,
     drop_others: bool = False,
-    told: OnProgress = lambda _done, _of: None,
-    options: ChangeOptions | None = None,
+    on_progress: OnProgress = lambda _done, _of: None,
+    options: ChangeOptions = DEFAULTS,
 ) -> ReencryptionResult:
     """Re-encrypt the cache under a new data key, which ``new`` (None: the same key) opens.
 
-    Slots whose secret is at hand are kept, with number, label, state and cost: the one that opened the
+    Slots whose secret is known are kept, with number, label, state and cost: the one that opened the
     cache, unless ``new`` replaces it, and the keychain's. ``drop_others`` permits dropping the rest.
     Raises ``SlotsRefused`` otherwise, ``CacheFull``, and ``LockedError`` (start-up's verdicts; BUSY
     names who has the cache open), with the old cache as it was. Once the new one is in force, what
     fails is in its ``state``.
     """
-    options = options or ChangeOptions()
     if new is not None:
         demand_new(new, account=settings.username, allow_weak=allow_weak)
-    folder = check_folder(settings.account_dir)
-    if not folder.path.is_dir():
-        raise missing_cache_error()
-    with disk_errors(_UNUSABLE), exclusive_locks(folder, timeout=options.timeout):
-        options.at(Step.ALONE)
-        return _Work(settings, options, folder, told).done(
-            new, parameters or stretching(settings), drop_others=drop_others
-        )
+    folder = find_account(settings)
+    with generation_writer.hold_alone(settings, folder, options, on_progress, _UNUSABLE) as writer:
+        return _reencrypt(writer, new, parameters or stretching(settings), drop_others=drop_others)
 
 
 def dropped_slots_error(dropped: tuple[Slot, ...]) -> SlotsRefused:
@@ -118,8 +110,8 @@ def dropped_slots_error(dropped: tuple[Slot, ...]) -> SlotsRefused:
     named = ", ".join(describe_slot(slot) for slot in dropped)
     return SlotsRefused(
         f"with a new data key these would open nothing any more: {named}",
-        resolution_hint="Their keys are not at hand. Add --drop-other-keys to let them go, and make "
-        "them anew afterwards (`mcp-notarium keys`).",
+        resolution_hint="Their keys are not known here. Add --drop-other-keys to let them go, and add "
+        "new ones afterwards (`mcp-notarium keys`).",
     )
 
 
@@ -127,112 +119,96 @@ _Carried = dict[int, Secret]
 """Number of a slot that is kept -> its secret."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Work:
-    settings: Config
-    options: ChangeOptions
-    folder: AccountFolder
-    told: OnProgress
+def _reencrypt(
+    writer: GenerationWriter,
+    new: Secret | None,
+    parameters: Parameters | KdfPolicy,
+    *,
+    drop_others: bool,
+) -> ReencryptionResult:
+    """Do everything that needs the locks."""
+    settings, folder, options = writer.settings, writer.folder, writer.options
+    now = options.clock()
+    with closing(options.inspector(settings).inspect(now=now)) as inspection:
+        before, old_key, found = demand_openable(inspection)
+        if inspection.database is None or inspection.files is None:
+            raise missing_cache_error()
+        key_file.finish_interrupted_change(folder, inspection.files, now=now)
+        generation_writer.remove_retired(folder, inspection.database, before)
+        writer.quarantine_unknown(before)
+        slot = key_slots.open_slot(before, found.passphrase, bounds=options.bounds).slot
+        current = ProvenKey(before, found, slot)
+        _demand_worth_it(current, replacing=new is not None)
+        carried = _carried(settings, options, current, replacing=new is not None)
+        dropped = _dropped(current, carried, replacing=new is not None)
+        if dropped and not drop_others:
+            raise dropped_slots_error(dropped)
+        writer.demand_space(inspection.database)
+        quarantined = quarantine.find_databases(folder)
+        made, data_key = _build(writer, current, carried, new, parameters)
+        notes = writer.write(
+            inspection.database,
+            made,
+            data_key,
+            old_key=old_key,
+            replaces=before.generation,
+            why="reencrypted",
+        )
+    replaced = companions(folder.database(before.generation))
 
-    def done(
-        self, new: Secret | None, parameters: Parameters | KdfPolicy, *, drop_others: bool
-    ) -> ReencryptionResult:
-        """Do everything that needs the locks."""
-        inspector = self.options.inspector(self.settings)
-        with closing(inspector.inspect(now=self.options.clock())) as inspection:
-            before, data_key_before, found = demand_openable(inspection)
-            if inspection.database is None:
-                raise missing_cache_error()
-            if inspection.files is not None:
-                key_file.finish_interrupted_change(
-                    self.folder, inspection.files, now=self.options.clock()
-                )
-            database_generation.remove_retired(self.folder, inspection.database, before)
-            database_generation.quarantine_leftovers(self.folder, before, now=self.options.clock())
-            slot = key_slots.open_slot(before, found.passphrase, bounds=self.options.bounds).slot
-            current, is_new = ProvenKey(before, found, slot), new is not None
-            _demand_worth_it(current, replacing=is_new)
-            carried = _carried(self.settings, self.options, current, replacing=is_new)
-            dropped = _dropped(current, carried, replacing=is_new)
-            if dropped and not drop_others:
-                raise dropped_slots_error(dropped)
-            database_generation.demand_room(self.folder, inspection.database)
-            set_aside = quarantine.find_databases(self.folder)
-            made, data_key = self._made(current, carried, new, parameters)
-            carry = database_generation.AuditTransfer(
-                data_key_before, before.generation, self.options.clock(), "reencrypted"
+    def clear() -> None:
+        for file in (*replaced, folder.pending_marker):
+            file.unlink(missing_ok=True)
+        sync_folder(folder.path)
+        options.at(Step.REMOVE)
+
+    state = writer.switch(made, replaced=replaced, clear=clear)
+    writer.write_anchor(made, data_key)
+    options.at(Step.ANCHOR)
+    return ReencryptionResult(
+        notes=notes,
+        dropped=dropped,
+        carried=tuple(one for one in made.slots if one.id in carried),
+        gone=() if new is None or slot.id in carried else (slot,),
+        slot=next((one for one in made.slots if one.id not in carried), None),
+        state=state,
+        old=folder.database(before.generation),
+        quarantined=quarantined,
+    )
+
+
+def _build(
+    writer: GenerationWriter,
+    current: ProvenKey,
+    carried: _Carried,
+    new: Secret | None,
+    parameters: Parameters | KdfPolicy,
+) -> tuple[KeyFile, DataKey]:
+    """Build the next key file, with the slots whose secrets are known; nothing is written yet."""
+    data_key, bounds = DataKey.generate(), writer.options.bounds
+    frame = key_slots.start_for_new_data_key(
+        current.keyfile, data_key, username=writer.settings.username
+    )
+    slots = [
+        key_slots.rewrap_slot(frame, data_key, slot, carried[slot.id], bounds=bounds)
+        for slot in current.keyfile.slots
+        if slot.id in carried
+    ]
+    if new is not None:
+        before = _stood_for(current, carried)
+        if isinstance(parameters, KdfPolicy):
+            parameters = parameters.parameters_for(slot.kdf for slot in before)
+        label = before[0].label if before and (not _stays(current) or len(before) == 1) else ""
+        slots.append(
+            key_slots.new_slot(
+                frame, data_key, new, parameters=parameters, label=label, bounds=bounds
             )
-            notes = database_generation.write(
-                self.folder,
-                inspection.database,
-                made,
-                data_key,
-                told=self.told,
-                at=self.options.at,
-                carry=carry,
-                retires=before.generation,
-            )
-        state = self._switched(before, made)
-        database_generation.write_anchor(self.folder, made, data_key)
-        self.options.at(Step.ANCHOR)
-        return ReencryptionResult(
-            generation=made.generation,
-            notes=notes,
-            dropped=dropped,
-            carried=tuple(one for one in made.slots if one.id in carried),
-            gone=() if new is None or slot.id in carried else (slot,),
-            slot=next((one for one in made.slots if one.id not in carried), None),
-            state=state,
-            old=self.folder.database(before.generation),
-            set_aside=set_aside,
         )
-
-    def _made(
-        self,
-        current: ProvenKey,
-        carried: _Carried,
-        new: Secret | None,
-        parameters: Parameters | KdfPolicy,
-    ) -> tuple[KeyFile, DataKey]:
-        """Build the next key file, with the slots whose secrets are at hand; nothing is written yet."""
-        data_key, bounds = DataKey.generate(), self.options.bounds
-        frame = key_slots.start_for_new_data_key(
-            current.keyfile, data_key, username=self.settings.username
-        )
-        slots = [
-            key_slots.rewrap_slot(frame, data_key, slot, carried[slot.id], bounds=bounds)
-            for slot in current.keyfile.slots
-            if slot.id in carried
-        ]
-        if new is not None:
-            before = _stood_for(current, carried)
-            if isinstance(parameters, KdfPolicy):
-                parameters = parameters.parameters_for(slot.kdf for slot in before)
-            label = before[0].label if before and (not _stays(current) or len(before) == 1) else ""
-            slots.append(
-                key_slots.new_slot(
-                    frame, data_key, new, parameters=parameters, label=label, bounds=bounds
-                )
-            )
-        rotated = None if new is None else int(self.options.clock())
-        made = key_slots.replace_slots(
-            frame, data_key, slots=tuple(slots), rotated=rotated, bounds=bounds
-        )
-        return made, data_key
-
-    def _switched(self, before: KeyFile, made: KeyFile) -> SwitchResult:
-        """Put the new generation in force, then remove the old one."""
-        replaced = companions(self.folder.database(before.generation))
-
-        def clear() -> None:
-            for file in (*replaced, self.folder.pending_marker):
-                file.unlink(missing_ok=True)
-            sync_folder(self.folder.path)
-            self.options.at(Step.REMOVE)
-
-        return database_generation.switch(
-            self.folder, made, replaced=replaced, clear=clear, at=self.options.at
-        )
+    rotated = None if new is None else int(writer.options.clock())
+    made = key_slots.replace_slots(
+        frame, data_key, slots=tuple(slots), rotated=rotated, bounds=bounds
+    )
+    return made, data_key
 
 
 def _stays(current: ProvenKey) -> bool:

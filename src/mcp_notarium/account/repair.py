@@ -12,10 +12,16 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mcp_notarium.account import database_generation, markers, startup_outcomes, startup_table
-from mcp_notarium.account.database_generation import Step, SwitchResult
+from mcp_notarium.account import generation_writer, markers, startup_outcomes, startup_table
+from mcp_notarium.account.database_generation import remove_prepared, ties_to
+from mcp_notarium.account.generation_writer import GenerationWriter, Step, SwitchResult
 from mcp_notarium.account.inspection import Inspection
-from mcp_notarium.account.key_changes import ChangeOptions, missing_cache_error
+from mcp_notarium.account.key_changes import (
+    DEFAULTS,
+    ChangeOptions,
+    find_account,
+    missing_cache_error,
+)
 from mcp_notarium.account.startup_facts import OnUnreadable
 from mcp_notarium.account.startup_outcomes import Locked
 from mcp_notarium.config import Config
@@ -25,15 +31,12 @@ from mcp_notarium.crypto.key_file_codec import KeyFile
 from mcp_notarium.errors import (
     CacheDamaged,
     CacheError,
-    CacheFull,
     InvalidRequest,
     LockedError,
     Verdict,
 )
 from mcp_notarium.files import quarantine
-from mcp_notarium.files.account_folder import AccountFolder, check_folder
-from mcp_notarium.files.locks import exclusive_locks
-from mcp_notarium.files.private_files import disk_errors, replace_private, sync_folder
+from mcp_notarium.files.private_files import replace_private, sync_folder
 from mcp_notarium.keys import key_file
 from mcp_notarium.storage import database_files, integrity, table_copy
 from mcp_notarium.storage.database_files import companions
@@ -42,11 +45,11 @@ from mcp_notarium.storage.sync_state import SyncState
 from mcp_notarium.storage.table_copy import OnProgress, SalvageReport
 
 _UNUSABLE = "the cache cannot be repaired"
-_ROOM = 2.4
+_SPACE = 2.4
 """Free space that is asked for, in sizes of the old database: its copy and the new one."""
 _MOST_CUT = 16
 """A file that was cut to less than this part of it gives nothing."""
-_NOT_TAKEN = database_generation.TIES | {"owner_identity_hash"}
+_NOT_TAKEN = generation_writer.TIES | {"owner_identity_hash"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +64,8 @@ class RepairResult:
 def repair(
     settings: Config,
     *,
-    told: OnProgress = lambda _done, _of: None,
-    options: ChangeOptions | None = None,
+    on_progress: OnProgress = lambda _done, _of: None,
+    options: ChangeOptions = DEFAULTS,
 ) -> RepairResult | None:
     """Create a new generation of everything that can still be read; None if nothing is wrong.
 
@@ -73,139 +76,124 @@ def repair(
     """
     if not settings.db_encryption:
         raise _only_encrypted()
-    options = options or ChangeOptions()
-    folder = check_folder(settings.account_dir)
-    if not folder.path.is_dir():
-        raise missing_cache_error()
-    with disk_errors(_UNUSABLE), exclusive_locks(folder, timeout=options.timeout):
-        options.at(Step.ALONE)
+    folder = find_account(settings)
+    with generation_writer.hold_alone(settings, folder, options, on_progress, _UNUSABLE) as writer:
         quarantine.remove_work_folder(folder)
-        return _Work(settings, folder, told, options).done()
-
-
-@dataclass(frozen=True, slots=True)
-class _Work:
-    settings: Config
-    folder: AccountFolder
-    told: OnProgress
-    options: ChangeOptions
-
-    def done(self) -> RepairResult | None:
-        """Do everything that needs the locks."""
-        options, folder = self.options, self.folder
-        inspection = options.inspector(self.settings).inspect(now=options.clock(), opens=False)
+        inspection = options.inspector(settings).inspect(now=options.clock(), opens=False)
         _demand_repairable(inspection)
-        if inspection.keyfile is None or inspection.data_key is None or inspection.key is None:
+        if inspection.keyfile is None or inspection.data_key is None or inspection.files is None:
             raise missing_cache_error()
-        work = self._copied(inspection.keyfile)
+        keyfile, data_key = inspection.keyfile, inspection.data_key
+        copy = _copy_damaged(writer, keyfile)
         try:
-            damaged = _is_damaged(work, inspection.keyfile, inspection.data_key)
-            pages = work.stat().st_size // PAGE_SIZE
-            _lengthen(work)
-            _demand_newest(work, inspection.keyfile, inspection.data_key)
-            if inspection.files is not None:
-                key_file.finish_interrupted_change(folder, inspection.files, now=options.clock())
-            database_generation.quarantine_leftovers(
-                folder, inspection.keyfile, now=options.clock()
-            )
+            damaged = _is_damaged(copy, keyfile, data_key)
+            pages = copy.stat().st_size // PAGE_SIZE
+            _lengthen(copy)
+            _demand_newest(copy, keyfile, data_key)
+            key_file.finish_interrupted_change(folder, inspection.files, now=options.clock())
+            writer.quarantine_unknown(keyfile)
             if not damaged:
                 return None
-            made = key_slots.next_generation(inspection.keyfile, inspection.data_key)
-            found = self._salvaged(work, inspection.keyfile, made, inspection.data_key, pages=pages)
-            return self._switched(inspection.keyfile, made, found)
+            made = key_slots.next_generation(keyfile, data_key)
+            salvaged = _salvage(writer, copy, keyfile, made, data_key, pages=pages)
+            return _switch(writer, keyfile, made, salvaged)
         finally:
             with suppress(OSError):  # a copy; what stays of it goes with the next repair
                 quarantine.remove_work_folder(folder)
 
-    def _switched(self, old: KeyFile, made: KeyFile, found: SalvageReport) -> RepairResult:
-        """Put the new generation in force and set the old one aside, with the key file that opens it."""
-        try:
-            aside = quarantine.create_folder(self.folder, self.options.clock())
-            content = key_file_codec.serialise(old)
-            replace_private(aside / self.folder.key_file.name, content, check=lambda _written: None)
-        except BaseException:
-            database_generation.remove_prepared(self.folder, made)
-            raise
 
-        replaced = companions(self.folder.database(old.generation))
+def _copy_damaged(writer: GenerationWriter, old: KeyFile) -> Path:
+    """Copy the old files to the work folder."""
+    folder = writer.folder
+    path = folder.database(old.generation)
+    size = sum(file.stat().st_size for file in companions(path) if file.exists())
+    writer.demand_free(int(size * _SPACE))
+    target = quarantine.create_work_folder(folder)
+    for file in companions(path)[:2]:  # SQLite re-creates the third
+        if file.exists():
+            shutil.copyfile(file, target / file.name)
+            (target / file.name).chmod(0o600)
+    return target / path.name
 
-        def clear() -> None:
-            markers.clear_damage_marker(self.folder)
-            for file in replaced:
-                if file.exists():
-                    file.rename(aside / file.name)
-            self.folder.pending_marker.unlink(missing_ok=True)
-            sync_folder(aside)
-            sync_folder(self.folder.path)
-            self.options.at(Step.REMOVE)
 
-        state = database_generation.switch(
-            self.folder, made, replaced=replaced, clear=clear, at=self.options.at
-        )
-        return RepairResult(found, aside, state)
-
-    def _copied(self, old: KeyFile) -> Path:
-        """Copy the old files to the work folder."""
-        path = self.folder.database(old.generation)
-        size = sum(file.stat().st_size for file in companions(path) if file.exists())
-        free = shutil.disk_usage(self.folder.path).free
-        if free < size * _ROOM:
-            raise CacheFull(
-                f"a repair needs {int(size * _ROOM):,} bytes, and {free:,} are free",
-                details={"needed": int(size * _ROOM), "free": free},
-            )
-        target = quarantine.create_work_folder(self.folder)
-        for file in companions(path)[:2]:  # the third is made anew
-            if file.exists():
-                shutil.copyfile(file, target / file.name)
-                (target / file.name).chmod(0o600)
-        return target / path.name
-
-    def _salvaged(
-        self,
-        kept: Path,
-        old: KeyFile,
-        made: KeyFile,
-        data_key: DataKey,
-        *,
-        pages: int,
-    ) -> SalvageReport:
-        """Create the new database with all that could be read; nothing is left of it if this raises."""
-        path = self.folder.database(made.generation)
-        meta = database_generation.ties_to(made) | {"owner_identity_hash": self.settings.owner_hash}
-        try:
-            key_file.prepare(self.folder, made)
-            self.options.at(Step.PREPARE)
-            key = data_key.database_key(made.database_salt)
-            with closing(database_files.create(path, key, meta=meta)) as target:
-                self.options.at(Step.CREATE)
-                found = self._read(lambda: _opened(kept, old, data_key), target, pages=pages)
-                carry = database_generation.AuditTransfer(
-                    data_key, old.generation, self.options.clock(), "repaired", rescuing=True
+def _salvage(
+    writer: GenerationWriter,
+    copy: Path,
+    old: KeyFile,
+    made: KeyFile,
+    data_key: DataKey,
+    *,
+    pages: int,
+) -> SalvageReport:
+    """Create the new database with all that could be read; nothing is left of it if this raises."""
+    folder, at = writer.folder, writer.options.at
+    path = folder.database(made.generation)
+    meta = ties_to(made) | {"owner_identity_hash": writer.settings.owner_hash}
+    try:
+        key_file.prepare(folder, made)
+        at(Step.PREPARE)
+        key = data_key.database_key(made.database_salt)
+        with closing(database_files.create(path, key, meta=meta)) as target:
+            at(Step.CREATE)
+            try:
+                found = table_copy.salvage(
+                    lambda: _opened(copy, old, data_key),
+                    target,
+                    pages=pages,
+                    without=_NOT_TAKEN,
+                    on_progress=writer.on_progress,
                 )
-                with closing(_opened(kept, old, data_key)) as damaged:
-                    carry.over(self.folder, damaged, target, data_key)
-                SyncState(target).set_cursor(None)
-                self.options.at(Step.COPY)
-                database_generation.demand_sound(target)
-            self.options.at(Step.VERIFY)
-        except BaseException:
-            database_generation.remove_prepared(self.folder, made)
-            raise
-        return found
+            except CacheDamaged as error:
+                raise CacheDamaged(
+                    "nothing can be saved: the pages that say where everything is are damaged",
+                    resolution_hint=startup_outcomes.BEGIN_AGAIN,
+                ) from error
+            with closing(_opened(copy, old, data_key)) as damaged:
+                writer.carry_audit(
+                    damaged,
+                    target,
+                    data_key,
+                    old_key=data_key,
+                    old_generation=old.generation,
+                    why="repaired",
+                    rescuing=True,
+                )
+            SyncState(target).set_cursor(None)
+            at(Step.COPY)
+            generation_writer.demand_sound(target)
+        at(Step.VERIFY)
+    except BaseException:
+        remove_prepared(folder, made)
+        raise
+    return found
 
-    def _read(
-        self, opens: table_copy.Open, target: database_files.Database, *, pages: int
-    ) -> SalvageReport:
-        try:
-            return table_copy.salvage(
-                opens, target, pages=pages, without=_NOT_TAKEN, on_progress=self.told
-            )
-        except CacheDamaged as error:
-            raise CacheDamaged(
-                "nothing can be saved: the pages that say where everything is are damaged",
-                resolution_hint=startup_outcomes.BEGIN_ANEW,
-            ) from error
+
+def _switch(
+    writer: GenerationWriter, old: KeyFile, made: KeyFile, salvaged: SalvageReport
+) -> RepairResult:
+    """Put the new generation in force; move the old one to the quarantine, with the key file that opens it."""
+    folder, options = writer.folder, writer.options
+    try:
+        kept = quarantine.create_folder(folder, options.clock())
+        content = key_file_codec.serialise(old)
+        replace_private(kept / folder.key_file.name, content, check=lambda _written: None)
+    except BaseException:
+        remove_prepared(folder, made)
+        raise
+    replaced = companions(folder.database(old.generation))
+
+    def clear() -> None:
+        markers.clear_damage_marker(folder)
+        for file in replaced:
+            if file.exists():
+                file.rename(kept / file.name)
+        folder.pending_marker.unlink(missing_ok=True)
+        sync_folder(kept)
+        sync_folder(folder.path)
+        options.at(Step.REMOVE)
+
+    state = writer.switch(made, replaced=replaced, clear=clear)
+    return RepairResult(salvaged, kept, state)
 
 
 def _demand_newest(kept: Path, found: KeyFile, data_key: DataKey) -> None:
@@ -227,7 +215,7 @@ def _only_encrypted() -> InvalidRequest:
     return InvalidRequest(
         "`repair` works on encrypted caches, and DB_ENCRYPTION is off",
         resolution_hint="Run `mcp-notarium reset-cache`: it sets a damaged cache aside, deletes "
-        "nothing, and loads every note anew from the note store.",
+        "nothing, and loads every note again from the note store.",
     )
 
 

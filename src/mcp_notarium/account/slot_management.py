@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from mcp_notarium.account import startup_outcomes
 from mcp_notarium.account.inspection import Inspector
 from mcp_notarium.account.key_changes import (
+    DEFAULTS,
     ChangeOptions,
     ChangeResult,
     apply_change,
@@ -40,7 +41,8 @@ from mcp_notarium.keys import key_file
 from mcp_notarium.keys.credentials import FoundKey
 from mcp_notarium.secret import Secret
 
-_SlotChange = Callable[[KeyFile, DataKey, int], KeyFile]
+SlotChange = Callable[[KeyFile, DataKey, int], KeyFile]
+"""Function of ``slot_changes`` that changes the slot with this id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +50,13 @@ class SlotList:
     """Hold the slots as they stand in the key file.
 
     ``opened_by`` is the id of the slot that the given key opens; None: no key was given, or it
-    opens none. Without a key nothing proves that the list is as it was written; ``doubtful``: the
+    opens none. Without a key nothing proves that the list is as it was written; ``uncertain``: the
     copy beside it says that it is newer, and no key tells whether that is true.
     """
 
     keyfile: KeyFile
     opened_by: int | None
-    doubtful: bool = False
+    uncertain: bool = False
 
 
 def list_slots(settings: Config, key: Secret | None, *, bounds: Bounds = PRODUCTION) -> SlotList:
@@ -84,7 +86,7 @@ def list_slots(settings: Config, key: Secret | None, *, bounds: Bounds = PRODUCT
     with suppress(MalformedKey):  # the configured key can be no key at all; it opens nothing then
         if key is not None:
             opened = _opened(found, key, files.copy_ahead, bounds)
-    return SlotList(found, opened, doubtful=files.copy_ahead is not None and opened is None)
+    return SlotList(found, opened, uncertain=files.copy_ahead is not None and opened is None)
 
 
 def rollback_error() -> LockedError:
@@ -128,7 +130,7 @@ def add(
     parameters: Parameters | None = None,
     allow_weak: bool = False,
     type_: SlotType | None = None,
-    options: ChangeOptions | None = None,
+    options: ChangeOptions = DEFAULTS,
 ) -> ChangeResult:
     """Add a slot: a passphrase, a raw key or a recovery key.
 
@@ -138,7 +140,6 @@ def add(
     ``WeakPassphrase``, ``MalformedKey``, ``SlotsRefused`` (it opens the cache already, there are too
     many, or that is no label).
     """
-    options = options or ChangeOptions()
     demand_label(label)
     demand_strong(new, account=settings.username, allow_weak=allow_weak)
 
@@ -184,36 +185,22 @@ def demand_label(label: str) -> None:
         )
 
 
-def disable(
-    settings: Config, slot_id: int, *, options: ChangeOptions | None = None
+def change_slot(
+    settings: Config, slot_id: int, change: SlotChange, *, options: ChangeOptions = DEFAULTS
 ) -> ChangeResult:
-    """Disable a slot: it stays and opens nothing. Raises as ``apply_change``, and ``SlotsRefused``."""
-    return _without(settings, slot_id, slot_changes.disable, options)
+    """Disable, enable, mark or remove a slot. Raises as ``apply_change``, and ``SlotsRefused``."""
 
+    def changed(before: KeyFile, data_key: DataKey, key: Secret) -> KeyFile:
+        after = change(before, data_key, slot_id)
+        if _opened_by(after, key, options.bounds) is None:
+            raise SlotsRefused(
+                f"slot {slot_id} is the one you came in by",
+                resolution_hint="Use --ask-key and give another key that opens the cache; that "
+                "proves that one is left.",
+            )
+        return after
 
-def remove(settings: Config, slot_id: int, *, options: ChangeOptions | None = None) -> ChangeResult:
-    """Remove a slot. Raises as ``apply_change``, and ``SlotsRefused``."""
-    return _without(settings, slot_id, slot_changes.remove, options)
-
-
-def enable(settings: Config, slot_id: int, *, options: ChangeOptions | None = None) -> ChangeResult:
-    """Enable a disabled slot. Raises as :func:`disable` does."""
-
-    def enabled(before: KeyFile, data_key: DataKey, _key: Secret) -> KeyFile:
-        return slot_changes.enable(before, data_key, slot_id)
-
-    return apply_change(settings, enabled, options=options)
-
-
-def mark_compromised(
-    settings: Config, slot_id: int, *, options: ChangeOptions | None = None
-) -> ChangeResult:
-    """Mark a slot as compromised: it still opens, and every list names it. Raises as :func:`disable`."""
-
-    def marked(before: KeyFile, data_key: DataKey, _key: Secret) -> KeyFile:
-        return slot_changes.mark_compromised(before, data_key, slot_id)
-
-    return apply_change(settings, marked, options=options)
+    return apply_change(settings, changed, options=options)
 
 
 def recovery_slot(settings: Config, typed: str, *, bounds: Bounds = PRODUCTION) -> Slot:
@@ -226,24 +213,6 @@ def recovery_slot(settings: Config, typed: str, *, bounds: Bounds = PRODUCTION) 
     if found.opened_by is None:
         raise WrongKey
     return slot_changes.find_slot(found.keyfile, found.opened_by)
-
-
-def _without(
-    settings: Config, slot_id: int, how: _SlotChange, options: ChangeOptions | None
-) -> ChangeResult:
-    options = options or ChangeOptions()
-
-    def changed(before: KeyFile, data_key: DataKey, key: Secret) -> KeyFile:
-        after = how(before, data_key, slot_id)
-        if _opened_by(after, key, options.bounds) is None:
-            raise SlotsRefused(
-                f"slot {slot_id} is the one you came in by",
-                resolution_hint="Use --ask-key and give another key that opens the cache; that "
-                "proves that one is left.",
-            )
-        return after
-
-    return apply_change(settings, changed, options=options)
 
 
 def _opened_by(found: KeyFile, key: Secret, bounds: Bounds) -> int | None:

@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mcp_notarium.account.key_changes import (
+    DEFAULTS,
     ChangeOptions,
     apply_change,
     demand_openable,
-    missing_cache_error,
+    find_account,
 )
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import kdf, key_slots, slot_changes, user_key
@@ -23,7 +24,6 @@ from mcp_notarium.crypto.errors import SlotsRefused, WeakPassphrase, WrongKey
 from mcp_notarium.crypto.kdf import KdfPolicy, Parameters
 from mcp_notarium.crypto.key_file_codec import KeyFile, Slot, SlotState
 from mcp_notarium.crypto.slot_changes import describe_slot
-from mcp_notarium.files.account_folder import check_folder
 from mcp_notarium.files.private_files import disk_errors
 from mcp_notarium.keys.credentials import KEYCHAIN, FoundKey
 from mcp_notarium.keys.key_file import NOT_COPIED
@@ -74,14 +74,12 @@ class RotationResult:
     notices: tuple[str, ...]
 
 
-def prove_key(settings: Config, *, options: ChangeOptions | None = None) -> ProvenKey:
+def prove_key(settings: Config, *, options: ChangeOptions = DEFAULTS) -> ProvenKey:
     """Prove the present key (of the settings, or ``options.old``) before anybody is asked for a new one.
 
     Raises ``LockedError`` (start-up's verdicts) and changes nothing.
     """
-    options = options or ChangeOptions()
-    if not check_folder(settings.account_dir).path.is_dir():
-        raise missing_cache_error()
+    find_account(settings)
     with disk_errors("the key file cannot be read"):
         keyfile, _, found = demand_openable(
             options.inspector(settings).inspect(now=options.clock(), opens=False)
@@ -99,7 +97,7 @@ def rotate_passphrase(
     wanted: Sequence[int] | None = None,
     keychain: str = "",
     current: ProvenKey | None = None,
-    options: ChangeOptions | None = None,
+    options: ChangeOptions = DEFAULTS,
 ) -> RotationResult:
     """Rotate the key: let ``new`` open the cache instead of the old key.
 
@@ -109,7 +107,6 @@ def rotate_passphrase(
     Raises ``WeakPassphrase``, ``MalformedKey``, ``SlotsRefused`` and ``LockedError`` (start-up's
     verdicts, or BUSY) with nothing changed.
     """
-    options = options or ChangeOptions()
     demand_new(new, account=settings.username, allow_weak=allow_weak)
     now, current = int(options.clock()), current or prove_key(settings, options=options)
     # The same key in another stretching replaces itself, wherever it is kept.
@@ -170,12 +167,10 @@ def still_opening(before: KeyFile, after: KeyFile) -> tuple[Slot, ...]:
     )
 
 
-def demand_unused(current: ProvenKey, new: Secret, *, options: ChangeOptions | None = None) -> None:
+def demand_unused(current: ProvenKey, new: Secret, *, options: ChangeOptions = DEFAULTS) -> None:
     """Refuse a key that opens the cache already: it would change nothing. Raises ``SlotsRefused``."""
     try:
-        slot = key_slots.open_slot(
-            current.keyfile, new, bounds=(options or ChangeOptions()).bounds
-        ).slot
+        slot = key_slots.open_slot(current.keyfile, new, bounds=options.bounds).slot
     except WrongKey:
         return
     raise SlotsRefused(

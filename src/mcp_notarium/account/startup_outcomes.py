@@ -70,15 +70,15 @@ KEY_FILE_BEHIND = "the key file is older than the one this database was last ope
 NEWEST_BACK = (
     "An old copy of `notarium_keys.json` was put back, perhaps with a key that was exchanged for a "
     "reason. Put the newest one back with `mcp-notarium keys restore FILE`, or run "
-    "`mcp-notarium reset-cache`, which sets the cache aside and loads all anew."
+    "`mcp-notarium reset-cache`, which sets the cache aside and loads all again."
 )
-BEGIN_ANEW = (
+BEGIN_AGAIN = (
     "Restore the folder from a backup, or run `mcp-notarium reset-cache`: it sets the old cache "
     "aside and fills a new one from the note store."
 )
 REPAIR = (
     "Run `mcp-notarium repair`: it saves what can be read into a new cache, and the next sync fetches "
-    "the rest. Or run `mcp-notarium reset-cache`, which sets the old cache aside and loads all anew."
+    "the rest. Or run `mcp-notarium reset-cache`, which sets the old cache aside and loads all again."
 )
 UPDATE = (
     "Update MCP Notarium: `pip install --upgrade mcp-notarium`. Or run `mcp-notarium reset-cache`: it "
@@ -220,14 +220,14 @@ def unreadable(name: str, verdict: Verdict, message: str, hint: str, when: Condi
 
 def decide_on_damage(*, plain: bool, on_unreadable: OnUnreadable) -> Locked:
     """Decide on damage that is met while the cache is open: refuse."""
-    way_out = (BEGIN_ANEW if plain else REPAIR) + " Then restart the client."
+    way_out = (BEGIN_AGAIN if plain else REPAIR) + " Then restart the client."
     if on_unreadable is OnUnreadable.REBUILD:
         way_out = (
             "Restart the client: DB_ON_UNREADABLE=rebuild then sets the old cache aside and makes a "
             f"new one, if no unfinished write can be inside. Otherwise: {way_out}"
         )
     return Locked(
-        Verdict.DATABASE_DAMAGED, UNREADABLE, way_out, _one(BEGIN_ANEW if plain else REPAIR)
+        Verdict.DATABASE_DAMAGED, UNREADABLE, way_out, _one(BEGIN_AGAIN if plain else REPAIR)
     )
 
 

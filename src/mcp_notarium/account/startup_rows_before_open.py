@@ -11,7 +11,7 @@ from dataclasses import replace
 from mcp_notarium.account.startup_facts import KeySource, Observations, Unwrap
 from mcp_notarium.account.startup_outcomes import (
     ANOTHER_KEY,
-    BEGIN_ANEW,
+    BEGIN_AGAIN,
     COPY_BACK,
     GIVE_KEY,
     KEYCHAIN_AGAIN,
@@ -102,14 +102,14 @@ _PLAIN = (
         "the plain database is empty",
         Verdict.DATABASE_MISSING,
         "the database file is empty",
-        BEGIN_ANEW,
+        BEGIN_AGAIN,
         _empty,
     ),
     unreadable(
         "the plain database is no database",
         Verdict.DATABASE_DAMAGED,
         "the database file is no database",
-        BEGIN_ANEW,
+        BEGIN_AGAIN,
         lambda o: o.sample is not None and not o.sample.plaintext_magic,
     ),
 )
@@ -243,21 +243,21 @@ _DATABASE = (
         "the database is gone",
         Verdict.DATABASE_MISSING,
         "the database that the key file names is missing",
-        BEGIN_ANEW,
+        BEGIN_AGAIN,
         lambda o: not o.files.current,
     ),
     unreadable(
         "the database is empty",
         Verdict.DATABASE_MISSING,
         "the database file is empty",
-        BEGIN_ANEW,
+        BEGIN_AGAIN,
         _empty,
     ),
     refuse(
         "a plain database in an encrypted one's place",
         Verdict.MODE_MISMATCH,
         "an unencrypted database lies where the encrypted one should be",
-        BEGIN_ANEW,
+        BEGIN_AGAIN,
         # The magic bytes are not authenticated: an authentic page says more.
         lambda o: o.sample is not None and o.sample.plaintext_magic and not o.sample.good,
     ),
@@ -266,7 +266,7 @@ _DATABASE = (
         Verdict.DATABASE_DAMAGED,
         "the key is right, and no page of the database was written with it: the file is destroyed "
         "or belongs to another cache",
-        BEGIN_ANEW,
+        BEGIN_AGAIN,
         lambda o: o.sample is not None and not o.sample.good,
     ),
     unreadable(
@@ -274,7 +274,7 @@ _DATABASE = (
         Verdict.DATABASE_DAMAGED,
         "the key is right, and the first page of the database is damaged: without it nothing in the "
         "file can be found",
-        BEGIN_ANEW,
+        BEGIN_AGAIN,
         lambda o: o.sample is not None and 1 in o.sample.bad_pages and not o.files.wal,
     ),
     unreadable(

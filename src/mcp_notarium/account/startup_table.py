@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from mcp_notarium.account.startup_facts import Observations, Opening, Unwrap
 from mcp_notarium.account.startup_outcomes import (
-    BEGIN_ANEW,
+    BEGIN_AGAIN,
     KEY_FILE_BEHIND,
     NEWEST_BACK,
     OTHER_ACCOUNT,
@@ -113,7 +113,7 @@ _INSIDE = (
         "the plain database cannot be read",
         Verdict.DATABASE_DAMAGED,
         UNREADABLE,
-        BEGIN_ANEW,
+        BEGIN_AGAIN,
         lambda o: o.plain and o.opening is Opening.DAMAGED,
     ),
     unreadable(
@@ -127,7 +127,7 @@ _INSIDE = (
         "the database is not ours",
         Verdict.OTHER_OWNER,
         "the database was not made by MCP Notarium",
-        BEGIN_ANEW,
+        BEGIN_AGAIN,
         lambda o: o.schema is not None and not o.schema.ours,
     ),
     refuse(
@@ -141,7 +141,7 @@ _INSIDE = (
         "the database belongs to another key file",
         Verdict.DATABASE_DAMAGED,
         "the database is not the one the key file names",
-        BEGIN_ANEW,
+        BEGIN_AGAIN,
         lambda o: o.found is not None and not _same_cache(o),
     ),
     refuse(
@@ -162,7 +162,7 @@ _INSIDE = (
         "the schema is older than the key file allows",
         Verdict.ROLLBACK_SEEN,
         "the database is older than the key file allows",
-        BEGIN_ANEW,
+        BEGIN_AGAIN,
         lambda o: o.schema is not None and o.schema.version < o.schema_floor,
     ),
     Row(
@@ -180,7 +180,7 @@ _INSIDE = (
         "what was seen does not fit together",
         Verdict.DATABASE_DAMAGED,
         "the state of the cache folder makes no sense",
-        BEGIN_ANEW,
+        BEGIN_AGAIN,
         lambda _seen: True,
     ),
 )

@@ -192,7 +192,7 @@ def run_repair(args: argparse.Namespace) -> int:
         old=ask_secret("Key: ") if args.ask_key else None,
         system=keychain.system_keychain() if config.keychain else None,
     )
-    done = repair.repair(config, told=Progress("places looked at"), options=options)
+    done = repair.repair(config, on_progress=Progress("places looked at"), options=options)
     if done is None:
         talk("There is nothing to repair: every page is authentic, and the index fits the notes.")
         return 0
@@ -234,7 +234,7 @@ def run_migrate(args: argparse.Namespace) -> int:
         found.passphrase, account=config.username, allow_weak=args.allow_weak
     )
     done = plaintext_migration.encrypt_plain(
-        config, found.passphrase, told=Progress("rows encrypted")
+        config, found.passphrase, on_progress=Progress("rows encrypted")
     )
     talk(f"The cache is encrypted and compared: {done.notes:,} notes.")
     say_unless_copied(done.state.copied)

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from mcp_notarium.account import key_file_backup, keychain_slot, slot_management, slot_rotation
-from mcp_notarium.account.key_changes import ChangeOptions, ChangeResult
-from mcp_notarium.account.slot_management import SlotList
+from mcp_notarium.account.key_changes import ChangeOptions
+from mcp_notarium.account.slot_management import SlotChange, SlotList
 from mcp_notarium.cli import calibrate, command_setup, new_key_input
 from mcp_notarium.cli.terminal import ask_line, ask_secret, say_unless_copied, show_once, talk
 from mcp_notarium.config import Config
-from mcp_notarium.crypto import kdf, recovery_keys
+from mcp_notarium.crypto import kdf, recovery_keys, slot_changes
 from mcp_notarium.crypto.errors import MalformedKey, WrongKey
 from mcp_notarium.crypto.key_file_codec import Slot, SlotState, SlotType
 from mcp_notarium.errors import InvalidRequest, LockedError, Verdict
@@ -32,15 +32,15 @@ from mcp_notarium.secret import Secret
 
 _TRIES = 3
 _COPIES = "Older copies of the key file still contain what was removed here."
-_DOUBTFUL = (
+_UNCERTAIN = (
     "The copy of the key file claims to be newer. If it is, an old key file was put back. "
     "To use the copy, run `mcp-notarium keys restore`."
 )
-_STATES: dict[str, Callable[..., ChangeResult]] = {
-    "disable": slot_management.disable,
-    "enable": slot_management.enable,
-    "remove": slot_management.remove,
-    "mark-compromised": slot_management.mark_compromised,
+_STATES: dict[str, SlotChange] = {
+    "disable": slot_changes.disable,
+    "enable": slot_changes.enable,
+    "remove": slot_changes.remove,
+    "mark-compromised": slot_changes.mark_compromised,
 }
 
 
@@ -91,8 +91,8 @@ def _list(config: Config, asked: Secret | None, args: argparse.Namespace) -> int
     found = slot_management.list_slots(config, _available_key(config, asked))
     text = json.dumps(_facts(found), indent=2) if args.json else table(found)
     sys.stdout.write(text + "\n")
-    if found.doubtful:
-        talk(f"note: {_DOUBTFUL}")
+    if found.uncertain:
+        talk(f"note: {_UNCERTAIN}")
     return 0
 
 
@@ -198,7 +198,9 @@ def _add(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
 
 
 def _change_state(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
-    done = _STATES[args.action](config, args.slot, options=ChangeOptions(old=asked))
+    done = slot_management.change_slot(
+        config, args.slot, _STATES[args.action], options=ChangeOptions(old=asked)
+    )
     talk(f"Slot {args.slot}: done ({args.action}).")
     say_unless_copied(done.copied)
     if args.action in {"disable", "remove"}:

@@ -248,12 +248,12 @@ def _reencrypt(config: Config, options: ChangeOptions, args: argparse.Namespace)
             parameters=slot_rotation.stretching(config, args.kdf),
             allow_weak=args.allow_weak,
             drop_others=True,
-            told=Progress("rows re-encrypted"),
+            on_progress=Progress("rows re-encrypted"),
             options=ChangeOptions(old=options.old, system=options.system, at=doing.at),
         )
     talk(f"The cache was re-encrypted under a new data key and compared: {done.notes:,} notes.")
     if not done.state.left:
-        _tell_old_copies(done.set_aside)
+        _tell_old_copies(done.quarantined)
     say_unless_copied(done.state.copied)
     _tell_remaining_slots(done.carried)
     for slot in done.dropped:

@@ -21,7 +21,7 @@ from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.audit.chain import Act, Entry
 from mcp_notarium.audit.verification import Kind
 from mcp_notarium.cli import audit as audit_cli
-from mcp_notarium.crypto import kdf
+from mcp_notarium.crypto import kdf, slot_changes
 from mcp_notarium.errors import CacheFull
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage.audit_log import AuditLog
@@ -326,8 +326,8 @@ def test_a_change_that_could_not_be_recorded_counts_and_the_next_record_shows_th
 
     with monkeypatch.context() as patch:
         patch.setattr(recording.AuditTable, "append", full)
-        slot_management.disable(config, 2, options=GIVEN)
-    slot_management.remove(config, 2, options=GIVEN)
+        slot_management.change_slot(config, 2, slot_changes.disable, options=GIVEN)
+    slot_management.change_slot(config, 2, slot_changes.remove, options=GIVEN)
     with chain(config) as made:
         facts = [json.loads(record.facts) for record in made.trail.table.records()][1:]
     assert [one["sequence"] for one in facts] == [2, 4]
@@ -341,8 +341,8 @@ def test_every_change_of_keys_is_on_record(tmp_path):
         config, Secret(OTHER), parameters=kdf.CHEAPEST, label="my diary", options=GIVEN
     )
     key_file_backup.back_up(config, tmp_path / "copy", bounds=BOUNDS)
-    slot_management.disable(config, 2, options=GIVEN)
-    slot_management.remove(config, 2, options=GIVEN)
+    slot_management.change_slot(config, 2, slot_changes.disable, options=GIVEN)
+    slot_management.change_slot(config, 2, slot_changes.remove, options=GIVEN)
     slot_rotation.rotate_passphrase(
         config, new=Secret(OTHER), parameters=kdf.CHEAPEST, options=GIVEN
     )

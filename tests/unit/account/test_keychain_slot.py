@@ -6,7 +6,7 @@ import pytest
 
 from mcp_notarium.account import keychain_slot, slot_management, slot_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
-from mcp_notarium.crypto import kdf, recovery_keys, user_key
+from mcp_notarium.crypto import kdf, recovery_keys, slot_changes, user_key
 from mcp_notarium.crypto.errors import SlotsRefused
 from mcp_notarium.crypto.key_file_codec import SlotType
 from mcp_notarium.errors import LockedError, Verdict
@@ -145,7 +145,9 @@ def test_the_passphrase_slot_stays_when_only_the_keychain_would_be_left(tmp_path
     config, system = made(tmp_path), keychains.working()
     keychain_slot.enable(config, system, options=GIVEN)
     with pytest.raises(SlotsRefused, match="needs no keychain"):
-        slot_management.remove(by_keychain(config), 1, options=replace(GIVEN, system=system))
+        slot_management.change_slot(
+            by_keychain(config), 1, slot_changes.remove, options=replace(GIVEN, system=system)
+        )
 
 
 def nobody():
@@ -177,7 +179,7 @@ def test_where_no_keychain_opens_the_cache_the_key_is_missing(tmp_path, way):
     if way != "never enabled":
         slot = keychain_slot.enable(config, system, options=GIVEN).slot_id
     if way == "slot disabled":
-        slot_management.disable(config, slot, options=GIVEN)
+        slot_management.change_slot(config, slot, slot_changes.disable, options=GIVEN)
     wanted = replace(by_keychain(config), keychain=way != "switched off")
     with pytest.raises(LockedError) as error:
         open_cheaply(wanted, system=nobody())
@@ -369,7 +371,7 @@ def test_one_key_opens_wherever_the_exchange_stops(tmp_path, monkeypatch, at):
     with monkeypatch.context() as patch:
         patch.setattr(slot_management, "add", counted(slot_management.add))
         patch.setattr(system, "set", counted(system.set))
-        patch.setattr(slot_management, "remove", counted(slot_management.remove))
+        patch.setattr(slot_management, "change_slot", counted(slot_management.change_slot))
         with pytest.raises(Stopped):
             rotated_into(alone, system, from_keychain=True)
     open_cheaply(alone, system=system).close()

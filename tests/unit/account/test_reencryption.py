@@ -16,10 +16,17 @@ from mcp_notarium.account import (
 )
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.cli import doctor_checks
-from mcp_notarium.crypto import kdf, key_file_codec, key_slots, recovery_keys, user_key
+from mcp_notarium.crypto import (
+    kdf,
+    key_file_codec,
+    key_slots,
+    recovery_keys,
+    slot_changes,
+    user_key,
+)
 from mcp_notarium.crypto.errors import SlotsRefused, WeakPassphrase
 from mcp_notarium.crypto.kdf import KdfPolicy
-from mcp_notarium.crypto.key_file_codec import SlotState
+from mcp_notarium.crypto.key_file_codec import SlotState, SlotType
 from mcp_notarium.domain.note import Content, Revision, Tombstone
 from mcp_notarium.errors import CacheDamaged, CacheFull, LockedError, NotariumError, Verdict
 from mcp_notarium.keys import keychain
@@ -68,7 +75,7 @@ def filled(folder):
     return config
 
 
-def anew(config, options=GIVEN, **others):
+def reencrypted(config, options=GIVEN, **others):
     others = {"parameters": kdf.CHEAPEST} | others
     return reencryption.reencrypt(config, options=options, **others)
 
@@ -81,7 +88,7 @@ def texts(config, **options):
 def refused(config, error, **options):
     before, notes = fingerprint(config.account_dir), texts(config)
     with pytest.raises(error) as caught:
-        anew(config, **options)
+        reencrypted(config, **options)
     after = fingerprint(config.account_dir)
     assert {name: after.get(name) for name in before} == before
     more = {name.removesuffix("-wal").removesuffix("-shm") for name in after}
@@ -93,12 +100,12 @@ def refused(config, error, **options):
 def test_the_notes_are_there_under_another_key_and_generation(tmp_path):
     config = filled(tmp_path)
     before, notes = keyfile_of(config), texts(config)
-    done = anew(config)
+    done = reencrypted(config)
     after = keyfile_of(config)
     assert texts(config) == notes
     assert done.notes == len(notes) == 40
-    assert (done.dropped, done.keychain) == ((), False)
-    assert after.generation == done.generation != before.generation
+    assert done.dropped == ()
+    assert after.generation != before.generation
     assert after.vault_id != before.vault_id
     with pytest.raises(NotariumError):
         key_slots.unlock(replace(after, slots=before.slots), Secret(PASSPHRASE), bounds=BOUNDS)
@@ -107,7 +114,7 @@ def test_the_notes_are_there_under_another_key_and_generation(tmp_path):
 def test_the_data_key_of_an_old_copy_fits_no_page_of_the_new_database(tmp_path):
     config = filled(tmp_path)
     before = keyfile_of(config)
-    anew(config)
+    reencrypted(config)
     after = keyfile_of(config)
     database = folder_of(config).database(after.generation)
     old, new = (key_slots.unlock(one, Secret(PASSPHRASE), bounds=BOUNDS) for one in (before, after))
@@ -125,7 +132,7 @@ def keyfile_of(config):
 def test_nothing_of_the_old_generation_lies_in_the_folder(tmp_path):
     config = filled(tmp_path)
     old = keyfile_of(config).generation
-    anew(config)
+    reencrypted(config)
     names = [path.name for path in config.account_dir.rglob("*")]
     assert not [name for name in names if old in name or name.endswith((".tmp", ".new"))]
     assert folder_of(config).key_copy.read_bytes() == folder_of(config).key_file.read_bytes()
@@ -135,7 +142,7 @@ def test_an_old_copy_of_the_key_file_opens_nothing_any_more(tmp_path):
     config = filled(tmp_path)
     copy = tmp_path / "copy"
     key_file_backup.back_up(config, copy, bounds=BOUNDS)
-    anew(config)
+    reencrypted(config)
     with pytest.raises(LockedError) as error:
         key_file_backup.restore(config, copy, Secret(PASSPHRASE), bounds=BOUNDS)
     assert error.value.verdict is Verdict.DATABASE_MISSING
@@ -144,7 +151,7 @@ def test_an_old_copy_of_the_key_file_opens_nothing_any_more(tmp_path):
 def test_a_new_key_may_be_given_at_once(tmp_path):
     config = filled(tmp_path)
     notes = texts(config)
-    anew(config, new=NEW)
+    reencrypted(config, new=NEW)
     assert texts(replace(config, db_key=NEW)) == notes
     with pytest.raises(LockedError) as error:
         texts(config)
@@ -165,7 +172,7 @@ def test_keys_that_are_not_at_hand_are_named_before_they_are_dropped(tmp_path):
     slot_management.add(config, paper, options=GIVEN)
     error = refused(config, SlotsRefused)
     assert "slot 2 (recovery)" in error.message
-    done = anew(config, drop_others=True)
+    done = reencrypted(config, drop_others=True)
     assert [slot.id for slot in done.dropped] == [2]
     assert len(keyfile_of(config).slots) == 1
 
@@ -175,12 +182,13 @@ def test_the_slot_of_the_keychain_follows(tmp_path):
     options = replace(GIVEN, system=system)
     keychain_slot.enable(config, system, options=GIVEN)
     notes = texts(config)
-    done = anew(config, options=options)
-    assert (done.keychain, done.dropped) == (True, ())
+    done = reencrypted(config, options=options)
+    assert done.dropped == ()
+    assert SlotType.KEYRING in {slot.type for slot in done.carried}
     by_keychain = replace(config, db_key=None, db_key_origin="", keychain=True)
     assert texts(by_keychain, system=system) == notes
     with pytest.raises(SlotsRefused, match="only one"):
-        anew(by_keychain, drop_others=True, options=options)
+        reencrypted(by_keychain, drop_others=True, options=options)
 
 
 def described(config):
@@ -195,9 +203,9 @@ def test_what_is_known_of_a_slot_is_kept(tmp_path):
     by_old = replace(config, db_key=OLD)
     slot_rotation.rotate_passphrase(by_old, new=Secret(PASSPHRASE), **change)
     keychain_slot.enable(config, system, options=options)
-    slot_management.mark_compromised(config, 4, options=options)
+    slot_management.change_slot(config, 4, slot_changes.mark_compromised, options=options)
     before = keyfile_of(config)
-    done = anew(config, options=replace(options, clock=lambda: 1_800_000_000.0))
+    done = reencrypted(config, options=replace(options, clock=lambda: 1_800_000_000.0))
     after = keyfile_of(config)
     for name in ("id", "type", "state", "label", "kdf"):
         assert [getattr(one, name) for one in after.slots] == [
@@ -213,7 +221,7 @@ def test_a_new_key_has_the_label_of_the_old_one_and_the_day_of_today(tmp_path):
     config = filled(tmp_path)
     slot_management.add(config, OLD, label="the laptop", parameters=kdf.CHEAPEST, options=GIVEN)
     options = replace(GIVEN, old=OLD, clock=lambda: 1_800_000_000.0)
-    done = anew(config, new=NEW, drop_others=True, options=options)
+    done = reencrypted(config, new=NEW, drop_others=True, options=options)
     assert described(config) == [(3, "passphrase", "active", "the laptop")]
     assert keyfile_of(config).rotated == 1_800_000_000
     assert ([slot.id for slot in done.gone], done.slot.id) == ([2], 3)
@@ -222,19 +230,19 @@ def test_a_new_key_has_the_label_of_the_old_one_and_the_day_of_today(tmp_path):
 def test_a_slot_that_is_disabled_is_named_too_before_it_is_dropped(tmp_path):
     config = filled(tmp_path)
     slot_management.add(config, OLD, label="spare", parameters=kdf.CHEAPEST, options=GIVEN)
-    slot_management.disable(config, 2, options=GIVEN)
+    slot_management.change_slot(config, 2, slot_changes.disable, options=GIVEN)
     error = refused(config, SlotsRefused)
     assert 'slot 2 ("spare", passphrase, disabled)' in error.message
-    assert [slot.id for slot in anew(config, drop_others=True).dropped] == [2]
+    assert [slot.id for slot in reencrypted(config, drop_others=True).dropped] == [2]
 
 
 def test_a_key_that_others_know_is_not_the_key_of_the_new_cache(tmp_path):
     config = filled(tmp_path)
     slot_management.add(config, OLD, parameters=kdf.CHEAPEST, options=GIVEN)
-    slot_management.mark_compromised(config, 1, options=GIVEN)
+    slot_management.change_slot(config, 1, slot_changes.mark_compromised, options=GIVEN)
     error = refused(config, SlotsRefused, drop_others=True)
     assert "slot 1 (passphrase, compromised)" in error.message
-    anew(config, new=NEW, drop_others=True)
+    reencrypted(config, new=NEW, drop_others=True)
     assert described(config) == [(3, "passphrase", "active", "")]
 
 
@@ -243,7 +251,7 @@ def test_the_recovery_key_that_was_used_follows_and_is_not_the_only_one(tmp_path
     slot_management.add(config, paper, label="on paper", options=GIVEN)
     options = replace(GIVEN, old=paper)
     assert "only one" in refused(config, SlotsRefused, drop_others=True, options=options).message
-    done = anew(config, new=NEW, drop_others=True, options=options)
+    done = reencrypted(config, new=NEW, drop_others=True, options=options)
     assert described(config) == [
         (2, "recovery", "active", "on paper"),
         (3, "passphrase", "active", ""),
@@ -259,7 +267,7 @@ def test_the_keychain_keeps_its_own_key_beside_a_new_one(tmp_path):
     keychain_slot.enable(config, system, options=GIVEN)
     kept = system.read_back(keychain.KEY, config.owner_hash)
     alone = replace(config, db_key=None, db_key_origin="", keychain=True)
-    anew(alone, new=NEW, drop_others=True, options=options)
+    reencrypted(alone, new=NEW, drop_others=True, options=options)
     assert [one[1] for one in described(config)] == ["keyring", "passphrase"]
     assert system.read_back(keychain.KEY, config.owner_hash) == kept
     assert texts(alone, system=system) == texts(replace(config, db_key=NEW))
@@ -270,7 +278,9 @@ def test_a_key_of_the_keychain_that_opens_nothing_is_in_nobodys_way(tmp_path):
     keychain_slot.enable(config, system, options=GIVEN)
     system.set(keychain.KEY, config.owner_hash, user_key.generate())
     options = replace(GIVEN, system=system)
-    assert [slot.id for slot in anew(config, drop_others=True, options=options).dropped] == [2]
+    assert [slot.id for slot in reencrypted(config, drop_others=True, options=options).dropped] == [
+        2
+    ]
 
 
 def test_what_would_not_follow_is_known_before_anything_begins(tmp_path):
@@ -294,7 +304,7 @@ def test_while_a_server_runs_it_is_refused_and_the_server_is_named(tmp_path):
         assert f"process {child.pid}" in error.message
     finally:
         child.communicate("end\n", timeout=30)
-    anew(config)
+    reencrypted(config)
 
 
 def test_too_little_room_is_seen_before_anything_is_written(tmp_path, monkeypatch):
@@ -352,7 +362,7 @@ def test_databases_that_no_key_file_names_are_set_aside(tmp_path):
     stranger = folder.database("0" * 16)
     stranger.write_bytes(b"somebody's")
     stranger.chmod(0o600)
-    anew(config)
+    reencrypted(config)
     assert not stranger.exists()
     assert [path.read_bytes() for path in folder.quarantine.rglob("*0000*")] == [b"somebody's"]
 
@@ -363,17 +373,17 @@ def test_what_lies_beside_a_database_that_never_came_about_is_set_aside_too(tmp_
     folder = folder_of(config)
     stray = folder.path / (folder.database("0" * 16).name + suffix)
     stray.touch(mode=0o600)
-    anew(config)
+    reencrypted(config)
     assert not stray.exists()
     assert [path.name for path in folder.quarantine.rglob("*0000*")] == [stray.name]
 
 
 def test_databases_in_the_quarantine_are_named(tmp_path):
     config = filled(tmp_path)
-    assert anew(config).set_aside == ()
+    assert reencrypted(config).quarantined == ()
     purge.reset_account(config)
     open_cheaply(config).close()
-    (place,) = anew(config).set_aside
+    (place,) = reencrypted(config).quarantined
     assert place.parent == folder_of(config).quarantine
     (seen,) = [one for one in doctor_checks.check_folder(config) if one.name == "quarantine"]
     assert f"encrypted databases in {place.name}" in seen.seen
@@ -386,7 +396,7 @@ def test_the_cost_and_label_of_a_passphrase_that_is_dropped_are_not_lost(tmp_pat
     dear = replace(kdf.CHEAPEST, memory_kib=kdf.CHEAPEST.memory_kib * 2, time_cost=2)
     slot_management.add(config, OLD, label="mine", parameters=dear, options=GIVEN)
     by_old = replace(GIVEN, old=OLD)
-    slot_management.remove(config, 1, options=by_old)
+    slot_management.change_slot(config, 1, slot_changes.remove, options=by_old)
     slot_management.add(config, paper, label="on paper", options=by_old)
     if by == "keychain":
         keychain_slot.enable(config, system, options=by_old)
@@ -407,11 +417,11 @@ def test_the_cost_and_label_of_a_passphrase_that_is_dropped_are_not_lost(tmp_pat
 
 def test_progress_is_told(tmp_path):
     told = []
-    anew(filled(tmp_path), told=lambda done, total: told.append((done, total)))
+    reencrypted(filled(tmp_path), on_progress=lambda done, total: told.append((done, total)))
     assert told[-1][0] == told[-1][1] > 40
 
 
 def test_where_there_is_no_cache_nothing_is_made(tmp_path):
     with pytest.raises(LockedError):
-        anew(account(tmp_path))
+        reencrypted(account(tmp_path))
     assert not folder_of(account(tmp_path)).path.exists()

@@ -360,7 +360,7 @@ def test_who_has_lost_the_passphrase_gets_a_new_one_by_the_recovery_key_and_keep
 def test_where_there_is_no_passphrase_beside_the_recovery_key_the_new_one_is_one_more(tmp_path):
     config = with_paper(tmp_path)
     options = ChangeOptions(bounds=BOUNDS, old=PAPER)
-    slot_management.remove(config, 1, options=options)
+    slot_management.change_slot(config, 1, slot_changes.remove, options=options)
     done = change(config, old=PAPER)
     assert done.gone == ()
     assert [opens(config, key) for key in (PAPER, NEW)] == [True, True]

@@ -1,0 +1,290 @@
+"""Replace the database by a new generation: a copy of it, compared with it, or what can be read of it.
+
+The old generation is in force until the prepared key file of the new one is renamed: the commit point. It
+is removed or moved only after that has been flushed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Collection, Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from mcp_notarium.account.audit_anchor import Anchor, AnchorUnusable, audit_keys
+from mcp_notarium.account.database_generation import remove_prepared, ties_to
+from mcp_notarium.account.key_changes import ChangeOptions
+from mcp_notarium.config import Config
+from mcp_notarium.crypto.data_key import DataKey
+from mcp_notarium.crypto.key_file_codec import KeyFile
+from mcp_notarium.errors import (
+    CacheDamaged,
+    CacheError,
+    CacheFull,
+    LockedError,
+    NotariumError,
+    Unfinished,
+)
+from mcp_notarium.files import os_errors, quarantine
+from mcp_notarium.files.account_folder import AccountFolder
+from mcp_notarium.files.locks import exclusive_locks
+from mcp_notarium.files.private_files import disk_errors, sync_folder, temporary_pattern
+from mcp_notarium.keys import key_file
+from mcp_notarium.storage import database_files, integrity, table_copy
+from mcp_notarium.storage.audit_table import ANCHORED, AuditTable, carry_over
+from mcp_notarium.storage.database_files import Database, companions
+from mcp_notarium.storage.table_copy import OnProgress
+
+RETIRES = "retires"
+"""Row of ``sync_metadata``: the generation that this database has replaced for good."""
+TIES = frozenset({"vault_id", "generation", "key_sequence", RETIRES, ANCHORED})
+"""What ties a database to its key file and its anchor; everything else in it is copied."""
+_SPACE = 1.5
+"""Free space that is asked for, in sizes of the old database: the new one and its log ..."""
+_SPACE_FOR_LOG = 8 << 20
+"""... which is emptied at 4 MiB, but no earlier than at the end of a transaction."""
+
+
+class Step(StrEnum):
+    """Name the steps, in order; each is also a place to crash at."""
+
+    ALONE = "alone"
+    PREPARE = "prepare"
+    CREATE = "create"
+    COPY = "copy"
+    VERIFY = "verify"
+    RETIRE = "retire"
+    REMOVE = "remove"
+    ANCHOR = "anchor"
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchResult:
+    """Hold the state after a switch. ``copied``: the key file's copy was written; else the next start does it.
+
+    ``left``: why some of the replaced files are still there; empty: none is.
+    """
+
+    copied: bool
+    left: str = ""
+
+    def demand_finished(self, what: str, *, hint: str) -> None:
+        """Raise ``Unfinished`` if something is left; ``what`` begins the sentence."""
+        if self.left:
+            raise Unfinished(f"{what} ({self.left})", resolution_hint=hint)
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationWriter:
+    """Write a new generation, compare it, put it in force. Nobody else may use the account meanwhile."""
+
+    settings: Config
+    folder: AccountFolder
+    options: ChangeOptions
+    on_progress: OnProgress
+
+    def quarantine_unknown(self, in_force: KeyFile | None) -> None:
+        """Quarantine databases that the key file in force does not name, and a prepared key file."""
+        named = (
+            companions(self.folder.database(in_force.generation)) if in_force is not None else ()
+        )
+        unknown = [path for path in self.folder.encrypted_files() if path not in named]
+        quarantine.set_aside(
+            self.folder, [*unknown, self.folder.prepared_key_file], now=self.options.clock()
+        )
+
+    def demand_space(self, old: Database) -> None:
+        """Demand space for the new database beside the old one. Raises ``CacheFull``."""
+        self.demand_free(int(old.size_bytes() * _SPACE) + _SPACE_FOR_LOG)
+
+    def demand_free(self, needed: int) -> None:
+        """Demand so many free bytes. Raises ``CacheFull``."""
+        free = shutil.disk_usage(self.folder.path).free
+        if free < needed:
+            raise CacheFull(
+                f"writing a new cache needs {needed:,} bytes, and {free:,} are free",
+                details={"needed": needed, "free": free},
+            )
+
+    def write(
+        self,
+        old: Database,
+        made: KeyFile,
+        data_key: DataKey,
+        *,
+        old_key: DataKey | None,
+        replaces: str,
+        why: str,
+    ) -> int:
+        """Prepare the key file, create the database, copy, compare; return the number of notes.
+
+        ``old_key`` None: the old database is plain. ``replaces`` is its generation, which is removed once this
+        one is in force, also after a crash in between; '' for a plain one. ``why`` goes on record.
+        Nothing is in force yet afterwards; nothing is left if it raises.
+        """
+        folder, at = self.folder, self.options.at
+        path = folder.database(made.generation)
+        key = data_key.database_key(made.database_salt)
+        ties = ties_to(made) | ({RETIRES: replaces} if replaces else {})
+        try:
+            key_file.prepare(folder, made)
+            at(Step.PREPARE)
+            with closing(database_files.create(path, key, meta=ties)) as target:
+                at(Step.CREATE)
+                target.set_checkpointer(
+                    True
+                )  # or the log would grow to the size of all that is copied
+                table_copy.copy_into(old, target, keep=TIES, on_progress=self.on_progress)
+                self.carry_audit(
+                    old, target, data_key, old_key=old_key, old_generation=replaces, why=why
+                )
+                target.checkpoint()
+            at(Step.COPY)
+            with closing(database_files.connect(path, key)) as target:
+                compare(old, target)
+                notes = target.number("SELECT count(*) FROM notes")
+            at(Step.VERIFY)
+        except BaseException:
+            remove_prepared(folder, made)
+            raise
+        return notes
+
+    def carry_audit(
+        self,
+        old: Database,
+        target: Database,
+        data_key: DataKey,
+        *,
+        old_key: DataKey | None,
+        old_generation: str,
+        why: str,
+        rescuing: bool = False,
+    ) -> None:
+        """Copy the audit chain and seal it again. What is wrong with it, or with its anchor, stays on record.
+
+        ``old_key`` None: the old database is plain. ``rescuing``: it is damaged, and what can be read is taken.
+        """
+        keys = audit_keys(old_key)
+        anchored, wrong = None, []
+        try:
+            anchored = Anchor(self.folder, old_generation, keys.anchor).read(old)
+        except AnchorUnusable as error:
+            wrong.append(error.message)
+        except CacheError:
+            if not rescuing:
+                raise
+        carry_over(
+            AuditTable(old, keys.seal),
+            AuditTable(target, audit_keys(data_key).seal),
+            at=self.options.clock(),
+            why=why,
+            anchored=anchored,
+            wrong=wrong,
+            rescuing=rescuing,
+        )
+
+    def switch(
+        self, made: KeyFile, *, replaced: Collection[Path], clear: Callable[[], None]
+    ) -> SwitchResult:
+        """Put the new generation in force, then ``clear`` away the files that it has ``replaced``.
+
+        Raises ``OSError`` if it is not in force; nothing of it is left then. Afterwards no failure of the
+        disk is raised.
+        """
+        try:
+            key_file.commit(self.folder)
+        except OSError:
+            remove_prepared(self.folder, made)
+            raise
+
+        def make_durable() -> bool:
+            return key_file.make_durable(self.folder, made, at=self.options.at)
+
+        return clear_replaced(make_durable, replaced, clear)
+
+    def write_anchor(self, made: KeyFile, data_key: DataKey) -> None:
+        """Write the anchor of the generation in force, alone in the folder. Never raises.
+
+        The anchor that lay there was of the generation before. If it cannot be written, a server's next clean
+        stop does it.
+        """
+        key, keys = data_key.database_key(made.database_salt), audit_keys(data_key)
+        with suppress(CacheError, LockedError, OSError):
+            for stray in self.folder.path.glob(temporary_pattern(self.folder.audit_anchor.name)):
+                stray.unlink()  # of a process that was killed while it wrote one
+            with closing(
+                database_files.connect(self.folder.database(made.generation), key)
+            ) as opened:
+                anchor = Anchor(self.folder, made.generation, keys.anchor)
+                anchor.write(AuditTable(opened, keys.seal), opened)
+                opened.set_checkpointer(True)
+                opened.checkpoint()
+
+
+@contextmanager
+def hold_alone(
+    settings: Config,
+    folder: AccountFolder,
+    options: ChangeOptions,
+    on_progress: OnProgress,
+    failure: str,
+) -> Iterator[GenerationWriter]:
+    """Hold both locks of the account, and write a new generation of it. ``failure`` ends a sentence.
+
+    Raises ``LockedError`` (BUSY names who has the cache open), ``CacheFull``.
+    """
+    with disk_errors(failure), exclusive_locks(folder, timeout=options.timeout):
+        options.at(Step.ALONE)
+        yield GenerationWriter(settings, folder, options, on_progress)
+
+
+def clear_replaced(
+    make_durable: Callable[[], bool], replaced: Collection[Path], clear: Callable[[], None]
+) -> SwitchResult:
+    """Flush what is in force, then ``clear``; never the latter without the former.
+
+    ``make_durable`` returns whether the key file's copy was written, too.
+    """
+    copied, why = False, ""
+    try:
+        copied = make_durable()
+        clear()
+    except OSError as error:
+        why = os_errors.describe_with_path(error)
+    except NotariumError as error:
+        why = error.message
+    return SwitchResult(copied, why if any(os.path.lexists(path) for path in replaced) else "")
+
+
+def remove_retired(folder: AccountFolder, opened: Database, in_force: KeyFile) -> None:
+    """Remove the generation that the one in force replaced for good, if a crash has left it.
+
+    ``opened`` names it. That row was written before its key file was in force, and after the comparison.
+    """
+    row = opened.row("SELECT value FROM sync_metadata WHERE key = ?", (RETIRES,))
+    if row is not None and row[0] != in_force.generation:
+        for file in companions(folder.database(row[0])):
+            file.unlink(missing_ok=True)
+        sync_folder(folder.path)
+
+
+def compare(old: Database, new: Database) -> None:
+    """Compare: the new database is sound and has the same rows. Raises ``CacheDamaged``."""
+    demand_sound(new)
+    if not has_same_rows(old, new):
+        raise CacheDamaged("what was written differs from the original")
+
+
+def demand_sound(new: Database) -> None:
+    """Check that every page is authentic and the index fits the notes. Raises ``CacheDamaged``."""
+    wrong = integrity.check(new, deep=True)
+    if wrong:
+        raise CacheDamaged(f"what was written is not sound: {wrong[0]}")
+
+
+def has_same_rows(one: Database, other: Database) -> bool:
+    """Check whether both hold the same rows, except those that tie them to their key files."""
+    return len({table_copy.content_digest(each, without=TIES) for each in (one, other)}) == 1
