@@ -48,7 +48,6 @@ _A_FLAG = "a constant of the module, from names written out there; not every sys
 BY_NAME = {
     "mcp_notarium.stores.registry: getattr(import_module(module), attribute)": "from _CLASSES",
     "mcp_notarium.storage.audit_table: attrgetter(*_NAMES)": "columns of the audit table",
-    "mcp_notarium.storage.integrity: getattr(os, name, 0)": _A_FLAG,
     "mcp_notarium.cli.signals: getattr(signal, name, None)": _A_FLAG,
     "mcp_notarium.cli.policy: getattr(policy.limits, one.name)": "the fields of a dataclass",
     "mcp_notarium.cli.standard_streams: getattr(self._stream, name)": "a stream that stands for another",

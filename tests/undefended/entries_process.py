@@ -20,7 +20,7 @@ PROCESS = (
     Defence(
         "a link in the place of a file of ours",
         "files/account_folder.py",
-        '    """Judge a file of ours: a plain one with one name, and the user\'s alone."""\n'
+        '    """Check a file of ours: a plain one with one name, and the user\'s alone."""\n'
         "    if stat.S_ISLNK(found.st_mode):\n        return _link(path)\n",
         "    if stat.S_ISLNK(found.st_mode):\n        return None\n",
         (f"{_ON_DISK}::test_a_link_planted_for_any_file_is_refused_and_what_it_points_to_stays",),
@@ -29,7 +29,7 @@ PROCESS = (
     Defence(
         "a link in the place of the folder",
         "files/account_folder.py",
-        '    """Judge the account folder or the quarantine: a folder, and the user\'s alone."""\n'
+        '    """Check the account folder or the quarantine: a folder, and the user\'s alone."""\n'
         "    if stat.S_ISLNK(found.st_mode):\n        return _link(path)\n",
         "    if stat.S_ISLNK(found.st_mode):\n        return None\n",
         (f"{_ON_DISK}::test_a_link_planted_before_the_first_start_is_refused",),

@@ -92,7 +92,7 @@ class GenerationWriter:
             companions(self.folder.database(in_force.generation)) if in_force is not None else ()
         )
         unknown = [path for path in self.folder.encrypted_files() if path not in named]
-        quarantine.set_aside(
+        quarantine.move(
             self.folder, [*unknown, self.folder.prepared_key_file], now=self.options.clock()
         )
 

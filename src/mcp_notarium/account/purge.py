@@ -38,7 +38,7 @@ def reset_account(settings: Config, *, clock: Callable[[], float] = time.time) -
     if not folder.path.is_dir():
         return None
     with disk_errors("the cache folder cannot be used"), exclusive_locks(folder):
-        return quarantine.set_everything_aside(folder, now=clock())
+        return quarantine.move_all(folder, now=clock())
 
 
 @dataclass(frozen=True, slots=True)

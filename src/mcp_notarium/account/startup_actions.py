@@ -118,7 +118,7 @@ class StartupActions:
         counts = inspection.keyfile.generation if inspection.keyfile is not None else None
         if unfinished is not None and unfinished.generation != counts:
             half_done = [*companions(inspection.folder.database(unfinished.generation)), *half_done]
-        quarantine.set_aside(inspection.folder, half_done, now=self.clock())
+        quarantine.move(inspection.folder, half_done, now=self.clock())
 
     def _create(
         self,
@@ -133,14 +133,14 @@ class StartupActions:
 
         def make_room(kept: Collection[Path] = ()) -> None:
             if instead:
-                quarantine.set_aside(folder, quarantine.list_files(folder, but=kept), now=now)
+                quarantine.move(folder, quarantine.list_files(folder, but=kept), now=now)
 
         if inspection.files is not None:
             key_file.remove_strays(inspection.files)
         if inspection.seen.plain:
             make_room()
             unfinished = companions(folder.unfinished_plain_database)
-            quarantine.set_aside(folder, unfinished, now=now)
+            quarantine.move(folder, unfinished, now=now)
             made = database_generation.create_plain(folder, self.settings, now=now, at=self.at)
         else:
             # The only prepared key file there may be is the one that is made now.

@@ -1,4 +1,4 @@
-"""Name the files of an account folder, and check whether it may be trusted and used.
+"""Name the files of an account folder, and check that it may be trusted and used.
 
 Nobody but the user may read it. Nobody but the user (or root) may rename anything above it; a group
 of the user alone counts as the user, see ``private_files.is_group_private``. No symbolic link leads out of it.
@@ -12,7 +12,7 @@ import re
 import stat
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,79 +46,37 @@ class Problem:
     command: str
 
 
-_Judge = Callable[[Path, os.stat_result], Problem | None]
+_Check = Callable[[Path, os.stat_result], Problem | None]
 
 
-@dataclass(frozen=True, slots=True)
 class AccountFolder:
-    """Hold the files of one account by name; ``path`` need not exist."""
+    """Name the files of one account; ``path`` need not exist."""
 
-    path: Path
-
-    @property
-    def key_file(self) -> Path:
-        """Return the path of the key file."""
-        return self.path / "notarium_keys.json"
-
-    @property
-    def key_copy(self) -> Path:
-        """Return the path of its copy."""
-        return self.path / "notarium_keys.json.bak"
-
-    @property
-    def prepared_key_file(self) -> Path:
-        """Return the path of a key file that comes into force when its database is complete."""
-        return self.path / "notarium_keys.json.new"
-
-    @property
-    def plain_database(self) -> Path:
-        """Return the path of the database of the plain mode."""
-        return self.path / "notarium_cache.sqlite"
-
-    @property
-    def unfinished_plain_database(self) -> Path:
-        """Return its path while it is being made."""
-        return self.path / "notarium_cache.sqlite.new"
-
-    @property
-    def plain_remains(self) -> Path:
-        """Return the path of a plain database that an encrypted one has replaced; it is to be erased."""
-        return self.path / "notarium_cache.sqlite.erasing"
-
-    @property
-    def pending_marker(self) -> Path:
-        """Return the path of the marker "no unfinished write is inside", see ``account/markers``."""
-        return self.path / "nothing_pending.json"
-
-    @property
-    def damage_marker(self) -> Path:
-        """Return the path of the marker "damage was met", see ``account/markers``."""
-        return self.path / "damage_met.json"
-
-    @property
-    def audit_anchor(self) -> Path:
-        """Return the path of the audit chain's anchor, see ``account/audit_anchor``."""
-        return self.path / "audit_anchor.json"
-
-    @property
-    def keys_lock(self) -> Path:
-        """Return the lock of whoever changes key files or creates, migrates or moves a cache."""
-        return self.path / "keys.lock"
-
-    @property
-    def server_lock(self) -> Path:
-        """Return the lock that every process with the open database holds shared."""
-        return self.path / "server.lock"
-
-    @property
-    def policy_lock(self) -> Path:
-        """Return the lock of whoever applies another policy, see ``account/opener``."""
-        return self.path / "policy.lock"
-
-    @property
-    def quarantine(self) -> Path:
-        """Return the folder for files that are set aside."""
-        return self.path / "quarantine"
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.key_file = path / "notarium_keys.json"
+        self.key_copy = path / "notarium_keys.json.bak"
+        self.prepared_key_file = path / "notarium_keys.json.new"
+        """Comes into force when its database is complete."""
+        self.plain_database = path / "notarium_cache.sqlite"
+        """The database of the plain mode."""
+        self.unfinished_plain_database = path / "notarium_cache.sqlite.new"
+        self.plain_remains = path / "notarium_cache.sqlite.erasing"
+        """A plain database that an encrypted one has replaced; it is to be erased."""
+        self.pending_marker = path / "nothing_pending.json"
+        """The marker "no unfinished write is inside", see ``account/markers``."""
+        self.damage_marker = path / "damage_met.json"
+        """The marker "damage was met", see ``account/markers``."""
+        self.audit_anchor = path / "audit_anchor.json"
+        """The audit chain's anchor, see ``account/audit_anchor``."""
+        self.keys_lock = path / "keys.lock"
+        """Held by whoever changes key files or creates, migrates or moves a cache."""
+        self.server_lock = path / "server.lock"
+        """Held shared by every process with the open database."""
+        self.policy_lock = path / "policy.lock"
+        """Held by whoever applies another policy, see ``account/opener``."""
+        self.quarantine = path / "quarantine"
+        """The folder for files that are moved out of the way."""
 
     def database(self, generation: str) -> Path:
         """Return the path of one generation's encrypted database; no other WAL can ever meet it."""
@@ -157,12 +115,16 @@ def find_problem(folder: AccountFolder) -> Problem | None:
         if os.name != "posix":
             # Windows: the profile folder's access list keeps others out; only links are looked for.
             return next(filter(None, map(_link, (folder.path.parent, folder.path))), None)
-        return next(_problems(folder), None)
+        for path, check in _checks(folder):
+            with suppress(FileNotFoundError):
+                if (problem := check(path, path.lstat())) is not None:
+                    return problem
     except OSError as error:
         return Problem(
             f"the cache folder cannot be looked at ({os_errors.describe(error)})",
             os_errors.suggest_fix(error),
         )
+    return None
 
 
 def find_obstacle(folder: AccountFolder) -> Problem | None:
@@ -236,30 +198,18 @@ def file_system(path: Path, *, mounts: Path = _MOUNTS) -> str:
     return kind
 
 
-def _problems(folder: AccountFolder) -> Iterator[Problem]:
+def _checks(folder: AccountFolder) -> Iterator[tuple[Path, _Check]]:
     path = folder.path.absolute()
-    for parent in reversed(path.parents):
-        yield from _existing(parent, _of_parent)
-    yield from _existing(path, _of_folder)
-    yield from _existing(folder.quarantine, _of_folder)
+    yield from ((parent, _check_parent) for parent in reversed(path.parents))
+    yield path, _check_folder
+    yield folder.quarantine, _check_folder
     if path.is_dir():
-        for entry in sorted(path.iterdir()):
-            if _OURS.match(entry.name):
-                yield from _existing(entry, _of_file)
+        ours = (entry for entry in sorted(path.iterdir()) if _OURS.match(entry.name))
+        yield from ((entry, _check_file) for entry in ours)
 
 
-def _existing(path: Path, judge: _Judge) -> Iterator[Problem]:
-    try:
-        found = path.lstat()
-    except FileNotFoundError:
-        return
-    problem = judge(path, found)
-    if problem is not None:
-        yield problem
-
-
-def _of_parent(path: Path, found: os.stat_result) -> Problem | None:
-    """Judge a folder above: nobody but root and the user may replace it."""
+def _check_parent(path: Path, found: os.stat_result) -> Problem | None:
+    """Check a folder above: nobody but root and the user may replace it."""
     if stat.S_ISLNK(found.st_mode):
         return None if _system_link(path, found) else _link(path)
     if not stat.S_ISDIR(found.st_mode):
@@ -281,17 +231,17 @@ def _of_parent(path: Path, found: os.stat_result) -> Problem | None:
     return None
 
 
-def _of_folder(path: Path, found: os.stat_result) -> Problem | None:
-    """Judge the account folder or the quarantine: a folder, and the user's alone."""
+def _check_folder(path: Path, found: os.stat_result) -> Problem | None:
+    """Check the account folder or the quarantine: a folder, and the user's alone."""
     if stat.S_ISLNK(found.st_mode):
         return _link(path)
     if not stat.S_ISDIR(found.st_mode):
         return Problem("the cache folder is not a folder", f"Move it away: {move_command(path)}.")
-    return _of_others(path, found, what="the cache folder", mode="700")
+    return _check_private(path, found, what="the cache folder", mode="700")
 
 
-def _of_file(path: Path, found: os.stat_result) -> Problem | None:
-    """Judge a file of ours: a plain one with one name, and the user's alone."""
+def _check_file(path: Path, found: os.stat_result) -> Problem | None:
+    """Check a file of ours: a plain one with one name, and the user's alone."""
     if stat.S_ISLNK(found.st_mode):
         return _link(path)
     if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
@@ -299,10 +249,10 @@ def _of_file(path: Path, found: os.stat_result) -> Problem | None:
             f"`{path.name}` is not a plain file with one name",
             f"Move it away: {move_command(path)}.",
         )
-    return _of_others(path, found, what=f"`{path.name}`", mode="600")
+    return _check_private(path, found, what=f"`{path.name}`", mode="600")
 
 
-def _of_others(path: Path, found: os.stat_result, *, what: str, mode: str) -> Problem | None:
+def _check_private(path: Path, found: os.stat_result, *, what: str, mode: str) -> Problem | None:
     if found.st_uid != os.geteuid():
         command = f"sudo chown {os.geteuid()} {display_path(path)}"
         return Problem(f"{what} belongs to another user", f"Run `{command}`.")

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from mcp_notarium.errors import CacheFull, LockedError, Verdict
 from mcp_notarium.files import os_errors
@@ -38,15 +39,21 @@ def read_private(path: Path, *, most: int) -> bytes | None:
 
     Raises ``OSError`` for a symbolic link, a folder or anything else that is not a regular file.
     """
-    flags = os.O_RDONLY | sum(getattr(os, name, 0) for name in _FLAGS)
     try:
-        descriptor = os.open(path, flags)
+        with open_regular(path) as file:
+            return file.read(most + 1)
     except FileNotFoundError:
         return None
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(errno.EINVAL, "not a regular file")
-        return file.read(most + 1)
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a regular file for reading; never wait for a pipe. Raises ``OSError`` as :func:`read_private`."""
+    flags = os.O_RDONLY | sum(getattr(os, name, 0) for name in _FLAGS)
+    file = os.fdopen(os.open(path, flags), "rb")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "not a regular file")
+    return file
 
 
 def replace_private(
@@ -57,7 +64,7 @@ def replace_private(
     ``check`` gets what was read back from the disk before the switch and raises if it is wrong.
     Steps reported to ``at``: write, sync, verify, switch, sync_folder.
     """
-    temporary = _written(path, content, at)
+    temporary = _write_temporary(path, content, at)
     try:
         check(read_private(temporary, most=len(content)) or b"")
         at("verify")
@@ -80,23 +87,17 @@ def create_private(path: Path, content: bytes, *, at: StepHook = ignore_step) ->
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
     ours = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{12}}\.tmp")
     with suppress(OSError):  # a folder that cannot be listed can still be written to
-        for stray in filter(lambda one: ours.fullmatch(one.name), path.parent.iterdir()):
-            stray.unlink(missing_ok=True)
-    behind: list[str] = []
-
-    def told(step: str) -> None:
-        behind.append(step)
-        at(step)
+        for orphan in filter(lambda one: ours.fullmatch(one.name), path.parent.iterdir()):
+            orphan.unlink(missing_ok=True)
 
     def check(written: bytes) -> None:
         if written != content:
             raise OSError(errno.EIO, "it reads back differently from the disk")
 
     try:
-        replace_private(path, content, check=check, at=told)
+        replace_private(path, content, check=check, at=at)
     except BaseException:
-        if "switch" in behind:  # what may be lost with its name is not there
-            path.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)  # its name may not be on the disk
         raise
 
 
@@ -135,7 +136,7 @@ def is_group_private(path: Path, found: os.stat_result) -> bool:
     """Check a folder that its group may write to and others may not; Linux only, never for root.
 
     Distributions with a group for each user set umask 002, and every new folder is group-writable there.
-    In doubt the answer is no. The rule is the one OpenSSH has on Debian: every listed and every primary
+    The answer is no if that cannot be found out. The rule is the one OpenSSH has on Debian: every listed and every primary
     member is checked. A directory service that does not list its users can hide one.
     """
     if sys.platform != "linux" or not os.geteuid() or found.st_mode & 0o002:
@@ -167,8 +168,8 @@ def _has_access_list(path: Path) -> bool:
     return True
 
 
-def _written(path: Path, content: bytes, at: StepHook) -> Path:
-    descriptor, temporary = _created(path)
+def _write_temporary(path: Path, content: bytes, at: StepHook) -> Path:
+    descriptor, temporary = _create_temporary(path)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
@@ -182,7 +183,7 @@ def _written(path: Path, content: bytes, at: StepHook) -> Path:
     return temporary
 
 
-def _created(path: Path) -> tuple[int, Path]:
+def _create_temporary(path: Path) -> tuple[int, Path]:
     flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | sum(getattr(os, name, 0) for name in _FLAGS)
     for _ in range(_TRIES):
         temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")

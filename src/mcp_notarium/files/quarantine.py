@@ -1,4 +1,4 @@
-"""Set files aside: move them into ``quarantine/<UTC time>/``, as they are.
+"""Move files into the quarantine, ``quarantine/<UTC time>/``, as they are.
 
 Nothing is deleted here but the working copy of ``repair``. Nothing is moved while another process may
 have it open: the caller holds both locks.
@@ -19,7 +19,7 @@ from mcp_notarium.files.private_files import sync_folder
 _STAMP = "%Y%m%dT%H%M%SZ"
 
 
-def set_aside(folder: AccountFolder, paths: Iterable[Path], *, now: float) -> Path | None:
+def move(folder: AccountFolder, paths: Iterable[Path], *, now: float) -> Path | None:
     """Move what exists of ``paths``, in this order; return the folder they went to, if any did."""
     existing = [path for path in paths if path.exists()]
     if not existing:
@@ -32,13 +32,13 @@ def set_aside(folder: AccountFolder, paths: Iterable[Path], *, now: float) -> Pa
     return target
 
 
-def set_everything_aside(folder: AccountFolder, *, now: float) -> Path | None:
+def move_all(folder: AccountFolder, *, now: float) -> Path | None:
     """Move the whole cache. Raises ``OSError`` with nothing moved, ``Unfinished`` with a part of it."""
-    there = [path for path in list_files(folder) if path.exists()]
+    existing = [path for path in list_files(folder) if path.exists()]
     try:
-        return set_aside(folder, there, now=now)
+        return move(folder, existing, now=now)
     except OSError as error:
-        if all(path.exists() for path in there):
+        if all(path.exists() for path in existing):
             raise
         raise Unfinished(
             "the disk failed while the old cache was set aside "
@@ -62,7 +62,7 @@ def list_files(folder: AccountFolder, *, but: Iterable[Path] = ()) -> list[Path]
 
 
 def find_last_use(folder: AccountFolder) -> float | None:
-    """Find when something was last set aside, in epoch seconds."""
+    """Find when something was last moved to the quarantine, in epoch seconds."""
     if not folder.quarantine.is_dir():
         return None
     times = (_epoch(path.name) for path in folder.quarantine.iterdir())
@@ -91,9 +91,9 @@ def work_folder(folder: AccountFolder) -> Path:
 def create_work_folder(folder: AccountFolder) -> Path:
     """Create the work folder, empty. Raises ``FileExistsError`` if it is there."""
     folder.quarantine.mkdir(mode=0o700, exist_ok=True)
-    made = work_folder(folder)
-    made.mkdir(mode=0o700)
-    return made
+    path = work_folder(folder)
+    path.mkdir(mode=0o700)
+    return path
 
 
 def remove_work_folder(folder: AccountFolder) -> None:

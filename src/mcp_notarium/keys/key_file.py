@@ -170,12 +170,12 @@ def finish_interrupted_change(folder: AccountFolder, files: KeyFiles, *, now: fl
         return
     if files.main.keyfile is None:
         if files.main.state is FileState.DAMAGED:
-            quarantine.set_aside(folder, [folder.key_file], now=now)
+            quarantine.move(folder, [folder.key_file], now=now)
         content = key_file_codec.serialise(valid)
         replace_private(folder.key_file, content, check=_check_equal(valid))
     elif files.copy.keyfile != valid:
         if files.copy_ahead is not None:
-            quarantine.set_aside(folder, [folder.key_copy], now=now)
+            quarantine.move(folder, [folder.key_copy], now=now)
         store_copy(folder, valid)
     remove_strays(files)
 

@@ -7,16 +7,15 @@ file: closing any descriptor of a file drops the locks SQLite holds on it.
 
 from __future__ import annotations
 
-import errno
 import hmac
 import os
-import stat
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from mcp_notarium.errors import CacheBusy, CacheError, CacheFull
+from mcp_notarium.files.private_files import open_regular
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage.database import Database
 
@@ -25,8 +24,8 @@ SALT_SIZE = 16
 _MAC_AT = PAGE_SIZE - 64  # HMAC-SHA512 fills the end of the 80-byte reserve, after the IV
 _PLAIN_MAGIC = b"SQLite format 3\x00"
 
-LOOKS = 3
-"""How often a database that others write to is checked before it counts as damaged."""
+MOST_CHECKS = 3
+"""Checks of a database that others write to, before it counts as damaged."""
 _SEARCH_REOPEN = "SELECT rowid FROM notes_fts WHERE notes_fts MATCH 'a' LIMIT 1"
 """FTS5 remembers its structure; a check after another process has merged segments would miss the old
 ones. Opening the index makes it read the structure again."""
@@ -35,7 +34,7 @@ _SEARCH_CHECK = "INSERT INTO notes_fts(notes_fts, rank) VALUES ('integrity-check
 
 @dataclass(frozen=True, slots=True)
 class PageSample:
-    """Hold what the main file looks like from outside. ``size`` in bytes; pages count from 1.
+    """Hold the result of a page check. ``size`` in bytes; pages count from 1.
 
     ``good`` and ``bad`` count the pages that were read. ``salt_ok``: the file starts with the
     salt it should have (in the 160-digit key form a wrong one does no harm). ``plaintext_magic``
@@ -60,7 +59,7 @@ def sample(path: Path, mac_key: Secret, salt: bytes, *, every: bool = False) -> 
 
     Raises ``OSError`` if the file is missing, a symbolic link or not a regular file.
     """
-    with _open(path) as file:
+    with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         count = size // PAGE_SIZE
         head = file.read(SALT_SIZE)
@@ -80,7 +79,7 @@ def sample(path: Path, mac_key: Secret, salt: bytes, *, every: bool = False) -> 
 
 def plain_sample(path: Path) -> PageSample:
     """Read size and first bytes of an unencrypted database. Raises as :func:`sample`."""
-    with _open(path) as file:
+    with open_regular(path) as file:
         magic = file.read(SALT_SIZE) == _PLAIN_MAGIC
         return PageSample(size=os.fstat(file.fileno()).st_size, plaintext_magic=magic)
 
@@ -99,21 +98,6 @@ def _bad_pages(file: BinaryIO, pages: Iterable[int], mac_key: bytes) -> Iterable
             yield number
 
 
-def _open(path: Path) -> BinaryIO:
-    wanted = (
-        "O_NOFOLLOW",
-        "O_CLOEXEC",
-        "O_NONBLOCK",
-        "O_BINARY",
-    )  # nonblock: never wait for a FIFO
-    flags = sum(getattr(os, name, 0) for name in wanted)
-    file = os.fdopen(os.open(path, os.O_RDONLY | flags), "rb")
-    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        file.close()
-        raise OSError(errno.EINVAL, "not a regular file")
-    return file
-
-
 def check(database: Database, *, deep: bool = False) -> tuple[str, ...]:
     """Check the file; return its faults in technical words, empty if there are none.
 
@@ -123,7 +107,7 @@ def check(database: Database, *, deep: bool = False) -> tuple[str, ...]:
     """
     questions = ["PRAGMA cipher_integrity_check"] if database.encrypted else []
     questions += [f"PRAGMA {'integrity' if deep else 'quick'}_check", _SEARCH_CHECK]
-    return _faults(database, questions, move=True, looks=1)
+    return _faults(database, questions, move=True, checks=1)
 
 
 def walk(database: Database, *, deep: bool = False) -> tuple[str, ...]:
@@ -136,17 +120,17 @@ def walk(database: Database, *, deep: bool = False) -> tuple[str, ...]:
     questions = ["PRAGMA integrity_check" if deep else "PRAGMA quick_check"]
     if deep and not database.read_only:  # the statement that compares counts as one that writes
         questions.append(_SEARCH_CHECK)
-    return _faults(database, questions, move=False, looks=LOOKS)
+    return _faults(database, questions, move=False, checks=MOST_CHECKS)
 
 
 def _faults(
-    database: Database, questions: Sequence[str], *, move: bool, looks: int
+    database: Database, questions: Sequence[str], *, move: bool, checks: int
 ) -> tuple[str, ...]:
     found: tuple[str, ...] = ()
     try:
         if move:
             database.checkpoint()
-        for _ in range(looks):
+        for _ in range(checks):
             found = _first_fault(database, questions)
             if not found:
                 return ()

@@ -17,7 +17,7 @@ def mine(tmp_path):
 
 def test_files_move_as_they_are_into_a_folder_named_after_the_time(mine):
     mine.key_file.write_bytes(b"keys")
-    target = quarantine.set_aside(mine, [mine.key_file, mine.key_copy], now=NOW)
+    target = quarantine.move(mine, [mine.key_file, mine.key_copy], now=NOW)
     assert target == mine.quarantine / "20251121T000000Z"
     assert (target / "notarium_keys.json").read_bytes() == b"keys"
     assert not mine.key_file.exists()
@@ -26,14 +26,14 @@ def test_files_move_as_they_are_into_a_folder_named_after_the_time(mine):
 
 
 def test_nothing_to_move_makes_no_folder(mine):
-    assert quarantine.set_aside(mine, [mine.key_file], now=NOW) is None
+    assert quarantine.move(mine, [mine.key_file], now=NOW) is None
     assert not mine.quarantine.exists()
 
 
 def test_two_moves_in_one_second_never_meet(mine):
     for content in (b"one", b"two"):
         mine.key_file.write_bytes(content)
-        quarantine.set_aside(mine, [mine.key_file], now=NOW)
+        quarantine.move(mine, [mine.key_file], now=NOW)
     kept = {path.read_bytes() for path in mine.quarantine.rglob("notarium_keys.json")}
     assert kept == {b"one", b"two"}
 
@@ -57,7 +57,7 @@ def test_the_last_use_is_read_from_the_names(mine):
     assert quarantine.find_last_use(mine) is None
     for now in (NOW, NOW + 60):
         mine.key_file.touch()
-        quarantine.set_aside(mine, [mine.key_file], now=now)
+        quarantine.move(mine, [mine.key_file], now=now)
     (mine.quarantine / "something else").mkdir()
     assert quarantine.find_last_use(mine) == NOW + 60
 
@@ -77,7 +77,7 @@ def test_every_folder_on_the_way_is_certain_before_anything_is_moved_there(mine,
 
 def test_both_folders_are_flushed_when_a_file_has_moved_from_one_to_the_other(mine, flushed):
     mine.key_file.write_bytes(b"damaged")
-    target = quarantine.set_aside(mine, [mine.key_file, mine.key_copy], now=NOW)
+    target = quarantine.move(mine, [mine.key_file, mine.key_copy], now=NOW)
     assert [path.name for path in target.iterdir()] == [mine.key_file.name]
     assert flushed[-2:] == [target, mine.path]
-    assert quarantine.set_aside(mine, [mine.key_file], now=NOW) is None
+    assert quarantine.move(mine, [mine.key_file], now=NOW) is None
