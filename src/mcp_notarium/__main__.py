@@ -31,11 +31,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         from mcp_notarium.cli import main as cli  # noqa: PLC0415 - argparse, only for the verbs
 
         return cli.run(arguments)
-    greeting = _NOTE if not arguments and os.isatty(0) else ""
+    notice = _NOTE if not arguments and os.isatty(0) else ""
     from mcp_notarium.protocol.server import serve  # noqa: PLC0415 - a verb does not need the server
 
     try:
-        return serve(env_file=serving.get(_ENV_FILE), greeting=greeting)
+        return serve(env_file=serving.get(_ENV_FILE), notice=notice)
     except KeyboardInterrupt:
         return 130
 

@@ -155,7 +155,7 @@ def test_at_a_terminal_nothing_is_waited_for(tmp_path: Path) -> None:
     from support.terminal import Terminal  # noqa: PLC0415 - POSIX only
 
     # Whether it waits cannot be told by a clock on a slow machine; so what would wait is not there.
-    program = "import sys\nfrom mcp_notarium.protocol import server as run\nrun.LineReader = None\nsys.exit(run.serve(greeting='now waits'))"
+    program = "import sys\nfrom mcp_notarium.protocol import server as run\nrun.LineReader = None\nsys.exit(run.serve(notice='now waits'))"
     with Terminal(environment(tmp_path, {}), program=[sys.executable, "-c", program]) as terminal:
         assert terminal.ends() == 1
         assert "SIMPLENOTE_USERNAME" in terminal.screen

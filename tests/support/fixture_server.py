@@ -30,7 +30,7 @@ from mcp.server.lowlevel import Server  # noqa: E402
 
 from mcp_notarium.protocol import event_loop, sdk_server  # noqa: E402
 from mcp_notarium.protocol.sdk_server import guard  # noqa: E402
-from mcp_notarium.protocol.transport import Ending, Outbox, running  # noqa: E402
+from mcp_notarium.protocol.transport import Outbox, ShutdownDeadline, running  # noqa: E402
 
 NAMES = ("echo", "slow", "stuck", "surrogate", "noisy", "broken", "large", "careful")
 CLOSED = Path(sys.argv[1]) if len(sys.argv) > 1 else None
@@ -78,7 +78,7 @@ async def serve(queue, session, flow, held):
     server.middleware[:] = [guard]
     try:
         async with anyio.create_task_group() as tasks:
-            async with running(session, Outbox(OUTGOING, flow), Ending()) as transport:
+            async with running(session, Outbox(OUTGOING, flow), ShutdownDeadline()) as transport:
                 tasks.start_soon(event_loop._pump, queue, held, transport, anyio.Event())
                 await sdk_server.serve(server, transport)
             tasks.cancel_scope.cancel()

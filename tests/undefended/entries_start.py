@@ -47,28 +47,28 @@ START = (
     Defence(
         "the SDK is told of a handshake in a form that it accepts",
         "protocol/session.py",
-        '"params": _told(params, self._version)',
+        '"params": _normalized(params, self._version)',
         '"params": params',
         (
             f"{_SESSION}::test_handshake_that_is_answered_is_passed_on_in_a_form_that_the_sdk_accepts",
         ),
     ),
     Defence(
-        "calls in hand: how many",
+        "open calls: how many",
         "protocol/flow_control.py",
         "self._read - self._done + self._calls * CALL_BYTES",
         "self._read - self._done",
         (f"{_BACKLOG}::test_a_call_counts_more_than_a_line_until_it_is_answered",),
     ),
     Defence(
-        "calls in hand: how many bytes",
+        "open calls: how many bytes",
         "protocol/flow_control.py",
         "        self._read += size + LINE_BYTES\n",
         "        self._read += LINE_BYTES\n",
         (f"{_BACKLOG}::test_it_is_full_while_too_much_was_read_that_has_no_answer",),
     ),
     Defence(
-        "lines in hand: how many",
+        "open lines: how many",
         "protocol/flow_control.py",
         "        self._read += size + LINE_BYTES\n",
         "        self._read += size\n",
@@ -93,7 +93,7 @@ START = (
     Defence(
         "the end of input waits until calls can be answered",
         "protocol/transport.py",
-        "        await first_of(self._stopping.wait, self._settled.wait, self._ready)\n",
+        "        await first_of(self._stopping.wait, self._finished.wait, self._ready)\n",
         "",
         (f"{_TRANSPORT}::test_end_of_input_waits_until_calls_can_be_answered_and_a_stop_does_not",),
     ),

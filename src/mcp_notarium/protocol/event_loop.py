@@ -21,7 +21,7 @@ from mcp_notarium.protocol.app_holder import AppHolder, Report
 from mcp_notarium.protocol.call_pipeline import CallPipeline, unexpected
 from mcp_notarium.protocol.event_queue import Event, EventQueue, Loaded, Stop
 from mcp_notarium.protocol.stdio import EndOfInput
-from mcp_notarium.protocol.transport import Ending, Outbox, Transport, first_of, running
+from mcp_notarium.protocol.transport import Outbox, ShutdownDeadline, Transport, first_of, running
 
 if TYPE_CHECKING:
     from mcp_notarium.config import Config
@@ -53,9 +53,11 @@ def run(
 
     async def serve() -> int:
         logs.watch_loop(asyncio.get_running_loop())
-        ending = Ending()
-        holder = AppHolder(lambda: _opened(config, ending, holder), report=report, refused=refused)
-        ending.enforce(lambda: _exit_code(holder))
+        deadline = ShutdownDeadline()
+        holder = AppHolder(
+            lambda: _opened(config, deadline, holder), report=report, refused=refused
+        )
+        deadline.enforce(lambda: _exit_code(holder))
         pipeline = CallPipeline(holder, config.policy.tools, flow=flow)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(holder.keep)
@@ -68,13 +70,13 @@ def run(
                     await holder.tried()
 
             outbox = Outbox(outgoing, flow)
-            async with running(session, outbox, ending, ready=ready) as transport:
+            async with running(session, outbox, deadline, ready=ready) as transport:
                 tasks.start_soon(_pump, queue, held, transport, sdk)
                 await first_of(sdk.wait, transport.over.wait)
                 if sdk.is_set():
                     await _serve_sdk(pipeline, transport)
-            ending.begin()
-            await holder.leave(within=ending.for_closing())
+            deadline.begin()
+            await holder.leave(within=deadline.for_closing())
             tasks.cancel_scope.cancel()
         return _exit_code(holder)
 
@@ -112,12 +114,14 @@ def _exit_code(holder: AppHolder) -> int:
 
 
 @asynccontextmanager
-async def _opened(config: Config, ending: Ending, holder: AppHolder) -> AsyncIterator[App]:
+async def _opened(
+    config: Config, deadline: ShutdownDeadline, holder: AppHolder
+) -> AsyncIterator[App]:
     """Open the account; whatever goes wrong on the way becomes a ``NotariumError``."""
     opening = open_app(
         config,
         log=logs.get("app"),
-        time_to_close=ending.for_closing,
+        time_to_close=deadline.for_closing,
         damaged=holder.mark_damaged,
     )
     try:

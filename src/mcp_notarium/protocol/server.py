@@ -47,15 +47,15 @@ def serve(
     *,
     env_file: Path | str | None = None,
     sandbox: config.Sandbox | None = None,
-    greeting: str = "",
+    notice: str = "",
 ) -> int:
     """Serve until the client leaves, and return the exit code. Raises nothing that is an error.
 
-    ``sandbox`` replaces the setting NOTARIUM_SANDBOX. ``greeting`` is written to stderr if the server
+    ``sandbox`` replaces the setting NOTARIUM_SANDBOX. ``notice`` is written to stderr if the server
     waits for a client at all.
     """
     try:
-        return _serve(env_file, sandbox, greeting)
+        return _serve(env_file, sandbox, notice)
     except Exception as error:  # noqa: BLE001 - the last resort: no trace with paths and values
         from mcp_notarium.errors import NotariumError  # noqa: PLC0415 - see the top
 
@@ -67,7 +67,7 @@ def serve(
     return 1
 
 
-def _serve(env_file: Path | str | None, sandbox: config.Sandbox | None, greeting: str) -> int:
+def _serve(env_file: Path | str | None, sandbox: config.Sandbox | None, notice: str) -> int:
     incoming, outgoing = stdio.claim()
     sys.setswitchinterval(_TURN_SECONDS)
     queue = EventQueue()
@@ -75,8 +75,8 @@ def _serve(env_file: Path | str | None, sandbox: config.Sandbox | None, greeting
     settings = _settings(env_file)
     if settings is None or (settings.missing is not None and os.isatty(incoming)):
         return 1
-    if greeting and sys.stderr is not None:
-        sys.stderr.write(greeting)
+    if notice and sys.stderr is not None:
+        sys.stderr.write(notice)
     from mcp_notarium.sandbox.confinement import Confinement  # noqa: PLC0415 - see the top
 
     wanted = sandbox or settings.config.sandbox
@@ -241,7 +241,7 @@ def answer_alone(
     held: list[Event] = []
     written = 0
     loading = protected = False
-    while session.owes or not (held and isinstance(held[0], EndOfInput | Stop)):
+    while session.has_open_calls or not (held and isinstance(held[0], EndOfInput | Stop)):
         if session.stays and not loading:
             loading = True
             confine()  # before the thread, which inherits it

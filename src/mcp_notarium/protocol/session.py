@@ -10,7 +10,7 @@ handshake      nothing; an envelope is refused with -32600, a second ``initializ
 modern         the envelope; ``initialize`` is refused with -32022
 =============  =====================================================================
 
-``initialize`` settles the handshake era, the first request that the SDK has to answer the modern one.
+``initialize`` begins the handshake era, the first request that the SDK has to answer the modern one.
 Whatever is refused here is not passed on. No input or output, no clock, no SDK.
 """
 
@@ -69,13 +69,13 @@ class Session:
         self._initialized = False
         self._swallowed: RequestId | None = None
         self._waiting: deque[_Waiting] = deque()
-        self._owed: dict[object, list[int]] = {}  # the sizes of the requests of this id
+        self._open_calls: dict[object, list[int]] = {}  # the sizes of the requests of this id
         self.stays = False
 
     @property
-    def owes(self) -> bool:
+    def has_open_calls(self) -> bool:
         """Tell whether the SDK has still to answer a request."""
-        return bool(self._owed)
+        return bool(self._open_calls)
 
     def receive(self, line: bytes | TooLong) -> bytes:
         """Return the reply to a line; ``b""`` if there is none, or none yet.
@@ -148,7 +148,7 @@ class Session:
         """Return the static reply, or queue the call for the SDK."""
         if found is not None:
             return reply(message["id"], **found)
-        self._owed.setdefault(same(message["id"]), []).append(size)
+        self._open_calls.setdefault(same(message["id"]), []).append(size)
         self._flow.begin_call()
         self._queue(_Waiting(message, size, is_call=True))
         return b""
@@ -164,11 +164,13 @@ class Session:
                 jsonrpc.INVALID_PARAMS, "Invalid request parameters", request_id
             ).encoded()
         self._era = _Era.HANDSHAKE
-        self._version = self._replies.settle(params["protocolVersion"])
+        self._version = self._replies.negotiate(params["protocolVersion"])
         self._swallowed = request_id
-        told = {"jsonrpc": "2.0", "id": request_id, "method": "initialize"}
-        self._waiting.append(_Waiting(told | {"params": _told(params, self._version)}, None))
-        return reply(request_id, result=self._replies.greeting(self._version))
+        handshake = {"jsonrpc": "2.0", "id": request_id, "method": "initialize"}
+        self._waiting.append(
+            _Waiting(handshake | {"params": _normalized(params, self._version)}, None)
+        )
+        return reply(request_id, result=self._replies.handshake(self._version))
 
     def _notification(self, message: Json, size: int) -> None:
         """Queue a notification, or a client's answer, if the SDK can make something of it."""
@@ -201,10 +203,10 @@ class Session:
 
     def _forget(self, request_id: object) -> None:
         known = same(request_id)
-        if sizes := self._owed.get(known):
+        if sizes := self._open_calls.get(known):
             self._flow.end_call(sizes.pop())
             if not sizes:
-                del self._owed[known]
+                del self._open_calls[known]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -226,8 +228,8 @@ def _is_handshake(params: Json) -> bool:
     )
 
 
-def _told(params: Json, version: str) -> Json:
-    """Return what the SDK is told of a handshake: what this server uses, in a form that it never refuses.
+def _normalized(params: Json, version: str) -> Json:
+    """Return the handshake for the SDK: only what this server uses, in a form that the SDK never refuses.
 
     Hosts put more into it than any schema knows.
     """

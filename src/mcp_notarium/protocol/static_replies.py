@@ -64,15 +64,15 @@ class StaticReplies:
     def __init__(self, replies: Json) -> None:
         self._replies = replies
 
-    def settle(self, wanted: str) -> str:
-        """Return the version of a connection whose client wants this one."""
+    def negotiate(self, requested: str) -> str:
+        """Return the version of a connection whose client requests this one."""
         versions = list(self._replies["list_of"])
-        return wanted if wanted in versions else versions[-1]
+        return requested if requested in versions else versions[-1]
 
-    def greeting(self, version: str) -> Json:
+    def handshake(self, version: str) -> Json:
         """Return the result of ``initialize``."""
-        greeting: Json = self._replies["initialize"]
-        return greeting | {"protocolVersion": version}
+        result: Json = self._replies["initialize"]
+        return result | {"protocolVersion": version}
 
     def by_handshake(self, version: str, method: str, params: Json) -> Reply | None:
         """Return the reply on a connection that began with a handshake; None if the SDK has to give it."""

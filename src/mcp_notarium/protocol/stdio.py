@@ -35,8 +35,8 @@ def fill() -> None:
     for fd in (_STDIN, _STDOUT, _STDERR):
         try:
             os.fstat(fd)
-        except OSError:
-            _divert(fd, None)
+        except OSError:  # the lowest free number is this one
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # noqa: FBT003 - by position
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8", errors="backslashreplace")  # noqa: PTH123, SIM115 - for the whole process, without pathlib
 
@@ -48,48 +48,19 @@ def claim() -> tuple[int, int]:
     sees the end of input, and never a file of its own as standard output.
     """
     fill()
-    incoming = _duplicate(_STDIN, os.O_RDONLY)
-    outgoing = _duplicate(_STDOUT, os.O_WRONLY)
-    _divert(_STDIN, None)
-    _divert(_STDOUT, _STDERR)
-    return incoming, outgoing
+    incoming, outgoing = os.dup(_STDIN), os.dup(_STDOUT)
+    for fd in (incoming, outgoing):
+        if sys.platform == "win32":
+            import msvcrt  # noqa: PLC0415 - exists on Windows only
 
-
-def _duplicate(fd: int, mode: int) -> int:
-    """Return a copy above 2 that children do not inherit."""
-    try:
-        copy = os.dup(fd)
-    except OSError:
-        copy = os.open(os.devnull, mode)
-    low = []
-    while copy <= _STDERR:  # a closed stdin or stdout would otherwise be taken by the copy itself
-        low.append(copy)
-        copy = os.dup(copy)
-    for spare in low:
-        os.close(spare)
-    if sys.platform == "win32":
-        import msvcrt  # noqa: PLC0415 - exists on Windows only
-
-        msvcrt.setmode(copy, os.O_BINARY)
-    else:
-        os.set_blocking(copy, True)  # or "nothing yet" would look like the end
-    return copy
-
-
-def _divert(fd: int, target: int | None) -> None:
-    """Let ``fd`` point to ``target``, or to the null device."""
-    try:
-        if target is not None:
-            os.dup2(target, fd)
-            return
-    except OSError:  # stderr itself is closed
-        pass
+            msvcrt.setmode(fd, os.O_BINARY)
+        else:
+            os.set_blocking(fd, True)  # or "nothing yet" would look like the end
     null = os.open(os.devnull, os.O_RDWR)
-    if null == fd:
-        os.set_inheritable(fd, True)  # noqa: FBT003 - the system call takes it by position
-        return
-    os.dup2(null, fd)
+    os.dup2(null, _STDIN)
     os.close(null)
+    os.dup2(_STDERR, _STDOUT)
+    return incoming, outgoing
 
 
 def write_all(fd: int, content: bytes) -> None:

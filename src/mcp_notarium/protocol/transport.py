@@ -2,13 +2,12 @@
 
 Lines go to the session, which answers or queues them; the SDK takes what is queued by :meth:`Transport.next`
 as soon as it is imported. Every request gets an answer, also one that is no valid message. At the end
-of input, on a signal or when the client stops reading, calls in hand may still end for a part of the time
-that is left (:class:`Ending`). A call that the SDK has not taken by then is told that the connection is
-closed. Knows neither the SDK nor tools.
+of input, on a signal or when the client stops reading, open calls may still end for a part of the time
+that is left (:class:`ShutdownDeadline`). A call that the SDK has not taken by then fails with "Connection
+closed". Knows neither the SDK nor tools.
 
-:class:`Outbox` never blocks the event loop and never hangs at exit. Small lines go out directly where the
-system promises room for them. The rest goes through one daemon thread, because a reader that has stopped
-reading must not keep the process from ending.
+:class:`Outbox` never blocks the event loop and never hangs at exit: it writes in a daemon thread, because a
+reader that has stopped reading must not keep the process from ending.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import os
 import queue
-import select
 import threading
 import time
 from collections import deque
@@ -36,25 +34,22 @@ from mcp_notarium.protocol.stdio import TooLong, write_all
 SECONDS: Final = 1.5
 """From the client's leaving to the end of the process."""
 ANSWERS: Final = 0.8
-"""The part of it in which calls in hand may still be answered."""
+"""The part of it in which open calls may still be answered."""
 CLOSING: Final = 0.9
 """The part after which nothing is waited for any more: sync and connections are closed, or not."""
 LAST_WORDS_SECONDS: Final = 0.05
 """How long writing may take that some calls have no answer."""
 
-_DIRECT = getattr(select, "PIPE_BUF", 0)
-"""A pipe that polls as writable takes this much at once (POSIX); elsewhere nothing is promised."""
-
 Wait = Callable[[], Awaitable[object]]
 _Job = tuple[bytes, "asyncio.Future[None]"]
 
 
-class Ending:
+class ShutdownDeadline:
     """Hold the one deadline for everything from the client's leaving to the exit.
 
     Clients send SIGTERM two seconds after they have closed standard input. What takes part in the end
     asks how much is left for it. What cannot be asked (a disk that hangs, a look-up of a name that does
-    not return) is cut off. Nothing is lost by that: a write on its way is an intent in the database, and
+    not return) is cut off. Nothing is lost by that: a write on its way is an entry of the journal, and
     a transaction is stored whole or not at all. Nothing counts before :meth:`begin`.
     """
 
@@ -81,7 +76,7 @@ class Ending:
         self._cut_off = lambda: os._exit(exit_code())
 
     def for_answers(self) -> float:
-        """Return the seconds that calls in hand may still take."""
+        """Return the seconds that open calls may still take."""
         return self._left(ANSWERS)
 
     def for_closing(self) -> float:
@@ -107,34 +102,24 @@ class Outbox:
         self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
         self._waiting: set[asyncio.Future[None]] = set()
         self._abandoned = False
-        self._has_room = _poll_for_room(fd)
-        self._thread: threading.Thread | None = None
+        threading.Thread(target=self._work, name="stdout", daemon=True).start()
 
     async def write(self, line: bytes) -> None:
         """Hand the whole line to the system. Raises ``OSError`` when the reader is gone."""
         if self._abandoned:
             raise BrokenPipeError
-        if not self._waiting and len(line) <= _DIRECT and self._has_room():
-            line = line[os.write(self._fd, line) :]
-        if line:
-            await self._by_thread(line)
-
-    def _by_thread(self, line: bytes) -> asyncio.Future[None]:
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="stdout", daemon=True)
-            self._thread.start()
         done: asyncio.Future[None] = self._loop.create_future()
         self._waiting.add(done)
         self.flow.add_unwritten(len(line))
         self._jobs.put((line, done))
-        return done
+        await done
 
     def abandon_if_stuck(self) -> None:
         """Give up on a reader that takes nothing: whoever waits for it gets ``BrokenPipeError``."""
         if self._waiting:
             self._abandoned = True
             for done in tuple(self._waiting):
-                self._settle(done, BrokenPipeError())
+                self._finish(done, BrokenPipeError())
 
     def _work(self) -> None:
         while True:
@@ -151,9 +136,9 @@ class Outbox:
 
     def _written(self, size: int, done: asyncio.Future[None], problem: OSError | None) -> None:
         self.flow.written(size)
-        self._settle(done, problem)
+        self._finish(done, problem)
 
-    def _settle(self, done: asyncio.Future[None], problem: OSError | None) -> None:
+    def _finish(self, done: asyncio.Future[None], problem: OSError | None) -> None:
         self._waiting.discard(done)
         if done.done():  # its sender was cancelled meanwhile
             return
@@ -161,16 +146,6 @@ class Outbox:
             done.set_result(None)
         else:
             done.set_exception(problem)
-
-
-def _poll_for_room(fd: int) -> Callable[[], bool]:
-    """Return what tells in microseconds whether a small line may be written without waiting."""
-    poll = getattr(select, "poll", None)
-    if poll is None:
-        return lambda: False
-    poller = poll()
-    poller.register(fd, select.POLLOUT)
-    return lambda: bool(poller.poll(0) == [(fd, select.POLLOUT)])
 
 
 class Transport:
@@ -185,19 +160,19 @@ class Transport:
         outbox: Outbox,
         tasks: TaskGroup,
         *,
-        ending: Ending,
+        deadline: ShutdownDeadline,
         ready: Wait = anyio.lowlevel.checkpoint,
     ) -> None:
         self._session = session
         self._outbox = outbox
         self._tasks = tasks
-        self._ending = ending
+        self._deadline = deadline
         self._ready = ready
         self._replies: deque[tuple[bytes, int]] = deque()
         self._news = anyio.Event()
         self._closing = anyio.Event()
         self._stopping = anyio.Event()
-        self._settled = anyio.Event()
+        self._finished = anyio.Event()
         self.over = anyio.Event()
 
     def feed(self, line: bytes | TooLong) -> None:
@@ -210,7 +185,7 @@ class Transport:
                 self._tasks.start_soon(self._write_replies)
         else:
             self._news.set()
-        self._look()
+        self._check_finished()
 
     async def next(self) -> Json:
         """Return the next message for the SDK. Raises ``EndOfStream`` when the connection is over."""
@@ -228,26 +203,26 @@ class Transport:
         """
         if self._session.answered(answers):
             await self._write(line)
-        self._look()
+        self._check_finished()
 
     def end_of_input(self) -> None:
-        """Take no more messages. What is in hand may be answered, once calls can be."""
+        """Take no more messages. Open calls may be answered, once calls can be."""
         self._closing.set()
-        self._look()
+        self._check_finished()
 
     def stop(self) -> None:
-        """Take no more messages. What is in hand may be answered for a moment."""
-        self._ending.begin()
+        """Take no more messages. Open calls may be answered for a moment."""
+        self._deadline.begin()
         self._stopping.set()
         self.end_of_input()
 
     async def end(self) -> None:
         """Wait for the end of the connection, and close it."""
         await self._closing.wait()
-        await first_of(self._stopping.wait, self._settled.wait, self._ready)
-        self._ending.begin()
-        with anyio.move_on_after(self._ending.for_answers()):
-            await self._settled.wait()
+        await first_of(self._stopping.wait, self._finished.wait, self._ready)
+        self._deadline.begin()
+        with anyio.move_on_after(self._deadline.for_answers()):
+            await self._finished.wait()
         with anyio.move_on_after(LAST_WORDS_SECONDS):
             for line in self._session.break_off():
                 await self._write(line)
@@ -262,18 +237,18 @@ class Transport:
             await self._write(line)
             self._replies.popleft()
             self._outbox.flow.done(size)
-        self._look()
+        self._check_finished()
 
     async def _write(self, line: bytes) -> None:
         try:
             await self._outbox.write(line)
         except OSError:
             self.stop()
-            self._settled.set()
+            self._finished.set()
 
-    def _look(self) -> None:
-        if self._closing.is_set() and not self._session.owes and not self._replies:
-            self._settled.set()
+    def _check_finished(self) -> None:
+        if self._closing.is_set() and not self._session.has_open_calls and not self._replies:
+            self._finished.set()
 
 
 async def first_of(*waits: Wait) -> None:
@@ -292,13 +267,13 @@ async def first_of(*waits: Wait) -> None:
 async def running(
     session: Session,
     outbox: Outbox,
-    ending: Ending,
+    deadline: ShutdownDeadline,
     *,
     ready: Wait = anyio.lowlevel.checkpoint,
 ) -> AsyncIterator[Transport]:
     """Run a transport that ends by itself while the SDK serves it."""
     async with anyio.create_task_group() as tasks:
-        transport = Transport(session, outbox, tasks, ending=ending, ready=ready)
+        transport = Transport(session, outbox, tasks, deadline=deadline, ready=ready)
         tasks.start_soon(transport.end)
         try:
             yield transport

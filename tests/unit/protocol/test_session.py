@@ -114,7 +114,7 @@ def test_client_stays_once_its_handshake_has_ended_or_it_asks_for_more():
     assert session.stays
     early = opened(HELLO, call(1, "list"))
     assert early.stays
-    assert early.owes
+    assert early.has_open_calls
 
 
 def test_the_modern_era_needs_the_sdk_from_its_first_call_only():
@@ -213,10 +213,10 @@ def test_what_waits_keeps_its_order_and_a_cancelled_call_is_dropped():
     for number in (2, 3, 99, "nobody asked this", True, {"odd": 1}):
         reply_to(session, cancel(number))
     assert calls(session) == [1, 4]
-    assert session.owes
+    assert session.has_open_calls
     reply_to(session, cancel(1))
     assert session.answered(4)
-    assert not session.owes
+    assert not session.has_open_calls
     assert [m["method"] for m in waiting(session)] == ["notifications/cancelled"]
 
 
@@ -224,17 +224,17 @@ def test_answer_to_the_handshake_is_swallowed_once():
     session = shaken()
     reply_to(session, call(HELLO["id"], "list"))
     assert not session.answered(HELLO["id"])
-    assert session.owes
+    assert session.has_open_calls
     assert session.answered(HELLO["id"])
-    assert not session.owes
+    assert not session.has_open_calls
 
 
 def test_one_id_used_twice_is_owed_two_answers():
     session = opened(HELLO, INITIALIZED, call(1, "list"), call("1", "list"))
     session.answered(1)
-    assert session.owes
+    assert session.has_open_calls
     session.answered("1")
-    assert not session.owes
+    assert not session.has_open_calls
 
 
 def test_calls_that_the_sdk_never_took_are_broken_off_with_an_error():
@@ -245,7 +245,7 @@ def test_calls_that_the_sdk_never_took_are_broken_off_with_an_error():
         reply_to(session, call(number, "list"))
     broken = [json.loads(line) for line in session.break_off()]
     assert [(line["id"], line["error"]["code"]) for line in broken] == [(2, -32000), ("x", -32000)]
-    assert session.owes
+    assert session.has_open_calls
     assert not waiting(session)
     assert not opened(HELLO).break_off()
 

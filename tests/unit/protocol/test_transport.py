@@ -15,7 +15,7 @@ from mcp_notarium.protocol.sdk_server import SdkStream
 from mcp_notarium.protocol.session import Session, size_of
 from mcp_notarium.protocol.static_replies import StaticReplies, stored
 from mcp_notarium.protocol.stdio import TooLong
-from mcp_notarium.protocol.transport import Ending, Outbox, running
+from mcp_notarium.protocol.transport import Outbox, ShutdownDeadline, running
 from support.talker import HELLO, INITIALIZED
 
 pytestmark = pytest.mark.anyio
@@ -35,7 +35,7 @@ async def connected(*first, seconds=1.5, **options):
     try:
         with anyio.fail_after(10):
             async with running(
-                session, Outbox(writing, flow), Ending(seconds), **options
+                session, Outbox(writing, flow), ShutdownDeadline(seconds), **options
             ) as transport:
                 for _ in [] if first else (HELLO, INITIALIZED):
                     await transport.next()
@@ -98,7 +98,7 @@ async def test_it_waits_for_what_is_owed_and_no_longer():
         transport.stop()
         await SdkStream(transport).send(answer(1))
         await anyio.wait_all_tasks_blocked()
-        assert not transport._settled.is_set()
+        assert not transport._finished.is_set()
         await SdkStream(transport).send(answer("1"))
         assert await ended(transport) < 5
 
@@ -155,7 +155,7 @@ async def test_one_id_used_twice_is_owed_two_answers():
         transport.stop()
         await SdkStream(transport).send(answer(1, n=1))
         await anyio.wait_all_tasks_blocked()
-        assert not transport._settled.is_set()
+        assert not transport._finished.is_set()
         await SdkStream(transport).send(answer(1, n=2))
         assert await ended(transport) < 5
         assert [line["result"]["n"] for line in lines(reading)] == [1, 2]

@@ -6,13 +6,13 @@ import time
 
 import pytest
 
-from mcp_notarium.protocol.transport import SECONDS, Ending
+from mcp_notarium.protocol.transport import SECONDS, ShutdownDeadline
 
 PROGRAM = """
 import time
-from mcp_notarium.protocol.transport import Ending
-ending = Ending(0.2)
-ending.enforce(lambda: 3)
+from mcp_notarium.protocol.transport import ShutdownDeadline
+deadline = ShutdownDeadline(0.2)
+deadline.enforce(lambda: 3)
 {begin}
 time.sleep({work})
 """
@@ -27,22 +27,22 @@ class Clock:
 
 def test_calls_in_hand_closing_and_the_exit_share_one_deadline():
     clock = Clock()
-    ending = Ending(clock=clock)
+    deadline = ShutdownDeadline(clock=clock)
     clock.now += 50  # nothing counts yet
-    assert 0 < ending.for_answers() < ending.for_closing() < SECONDS
-    ending.begin()
+    assert 0 < deadline.for_answers() < deadline.for_closing() < SECONDS
+    deadline.begin()
     clock.now += 1
-    left = ending.for_closing()
-    assert left == pytest.approx(ending.for_answers() + 0.1 * SECONDS)
-    ending.begin()  # a signal after the end of input changes nothing
-    assert ending.for_closing() == left
+    left = deadline.for_closing()
+    assert left == pytest.approx(deadline.for_answers() + 0.1 * SECONDS)
+    deadline.begin()  # a signal after the end of input changes nothing
+    assert deadline.for_closing() == left
     clock.now += 1
-    assert ending.for_answers() == ending.for_closing() == 0
+    assert deadline.for_answers() == deadline.for_closing() == 0
 
 
 @pytest.mark.parametrize(
     ("begin", "work", "code"),
-    [("ending.begin()", 30, 3), ("", 0.5, 0), ("ending.begin()", 0, 0)],
+    [("deadline.begin()", 30, 3), ("", 0.5, 0), ("deadline.begin()", 0, 0)],
     ids=["hangs", "goes on", "ends by itself"],
 )
 def test_the_process_ends_at_the_deadline_whatever_it_does(begin, work, code):
