@@ -138,7 +138,7 @@ def test_applying_remote_changes_never_overwrites_pending_text(history, faults, 
 
         def held():
             notes = client.cache.notes
-            return client.cache.pending.for_note("n1"), notes.base("n1"), notes.get("n1")
+            return client.cache.pending.in_flight(), notes.base("n1"), notes.get("n1")
 
         async def run():
             await client.sync()

@@ -108,8 +108,8 @@ SERVICE = (
     Defence(
         "what was stored is compared with what was sent",
         "sync/conflict_copy.py",
-        "    if stored == sent:\n        return Echo.AS_SENT\n    if not survived",
-        "    if True:\n        return Echo.AS_SENT\n    if not survived",
+        "    if stored == sent:\n        return Echo.AS_SENT\n    if not inserted",
+        "    if True:\n        return Echo.AS_SENT\n    if not inserted",
         (
             "unit/sync/test_conflict_copy.py::test_an_answer_is_judged_by_what_is_left_of_our_change",
             "unit/sync/test_writer_saves.py::test_a_line_of_ours_is_kept_where_nobody_can_tell_what_was_before",

@@ -46,9 +46,9 @@ class PendingWrites:
         row = self._db.row(f"{_SELECT} WHERE write_id = ?", (write_id,))
         return None if row is None else _write(row)
 
-    def for_note(self, note_id: str) -> list[PendingWrite]:
-        """Return the entries of one note, rejected ones included."""
-        rows = self._db.rows(f"{_SELECT} WHERE note_id = ? {_OLDEST_FIRST}", (note_id,))
+    def in_flight(self) -> list[PendingWrite]:
+        """Return the unfinished entries, oldest first; there is never more than one of a note."""
+        rows = self._db.rows(f"{_SELECT} WHERE state = 'in_flight' {_OLDEST_FIRST}")
         return [_write(row) for row in rows]
 
     def all(self) -> list[PendingWrite]:

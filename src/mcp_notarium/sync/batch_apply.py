@@ -77,7 +77,7 @@ class BatchApplier:
     def due_doubts(self) -> tuple[str, ...]:
         """Return the notes in doubt to fetch now: without a pending write, and not backed off from."""
         doubts = self._progress.doubts()
-        busy = self._committer.pending() if doubts else {}
+        busy = self._committer.pending() if doubts else set()
         return tuple(
             note_id
             for note_id in doubts

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from mcp_notarium.domain.note import PendingWrite, Revision, Tombstone, WriteState
+from mcp_notarium.domain.note import Revision, Tombstone
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Entry
 from mcp_notarium.sync.planner import Action, Confirmed, Known, Local, Move, Remote, plan
@@ -104,31 +104,26 @@ class BatchCommitter:
         pending = self.pending()
         actions = []
         for remote in remotes:
-            write = pending.get(remote.id)
-            if known := withheld.get(remote.id):
-                local = Local(Known(known.etag, known.server_version), write)
+            if hidden := withheld.get(remote.id):
+                known: Known | None = Known(hidden.etag, hidden.server_version)
             else:
-                local = self._local(remote, etags.get(remote.id), write)
-            actions.append(plan(local, remote))
+                known = self._known(remote, etags.get(remote.id))
+            actions.append(plan(Local(known, remote.id in pending), remote))
         return actions
 
-    def pending(self) -> dict[str, PendingWrite]:
-        """Return the unfinished write of each note that has one."""
-        return {
-            write.note_id: write
-            for write in self._cache.pending.all()
-            if write.state is WriteState.IN_FLIGHT
-        }
+    def pending(self) -> set[str]:
+        """Return the notes that have an unfinished write."""
+        return {write.note_id for write in self._cache.pending.in_flight()}
 
-    def _local(self, remote: Remote, etag: str | None, write: PendingWrite | None) -> Local:
+    def _known(self, remote: Remote, etag: str | None) -> Known | None:
         if etag is None:
-            return Local(None, write)
+            return None
         version = content = None
         if not (isinstance(remote, Revision | Entry) and remote.etag == etag):
             note = self._cache.notes.get(remote.id)
             version = note.server_version if note else None
             content = note.content if note else None
-        return Local(Known(etag, version, content), write)
+        return Known(etag, version, content)
 
     def _record_doubts(self, decided: Iterable[tuple[Remote, Action]]) -> int:
         """Record the notes that could not be decided; they are asked for again. Return how many are new.

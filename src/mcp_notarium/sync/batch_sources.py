@@ -6,8 +6,8 @@ stores nothing itself: the progress that a batch allows travels with the batch a
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
-from contextlib import aclosing, asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing, suppress
 from functools import partial
 
 from mcp_notarium.domain.note import Revision, Tombstone
@@ -42,7 +42,7 @@ Batches = AsyncGenerator[Batch, None]
 
 
 class BatchSources:
-    """Read everything the leader needs from the store."""
+    """Read everything the leader needs from the store. ``count`` is that of the last first load."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class BatchSources:
         self._applier = applier
         self._progress = progress
         self._stopwatch = stopwatch
-        self._count: NoteCount | None = None
+        self.count = NoteCount(store)
         can = store.capabilities
         self.feed = FeedHealth(exists=can.change_feed, long_poll=can.change_feed and can.long_poll)
 
@@ -93,16 +93,6 @@ class BatchSources:
         page = await self._ask_feed(cursor, wait=True)
         return self._change_batches(page, cursor=cursor, epoch=epoch)
 
-    @property
-    def at_least(self) -> int:
-        """Count the notes seen so far during a first load; the store may have more."""
-        return self._count.so_far if self._count else 0
-
-    @property
-    def counted(self) -> int | None:
-        """Return how many notes a running first load will bring; the next page's bookmark records it too."""
-        return self._count.total if self._count else None
-
     def can_long_poll(self) -> bool:
         """Tell whether to call :meth:`listen` now."""
         there = self._progress.loaded and self._progress.cursor is not None
@@ -128,9 +118,10 @@ class BatchSources:
         empty = self._cache.notes.counts().total == 0
         left_out = 0 if fresh else self._progress.left_out
         listing = Listing(mark=mark, first=FIRST_PAGE if fresh else PAGE)
+        count = self.count = NoteCount(self._store)
         async with (
+            aclosing(count),
             aclosing(read_ahead(self._store, listing)) as all_pages,
-            self._counting() as count,
         ):
             async for page in all_pages:
                 anchor = page.cursor if fresh or anchor is None else anchor
@@ -148,15 +139,6 @@ class BatchSources:
                 )
                 yield Batch(page.entries, epoch, bookmark)
                 fresh = False
-
-    @asynccontextmanager
-    async def _counting(self) -> AsyncIterator[NoteCount]:
-        self._count = count = NoteCount(self._store)
-        try:
-            yield count
-        finally:
-            self._count = None
-            await count.end()
 
     async def _news(self) -> Batches:
         """Yield what changed since the cursor: from the feed, or without it."""

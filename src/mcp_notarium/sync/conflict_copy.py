@@ -54,14 +54,6 @@ def inserted_lines(base: str, mine: str) -> Counter[str]:
     return _counted(mine) - _counted(base)
 
 
-def survived(*, base: str, mine: str, stored: str) -> bool:
-    """Tell whether every line inserted between ``base`` and ``mine`` is in ``stored``.
-
-    A line that was mixed with somebody else's words does not count.
-    """
-    return inserted_lines(base, mine) <= _counted(stored)
-
-
 def _counted(text: str) -> Counter[str]:
     lines = (line.rstrip("\r\n") for line in split_lines(text))
     return Counter(line for line in lines if line.strip())
@@ -82,7 +74,7 @@ def judge_echo(*, base: Content, sent: Content, stored: Content) -> Echo:
     """Compare what the store holds after a write with what was sent over ``base``."""
     if stored == sent:
         return Echo.AS_SENT
-    if not survived(base=base.text, mine=sent.text, stored=stored.text):
+    if not inserted_lines(base.text, sent.text) <= _counted(stored.text):
         return Echo.TEXT_LOST
     if with_lost_tags(base=base, sent=sent, stored=stored) != stored:
         return Echo.TAGS_LOST

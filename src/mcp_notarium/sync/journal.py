@@ -20,7 +20,6 @@ from mcp_notarium.domain.note import (
     Revision,
     Tombstone,
     WriteKind,
-    WriteState,
 )
 from mcp_notarium.errors import CacheError
 from mcp_notarium.storage.cache import Cache
@@ -232,15 +231,9 @@ class Journal:
         return self._cache.notes.gate.hides(revision) is None
 
     def in_flight(self, note_id: str) -> PendingWrite | None:
-        """Return the note's unfinished entry; there is never more than one."""
-        writes = self._cache.pending.for_note(note_id)
-        return next((write for write in writes if write.state is WriteState.IN_FLIGHT), None)
-
-    def all_in_flight(self) -> list[PendingWrite]:
-        """Return every unfinished entry, oldest first."""
-        if self._cache.pending.count() == 0:
-            return []
-        return [write for write in self._cache.pending.all() if write.state is WriteState.IN_FLIGHT]
+        """Return the note's unfinished entry."""
+        writes = self._cache.pending.in_flight()
+        return next((write for write in writes if write.note_id == note_id), None)
 
     def _is_ours(self, write: PendingWrite) -> bool:
         kept = self._cache.pending.get(write.write_id)

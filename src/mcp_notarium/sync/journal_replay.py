@@ -75,7 +75,7 @@ class JournalReplay:
         request about all notes fails as well.
         """
         outcomes: Counter[PushOutcome | None] = Counter()
-        writes = self._journal.all_in_flight()
+        writes = self._cache.pending.in_flight()
         self._backoff.keep_only({write.write_id for write in writes})
         for write in writes:
             outcome = None
@@ -89,7 +89,7 @@ class JournalReplay:
         """Return the ids of the writes that :meth:`finish_all` would try now."""
         return tuple(
             write.write_id
-            for write in self._journal.all_in_flight()
+            for write in self._cache.pending.in_flight()
             if self._journal.claimable(write) and self._is_free(write)
         )
 

@@ -129,7 +129,7 @@ class NoteCount:
             return None
         return task.result()
 
-    async def end(self) -> None:
+    async def aclose(self) -> None:
         """Stop counting."""
         if self._task is not None:
             self._task.cancel()

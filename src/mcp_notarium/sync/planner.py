@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import assert_never
 
-from mcp_notarium.domain.note import Content, PendingWrite, Revision, Tombstone, WriteState
+from mcp_notarium.domain.note import Content, Revision, Tombstone
 from mcp_notarium.errors import RemoteVanished
 from mcp_notarium.stores.contract import Entry
 
@@ -60,10 +60,10 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Local:
-    """Hold our side of one note."""
+    """Hold our side of one note; ``pending``: it has an unfinished write."""
 
     known: Known | None
-    pending: PendingWrite | None = None
+    pending: bool = False
 
 
 class LocalState(Enum):
@@ -169,7 +169,7 @@ class Action:
 
 def local_state(local: Local) -> LocalState:
     """Name our side in the words of the table."""
-    if local.pending is not None and local.pending.state is WriteState.IN_FLIGHT:
+    if local.pending:
         return LocalState.PENDING
     return LocalState.UNKNOWN if local.known is None else LocalState.KNOWN
 

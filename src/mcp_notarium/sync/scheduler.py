@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mcp_notarium.domain.note import Revision, WriteState
+from mcp_notarium.domain.note import Revision
 from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheError, CacheFull
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import ListingPage, Store
@@ -190,14 +190,13 @@ class Scheduler:
             self._cache,
             leading=self._runner.state if self._leader.held else None,
             error=self._runner.last_error,
-            counted=sources.counted,
-            at_least=sources.at_least,
+            counted=sources.count.total,
+            at_least=sources.count.so_far,
             feed=sources.feed.usable(self._stopwatch()),
         )
 
     def _bases_of_unfinished(self) -> list[Revision]:
-        writes = self._cache.pending.all()
-        unfinished = {write.note_id for write in writes if write.state is WriteState.IN_FLIGHT}
+        unfinished = {write.note_id for write in self._cache.pending.in_flight()}
         bases = (self._cache.notes.base(note_id) for note_id in sorted(unfinished))
         return [base for base in bases if base is not None]
 

@@ -192,7 +192,7 @@ class Writer:
     async def _resume_creation(self, content: Content) -> Saved | None:
         same = (
             write
-            for write in self._journal.all_in_flight()
+            for write in self._cache.pending.in_flight()
             if write.kind is WriteKind.CREATE and write.content == content
         )
         write = next(filter(self._journal.claimable, same), None)

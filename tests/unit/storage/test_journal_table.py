@@ -34,12 +34,12 @@ def test_an_intent_survives_a_restart_exactly(tmp_path):
     again.close()
 
 
-def test_intents_come_oldest_first_and_by_note(cache):
+def test_entries_come_oldest_first_and_rejected_ones_are_not_in_flight(cache):
     for number in (3, 1, 2):
         cache.pending.add(intent(number, note_id="odd" if number % 2 else "even"))
     assert [write.write_id for write in cache.pending.all()] == ["w1", "w2", "w3"]
-    assert [write.write_id for write in cache.pending.for_note("odd")] == ["w1", "w3"]
-    assert cache.pending.for_note("nobody") == []
+    cache.pending.reject("w2", "refused")
+    assert [write.write_id for write in cache.pending.in_flight()] == ["w1", "w3"]
     assert cache.pending.count() == 3
 
 

@@ -219,7 +219,6 @@ def test_no_intent_is_looked_for_among_all(filled):
     def act():
         pending.add(INTENT)
         assert pending.get("w") == INTENT
-        assert pending.for_note(INTENT.note_id) == [INTENT]
         assert pending.claim("w", owner="you", now=3.0, lease_until=4.0, latest=9.0)
         assert pending.renew("w", owner="you", lease_until=5.0)
         pending.reject("w", "no")

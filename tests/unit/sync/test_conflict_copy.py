@@ -14,7 +14,6 @@ from mcp_notarium.sync.conflict_copy import (
     inserted_lines,
     judge_echo,
     plan_repair,
-    survived,
     with_lost_tags,
 )
 
@@ -60,7 +59,8 @@ def test_inserted_lines_are_counted_and_blank_ones_are_not():
     ],
 )
 def test_a_line_survives_whole_or_not_at_all(base, mine, stored, there):
-    assert survived(base=base, mine=mine, stored=stored) is there
+    echo = judge_echo(base=Content(base), sent=Content(mine), stored=Content(stored))
+    assert (echo is not Echo.TEXT_LOST) is there
 
 
 BASE = Content("a\n", ("x",))

@@ -47,9 +47,6 @@ class TokenStore(Protocol):
     def store(self, token: Secret) -> None:
         """Store this token instead of any other."""
 
-    def forget(self) -> None:
-        """Remove the stored token."""
-
 
 @dataclass(frozen=True, slots=True)
 class _Refusal:
