@@ -132,7 +132,7 @@ def test_older_copy_of_the_database_is_found(
     assert run(env, "audit", "verify").returncode == 3  # going on does not make it good
 
 
-def test_cache_that_was_set_aside_is_followed_by_a_new_chain_that_says_so(
+def test_cache_that_was_quarantined_is_followed_by_a_new_chain_that_says_so(
     env: dict[str, str],
 ) -> None:
     other = env | {"DB_ENCRYPTION_KEY": "raw:" + "6b" * 32}
@@ -144,7 +144,7 @@ def test_cache_that_was_set_aside_is_followed_by_a_new_chain_that_says_so(
     assert run(other, "audit", "verify").returncode == 0
 
 
-def test_emptying_the_cache_in_place_goes_on_with_the_chain(env: dict[str, str]) -> None:
+def test_emptying_the_cache_in_place_continues_with_the_chain(env: dict[str, str]) -> None:
     before = head_of(env)
     assert run(env, "reset-cache", "--yes").returncode == 0
     assert run(env, "audit", "verify", "--expect", before).returncode == 0
@@ -193,7 +193,7 @@ def test_export_is_signed_and_a_changed_one_is_found(env: dict[str, str], tmp_pa
     assert run(env, "audit", "export", "--sign", str(private)).returncode == 1
 
 
-def test_export_of_some_days_begins_where_it_is_told(env: dict[str, str], tmp_path: Path) -> None:
+def test_export_of_some_days_begins_at_the_given_day(env: dict[str, str], tmp_path: Path) -> None:
     (line,) = run(env, "audit", "export", "--since", "2999-01-01").stdout.splitlines()
     assert json.loads(line)["records"] == 0
     head = json.loads(line)["head"]
@@ -271,7 +271,7 @@ def chain_in_doctor(env: dict[str, str]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("how", ["removed", "changed", "older database"])
-def test_whoever_knows_why_the_anchor_does_not_fit_accepts_it_and_that_is_on_record(
+def test_accepting_an_anchor_that_does_not_fit_is_recorded(
     env: dict[str, str], simulator: Simulator, tmp_path: Path, how: str
 ) -> None:
     folder = account_folder(simulator, tmp_path)

@@ -99,7 +99,7 @@ def test_a_secret_in_the_variable_of_its_file_is_not_repeated(tmp_path):
     assert "marmalade" not in shown + refused
 
 
-def test_a_named_file_that_is_missing_is_told_and_the_rest_shown(tmp_path):
+def test_a_named_file_that_is_missing_is_reported_and_the_rest_shown(tmp_path):
     done = show("--json", "--env-file", str(tmp_path / "missing"), cwd=tmp_path)
     assert len(rows(done)) == len(VARIABLES) + len(FILE_NAMES)
     assert "--env-file" in done.stderr

@@ -65,7 +65,7 @@ def test_the_readmes_walk_works_typed_line_by_line(simulator: Simulator, tmp_pat
         assert server.leave() == 0
 
 
-def test_every_client_is_told_the_file_that_the_walk_has_made() -> None:
+def test_the_readme_names_the_created_file_for_every_client() -> None:
     servers = [
         next(iter(found.values()))["notarium"]
         for found in map(json.loads, blocks("json"))

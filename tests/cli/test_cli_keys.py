@@ -147,7 +147,7 @@ def test_a_recovery_key_is_shown_once_typed_back_tried_and_is_the_way_back(
 
 
 @pytest.mark.parametrize("slip", [True, False])
-def test_a_recovery_key_that_does_not_open_is_told_from_one_with_a_slip(
+def test_a_recovery_key_that_does_not_open_is_distinguished_from_one_with_a_typo(
     env: dict[str, str], slip: bool
 ) -> None:
     typed = recovery_keys.generate().reveal_text()

@@ -246,7 +246,7 @@ def test_a_dear_passphrase_is_followed_by_one_as_dear(home: Home) -> None:
 
 
 @pytest.mark.slow("stretches passphrases at full cost")
-def test_the_way_of_stretching_changes_where_somebody_says_so_and_it_is_told(home: Home) -> None:
+def test_the_kdf_changes_only_on_request_and_the_change_is_printed(home: Home) -> None:
     done = run(home.env(), "rotate-key", "--kdf", "pbkdf2-sha512", "--keep-key")
     assert done.returncode == 0, done.stderr
     assert f"PBKDF2-SHA512, 310,000 rounds from now on; before: {FLOOR}" in done.stderr
@@ -293,7 +293,7 @@ def test_a_file_that_others_can_read_is_named(home: Home) -> None:
 
 
 @pytest.mark.slow("stretches passphrases at full cost")
-def test_what_does_not_follow_is_named_and_asked_for_before_the_cache_is_written_anew(
+def test_slots_that_do_not_follow_are_named_and_confirmed_before_the_cache_is_rewritten(
     home: Home,
 ) -> None:
     home.add(PAPER, "on paper")

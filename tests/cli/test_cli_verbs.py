@@ -104,7 +104,7 @@ def test_what_cannot_be_a_code_is_refused_with_advice(simulator: Simulator, tmp_
     assert "newest e-mail" in output
 
 
-def test_without_a_keychain_nobody_is_told_to_unlock_it(
+def test_without_a_keychain_no_message_says_to_unlock_it(
     simulator: Simulator, tmp_path: Path
 ) -> None:
     env = environment(simulator, tmp_path, PYTHON_KEYRING_BACKEND="keyring.backends.fail.Keyring")

@@ -345,7 +345,7 @@ CASES = [
     ],
 )
 @pytest.mark.slow("six commands each; one waits for a lock")
-def test_whoever_follows_the_hint_gets_out(
+def test_following_the_hint_solves_the_verdict(
     room: Room,
     code: int,
     cause: Callable[[Room], None],
@@ -373,7 +373,7 @@ FIRST = {code: cause for code, cause, *_ in reversed(CASES)}
 
 @pytest.mark.parametrize(("code", "cause"), FIRST.items(), ids=map(str, FIRST))
 @pytest.mark.slow("commands wait for a lock that is held")
-def test_an_agent_is_told_one_way_out_and_doctor_all_of_them(
+def test_an_agent_gets_one_way_out_and_doctor_names_all(
     room: Room, code: int, cause: Callable[[Room], None]
 ) -> None:
     ways = [named for one, by, named, _ in CASES if (one, by) == (code, cause)]
@@ -392,7 +392,7 @@ def test_an_agent_is_told_one_way_out_and_doctor_all_of_them(
     assert all(named in hint for named in ways)
 
 
-def test_why_a_rebuild_was_not_to_be_is_told_by_both_commands(room: Room) -> None:
+def test_both_commands_say_why_a_rebuild_was_refused(room: Room) -> None:
     last_page_damaged(room)
     (room.folder / "nothing_pending.json").unlink()
     room.env["DB_ON_UNREADABLE"] = "rebuild"

@@ -47,7 +47,7 @@ class ReadingContract(OnABench):
         assert all(isinstance(entry, Entry) for entry in bare)
         assert [(e.id, e.etag) for e in bare] == [(e.id, e.etag) for e in whole]
 
-    async def test_change_during_a_listing_is_told_after_the_first_cursor(
+    async def test_change_during_a_listing_is_reported_after_the_first_cursor(
         self, bench: Bench
     ) -> None:
         for number in range(4):
@@ -130,7 +130,7 @@ class ReadingContract(OnABench):
             assert isinstance(change, Entry) or change == fetched
             assert change.etag == fetched.etag
 
-    async def test_removed_and_made_again_is_told_as_alive(self, bench: Bench) -> None:
+    async def test_removed_and_recreated_note_is_reported_as_existing(self, bench: Bench) -> None:
         if not bench.store.capabilities.change_feed:
             return
         base = await self.create(bench, "n1", "first life")

@@ -50,7 +50,7 @@ class WritingContract(OnABench):
         assert answer.revision.content == content
         assert (await bench.store.get("n1")).content == content
 
-    async def test_created_note_is_listed_and_told_in_the_feed(self, bench: Bench) -> None:
+    async def test_created_note_is_listed_and_reported_by_the_feed(self, bench: Bench) -> None:
         cursor, before = await self.whole_listing(bench.store, limit=10)
         assert before == []
         revision = await self.create(bench, "n1", "hello")
@@ -134,7 +134,7 @@ class WritingContract(OnABench):
             assert answer.answer is Answer.STORED
             assert answer.revision.content.text == "bcd" == await bench.text("n1")
 
-    async def test_what_a_write_was_stored_on_top_of_can_be_had(self, bench: Bench) -> None:
+    async def test_the_revision_that_a_write_replaced_can_be_read(self, bench: Bench) -> None:
         can = bench.store.capabilities
         if can.detects_stale_base or not can.has_versions:
             return

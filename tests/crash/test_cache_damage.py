@@ -180,7 +180,7 @@ def test_a_forged_plaintext_magic_does_no_harm(file, sound):
     cache.close()
 
 
-def test_a_missing_file_is_not_made_anew_and_its_wal_is_left_alone(tmp_path):
+def test_a_missing_file_is_not_recreated_and_its_wal_is_not_touched(tmp_path):
     wal = tmp_path / "cache.db-wal"
     wal.write_bytes(b"the only copy")
     with pytest.raises(LockedError) as refusal:
@@ -190,7 +190,7 @@ def test_a_missing_file_is_not_made_anew_and_its_wal_is_left_alone(tmp_path):
     assert wal.read_bytes() == b"the only copy"
 
 
-def test_whoever_wants_to_know_of_damage_is_told_once_and_late_comers_too(file, sound):
+def test_listeners_for_damage_are_called_once_also_late_ones(file, sound):
     for page in range(len(sound) // PAGE_SIZE // 2, len(sound) // PAGE_SIZE):
         flip(file, page * PAGE_SIZE + 50)
     cache, told = reopen(file.parent), []
@@ -223,7 +223,7 @@ def test_walking_through_finds_a_page_in_use_and_moves_no_log(tmp_path, key):
     assert opened.closed
 
 
-def test_whichever_page_a_read_stumbles_over_it_is_called_damage(file, sound):
+def test_a_read_of_any_damaged_page_reports_damage(file, sound):
     stumbled = 0
     for page in range(len(sound) // PAGE_SIZE):
         file.write_bytes(sound)

@@ -76,7 +76,7 @@ def check_power_cut(
 
 
 @every_story
-def test_a_recording_that_is_played_to_its_end_gives_what_lies_there(tmp_path, story):
+def test_a_recording_played_to_its_end_gives_the_files_on_the_disk(tmp_path, story):
     recording, in_the_end = played(story.name)
     disk = power_loss.before(recording)
     for one in recording.operations:

@@ -167,7 +167,7 @@ def test_two_servers_at_full_speed_lose_no_write_while_the_key_changes(account):
 
 
 @pytest.mark.slow("commands wait for a server that stands still")
-def test_a_server_that_stands_still_holds_up_no_change_of_key_and_goes_on_afterwards(account):
+def test_a_stopped_server_delays_no_change_of_key_and_continues_afterwards(account):
     dice = random.Random(5)
     with writers(account, 1) as [(server, writer)]:
         for _ in range(STOPS):

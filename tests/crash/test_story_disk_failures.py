@@ -149,7 +149,7 @@ def hint_of(error):
     return "" if ELSEWHERE in error.resolution_hint else error.resolution_hint
 
 
-def test_a_cache_that_is_set_aside_in_part_is_not_called_unusable(place):
+def test_a_cache_that_is_quarantined_in_part_is_not_called_unusable(place):
     """The way out of every other verdict must not send people elsewhere half way."""
     story = next(one for one in STORIES if one.name == "repair")
     origin = place / "origin"

@@ -148,7 +148,7 @@ def test_long_answers_are_whole_though_the_client_has_closed_its_end(account):
         process.stdout.close()
 
 
-def test_who_still_waits_when_time_is_up_is_told_and_it_is_on_record(account):
+def test_calls_pending_at_shutdown_fail_with_connection_closed_and_are_recorded(account):
     hold = threading.Event()
     account.simulator.faults.add(Hold(hold), path="*/index*")
     with Talker(COMMAND, env=account.environment()) as talker:
@@ -183,7 +183,7 @@ main()
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["signal", "end, then signal"])
-def test_who_waits_for_notes_that_do_not_open_is_told_in_time(account, late):
+def test_calls_that_wait_for_a_cache_that_does_not_open_get_an_error_in_time(account, late):
     with Talker([sys.executable, "-c", STUCK], env=account.environment()) as talker:
         talker.greet()
         talker.send(call(7, "list"))

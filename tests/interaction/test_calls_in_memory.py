@@ -116,7 +116,7 @@ def recorded(harness):
 
 
 @pytest.mark.parametrize("in_modern", [False, True])
-async def test_progress_is_told_to_who_asks_for_it(harness, in_modern):
+async def test_progress_is_sent_to_a_client_that_asks_for_it(harness, in_modern):
     asked = modern(0, "tools/call", name="list", arguments={}) if in_modern else call(1, "list")
     asked["params"]["_meta"] = asked["params"].get("_meta", {}) | META
     async with (

@@ -113,7 +113,7 @@ def _reports(env: dict[str, str]) -> tuple[dict[str, object], dict[str, str]]:
 
 
 @pytest.mark.parametrize(("tool", "page"), [("list", NOTES), ("get", NAMES), ("save", NOTES)])
-def test_whichever_tool_meets_it_the_server_is_locked_and_says_so_once(
+def test_damage_met_by_any_tool_locks_the_server_and_is_logged_once(
     simulator: Simulator,
     folder: AccountFolder,
     tmp_path: Path,
@@ -286,7 +286,7 @@ def test_an_unencrypted_cache_is_rebuilt_by_the_next_start(
     assert _set_aside(plain_folder)
 
 
-def test_an_unencrypted_cache_that_cannot_be_encrypted_can_be_set_aside(
+def test_an_unencrypted_cache_that_cannot_be_encrypted_can_be_quarantined(
     simulator: Simulator, plain_folder: AccountFolder, tmp_path: Path
 ) -> None:
     env = environment(simulator, tmp_path)

@@ -21,7 +21,7 @@ def _simulator():
         yield simulator
 
 
-def test_an_outage_is_told_until_it_is_over_also_after_an_offline_start(
+def test_an_outage_is_reported_until_it_is_over_also_after_an_offline_start(
     simulator: Simulator, tmp_path: Path
 ) -> None:
     with Server(environment(simulator, tmp_path)) as server:

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.timeout(120)
 
 
 @pytest.mark.parametrize("odd", ["..", ".", "x" * 257], ids=["dots", "dot", "long"])
-def test_a_note_that_cannot_be_asked_for_stands_in_nobodys_way(tmp_path: Path, odd: str) -> None:
+def test_a_note_that_cannot_be_requested_delays_no_other(tmp_path: Path, odd: str) -> None:
     simulator = Simulator(poll_seconds=1.0)
     simulator.put("n0", content="normal\n")
     simulator.put(odd, content="odd\n")

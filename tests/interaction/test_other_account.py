@@ -66,7 +66,7 @@ def test_another_accounts_token_reads_and_writes_nothing_and_the_cache_stays(
     assert simulator.device(OTHER).notes() == theirs
 
 
-def test_the_own_token_in_the_place_of_the_password_goes_on_where_that_was(
+def test_a_token_instead_of_the_password_continues_with_the_same_cache(
     simulator: Simulator, tmp_path: Path
 ) -> None:
     with Server(environment(simulator, tmp_path)) as server:
@@ -93,7 +93,7 @@ def test_offline_a_known_token_is_not_doubted(simulator: Simulator, tmp_path: Pa
         server.leave()
 
 
-def test_a_cache_filled_with_a_wrong_token_is_noticed_at_the_login_and_set_aside(
+def test_a_cache_filled_with_a_wrong_token_is_noticed_at_the_login_and_quarantined(
     simulator: Simulator, tmp_path: Path
 ) -> None:
     with Server(_with_token(simulator, tmp_path, OTHER)) as server:

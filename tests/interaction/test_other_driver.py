@@ -137,7 +137,7 @@ def test_the_other_environment_has_the_other_package(other, capsys, tmp_path):
 
 
 @pytest.mark.parametrize("first_here", [True, False], ids=["made here", "made there"])
-def test_each_goes_on_where_the_other_stopped(other, capsys, tmp_path, first_here):
+def test_each_continues_where_the_other_stopped(other, capsys, tmp_path, first_here):
     def do(action, *, mine):
         if mine == first_here:
             return here(action, tmp_path, capsys)

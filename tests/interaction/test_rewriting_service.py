@@ -8,7 +8,7 @@ from support.hostile_service import FEED, INDEX, NOTE, WRITE, HostileService
 from support.whole import Server, environment, run, until
 
 
-def test_one_save_makes_one_note_and_is_told_as_stored_differently(tmp_path):
+def test_one_save_makes_one_note_and_is_reported_as_stored_differently(tmp_path):
     """Also after a restart, and whatever the change feed says of it."""
     simulator = Simulator(poll_seconds=0.2, publish_delay=None)
     swapped = hostile.says(lambda body: body.replace(b"colour", b"color"))

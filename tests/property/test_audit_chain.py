@@ -43,7 +43,7 @@ CHAINS = st.lists(ENTRIES, min_size=3, max_size=12).map(chain)
 
 
 @given(CHAINS)
-def test_a_chain_that_nobody_touched_is_whole(made):
+def test_an_untouched_chain_is_whole(made):
     records, head = made
     found = check(records, anchored=head, expected=head)
     assert found.whole
@@ -51,7 +51,7 @@ def test_a_chain_that_nobody_touched_is_whole(made):
 
 
 @given(CHAINS, st.data())
-def test_an_edited_record_is_found_where_it_stands(made, data):
+def test_an_edited_record_is_found_at_its_place(made, data):
     records, head = made
     at = data.draw(st.integers(0, len(records) - 1))
     name = data.draw(st.sampled_from([f.name for f in fields(Record) if f.name != "number"]))
@@ -73,7 +73,7 @@ def test_a_deleted_record_is_found_where_it_stood(made, data):
 
 
 @given(CHAINS, st.data())
-def test_a_deleted_record_is_found_even_if_the_others_are_numbered_anew(made, data):
+def test_a_deleted_record_is_found_even_if_the_others_are_renumbered(made, data):
     records, _ = made
     at = data.draw(st.integers(0, len(records) - 2))
     del records[at]
@@ -141,7 +141,7 @@ def test_the_beginning_of_all_chains_is_no_head_to_know_one_by(made, carried):
 
 
 @given(CHAINS, CHAINS)
-def test_a_chain_made_anew_by_somebody_with_the_key_is_found_by_the_anchor(made, other):
+def test_a_chain_rebuilt_with_the_key_does_not_fit_the_anchor(made, other):
     records, head = made
     again, longer = chain([Entry(at=1, act="x")] * (len(records) + 1))
     assert longer.count > head.count
@@ -173,7 +173,7 @@ def test_what_was_pruned_is_no_fault_and_what_went_beside_it_is(made, data):
 
 
 @given(CHAINS)
-def test_sealing_anew_keeps_what_was_recorded(made):
+def test_new_macs_keep_the_content_of_the_records(made):
     records, _ = made
     previous, again = "0" * 64, []
     for record in records:

@@ -143,7 +143,7 @@ def key_files(tmp_path_factory):
 
 @pytest.mark.parametrize("copy", ["now", "older", "other vault", "damaged", "missing"])
 @pytest.mark.parametrize("main", ["now", "older", "other vault", "damaged", "missing"])
-def test_whichever_key_file_was_put_there_only_that_of_now_opens(tmp_path, key_files, main, copy):
+def test_of_any_key_file_put_there_only_the_current_one_opens(tmp_path, key_files, main, copy):
     place, contents = key_files
     shutil.copytree(place, tmp_path, dirs_exist_ok=True)
     config = account(tmp_path)

@@ -85,7 +85,7 @@ def test_a_hidden_note_that_the_service_cannot_give_shows_in_no_answer(rules):
 
 
 @pytest.mark.parametrize("failure", FAILURES)
-def test_before_all_is_loaded_a_hidden_note_that_cannot_be_had_is_told_as_a_missing_one(failure):
+def test_before_all_is_loaded_a_hidden_note_that_fails_is_answered_like_a_missing_one(failure):
     rules = Visibility(hidden_tags=("private",), hidden_ids=("note02",))
 
     async def asking(twins: Twins) -> None:

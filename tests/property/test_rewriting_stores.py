@@ -215,7 +215,7 @@ def test_one_save_leaves_at_most_two_notes(*, place, names, tags, new, lost, cra
 
 @pytest.mark.parametrize("new", [True, False])
 @pytest.mark.parametrize("name", sorted(set(REWRITERS) - {"mark"}))
-def test_what_a_store_rewrites_is_told_and_stands_in_the_cache_as_it_is(name, new):
+def test_what_a_store_rewrites_is_reported_and_cached_as_it_is(name, new):
     with quick_folder() as folder:
         world = World(folder, names=[name], tags=tuple, place="stores", lost=0)
         wanted = Content(TEXT, TAGS)

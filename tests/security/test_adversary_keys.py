@@ -39,7 +39,7 @@ def test_however_many_wrong_keys_are_tried_no_byte_changes(tmp_path, left):
     open_cheaply(config).close()
 
 
-def test_whichever_byte_of_the_key_file_is_damaged_its_copy_opens(tmp_path):
+def test_if_any_byte_of_the_key_file_is_damaged_its_copy_opens(tmp_path):
     config = made(tmp_path)
     path = folder_of(config).key_file
     whole = path.read_bytes()
@@ -64,7 +64,7 @@ def test_a_database_that_says_another_generation_is_refused(tmp_path):
     assert refused.value.exit_code == 13
 
 
-def test_a_database_that_goes_away_at_the_last_moment_is_not_made_anew(tmp_path, monkeypatch):
+def test_a_database_that_disappears_at_the_last_moment_is_not_recreated(tmp_path, monkeypatch):
     made_one = make(tmp_path)
     path = made_one.database.path
     made_one.close()

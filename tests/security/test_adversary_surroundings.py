@@ -86,7 +86,7 @@ def answering(*, context=None, **options):
         server.server_close()
 
 
-def test_nothing_that_lies_in_the_working_folder_is_run_or_obeyed(simulator, tmp_path):
+def test_no_file_in_the_working_folder_is_run_or_obeyed(simulator, tmp_path):
     here, marker = tmp_path / "repository", tmp_path / "marker"
     here.mkdir()
     for module in (

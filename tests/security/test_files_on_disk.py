@@ -111,7 +111,7 @@ def test_a_link_planted_before_the_first_start_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("action", ["rotate", "set aside", "verdict"])
-def test_every_other_door_refuses_an_unsafe_folder_too(tmp_path, action):
+def test_every_other_entry_point_refuses_an_unsafe_folder_too(tmp_path, action):
     config = made(tmp_path)
     config.account_dir.chmod(0o755)
     if action == "verdict":

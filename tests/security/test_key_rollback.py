@@ -136,7 +136,7 @@ def test_the_way_out_that_is_named_works(tmp_path):
     assert kept.read_bytes() == (tmp_path / "old").read_bytes()
 
 
-def test_a_copy_that_only_says_that_it_is_newer_locks_nobody_out(tmp_path):
+def test_a_copy_that_falsely_claims_to_be_newer_locks_nobody_out(tmp_path):
     config = made(tmp_path)
     folder = folder_of(config)
     real = key_file_codec.parse(folder.key_file.read_bytes(), bounds=BOUNDS)
@@ -183,7 +183,7 @@ def test_nothing_is_listed_or_copied_of_an_old_key_file(tmp_path):
     assert slot_management.list_slots(config, THIRD, bounds=BOUNDS).uncertain
 
 
-def test_a_copy_that_only_says_that_it_is_newer_keeps_nobody_from_a_backup(tmp_path):
+def test_a_copy_that_falsely_claims_to_be_newer_does_not_prevent_a_backup(tmp_path):
     config = rotated(tmp_path)
     folder = folder_of(config)
     real = key_file_codec.parse(folder.key_file.read_bytes(), bounds=BOUNDS)

@@ -86,7 +86,7 @@ def test_no_address_that_stands_in_a_note_is_opened(seen):
     assert seen[1] == []
 
 
-def test_the_watch_would_have_told(tmp_path):
+def test_the_watch_reports_a_started_program(tmp_path):
     done, elsewhere = events(tmp_path, GUILTY)
     assert done == ["socket.bind"]
     assert len(elsewhere) == 1

@@ -340,7 +340,7 @@ def test_without_any_keychain_enable_says_so_and_changes_nothing(account: Keycha
     assert fingerprint(account.cache) == before
 
 
-def test_another_keychain_than_last_time_is_told_from_a_missing_key(
+def test_another_keychain_than_last_time_is_distinguished_from_a_missing_key(
     account: KeychainAccount, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     with Session(tmp_path_factory.mktemp("elsewhere")) as elsewhere:
@@ -408,7 +408,7 @@ def _chosen(way: str, session: Session, plain: Path) -> dict[str, str | None]:
         ("not installed", "not installed"),
     ],
 )
-def test_a_backend_that_protects_nothing_is_refused_and_told_nothing(
+def test_an_unprotected_keychain_backend_is_refused_and_gets_no_secret(
     account: KeychainAccount, plain: Path, way: str, said: str
 ) -> None:
     kept = account.session.secrets()

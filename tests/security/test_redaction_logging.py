@@ -194,7 +194,7 @@ def test_an_address_is_cut_to_what_every_account_has(logging_to, address, shown)
         (('HTTP Request: GET x "%s"', "HTTP/1.1 500 divorce"), '"HTTP/1.1 500"'),
     ],
 )
-def test_what_a_service_says_in_headers_is_withheld(logging_to, said, shown):
+def test_what_a_service_says_in_headers_is_redacted(logging_to, said, shown):
     stream = logging_to()
     logs.configure_full()
     logging.getLogger("httpcore.http11").warning(*said)

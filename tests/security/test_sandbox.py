@@ -211,7 +211,7 @@ def _refuses() -> None:
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_a_filter_that_fails_is_told_or_refused(tmp_path, monkeypatch, known):
+def test_a_filter_that_fails_is_reported_or_refused(tmp_path, monkeypatch, known):
     """Where the calls of the architecture are not known, Landlock alone is all that can be required."""
     monkeypatch.setattr(landlock, "restrict", lambda _allowed: 7)
     monkeypatch.setattr(tempfile, "tempdir", tempfile.tempdir)

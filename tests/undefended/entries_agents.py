@@ -56,7 +56,9 @@ AGENTS = (
         "protocol/call_pipeline.py",
         "        value = add_boundaries(add_findings(value))\n",
         "        value = add_findings(value)\n",
-        (f"{_DISPATCH}::test_note_text_stands_between_words_drawn_anew_and_what_it_hides_is_told",),
+        (
+            f"{_DISPATCH}::test_note_text_is_between_random_words_and_its_invisible_characters_are_reported",
+        ),
         (36, 37),
     ),
     Defence(
@@ -64,7 +66,9 @@ AGENTS = (
         "protocol/call_pipeline.py",
         "        value = add_boundaries(add_findings(value))\n",
         "        value = add_boundaries(value)\n",
-        (f"{_DISPATCH}::test_note_text_stands_between_words_drawn_anew_and_what_it_hides_is_told",),
+        (
+            f"{_DISPATCH}::test_note_text_is_between_random_words_and_its_invisible_characters_are_reported",
+        ),
         (36,),
     ),
     Defence(

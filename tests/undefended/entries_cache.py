@@ -39,7 +39,7 @@ CACHE = (
         "account/startup_rows_before_open.py",
         "        lambda o: not o.files.current,\n",
         "        lambda _o: False,\n",
-        (f"{_OPENING}::test_damage_is_told_from_a_wrong_key_and_nothing_is_deleted",),
+        (f"{_OPENING}::test_damage_is_distinguished_from_a_wrong_key_and_nothing_is_deleted",),
         (13,),
     ),
     Defence(
@@ -58,7 +58,7 @@ CACHE = (
         " if read_only else _READWRITE)\n",
         " if read_only else _READWRITE | 4)\n",
         (
-            "security/test_adversary_keys.py::test_a_database_that_goes_away_at_the_last_moment_is_not_made_anew",
+            "security/test_adversary_keys.py::test_a_database_that_disappears_at_the_last_moment_is_not_recreated",
         ),
         (13,),
     ),
@@ -123,7 +123,7 @@ CACHE = (
         "audit/verification.py",
         "        fits = self.seal.verifies(record)\n",
         "        fits = True\n",
-        (f"{_CHAIN}::test_an_edited_record_is_found_where_it_stands",),
+        (f"{_CHAIN}::test_an_edited_record_is_found_at_its_place",),
         (50,),
     ),
     Defence(

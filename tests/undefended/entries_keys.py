@@ -24,7 +24,7 @@ KEYS = (
         "account/startup_outcomes.py",
         "    if not seen.no_pending:\n",
         "    if False:\n",
-        ("unit/account/test_rebuilding.py::test_an_unfinished_write_inside_is_never_set_aside",),
+        ("unit/account/test_rebuilding.py::test_an_unfinished_write_inside_is_never_quarantined",),
     ),
     Defence(
         "a rebuild is made once a day at most",
@@ -50,7 +50,7 @@ KEYS = (
         "        if self.main.state in {FileState.MISSING, FileState.DAMAGED}:\n",
         "        if False:\n",
         (
-            "security/test_adversary_keys.py::test_whichever_byte_of_the_key_file_is_damaged_its_copy_opens",
+            "security/test_adversary_keys.py::test_if_any_byte_of_the_key_file_is_damaged_its_copy_opens",
             "unit/account/test_opener.py::test_a_cut_key_file_is_taken_from_its_copy_and_kept_in_quarantine",
         ),
         (2, 3),
@@ -158,7 +158,7 @@ KEYS = (
         "    if not has_valid_mac(keyfile, data_key):\n",
         "    if False:\n",
         (
-            "unit/crypto/test_key_slots.py::test_whoever_has_no_key_cannot_change_anything_around_the_slots",
+            "unit/crypto/test_key_slots.py::test_without_a_key_nothing_around_the_slots_can_be_changed",
         ),
         (8,),
     ),
@@ -167,7 +167,7 @@ KEYS = (
         "account/startup_table.py",
         "and found.sequence > expected.sequence",
         "and False",
-        (f"{_FOLDER}::test_whichever_key_file_was_put_there_only_that_of_now_opens",),
+        (f"{_FOLDER}::test_of_any_key_file_put_there_only_the_current_one_opens",),
         (7,),
     ),
     Defence(

@@ -66,7 +66,7 @@ PROCESS = (
         "    if False:\n",
         (
             f"{_ON_DISK}::test_a_key_file_that_others_can_read_or_change_is_refused",
-            f"{_ON_DISK}::test_every_other_door_refuses_an_unsafe_folder_too",
+            f"{_ON_DISK}::test_every_other_entry_point_refuses_an_unsafe_folder_too",
             f"{_FOLDER}::test_an_open_account_folder_is_refused_with_the_command",
         ),
         (26,),
@@ -273,7 +273,7 @@ PROCESS = (
         "    if True:\n",
         (
             f"{_CONFIG}::test_a_dotenv_cannot_redirect_or_loosen_anything",
-            f"{_AROUND}::test_nothing_that_lies_in_the_working_folder_is_run_or_obeyed",
+            f"{_AROUND}::test_no_file_in_the_working_folder_is_run_or_obeyed",
         ),
         (44,),
     ),

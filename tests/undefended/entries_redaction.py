@@ -245,7 +245,7 @@ REDACTION = (
         '    return found[0] if shown else "[withheld]"\n',
         "    return found[0]\n",
         (
-            f"{_LOGGING}::test_what_a_service_says_in_headers_is_withheld",
+            f"{_LOGGING}::test_what_a_service_says_in_headers_is_redacted",
             "security/test_adversary_surroundings.py::test_secrets_in_a_services_headers_and_redirects_reach_no_log",
         ),
         (33,),
@@ -255,9 +255,7 @@ REDACTION = (
         "protocol/call_pipeline.py",
         "            return failure(record.failed(unexpected(error, while_doing=tool.name)))\n",
         "            return failure(record.failed(NotariumError(str(error))))\n",
-        (
-            "unit/protocol/test_sdk_server.py::test_unexpected_exception_is_told_by_its_trace_id_alone",
-        ),
+        ("unit/protocol/test_sdk_server.py::test_unexpected_exception_shows_only_its_trace_id",),
         (32,),
     ),
     Defence(

@@ -111,8 +111,8 @@ SERVICE = (
         "    if stored == sent:\n        return Echo.AS_SENT\n    if not inserted",
         "    if True:\n        return Echo.AS_SENT\n    if not inserted",
         (
-            "unit/sync/test_conflict_copy.py::test_an_answer_is_judged_by_what_is_left_of_our_change",
-            "unit/sync/test_writer_saves.py::test_a_line_of_ours_is_kept_where_nobody_can_tell_what_was_before",
+            "unit/sync/test_conflict_copy.py::test_an_answer_is_checked_for_what_is_left_of_our_change",
+            "unit/sync/test_writer_saves.py::test_our_line_is_kept_if_the_revision_before_is_unknown",
         ),
     ),
     Defence(
@@ -121,7 +121,7 @@ SERVICE = (
         "        if (answer.alone and not known) or",
         "        if",
         (
-            "property/test_rewriting_stores.py::test_what_a_store_rewrites_is_told_and_stands_in_the_cache_as_it_is",
+            "property/test_rewriting_stores.py::test_what_a_store_rewrites_is_reported_and_cached_as_it_is",
         ),
     ),
     Defence(

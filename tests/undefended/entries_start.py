@@ -88,7 +88,7 @@ START = (
         "protocol/transport.py",
         "            for line in self._session.break_off():\n",
         "            for line in []:\n",
-        (f"{_TRANSPORT}::test_call_that_the_sdk_never_took_is_told_that_the_connection_is_closed",),
+        (f"{_TRANSPORT}::test_call_that_the_sdk_never_received_fails_with_connection_closed",),
     ),
     Defence(
         "the end of input waits until calls can be answered",
@@ -113,7 +113,7 @@ START = (
         " > DEEPEST and _too_deep(value):",
         " > DEEPEST and False:",
         (
-            "unit/protocol/test_jsonrpc.py::test_what_is_no_message_is_refused_with_the_id_where_it_can_be_told",
+            "unit/protocol/test_jsonrpc.py::test_invalid_message_is_refused_with_its_id_if_it_has_one",
         ),
     ),
     Defence(
@@ -122,7 +122,7 @@ START = (
         ' or has_lone_surrogate([value["method"], value.get("id")]):',
         ":",
         (
-            "unit/protocol/test_jsonrpc.py::test_what_is_no_message_is_refused_with_the_id_where_it_can_be_told",
+            "unit/protocol/test_jsonrpc.py::test_invalid_message_is_refused_with_its_id_if_it_has_one",
         ),
     ),
     Defence(

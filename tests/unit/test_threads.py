@@ -15,7 +15,7 @@ def never(_result):
     pytest.fail("nobody was late")
 
 
-def test_the_loop_goes_on_while_the_call_blocks():
+def test_the_loop_continues_while_the_call_blocks():
     blocked = threading.Event()
 
     async def scenario():

@@ -189,7 +189,7 @@ def test_chain_that_went_on_without_a_clean_stop_is_whole(config):
     assert verdict(config).whole
 
 
-def test_anchor_goes_on_after_pruning(config):
+def test_anchor_continues_after_pruning(config):
     worked(config)
     with chain(config) as made:
         made.trail.open(Entry(at=500 * 86_400, act="x"))

@@ -90,7 +90,7 @@ def test_what_was_there_is_kept(tmp_path):
     assert (done.quarantine / folder.key_file.name).read_bytes() == b"damaged"
 
 
-def test_a_key_that_was_changed_does_not_come_back_by_the_back_door(tmp_path):
+def test_a_replaced_key_cannot_be_restored_from_an_older_copy(tmp_path):
     config = made(tmp_path)
     copy = copied(config, tmp_path / "copy")
     slot_rotation.rotate_passphrase(
@@ -132,7 +132,7 @@ def test_a_copy_that_names_our_database_and_is_of_another_cache_is_refused(tmp_p
     refused(config, CacheDamaged, copy)
 
 
-def test_the_wrong_key_and_a_damaged_copy_are_told_apart(tmp_path):
+def test_the_wrong_key_and_a_damaged_copy_are_distinguished(tmp_path):
     config = made(tmp_path)
     copy = copied(config, tmp_path / "copy")
     refused(config, WrongKey, copy, Secret(OTHER))

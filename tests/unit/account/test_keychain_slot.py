@@ -78,7 +78,7 @@ def test_a_keychain_that_holds_a_key_is_not_free(tmp_path):
     ("changes", "told"),
     [({}, True), ({"keychain": False}, False), ({"db_key_yields": True}, False)],
 )
-def test_a_wrong_key_that_keeps_the_keychain_from_opening_is_told(tmp_path, changes, told):
+def test_a_wrong_key_that_keeps_the_keychain_from_opening_is_reported(tmp_path, changes, told):
     config, system = made(tmp_path), keychains.working()
     keychain_slot.enable(config, system, options=GIVEN)
     settings = {"db_key": Secret(OTHER), "keychain": True} | changes
@@ -302,7 +302,7 @@ def test_a_raw_key_that_only_the_keychain_has_is_not_replaced_by_a_typed_one(tmp
     open_cheaply(replace(config, db_key=Secret(OTHER))).close()
 
 
-def test_a_passphrase_that_an_earlier_release_put_there_can_be_stretched_anew(tmp_path):
+def test_a_passphrase_of_an_earlier_release_can_get_a_new_derivation(tmp_path):
     config, system = made(tmp_path), keychains.working()
     system.set(keychain.KEY, config.owner_hash, Secret(PASSPHRASE))
     done = slot_rotation.rotate_passphrase(

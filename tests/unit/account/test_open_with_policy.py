@@ -44,7 +44,7 @@ def test_a_rebuilt_cache_is_rebuilt_and_says_so(old):
         assert any("quarantine" in notice for notice in opened.notices)
 
 
-def test_a_key_file_that_was_taken_from_its_copy_is_told_of(old):
+def test_a_key_file_taken_from_its_copy_is_reported(old):
     folder_of(old).key_file.unlink()
     with closing(open_with_policy(old)) as opened:
         assert len(opened.notices) == 1

@@ -57,7 +57,7 @@ def patch(path, offset, content):
         file.write(content)
 
 
-def test_a_key_that_lay_in_the_working_folder_is_named_at_every_opening(tmp_path):
+def test_a_key_in_the_working_folder_is_reported_at_every_opening(tmp_path):
     config = account(tmp_path, db_key_yields=True, db_key_origin="DB_ENCRYPTION_KEY of /x/.env")
     for _ in ("made", "opened"):
         with closing(open_cheaply(config)) as opened:
@@ -77,7 +77,7 @@ def test_a_first_start_makes_a_cache_and_the_next_opens_it(tmp_path):
         assert mark_of(second) == "kept"
 
 
-def test_what_lies_on_the_disk_is_named_as_documented_and_private(tmp_path):
+def test_files_on_the_disk_have_the_documented_names_and_are_private(tmp_path):
     config = account(tmp_path)
     with closing(open_cheaply(config)) as opened:
         put(opened, "mark", "x")
@@ -304,7 +304,7 @@ def test_the_key_file_of_another_vault_does_not_open_this_database(tmp_path):
     assert refused(config).verdict is Verdict.DATABASE_MISSING
 
 
-def test_a_database_of_another_vault_under_the_right_name_is_seen_through(tmp_path):
+def test_a_database_of_another_vault_under_the_right_name_is_refused(tmp_path):
     config, other = made(tmp_path / "one"), made(tmp_path / "other")
     database_of(config).write_bytes(database_of(other).read_bytes())
     assert refused(config).verdict is Verdict.DATABASE_DAMAGED
@@ -346,7 +346,7 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_damage_is_told_from_a_wrong_key_and_nothing_is_deleted(tmp_path, damage):
+def test_damage_is_distinguished_from_a_wrong_key_and_nothing_is_deleted(tmp_path, damage):
     config = made(tmp_path)
     spoil, verdict = DAMAGES[damage]
     spoil(database_of(config))

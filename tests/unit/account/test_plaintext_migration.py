@@ -169,7 +169,9 @@ def half_erased(folder, content):
     ],
     ids=["nothing", "the beginning", "all but the beginning", "everything"],
 )
-def test_cut_short_while_it_erases_the_next_run_goes_on_and_start_up_says_so(tmp_path, content):
+def test_interrupted_erasing_is_reported_at_the_start_and_continued_by_the_next_run(
+    tmp_path, content
+):
     config = half_erased(tmp_path, content)
     with pytest.raises(LockedError, match="cut short while it erased") as error:
         open_cheaply(config)

@@ -68,7 +68,7 @@ def happen(reason, config):
 
 
 @pytest.mark.parametrize("reason", REASONS)
-def test_what_cannot_be_read_is_moved_byte_for_byte_and_made_anew(tmp_path, reason):
+def test_an_unreadable_cache_is_moved_byte_for_byte_and_recreated(tmp_path, reason):
     config = happen(reason, old_cache(tmp_path))
     before = fingerprint(config.account_dir)
     with closing(open_cheaply(config, **at(LATER))) as opened:
@@ -103,7 +103,7 @@ def test_after_a_hard_stop_nothing_is_rebuilt_because_a_write_may_be_inside(tmp_
     assert fingerprint(config.account_dir) == before
 
 
-def test_an_unfinished_write_inside_is_never_set_aside(tmp_path):
+def test_an_unfinished_write_inside_is_never_quarantined(tmp_path):
     config = account(tmp_path)
     with closing(open_cheaply(config, **at(NOW))) as opened:
         opened.pending_marker.remove()
@@ -188,7 +188,7 @@ def test_a_plain_cache_is_rebuilt_by_the_same_rule(tmp_path, content):
     assert kept.read_bytes() == content
 
 
-def test_setting_aside_moves_everything_and_the_next_start_begins_anew(tmp_path):
+def test_reset_moves_everything_to_the_quarantine_and_the_next_start_creates_a_cache(tmp_path):
     config = made(tmp_path)
     before = fingerprint(config.account_dir)
     target = purge.reset_account(config, clock=lambda: NOW)
@@ -197,27 +197,27 @@ def test_setting_aside_moves_everything_and_the_next_start_begins_anew(tmp_path)
         assert opened.created
 
 
-def test_setting_aside_needs_no_key_and_nothing_readable(tmp_path):
+def test_reset_needs_no_key_and_no_readable_file(tmp_path):
     config = made(tmp_path)
     spoil_key_files(config)
     assert purge.reset_account(replace(config, db_key=None)) is not None
     assert purge.reset_account(config) is None
 
 
-def test_setting_aside_is_refused_under_a_running_server(tmp_path):
+def test_reset_is_refused_while_a_server_runs(tmp_path):
     config = account(tmp_path)
     with closing(open_cheaply(config)), pytest.raises(LockedError) as refused:
         purge.reset_account(config)
     assert refused.value.verdict is Verdict.BUSY
 
 
-def test_there_is_nothing_to_set_aside_where_there_is_no_folder(tmp_path):
+def test_reset_without_a_folder_does_nothing(tmp_path):
     config = account(tmp_path)
     assert purge.reset_account(config) is None
     assert not config.data_dir.exists()
 
 
-def test_a_restored_folder_opens_after_it_was_set_aside(tmp_path):
+def test_a_restored_folder_opens_after_it_was_quarantined(tmp_path):
     config = made(tmp_path)
     target = purge.reset_account(config)
     for file in target.iterdir():

@@ -129,7 +129,7 @@ def keyfile_of(config):
     return key_file_codec.parse(folder_of(config).key_file.read_bytes(), bounds=BOUNDS)
 
 
-def test_nothing_of_the_old_generation_lies_in_the_folder(tmp_path):
+def test_no_file_of_the_old_generation_is_in_the_folder(tmp_path):
     config = filled(tmp_path)
     old = keyfile_of(config).generation
     reencrypted(config)
@@ -273,7 +273,7 @@ def test_the_keychain_keeps_its_own_key_beside_a_new_one(tmp_path):
     assert texts(alone, system=system) == texts(replace(config, db_key=NEW))
 
 
-def test_a_key_of_the_keychain_that_opens_nothing_is_in_nobodys_way(tmp_path):
+def test_a_key_of_the_keychain_that_opens_nothing_blocks_no_other_key(tmp_path):
     config, system = filled(tmp_path), keychains.working()
     keychain_slot.enable(config, system, options=GIVEN)
     system.set(keychain.KEY, config.owner_hash, user_key.generate())
@@ -356,7 +356,7 @@ def test_a_copy_whose_index_is_wrong_never_counts(tmp_path, monkeypatch):
     assert "not sound" in refused(config, CacheDamaged).message
 
 
-def test_databases_that_no_key_file_names_are_set_aside(tmp_path):
+def test_databases_that_no_key_file_names_are_quarantined(tmp_path):
     config = filled(tmp_path)
     folder = folder_of(config)
     stranger = folder.database("0" * 16)
@@ -368,7 +368,7 @@ def test_databases_that_no_key_file_names_are_set_aside(tmp_path):
 
 
 @pytest.mark.parametrize("suffix", ["-wal", "-shm", "-journal"])
-def test_what_lies_beside_a_database_that_never_came_about_is_set_aside_too(tmp_path, suffix):
+def test_files_beside_a_database_that_was_never_created_are_quarantined_too(tmp_path, suffix):
     config = filled(tmp_path)
     folder = folder_of(config)
     stray = folder.path / (folder.database("0" * 16).name + suffix)
@@ -415,7 +415,7 @@ def test_the_cost_and_label_of_a_passphrase_that_is_dropped_are_not_lost(tmp_pat
     assert (done.slot.kdf, done.slot.label) == (dear, "mine")
 
 
-def test_progress_is_told(tmp_path):
+def test_progress_is_reported(tmp_path):
     told = []
     reencrypted(filled(tmp_path), on_progress=lambda done, total: told.append((done, total)))
     assert told[-1][0] == told[-1][1] > 40

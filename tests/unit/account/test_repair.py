@@ -127,7 +127,7 @@ def test_many_damaged_pages(copy):
     assert texts(copy).items() <= ALL.items()
 
 
-def test_a_file_that_was_cut_gives_what_is_left(copy):
+def test_a_truncated_file_gives_its_readable_part(copy):
     path = database_of(copy)
     size = path.stat().st_size // PAGE * PAGE
     with path.open("r+b") as file:
@@ -220,7 +220,7 @@ def test_what_is_lost_and_not_damaged_is_named(copy, lost, verdict, way_out, on_
 
 
 @pytest.mark.parametrize("kept", [0.25, 0.5, 0.75])
-def test_a_file_that_was_cut_is_told_of_honestly_and_soon(copy, kept, monkeypatch):
+def test_a_truncated_file_is_reported_completely_and_quickly(copy, kept, monkeypatch):
     path = database_of(copy)
     os.truncate(path, int(path.stat().st_size * kept) // PAGE * PAGE)
     connections = []

@@ -154,7 +154,7 @@ def test_a_slot_taken_away_opens_nothing_and_the_others_do(tmp_path, how):
 
 
 @pytest.mark.parametrize("how", [slot_changes.disable, slot_changes.remove])
-def test_nobody_can_take_away_the_slot_he_came_in_by(tmp_path, how):
+def test_the_slot_that_opened_the_cache_cannot_be_removed(tmp_path, how):
     config = made(tmp_path)
     add(config)
     error = refused(

@@ -81,7 +81,7 @@ def test_the_copy_keeps_no_way_in_for_the_old_passphrase(tmp_path):
     assert opens(config, NEW)
 
 
-def test_the_database_is_not_written_anew_and_keeps_its_content(tmp_path):
+def test_the_database_is_not_rewritten_and_keeps_its_content(tmp_path):
     config = account(tmp_path)
     with closing(open_cheaply(config)) as opened:
         opened.database.run("INSERT INTO sync_metadata(key, value) VALUES ('mark', 'kept')")

@@ -188,9 +188,7 @@ VARIANTS = [
 
 
 @pytest.mark.parametrize(("row", "seen", "outcome", "way_out"), CASES)
-def test_an_agent_is_told_one_way_out_that_leaves_everything_where_it_is(
-    row, seen, outcome, way_out
-):
+def test_an_agent_gets_one_way_out_that_moves_no_file(row, seen, outcome, way_out):
     """In a few words; the others stand in the hint, which ``doctor`` prints."""
     for variant in VARIANTS:
         decision = decide(replace(seen, **variant))
@@ -209,7 +207,7 @@ def test_an_agent_is_told_one_way_out_that_leaves_everything_where_it_is(
             assert decision.error().resolution_hint == decision.hint
 
 
-def test_what_was_met_while_it_was_open_is_told_in_the_same_way():
+def test_damage_met_while_open_is_reported_in_the_same_way():
     for plain, setting in itertools.product((True, False), OnUnreadable):
         told = (
             startup_outcomes.decide_on_damage(plain=plain, on_unreadable=setting).error().to_dict()

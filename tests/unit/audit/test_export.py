@@ -34,7 +34,7 @@ def test_whole_export_has_no_faults_and_names_its_head(records):
     assert json.loads(lines[-1])["exported_at"] == "1970-01-01T00:00:00.000Z"
 
 
-def test_line_that_is_missing_shows_even_if_the_last_line_was_made_anew(records):
+def test_missing_line_is_found_even_if_the_last_line_was_recomputed(records):
     assert kinds(export.export_lines([*records[:2], *records[3:]], now_ms=0, end=Head())) == [
         (Kind.DELETED, 4)
     ]

@@ -161,7 +161,7 @@ FORGERIES = {
 
 
 @pytest.mark.parametrize("case", FORGERIES)
-def test_whoever_has_no_key_cannot_change_anything_around_the_slots(case):
+def test_without_a_key_nothing_around_the_slots_can_be_changed(case):
     both = add(cheap(), OTHER)
     slots = (both.slots[0], replace(both.slots[1], state=SlotState.DISABLED))
     both = key_slots.replace_slots(both, DATA_KEY, slots=slots)

@@ -42,7 +42,7 @@ def test_look_alikes_are_read_as_what_was_meant():
 
 
 @pytest.mark.parametrize("at", range(36))
-def test_a_typo_is_told_from_a_wrong_key(at):
+def test_a_typo_is_distinguished_from_a_wrong_key(at):
     shown = recovery_keys.write(KNOWN).reveal_text().replace("-", "")
     for letter in LETTERS.replace(shown[at], ""):
         with pytest.raises(MalformedKey, match="typo") as refused:
@@ -56,7 +56,7 @@ def test_what_is_no_recovery_key_is_refused(text):
         recovery_keys.read(text)
 
 
-def test_in_the_place_of_a_key_it_is_told_by_its_form():
+def test_given_as_a_key_it_is_recognised_by_its_form():
     made = recovery_keys.generate()
     assert user_key.read(made).kind == "recovery"
     assert user_key.weakness(made, account="somebody@example.org") is None
@@ -103,7 +103,7 @@ SHOWN = recovery_keys.write(KNOWN).reveal_text()
         SHOWN[:-1].replace("-", "") + "0",
     ],
 )
-def test_what_was_probably_meant_as_a_recovery_key_is_told(text):
+def test_a_mistyped_recovery_key_is_recognised(text):
     assert re.search(
         "nine groups of four|last group does not fit", recovery_keys.explain_typo(text)
     )

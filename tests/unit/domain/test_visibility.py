@@ -42,7 +42,7 @@ rules = st.builds(
         (Visibility(allowed_ids=("1",), allowed_tags=("w",), untagged=False), "1", (), None),
     ],
 )
-def test_a_note_is_judged_by_its_id_and_tags(rules, note_id, tags, rule):
+def test_a_note_is_checked_by_its_id_and_tags(rules, note_id, tags, rule):
     assert rules.hidden_by(note_id, tags) == rule
     assert rules.sees(note_id, tags) == (rule is None)
 

@@ -60,7 +60,7 @@ def test_a_killed_holder_frees_both_locks(mine):
         ServerLock(mine).exclude(timeout=5).release()
 
 
-def test_many_may_be_present_and_nobody_is_alone_then(mine):
+def test_many_may_hold_the_lock_and_none_is_alone_then(mine):
     one, two, alone = (ServerLock(mine) for _ in range(3))
     one.share(timeout=0)
     two.share(timeout=0)
@@ -148,6 +148,6 @@ def test_those_who_hold_it_are_named_with_the_program_that_started_them(lock, pr
     ]
 
 
-def test_where_the_system_does_not_tell_nobody_is_named(lock, proc, tmp_path):
+def test_without_a_report_of_the_system_no_process_is_named(lock, proc, tmp_path):
     assert find_holders(lock, proc=proc) == []
     assert find_holders(tmp_path / "nowhere") == []

@@ -50,7 +50,7 @@ def test_a_failure_before_the_switch_leaves_the_old_file_and_nothing_else(tmp_pa
     assert [one.name for one in tmp_path.iterdir()] == ["file"]
 
 
-def test_steps_are_told_in_order(tmp_path):
+def test_steps_are_reported_in_order(tmp_path):
     steps = []
     private_files.replace_private(tmp_path / "file", b"x", check=keep, at=steps.append)
     assert steps == ["write", "sync", "verify", "switch", "sync_folder"]

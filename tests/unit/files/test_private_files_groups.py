@@ -78,7 +78,7 @@ def test_a_group_that_is_not_the_users_first_is_not_taken_for_private(system):
     assert not system.answer()
 
 
-def test_what_everybody_may_write_to_is_nobodys_own(system):
+def test_a_folder_writable_by_everybody_is_not_protected_by_a_private_group(system):
     system.folder.chmod(0o777)
     assert not system.answer()
 

@@ -65,7 +65,7 @@ def test_what_cannot_be_read_is_passed_over(tmp_path):
     assert held(tmp_path) == [("Codex", path)]
 
 
-def test_one_folder_that_is_both_is_told_once(tmp_path):
+def test_one_folder_that_is_both_is_listed_once(tmp_path):
     path = write(tmp_path / ".cursor/mcp.json", KEY)
     found = client_configs.find_configs_with_key(Secret(KEY), home=tmp_path, here=tmp_path)
     assert [place.path for place in found] == [path]

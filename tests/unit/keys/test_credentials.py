@@ -28,7 +28,7 @@ def test_the_keychain_is_asked_when_the_settings_have_no_key(tmp_path):
     assert (found.passphrase, found.origin) == (Secret("kept"), KEYCHAIN)
 
 
-def test_a_key_that_lay_in_the_working_folder_comes_after_the_keychain(tmp_path):
+def test_a_key_in_the_working_folder_comes_after_the_keychain(tmp_path):
     config = account(tmp_path, keychain=True, db_key_yields=True, db_key_origin="KEY of /x/.env")
     system = keychains.working()
     found = find_passphrase(config, OWNER, system=system)
@@ -41,7 +41,7 @@ def test_a_key_that_lay_in_the_working_folder_comes_after_the_keychain(tmp_path)
     assert find_passphrase(without, OWNER, system=system).passphrase == config.db_key
 
 
-def test_a_keychain_that_may_hold_a_key_is_not_passed_over_for_one_that_lay_there(tmp_path):
+def test_a_keychain_that_may_hold_a_key_is_not_skipped_for_a_key_in_the_working_folder(tmp_path):
     with pytest.raises(LockedError):
         find_passphrase(
             account(tmp_path, keychain=True, db_key_yields=True), OWNER, system=keychains.locked()

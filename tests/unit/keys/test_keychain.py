@@ -94,7 +94,7 @@ def test_the_key_is_read_once_per_process():
     assert one.reads == 1
 
 
-def test_a_login_stored_by_another_process_is_read_anew():
+def test_a_login_stored_by_another_process_is_read_again():
     one = backend("keyring.backends.kwallet", "DBusKeyring")
     ours, theirs = Keychain(lambda: one), Keychain(lambda: one)
     assert ours.get(TOKEN, OWNER) is None

@@ -98,7 +98,7 @@ async def test_final_refusal_is_the_answer_to_every_call_and_is_reported_once(er
 
 
 @pytest.mark.parametrize("error", [CacheBusy("busy"), locked(Verdict.BUSY)])
-async def test_passing_trouble_is_told_and_the_next_call_tries_again(error):
+async def test_a_temporary_error_is_reported_and_the_next_call_tries_again(error):
     opener = Opener(error)
     async with kept(opener) as holder:
         with pytest.raises(type(error)):
@@ -108,7 +108,7 @@ async def test_passing_trouble_is_told_and_the_next_call_tries_again(error):
     assert opener.closed == 1
 
 
-async def test_leaving_an_unopened_house_opens_nothing():
+async def test_leaving_an_unopened_app_opens_nothing():
     opener = Opener()
     async with kept(opener) as holder:
         await holder.leave(within=1)
@@ -117,7 +117,7 @@ async def test_leaving_an_unopened_house_opens_nothing():
     assert opener.opened == 0
 
 
-async def test_damage_met_while_open_locks_the_house_and_lets_go_of_it_at_once():
+async def test_damage_met_while_open_locks_the_app_and_closes_it_at_once():
     opener = Opener()
     async with kept(opener) as holder:
         await holder.app()
@@ -144,7 +144,7 @@ async def test_damage_met_while_opening_is_reported_once(errors):
     assert opener.opened == opener.closed
 
 
-async def test_what_a_call_fails_of_in_a_locked_house_is_told_as_the_lock():
+async def test_damage_met_by_a_call_in_a_locked_app_is_answered_as_the_lock():
     async with kept(Opener()) as holder:
         await holder.app()
         damage, other = CacheDamaged("met"), NoteNotFound("gone")

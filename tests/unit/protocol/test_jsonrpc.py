@@ -46,7 +46,7 @@ def nested(levels):
         (b'{"jsonrpc":"2.0","id":' + b"9" * 5000 + b',"method":"x"}', -32700, None),
     ],
 )
-def test_what_is_no_message_is_refused_with_the_id_where_it_can_be_told(line, code, request_id):
+def test_invalid_message_is_refused_with_its_id_if_it_has_one(line, code, request_id):
     refusal = decode(line)
     assert isinstance(refusal, Refusal)
     assert (refusal.code, refusal.request_id) == (code, request_id)

@@ -56,7 +56,9 @@ HOSTILE = (
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_note_text_stands_between_words_drawn_anew_and_what_it_hides_is_told(harness, era):
+async def test_note_text_is_between_random_words_and_its_invisible_characters_are_reported(
+    harness, era
+):
     harness.store.put("n", HOSTILE)
     await harness.sync()
     async with connected(harness.opened, era) as client:
@@ -112,7 +114,7 @@ async def test_refusal_that_names_a_note_is_marked_and_others_are_not(harness):
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_error_is_told_to_the_agent_without_structured_content(harness, era):
+async def test_error_reaches_the_agent_without_structured_content(harness, era):
     await harness.sync()
     async with connected(harness.opened, era) as client:
         result = await client.call_tool("get", {"id": "nowhere"})
@@ -155,7 +157,7 @@ async def test_unknown_tool_is_a_protocol_error(harness, era):
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_unexpected_exception_is_told_by_its_trace_id_alone(harness, era, monkeypatch):
+async def test_unexpected_exception_shows_only_its_trace_id(harness, era, monkeypatch):
     def boom(_id):
         raise RuntimeError("the note says: my diary")
 

@@ -121,7 +121,7 @@ def never():
     raise AssertionError("nothing is loaded for nobody")
 
 
-def test_whoever_says_nothing_in_time_counts_as_gone(pipe):
+def test_a_client_that_says_nothing_in_time_counts_as_gone(pipe):
     queue = Patient()
     assert alone(queue, pipe[1], never, patience=0.01)[0] is None
     assert queue.waited == [0.01]

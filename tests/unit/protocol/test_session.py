@@ -334,7 +334,7 @@ def test_handshake_that_is_answered_is_passed_on_in_a_form_that_the_sdk_accepts(
         ({"elicitation": True, "sampling": None}, {}),
     ],
 )
-def test_the_sdk_is_told_of_a_client_what_this_server_uses(offered, passed):
+def test_the_sdk_gets_only_the_client_details_that_this_server_uses(offered, passed):
     host = {"name": "a\ud800", "version": "1", "icons": [{"sizes": ["48x48"]}]}
     session = opened(hello(capabilities=offered, clientInfo=host, _meta={"progressToken": [1]}))
     assert session.next()["params"] == {

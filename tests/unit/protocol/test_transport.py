@@ -119,7 +119,7 @@ async def test_it_gives_up_on_what_takes_too_long():
     ],
     ids=["requests", "bytes", "notifications"],
 )
-async def test_the_backlog_is_full_while_too_much_is_in_hand(lines_in):
+async def test_the_backlog_is_full_while_too_much_is_pending(lines_in):
     async with connected(seconds=30) as (transport, _reading):
         flow = transport._outbox.flow
         for line in lines_in:
@@ -233,7 +233,7 @@ async def test_calls_that_wait_for_the_sdk_keep_their_order_and_can_be_cancelled
         assert await ended(transport) < 5
 
 
-async def test_call_that_the_sdk_never_took_is_told_that_the_connection_is_closed():
+async def test_call_that_the_sdk_never_received_fails_with_connection_closed():
     async with connected(HELLO, seconds=0.1) as (transport, reading):
         transport.feed(request("a"))
         transport.stop()

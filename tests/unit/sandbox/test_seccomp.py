@@ -204,7 +204,7 @@ def test_calls_that_an_emulator_makes_are_seen_before_anything_is_given_up():
 
 
 @pytest.mark.parametrize(("machine", "expected"), [("riscv64", None), ("aarch64", AARCH64)])
-def test_an_architecture_without_a_list_is_told_by_name(monkeypatch, machine, expected):
+def test_an_architecture_without_a_list_is_named(monkeypatch, machine, expected):
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr(os, "uname", lambda: type("Seen", (), {"machine": machine}), raising=False)
     assert seccomp.architecture() is expected

@@ -8,7 +8,7 @@ from notarium_devtools.simperium.faults import CutAfter, Status
 INDEX = "/1/app/note/index"
 
 
-def test_a_rule_fires_from_its_nth_match_as_often_as_told():
+def test_a_rule_fires_from_its_nth_match_as_often_as_configured():
     faults = Faults()
     rule = faults.status(503, method="GET", path="*/index", nth=2, times=2)
 

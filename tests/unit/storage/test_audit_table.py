@@ -344,7 +344,7 @@ def test_act_that_cannot_be_recorded_is_refused(cache, monkeypatch):
     assert caught.value.retryable
 
 
-def test_damage_is_told_as_damage(cache, monkeypatch):
+def test_damage_is_reported_as_damage(cache, monkeypatch):
     trail = trail_of(cache)
 
     def damaged(*_args, **_options):

@@ -97,7 +97,7 @@ def test_joined_uses_the_open_transaction_and_refuses_a_weaker_one(cache):
     assert "alone" in keys(db)
 
 
-def test_a_second_writer_is_told_that_the_cache_is_busy(cache):
+def test_a_second_writer_gets_the_error_that_the_cache_is_busy(cache):
     other = second_connection(cache)
     with cache.transaction(), pytest.raises(CacheBusy), other.transaction():
         pass

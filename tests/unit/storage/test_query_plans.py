@@ -188,7 +188,7 @@ def test_no_change_walks_through_everything(filled, changes):
     assert walked_in(filled, lambda: apply(filled, changes)) <= NOTING
 
 
-def test_nothing_walks_through_everything_where_notes_are_withheld(filled):
+def test_no_statement_scans_all_rows_if_notes_are_hidden(filled):
     rules = Visibility(hidden_ids=(STORED[0].id,))
     filled.sync_state.set(RULES_KEY, rules.digest)
     ruled = Cache(filled.database, rules)

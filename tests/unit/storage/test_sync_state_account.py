@@ -49,7 +49,7 @@ def test_the_same_token_leaves_a_different_mark_each_time(cache: Cache) -> None:
     assert len(marks) == 3
 
 
-def test_witnesses_are_new_and_old_notes_neither_shared_nor_in_the_trash(cache: Cache) -> None:
+def test_sample_notes_are_new_and_old_notes_neither_shared_nor_in_the_trash(cache: Cache) -> None:
     record = AccountRecord(cache.database)
     assert record.sample_notes() == []
     _put(cache, "shared", 1.5, "somebody@example.com")

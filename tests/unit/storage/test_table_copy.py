@@ -115,7 +115,7 @@ def test_a_difference_of_one_letter_changes_the_digest(source, target):
     assert table_copy.content_digest(target.database, without=TIES) != before
 
 
-def test_every_table_is_copied_or_made_anew(source):
+def test_every_table_is_copied_or_rebuilt(source):
     tables = source.database.rows("SELECT name FROM sqlite_master WHERE type = 'table'")
     rebuilt = {"note_counts", "search_index", "index_changes", "schema_migrations", "audit"}
     names = {name for (name,) in tables if not name.startswith("notes_fts")}
@@ -130,7 +130,7 @@ def test_the_key_of_a_table_is_its_first_columns(source, table):
     assert tuple(name for (name,) in columns)[: len(key)] == key
 
 
-def test_an_error_of_the_target_is_told(source, target, monkeypatch):
+def test_an_error_of_the_target_is_raised(source, target, monkeypatch):
     def full(*_given):
         raise CacheFull("full")
 

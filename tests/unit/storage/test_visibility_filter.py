@@ -111,7 +111,7 @@ def test_words_of_a_hidden_note_suggest_nothing(ruled, count):
 
 
 @pytest.mark.parametrize("count", [2, 40])
-def test_stricter_rules_remove_at_once_and_compare_everything_anew(cache, count):
+def test_stricter_rules_remove_at_once_and_compare_everything_again(cache, count):
     store(cache, [note(f"n{n}", "secretive", "private") for n in range(count)], cursor="9")
     store(cache, [note("seen", "plain")])
     cache.sync_state.set_progress(Progress(anchor_cursor="9", complete=True))
@@ -127,7 +127,7 @@ def test_stricter_rules_remove_at_once_and_compare_everything_anew(cache, count)
         assert b"secretive" not in file.read()
 
 
-def test_looser_rules_forget_what_was_withheld_so_that_it_is_fetched(ruled):
+def test_looser_rules_forget_the_hidden_notes_so_that_they_are_fetched(ruled):
     store(ruled, [note("a", "x", "private")], cursor="9")
     ruled.sync_state.set_progress(Progress(anchor_cursor="9", mark="m", loaded=3))
     open_ = under(ruled, Visibility())
@@ -144,7 +144,7 @@ def test_rules_that_hold_already_change_nothing(ruled):
     assert ruled.database.rows("SELECT * FROM sync_metadata") == before
 
 
-def test_whoever_holds_other_rules_stores_and_empties_nothing(ruled):
+def test_a_process_with_other_rules_stores_and_empties_nothing(ruled):
     store(ruled, [note("a")])
     stale = Cache(ruled.database, Visibility())
     for write in (lambda: stale.notes.apply([note("b")]), stale.notes.clear):
@@ -154,7 +154,7 @@ def test_whoever_holds_other_rules_stores_and_empties_nothing(ruled):
     assert ruled.notes.etags() == {"a": "r1"}
 
 
-def test_emptying_the_cache_forgets_what_was_withheld(ruled):
+def test_emptying_the_cache_forgets_the_hidden_notes(ruled):
     store(ruled, [note("a", "x", "private")])
     with ruled.transaction():
         ruled.notes.clear()
@@ -172,9 +172,7 @@ def odd(note_id, tags, *seen):
 @pytest.mark.parametrize(
     "rules", [NO_PRIVATE, Visibility(allowed_tags=("work",), allowed_ids=("b",))]
 )
-def test_a_note_whose_tags_are_not_understood_is_withheld_under_any_rule_on_tags(
-    cache, rules, tags
-):
+def test_a_note_with_unreadable_tags_is_hidden_by_any_rule_on_tags(cache, rules, tags):
     ruled = under(cache, rules)
     store(ruled, [note("a", "plain", "work"), odd("b", tags, "work")])
     assert ruled.notes.etags() == {"a": "r1"}

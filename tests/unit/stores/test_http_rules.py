@@ -169,7 +169,7 @@ def test_a_text_of_separators_is_not_many_values(text: str) -> None:
 
 
 @pytest.mark.parametrize("odd", [b"NaN", b"-Infinity", b"1e999", b"9" * 5000, b"[" * 100_000])
-def test_a_value_that_a_single_note_may_be_to_blame_for_is_told_apart(odd: bytes) -> None:
+def test_a_value_that_one_note_may_have_caused_is_distinguished(odd: bytes) -> None:
     with pytest.raises(AnswerTooLarge):
         parse_json(b'{"index":[' + odd)
 

@@ -121,7 +121,7 @@ def test_retry_after_as_a_date_is_waited_for() -> None:
     assert script.pauses == [5.0]
 
 
-def test_retry_after_beyond_the_deadline_is_told_to_the_caller() -> None:
+def test_retry_after_beyond_the_deadline_is_passed_to_the_caller() -> None:
     script = Script(status(429, retry_after="60"))
     with pytest.raises(RateLimited) as caught:
         script.send(READ)
@@ -452,14 +452,14 @@ openssl_decides = pytest.mark.skipif(
 )
 
 
-def test_a_certificate_that_nobody_vouches_for_is_refused(tmp_path: Path) -> None:
+def test_an_untrusted_certificate_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable):
         serve(answer_nothing, READ, tls=serving(own_certificate(tmp_path)), timeout=5.0)
 
 
 @openssl_decides
 @pytest.mark.parametrize("variable", ["SSL_CERT_FILE", "SSL_CERT_DIR"])
-def test_a_certificate_that_openssl_is_told_to_trust_is_accepted(
+def test_a_certificate_that_openssl_trusts_by_configuration_is_accepted(
     variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The control: what is refused above is refused for nothing else."""

@@ -80,7 +80,7 @@ def test_wrong_password_is_said_and_tried_once() -> None:
     assert "canary" not in f"{error} {error.to_dict()}"
 
 
-def test_unknown_username_is_not_told_from_a_wrong_password() -> None:
+def test_unknown_username_gets_the_same_error_as_a_wrong_password() -> None:
     error = refusal(
         lambda sim, authenticator: authenticator.by_password("nobody@example.com", Secret("x"))
     )

@@ -225,7 +225,7 @@ def test_etag_and_version_belong_together() -> None:
 
 
 @pytest.mark.parametrize("note_id", ["", ".", "..", "...", "x" * 257, "é" * 129, "\ud800"])
-def test_impossible_id_is_told(note_id: str) -> None:
+def test_impossible_id_is_reported(note_id: str) -> None:
     assert not is_possible_id(note_id)
 
 
@@ -258,7 +258,7 @@ def test_missing_empty_or_repeated_mark_ends_the_listing(mark: Any) -> None:
     assert page_from(listing(mark=mark), mark="m0", with_content=True).next_mark is None
 
 
-def test_empty_page_with_a_new_mark_goes_on() -> None:
+def test_empty_page_with_a_new_mark_continues() -> None:
     assert page_from(listing(index=[]), mark="m0", with_content=True).next_mark == "m1"
 
 

@@ -140,7 +140,7 @@ def test_with_nothing_to_try_it_on_a_token_does_not_follow_a_proven_one() -> Non
     _trying(step)
 
 
-def test_a_refused_token_is_judged_by_nobody_and_the_password_is_used_instead() -> None:
+def test_a_refused_token_is_not_tried_on_notes_and_the_password_is_used_instead() -> None:
     async def step(sim: Simulator, of: Any) -> None:
         assert not await of(MemoryRecord(NOTES)).accepts(Secret("of nobody"), from_service=False)
         record, tokens = MemoryRecord(NOTES), MemoryTokens()

@@ -124,7 +124,7 @@ def test_a_feed_that_was_suspended_is_due_when_its_pause_is_over():
     assert not feed.retry_due(FEED_FIRST_PAUSE)
 
 
-def test_the_pauses_grow_as_long_as_it_fails_and_begin_anew_when_it_has_worked():
+def test_pauses_grow_with_failures_and_start_again_after_success():
     feed, now, pauses = FeedHealth(exists=True, long_poll=True), 0.0, []
     feed.record_failure(now)
     for _ in range(10):

@@ -143,7 +143,7 @@ def test_a_process_that_does_not_lead_moves_no_log(client, full_store, connectio
     assert [one.database.checkpointer for one in (client.cache, *connections)] == [False, False]
 
 
-def test_a_cancelled_load_ends_its_transaction_and_goes_on_later(
+def test_a_cancelled_load_ends_its_transaction_and_continues_later(
     clients, full_store, gate, connections
 ):
     client = clients()
@@ -164,7 +164,9 @@ def test_a_cancelled_load_ends_its_transaction_and_goes_on_later(
     assert after.contents() == full_store.contents()
 
 
-def test_a_load_that_cannot_be_stopped_keeps_nobody_waiting(client, full_store, gate, monkeypatch):
+def test_a_load_that_cannot_be_stopped_does_not_block_the_end(
+    client, full_store, gate, monkeypatch
+):
     monkeypatch.setattr("mcp_notarium.sync.batch_apply._LAST_SECONDS", 0.05)
 
     async def scenario():

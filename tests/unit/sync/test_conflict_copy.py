@@ -77,7 +77,7 @@ BASE = Content("a\n", ("x",))
         (Content("a\n", ("x",)), Echo.TEXT_LOST),
     ],
 )
-def test_an_answer_is_judged_by_what_is_left_of_our_change(stored, verdict):
+def test_an_answer_is_checked_for_what_is_left_of_our_change(stored, verdict):
     sent = Content("a\nmine\n", ("x", "new"))
     assert judge_echo(base=BASE, sent=sent, stored=stored) is verdict
 

@@ -32,7 +32,7 @@ def walk(*events, start=State.IDLE):
     return state
 
 
-def test_a_cycle_with_news_goes_once_round_and_rests():
+def test_a_cycle_with_news_passes_all_states_once_and_ends_idle():
     assert (
         walk(
             Event.DUE,
@@ -63,7 +63,7 @@ def test_failures_and_refused_logins_are_met_in_every_working_state(state):
 
 
 @pytest.mark.parametrize("state", [State.BACKING_OFF, State.NEEDS_AUTH, State.HALTED])
-def test_a_stopped_cycle_goes_on_when_it_is_due_and_only_then(state):
+def test_a_stopped_cycle_continues_when_it_is_due_and_only_then(state):
     assert receive(state, Event.DUE) == Step(State.PUSHING, Effect.REPLAY)
     for event in set(Event) - {Event.DUE}:
         with pytest.raises(IllegalTransition):

@@ -138,7 +138,7 @@ def test_a_store_that_tells_no_number_is_counted_beside_the_load(client, store):
     assert (False, 2600) in seen
 
 
-def test_what_was_counted_is_told_before_anything_else_is_stored(client, store, monkeypatch):
+def test_the_count_is_reported_before_anything_else_is_stored(client, store, monkeypatch):
     fill(store, 2600)
     list_page, told, counted = client.remote.list_page, [], asyncio.Event()
 
@@ -157,7 +157,7 @@ def test_what_was_counted_is_told_before_anything_else_is_stored(client, store, 
     assert client.cache.sync_state.progress().total == 2600, "a bookmark tells other processes"
 
 
-def test_until_the_count_is_over_its_part_is_told(client, store, monkeypatch):
+def test_until_the_count_ends_its_part_is_reported(client, store, monkeypatch):
     fill(store, 2600)
     list_page, told = client.remote.list_page, []
 
@@ -175,7 +175,7 @@ def test_until_the_count_is_over_its_part_is_told(client, store, monkeypatch):
 
 
 @pytest.mark.parametrize("commits", [1, 2, 3])
-def test_a_load_that_was_killed_goes_on_where_it_was(clients, store, commits, monkeypatch):
+def test_a_killed_load_resumes_where_it_was(clients, store, commits, monkeypatch):
     fill(store, 5200)
     client = clients()
     transaction = Cache.transaction
@@ -340,7 +340,7 @@ def test_listings_without_content_are_filled_in_by_asking(client, store):
     assert client.remote.calls.count("get") == 30
 
 
-def test_a_failure_in_the_middle_keeps_what_came_and_goes_on_later(client, store):
+def test_a_failure_in_the_middle_keeps_what_came_and_continues_later(client, store):
     fill(store, 2200)
     client.faults.plan(Fault.UNAVAILABLE, on="changes")
     list_page = client.remote.list_page

@@ -134,7 +134,7 @@ def test_text_for_a_note_removed_elsewhere_becomes_a_note_of_its_own(client, sto
     assert client.contents() == store.contents()
 
 
-def test_a_change_of_tags_for_a_note_removed_elsewhere_is_let_go(client, store):
+def test_a_change_of_tags_for_a_note_removed_elsewhere_is_dropped(client, store):
     async def scenario():
         note = await client.create("line\n")
         client.faults.plan(Fault.TIMEOUT, on="push")
@@ -298,9 +298,7 @@ def test_a_save_that_was_taken_over_while_it_was_answered_is_shown_with_its_text
 
 
 @pytest.mark.parametrize("hung", [True, False])
-def test_a_lease_that_was_given_before_the_clock_was_set_back_holds_nobody_up(
-    clients, store, time, hung
-):
+def test_a_lease_from_before_the_clock_was_set_back_blocks_nobody(clients, store, time, hung):
     first, second = clients(), clients()
 
     async def scenario():
@@ -320,7 +318,7 @@ def test_a_lease_that_was_given_before_the_clock_was_set_back_holds_nobody_up(
     assert [content.text for content in store.contents().values()] == ["mine\n"]
 
 
-def test_a_write_that_was_let_go_is_taken_up_at_once_by_whatever_clock(clients, store, time):
+def test_a_released_write_is_taken_over_at_once_by_any_clock(clients, store, time):
     first, second = clients(), clients()
 
     async def scenario():

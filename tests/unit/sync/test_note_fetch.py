@@ -133,7 +133,7 @@ class Held:
         monkeypatch.setattr(client.remote, "get", held)
 
 
-def test_a_note_that_answers_late_holds_up_nobody_and_is_given_twice_as_long_each_time(
+def test_a_slow_note_delays_no_other_and_gets_twice_the_time_at_each_attempt(
     loaded, store, time, monkeypatch
 ):
     async def scenario():
@@ -243,7 +243,7 @@ def test_an_unfinished_write_to_a_failing_note_is_tried_after_twice_as_long_each
     assert [at - began for at in asked_at] == [0, 1, 3, 7, 15, 31]
 
 
-def test_an_unfinished_write_that_takes_long_goes_on_behind_the_others(loaded, store, monkeypatch):
+def test_an_unfinished_write_that_takes_long_continues_after_the_others(loaded, store, monkeypatch):
     async def scenario():
         await unanswered(loaded, "n0", "n1")
         held = Held(loaded, "n0", monkeypatch)

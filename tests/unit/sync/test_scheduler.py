@@ -230,7 +230,7 @@ def test_a_feed_that_answers_nothing_at_once_is_not_asked_in_a_tight_loop(client
     assert asyncio.run(scenario()) <= 40
 
 
-def test_without_a_login_it_waits_and_goes_on_when_one_is_stored(client, store):
+def test_without_a_login_it_waits_and_continues_when_one_is_stored(client, store):
     store.put("n1", "one\n")
     client.faults.plan(Fault.LOGIN, times=10**6)
     ticks = []

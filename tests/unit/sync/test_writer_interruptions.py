@@ -119,7 +119,7 @@ def test_while_the_first_stays_unanswered_the_second_is_not_saved_and_says_so(cl
     assert write.content.text == "one\ntwo\n"
 
 
-def test_a_note_with_a_rejected_write_can_be_saved_anew(client, store):
+def test_a_note_with_a_rejected_write_can_be_saved_again(client, store):
     async def scenario():
         note = await client.create("one\n")
         client.faults.plan(Fault.TIMEOUT, on="push")

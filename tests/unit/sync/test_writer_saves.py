@@ -164,7 +164,7 @@ def test_a_creation_that_the_store_knows_and_does_not_have_is_not_saved(client):
     assert client.cache.pending.all() == []
 
 
-def test_a_line_of_ours_is_kept_where_nobody_can_tell_what_was_before(client, store):
+def test_our_line_is_kept_if_the_revision_before_is_unknown(client, store):
     async def scenario():
         note = await client.create("hello world\n", "a")
         client.faults.plan(Fault.RACE, on="push", edit=lambda _: "hello brave world\n")
@@ -184,7 +184,7 @@ def test_a_line_of_ours_is_kept_where_nobody_can_tell_what_was_before(client, st
     assert client.contents() == store.contents()
 
 
-def test_a_line_nobody_touched_that_the_store_spoiled_is_mended(client, store):
+def test_an_unchanged_line_that_the_store_spoiled_is_repaired(client, store):
     async def scenario():
         note = await client.create("one\ntwo\nthree\n")
         push = client.remote.push
@@ -307,7 +307,7 @@ def test_an_older_answer_to_the_first_look_is_not_taken_for_a_revert(client, sto
     assert asyncio.run(scenario()).note.text == "zero\none\ntwo\n"
 
 
-def test_a_store_that_takes_our_change_for_no_change_is_told_and_not_asked_again(client, store):
+def test_a_store_that_takes_our_change_for_no_change_is_reported_and_not_asked_again(client, store):
     async def scenario():
         note = await client.create("one\n")
         fields = store.fields(note.id)
@@ -368,7 +368,7 @@ def test_a_change_made_over_ours_before_the_answer_stays_and_ours_is_in_the_hist
     assert client.cache.pending.all() == []
 
 
-def test_what_a_store_makes_of_a_repair_is_told_and_not_copied(client, store):
+def test_what_a_store_makes_of_a_repair_is_reported_and_not_copied(client, store):
     async def scenario():
         note = await client.create("a\nb\n")
         push = client.remote.push

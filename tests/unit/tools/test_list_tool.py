@@ -259,7 +259,7 @@ async def test_halted_sync_names_the_way_out(harness):
     [(-5, "0 s"), (0, "0 s"), (119, "119 s"), (120, "2 min"), (7199, "119 min"), (7200, "2 h"),
      (172_799, "47 h"), (172_800, "2 days"), (400 * 86_400, "400 days")],
 )  # fmt: skip
-async def test_age_is_told_in_a_unit_of_which_there_are_two(harness, seconds, age):
+async def test_age_is_given_in_a_unit_with_a_value_of_at_least_two(harness, seconds, age):
     await harness.sync()
     status = replace(harness.app.scheduler.status(), last_error="no", last_sync_at=NOW)
     assert note_on(status, now=NOW + seconds).endswith(f", {age} ago.")

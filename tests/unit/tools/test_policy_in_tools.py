@@ -207,7 +207,7 @@ def test_writes_of_an_hour_are_counted_across_sessions(make_harness):
     other.require_write()
 
 
-def test_a_refused_write_is_told_as_refused_although_its_count_cannot_be_taken_back(
+def test_a_refused_write_is_reported_as_refused_although_its_count_cannot_be_undone(
     make_harness, monkeypatch
 ):
     harness = synced(make_harness(Policy(limits=Limits(writes_per_hour=2))))

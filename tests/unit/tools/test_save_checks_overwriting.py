@@ -46,7 +46,7 @@ def test_shortening_sorting_and_rewording_do_not(old, new):
     assert not drops_most(old, new)
 
 
-def test_one_megabyte_is_judged_quickly():
+def test_one_megabyte_is_checked_quickly():
     old = "\n".join(f"line {n} of a long note" for n in range(45_000))
     began = time.process_time()
     assert not drops_most(old, old.replace("line 7 ", "row 7 "))

@@ -199,7 +199,7 @@ async def test_unreachable_service_means_nothing_was_saved(harness):
     assert harness.app.cache.notes.get("n").text == "one\ntwo\nthree\n"
 
 
-async def test_lost_answer_is_told_as_in_doubt(harness):
+async def test_lost_answer_is_reported_as_in_doubt(harness):
     version = await noted(harness)
     harness.remote.faults.plan(Fault.LOST_ANSWER, on="push")
     with pytest.raises(OutcomeUnknown) as caught:
@@ -346,7 +346,7 @@ async def test_megabyte_and_hundred_tags_go_through(harness):
     assert len(answer.text) < 70_000
 
 
-async def test_what_the_service_stores_differently_is_told_by_lines_and_to_the_person(harness):
+async def test_what_the_service_stores_differently_is_reported_by_lines_and_to_the_person(harness):
     version = await noted(harness, "one\ntwo\nthree\n")
     harness.store.rewrite = lambda fields: fields | {"text": fields["text"].replace("\0", "")}
     answer = await write(harness, id="n", local_version=version, text="one\nt\0wo\nthree\n\0\n")
@@ -358,7 +358,7 @@ async def test_what_the_service_stores_differently_is_told_by_lines_and_to_the_p
     assert (one, told.partition(" writes")[0]) == ("one", "The note store has stored 1")
 
 
-async def test_a_creation_that_was_stored_differently_is_told_when_it_is_asked_for_again(harness):
+async def test_a_creation_stored_differently_is_reported_when_it_is_repeated(harness):
     await harness.sync()
     harness.store.rewrite = lambda fields: fields | {"text": fields["text"].upper()}
     harness.remote.faults.plan(Fault.LOST_ANSWER, on="push")
