@@ -42,7 +42,7 @@ def calibrated(config, *, seconds=0.01, yes=False, answer=False, found=None):
         return calibrate.run(config, None, argparse.Namespace(seconds=seconds, yes=yes))
 
 
-def matches_index(config):
+def read_key_file(config):
     return slot_management.list_slots(config, None).keyfile
 
 
@@ -50,14 +50,14 @@ def matches_index(config):
 @pytest.mark.slow("stretches passphrases at full cost")
 def test_a_cheaper_proposal_is_called_one_and_never_applied_unasked(yes, tmp_path, capsys):
     config = stretched(tmp_path, DEAR)
-    before = matches_index(config)
+    before = read_key_file(config)
     found = kdf.Argon2id() if yes else None  # measured once, which costs seconds
     assert calibrated(config, yes=yes, found=found) == (0 if yes else 1)
     told = capsys.readouterr().err
-    assert "Today it is Argon2id with 128 MiB, 4 passes and 4 lanes" in told
+    assert "Today it is Argon2id 128 MiB, 4 passes, 4 lanes" in told
     assert "LESS than today" in told
     assert "Nothing is changed" in told
-    assert matches_index(config) == before
+    assert read_key_file(config) == before
 
 
 @pytest.mark.parametrize(
@@ -69,27 +69,27 @@ def test_a_cheaper_proposal_is_called_one_and_never_applied_unasked(yes, tmp_pat
 )
 def test_what_is_not_dearer_changes_nothing(found, said, tmp_path, capsys):
     config = stretched(tmp_path, DEAR)
-    before = matches_index(config)
+    before = read_key_file(config)
     assert calibrated(config, yes=True, found=found) == 0
     assert said in capsys.readouterr().err
-    assert matches_index(config) == before
+    assert read_key_file(config) == before
 
 
 def test_pbkdf2_stays_unless_it_is_asked_for(tmp_path):
     config = stretched(tmp_path, kdf.Pbkdf2Sha512(310_000))
-    before = matches_index(config)
+    before = read_key_file(config)
     with pytest.raises(InvalidRequest) as error:
         calibrated(config, yes=True)
-    assert "PBKDF2 with 310,000 rounds" in error.value.message
+    assert "PBKDF2-SHA512, 310,000 rounds" in error.value.message
     assert "rotate-key --kdf argon2id --keep-key" in (error.value.resolution_hint or "")
-    assert matches_index(config) == before
+    assert read_key_file(config) == before
 
 
 def test_a_dearer_one_is_applied_and_the_age_of_the_key_stays(tmp_path):
     config = stretched(tmp_path, kdf.Argon2id())
-    before, found = matches_index(config), replace(kdf.Argon2id(), time_cost=4)
+    before, found = read_key_file(config), replace(kdf.Argon2id(), time_cost=4)
     assert calibrated(config, yes=True, found=found) == 0
-    after = matches_index(config)
+    after = read_key_file(config)
     assert (after.slots[0].kdf, after.sequence) == (found, before.sequence + 1)
     assert after.rotated == before.rotated
 

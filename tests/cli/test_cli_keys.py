@@ -246,7 +246,7 @@ def test_calibrate_proposes_and_changes_nothing_that_is_right(
     assert done.returncode == 0
     assert "That is the same. Nothing is changed." in done.stderr
     assert re.search(r"with up to \d+ [MG]iB of memory", done.stderr)
-    assert "Today it is Argon2id with 64 MiB" in done.stderr
+    assert "Today it is Argon2id 64 MiB" in done.stderr
     assert run(env, "keys", "calibrate", "--seconds", "0.01", "--yes").returncode == 0
     assert listed(env)[0]["cost"] == "Argon2id 64 MiB, 3 passes, 4 lanes"
     assert run(env, "status").returncode == 0

@@ -95,7 +95,9 @@ def test_a_secret_that_is_no_text_is_a_setting_to_be_mended_and_no_fault(command
 
 @pytest.mark.parametrize("name", sorted(cli.VERBS))
 def test_every_command_of_the_table_exists_and_takes_its_options(name):
-    add_arguments, run = importlib.import_module(cli.VERBS[name].module).COMMANDS[name]
+    add_arguments, run = importlib.import_module(
+        f"mcp_notarium.cli.{cli.VERBS[name].module}"
+    ).COMMANDS[name]
     add_arguments(argparse.ArgumentParser())
     assert callable(run)
 
@@ -236,7 +238,7 @@ def verb(monkeypatch, tmp_path):
         module.COMMANDS = {
             "verb": (lambda parser: parser.add_argument("--loud", action="store_true"), act)
         }
-        monkeypatch.setitem(sys.modules, "verb_under_test", module)
+        monkeypatch.setitem(sys.modules, "mcp_notarium.cli.verb_under_test", module)
         monkeypatch.setitem(cli.VERBS, "verb", cli.Verb("verb_under_test", "do it"))
 
     return install

@@ -92,11 +92,11 @@ def test_explain_says_why(env, tmp_path):
     seen = printed(env, "explain", "seen", "save")
     assert (seen["visible"], seen["rule"], seen["offered"]) == (True, None, False)
     said = run(env, "policy", "explain", "kept", "save").stdout
-    assert 'Note kept is withheld by hidden_tags "private".' in said
+    assert 'Note kept is hidden by hidden_tags "private".' in said
     assert "`save` is not offered to agents." in said
     (tmp_path / "cache" / "policy.toml").write_text('mode = "full"')
     later = printed(env, "explain", "kept", "get")
-    assert "until a server is started anew" in later["remark"]
+    assert "until a server is restarted" in later["remark"]
 
 
 def found(env: dict[str, str], *, code: int = 0) -> dict[str, dict[str, str]]:

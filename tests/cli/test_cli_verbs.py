@@ -90,10 +90,8 @@ def test_without_a_code_on_standard_input_the_way_out_is_named(
     env = environment(simulator, tmp_path, SIMPLENOTE_PASSWORD=None)
     done = run(env, "login", "--code-stdin", stdin=typed)
     assert done.returncode == 1
-    assert "no code came" in done.stderr
-    assert "→ Keep standard input open" in done.stderr
-    if not typed:
-        assert not simulator.sent_codes, "a code was used up for nothing"
+    assert "no code was given" in done.stderr
+    assert "keep standard input open" in done.stderr
 
 
 def test_what_cannot_be_a_code_is_refused_with_advice(simulator: Simulator, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,7 +35,7 @@ from mcp_notarium.audit import export
 from mcp_notarium.audit.chain import Entry, Head, Record
 from mcp_notarium.audit.verification import Fault, Kind, Verification
 from mcp_notarium.cli import command_setup
-from mcp_notarium.cli.terminal import ask_yes, talk
+from mcp_notarium.cli.terminal import ask_yes, print_data, talk
 from mcp_notarium.config import Config
 from mcp_notarium.errors import ConfigError, InvalidRequest, LockedError, Verdict
 from mcp_notarium.files.account_folder import AccountFolder
@@ -46,9 +46,8 @@ from mcp_notarium.storage.audit_log import AuditLog
 BROKEN_EXIT = 3
 _ANCHORS = {Kind.ANCHOR, Kind.TAIL_CUT, Kind.FOREIGN}
 _ACCEPTED = "cli.audit.accept"
-_ENOUGH = 16
-"""Digits that identify a head; redaction would take more of them for a key."""
-_LARGEST_KEY = 1 << 16
+_SHOWN_DIGITS = 16
+"""Digits of a head in a question; redaction would take more of them for a key."""
 _HEAD = re.compile(r"(\d{1,15}):([0-9a-f]{64})")
 
 
@@ -81,7 +80,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     check = verbs.add_parser("verify-export", help="check an exported file")
     check.add_argument("file", type=Path, metavar="FILE")
     check.add_argument("--public", type=Path, metavar="KEYFILE", help="who must have signed it")
-    check.add_argument("--signature", type=Path, metavar="SIGFILE", help="instead of FILE.sig")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -93,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
 class OpenChain:
     """Hold the chain of the account and the anchor beside it."""
 
-    trail: AuditLog
+    audit_log: AuditLog
     anchor: Anchor
     database: Any
 
@@ -105,7 +103,7 @@ class OpenChain:
             anchored = self.anchor.read(self.database)
         except AnchorUnusable as error:
             faults = (Fault(Kind.ANCHOR, 0, f"{error.message}. {error.resolution_hint}"),)
-        found = self.trail.table.verify(anchored=anchored, expected=expected)
+        found = self.audit_log.table.verify(anchored=anchored, expected=expected)
         return replace(found, faults=(*found.faults, *faults))
 
 
@@ -126,15 +124,15 @@ def open_chain(config: Config, *, read_only: bool = False) -> Iterator[OpenChain
         )
     with closing(opener.open_cache(config, read_only=read_only)) as cache:
         keys = audit_keys(cache.data_key)
-        trail = AuditLog(cache.database, keys, clock=time.time, days=config.audit_days)
-        yield OpenChain(trail, cache.anchor, cache.database)
+        audit_log = AuditLog(cache.database, keys, clock=time.time, days=config.audit_days)
+        yield OpenChain(audit_log, cache.anchor, cache.database)
 
 
 def _verify(args: argparse.Namespace) -> int:
     expected = None if args.expect is None else _head(args.expect)
     with open_chain(command_setup.prepare(args), read_only=True) as chain:
         found = chain.verify(expected)
-    sys.stdout.write((json.dumps(_facts(found), indent=2) if args.json else _text(found)) + "\n")
+    print_data(_facts(found), _text(found), as_json=args.json)
     return 0 if found.whole else BROKEN_EXIT
 
 
@@ -149,22 +147,20 @@ def _accept(args: argparse.Namespace) -> int:
         # Standard output, like every verdict: on stderr the head would be taken for a key and redacted.
         sys.stdout.write(_text(before) + "\n")
         sys.stdout.flush()
-        if not (args.yes or ask_yes(_question(before.head))):
+        end = f"{before.head.count}:{before.head.mac[:_SHOWN_DIGITS]}…"
+        if not (
+            args.yes or ask_yes(f"Do you know why, and accept the chain's end ({end}) as it is?")
+        ):
             talk("Nothing was changed.")
             return 1
         kinds = sorted({fault.kind.value for fault in at_anchor})
         facts = {"anchor": kinds, "head": str(before.head)}
-        chain.trail.open(Entry(at=time.time(), act=_ACCEPTED, client=CLIENT, facts=facts))
-        chain.anchor.accept(chain.trail.table, chain.database)
+        chain.audit_log.open(Entry(at=time.time(), act=_ACCEPTED, client=CLIENT, facts=facts))
+        chain.anchor.accept(chain.audit_log.table, chain.database)
         after = chain.verify(None)
     talk("On record, and there is a new anchor.")
     sys.stdout.write(_text(after) + "\n")
     return 0 if after.whole else BROKEN_EXIT
-
-
-def _question(head: Head) -> str:
-    end = f"{head.count}:{head.mac[:_ENOUGH]}…"
-    return f"Do you know why, and accept the chain's end ({end}) as it is?"
 
 
 def _facts(found: Verification) -> dict[str, Any]:
@@ -194,7 +190,7 @@ def _tail(args: argparse.Namespace) -> int:
     if args.n < 1:
         raise InvalidRequest("-n wants a number above 0", resolution_hint="Say how many to show.")
     with open_chain(command_setup.prepare(args), read_only=True) as chain:
-        table = chain.trail.table
+        table = chain.audit_log.table
         records = list(table.records(first=max(1, table.head().count - args.n + 1)))
     for record in records:
         line = json.dumps(export.as_json(record)) if args.json else _line(record)
@@ -226,15 +222,12 @@ def _export(args: argparse.Namespace) -> int:
     since = None if args.since is None else _day(args.since)
     with open_chain(command_setup.prepare(args)) as chain:
         now = time.time()
-        entry = Entry(at=now, act="cli.audit.export", client=CLIENT)
-        chain.trail.open(entry)
-        table = chain.trail.table
+        chain.audit_log.open(Entry(at=now, act="cli.audit.export", client=CLIENT))
+        table = chain.audit_log.table
         first = 1 if since is None else table.first_number_since(since)
         end = table.head()
-        last = end.count
-        lines = export.export_lines(
-            table.records(first=first, last=last), now_ms=int(now * 1000), end=end
-        )
+        records = table.records(first=first, last=end.count)
+        lines = export.export_lines(records, now_ms=int(now * 1000), end=end)
         if args.out is None:
             for line in lines:
                 sys.stdout.write(line.decode())
@@ -243,29 +236,24 @@ def _export(args: argparse.Namespace) -> int:
     _write_new(args.out, content)
     if key is not None:
         _write_new(_signature_of(args.out), base64.b64encode(key.sign(content)) + b"\n")
-    if first > last:
+    if first > end.count:
         talk(f"No record is of that day or later: {args.out} only names the end of the chain.")
     else:
-        talk(f"Records {first} to {last} are in {args.out}.")
+        talk(f"Records {first} to {end.count} are in {args.out}.")
     return 0
 
 
 def _verify_export(args: argparse.Namespace) -> int:
-    try:
-        content = args.file.read_bytes()
-    except OSError as error:
-        raise ConfigError(
-            f"the export cannot be read ({error.strerror})", resolution_hint=f"Look at {args.file}."
-        ) from None
+    content = _read(args.file)
     exported = content.splitlines(keepends=True)
     head, faults = export.find_export_faults(exported)
     lines = [f"{fault.kind.value} at record {fault.number}: {fault.words}" for fault in faults]
-    if args.public is not None:
-        signed = _is_signed(content, args.signature or _signature_of(args.file), args.public)
-        lines.append("The signature fits." if signed else "The signature does NOT fit.")
-    else:
-        signed = True
+    signed = True
+    if args.public is None:
         lines.append("note: no --public key was given, so nothing says who made this file.")
+    else:
+        signed = _is_signed(content, _read(_signature_of(args.file)), _public_key(args.public))
+        lines.append("The signature fits." if signed else "The signature does NOT fit.")
     if len(exported) <= 1:
         lines.append("note: there is no record in it; the head is that of the chain at that time.")
     lines.append(f"head {head}")
@@ -275,38 +263,37 @@ def _verify_export(args: argparse.Namespace) -> int:
 
 def _private_key(path: Path) -> Ed25519PrivateKey:
     """Return the key in a PEM file without a passphrase. Raises ``ConfigError``."""
-    try:
-        key = serialization.load_pem_private_key(_read_key(path), password=None)
-    except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise _no_key("private", "openssl genpkey -algorithm ed25519 -out FILE") from None
-    if not isinstance(key, Ed25519PrivateKey):
-        raise _no_key("private", "openssl genpkey -algorithm ed25519 -out FILE")
-    return key
+    content = _read(path)
+    with suppress(ValueError, TypeError, UnsupportedAlgorithm):
+        key = serialization.load_pem_private_key(content, password=None)
+        if isinstance(key, Ed25519PrivateKey):
+            return key
+    raise _no_key("private", "openssl genpkey -algorithm ed25519 -out FILE")
 
 
-def _is_signed(content: bytes, signature_file: Path, public_file: Path) -> bool:
-    """Return whether the key signed these bytes. Raises ``ConfigError``."""
+def _public_key(path: Path) -> Ed25519PublicKey:
+    content = _read(path)
+    with suppress(ValueError, UnsupportedAlgorithm):
+        key = serialization.load_pem_public_key(content)
+        if isinstance(key, Ed25519PublicKey):
+            return key
+    raise _no_key("public", "openssl pkey -in FILE -pubout")
+
+
+def _is_signed(content: bytes, signature: bytes, key: Ed25519PublicKey) -> bool:
     try:
-        key = serialization.load_pem_public_key(_read_key(public_file))
-    except (ValueError, UnsupportedAlgorithm):
-        raise _no_key("public", "openssl pkey -in FILE -pubout") from None
-    if not isinstance(key, Ed25519PublicKey):
-        raise _no_key("public", "openssl pkey -in FILE -pubout")
-    try:
-        key.verify(base64.b64decode(_read_key(signature_file).strip(), validate=True), content)
+        key.verify(base64.b64decode(signature.strip(), validate=True), content)
     except (InvalidSignature, binascii.Error):
         return False
     return True
 
 
-def _read_key(path: Path) -> bytes:
+def _read(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
-            return file.read(_LARGEST_KEY)
+        return path.read_bytes()
     except OSError as error:
         raise ConfigError(
-            f"a file cannot be read ({error.strerror})",
-            resolution_hint=f"Look at {path}.",
+            f"a file cannot be read ({error.strerror})", resolution_hint=f"Look at {path}."
         ) from None
 
 
@@ -327,7 +314,7 @@ def _write_new(path: Path, content: bytes) -> None:
     except OSError as error:
         raise ConfigError(
             f"the export cannot be written ({error.strerror})",
-            resolution_hint=f"{path} must not exist yet, and its folder must, on a disk that has room.",
+            resolution_hint=f"{path} must not exist yet, and its folder must, on a disk with free space.",
         ) from None
 
 

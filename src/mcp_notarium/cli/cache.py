@@ -22,7 +22,7 @@ from mcp_notarium.account import (
 )
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.app import App, open_app
-from mcp_notarium.cli import command_setup, new_key_input, signals
+from mcp_notarium.cli import command_setup, signals
 from mcp_notarium.cli.terminal import (
     Progress,
     ask_line,
@@ -56,14 +56,8 @@ _EMPTIED = (
 _SET_ASIDE = "The old cache is in the quarantine; the next server start makes a new one or goes on."
 _OTHER_KEYS = (
     "note: only the key that is given now opens a new cache. Other keys of the old one, a recovery key "
-    "on paper too, do not; make them anew afterwards (`mcp-notarium keys recovery create`, `keys add`)."
+    "on paper too, do not; make new ones afterwards (`mcp-notarium keys recovery create`, `keys add`)."
 )
-
-
-def add_reset_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add consent for scripts, and whether the new database may have a weak key."""
-    parser.add_argument("--yes", action="store_true", help="do not ask")
-    new_key_input.add_allow_weak(parser)
 
 
 def run_reset(args: argparse.Namespace) -> int:
@@ -177,11 +171,6 @@ def missing(found: SalvageReport) -> str:
     return f"As far as can be seen none is missing; {fetched}"
 
 
-def add_repair_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the source of the key."""
-    command_setup.add_ask_key(parser)
-
-
 def run_repair(args: argparse.Namespace) -> int:
     """Repair; exit code 0 when a sound database is in force, also if it was sound before.
 
@@ -210,11 +199,6 @@ def run_repair(args: argparse.Namespace) -> int:
     )
     talk(f"The old files are in {done.quarantine}, as they were.")
     return 0
-
-
-def add_migrate_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add whether a weak key is accepted; the key is the configured one."""
-    new_key_input.add_allow_weak(parser)
 
 
 def run_migrate(args: argparse.Namespace) -> int:
@@ -249,11 +233,6 @@ def run_migrate(args: argparse.Namespace) -> int:
     return 0
 
 
-def add_purge_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add consent for scripts."""
-    parser.add_argument("--yes", action="store_true", help="do not ask")
-
-
 def run_purge(args: argparse.Namespace) -> int:
     """Purge after asking; exit code 0 when nothing is left, 23 if the keychain could not be asked."""
     config = command_setup.prepare(args)
@@ -284,8 +263,8 @@ def _demand_consent(config: Config) -> None:
 
 
 COMMANDS = {
-    "reset-cache": (add_reset_arguments, run_reset),
-    "repair": (add_repair_arguments, run_repair),
-    "migrate-plaintext": (add_migrate_arguments, run_migrate),
-    "purge": (add_purge_arguments, run_purge),
+    "reset-cache": (command_setup.options("--yes", "--allow-weak"), run_reset),
+    "repair": (command_setup.options("--ask-key"), run_repair),
+    "migrate-plaintext": (command_setup.options("--allow-weak"), run_migrate),
+    "purge": (command_setup.options("--yes"), run_purge),
 }

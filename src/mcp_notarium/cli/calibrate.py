@@ -55,7 +55,7 @@ def run(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
     present, beside = _present(config, found)
     if isinstance(present, kdf.Pbkdf2Sha512):
         raise InvalidRequest(
-            f"the key derivation of the passphrase is {_named(present)}, and only the cost of Argon2id "
+            f"the key derivation of the passphrase is {describe_cost(present)}, and only the cost of Argon2id "
             "is measured; nothing was changed",
             resolution_hint="`mcp-notarium rotate-key --kdf argon2id --keep-key` changes that; or set "
             "DB_ENCRYPTION_KDF_ITERATIONS and run `mcp-notarium rotate-key --kdf pbkdf2-sha512 "
@@ -65,7 +65,9 @@ def run(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
     talk(f"Measuring, with up to {_shown(limit)} of memory and about {args.seconds:g} s a time ...")
     best = kdf.propose(measure_seconds, target=args.seconds, most_memory_kib=limit, beside=beside)
     chosen = best.parameters
-    talk(f"{_named(chosen)} takes {best.seconds:.2f} s here. Today it is {_named(present)}.")
+    talk(
+        f"{describe_cost(chosen)} takes {best.seconds:.2f} s here. Today it is {describe_cost(present)}."
+    )
     if chosen == present:
         talk("That is the same. Nothing is changed.")
         return 0
@@ -98,13 +100,15 @@ def _present(
     raise WrongKey
 
 
-def _named(parameters: kdf.Argon2id | kdf.Pbkdf2Sha512) -> str:
-    if isinstance(parameters, kdf.Pbkdf2Sha512):
-        return f"PBKDF2 with {parameters.iterations:,} rounds"
-    return (
-        f"Argon2id with {parameters.memory_kib // 1024:,} MiB, {parameters.time_cost} passes and "
-        f"{parameters.lanes} lanes"
-    )
+def describe_cost(parameters: kdf.Parameters) -> str:
+    """Describe the key derivation in a few words."""
+    match parameters:
+        case kdf.Argon2id(memory_kib, time_cost, lanes):
+            return f"Argon2id {memory_kib // 1024} MiB, {time_cost} passes, {lanes} lanes"
+        case kdf.Pbkdf2Sha512(iterations):
+            return f"PBKDF2-SHA512, {iterations:,} rounds"
+        case kdf.HkdfSha256():
+            return "none needed (random key)"
 
 
 def _cheaper(one: kdf.Argon2id, other: kdf.Argon2id) -> bool:

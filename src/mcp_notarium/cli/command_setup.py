@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -22,11 +22,23 @@ if TYPE_CHECKING:
     from mcp_notarium.app import App
 
 
-def add_ask_key(parser: argparse.ArgumentParser) -> None:
-    """Add the option of commands that need a key of the account."""
-    parser.add_argument(
-        "--ask-key", action="store_true", help="ask for a key instead of taking the configured one"
-    )
+_OPTIONS = {
+    "--json": "print JSON",
+    "--yes": "do not ask",
+    "--ask-key": "ask for a key instead of taking the configured one",
+    "--allow-weak": "accept a passphrase that can be guessed",
+}
+"""Options that several commands share, with their help."""
+
+
+def options(*names: str) -> Callable[[argparse.ArgumentParser], None]:
+    """Return a function that adds these options to a parser."""
+
+    def add(parser: argparse.ArgumentParser) -> None:
+        for name in names:
+            parser.add_argument(name, action="store_true", help=_OPTIONS[name])
+
+    return add
 
 
 def prepare(args: argparse.Namespace) -> Config:

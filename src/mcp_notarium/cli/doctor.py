@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
-import sys
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -21,6 +19,7 @@ from mcp_notarium.account import audit_anchor, markers, opener
 from mcp_notarium.app import App, open_app
 from mcp_notarium.cli import command_setup, doctor_checks, status
 from mcp_notarium.cli.doctor_checks import BAD, NOT_CHECKED, OK, WARN, Finding, check_folder
+from mcp_notarium.cli.terminal import print_data
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import user_key
 from mcp_notarium.errors import CacheError, ConfigError, LockedError, NotariumError
@@ -50,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
         loaded = command_setup.load(args)
     except ConfigError as error:
         found = [Finding("configuration", BAD, error.message, error.resolution_hint or "")]
-        return _printed(found, 1, as_json=args.json)
+        return _print(found, 1, as_json=args.json)
     config = loaded.config
     found = [Finding("configuration", OK, f"account folder {config.account_dir}")]
     found += [_libraries(), _keychain(config)]
@@ -60,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     ]
     cache, code = _cache(config, args)
     refused = any(one.name == "sandbox" and one.state == BAD for one in found)
-    return _printed(found + cache, code or int(refused), as_json=args.json)
+    return _print(found + cache, code or int(refused), as_json=args.json)
 
 
 def _cache(config: Config, args: argparse.Namespace) -> tuple[list[Finding], int]:
@@ -70,13 +69,11 @@ def _cache(config: Config, args: argparse.Namespace) -> tuple[list[Finding], int
     if facts["exit_code"] == 0 and facts["cache"] == status.IN_ORDER:
         try:
             inside += asyncio.run(_inside(config, deep=args.deep, offline=args.offline))
-        except LockedError as error:
-            facts = status.refused(error)
-        except CacheError as error:
-            facts = status.unusable(error)
+        except (LockedError, CacheError) as error:
+            facts = status.describe_failure(error)
         inside += _passphrase(config)
     if any(one.name == "pages" and one.state == BAD for one in inside):
-        facts = status.refused(opener.damage_error(config))
+        facts = status.describe_failure(opener.damage_error(config))
     return [_verdict(facts), *inside], facts["exit_code"]
 
 
@@ -146,7 +143,7 @@ def _pages(config: Config, database: Database, *, deep: bool) -> Finding:
     if not deep and find_holders(folder.server_lock):
         seen = "not checked: a server is using this cache (add --deep to check)"
         return Finding("pages", NOT_CHECKED, seen)
-    wrong, compared = status.examined(config, database)
+    wrong, compared = status.check_pages(config, database)
     if wrong:
         markers.mark_damage(folder)
         return Finding("pages", BAD, f"{len(wrong)} faults, first: {wrong[0]}")
@@ -206,15 +203,14 @@ async def _service(app: App) -> Finding:
     return Finding("service", OK, "reachable, and the login is accepted")
 
 
-def _printed(found: list[Finding], code: int, *, as_json: bool) -> int:
-    if as_json:
-        body = {"exit_code": code, "findings": [asdict(one) for one in found]}
-        sys.stdout.write(json.dumps(body, indent=2) + "\n")
-        return code
-    for one in found:
-        sys.stdout.write(f"{one.state:<5} {one.name:<14} {one.seen}\n")
-        if one.hint:
-            sys.stdout.write(f"      {'':<14} → {one.hint}\n")
+def _print(found: list[Finding], code: int, *, as_json: bool) -> int:
+    lines = [
+        f"{one.state:<5} {one.name:<14} {one.seen}"
+        + (f"\n      {'':<14} → {one.hint}" if one.hint else "")
+        for one in found
+    ]
+    facts = {"exit_code": code, "findings": [asdict(one) for one in found]}
+    print_data(facts, "\n".join(lines), as_json=as_json)
     return code
 
 

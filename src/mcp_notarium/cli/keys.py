@@ -7,10 +7,8 @@ copies of the key file keep what a change removes; the commands say so.
 from __future__ import annotations
 
 import argparse
-import json
 import secrets
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,9 +17,18 @@ from mcp_notarium.account import key_file_backup, keychain_slot, slot_management
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.account.slot_management import SlotChange, SlotList
 from mcp_notarium.cli import calibrate, command_setup, new_key_input
-from mcp_notarium.cli.terminal import ask_line, ask_secret, say_unless_copied, show_once, talk
+from mcp_notarium.cli.calibrate import describe_cost
+from mcp_notarium.cli.terminal import (
+    ask_line,
+    ask_secret,
+    columns,
+    print_data,
+    say_unless_copied,
+    show_once,
+    talk,
+)
 from mcp_notarium.config import Config
-from mcp_notarium.crypto import kdf, recovery_keys, slot_changes
+from mcp_notarium.crypto import recovery_keys, slot_changes
 from mcp_notarium.crypto.errors import MalformedKey, WrongKey
 from mcp_notarium.crypto.key_file_codec import Slot, SlotState, SlotType
 from mcp_notarium.errors import InvalidRequest, LockedError, Verdict
@@ -46,7 +53,7 @@ _STATES: dict[str, SlotChange] = {
 
 def add_keys_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the commands below ``keys``."""
-    command_setup.add_ask_key(parser)
+    command_setup.options("--ask-key")(parser)
     verbs = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     listing = verbs.add_parser("list", help="show the slots")
     listing.add_argument("--json", action="store_true", help="print JSON")
@@ -89,8 +96,7 @@ def run_keys(args: argparse.Namespace) -> int:
 
 def _list(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
     found = slot_management.list_slots(config, _available_key(config, asked))
-    text = json.dumps(_facts(found), indent=2) if args.json else table(found)
-    sys.stdout.write(text + "\n")
+    print_data(_facts(found), table(found), as_json=args.json)
     if found.uncertain:
         talk(f"note: {_UNCERTAIN}")
     return 0
@@ -115,7 +121,7 @@ def _facts(found: SlotList) -> dict[str, Any]:
                 "type": slot.type.value,
                 "state": slot.state.value,
                 "label": slot.label,
-                "cost": cost(slot.kdf),
+                "cost": describe_cost(slot.kdf),
                 "opened_by_this_key": slot.id == found.opened_by,
             }
             for slot in keyfile.slots
@@ -125,10 +131,10 @@ def _facts(found: SlotList) -> dict[str, Any]:
 
 def table(found: SlotList) -> str:
     """Return the slots as a table, with advice about them."""
-    lines = _columns(
+    lines = columns(
         [("slot", "type", "state", "cost", "label")]
         + [
-            (str(s.id), s.type.value, s.state.value, cost(s.kdf), s.label or "-")
+            (str(s.id), s.type.value, s.state.value, describe_cost(s.kdf), s.label or "-")
             for s in found.keyfile.slots
         ]
     )
@@ -145,15 +151,6 @@ def table(found: SlotList) -> str:
     return "\n".join(lines + advice(found.keyfile.slots))
 
 
-def _columns(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Return lines of aligned columns."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
-
-
 def advice(found: tuple[Slot, ...]) -> list[str]:
     """Return what a person should know about these slots."""
     says = [
@@ -164,17 +161,6 @@ def advice(found: tuple[Slot, ...]) -> list[str]:
     if not any(s.type is SlotType.RECOVERY and s.state is SlotState.ACTIVE for s in found):
         says.append("There is no recovery key: `mcp-notarium keys recovery create` makes one.")
     return says
-
-
-def cost(parameters: kdf.Parameters) -> str:
-    """Describe the key derivation in a few words."""
-    match parameters:
-        case kdf.Argon2id(memory_kib, time_cost, lanes):
-            return f"Argon2id {memory_kib // 1024} MiB, {time_cost} passes, {lanes} lanes"
-        case kdf.Pbkdf2Sha512(iterations):
-            return f"PBKDF2-SHA512, {iterations:,} rounds"
-        case kdf.HkdfSha256():
-            return "none needed (random key)"
 
 
 def _add(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
@@ -192,7 +178,7 @@ def _add(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
     made = done.after.slots[-1]
     talk(f"Slot {made.id} is added; its key opens the cache from now on.")
     if made.type is SlotType.PASSPHRASE:
-        talk(f"Its key derivation is {cost(made.kdf)}.")
+        talk(f"Its key derivation is {describe_cost(made.kdf)}.")
     say_unless_copied(done.copied)
     return 0
 
@@ -209,10 +195,10 @@ def _change_state(config: Config, asked: Secret | None, args: argparse.Namespace
 
 
 def _recovery(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
-    return _test_recovery(config) if args.what == "test" else make_recovery(config, asked)
+    return _test_recovery(config) if args.what == "test" else _make_recovery(config, asked)
 
 
-def make_recovery(config: Config, asked: Secret | None) -> int:
+def _make_recovery(config: Config, asked: Secret | None) -> int:
     """Show a new recovery key, have a part of it typed back, and put it in force."""
     slot_management.demand_room(
         slot_rotation.prove_key(config, options=ChangeOptions(old=asked)).keyfile
@@ -305,7 +291,7 @@ _ACTIONS: dict[str, Callable[[Config, Secret | None, argparse.Namespace], int]] 
 def add_keychain_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the action and the source of the key."""
     parser.add_argument("action", choices=("enable", "disable"), help="what to do")
-    command_setup.add_ask_key(parser)
+    command_setup.options("--ask-key")(parser)
 
 
 def run_keychain(args: argparse.Namespace) -> int:

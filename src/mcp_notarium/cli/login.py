@@ -12,8 +12,8 @@ from contextlib import suppress
 from dataclasses import replace
 
 from mcp_notarium.app import App, open_app
-from mcp_notarium.cli import command_setup, new_key_input, signals
-from mcp_notarium.cli.terminal import ask_secret, input_ended, read_line, require_terminal, talk
+from mcp_notarium.cli import command_setup, signals
+from mcp_notarium.cli.terminal import ask_secret, read_line, require_terminal, talk
 from mcp_notarium.config import Config
 from mcp_notarium.errors import ConfigError, LockedError, NotariumError, OtherAccount
 from mcp_notarium.files.account_folder import AccountFolder, folder_errors
@@ -30,7 +30,7 @@ def add_login_arguments(parser: argparse.ArgumentParser) -> None:
     way.add_argument(
         "--code-stdin", action="store_true", help="read the code of the e-mail from standard input"
     )
-    new_key_input.add_allow_weak(parser)
+    command_setup.options("--allow-weak")(parser)
 
 
 def run_login(args: argparse.Namespace) -> int:
@@ -56,7 +56,8 @@ async def _log_in(config: Config, args: argparse.Namespace) -> int:
         with command_setup.record_command(app, "cli.login"):
             app.tokens.store(token)
             try:
-                await _prove(app)
+                # One small request in the account's name.
+                await app.store.list_page(since=None, mark=None, limit=1, with_content=False)
             except OtherAccount:
                 raise  # the login is valid; the database belongs to another account
             except (NotariumError, KeyboardInterrupt, asyncio.CancelledError):
@@ -79,30 +80,20 @@ async def _token(config: Config, args: argparse.Namespace) -> Secret:
             return await authenticator.by_password(
                 config.username, ask_secret("Simplenote password: ")
             )
-        if args.code_stdin and input_ended():
-            raise _no_code()  # before a code is sent that nobody could pass on
         await authenticator.request_code(config.username, request_source=config.request_source)
         talk("Simplenote has sent a code to the account's e-mail address.")
-        return await authenticator.complete_code(config.username, _code(from_stdin=args.code_stdin))
+        code = (
+            read_line() if args.code_stdin else ask_secret("Code from the e-mail: ").reveal_text()
+        )
+        if not code.strip():
+            raise ConfigError(
+                "no code was given",
+                resolution_hint="Run the command again and give the code of the newest e-mail. With "
+                "--code-stdin, keep standard input open until the e-mail has come.",
+            )
+        return await authenticator.complete_code(config.username, code)
     finally:
         await authenticator.close()
-
-
-def _code(*, from_stdin: bool) -> str:
-    if from_stdin:
-        line = read_line()
-        if not line.strip():
-            raise _no_code()
-        return line
-    return ask_secret("Code from the e-mail: ").reveal_text()
-
-
-def _no_code() -> ConfigError:
-    return ConfigError(
-        "no code came on standard input",
-        resolution_hint="Keep standard input open until the e-mail has come, then write its code and "
-        "a newline there; in a terminal, `mcp-notarium login` asks for it.",
-    )
 
 
 def _restore_token(app: App, before: Secret | None) -> None:
@@ -112,11 +103,6 @@ def _restore_token(app: App, before: Secret | None) -> None:
             app.tokens.forget()
     else:
         app.tokens.store(before)
-
-
-async def _prove(app: App) -> None:
-    """Send one small request in the account's name."""
-    await app.store.list_page(since=None, mark=None, limit=1, with_content=False)
 
 
 def add_logout_arguments(parser: argparse.ArgumentParser) -> None:

@@ -11,10 +11,9 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from mcp_notarium import __version__, logs
 from mcp_notarium.cli import signals, standard_streams
@@ -30,8 +29,7 @@ AddArguments = Callable[[argparse.ArgumentParser], None]
 Command = tuple[AddArguments, Callable[[argparse.Namespace], int]]
 
 
-@dataclass(frozen=True, slots=True)
-class Verb:
+class Verb(NamedTuple):
     """Describe a command: its module, and its summary for ``--help``."""
 
     module: str
@@ -39,23 +37,21 @@ class Verb:
 
 
 VERBS = {
-    "serve": Verb(
-        "mcp_notarium.cli.serve", "serve an MCP client on stdin and stdout (the default)"
-    ),
-    "login": Verb("mcp_notarium.cli.login", "log in with a code sent by e-mail, or a password"),
-    "logout": Verb("mcp_notarium.cli.login", "remove the stored login"),
-    "status": Verb("mcp_notarium.cli.status", "show the state of the cache"),
-    "doctor": Verb("mcp_notarium.cli.doctor", "check configuration, keys, cache and network"),
-    "rotate-key": Verb("mcp_notarium.cli.rotate_key", "change the passphrase of the cache"),
-    "keys": Verb("mcp_notarium.cli.keys", "list, add and remove the keys that open the cache"),
-    "keychain": Verb("mcp_notarium.cli.keys", "let the system's keychain open the cache"),
-    "generate-key": Verb("mcp_notarium.cli.new_key_input", "make a new random key"),
-    "migrate-plaintext": Verb("mcp_notarium.cli.cache", "encrypt an unencrypted cache"),
-    "policy": Verb("mcp_notarium.cli.policy", "show, check and explain what agents may see and do"),
-    "purge": Verb("mcp_notarium.cli.cache", "destroy the local cache permanently"),
-    "repair": Verb("mcp_notarium.cli.cache", "recover what can be read of a damaged cache"),
-    "reset-cache": Verb("mcp_notarium.cli.cache", "empty the cache and load it again"),
-    "audit": Verb("mcp_notarium.cli.audit", "verify, show and export the audit log"),
+    "serve": Verb("serve", "serve an MCP client on stdin and stdout (the default)"),
+    "login": Verb("login", "log in with a code sent by e-mail, or a password"),
+    "logout": Verb("login", "remove the stored login"),
+    "status": Verb("status", "show the state of the cache"),
+    "doctor": Verb("doctor", "check configuration, keys, cache and network"),
+    "rotate-key": Verb("rotate_key", "change the passphrase of the cache"),
+    "keys": Verb("keys", "list, add and remove the keys that open the cache"),
+    "keychain": Verb("keys", "let the system's keychain open the cache"),
+    "generate-key": Verb("new_key_input", "make a new random key"),
+    "migrate-plaintext": Verb("cache", "encrypt an unencrypted cache"),
+    "policy": Verb("policy", "show, check and explain what agents may see and do"),
+    "purge": Verb("cache", "destroy the local cache permanently"),
+    "repair": Verb("cache", "recover what can be read of a damaged cache"),
+    "reset-cache": Verb("cache", "empty the cache and load it again"),
+    "audit": Verb("audit", "verify, show and export the audit log"),
 }
 
 
@@ -102,7 +98,7 @@ def _dispatch(arguments: list[str]) -> int:
     verb = VERBS.get(options.verb)
     if verb is None:
         _parser().error(f"unknown command {options.verb!r}; see mcp-notarium --help")
-    commands: dict[str, Command] = import_module(verb.module).COMMANDS
+    commands: dict[str, Command] = import_module(f"mcp_notarium.cli.{verb.module}").COMMANDS
     add_arguments, run_command = commands[options.verb]
     return run_command(_parse_verb(options, add_arguments, verb))
 

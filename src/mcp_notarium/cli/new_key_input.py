@@ -26,14 +26,13 @@ from mcp_notarium.crypto import user_key
 from mcp_notarium.crypto.slot_changes import Step
 from mcp_notarium.errors import ConfigError, InvalidRequest
 from mcp_notarium.files.os_errors import display_path
-from mcp_notarium.files.private_files import sync_folder
+from mcp_notarium.files.private_files import create_private
 from mcp_notarium.keys import keychain
 from mcp_notarium.sandbox import confinement
 from mcp_notarium.secret import Secret
 
 _MOST = 64 * 1024
 _OTHERS_READ = 0o044
-_NEW = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_CLOEXEC", 0)
 
 
 @dataclass
@@ -114,14 +113,7 @@ def add_arguments(parser: argparse.ArgumentParser, *, rotating: bool = False) ->
             action="store_true",
             help="generate a random key that only the system's keychain holds",
         )
-    add_allow_weak(parser)
-
-
-def add_allow_weak(parser: argparse.ArgumentParser) -> None:
-    """Add the option of every command that makes or sets a key."""
-    parser.add_argument(
-        "--allow-weak", action="store_true", help="accept a passphrase that can be guessed"
-    )
+    command_setup.options("--allow-weak")(parser)
 
 
 def is_given(args: argparse.Namespace) -> bool:
@@ -153,9 +145,8 @@ def read(args: argparse.Namespace, *, account: str) -> NewKey:
 
 def _from_file(path: Path) -> Secret:
     try:
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
-        with os.fdopen(descriptor, "rb") as file:
-            mode = os.fstat(descriptor).st_mode
+        with path.open("rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
             found = _without_line_end(file.read(_MOST))
     except OSError as error:
         raise ConfigError(
@@ -209,24 +200,15 @@ def run_generate(args: argparse.Namespace) -> int:
 
 def _write_file(path: Path) -> int:
     """Write the key to a new file. An existing file may hold the only key of a database."""
-    content = user_key.generate().reveal_text().encode() + b"\n"
-    made = False
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with os.fdopen(os.open(path, _NEW, 0o600), "wb") as file:
-            made = True
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        sync_folder(path.parent)
+        create_private(path, user_key.generate().reveal() + b"\n")
     except FileExistsError:
         raise InvalidRequest(
             f"{display_path(path)} exists already; nothing was changed",
             resolution_hint="Use the key in it, or name another file.",
         ) from None
     except OSError as error:
-        if made:
-            path.unlink(missing_ok=True)  # half a key opens nothing
         raise InvalidRequest(
             f"{display_path(path)} cannot be written: {error.strerror or type(error).__name__}",
             resolution_hint="Name a file in a folder of yours.",

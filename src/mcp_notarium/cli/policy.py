@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 from mcp_notarium.account import inspection, opener
 from mcp_notarium.account.startup_outcomes import Open
 from mcp_notarium.cli import command_setup
+from mcp_notarium.cli.terminal import print_data
 from mcp_notarium.config import Config
 from mcp_notarium.config.policy_file import READ_ONLY_VARIABLE, FoundPolicy, read_policy
 from mcp_notarium.domain.policy import TOOLS, Policy
@@ -49,44 +49,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Show, check or explain."""
-    if args.action == "check" and args.file is not None:
-        return _check(args)
     try:
+        if args.action == "check" and args.file is not None:
+            return _in_order(read_policy(args.file.expanduser(), named=True), as_json=args.json)
         loaded = command_setup.load(args)
     except ConfigError as error:
-        if args.action != "check":
+        if args.action != "check" or not args.json:
             raise
-        return _refused(error, as_json=args.json)
+        facts = {"ok": False, "message": error.message, "resolution_hint": error.resolution_hint}
+        print_data(facts | error.details, "", as_json=True)
+        return error.exit_code
     if args.action == "check":
         return _in_order(loaded.policy, as_json=args.json)
     if args.action == "show":
         return _show(loaded.policy, as_json=args.json)
     facts = explain(loaded.config, args.note, args.tool)
-    _print(facts, _sentences(facts), as_json=args.json)
+    print_data(facts, "\n".join(_sentences(facts)), as_json=args.json)
     return 0
-
-
-def _check(args: argparse.Namespace) -> int:
-    try:
-        return _in_order(read_policy(args.file.expanduser(), named=True), as_json=args.json)
-    except ConfigError as error:
-        return _refused(error, as_json=args.json)
 
 
 def _in_order(found: FoundPolicy, *, as_json: bool) -> int:
     where = display_path(found.looked_at)
     said = f"there is no policy file at {where}" if found.path is None else f"{where} is in order"
-    _print({"ok": True} | _file(found), [said], as_json=as_json)
+    print_data({"ok": True} | _file(found), said, as_json=as_json)
     return 0
-
-
-def _refused(error: ConfigError, *, as_json: bool) -> int:
-    """Report a wrong file; with ``--json`` as data, because the file was asked about."""
-    if not as_json:
-        raise error
-    facts = {"ok": False, "message": error.message, "resolution_hint": error.resolution_hint}
-    _print(facts | error.details, [], as_json=True)
-    return error.exit_code
 
 
 def _show(found: FoundPolicy, *, as_json: bool) -> int:
@@ -99,7 +85,7 @@ def _show(found: FoundPolicy, *, as_json: bool) -> int:
         "rules": [{"rule": key, "value": value, "from": origin} for key, value, origin in rows],
     }
     lines += ["", f"tools an agent is offered: {', '.join(found.policy.tools)}"]
-    _print(facts, lines, as_json=as_json)
+    print_data(facts, "\n".join(lines), as_json=as_json)
     return 0
 
 
@@ -156,7 +142,7 @@ def _of_note(config: Config, note_id: str) -> dict[str, Any]:
     try:
         cache = Cache(opened.database, rules)
         if not cache.notes.gate.matches_index:
-            facts["remark"] = "The cache is kept under other rules until a server is started anew."
+            facts["remark"] = "The cache is kept under other rules until a server is restarted."
         note = cache.notes.get(note_id)
         if note is not None:
             base = cache.notes.base(note_id)
@@ -205,7 +191,7 @@ def _sentences(facts: dict[str, Any]) -> list[str]:
     note = one_line(facts["note"])
     lines = {
         True: [f"Note {note} can be seen by agents."],
-        False: [f"Note {note} is withheld by {facts['rule']}."],
+        False: [f"Note {note} is hidden by {facts['rule']}."],
         None: [f"Note {note} is not in the cache."],
     }[facts["visible"]]
     lines += [facts["remark"]] if "remark" in facts else []
@@ -219,11 +205,6 @@ def _said(value: Any) -> str:
     if value is None:
         return "-"
     return one_line(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
-
-
-def _print(facts: dict[str, Any], lines: list[str], *, as_json: bool) -> None:
-    text = json.dumps(facts, indent=2) if as_json else "\n".join(lines)
-    sys.stdout.write(text + "\n")
 
 
 COMMANDS = {"policy": (add_arguments, run)}

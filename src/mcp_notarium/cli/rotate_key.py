@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
+from dataclasses import replace
 
 from mcp_notarium.account import keychain_slot, reencryption, slot_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.account.slot_rotation import ProvenKey
 from mcp_notarium.cli import command_setup, keys, new_key_input
+from mcp_notarium.cli.calibrate import describe_cost
 from mcp_notarium.cli.new_key_input import NewKey
 from mcp_notarium.cli.terminal import (
     Progress,
-    ask_line,
     ask_secret,
     ask_yes,
     can_ask,
@@ -27,14 +27,11 @@ from mcp_notarium.cli.terminal import (
 )
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import kdf, user_key
-from mcp_notarium.crypto.errors import SlotsRefused
 from mcp_notarium.crypto.key_file_codec import Slot, SlotType
-from mcp_notarium.crypto.slot_changes import AmbiguousSlot, describe_slot
+from mcp_notarium.crypto.slot_changes import describe_slot
 from mcp_notarium.errors import InvalidRequest
 from mcp_notarium.keys import client_configs, keychain
 from mcp_notarium.secret import Secret
-
-_ALL = "all"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -113,7 +110,7 @@ def _check_options(config: Config, args: argparse.Namespace) -> None:
 def _rewrap(
     config: Config, current: ProvenKey, options: ChangeOptions, args: argparse.Namespace
 ) -> int:
-    gone = [current.slot] if args.keep_key else _slots_to_replace(current, args)
+    gone = (current.slot,) if args.keep_key else current.slots_to_replace(args.slot)
     if current.slot not in gone:
         _announce_replacement(current, gone)
     new = _new_passphrase(config, current, args)
@@ -125,7 +122,7 @@ def _rewrap(
             allow_weak=args.allow_weak or args.keep_key,
             wanted=None if args.keep_key else [slot.id for slot in gone],
             current=current,
-            options=ChangeOptions(old=options.old, system=options.system, at=new.at),
+            options=replace(options, at=new.at),
         )
     talk(f"The key of this cache is changed (key file number {done.sequence}).")
     if args.keep_key:
@@ -156,27 +153,6 @@ def _new_passphrase(config: Config, current: ProvenKey, args: argparse.Namespace
     return new
 
 
-def _slots_to_replace(current: ProvenKey, args: argparse.Namespace) -> Sequence[Slot]:
-    """Return the slots to replace; asks if that is unclear and somebody can be asked."""
-    try:
-        return current.slots_to_replace(args.slot)
-    except AmbiguousSlot as unclear:
-        if args.slot or not can_ask():
-            raise
-        candidates = unclear.candidates
-    talk("Which key does the new one replace?")
-    for slot in candidates:
-        talk(f"  {slot.id}  {slot.type.value}  {slot.label or '(no label)'}")
-    answer = ask_line(f"Number of the slot, or `{_ALL}`: ")
-    chosen = [slot for slot in candidates if answer in {_ALL, str(slot.id)}]
-    if not chosen:
-        raise InvalidRequest(
-            "that is none of them; nothing is changed",
-            resolution_hint="`mcp-notarium keys list` shows the slots.",
-        )
-    return chosen
-
-
 def _announce_replacement(current: ProvenKey, gone: Sequence[Slot]) -> None:
     """Tell what happens to the other slots, before a new key is asked for."""
     named = ", ".join(describe_slot(slot) for slot in gone)
@@ -194,11 +170,8 @@ def _into_keychain(
             "the keychain's key gives way to another one of the keychain, and no other slot",
             resolution_hint="Leave out --slot.",
         )
-    gone = [current.slot] if current.by_keychain else _slots_to_replace(current, args)
+    gone = (current.slot,) if current.by_keychain else current.slots_to_replace(args.slot)
     system = keychain.system_keychain()
-    if not current.by_keychain:
-        keychain_slot.demand_free(config, system, options=options)
-    current = _ensure_other_slot(config, current, gone, options)
     after = keychain_slot.rotate_into_keychain(
         config,
         system,
@@ -217,23 +190,6 @@ def _into_keychain(
     return 0
 
 
-def _ensure_other_slot(
-    config: Config, current: ProvenKey, gone: Sequence[Slot], options: ChangeOptions
-) -> ProvenKey:
-    """Offer a recovery key, because the keychain must not be the only way in."""
-    try:
-        keychain_slot.demand_another(current.keyfile, without=gone)
-    except SlotsRefused as refused:
-        if not can_ask():
-            raise
-        talk(f"{refused.message[0].upper()}{refused.message[1:]}; that is not done.")
-        if not ask_yes("Make a recovery key first, for your paper files?"):
-            raise
-        keys.make_recovery(config, options.old)
-        return slot_rotation.prove_key(config, options=options)
-    return current
-
-
 def _reencrypt(config: Config, options: ChangeOptions, args: argparse.Namespace) -> int:
     replacing = new_key_input.is_given(args)
     current, dropped = reencryption.find_dropped_slots(config, replacing=replacing, options=options)
@@ -249,11 +205,13 @@ def _reencrypt(config: Config, options: ChangeOptions, args: argparse.Namespace)
             allow_weak=args.allow_weak,
             drop_others=True,
             on_progress=Progress("rows re-encrypted"),
-            options=ChangeOptions(old=options.old, system=options.system, at=doing.at),
+            options=replace(options, at=doing.at),
         )
     talk(f"The cache was re-encrypted under a new data key and compared: {done.notes:,} notes.")
     if not done.state.left:
-        _tell_old_copies(done.quarantined)
+        talk("Old copies of the key file open nothing that is in use here.")
+        for place in done.quarantined:
+            talk(f"note: they may still open {place}. Delete it when you need nothing in it.")
     say_unless_copied(done.state.copied)
     _tell_remaining_slots(done.carried)
     for slot in done.dropped:
@@ -272,19 +230,6 @@ def _reencrypt(config: Config, options: ChangeOptions, args: argparse.Namespace)
         "--reencrypt` again, which removes it first.",
     )
     return 0
-
-
-def _tell_old_copies(set_aside: Sequence[Path]) -> None:
-    """Tell what old copies of the key file, with their old keys, still open."""
-    if not set_aside:
-        talk("Old copies of the key file open nothing here any more.")
-        return
-    talk("Old copies of the key file open nothing that is in use here.")
-    talk(
-        "note: they may still open what was set aside earlier. Delete it when you need nothing in it:"
-    )
-    for place in set_aside:
-        talk(f"  {place}")
 
 
 def _confirm_dropped(dropped: tuple[Slot, ...]) -> None:
@@ -307,8 +252,8 @@ def _tell_cost(config: Config, gone: Sequence[Slot], made: Slot) -> None:
         return
     before = [slot.kdf for slot in gone if not isinstance(slot.kdf, kdf.HkdfSha256)]
     if before and made.kdf not in before:
-        was = " and ".join(keys.cost(one) for one in before)
-        talk(f"Its key derivation is {keys.cost(made.kdf)} from now on; before: {was}.")
+        was = " and ".join(describe_cost(one) for one in before)
+        talk(f"Its key derivation is {describe_cost(made.kdf)} from now on; before: {was}.")
     elif isinstance(made.kdf, kdf.Pbkdf2Sha512) and config.kdf == "argon2id":
         talk("note: its key derivation is still PBKDF2-SHA512; `--kdf argon2id` changes that.")
 

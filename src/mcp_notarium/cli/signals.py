@@ -1,30 +1,25 @@
 """Handle signals: stop a command, interrupt a prompt, and tell what an interrupted command changed.
 
-The account folder before the command is compared with the folder after it, by the names and contents
-that count (the key file, the databases). So the message is right wherever the interruption came.
+The key file and the databases before the command are compared with those after it, so the message is
+right wherever the interruption came.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import select
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
 from mcp_notarium.files.account_folder import AccountFolder
-from mcp_notarium.files.private_files import read_private
 
 _INTERRUPTED = 128
 """A shell's exit code for a signal is this plus its number."""
-_KEY_FILE_BYTES = 64 * 1024
-"""The largest key file."""
-_Snapshot = tuple[bytes, tuple[tuple[str, int], ...]]
 
 
 class CommandStopped(KeyboardInterrupt):
@@ -38,7 +33,7 @@ class CommandStopped(KeyboardInterrupt):
 @dataclass(slots=True)
 class _Watch:
     folder: AccountFolder | None = None
-    before: _Snapshot | None = None
+    before: set[tuple[str, int]] = field(default_factory=set)
     done: str = ""
 
 
@@ -98,21 +93,15 @@ def _stop(number: int, _frame: object) -> None:
     raise CommandStopped(number)
 
 
-def _snapshot(folder: AccountFolder) -> _Snapshot:
-    """Return the key file's content, and the databases, each by name and inode."""
-    key_file, databases = b"", []
+def _snapshot(folder: AccountFolder) -> set[tuple[str, int]]:
+    """Return name and inode of the key file and the databases; every change replaces the key file."""
     with suppress(OSError):
-        # Nobody has checked the folder yet: the file may be anything, and endless.
-        key_file = hashlib.sha256(
-            read_private(folder.key_file, most=_KEY_FILE_BYTES) or b""
-        ).digest()
-    with suppress(OSError):
-        databases = [
+        return {
             (path.name, path.stat().st_ino)
-            for path in sorted(folder.path.glob("notarium_cache*"))
-            if not path.name.endswith(("-wal", "-shm", "-journal"))
-        ]
-    return key_file, tuple(databases)
+            for path in [folder.key_file, *folder.path.glob("notarium_cache*")]
+            if path.exists() and not path.name.endswith(("-wal", "-shm", "-journal"))
+        }
+    return set()
 
 
 def wait_for_input(stream: TextIO) -> None:

@@ -10,15 +10,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
-import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from mcp_notarium import __version__
@@ -33,6 +29,7 @@ from mcp_notarium.account import (
 from mcp_notarium.account.startup_outcomes import Create, Decision, Locked, Migrate, Open, Rebuild
 from mcp_notarium.app import App, open_app
 from mcp_notarium.cli import command_setup
+from mcp_notarium.cli.terminal import print_data
 from mcp_notarium.config import Config
 from mcp_notarium.crypto.key_file_codec import Slot, SlotState
 from mcp_notarium.domain.note import WriteState
@@ -48,7 +45,7 @@ WITHOUT_SEARCH = (
     " but that for searching (the next start of a server takes up the log that is left)"
 )
 _OTHER_RULES = (
-    "The cache is kept under other rules of what agents may see until a server is started anew."
+    "The cache is kept under other rules of what agents may see until a server is restarted."
 )
 _FREE_BYTES = 64 * 1024
 """Free bytes that SQLite needs beside a database to open it, with a margin."""
@@ -67,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the state; the exit code says it too."""
     config = command_setup.prepare(args)
     facts = collect(config, deep=args.deep)
-    sys.stdout.write((json.dumps(facts, indent=2) if args.json else text(facts)) + "\n")
+    print_data(facts, text(facts), as_json=args.json)
     return int(facts["exit_code"])
 
 
@@ -86,21 +83,21 @@ def collect(config: Config, *, deep: bool = False) -> dict[str, Any]:
     try:
         # Asked with the settings as they are, because a refusal says why no rebuild is possible.
         return facts | _by_decision(cautious, inspection.verdict(config), deep=deep)
-    except LockedError as error:
-        return facts | refused(error)
-    except CacheError as error:
-        return facts | unusable(error)
+    except (LockedError, CacheError) as error:
+        return facts | describe_failure(error)
 
 
 def _by_decision(config: Config, decision: Decision, *, deep: bool) -> dict[str, Any]:
     """Return what start-up would do; only a database that is in order is opened."""
     match decision:
-        case Locked(verdict, message, hint):
-            return _refused(verdict, message, hint)
+        case Locked():
+            raise decision.error()
         case Create():
             obstacle = find_obstacle(AccountFolder(config.account_dir))
             if obstacle is not None:
-                return _refused(Verdict.UNSAFE_PATH, obstacle.reason, obstacle.command)
+                raise LockedError(
+                    Verdict.UNSAFE_PATH, obstacle.reason, resolution_hint=obstacle.command
+                )
             return _in_order("not made yet")
         case Migrate(version, program):
             schema_migration.rehearse(config)
@@ -130,29 +127,14 @@ def _in_order(cache: str) -> dict[str, Any]:
     return {"verdict": "ok", "exit_code": 0, "cache": cache}
 
 
-def refused(error: LockedError) -> dict[str, Any]:
-    """Return the facts about a locked account."""
-    return _refused(error.verdict, error.message, error.resolution_hint or "")
-
-
-def unusable(error: CacheError) -> dict[str, Any]:
-    """Return the facts about a database that has no known fault and could not be opened."""
-    if isinstance(error, CacheBusy):
-        return _refused(Verdict.BUSY, error.message, error.resolution_hint or "")
+def describe_failure(error: LockedError | CacheError) -> dict[str, Any]:
+    """Return the facts about a database that may not or cannot be opened."""
+    verdict = Verdict.BUSY if isinstance(error, CacheBusy) else getattr(error, "verdict", None)
     return {
-        "verdict": error.subcategory or "unusable",
-        "exit_code": error.exit_code,
+        "verdict": verdict.name.lower() if verdict else error.subcategory or "unusable",
+        "exit_code": int(verdict or error.exit_code),
         "message": error.message,
         "resolution_hint": error.resolution_hint or _AGAIN,
-    }
-
-
-def _refused(verdict: Verdict, message: str, hint: str) -> dict[str, Any]:
-    return {
-        "verdict": verdict.name.lower(),
-        "exit_code": int(verdict),
-        "message": message,
-        "resolution_hint": hint,
     }
 
 
@@ -179,14 +161,14 @@ async def _inside(config: Config, *, deep: bool) -> dict[str, Any]:
         facts = _in_order(IN_ORDER) | _cache_facts(app) | {"checked": "every page"}
     if not deep:
         return facts
-    wrong, compared = examined(config, app.cache.database)
+    wrong, compared = check_pages(config, app.cache.database)
     if wrong:
         markers.mark_damage(AccountFolder(config.account_dir))
         raise opener.damage_error(config)
     return facts | {"checked": f"every page, every index{'' if compared else WITHOUT_SEARCH}"}
 
 
-def examined(config: Config, database: Database) -> tuple[tuple[str, ...], bool]:
+def check_pages(config: Config, database: Database) -> tuple[tuple[str, ...], bool]:
     """Return the faults in every page and index, and whether the search index was compared with the notes.
 
     ``database`` is closed. SQLite compares through a connection that may write, and whoever closes the
@@ -199,7 +181,6 @@ def examined(config: Config, database: Database) -> tuple[tuple[str, ...], bool]
     try:
         if not orphaned and os.access(database.path, os.W_OK):
             with (
-                _keep_folder_time(folder.path),
                 suppress(CacheBusy, CacheFull),
                 closing(database.reopened(read_only=False)) as whole,
             ):
@@ -208,19 +189,6 @@ def examined(config: Config, database: Database) -> tuple[tuple[str, ...], bool]
             return integrity.walk(read, deep=True), False
     finally:
         server_lock.release()
-
-
-@contextmanager
-def _keep_folder_time(folder: Path) -> Iterator[None]:
-    """Set the folder's times back: a connection that may write makes a WAL there, and removes it.
-
-    Not if something has changed in it for good.
-    """
-    before, names = folder.stat(), set(os.listdir(folder))  # noqa: PTH208 - names are enough
-    yield
-    with suppress(OSError):
-        if set(os.listdir(folder)) == names:  # noqa: PTH208 - the same
-            os.utime(folder, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
 def _cache_facts(app: App) -> dict[str, Any]:

@@ -1,18 +1,18 @@
-"""Talk on the terminal: progress, questions and messages. Data goes to stdout elsewhere."""
+"""Print data on stdout, and messages, progress and questions on stderr."""
 
 from __future__ import annotations
 
 import getpass
-import io
+import json
 import os
-import select
 import signal
 import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from typing import Any
 
 from mcp_notarium.cli.signals import wait_for_input
 from mcp_notarium.errors import ConfigError, InvalidRequest
@@ -20,6 +20,7 @@ from mcp_notarium.keys.key_file import NOT_COPIED
 from mcp_notarium.secret import Secret
 
 _WIDTH = 96
+_WIDEST_COLUMN = 40
 
 
 class Progress:
@@ -46,6 +47,20 @@ def talk(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
 
+def print_data(facts: Any, text: str, *, as_json: bool) -> None:
+    """Print the result of a command on stdout, as JSON or as text."""
+    sys.stdout.write((json.dumps(facts, indent=2) if as_json else text) + "\n")
+
+
+def columns(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Return one line for each row, with aligned columns."""
+    widths = [min(max(map(len, column)), _WIDEST_COLUMN) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+
+
 def say_unless_copied(copied: bool) -> None:  # noqa: FBT001 - the one fact it is about
     """Tell that the copy of the key file is still to be written, if so."""
     if not copied:
@@ -70,18 +85,6 @@ def read_line() -> str:
     """Read one line of standard input, wherever that comes from; empty at its end."""
     with _interruptible():
         return _next_line()
-
-
-def input_ended() -> bool:
-    """Return whether standard input is known to be at its end, without waiting for it."""
-    if sys.stdin.closed:
-        return True
-    there = sys.stdin.buffer
-    try:
-        ready = bool(select.select([there], [], [], 0)[0])
-    except (OSError, ValueError):  # select does not work on this kind of input
-        return False
-    return ready and isinstance(there, io.BufferedReader) and not there.peek(1)
 
 
 def show_once(words: str, secret: Secret) -> None:

@@ -50,19 +50,6 @@ class Step(StrEnum):
     """Open the database with what was just written."""
 
 
-class AmbiguousSlot(SlotsRefused):
-    """Several slots could be the one that a new key replaces."""
-
-    def __init__(self, candidates: Sequence[Slot]) -> None:
-        named = "; ".join(describe_slot(slot) for slot in candidates)
-        super().__init__(
-            f"it is not clear which key the new one takes the place of: {named}",
-            resolution_hint="Say so by --slot (several times for several), or come in by the key "
-            "that is to go (--ask-old).",
-        )
-        self.candidates = tuple(candidates)
-
-
 def find_slot(keyfile: KeyFile, slot_id: int) -> Slot:
     """Return the slot with this id. Raises ``SlotsRefused`` if there is none."""
     for slot in keyfile.slots:
@@ -126,7 +113,7 @@ def slots_to_replace(
     A key that a person types for clients replaces itself. The recovery key and the keychain's key
     (``by_keychain``: the opened slot is the keychain's, whatever its type) stay; then the passphrase or
     raw key beside them is replaced, or none if there is none. ``slot_ids`` names the slots instead. Raises
-    ``AmbiguousSlot`` if there are several, ``SlotsRefused`` if one of ``slot_ids`` cannot be replaced.
+    ``SlotsRefused`` if there are several, or if one of ``slot_ids`` cannot be replaced.
     """
     if slot_ids is not None:
         named = tuple(find_slot(keyfile, number) for number in dict.fromkeys(slot_ids))
@@ -142,7 +129,12 @@ def slots_to_replace(
         if one.type in PERSONAL_SLOTS and one.state is not SlotState.DISABLED and one.id != slot.id
     )
     if len(beside) > 1:
-        raise AmbiguousSlot(beside)
+        candidates = "; ".join(map(describe_slot, beside))
+        raise SlotsRefused(
+            f"it is not clear which key the new one replaces: {candidates}",
+            resolution_hint="Name it by --slot (several times for several), or open the cache with the "
+            "key that is to go (--ask-old).",
+        )
     return beside
 
 

@@ -34,18 +34,18 @@ GIVEN = ChangeOptions(bounds=BOUNDS)
 def chain(config):
     with closing(open_cheaply(config)) as opened:
         keys = audit_keys(opened.data_key)
-        trail = AuditLog(opened.database, keys, clock=lambda: 5.0, days=365)
-        yield audit_cli.OpenChain(trail, opened.anchor, opened.database)
+        audit_log = AuditLog(opened.database, keys, clock=lambda: 5.0, days=365)
+        yield audit_cli.OpenChain(audit_log, opened.anchor, opened.database)
 
 
 def worked(config, count=3, *, stopping=True):
     """A server was there, did something, and stopped cleanly or not."""
     with chain(config) as made:
         for number in range(count):
-            made.trail.open(Entry(at=number, act="tool.save"))
+            made.audit_log.open(Entry(at=number, act="tool.save"))
         if stopping:
-            assert made.anchor.write(made.trail.table, made.database)
-        return made.trail.table.head()
+            assert made.anchor.write(made.audit_log.table, made.database)
+        return made.audit_log.table.head()
 
 
 def verdict(config, expected=None):
@@ -55,7 +55,7 @@ def verdict(config, expected=None):
 
 def acts(config):
     with chain(config) as made:
-        return [record.act for record in made.trail.table.records()]
+        return [record.act for record in made.audit_log.table.records()]
 
 
 def cut(config, more_than):
@@ -83,8 +83,8 @@ def test_chain_is_on_the_disk_before_its_anchor(config, monkeypatch):
     """Or a power cut would make the anchor look like evidence."""
     steps = []
     with chain(config) as made:
-        made.trail.note(Entry(at=1, act="x"))
-        made.trail.flush()  # committed, not flushed
+        made.audit_log.note(Entry(at=1, act="x"))
+        made.audit_log.flush()  # committed, not flushed
         run = made.database.run
 
         def seen(sql, *rest):
@@ -98,7 +98,7 @@ def test_chain_is_on_the_disk_before_its_anchor(config, monkeypatch):
             "replace_private",
             lambda *a, **o: steps.append("anchor") or write(*a, **o),
         )
-        assert made.anchor.write(made.trail.table, made.database)
+        assert made.anchor.write(made.audit_log.table, made.database)
     durable = steps.index("PRAGMA FULL")
     assert durable < steps.index("INSERT") < steps.index("COMMIT") < steps.index("anchor")
 
@@ -108,26 +108,28 @@ def test_crash_between_flush_and_first_anchor_is_no_fault(config, monkeypatch):
         raise OSError
 
     with chain(config) as made:
-        made.trail.open(Entry(at=1, act="x"))
+        made.audit_log.open(Entry(at=1, act="x"))
         with monkeypatch.context() as patch:
             patch.setattr(audit_anchor, "replace_private", crash)
-            assert not made.anchor.write(made.trail.table, made.database)
-        assert made.anchor.notice(made.trail.table, made.database) is None
+            assert not made.anchor.write(made.audit_log.table, made.database)
+        assert made.anchor.notice(made.audit_log.table, made.database) is None
         assert made.verify(None).whole
-        assert made.anchor.write(made.trail.table, made.database)
+        assert made.anchor.write(made.audit_log.table, made.database)
     assert verdict(config).whole
 
 
 def test_start_says_that_the_end_is_missing(config):
     worked(config)
     with chain(config) as made:
-        assert made.anchor.notice(made.trail.table, made.database) is None
+        assert made.anchor.notice(made.audit_log.table, made.database) is None
     cut(config, 1)
     with chain(config) as made:
-        assert "2 records before its anchor" in made.anchor.notice(made.trail.table, made.database)
+        assert "2 records before its anchor" in made.anchor.notice(
+            made.audit_log.table, made.database
+        )
     folder_of(config).audit_anchor.unlink()
     with chain(config) as made:
-        assert "anchor is missing" in made.anchor.notice(made.trail.table, made.database)
+        assert "anchor is missing" in made.anchor.notice(made.audit_log.table, made.database)
 
 
 def test_anchor_finds_a_cut_tail(config):
@@ -141,11 +143,11 @@ def test_anchor_that_does_not_fit_is_never_overwritten(config):
     cut(config, 1)
     before = folder_of(config).audit_anchor.read_bytes()
     with chain(config) as made:
-        made.trail.open(Entry(at=1, act="x"))
-        assert not made.anchor.write(made.trail.table, made.database)
+        made.audit_log.open(Entry(at=1, act="x"))
+        assert not made.anchor.write(made.audit_log.table, made.database)
         for _ in range(4):
-            made.trail.open(Entry(at=1, act="x"))
-        assert not made.anchor.write(made.trail.table, made.database)
+            made.audit_log.open(Entry(at=1, act="x"))
+        assert not made.anchor.write(made.audit_log.table, made.database)
     assert folder_of(config).audit_anchor.read_bytes() == before
     assert [fault.kind for fault in verdict(config).faults] == [Kind.FOREIGN]
 
@@ -192,9 +194,9 @@ def test_chain_that_went_on_without_a_clean_stop_is_whole(config):
 def test_anchor_continues_after_pruning(config):
     worked(config)
     with chain(config) as made:
-        made.trail.open(Entry(at=500 * 86_400, act="x"))
-        assert made.trail.table.prune(2, at=500 * 86_400) == 2
-        assert made.anchor.write(made.trail.table, made.database)
+        made.audit_log.open(Entry(at=500 * 86_400, act="x"))
+        assert made.audit_log.table.prune(2, at=500 * 86_400) == 2
+        assert made.anchor.write(made.audit_log.table, made.database)
     assert verdict(config).whole
 
 
@@ -208,7 +210,7 @@ def test_head_noted_before_is_known_after_a_new_data_key_was_made(tmp_path):
     assert found.head.count == 4
     assert acts(config)[-1] == Act.CARRIED
     with chain(config) as made:
-        assert made.anchor.write(made.trail.table, made.database)
+        assert made.anchor.write(made.audit_log.table, made.database)
     assert verdict(config).whole
 
 
@@ -329,7 +331,7 @@ def test_a_change_that_could_not_be_recorded_counts_and_the_next_record_shows_th
         slot_management.change_slot(config, 2, slot_changes.disable, options=GIVEN)
     slot_management.change_slot(config, 2, slot_changes.remove, options=GIVEN)
     with chain(config) as made:
-        facts = [json.loads(record.facts) for record in made.trail.table.records()][1:]
+        facts = [json.loads(record.facts) for record in made.audit_log.table.records()][1:]
     assert [one["sequence"] for one in facts] == [2, 4]
     assert facts[1]["removed"] == ["2 passphrase disabled"]
 
@@ -348,7 +350,7 @@ def test_every_change_of_keys_is_on_record(tmp_path):
     )
     config = replace(config, db_key=Secret(OTHER))
     with chain(config) as made:
-        records = list(made.trail.table.records())[1:]
+        records = list(made.audit_log.table.records())[1:]
     facts = [json.loads(record.facts) for record in records]
     assert [record.act for record in records] == ["keys.changed"] * 4
     assert facts[0] == {"sequence": 2, "added": ["2 passphrase active"]}

@@ -7,7 +7,6 @@ import pytest
 from mcp_notarium.crypto import kdf, slot_changes
 from mcp_notarium.crypto.errors import SlotsRefused
 from mcp_notarium.crypto.key_file_codec import Slot, SlotState, SlotType
-from mcp_notarium.crypto.slot_changes import AmbiguousSlot
 from mcp_notarium.logs.redactor import Redactor
 from support.keyfiles import cheap
 
@@ -59,10 +58,9 @@ def test_a_raw_key_that_the_keychain_keeps_stays_like_any_key_of_the_keychain():
     assert gone([RAW, PASSPHRASE], 1, by_keychain=True) == [2]
 
 
-def test_where_several_could_be_lost_it_is_asked_and_never_guessed():
-    with pytest.raises(AmbiguousSlot) as unclear:
+def test_where_several_could_be_lost_none_is_guessed():
+    with pytest.raises(SlotsRefused) as unclear:
         gone([PASSPHRASE, RAW, RECOVERY], 3)
-    assert [one.id for one in unclear.value.candidates] == [1, 2]
     assert "slot 1 (passphrase); slot 2 (raw)" in unclear.value.message
     assert gone([PASSPHRASE, RAW, RECOVERY], 3, slot_ids=[2]) == [2]
     assert gone([PASSPHRASE, RAW, RECOVERY], 3, slot_ids=[2, 1, 2]) == [2, 1]
