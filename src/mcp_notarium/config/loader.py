@@ -8,8 +8,7 @@ environment and the working folder of this process.
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,18 +48,11 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """Hold what a person sees of a configuration that may be incomplete or wrong.
+    """Hold what is known of a configuration that may be incomplete or wrong.
 
     ``source_problem`` says why ``--env-file`` could not be read; all else is in the settings.
     """
 
-    settings: tuple[Setting, ...]
-    warnings: tuple[str, ...]
-    source_problem: ConfigError | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Reading:
     picks: Mapping[str, Pick]
     files: Mapping[str, Pick]
     source_warnings: tuple[str, ...]
@@ -68,32 +60,38 @@ class _Reading:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        odd = (warning for pick_ in self.picks.values() for warning in pick_.warnings)
-        return (*self.source_warnings, *odd)
+        """Return what is unusual about the sources and the values."""
+        found = (warning for pick_ in self.picks.values() for warning in pick_.warnings)
+        return (*self.source_warnings, *found)
 
     def reasons(self) -> tuple[str, ...]:
         """Return why something may count as not set although somebody has set it."""
         unset = [one for one in self.picks.values() if one.problem and one.origin == NOT_SET]
-        odd = (warning for one in unset for warning in one.warnings)
-        return (*self.source_warnings, *odd) if unset else ()
+        found = (warning for one in unset for warning in one.warnings)
+        return (*self.source_warnings, *found) if unset else ()
+
+    @property
+    def settings(self) -> tuple[Setting, ...]:
+        """Return every variable as it may be shown."""
+        found: list[Setting] = []
+        for variable in VARIABLES:
+            pick_ = self.picks[variable.name]
+            shown, problem = pick_.text or "", pick_.problem
+            if variable.secret and shown:
+                shown = f"set ({len(shown)} characters)"
+            why = f"{problem.message}. {problem.resolution_hint or ''}".strip() if problem else ""
+            found.append(Setting(variable.name, shown, pick_.origin, variable.purpose, why))
+            if variable.has_file:
+                named, purpose = self.files[variable.name], f"File that holds {variable.name}."
+                found.append(Setting(variable.file_name, named.text or "", named.origin, purpose))
+        return tuple(found)
 
     def problems(self) -> tuple[ConfigError, ...]:
+        """Return every error, that of a missing key only if something else is missing."""
         found = [pick_.problem for pick_ in self.picks.values()]
         if any(isinstance(problem, SettingsMissing) for problem in found):
             found.append(settings.find_missing_key(self.picks))
         return tuple(problem for problem in (self.source_problem, *found) if problem)
-
-
-def default_data_dir(environ: Mapping[str, str]) -> Path:
-    """Return the platform's folder for application data of this user."""
-    platform: str = sys.platform
-    if platform == "linux":
-        # The XDG rule as in platformdirs, whose import costs as much as the rest of a start.
-        home = environ.get("XDG_DATA_HOME", "").strip()
-        return Path(home or "~/.local/share").expanduser() / "mcp-notarium"
-    import platformdirs  # noqa: PLC0415 - slow, and not needed everywhere
-
-    return platformdirs.user_data_path("mcp-notarium", appauthor=False)
 
 
 def load(
@@ -101,16 +99,14 @@ def load(
     *,
     cwd: Path,
     env_file: Path | None = None,
-    data_dir: Callable[[Mapping[str, str]], Path] = default_data_dir,
     complete: bool = True,
 ) -> Loaded:
     """Return the checked configuration. Raises ``ConfigError`` with everything that has to be changed.
 
     ``env_file`` (relative to ``cwd``) is read instead of ``cwd/.env``; ``environ`` wins over both.
-    ``data_dir`` gives the default of NOTARIUM_DATA_DIR. ``complete`` False: if only required settings
-    are missing and nothing is wrong, ``Loaded.missing`` says so.
+    ``complete`` False: if only required settings are missing and nothing is wrong, ``Loaded.missing`` says so.
     """
-    reading = _read(environ, cwd=cwd, env_file=env_file, data_dir=data_dir)
+    reading = inspect(environ, cwd=cwd, env_file=env_file)
     missing = None
     if problems := reading.problems():
         missing = _joined(problems, reasons=reading.reasons())
@@ -119,7 +115,7 @@ def load(
     found = settings.build_policy(reading.picks)
     config = settings.build_config(reading.picks, found)
     policy_file.refuse_stray_file(found, account_dir=config.account_dir)
-    return Loaded(config, _settings(reading), reading.warnings, found, missing)
+    return Loaded(config, reading.settings, reading.warnings, found, missing)
 
 
 def inspect(
@@ -127,11 +123,16 @@ def inspect(
     *,
     cwd: Path,
     env_file: Path | None = None,
-    data_dir: Callable[[Mapping[str, str]], Path] = default_data_dir,
 ) -> Inspection:
     """Return the configuration as rows and problems; never raises. Otherwise as :func:`load`."""
-    reading = _read(environ, cwd=cwd, env_file=env_file, data_dir=data_dir)
-    return Inspection(_settings(reading), reading.warnings, reading.source_problem)
+    gathered = gather_sources(environ, cwd=cwd, env_file=env_file)
+    picks = {
+        variable.name: pick(variable, gathered.sources, cwd=cwd, environ=environ)
+        for variable in VARIABLES
+    }
+    settings.fill_defaults(picks, environ)
+    files = {one.name: pick_file(one, gathered.sources) for one in VARIABLES if one.has_file}
+    return Inspection(picks, files, gathered.warnings, gathered.problem)
 
 
 def load_here(*, env_file: Path | None = None, complete: bool = True) -> Loaded:
@@ -155,38 +156,6 @@ def _working_folder() -> Path:
         return Path.cwd()
     except OSError:  # the folder is gone; nothing relative can be meant
         return Path(os.path.sep)
-
-
-def _read(
-    environ: Mapping[str, str],
-    *,
-    cwd: Path,
-    env_file: Path | None,
-    data_dir: Callable[[Mapping[str, str]], Path],
-) -> _Reading:
-    gathered = gather_sources(environ, cwd=cwd, env_file=env_file)
-    picks = {
-        variable.name: pick(variable, gathered.sources, cwd=cwd, environ=environ)
-        for variable in VARIABLES
-    }
-    settings.fill_defaults(picks, data_dir=lambda: data_dir(environ))
-    files = {one.name: pick_file(one, gathered.sources) for one in VARIABLES if one.has_file}
-    return _Reading(picks, files, gathered.warnings, gathered.problem)
-
-
-def _settings(reading: _Reading) -> tuple[Setting, ...]:
-    found: list[Setting] = []
-    for variable in VARIABLES:
-        pick_ = reading.picks[variable.name]
-        shown, problem = pick_.text or "", pick_.problem
-        if variable.secret and shown:
-            shown = f"set ({len(shown)} characters)"
-        why = f"{problem.message}. {problem.resolution_hint or ''}".strip() if problem else ""
-        found.append(Setting(variable.name, shown, pick_.origin, variable.purpose, why))
-        if variable.has_file:
-            named, purpose = reading.files[variable.name], f"File that holds {variable.name}."
-            found.append(Setting(variable.file_name, named.text or "", named.origin, purpose))
-    return tuple(found)
 
 
 def _joined(problems: tuple[ConfigError, ...], *, reasons: tuple[str, ...]) -> ConfigError:

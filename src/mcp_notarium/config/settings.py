@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, cast
@@ -77,7 +78,19 @@ class Config:
         return self.data_dir / self.owner_hash[:16]
 
 
-def fill_defaults(picks: dict[str, Pick], *, data_dir: Callable[[], Path]) -> None:
+def default_data_dir(environ: Mapping[str, str]) -> Path:
+    """Return the platform's folder for application data of this user."""
+    platform: str = sys.platform
+    if platform == "linux":
+        # The XDG rule as in platformdirs, whose import costs as much as the rest of a start.
+        home = environ.get("XDG_DATA_HOME", "").strip()
+        return Path(home or "~/.local/share").expanduser() / "mcp-notarium"
+    import platformdirs  # noqa: PLC0415 - slow, and not needed everywhere
+
+    return platformdirs.user_data_path("mcp-notarium", appauthor=False)
+
+
+def fill_defaults(picks: dict[str, Pick], environ: Mapping[str, str]) -> None:
     """Fill in what depends on other variables or on the platform."""
     username, backend = picks["SIMPLENOTE_USERNAME"], picks["NOTARIUM_BACKEND"].text
     if backend != "simplenote" and username.origin == NOT_SET:
@@ -85,7 +98,7 @@ def fill_defaults(picks: dict[str, Pick], *, data_dir: Callable[[], Path]) -> No
         picks["SIMPLENOTE_USERNAME"] = Pick(backend, DEFAULT, warnings=username.warnings)
     folder = picks["NOTARIUM_DATA_DIR"]
     if folder.text is None and folder.problem is None:
-        picks["NOTARIUM_DATA_DIR"] = _default_folder(folder, data_dir)
+        picks["NOTARIUM_DATA_DIR"] = _default_folder(folder, environ)
     if picks[_KEY].found_in:
         picks[_KEY] = _warn_of_origin(picks[_KEY])
 
@@ -167,9 +180,9 @@ def _warn_of_origin(key: Pick) -> Pick:
     return replace(key, warnings=(*key.warnings, warning))
 
 
-def _default_folder(pick: Pick, data_dir: Callable[[], Path]) -> Pick:
+def _default_folder(pick: Pick, environ: Mapping[str, str]) -> Pick:
     try:
-        folder = data_dir()
+        folder = default_data_dir(environ)
     except RuntimeError:  # no home folder to be found
         folder = Path()
     if folder.is_absolute():

@@ -284,12 +284,10 @@ def _is_exposed(opened: TextFile, path: Path, environ: Mapping[str, str]) -> boo
 
 
 def _read(variable: Variable, text: str, warnings: list[str], *, cwd: Path) -> str:
-    result = parse_value(variable, text)
-    if result.warning:
-        warnings.append(result.warning)
-    if variable.kind is not Kind.PATH or not result.text:
-        return result.text
-    path = _expanded(result.text, name=variable.name)
+    value = parse_value(variable, text, warnings)
+    if variable.kind is not Kind.PATH or not value:
+        return value
+    path = _expanded(value, name=variable.name)
     if not path.is_absolute():
         path = cwd / path
         warnings.append(

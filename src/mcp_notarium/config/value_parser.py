@@ -7,14 +7,11 @@ or an address: it may be a secret that was pasted into the wrong line.
 
 from __future__ import annotations
 
-import math
 import re
-from dataclasses import dataclass
 
 from mcp_notarium.config.variables import Kind, Variable
 from mcp_notarium.errors import ConfigError
 
-_NUMBER = re.compile(r"[+-]?[0-9]{1,300}(\.[0-9]{1,300})?", re.ASCII)
 _WHOLE = re.compile(r"[+-]?[0-9]{1,300}", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 _PLACEHOLDER = re.compile(r"\$\{[A-Za-z_][\w.:-]*\}|\{\{\s*[A-Za-z_][\w.:-]*\s*\}\}", re.ASCII)
@@ -34,16 +31,8 @@ _ALIASES = {
 _SHOWN = 40
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedValue:
-    """Hold a value in its canonical text, and what was odd about it ("" if nothing)."""
-
-    text: str
-    warning: str = ""
-
-
-def parse_value(variable: Variable, text: str) -> ParsedValue:
-    """Parse ``text`` by the variable's kind: trimmed, canonical, within bounds."""
+def parse_value(variable: Variable, text: str, warnings: list[str]) -> str:
+    """Return the canonical form of ``text``: trimmed, within bounds. Add what is unusual to ``warnings``."""
     if _PLACEHOLDER.fullmatch(text.strip()):
         raise ConfigError(
             f"{variable.name} holds a placeholder that was never filled in",
@@ -51,11 +40,11 @@ def parse_value(variable: Variable, text: str) -> ParsedValue:
             "or remove it from the client's configuration.",
         )
     if variable.secret:
-        return _secret(variable, text)
-    return _READERS[variable.kind](variable, text.strip())
+        return _parse_secret(variable, text)
+    return _PARSERS[variable.kind](variable, text.strip(), warnings)
 
 
-def _secret(variable: Variable, text: str) -> ParsedValue:
+def _parse_secret(variable: Variable, text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -63,59 +52,54 @@ def _secret(variable: Variable, text: str) -> ParsedValue:
             f"{variable.name} is not valid UTF-8",
             resolution_hint=f"Type {variable.name} again on a system that uses UTF-8.",
         ) from None  # the cause would carry the value
-    return ParsedValue(text)
+    return text
 
 
-def _text(variable: Variable, text: str) -> ParsedValue:
+def _parse_text(variable: Variable, text: str, _warnings: list[str]) -> str:
     if any(not char.isprintable() for char in text):
         raise ConfigError(
             f"{variable.name} holds characters that cannot be printed",
             resolution_hint=f"Type {variable.name} again without control characters.",
         )
-    return ParsedValue(text)
+    return text
 
 
-def _name(variable: Variable, text: str) -> ParsedValue:
+def _parse_name(variable: Variable, text: str, _warnings: list[str]) -> str:
     if not _NAME.fullmatch(text):
         raise ConfigError(
             f"{variable.name} holds something that is not a name",
             resolution_hint="Use letters, digits, '.', '_' and '-' only "
             f"(the default is {variable.default}).",
         )
-    return ParsedValue(text)
+    return text
 
 
-def _choice(variable: Variable, text: str) -> ParsedValue:
+def _parse_choice(variable: Variable, text: str, _warnings: list[str]) -> str:
     word = _ALIASES.get(text.casefold(), text.casefold())
     if word not in variable.choices:
         raise ConfigError(
             f"{variable.name} holds something that is not one of its choices",
             resolution_hint=f"Set {variable.name} to one of: {', '.join(variable.choices)}.",
         )
-    return ParsedValue(word)
+    return word
 
 
-def _number(variable: Variable, text: str) -> ParsedValue:
-    whole = variable.kind is Kind.COUNT
-    if not (_WHOLE if whole else _NUMBER).fullmatch(text):
+def _parse_count(variable: Variable, text: str, warnings: list[str]) -> str:
+    if not _WHOLE.fullmatch(text):
         raise ConfigError(
-            f"{variable.name} holds something that is not a {'whole ' if whole else ''}number",
+            f"{variable.name} holds something that is not a whole number",
             resolution_hint=f"Set {variable.name} to a number from {variable.minimum} to "
             f"{variable.maximum} (the default is {variable.default}).",
         )
-    number = int(text) if whole else float(text)
-    if variable.minimum <= number <= variable.maximum:
-        near = not whole and math.isclose(number, round(number))
-        return ParsedValue(str(round(number) if near else number))
-    low = number < variable.minimum
-    bound = variable.minimum if low else variable.maximum
-    relation = "below its minimum" if low else "above its maximum"
-    shown = text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
-    warning = f"{variable.name} is '{shown}', {relation}; {bound} is used instead."
-    return ParsedValue(str(bound), warning)
+    bound = min(max(int(text), variable.minimum), variable.maximum)
+    if bound != int(text):
+        relation = "below its minimum" if bound == variable.minimum else "above its maximum"
+        shown = text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+        warnings.append(f"{variable.name} is '{shown}', {relation}; {bound} is used instead.")
+    return str(bound)
 
 
-def _url(variable: Variable, text: str) -> ParsedValue:
+def _parse_url(variable: Variable, text: str, warnings: list[str]) -> str:
     found = _URL.fullmatch(text)
     if found is None or int(found["port"] or 443) not in range(1, _HIGHEST_PORT + 1):
         raise ConfigError(
@@ -131,11 +115,11 @@ def _url(variable: Variable, text: str) -> ParsedValue:
             "::1 and localhost only.",
         )
     address = text.rstrip("/")
-    if address == variable.default or local:
-        return ParsedValue(address)
-    return ParsedValue(
-        address, f"{variable.name} sends requests to {found['host']} instead of the usual host."
-    )
+    if address != variable.default and not local:
+        warnings.append(
+            f"{variable.name} sends requests to {found['host']} instead of the usual host."
+        )
+    return address
 
 
 def _is_loopback(host: str) -> bool:
@@ -150,12 +134,11 @@ def _is_loopback(host: str) -> bool:
     return address.is_loopback and getattr(address, "ipv4_mapped", None) is None
 
 
-_READERS = {
-    Kind.TEXT: _text,
-    Kind.NAME: _name,
-    Kind.CHOICE: _choice,
-    Kind.SECONDS: _number,
-    Kind.COUNT: _number,
-    Kind.PATH: _text,
-    Kind.URL: _url,
+_PARSERS = {
+    Kind.TEXT: _parse_text,
+    Kind.NAME: _parse_name,
+    Kind.CHOICE: _parse_choice,
+    Kind.COUNT: _parse_count,
+    Kind.PATH: _parse_text,
+    Kind.URL: _parse_url,
 }

@@ -27,7 +27,6 @@ class Kind(StrEnum):
     TEXT = "text"
     NAME = "name"
     SECRET = "secret"  # noqa: S105 - the kind of a variable, not a value
-    SECONDS = "seconds"
     COUNT = "whole number"
     CHOICE = "choice"
     PATH = "path"
@@ -145,7 +144,7 @@ VARIABLES = (
     Variable(
         name="SYNC_INTERVAL_SECONDS",
         purpose="Longest time between two checks for changes made elsewhere.",
-        kind=Kind.SECONDS,
+        kind=Kind.COUNT,
         default="300",
         minimum=60,
         maximum=86_400,
@@ -154,7 +153,7 @@ VARIABLES = (
     Variable(
         name="API_TIMEOUT_SECONDS",
         purpose="Longest time one call of the note store may take.",
-        kind=Kind.SECONDS,
+        kind=Kind.COUNT,
         default="30",
         minimum=5,
         maximum=600,

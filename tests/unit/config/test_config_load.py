@@ -4,7 +4,7 @@ import platformdirs
 import pytest
 
 from mcp_notarium import config
-from mcp_notarium.config import loader
+from mcp_notarium.config import settings
 from mcp_notarium.config.variables import FILE_NAMES, VARIABLES, Kind, Trust
 from mcp_notarium.errors import ConfigError, SettingsMissing
 from mcp_notarium.secret import Secret
@@ -14,9 +14,8 @@ MINIMUM = {"SIMPLENOTE_USERNAME": "ada@example.org"}
 
 
 def load(tmp_path, extra=(), **options):
-    return config.load(
-        MINIMUM | dict(extra), cwd=tmp_path, data_dir=lambda _environ: tmp_path / "data", **options
-    )
+    environ = MINIMUM | {"XDG_DATA_HOME": str(tmp_path)} | dict(extra)
+    return config.load(environ, cwd=tmp_path, **options)
 
 
 def refused(tmp_path, extra=(), **options):
@@ -27,7 +26,7 @@ def refused(tmp_path, extra=(), **options):
 
 def test_a_username_alone_gives_every_documented_default(tmp_path):
     made = load(tmp_path).config
-    assert made == config.Config(username="ada@example.org", data_dir=tmp_path / "data")
+    assert made == config.Config(username="ada@example.org", data_dir=tmp_path / "mcp-notarium")
     assert (made.sync_interval, made.api_timeout, made.kdf_iterations) == (300.0, 30.0, 310_000)
     assert (made.api_url, made.auth_url, made.app_url) == (
         "https://api.simperium.com/1",
@@ -48,7 +47,7 @@ def test_every_variable_reaches_the_configuration(tmp_path):
             "DB_ENCRYPTION_KDF_ITERATIONS": "400000",
             "DB_ON_UNREADABLE": "rebuild",
             "DB_CIPHER_MEMORY_SECURITY": "on",
-            "SYNC_INTERVAL_SECONDS": "90.5",
+            "SYNC_INTERVAL_SECONDS": "90",
             "API_TIMEOUT_SECONDS": "7",
             "LOG_LEVEL": "Warning",
             "LOG_FILE_PATH": str(tmp_path / "log"),
@@ -78,7 +77,7 @@ def test_every_variable_reaches_the_configuration(tmp_path):
         kdf_iterations=400_000,
         on_unreadable="rebuild",
         memory_security=True,
-        sync_interval=90.5,
+        sync_interval=90.0,
         api_timeout=7.0,
         log_level="warn",
         log_file=tmp_path / "log",
@@ -191,7 +190,7 @@ def test_iterations_are_whole(tmp_path):
         ("SYNC_INTERVAL_SECONDS", "59", "sync_interval", 60.0),
         ("SYNC_INTERVAL_SECONDS", "-1", "sync_interval", 60.0),
         ("SYNC_INTERVAL_SECONDS", "9" * 300, "sync_interval", 86_400.0),
-        ("API_TIMEOUT_SECONDS", "4.9", "api_timeout", 5.0),
+        ("API_TIMEOUT_SECONDS", "4", "api_timeout", 5.0),
         ("API_TIMEOUT_SECONDS", "601", "api_timeout", 600.0),
         ("DB_ENCRYPTION_KDF_ITERATIONS", "1", "kdf_iterations", 210_000),
         ("DB_ENCRYPTION_KDF_ITERATIONS", "99999999999", "kdf_iterations", 10_000_000),
@@ -319,7 +318,6 @@ def test_inspect_shows_a_wrong_configuration_instead_of_raising(tmp_path):
         {"LOG_LEVEL": "loud"},
         cwd=tmp_path,
         env_file=tmp_path / "missing",
-        data_dir=lambda _: tmp_path,
     )
     problems = {setting.name: setting.problem for setting in inspected.settings if setting.problem}
     assert set(problems) == {"SIMPLENOTE_USERNAME", "LOG_LEVEL"}
@@ -331,7 +329,7 @@ def test_the_account_folder_depends_on_the_account_alone(tmp_path):
     one = load(tmp_path).config
     same = load(tmp_path, {"SIMPLENOTE_USERNAME": " ADA@example.org "}).config
     other = load(tmp_path, {"SIMPLENOTE_USERNAME": "bob@example.org"}).config
-    assert one.account_dir == same.account_dir == tmp_path / "data" / one.owner_hash[:16]
+    assert one.account_dir == same.account_dir == tmp_path / "mcp-notarium" / one.owner_hash[:16]
     assert other.account_dir != one.account_dir
 
 
@@ -340,12 +338,12 @@ def test_the_default_data_folder_is_the_one_platformdirs_gives(monkeypatch, xdg)
     monkeypatch.setenv("XDG_DATA_HOME", xdg)
     environ = {"XDG_DATA_HOME": xdg}
     expected = platformdirs.user_data_path("mcp-notarium", appauthor=False)
-    assert loader.default_data_dir(environ) == expected
+    assert settings.default_data_dir(environ) == expected
 
 
 def test_a_data_folder_that_cannot_be_found_is_a_problem_with_a_way_out(tmp_path):
     with pytest.raises(ConfigError) as caught:
-        config.load(MINIMUM, cwd=tmp_path, data_dir=lambda _environ: Path("not/absolute"))
+        config.load(MINIMUM | {"XDG_DATA_HOME": "not/absolute"}, cwd=tmp_path)
     assert "NOTARIUM_DATA_DIR" in caught.value.resolution_hint
 
 
