@@ -239,8 +239,8 @@ KEYS = (
     Defence(
         "what a full disk leaves half made is removed",
         "account/generation_writer.py",
-        "            remove_prepared(folder, made)\n            raise\n        return notes\n",
-        "            raise\n        return notes\n",
+        "            remove_prepared(self.folder, made)\n            raise\n\n    def carry_audit",
+        "            raise\n\n    def carry_audit",
         (
             "unit/account/test_reencryption.py::test_a_disk_that_fills_up_leaves_the_old_cache_and_nothing_else",
         ),
@@ -259,8 +259,8 @@ KEYS = (
     Defence(
         "a copy is compared before it counts",
         "account/generation_writer.py",
-        "                compare(old, target)\n",
-        "",
+        "check=lambda target: compare(old, target)",
+        "check=lambda target: None",
         ("unit/account/test_reencryption.py::test_a_copy_that_differs_never_counts",),
         (17,),
     ),

@@ -1,4 +1,4 @@
-"""Replace the database by a new generation: a copy of it, compared with it, or what can be read of it.
+"""Replace the database by a new generation: a copy of it that is compared with it, or of what can be read.
 
 The old generation is in force until the prepared key file of the new one is renamed: the commit point. It
 is removed or moved only after that has been flushed.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -109,7 +109,7 @@ class GenerationWriter:
                 details={"needed": needed, "free": free},
             )
 
-    def write(
+    def copy(
         self,
         old: Database,
         made: KeyFile,
@@ -119,38 +119,53 @@ class GenerationWriter:
         replaces: str,
         why: str,
     ) -> int:
-        """Prepare the key file, create the database, copy, compare; return the number of notes.
+        """Write a copy of the old database, compare both; return the number of notes.
 
         ``old_key`` None: the old database is plain. ``replaces`` is its generation, which is removed once this
         one is in force, also after a crash in between; '' for a plain one. ``why`` goes on record.
+        """
+
+        def fill(target: Database) -> None:
+            table_copy.copy_into(old, target, keep=TIES, on_progress=self.on_progress)
+            self.carry_audit(
+                old, target, data_key, old_key=old_key, old_generation=replaces, why=why
+            )
+
+        meta = {RETIRES: replaces} if replaces else {}
+        self.write(made, data_key, fill, meta=meta, check=lambda target: compare(old, target))
+        return old.number("SELECT count(*) FROM notes")
+
+    def write(
+        self,
+        made: KeyFile,
+        data_key: DataKey,
+        fill: Callable[[Database], None],
+        *,
+        meta: Mapping[str, str],
+        check: Callable[[Database], None],
+    ) -> None:
+        """Prepare the key file, create the database, ``fill`` it, ``check`` it.
+
         Nothing is in force yet afterwards; nothing is left if it raises.
         """
-        folder, at = self.folder, self.options.at
-        path = folder.database(made.generation)
+        path, at = self.folder.database(made.generation), self.options.at
         key = data_key.database_key(made.database_salt)
-        ties = ties_to(made) | ({RETIRES: replaces} if replaces else {})
         try:
-            key_file.prepare(folder, made)
+            key_file.prepare(self.folder, made)
             at(Step.PREPARE)
-            with closing(database_files.create(path, key, meta=ties)) as target:
+            created = database_files.create(path, key, meta={**meta, **ties_to(made)})
+            with closing(created) as target:
                 at(Step.CREATE)
-                target.set_checkpointer(
-                    True
-                )  # or the log would grow to the size of all that is copied
-                table_copy.copy_into(old, target, keep=TIES, on_progress=self.on_progress)
-                self.carry_audit(
-                    old, target, data_key, old_key=old_key, old_generation=replaces, why=why
-                )
+                target.set_checkpointer(True)  # or the log would grow to the size of the whole
+                fill(target)
                 target.checkpoint()
             at(Step.COPY)
             with closing(database_files.connect(path, key)) as target:
-                compare(old, target)
-                notes = target.number("SELECT count(*) FROM notes")
+                check(target)
             at(Step.VERIFY)
         except BaseException:
-            remove_prepared(folder, made)
+            remove_prepared(self.folder, made)
             raise
-        return notes
 
     def carry_audit(
         self,
@@ -272,17 +287,17 @@ def remove_retired(folder: AccountFolder, opened: Database, in_force: KeyFile) -
 
 
 def compare(old: Database, new: Database) -> None:
-    """Compare: the new database is sound and has the same rows. Raises ``CacheDamaged``."""
-    demand_sound(new)
+    """Demand that the new database is undamaged and has the same rows. Raises ``CacheDamaged``."""
+    demand_undamaged(new)
     if not has_same_rows(old, new):
         raise CacheDamaged("what was written differs from the original")
 
 
-def demand_sound(new: Database) -> None:
-    """Check that every page is authentic and the index fits the notes. Raises ``CacheDamaged``."""
+def demand_undamaged(new: Database) -> None:
+    """Demand that every page is authentic and the index fits the notes. Raises ``CacheDamaged``."""
     wrong = integrity.check(new, deep=True)
     if wrong:
-        raise CacheDamaged(f"what was written is not sound: {wrong[0]}")
+        raise CacheDamaged(f"what was written is damaged: {wrong[0]}")
 
 
 def has_same_rows(one: Database, other: Database) -> bool:

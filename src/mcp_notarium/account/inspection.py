@@ -111,8 +111,7 @@ class Inspector:
             inspection.seen,
             main=files.main.state,
             copy=files.copy.state,
-            strays=bool(files.strays),
-            copy_stale=files.copy_stale,
+            change_unfinished=files.copy_stale or bool(files.strays),
             newer_version=files.newer_version,
             files=Files(
                 current=valid is not None and valid.generation in generations,
@@ -120,7 +119,6 @@ class Inspector:
                 prepared=prepared is not None,
                 plain=folder.plain_database.exists(),
                 plain_remains=folder.plain_remains.exists(),
-                plain_unfinished=folder.unfinished_plain_database.exists(),
                 wal=database_files.has_log(_path(folder, valid, plain=inspection.seen.plain)),
             ),
             no_pending=markers.nothing_pending(folder, files, plain=inspection.seen.plain),

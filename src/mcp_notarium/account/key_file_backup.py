@@ -37,8 +37,6 @@ from mcp_notarium.keys import key_file
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import database_files
 
-__all__ = ["RestoreResult", "back_up", "restore"]
-
 
 def back_up(
     settings: Config,

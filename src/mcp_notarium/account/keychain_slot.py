@@ -6,9 +6,9 @@ opens the cache: resetting or reinstalling the keychain must not lose the cache.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 
 from mcp_notarium.account import slot_management, slot_rotation
 from mcp_notarium.account.key_changes import DEFAULTS, ChangeOptions, ChangeResult
@@ -22,19 +22,10 @@ from mcp_notarium.keys.keychain import Keychain
 from mcp_notarium.secret import Secret
 
 
-@dataclass(frozen=True, slots=True)
-class KeychainSlot:
-    """Hold the slot that was added. ``backend``: the keychain's name."""
-
-    changed: ChangeResult
-    slot_id: int
-    backend: str
-
-
 def enable(
     settings: Config, system: Keychain, *, options: ChangeOptions = DEFAULTS
-) -> KeychainSlot:
-    """Add a keychain slot beside the key that opens the cache now.
+) -> ChangeResult:
+    """Add a keychain slot beside the key that opens the cache now; it is labelled with the keychain's name.
 
     The key of the settings (or ``options.old``) must open it. A random key in the keychain that opens
     nothing is reused: an interrupted run has left it. Raises ``SlotsRefused`` if the
@@ -42,21 +33,11 @@ def enable(
     verdicts); the keychain is left as it was then.
     """
     options = replace(options, system=system)
-    kept = system.get(keychain.KEY, settings.owner_hash)
     demand_free(settings, system, options=options)
-    backend = system.name
-    secret = kept or user_key.generate()
-    system.set(keychain.KEY, settings.owner_hash, secret)
-    try:
-        _demand_kept(system, settings.owner_hash, secret)
-        changed = slot_management.add(
-            settings, secret, label=backend, type_=SlotType.KEYRING, options=options
+    with _stored_secret(settings, system, options) as secret:
+        return slot_management.add(
+            settings, secret, label=system.name, type_=SlotType.KEYRING, options=options
         )
-    except BaseException:
-        if kept is None:
-            _forget_unless_it_counts(settings, system, secret, options)
-        raise
-    return KeychainSlot(changed, changed.after.slots[-1].id, backend)
 
 
 def disable(
@@ -103,27 +84,28 @@ def rotate_into_keychain(
     if kept is not None and from_keychain:
         return _exchange(settings, system, kept, user_key.generate(), options)
     demand_free(settings, system, options=options)
-    secret = kept or user_key.generate()
-    backend, current = system.name, slot_rotation.prove_key(settings, options=options)
+    current = slot_rotation.prove_key(settings, options=options)
     demand_another(current.keyfile, without=current.slots_to_replace(wanted))
-    system.set(keychain.KEY, owner, secret)
-    try:
-        _demand_kept(system, owner, secret)
+    with _stored_secret(settings, system, options) as secret:
         slot_rotation.rotate_passphrase(
-            settings, new=secret, wanted=wanted, keychain=backend, current=current, options=options
+            settings,
+            new=secret,
+            wanted=wanted,
+            keychain=system.name,
+            current=current,
+            options=options,
         )
-    except BaseException:
-        if kept is None:
-            _forget_unless_it_counts(settings, system, secret, options)
-        raise
     return slot_management.list_slots(settings, None, bounds=options.bounds).keyfile
 
 
 def demand_free(settings: Config, system: Keychain, *, options: ChangeOptions = DEFAULTS) -> None:
     """Refuse a keychain whose key for this account may be in use. Raises ``SlotsRefused``."""
     kept = system.get(keychain.KEY, settings.owner_hash)
-    if kept is not None and not _left_over(settings, kept, options):
-        raise _taken()
+    if kept is not None and not _is_unused(settings, kept, options):
+        raise SlotsRefused(
+            "the keychain holds a key for this account already",
+            resolution_hint="`mcp-notarium keychain disable` takes it out; then try again.",
+        )
 
 
 def demand_another(keyfile: KeyFile, *, without: Sequence[Slot]) -> None:
@@ -174,7 +156,7 @@ def _exchange(
 
 
 def _forgotten(found: KeyFile, old: Slot) -> list[int]:
-    """List other slots of this keychain: an interrupted run made them, and nobody has the key."""
+    """List other slots of this keychain: an interrupted run made them, and the key is lost."""
     return [
         slot.id
         for slot in found.slots
@@ -182,8 +164,8 @@ def _forgotten(found: KeyFile, old: Slot) -> list[int]:
     ]
 
 
-def _left_over(settings: Config, kept: Secret, options: ChangeOptions) -> bool:
-    """Check for a random key that opens no slot and belongs to no disabled one."""
+def _is_unused(settings: Config, kept: Secret, options: ChangeOptions) -> bool:
+    """Check whether this is a random key that opens no slot and belongs to no disabled one."""
     found = slot_management.list_slots(settings, kept, bounds=options.bounds)
     return (
         user_key.read(kept).kind == "raw"
@@ -195,23 +177,27 @@ def _left_over(settings: Config, kept: Secret, options: ChangeOptions) -> bool:
     )
 
 
-def _forget_unless_it_counts(
-    settings: Config, system: Keychain, secret: Secret, options: ChangeOptions
-) -> None:
-    """Remove the entry after a failure, but not if that came after the commit point, or in doubt.
+@contextmanager
+def _stored_secret(settings: Config, system: Keychain, options: ChangeOptions) -> Iterator[Secret]:
+    """Store a random key in the keychain, or take what an interrupted run left; remove it after a failure.
 
-    The keychain is then the only place of a key that opens the cache.
+    It stays if the failure came after the commit point, or if that is uncertain: the keychain is then the
+    only place of a key that opens the cache.
     """
-    with suppress(LockedError):
-        if slot_management.list_slots(settings, secret, bounds=options.bounds).opened_by is None:
-            system.delete(keychain.KEY, settings.owner_hash)
-
-
-def _taken() -> SlotsRefused:
-    return SlotsRefused(
-        "the keychain holds a key for this account already",
-        resolution_hint="`mcp-notarium keychain disable` takes it out; then try again.",
-    )
+    owner = settings.owner_hash
+    kept = system.get(keychain.KEY, owner)
+    secret = kept or user_key.generate()
+    system.set(keychain.KEY, owner, secret)
+    try:
+        _demand_kept(system, owner, secret)
+        yield secret
+    except BaseException:
+        if kept is None:
+            with suppress(LockedError):
+                listed = slot_management.list_slots(settings, secret, bounds=options.bounds)
+                if listed.opened_by is None:
+                    system.delete(keychain.KEY, owner)
+        raise
 
 
 def _demand_kept(system: Keychain, owner: str, secret: Secret) -> None:

@@ -195,7 +195,7 @@ def _encrypt(
         now=int(options.clock()),
         bounds=options.bounds,
     )
-    notes = writer.write(plain, made, data_key, old_key=None, replaces="", why="encrypted")
+    notes = writer.copy(plain, made, data_key, old_key=None, replaces="", why="encrypted")
     clear = partial(_erase_plain, folder, plain, log, options.at)
     state = writer.switch(made, replaced=_plain_files(folder), clear=clear)
     return EncryptionResult(notes, state)

@@ -146,7 +146,7 @@ def _reencrypt(
         writer.demand_space(inspection.database)
         quarantined = quarantine.find_databases(folder)
         made, data_key = _build(writer, current, carried, new, parameters)
-        notes = writer.write(
+        notes = writer.copy(
             inspection.database,
             made,
             data_key,

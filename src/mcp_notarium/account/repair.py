@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mcp_notarium.account import generation_writer, markers, startup_outcomes, startup_table
-from mcp_notarium.account.database_generation import remove_prepared, ties_to
+from mcp_notarium.account.database_generation import remove_prepared
 from mcp_notarium.account.generation_writer import GenerationWriter, Step, SwitchResult
 from mcp_notarium.account.inspection import Inspection
 from mcp_notarium.account.key_changes import (
@@ -39,7 +39,7 @@ from mcp_notarium.files import quarantine
 from mcp_notarium.files.private_files import replace_private, sync_folder
 from mcp_notarium.keys import key_file
 from mcp_notarium.storage import database_files, integrity, table_copy
-from mcp_notarium.storage.database_files import companions
+from mcp_notarium.storage.database_files import Database, companions
 from mcp_notarium.storage.integrity import PAGE_SIZE
 from mcp_notarium.storage.sync_state import SyncState
 from mcp_notarium.storage.table_copy import OnProgress, SalvageReport
@@ -126,46 +126,38 @@ def _salvage(
     pages: int,
 ) -> SalvageReport:
     """Create the new database with all that could be read; nothing is left of it if this raises."""
-    folder, at = writer.folder, writer.options.at
-    path = folder.database(made.generation)
-    meta = ties_to(made) | {"owner_identity_hash": writer.settings.owner_hash}
-    try:
-        key_file.prepare(folder, made)
-        at(Step.PREPARE)
-        key = data_key.database_key(made.database_salt)
-        with closing(database_files.create(path, key, meta=meta)) as target:
-            at(Step.CREATE)
-            try:
-                found = table_copy.salvage(
-                    lambda: _opened(copy, old, data_key),
-                    target,
-                    pages=pages,
-                    without=_NOT_TAKEN,
-                    on_progress=writer.on_progress,
-                )
-            except CacheDamaged as error:
-                raise CacheDamaged(
-                    "nothing can be saved: the pages that say where everything is are damaged",
-                    resolution_hint=startup_outcomes.BEGIN_AGAIN,
-                ) from error
-            with closing(_opened(copy, old, data_key)) as damaged:
-                writer.carry_audit(
-                    damaged,
-                    target,
-                    data_key,
-                    old_key=data_key,
-                    old_generation=old.generation,
-                    why="repaired",
-                    rescuing=True,
-                )
-            SyncState(target).set_cursor(None)
-            at(Step.COPY)
-            generation_writer.demand_sound(target)
-        at(Step.VERIFY)
-    except BaseException:
-        remove_prepared(folder, made)
-        raise
-    return found
+    reports = []
+
+    def fill(target: Database) -> None:
+        try:
+            report = table_copy.salvage(
+                lambda: _opened(copy, old, data_key),
+                target,
+                pages=pages,
+                without=_NOT_TAKEN,
+                on_progress=writer.on_progress,
+            )
+        except CacheDamaged as error:
+            raise CacheDamaged(
+                "nothing can be saved: the pages that say where everything is are damaged",
+                resolution_hint=startup_outcomes.BEGIN_AGAIN,
+            ) from error
+        reports.append(report)
+        with closing(_opened(copy, old, data_key)) as damaged:
+            writer.carry_audit(
+                damaged,
+                target,
+                data_key,
+                old_key=data_key,
+                old_generation=old.generation,
+                why="repaired",
+                rescuing=True,
+            )
+        SyncState(target).set_cursor(None)
+
+    owner = {"owner_identity_hash": writer.settings.owner_hash}
+    writer.write(made, data_key, fill, meta=owner, check=generation_writer.demand_undamaged)
+    return reports.pop()
 
 
 def _switch(
@@ -227,7 +219,7 @@ def _demand_repairable(inspection: Inspection) -> None:
         raise decision.error()
 
 
-def _opened(path: Path, found: KeyFile, data_key: DataKey) -> database_files.Database:
+def _opened(path: Path, found: KeyFile, data_key: DataKey) -> Database:
     return database_files.connect(path, data_key.database_key(found.database_salt))
 
 

@@ -53,8 +53,7 @@ class Files:
 
     ``current``: the database of the generation the key file names. ``strangers``: encrypted
     databases that neither the key file nor a prepared one names. ``prepared``: a whole key file
-    that was never switched on. ``plain_unfinished``: a plain database that was never finished.
-    ``plain_remains``: one that has an encrypted one in its place and was not erased to its end.
+    that was never switched on. ``plain_remains``: a plain database that has an encrypted one in its place and was not erased to its end.
     ``wal``: a write-ahead log that is not empty lies beside the database in question.
     """
 
@@ -62,7 +61,6 @@ class Files:
     strangers: int = 0
     prepared: bool = False
     plain: bool = False
-    plain_unfinished: bool = False
     plain_remains: bool = False
     wal: bool = False
 
@@ -95,7 +93,7 @@ class Observations:
       the key given makes no new cache. ``slip``: what is wrong with a key meant as a recovery key.
     - ``keychain``: why the keychain has no key, '' if it was not asked. ``keychain_slot``: the keychain of
       some active slot could open the cache, if it were asked.
-    - ``copy_ahead``: the key vouches for a copy that is newer than the key file. ``rotated``: the day of
+    - ``change_unfinished``: a crash came between key file and copy, or left temporary files. ``copy_ahead``: the key vouches for a copy that is newer than the key file. ``rotated``: the day of
       the key's last change, if known.
     - ``no_pending`` is True only where it is certain that no unfinished write is inside.
     """
@@ -113,8 +111,7 @@ class Observations:
     keychain_slot: bool = False
     main: FileState = FileState.MISSING
     copy: FileState = FileState.MISSING
-    strays: bool = False
-    copy_stale: bool = False
+    change_unfinished: bool = False
     copy_ahead: bool = False
     newer_version: int | None = None
     rotated: str | None = None

@@ -92,7 +92,7 @@ _FOLDER = (
         "Run `mcp-notarium migrate-plaintext`: it encrypts the cache and erases the unencrypted one. "
         "Or keep the unencrypted one with DB_ENCRYPTION=off. If it is damaged, `mcp-notarium "
         "reset-cache` sets it aside and makes an encrypted one.",
-        lambda o: not o.plain and (o.files.plain or o.files.plain_unfinished),
+        lambda o: not o.plain and o.files.plain,
     ),
 )
 

@@ -39,8 +39,8 @@ def row_for(seen: Observations) -> Row:
 
 
 def _open(seen: Observations) -> Decision:
-    half_done = seen.copy_stale or seen.strays or seen.files.prepared or seen.recovered
-    return Open(notices=_notices(seen), finish_key_files=half_done and not seen.plain)
+    unfinished = seen.change_unfinished or seen.files.prepared or seen.recovered
+    return Open(notices=_notices(seen), finish_key_files=unfinished and not seen.plain)
 
 
 def _migrate(seen: Observations) -> Decision:

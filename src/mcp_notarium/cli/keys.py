@@ -305,7 +305,8 @@ def run_keychain(args: argparse.Namespace) -> int:
     options = ChangeOptions(old=ask_secret("Key: ") if args.ask_key else None)
     if args.action == "enable":
         done = keychain_slot.enable(config, system_keychain(), options=options)
-        talk(f"{done.backend} opens the cache from now on (slot {done.slot_id}).")
+        slot = done.after.slots[-1]
+        talk(f"{slot.label} opens the cache from now on (slot {slot.id}).")
         talk("You may remove DB_ENCRYPTION_KEY from the clients' configurations. Keep it in a safe")
         talk("place: if the keychain is ever lost, you need it to open the cache.")
         return 0

@@ -77,13 +77,18 @@ class StoredToken:
                 found = system.get(keychain.TOKEN, self._owner)
                 if found is not None:
                     return found
-        # Not from memory first: another process may have logged in anew.
+        # Not from memory first: another process may have logged in since.
         return self._rows.login_token() or self._memory
 
     def store(self, token: Secret) -> None:
         """Store the token in the best place there is, and remove it from the others."""
-        self._memory = None
-        if self._store_in_keychain(token):
+        self._memory, stored = None, False
+        system = self._keychain()
+        with suppress(LockedError):
+            if system is not None:
+                system.set(keychain.TOKEN, self._owner, token)
+                stored = True
+        if stored:
             self._rows.set_login_token(None)
         elif self._rows.can_store_login:
             self._rows.set_login_token(token)
@@ -101,16 +106,6 @@ class StoredToken:
         system = self._keychain()
         if system is not None:
             system.delete(keychain.TOKEN, self._owner)
-
-    def _store_in_keychain(self, token: Secret) -> bool:
-        system = self._keychain()
-        if system is None:
-            return False
-        try:
-            system.set(keychain.TOKEN, self._owner, token)
-        except LockedError:
-            return False
-        return True
 
     def _keychain(self) -> Keychain | None:
         return self._system if self._system is not None and self._system.usable else None

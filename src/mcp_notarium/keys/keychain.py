@@ -15,9 +15,10 @@ import stat
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from pathlib import Path
 from types import MappingProxyType
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.secret import Secret
@@ -148,16 +149,12 @@ class Keychain:
     def _call(self, kind: str, question: Callable[..., _Answer], *given: str) -> _Answer:
         try:
             return self._caller.call(lambda: question(*given), within=self._timeouts[kind])
-        except _NoAnswer:
+        except TimeoutError:
             raise _unusable_error(
                 "it does not answer; perhaps a dialog waits where nobody sees it"
             ) from None
         except Exception as error:  # noqa: BLE001 - foreign code: whatever it raises, it is unusable
             raise _unusable_error(_describe_error(error)) from None
-
-
-class _NoAnswer(Exception):
-    """Say that no answer came in time, or that an earlier call is still open."""
 
 
 class _TimedCaller:
@@ -169,38 +166,28 @@ class _TimedCaller:
 
     def __init__(self) -> None:
         self._turn = threading.Lock()
-        self._given_up: threading.Event | None = None
+        self._last: Future[Any] = Future()
+        self._last.set_result(None)
 
     def call(self, question: Callable[[], _Answer], *, within: float) -> _Answer:
         """Return the answer; raise what the question raises. ``within`` in seconds.
 
-        Raises ``_NoAnswer``.
+        Raises ``TimeoutError`` if no answer comes in time, or an earlier call is still open.
         """
         with self._turn:
-            if self._given_up is not None and not self._given_up.is_set():
-                raise _NoAnswer
-            return self._put(question, within)
+            if not self._last.done():
+                raise TimeoutError
+            answer: Future[_Answer] = Future()
 
-    def _put(self, question: Callable[[], _Answer], within: float) -> _Answer:
-        answers: list[_Answer] = []
-        errors: list[BaseException] = []
-        done = threading.Event()
+            def work() -> None:
+                try:
+                    answer.set_result(question())
+                except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
+                    answer.set_exception(error)
 
-        def work() -> None:
-            try:
-                answers.append(question())
-            except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
-                errors.append(error)
-            finally:
-                done.set()
-
-        threading.Thread(target=work, name="keychain", daemon=True).start()
-        if not done.wait(within):
-            self._given_up = done
-            raise _NoAnswer
-        if errors:
-            raise errors.pop()
-        return answers.pop()
+            self._last = answer
+            threading.Thread(target=work, name="keychain", daemon=True).start()
+            return answer.result(within)
 
 
 @functools.cache

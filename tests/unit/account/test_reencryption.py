@@ -353,7 +353,7 @@ def test_a_copy_whose_index_is_wrong_never_counts(tmp_path, monkeypatch):
             target.run("INSERT INTO notes_fts(notes_fts) VALUES ('delete-all')")
 
     monkeypatch.setattr(table_copy, "copy_into", lossy)
-    assert "not sound" in refused(config, CacheDamaged).message
+    assert "is damaged" in refused(config, CacheDamaged).message
 
 
 def test_databases_that_no_key_file_names_are_quarantined(tmp_path):

@@ -79,9 +79,7 @@ CASES = [
     ("plain mode beside an encrypted cache", replace(PLAIN, files=Files(plain=True, strangers=1)), 22, "DB_ENCRYPTION_KEY"),
     ("plain mode beside an encrypted cache", replace(PLAIN, main=FileState.DAMAGED), 22, "reset-cache"),
     ("encrypted mode beside a plain cache", replace(NOTHING, files=Files(plain=True)), 22, "DB_ENCRYPTION=off"),
-    ("encrypted mode beside a plain cache", replace(GOOD, files=Files(current=True, plain_unfinished=True)), 22, "migrate-plaintext"),
     ("a plain cache was not erased to its end", replace(GOOD, files=Files(current=True, plain_remains=True)), 22, "migrate-plaintext"),
-    ("no plain cache yet", replace(PLAIN, files=Files(plain_unfinished=True), sample=None, **UNOPENED), Create, None),
     ("no plain cache yet", replace(PLAIN, files=Files(), sample=None, **UNOPENED), Create, None),
     ("the plain database is empty", replace(PLAIN, sample=PageSample(size=0), **UNOPENED), 14, "reset-cache"),
     ("the plain database is no database", replace(PLAIN, sample=PageSample(size=99), **UNOPENED), 13, "reset-cache"),
@@ -263,7 +261,7 @@ def test_a_good_copy_takes_the_place_of_a_lost_key_file_with_a_notice(main):
 
 @pytest.mark.parametrize(
     "left",
-    [{"copy_stale": True}, {"strays": True}, {"files": Files(current=True, prepared=True)}],
+    [{"change_unfinished": True}, {"files": Files(current=True, prepared=True)}],
 )
 def test_what_a_crash_left_is_brought_to_rest(left):
     assert decide(replace(GOOD, **left)) == Open(finish_key_files=True)
@@ -377,8 +375,7 @@ VALUES = {
     "key": [*KeySource, KeySource.FOUND, KeySource.FOUND],
     "main": list(FileState),
     "copy": list(FileState),
-    "strays": YES_NO,
-    "copy_stale": YES_NO,
+    "change_unfinished": YES_NO,
     "cipher_floor": [0, 4, 5],
     "schema_floor": [0, 1, 2],
     "unwrap": [*Unwrap, Unwrap.OPENED, Unwrap.OPENED],
