@@ -1,4 +1,4 @@
-"""What every run of the tests tells at its end: its seed, and slow tests that do not say why."""
+"""Report the seed of a run, and slow tests without a reason, at its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Notes of a size and a word distribution as people have them, and queries whose answers are known.
+"""Make notes with the sizes and word distribution of real accounts, and queries with known answers.
 
 Note ``n`` depends on ``n`` alone (its random filling on all before it), so how many notes a query
 finds is arithmetic: a figure is taken only of a right answer. Filling: about 1.5 kB of made-up words

@@ -1,4 +1,4 @@
-"""A floor: the protocol library's own smallest server, one tool that says again what it is told."""
+"""Run a floor: the smallest server of the MCP SDK, with one tool that echoes its argument."""
 
 from typing import Any
 

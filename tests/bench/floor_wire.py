@@ -1,4 +1,4 @@
-"""A floor: the library's server over the shortest wire there is, for the round trip alone.
+"""Run a floor: the SDK's server over the shortest possible transport, for the round trip alone.
 
 One thread reads lines and hands parsed messages to the loop; an answer is written at once from the
 loop. No limits, no signals, no tidy end: what our transport adds to this is what those cost.

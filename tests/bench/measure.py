@@ -1,4 +1,4 @@
-"""Figures, and how they are taken: subjects in turn, medians, ratios to floors of the same run."""
+"""Measure figures: subjects in turn, medians, ratios to floors of the same run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Take an older commit of this project from its history, to be measured beside the sources of today."""
+"""Check out an older commit of this project, to measure it beside the current sources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Child processes: those measured, the floors beside them, the note service; and what they cost."""
+"""Run child processes (servers, floors, note service) and measure their cost."""
 
 from __future__ import annotations
 

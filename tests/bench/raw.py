@@ -1,4 +1,4 @@
-"""The very statements of the server, run by the driver alone: what SQLite and SQLCipher need for them."""
+"""Run the server's own SQL statements with the driver alone, as a floor."""
 
 from __future__ import annotations
 

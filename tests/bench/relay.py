@@ -1,4 +1,4 @@
-"""Passes TCP connections on and counts their bytes in both directions, headers included, and requests."""
+"""Relay TCP connections, and count requests and the bytes of both directions, headers included."""
 
 from __future__ import annotations
 

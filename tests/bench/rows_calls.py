@@ -1,4 +1,4 @@
-"""Calls of a server that is up: over stdio, against the same SQL in a bare loop and in no loop at all."""
+"""Measure calls of a running server over stdio, against the same SQL in a bare loop and without a loop."""
 
 from __future__ import annotations
 

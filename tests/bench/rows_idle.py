@@ -1,4 +1,4 @@
-"""A server nobody asks: what it costs, and how soon it has what was changed elsewhere."""
+"""Measure an idle server: its cost, and how soon it has changes from elsewhere."""
 
 from __future__ import annotations
 

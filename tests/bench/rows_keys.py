@@ -1,4 +1,4 @@
-"""What a key costs at a start: raw, and a passphrase stretched by each of the two functions."""
+"""Measure what a key costs at a start: raw, and a passphrase under each of the two KDFs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Launch to the first answers, of a new process each time."""
+"""Measure from launch to the first answers, with a new process each time."""
 
 from __future__ import annotations
 

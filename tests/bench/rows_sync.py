@@ -1,4 +1,4 @@
-"""The first sync of an empty cache, against reading the same pages and doing nothing with them."""
+"""Measure the first sync of an empty cache, against reading the same pages and dropping them."""
 
 from __future__ import annotations
 

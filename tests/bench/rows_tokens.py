@@ -1,4 +1,4 @@
-"""What an agent pays for: tokens of the tool list, of a listed note and of a hit, in English prose."""
+"""Count the tokens of the tool list, of a listed note and of a hit, in English prose."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Saves, with a key and without, against the bare request that each of them needs."""
+"""Measure saves, with and without a key, against the bare request that each of them needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The note service as a process of its own, so that its work is not in the bench's or the server's time.
+"""Run the note service in a process of its own, so that its work is not in the measured time.
 
 ``python -m bench.service NOTES`` prints one line of JSON that says where it is, then answers orders,
 one line of JSON each. It ends when its standard input does.

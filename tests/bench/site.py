@@ -1,4 +1,4 @@
-"""An account of one size, and the caches of it that the rows need, each loaded once."""
+"""Hold an account of one size, and the caches of it that the rows need, each loaded once."""
 
 from __future__ import annotations
 

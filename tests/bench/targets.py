@@ -1,4 +1,4 @@
-"""What is aimed at, row by row; printed beside the figures, asserted nowhere."""
+"""List the target of each row; targets are printed beside the figures and asserted nowhere."""
 
 from __future__ import annotations
 

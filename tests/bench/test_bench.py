@@ -1,4 +1,4 @@
-"""The smallest form of the bench: it runs, and its answers are right. No time is asserted."""
+"""Run the bench in its smallest form and check its answers; no time is asserted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``keys calibrate`` beside what is in force: only what is dearer is applied unasked."""
+"""Test ``keys calibrate``: only a higher cost is applied without a question."""
 
 import argparse
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""``audit`` as a person types it, over what a real server has left."""
+"""Test the ``audit`` commands over the records of a real server."""
 
 from __future__ import annotations
 

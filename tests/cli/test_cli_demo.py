@@ -1,4 +1,4 @@
-"""The demo shows what it says, and says so itself."""
+"""Test that the demo shows what it says."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""What a new user types first: the README's walk, a weak passphrase, a policy file in the wrong folder."""
+"""Test a new user's first commands: the README's steps, a weak passphrase, a misplaced policy file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``keys``, ``keychain`` and what ``rotate-key`` says: real processes, as a person types them."""
+"""Test ``keys``, ``keychain`` and the output of ``rotate-key`` with real processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read-only commands change no file of the account folder, neither its bytes nor its time."""
+"""Test that read-only commands change no byte and no time of a file in the account folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``policy show | check | explain``: real processes, as a person types them."""
+"""Test ``policy show | check | explain`` with real processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person at a terminal is asked, and that Ctrl+C is an answer."""
+"""Test the questions at a terminal, and Ctrl+C as an answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``rotate-key`` as a person lives with it: lost passphrases, several keys, and nothing typed in vain."""
+"""Test ``rotate-key``: lost passphrases, several keys, and refusals before any key is typed."""
 
 from __future__ import annotations
 

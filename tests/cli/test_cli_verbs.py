@@ -1,4 +1,4 @@
-"""The verbs as a person types them: login, logout, status, doctor, rotate-key, reset-cache."""
+"""Test the commands with real processes: login, logout, status, doctor, rotate-key, reset-cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every verdict of the table, caused for the real program: both commands tell it, and their hint helps."""
+"""Cause every verdict in the real program, and check that both commands report it and the hint helps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``doctor`` says of the age of keys, and ``repair`` of notes that are missing."""
+"""Test the findings of ``doctor`` on the age of keys, and of ``repair`` on missing notes."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A key that is made up is shown when all is proven and nothing counts yet: at that step only."""
+"""Test that a generated key is shown only when it is proven and not yet in force."""
 
 import pytest
 

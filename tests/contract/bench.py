@@ -1,4 +1,4 @@
-"""The bench every contract test stands on: a store under test, a client of it, another device."""
+"""Define the bench of a contract test: the store under test, and another device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract of failing: what each misfortune may and may not mean."""
+"""Define the contract of errors: what each failure may and may not mean."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract of reading: getting, listing, the change feed."""
+"""Define the contract of reading: get, list, change feed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every store must do, as tests: subclass ``StoreContract`` and give it a bench.
+"""Define the contract of every store as tests: subclass ``StoreContract`` and give it a bench.
 
 Tests that need something a store need not have ask ``capabilities`` and nothing else.
 """

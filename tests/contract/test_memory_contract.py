@@ -1,4 +1,4 @@
-"""The in-memory store keeps the contract, merging silently or refusing an old base."""
+"""Run the contract with the in-memory store, which merges silently or refuses an old base."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Simplenote keeps the contract, against a whole embedded Simperium over real HTTP."""
+"""Run the contract with Simplenote, against an embedded Simperium over real HTTP."""
 
 from __future__ import annotations
 

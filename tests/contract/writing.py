@@ -1,4 +1,4 @@
-"""The contract of writing: text as it is, pushing, deleting."""
+"""Define the contract of writing: unchanged text, push, delete."""
 
 from __future__ import annotations
 

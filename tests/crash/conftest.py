@@ -1,4 +1,4 @@
-"""Where crash tests put what they look at."""
+"""Give crash tests a folder for the files they examine."""
 
 import os
 import tempfile

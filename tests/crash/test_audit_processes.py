@@ -1,4 +1,4 @@
-"""The chain under two writers, sudden death and a full disk."""
+"""Test the audit chain with two writers, kills and a full disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real damage to real files: each kind is told from the others, and looking changes nothing."""
+"""Damage real files: each kind of damage is distinguished, and looking changes nothing."""
 
 from contextlib import closing
 

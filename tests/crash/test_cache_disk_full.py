@@ -1,4 +1,4 @@
-"""No space left: said as such, nothing that was stored is lost, and it goes on when there is room."""
+"""Test a full disk: it is reported, stored notes stay, and work continues when there is space."""
 
 import pytest
 

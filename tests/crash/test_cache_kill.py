@@ -1,4 +1,4 @@
-"""A process killed in the middle of storing: what was committed is there, and the cursor fits it."""
+"""Kill a process while it stores: committed notes are there, and the cursor fits them."""
 
 import os
 import random

@@ -1,4 +1,4 @@
-"""Two processes write to one cache at the same time: no row is lost, no total is wrong."""
+"""Let two processes write to one cache: no row is lost, no total is wrong."""
 
 from mcp_notarium.search.parser import parse
 from mcp_notarium.storage import integrity

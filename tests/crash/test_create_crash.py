@@ -1,4 +1,4 @@
-"""A first start or a rebuild killed at any step leaves the old cache or none, and never a wreck."""
+"""Kill a first start or a rebuild at any step: the old cache stays, or none, and never a broken one."""
 
 from contextlib import closing
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The disk is full or the quota used up at any write: what a command says is what holds.
+"""Fill the disk or a quota at any write: what a command reports is true.
 
 If it says that it failed, the old key opens everything as before and nothing is left over; once
 the new key counts, it does not say so. The retry works when there is room.

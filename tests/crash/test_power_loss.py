@@ -1,4 +1,4 @@
-"""The power goes at any moment of a command that changes keys: nothing is lost, it can be repeated.
+"""Cut the power at any moment of a command that changes keys: nothing is lost, it can be repeated.
 
 The real commands are recorded as the kernel sees them, and what an unlucky disk may have kept of
 them is laid out and opened (``support/power_loss.py`` says what that may be). On a disk that takes no

@@ -1,4 +1,4 @@
-"""``rotate-key --reencrypt`` killed at every step and at any moment.
+"""Kill ``rotate-key --reencrypt`` at every step and at random moments.
 
 One key opens, all notes are there, the retry works. The long form has a cache of about 100 MB.
 """

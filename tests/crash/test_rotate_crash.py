@@ -1,4 +1,4 @@
-"""A change of passphrase killed at any step: exactly one passphrase opens, a retry works."""
+"""Kill a change of passphrase at any step: exactly one passphrase opens, and a retry works."""
 
 from dataclasses import replace
 

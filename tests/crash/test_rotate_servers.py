@@ -1,4 +1,4 @@
-"""Keys are changed while real servers save notes as fast as they can, and while one stands still.
+"""Change keys while real servers save notes as fast as they can, and while one is stopped.
 
 No write that was acknowledged is lost, no server has to be started again, and nobody waits for ever.
 """

@@ -1,4 +1,4 @@
-"""One change of the disk fails, any one, in each command that changes what is in force.
+"""Let any one change of the disk fail, in each command that changes keys or caches.
 
 What the command says is true of what is in force then: it is called a failure only as long as what was
 before counts; and what it names as the way on ends it.

@@ -1,4 +1,4 @@
-"""The disk is full, or a quota used up, at any write of any command that changes keys.
+"""Fill the disk or a quota at any write of any command that changes keys.
 
 What the command says is what holds: if it fails, the old key opens what it opened; if it does not, it
 is done. In any case it can be done when there is room, and nothing is left over.

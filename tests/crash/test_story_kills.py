@@ -1,4 +1,4 @@
-"""Every command that changes keys is killed wherever it stops between two changes of the disk.
+"""Kill every command that changes keys between any two changes of the disk.
 
 Afterwards exactly the keys of before open or exactly those of after, every note is there, the command
 can be done again, and then nothing is left over. In the long form also the real command, before every

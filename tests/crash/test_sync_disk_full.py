@@ -1,4 +1,4 @@
-"""A disk that fills under a server that syncs: whoever reads is told that the notes are old."""
+"""Fill the disk under a server that syncs: its answers say that the notes are old."""
 
 import pytest
 

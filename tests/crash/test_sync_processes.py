@@ -1,4 +1,4 @@
-"""Real processes killed at real moments: the cache stays whole and nothing is done twice or lost."""
+"""Kill real processes while they sync: the cache stays whole, nothing is lost or done twice."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The documents of security name tests that exist, places that exist, and verdicts and settings as they are."""
+"""Test that the security documents name existing tests, places, verdicts and settings."""
 
 import importlib.util
 import sys

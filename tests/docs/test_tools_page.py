@@ -1,4 +1,4 @@
-"""The page about the tools says what the tools say."""
+"""Test that docs/tools.md is the generated page."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A server without bytecode makes it before it gives up the right to write it."""
+"""Test that a server writes missing bytecode before it gives up the right to write it."""
 
 import shutil
 import sys

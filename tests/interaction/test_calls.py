@@ -1,4 +1,4 @@
-"""Calls to the real server: in order, cancelled, recorded, and answered or told so at the end."""
+"""Test calls to the real server: order, cancellation, records, and answers at shutdown."""
 
 import json
 import signal

@@ -1,4 +1,4 @@
-"""Calls in raw lines to session, transport, SDK and pipeline in this process, over a store in memory."""
+"""Test calls in raw lines through session, transport, SDK and pipeline, in this process, on a memory store."""
 
 import asyncio
 import json

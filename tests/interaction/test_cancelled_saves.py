@@ -1,4 +1,4 @@
-"""Saves that a client calls off, through the real server: sent ones are finished, no other is sent."""
+"""Test cancelled saves through the real server: sent ones are finished, no other is sent."""
 
 import sys
 import threading

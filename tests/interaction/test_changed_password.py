@@ -1,4 +1,4 @@
-"""Servers of one account of which some have an old password, as two clients' configurations have."""
+"""Test servers of one account, some with an old password, as two clients' configurations have."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A damaged page that no start looks at: met while the server runs, and known to everybody after."""
+"""Test a damaged page that no start examines: met by a running server, and known to all afterwards."""
 
 from __future__ import annotations
 

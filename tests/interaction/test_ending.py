@@ -1,4 +1,4 @@
-"""The end of the real server with a write in hand: well before the client's SIGTERM."""
+"""Test that the real server ends with an unfinished write well before the client's SIGTERM."""
 
 import signal
 import time

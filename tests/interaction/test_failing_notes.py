@@ -1,4 +1,4 @@
-"""A note that the service cannot give stands in no other's way; hidden, it shows in no answer."""
+"""Test that a note that the service cannot return delays no other, and shows nowhere if it is hidden."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A change made elsewhere is seen soon, whatever this server is doing: the real server, real HTTP."""
+"""Test that a change made elsewhere is seen soon, over real HTTP, whatever the server is doing."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A cache that may not be opened: every tool says why and what to do, and nothing is touched."""
+"""Test a cache that may not be opened: every tool says why and what to do, and no file changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Required settings are missing: whoever speaks is told so by every call, and nobody else is waited for."""
+"""Test missing required settings: every call says so, and a process without a client ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Notes whose id no address can hold: all others are here, in whatever way they arrive."""
+"""Test notes whose id no URL can hold: all other notes arrive, in every way."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A token of somebody else's account in the configuration: two accounts are never mixed."""
+"""Test a token of another account in the configuration: two accounts are never mixed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The two packages of the SQLCipher driver: what one has written, the other opens and goes on with."""
+"""Test the two packages of the SQLCipher driver: each opens and continues the files of the other."""
 
 import json
 import os

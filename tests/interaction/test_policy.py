@@ -1,4 +1,4 @@
-"""The real server under a policy: the tools it offers, what it shows, and two servers with two policies."""
+"""Test the real server under a policy: its tools, its answers, and two servers with two policies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The real program, as a client starts it, over a real note service on loopback."""
+"""Test the real program, as a client starts it, over a note service on loopback."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The real server behind a proxy that changes a word in everything it is told."""
+"""Test the real server behind a proxy that changes a word in every request."""
 
 from contextlib import ExitStack
 

@@ -1,4 +1,4 @@
-"""Every fault of the protocol library's own stdio transport, and that ours has none of them.
+"""Test that our stdio transport has none of the known faults of the SDK's own.
 
 Real processes, raw lines. The server is the fixture: our session, transport and guard around tools
 that misbehave.

@@ -1,4 +1,4 @@
-"""A client that asks on and on and does not read: what waits for it is bounded, and nothing is lost."""
+"""Test a client that sends requests and reads no answers: the backlog is bounded, and nothing is lost."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Every change of a chain by somebody without its key is found: edit, delete, reorder, insert, cut."""
+"""Test that every change of a chain without its key is found: edit, delete, reorder, insert, cut."""
 
 from dataclasses import fields, replace
 

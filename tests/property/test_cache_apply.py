@@ -1,4 +1,4 @@
-"""The note table against a dictionary, over any sequence of what a note service can send."""
+"""Compare the note table with a dictionary, over any sequence of changes from a note service."""
 
 import json
 

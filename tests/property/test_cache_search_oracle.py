@@ -1,4 +1,4 @@
-"""Search against reading every note: nothing missing, nothing too much."""
+"""Compare the search with a scan of all notes: nothing missing, nothing too much."""
 
 import functools
 import random

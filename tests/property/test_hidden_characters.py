@@ -1,4 +1,4 @@
-"""Characters nobody sees are found: every one, where it is, in linear time; ordinary writing is not."""
+"""Test that invisible characters are found, every one, in linear time, and ordinary text is not reported."""
 
 import functools
 import sys

@@ -1,4 +1,4 @@
-"""Whatever happens to the files of an account, a start ends in a cache or in a clean refusal."""
+"""Test that after any damage to the files of an account a start opens a cache or refuses cleanly."""
 
 import shutil
 from dataclasses import replace

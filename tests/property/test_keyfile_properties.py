@@ -1,4 +1,4 @@
-"""Whatever stands in a key file, reading it ends in a refusal or in exactly what was written."""
+"""Test that reading any key file ends in a refusal or in exactly what was written."""
 
 import json
 import resource

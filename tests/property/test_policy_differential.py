@@ -1,4 +1,4 @@
-"""A note that the policy hides cannot be told from one that does not exist, by any call of a tool.
+"""Test that no call of a tool distinguishes a hidden note from one that does not exist.
 
 Thousands of random calls at two accounts, one with the hidden notes and one without them, answer the
 same bytes, also while other devices hide notes, show them again, and race with the agent's writes.

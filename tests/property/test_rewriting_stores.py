@@ -1,4 +1,4 @@
-"""A store that changes by itself what it is given, or says so: one save leaves at most two notes.
+"""Test stores that change what they are given: one save leaves at most two notes.
 
 Whatever it makes of a text, wherever it does that, whatever gets lost on the way, and also after the
 process has ended at any step: no copy of a copy is made, and in the end nothing more is sent.

@@ -1,4 +1,4 @@
-"""The eight invariants of sync (docs/sync.md), each under its own name.
+"""Test the eight invariants of sync (docs/sync.md), each under its own name.
 
 Every test lets Hypothesis make up a history: what another device does to the store, what goes wrong
 on the way, where the process ends. Examples are derived from the test itself, so that every run is

@@ -1,4 +1,4 @@
-"""Two clients, another device and a flaky network in any order: in the end everybody agrees.
+"""Test two clients, another device and a flaky network in any order: in the end all agree.
 
 A client may crash between any two steps of a save or of a cycle and is started again on the same
 cache. After healing both caches equal the store, nothing is pending that the store would take, a

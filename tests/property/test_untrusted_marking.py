@@ -1,4 +1,4 @@
-"""Answers with note text: between boundaries nobody can forge, and not one character changed."""
+"""Test answers with note text: unforgeable boundaries, and no character changed."""
 
 import json
 

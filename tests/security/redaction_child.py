@@ -1,4 +1,4 @@
-"""Pushes secrets, in every spelling, through every way text can leave the process.
+"""Send secrets, in every spelling, through every output of the process.
 
 Run by ``test_redaction_matrix.py``: ``python redaction_child.py LOG_FILE MODE`` with the spellings
 as JSON on stdin. MODE ``off`` switches the redaction off, to show that the search finds leaks.

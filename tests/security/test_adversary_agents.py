@@ -1,4 +1,4 @@
-"""An agent that wants more than the person permits: hidden notes, bulk reading, tools that are off."""
+"""Test an agent that exceeds its permissions: hidden notes, bulk reading, disabled tools."""
 
 import asyncio
 import hashlib

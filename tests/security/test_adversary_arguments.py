@@ -1,4 +1,4 @@
-"""Every text an agent can give, filled with the languages of the layers below it."""
+"""Fill every text argument with the languages of the layers below it."""
 
 from __future__ import annotations
 

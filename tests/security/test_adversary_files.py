@@ -1,4 +1,4 @@
-"""What the last lines of defence do by themselves, without the ones before them."""
+"""Test the last lines of defence without the ones before them."""
 
 import os
 import subprocess

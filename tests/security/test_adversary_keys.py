@@ -1,4 +1,4 @@
-"""What somebody with the account's folder can try: wrong keys, damaged, swapped and cut files."""
+"""Test attacks of somebody with the account folder: wrong keys, damaged, swapped and cut files."""
 
 import shutil
 from contextlib import closing

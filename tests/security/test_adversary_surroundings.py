@@ -1,4 +1,4 @@
-"""What lies around the real server: its working folder, its environment, an evil note service."""
+"""Test a hostile working folder, environment and note service of the real server."""
 
 from __future__ import annotations
 

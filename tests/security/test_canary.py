@@ -1,4 +1,4 @@
-"""Plants a marker in every secret and every note, runs every flow at TRACE, reads every byte."""
+"""Put a marker into every secret and note, run every flow at TRACE, and search every output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may read the files, and what is not followed, opened or made."""
+"""Test who may read the files, and which files are not followed, opened or created."""
 
 import os
 import stat

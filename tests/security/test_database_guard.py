@@ -1,4 +1,4 @@
-"""What an injected statement could do on an open cache: read and write rows, nothing else."""
+"""Test that an injected statement on an open cache can only read and write rows."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""No note text outside the encrypted pages: not in the folder, not in temporary files."""
+"""Test that no note text is outside the encrypted pages: not in the folder, not in temporary files."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Files are private whatever the umask, and nothing planted in the folder is followed or used."""
+"""Test that files are private under any umask, and that planted files are not followed or used."""
 
 import os
 import stat

@@ -1,4 +1,4 @@
-"""The real server against a client that means harm: every argument, every line, and too many of them."""
+"""Test the real server against a hostile client: every argument, every line, and floods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The real server against a note service that means harm: it answers on, in bounded time and memory.
+"""Test the real server against a hostile note service: it answers on, in bounded time and memory.
 
 Whatever one kind of call is answered with, tools go on being served, notes and confirmed writes of
 before stay, and when the service behaves again everything is in step.

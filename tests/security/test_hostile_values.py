@@ -1,4 +1,4 @@
-"""The real server against a note service whose values and lengths are wrong: what is sound stays sound."""
+"""Test the real server against wrong values and lengths of a note service: valid notes stay valid."""
 
 from __future__ import annotations
 

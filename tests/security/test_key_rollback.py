@@ -1,4 +1,4 @@
-"""An old key file that was put back: every command that changes keys refuses it and writes nothing.
+"""Test that every command that changes keys refuses an old key file and writes nothing.
 
 Somebody who knows an exchanged key, and can write to the folder, would otherwise come in again. The
 newest key file is known by its copy, and by the database, which remembers the highest number seen.

@@ -1,4 +1,4 @@
-"""Nobody else of the same user reads our memory: not by /proc, not as a debugger, not by a dump.
+"""Test that no process of the same user reads our memory: by /proc, as a debugger, or by a dump.
 
 Each attempt is made twice: on the program as it is, and on the same program without the one measure
 that forbids it. Where the second is refused too, the system forbids it to everybody and nothing is

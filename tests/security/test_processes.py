@@ -1,4 +1,4 @@
-"""Nothing in the sources starts a program or listens but what is listed, and the rule itself."""
+"""Test that only listed code starts a program or listens, and test the rule itself."""
 
 import pytest
 

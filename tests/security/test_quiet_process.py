@@ -1,4 +1,4 @@
-"""A server starts no program, listens nowhere and goes nowhere else, watched by the interpreter itself."""
+"""Test that a server starts no program, listens nowhere and connects nowhere else, by audit events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The real program against a real keychain: GNOME Keyring, unlocked, locked, deaf, hung and gone."""
+"""Test the real program against GNOME Keyring: unlocked, locked, silent, hung and missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every way out, every secret, every spelling: nothing of a secret leaves the process.
+"""Test every output with every secret in every spelling: nothing of a secret leaves the process.
 
 The search decodes what it finds (JSON, URL, HTML, base64, hexadecimal) three levels deep, and the
 same run without redaction must find leaks nearly everywhere: silence alone proves nothing.

@@ -1,4 +1,4 @@
-"""What a confined server can still do, and what not, tried for real; and that the whole server is it."""
+"""Test what a confined server can and cannot do, with real calls in the whole server."""
 
 from __future__ import annotations
 

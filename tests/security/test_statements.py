@@ -1,4 +1,4 @@
-"""No SQL is put together from what comes from outside: the rule over all sources, and the rule itself."""
+"""Test that no SQL is built from input, in all sources, and test the rule itself."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The list of defences fits the source, the page of attacks fits the tests, and the trial is honest.
+"""Test that the list of defences fits the sources and the page of attacks fits the tests.
 
 The whole of it is run by hand: ``./scripts/undefended``.
 """

@@ -1,4 +1,4 @@
-"""A running simulator and a bare client that knows nothing but addresses and headers."""
+"""Give a running simulator, and a bare client that knows only addresses and headers."""
 
 from __future__ import annotations
 

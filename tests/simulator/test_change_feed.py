@@ -1,4 +1,4 @@
-"""The change feed over real HTTP, its differences checked by a reader that shares no code with it."""
+"""Test the change feed over real HTTP, with a reader that shares no code with it."""
 
 from __future__ import annotations
 

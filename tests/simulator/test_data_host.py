@@ -1,4 +1,4 @@
-"""The data host over real HTTP: objects, versions, listings and the words of its refusals."""
+"""Test the data host over real HTTP: objects, versions, listings, texts of refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client experiences when a fault happens to its request."""
+"""Test what a client sees when its request meets a fault."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The login host (plain text) and the account host (JSON) over real HTTP."""
+"""Test the login host (plain text) and the account host (JSON) over real HTTP."""
 
 from __future__ import annotations
 

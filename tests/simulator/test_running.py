@@ -1,4 +1,4 @@
-"""Starting, stopping and being off the network."""
+"""Test starting, stopping and going off the network."""
 
 from __future__ import annotations
 

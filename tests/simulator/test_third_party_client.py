@@ -1,4 +1,4 @@
-"""A client written by others for the real service works against the simulator unchanged."""
+"""Test that a third-party client for the real service works against the simulator."""
 
 from __future__ import annotations
 

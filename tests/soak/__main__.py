@@ -1,4 +1,4 @@
-"""``./scripts/soak [--minutes N] [--seed WORD]``: exit code 1 and the reasons if a promise was broken."""
+"""Run ``./scripts/soak [--minutes N] [--seed WORD]``; exit with 1 and the reasons if a promise was broken."""
 
 from __future__ import annotations
 

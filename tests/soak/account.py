@@ -1,4 +1,4 @@
-"""One account under strain: the note service, the cache's folder, its key, its clocks, its processes."""
+"""Hold the account of a run: note service, cache folder, key, clocks, processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever takes part in a run, on a thread of its own."""
+"""Run a participant of a soak on a thread of its own."""
 
 from __future__ import annotations
 

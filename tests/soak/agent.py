@@ -1,4 +1,4 @@
-"""An agent that reads and writes notes by all four tools, through a server that may end at any moment."""
+"""Run an agent that reads and writes notes with all four tools, through a server that may be killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Another device of the account: it edits the same notes, past all faults, always from the newest text."""
+"""Run another device of the account, which edits the newest text of the same notes and meets no faults."""
 
 from __future__ import annotations
 

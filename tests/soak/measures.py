@@ -1,4 +1,4 @@
-"""What a server may take: memory, open files, and the size of the log beside the database."""
+"""Measure the servers of a run: memory, open files, size of the write-ahead log."""
 
 from __future__ import annotations
 

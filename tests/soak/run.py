@@ -1,4 +1,4 @@
-"""One run: who takes part, for how long, and what is said at the end."""
+"""Run a soak: its participants, its duration, its report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Controls of the soak's checks: each kind of broken promise, made by hand, is reported."""
+"""Test the checks of the soak: each kind of broken promise is reported."""
 
 import json
 from collections import Counter

@@ -1,4 +1,4 @@
-"""The short form of the soak; ``./scripts/soak`` is the long one."""
+"""Run the soak in its short form; ``./scripts/soak`` is the long one."""
 
 import json
 import sys

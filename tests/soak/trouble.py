@@ -1,4 +1,4 @@
-"""Everything that goes wrong in a run, drawn from the seed: kills, stops, faults, clocks, logins, keys."""
+"""Cause the failures of a run, by its seed: kills, stops, faults, clocks, logins, keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wheel and sdist: the same bytes from the same sources, and in them what belongs there."""
+"""Test wheel and sdist: the same bytes from the same sources, and the right content."""
 
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""``docs/dependencies.md`` names what ``pyproject.toml`` names, and says of each why and what it may."""
+"""Test that docs/dependencies.md and pyproject.toml list the same packages."""
 
 import re
 import tomllib

@@ -1,4 +1,4 @@
-"""The scripts find the interpreters of a machine: each version once, and no shim that starts none."""
+"""Test that the scripts find each version of the interpreters once, and no broken shim."""
 
 import os
 import subprocess

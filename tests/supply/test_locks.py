@@ -1,4 +1,4 @@
-"""The lock files: everything by version and hash, everything installed so, and audited aloud."""
+"""Test the lock files: versions and hashes, installation by hash, and the audit."""
 
 import hashlib
 import importlib.util

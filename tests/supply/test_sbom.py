@@ -1,4 +1,4 @@
-"""The bill of materials: what the lock says, the same bytes each time, and inside the wheel."""
+"""Test the bill of materials: complete, reproducible, and inside the wheel."""
 
 import json
 import os

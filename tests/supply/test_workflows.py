@@ -1,4 +1,4 @@
-"""The workflows: who may do what, when they run, and that nothing in them can be exchanged unseen."""
+"""Test the workflows: their permissions, triggers, and pinned actions."""
 
 import re
 import subprocess

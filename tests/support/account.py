@@ -1,4 +1,4 @@
-"""An account in a temporary folder, with a key that costs nothing to derive."""
+"""Make an account in a temporary folder, with a key of the lowest cost."""
 
 import hashlib
 from dataclasses import replace

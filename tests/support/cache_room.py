@@ -1,4 +1,4 @@
-"""Real cache files for tests: a fixed key, quick creation, and child processes that use them."""
+"""Make real cache files for tests: a fixed key, quick creation, child processes that use them."""
 
 import functools
 import subprocess

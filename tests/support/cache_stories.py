@@ -1,4 +1,4 @@
-"""The commands that write a cache anew, or destroy it."""
+"""Describe the commands that rewrite or destroy a cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A certificate that nobody trusts, for a server on loopback."""
+"""Make an untrusted certificate for a server on loopback."""
 
 from __future__ import annotations
 

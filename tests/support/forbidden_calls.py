@@ -1,4 +1,4 @@
-"""System calls that Landlock lets pass and a confined server must not make, each tried for real.
+"""Make the system calls that Landlock permits and a confined server must not make.
 
 An attempt that another side refuses, or that lacks something of this machine, was allowed: only EPERM
 counts as forbidden. Everything is undone by leaving the process.

@@ -1,4 +1,4 @@
-"""A loaded server whose note service turns hostile: a simulator, the proxy before it, the real server."""
+"""Run a loaded server whose note service turns hostile: simulator, proxy, real server."""
 
 from __future__ import annotations
 

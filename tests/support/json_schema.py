@@ -1,4 +1,4 @@
-"""Hold an answer against its schema."""
+"""Validate an answer against its schema."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stand-ins for the operating system's keychain: classes named as ``keyring`` names real ones."""
+"""Replace the operating system's keychain by classes with the names that ``keyring`` gives real ones."""
 
 import json
 from pathlib import Path

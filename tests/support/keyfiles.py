@@ -1,4 +1,4 @@
-"""Key files made from fixed randomness, and a way to forge them: change fields, fix the checksum."""
+"""Make key files from fixed randomness, and forge them: change fields, correct the checksum."""
 
 import base64
 import hashlib

@@ -1,4 +1,4 @@
-"""The events that are logged, as values."""
+"""Capture logged events as values."""
 
 import json
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""How much is tried: hundreds of cases in the long form of a test; else some, drawn from a seed."""
+"""Decide how many cases run: hundreds in the long form, otherwise a sample drawn from a seed."""
 
 from __future__ import annotations
 

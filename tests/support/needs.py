@@ -1,4 +1,4 @@
-"""What a test needs of the machine: without it the test is skipped, and in CI it fails."""
+"""Skip a test if the machine lacks something it needs, or fail it in CI."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs Python as a user without rights, also where the tests run as root and Python is root's.
+"""Run Python as a user without rights, also where tests and Python belong to root.
 
 The interpreter, its library and our packages are handed over as open descriptors: ``/proc/self/fd/N``
 leads into a folder whose parents are closed to that user.

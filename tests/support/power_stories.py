@@ -1,4 +1,4 @@
-"""Every command that changes keys, as a story."""
+"""List every command that changes keys as a story."""
 
 from support.cache_stories import CACHE_STORIES
 from support.long import LONG

@@ -1,4 +1,4 @@
-"""A real keychain of its own: gnome-keyring on a private D-Bus, nothing of the machine's session."""
+"""Run gnome-keyring on a private D-Bus, apart from the machine's session."""
 
 from __future__ import annotations
 

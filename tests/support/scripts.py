@@ -1,4 +1,4 @@
-"""The scripts of the project as modules."""
+"""Import the scripts of the project as modules."""
 
 from __future__ import annotations
 

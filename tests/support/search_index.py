@@ -1,4 +1,4 @@
-"""The cache's search tables in plain SQLite, filled from values; for tests of search/sql_builder.py."""
+"""Fill the cache's search tables in plain SQLite, for tests of search/sql_builder.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients of the embedded Simperium for tests: quick retries, short deadlines, tokens in memory."""
+"""Make clients of the embedded Simperium: quick retries, short deadlines, tokens in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands that change slots, or the key file as a whole: the database stays what it is."""
+"""Describe the commands that change slots or the key file and leave the database alone."""
 
 from __future__ import annotations
 

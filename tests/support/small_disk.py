@@ -1,4 +1,4 @@
-"""A disk of its own that can be filled."""
+"""Mount a small disk that can be filled."""
 
 import subprocess
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""``python story_child.py NAME``: does a story in the working directory, as its command would."""
+"""Run a story in the working directory, as its command would: ``python story_child.py NAME``."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Talks to a server process in raw lines, so that tests can say what no client library would."""
+"""Talk to a server process in raw lines, so that tests can send what no client library would."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A command of the program at a terminal of its own, typed at from the test."""
+"""Run a command of the program at a pseudo-terminal and type at it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The whole program against the embedded note service: real processes, real files, loopback only."""
+"""Run the whole program against the embedded note service: real processes, files and loopback."""
 
 from __future__ import annotations
 

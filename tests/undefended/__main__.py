@@ -1,4 +1,4 @@
-"""``./scripts/undefended [--only WORD] [--list]``: takes each defence out and looks who notices.
+"""Run ``./scripts/undefended [--only WORD] [--list]``: remove each defence and check that its tests fail.
 
 Exit 0: every defence was missed by every test named for it. Exit 1: one survived or is stale.
 """

@@ -1,4 +1,4 @@
-"""Every entry: what is taken out, and who has to notice."""
+"""List all entries: the removed defence, and the tests that must fail."""
 
 from __future__ import annotations
 

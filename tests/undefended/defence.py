@@ -1,4 +1,4 @@
-"""A defence of the product, the change that takes it out, and the tests that must notice."""
+"""Define a defence: the change that removes it, and the tests that must fail."""
 
 from __future__ import annotations
 

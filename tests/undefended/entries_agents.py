@@ -1,4 +1,4 @@
-"""The agent and what it reads: frames, boundaries, policy, consent, limits, the record of it."""
+"""List defences against the agent: boundaries, policy, consent, limits, audit."""
 
 from __future__ import annotations
 

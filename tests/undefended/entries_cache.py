@@ -1,4 +1,4 @@
-"""The database, its files, what start-up sees, the audit chain and its anchor."""
+"""List defences of the database: its files, start-up, the audit chain and its anchor."""
 
 from __future__ import annotations
 

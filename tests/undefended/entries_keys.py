@@ -1,4 +1,4 @@
-"""Key file, key derivation, slots, rotation, keychain."""
+"""List defences of key file, key derivation, slots, rotation and keychain."""
 
 from __future__ import annotations
 

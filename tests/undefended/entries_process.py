@@ -1,4 +1,4 @@
-"""Folders and files, the process and what it gives up, its configuration."""
+"""List defences of folders and files, of the process and its sandbox, and of its configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The layers between a secret and whatever leaves the process, one by one."""
+"""List defences between a secret and the outputs of the process."""
 
 from __future__ import annotations
 

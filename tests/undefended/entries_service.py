@@ -1,4 +1,4 @@
-"""The note service on the other side: where requests go, what answers may be, what sync believes."""
+"""List defences against the note service: hosts, answers, sync."""
 
 from __future__ import annotations
 

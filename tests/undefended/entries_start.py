@@ -1,4 +1,4 @@
-"""The start of a server and its connection: static replies, the wait for the SDK, the flow."""
+"""List defences of the start of a server and of its connection."""
 
 from __future__ import annotations
 

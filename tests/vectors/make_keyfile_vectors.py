@@ -1,4 +1,4 @@
-"""Writes the golden key files: one file per rule of docs/format.md, from fixed randomness.
+"""Write the golden key files: one file per rule of docs/format.md, from fixed randomness.
 
 ``python tests/vectors/make_keyfile_vectors.py`` writes them again; a difference in git means that
 the format on disk has changed. Each file has a short head, an empty line and the key file itself.

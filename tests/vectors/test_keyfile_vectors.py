@@ -1,4 +1,4 @@
-"""Golden key files: what a release has written, every later one reads, and others can too."""
+"""Test the golden key files: every later release and other readers can read them."""
 
 import base64
 import hashlib
