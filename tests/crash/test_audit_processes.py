@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.audit.chain import Seal
+from mcp_notarium.audit.chain import ChainMac
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage.audit_table import AuditTable
 from notarium_devtools.simperium import Simulator
@@ -48,7 +48,7 @@ say("done")
 
 
 def table_of(cache) -> AuditTable:
-    return AuditTable(cache.database, Seal(Secret(b"c" * 32)))
+    return AuditTable(cache.database, ChainMac(Secret(b"c" * 32)))
 
 
 def test_two_processes_that_record_at_once_make_one_chain(tmp_path: Path) -> None:

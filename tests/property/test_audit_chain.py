@@ -5,12 +5,12 @@ from dataclasses import fields, replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_notarium.audit.chain import Act, Entry, Head, Record, Seal, append_to_chain, reseal
-from mcp_notarium.audit.verification import ChainVerifier, Kind
+from mcp_notarium.audit.chain import Act, ChainMac, Entry, Head, Record, append_to_chain, rechain
+from mcp_notarium.audit.verification import ChainVerifier, FaultKind
 from mcp_notarium.secret import Secret
 
-SEAL = Seal(Secret(bytes(range(32))))
-OTHER = Seal(Secret(bytes(range(1, 33))))
+OURS = ChainMac(Secret(bytes(range(32))))
+OTHER = ChainMac(Secret(bytes(range(1, 33))))
 TEXT = st.text(max_size=8)
 ENTRIES = st.builds(
     Entry,
@@ -24,16 +24,16 @@ ENTRIES = st.builds(
 )
 
 
-def chain(entries, *, seal=SEAL, head=None):
+def chain(entries, *, chain_mac=OURS, head=None):
     made, head = [], head or Head()
     for entry in entries:
-        record, head = append_to_chain(entry, head, seal)
+        record, head = append_to_chain(entry, head, chain_mac)
         made.append(record)
     return made, head
 
 
-def check(records, *, seal=SEAL, **heads):
-    looking = ChainVerifier(seal, **heads)
+def check(records, *, chain_mac=OURS, **heads):
+    looking = ChainVerifier(chain_mac, **heads)
     for record in records:
         looking.feed(record)
     return looking.result()
@@ -60,7 +60,7 @@ def test_an_edited_record_is_found_at_its_place(made, data):
     records[at] = replace(records[at], **{name: new})
     found = check(records, anchored=head)
     assert any(fault.number == at + 1 for fault in found.faults)
-    assert found.faults[0].kind in {Kind.EDITED, Kind.FOREIGN}
+    assert found.faults[0].kind in {FaultKind.EDITED, FaultKind.FOREIGN}
 
 
 @given(CHAINS, st.data())
@@ -69,7 +69,7 @@ def test_a_deleted_record_is_found_where_it_stood(made, data):
     at = data.draw(st.integers(0, len(records) - 2))
     del records[at]
     found = check(records, anchored=head)
-    assert [(fault.kind, fault.number) for fault in found.faults] == [(Kind.DELETED, at + 1)]
+    assert [(fault.kind, fault.number) for fault in found.faults] == [(FaultKind.DELETED, at + 1)]
 
 
 @given(CHAINS, st.data())
@@ -91,8 +91,8 @@ def test_two_records_that_changed_places_are_found_and_named(made, data):
         replace(records[one], number=two + 1),
     )
     found = check(records, anchored=head)
-    reordered = {fault.number for fault in found.faults if fault.kind is Kind.REORDERED}
-    assert reordered == {one + 1, two + 1} or found.faults[0].kind is Kind.FOREIGN
+    reordered = {fault.number for fault in found.faults if fault.kind is FaultKind.REORDERED}
+    assert reordered == {one + 1, two + 1} or found.faults[0].kind is FaultKind.FOREIGN
 
 
 @given(CHAINS, ENTRIES, st.data())
@@ -104,7 +104,7 @@ def test_an_inserted_record_is_found(made, entry, data):
     later = [replace(record, number=record.number + 1) for record in records[at:]]
     found = check([*records[:at], forged, *later])
     assert any(fault.number == at + 1 for fault in found.faults) or found.faults[0].kind is (
-        Kind.FOREIGN
+        FaultKind.FOREIGN
     )
 
 
@@ -113,10 +113,10 @@ def test_a_record_of_ours_from_another_time_is_found_in_its_place(made, data):
     """The MAC fits the record, but not the place: only the link tells."""
     records, _ = made
     at = data.draw(st.integers(1, len(records) - 1))
-    strange, _ = append_to_chain(Entry(at=0, act="x"), Head(at, "ab" * 32), SEAL)
+    strange, _ = append_to_chain(Entry(at=0, act="x"), Head(at, "ab" * 32), OURS)
     records[at] = strange
     found = check(records)
-    assert (Kind.INSERTED, at + 1) in {(fault.kind, fault.number) for fault in found.faults}
+    assert (FaultKind.INSERTED, at + 1) in {(fault.kind, fault.number) for fault in found.faults}
 
 
 @given(CHAINS, st.data())
@@ -125,7 +125,7 @@ def test_a_cut_tail_is_found_by_the_anchor_and_by_a_head_noted_elsewhere(made, d
     left = data.draw(st.integers(0, len(records) - 1))
     for heads in ({"anchored": head}, {"expected": head}):
         found = check(records[:left], **heads)
-        assert [(f.kind, f.number) for f in found.faults] == [(Kind.TAIL_CUT, left + 1)]
+        assert [(f.kind, f.number) for f in found.faults] == [(FaultKind.TAIL_CUT, left + 1)]
 
 
 @given(CHAINS, st.booleans())
@@ -134,9 +134,9 @@ def test_the_beginning_of_all_chains_is_no_head_to_know_one_by(made, carried):
     records, head = made
     if carried:
         facts = {"old_count": 0, "old_head": Head().mac, "faults": []}
-        record, _ = append_to_chain(Entry(at=0, act=Act.CARRIED, facts=facts), head, SEAL)
+        record, _ = append_to_chain(Entry(at=0, act=Act.CARRIED, facts=facts), head, OURS)
         records = [*records, record]
-    assert [f.kind for f in check(records, expected=Head()).faults] == [Kind.UNEXPECTED]
+    assert [f.kind for f in check(records, expected=Head()).faults] == [FaultKind.UNEXPECTED]
     assert check([], expected=Head()).whole
 
 
@@ -147,15 +147,15 @@ def test_a_chain_rebuilt_with_the_key_does_not_fit_the_anchor(made, other):
     assert longer.count > head.count
     for heads in ({"anchored": head}, {"expected": head}):
         found = check(again, **heads)
-        assert {fault.kind for fault in found.faults} <= {Kind.FOREIGN, Kind.UNEXPECTED}
+        assert {fault.kind for fault in found.faults} <= {FaultKind.FOREIGN, FaultKind.UNEXPECTED}
         assert found.faults
 
 
 @given(CHAINS)
 def test_a_chain_of_another_key_is_foreign(made):
     records, _ = made
-    found = check(records, seal=OTHER)
-    assert [fault.kind for fault in found.faults] == [Kind.FOREIGN]
+    found = check(records, chain_mac=OTHER)
+    assert [fault.kind for fault in found.faults] == [FaultKind.FOREIGN]
 
 
 @given(CHAINS, st.data())
@@ -163,12 +163,12 @@ def test_what_was_pruned_is_no_fault_and_what_went_beside_it_is(made, data):
     records, head = made
     upto = data.draw(st.integers(1, len(records) - 1))
     facts = {"upto": upto, "head": records[upto - 1].mac}
-    mark, after = append_to_chain(Entry(at=1, act=Act.PRUNED, facts=facts), head, SEAL)
+    mark, after = append_to_chain(Entry(at=1, act=Act.PRUNED, facts=facts), head, OURS)
     whole = [*records, mark]
     assert check(whole[upto:], anchored=head).whole
     assert check(whole[upto:], anchored=after, expected=Head(upto, records[upto - 1].mac)).whole
     too_much = check(whole[upto + 1 :])
-    assert [(f.kind, f.number) for f in too_much.faults] == [(Kind.DELETED, upto + 1)]
+    assert [(f.kind, f.number) for f in too_much.faults] == [(FaultKind.DELETED, upto + 1)]
     assert not check(records[upto:]).whole  # nobody said that they were pruned
 
 
@@ -177,7 +177,7 @@ def test_new_macs_keep_the_content_of_the_records(made):
     records, _ = made
     previous, again = "0" * 64, []
     for record in records:
-        again.append(reseal(record, previous, OTHER))
+        again.append(rechain(record, previous, OTHER))
         previous = again[-1].mac
-    assert check(again, seal=OTHER).whole
+    assert check(again, chain_mac=OTHER).whole
     assert [r.covered() for r in again] == [r.covered() for r in records]

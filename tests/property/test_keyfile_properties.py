@@ -15,12 +15,10 @@ from mcp_notarium.crypto.errors import KeyFileDamaged, KeyFileNewer, SlotsRefuse
 from mcp_notarium.crypto.key_file_codec import SlotState, SlotType
 from mcp_notarium.secret import Secret
 from support.account import PASSPHRASE
-from support.keyfiles import DATA_KEY, RAW_KEY, cheap, forged
+from support.keyfiles import DATA_KEY, RAW_KEY, add_slot, cheap, forged
 
 WORDS = Secret(PASSPHRASE)
-BOTH = key_slots.add_slot(
-    cheap(), DATA_KEY, RAW_KEY, parameters=kdf.CHEAPEST, bounds=kdf.TEST_BOUNDS
-)
+BOTH = add_slot(cheap(), DATA_KEY, RAW_KEY, parameters=kdf.CHEAPEST, bounds=kdf.TEST_BOUNDS)
 RAW = key_file_codec.serialise(BOTH)
 
 

@@ -52,7 +52,7 @@ def _reencrypted(found: Found) -> None:
 def _demand_whole_chain(found: Found, opener: Secret) -> None:
     """No kill and no power cut looks like somebody who has cut the audit chain."""
     with closing(opening.open_cache(found.config(opener), bounds=BOUNDS)) as opened:
-        table = AuditTable(opened.database, audit_keys(opened.data_key).seal)
+        table = AuditTable(opened.database, audit_keys(opened.data_key).chain_mac)
         try:
             verified = table.verify(anchored=opened.anchor.read(opened.database))
         except AnchorUnusable as error:
@@ -63,7 +63,7 @@ def _demand_whole_chain(found: Found, opener: Secret) -> None:
 def _anchor(home: Path) -> None:
     """A chain, and the anchor of a server that stopped cleanly."""
     with closing(opening.open_cache(given_key(home), bounds=BOUNDS)) as opened:
-        table = AuditTable(opened.database, audit_keys(opened.data_key).seal)
+        table = AuditTable(opened.database, audit_keys(opened.data_key).chain_mac)
         table.begin(5.0, facts={"why": "created"})
         assert opened.anchor.write(table, opened.database)
 

@@ -3,8 +3,11 @@
 import base64
 import hashlib
 import json
-from collections.abc import Callable
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
+from unittest.mock import patch
 
 from mcp_notarium.crypto import canonical_json, kdf, key_slots
 from mcp_notarium.crypto.data_key import DataKey
@@ -31,29 +34,38 @@ REWRAP = tuple(
 )
 
 
-def counting(seed: str = "") -> Callable[[int], bytes]:
+@contextmanager
+def fixed_randomness(seed: str = "") -> Iterator[None]:
     """Randomness that is the same every time and different at every call."""
     calls = iter(range(1, 1000))
 
     def random_bytes(size: int) -> bytes:
         return hashlib.sha256(f"{seed}{next(calls)}".encode()).digest()[:size]
 
-    return random_bytes
+    with patch.object(secrets, "token_bytes", random_bytes):
+        yield
+
+
+def add_slot(keyfile: KeyFile, data_key: DataKey, key: Secret, **options) -> KeyFile:
+    """The key file with one more slot."""
+    slot = key_slots.new_slot(keyfile, data_key, key, **options)
+    bounds = options.get("bounds", kdf.PRODUCTION)
+    return key_slots.replace_slots(keyfile, data_key, slots=(*keyfile.slots, slot), bounds=bounds)
 
 
 def cheap(
     passphrase: Secret | None = None, *, parameters: kdf.Parameters = kdf.CHEAPEST
 ) -> KeyFile:
     """A key file that opens with PASSPHRASE (or what is given) at the cheapest cost."""
-    return key_slots.build(
-        data_key=DATA_KEY,
-        passphrase=passphrase or Secret(PASSPHRASE),
-        parameters=parameters,
-        username=USERNAME,
-        now=NOW,
-        bounds=kdf.TEST_BOUNDS,
-        random_bytes=counting(),
-    )
+    with fixed_randomness():
+        return key_slots.build(
+            data_key=DATA_KEY,
+            passphrase=passphrase or Secret(PASSPHRASE),
+            parameters=parameters,
+            username=USERNAME,
+            now=NOW,
+            bounds=kdf.TEST_BOUNDS,
+        )
 
 
 def forged(raw: bytes, change: Callable[[dict], object]) -> bytes:

@@ -121,8 +121,8 @@ CACHE = (
     Defence(
         "records of the audit chain are authenticated",
         "audit/verification.py",
-        "        fits = self.seal.verifies(record)\n",
-        "        fits = True\n",
+        "        valid = self.chain_mac.verifies(record)\n",
+        "        valid = True\n",
         (f"{_CHAIN}::test_an_edited_record_is_found_at_its_place",),
         (50,),
     ),
@@ -137,7 +137,7 @@ CACHE = (
     Defence(
         "each record follows the one before",
         "audit/verification.py",
-        "elif fits and record.previous != self.head.mac:",
+        "elif valid and record.previous != self.head.mac:",
         "elif False:",
         (f"{_CHAIN}::test_a_record_of_ours_from_another_time_is_found_in_its_place",),
         (50,),

@@ -15,7 +15,16 @@ from mcp_notarium.crypto import kdf, key_file_codec, key_slots, recovery_keys, s
 from mcp_notarium.crypto.key_file_codec import KeyFile, SlotType
 from mcp_notarium.secret import Secret
 from support.account import OTHER, PASSPHRASE, USERNAME
-from support.keyfiles import DATA_KEY, NOW, RAW_KEY, b64, counting, forged, with_sum
+from support.keyfiles import (
+    DATA_KEY,
+    NOW,
+    RAW_KEY,
+    add_slot,
+    b64,
+    fixed_randomness,
+    forged,
+    with_sum,
+)
 
 FOLDER = Path(__file__).parent / "keyfiles"
 UMLAUTS = "f\u00fcnf leise M\u00f6wen am Kai"
@@ -24,48 +33,41 @@ PAPER = recovery_keys.write(bytes(range(100, 120)))
 
 
 def build(passphrase: Secret = WORDS, parameters: kdf.Parameters | None = None) -> KeyFile:
-    return key_slots.build(
-        data_key=DATA_KEY,
-        passphrase=passphrase,
-        parameters=parameters or kdf.Argon2id(),
-        username=USERNAME,
-        now=NOW,
-        random_bytes=counting(),
-    )
+    with fixed_randomness():
+        return key_slots.build(
+            data_key=DATA_KEY,
+            passphrase=passphrase,
+            parameters=parameters or kdf.Argon2id(),
+            username=USERNAME,
+            now=NOW,
+        )
 
 
 def good() -> dict[str, tuple[str, str, bytes]]:
     """Name -> what is expected, the key, the file: those that open."""
     argon = build()
-    rotated = slot_changes.rewrap(
-        argon,
-        old=WORDS,
-        new=Secret(OTHER),
-        parameters=kdf.Argon2id(),
-        now=NOW + 86_400,
-        random_bytes=counting("rotated"),
-    )
-    two = key_slots.add_slot(
-        argon, DATA_KEY, RAW_KEY, parameters=kdf.Argon2id(), random_bytes=counting("second")
-    )
+    with fixed_randomness("rotated"):
+        rotated = slot_changes.rewrap(
+            argon,
+            old=WORDS,
+            new=Secret(OTHER),
+            parameters=kdf.Argon2id(),
+            now=NOW + 86_400,
+        )
+    with fixed_randomness("second"):
+        two = add_slot(argon, DATA_KEY, RAW_KEY, parameters=kdf.Argon2id())
     raw = build(RAW_KEY)
-    by_keychain = key_slots.add_slot(
-        argon,
-        DATA_KEY,
-        RAW_KEY,
-        parameters=kdf.Argon2id(),
-        type_=SlotType.KEYRING,
-        label="Secret Service",
-        random_bytes=counting("keychain"),
-    )
-    on_paper = key_slots.add_slot(
-        argon,
-        DATA_KEY,
-        PAPER,
-        parameters=kdf.Argon2id(),
-        label="on paper",
-        random_bytes=counting("paper"),
-    )
+    with fixed_randomness("keychain"):
+        by_keychain = add_slot(
+            argon,
+            DATA_KEY,
+            RAW_KEY,
+            parameters=kdf.Argon2id(),
+            type_=SlotType.KEYRING,
+            label="Secret Service",
+        )
+    with fixed_randomness("paper"):
+        on_paper = add_slot(argon, DATA_KEY, PAPER, parameters=kdf.Argon2id(), label="on paper")
     files = {
         "opens_argon2id": (PASSPHRASE, argon),
         "opens_pbkdf2": (PASSPHRASE, build(parameters=kdf.Pbkdf2Sha512())),

@@ -192,8 +192,8 @@ class GenerationWriter:
             if not rescuing:
                 raise
         carry_over(
-            AuditTable(old, keys.seal),
-            AuditTable(target, audit_keys(data_key).seal),
+            AuditTable(old, keys.chain_mac),
+            AuditTable(target, audit_keys(data_key).chain_mac),
             at=self.options.clock(),
             why=why,
             anchored=anchored,
@@ -234,7 +234,7 @@ class GenerationWriter:
                 database_files.connect(self.folder.database(made.generation), key)
             ) as opened:
                 anchor = Anchor(self.folder, made.generation, keys.anchor)
-                anchor.write(AuditTable(opened, keys.seal), opened)
+                anchor.write(AuditTable(opened, keys.chain_mac), opened)
                 opened.set_checkpointer(True)
                 opened.checkpoint()
 

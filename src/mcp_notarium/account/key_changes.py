@@ -199,7 +199,7 @@ def record_change(inspection: Inspection, before: KeyFile, *, at: float) -> None
     """
     if inspection.database is None or inspection.keyfile is None:
         return
-    table = AuditTable(inspection.database, audit_keys(inspection.data_key).seal)
+    table = AuditTable(inspection.database, audit_keys(inspection.data_key).chain_mac)
     entry = Entry(
         at=at, act="keys.changed", client=CLIENT, facts=_differences(before, inspection.keyfile)
     )
@@ -241,6 +241,6 @@ def record_restored(
             database_files.connect(path, data_key.database_key(restored.database_salt))
         ) as opened,
     ):
-        table = AuditTable(opened, audit_keys(data_key).seal)
+        table = AuditTable(opened, audit_keys(data_key).chain_mac)
         entry = Entry(at=at, act="keys.restored", client=CLIENT, facts=facts)
         table.append([entry], durable=True)

@@ -146,7 +146,7 @@ def add(
     def added(before: KeyFile, data_key: DataKey, _key: Secret) -> KeyFile:
         if _opened_by(before, new, options.bounds) is not None:
             raise SlotsRefused("this key opens the cache already")
-        return key_slots.add_slot(
+        slot = key_slots.new_slot(
             before,
             data_key,
             new,
@@ -154,6 +154,9 @@ def add(
             type_=type_,
             label=label,
             bounds=options.bounds,
+        )
+        return key_slots.replace_slots(
+            before, data_key, slots=(*before.slots, slot), bounds=options.bounds
         )
 
     return apply_change(settings, added, also_opens=(new,), options=options)

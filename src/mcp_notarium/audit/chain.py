@@ -1,7 +1,7 @@
 """Define audit records, and chain them: each MAC covers its record and the MAC before it.
 
 Records have no content: arguments are keyed digests, names are ours, a note is its id. The builder of
-an :class:`Entry` keeps that promise; this module only bounds what comes from outside.
+an :class:`Entry` sees to that; this module only bounds what comes from outside.
 
 MAC = HMAC-SHA256(subkey ``audit``, previous MAC ‖ canonical record). Without a data key (plain mode)
 it is SHA-256 over a label and the same bytes: that finds accidents, but no attacker.
@@ -35,7 +35,7 @@ Facts = dict[str, Any]
 
 
 class Decision(StrEnum):
-    """Say whether an act was permitted, and by whom."""
+    """Name the decisions about an act, and who made them."""
 
     ALLOWED = "allowed"
     REFUSED = "refused"
@@ -156,7 +156,7 @@ class Head:
 
 
 @dataclass(frozen=True, slots=True)
-class Seal:
+class ChainMac:
     """Make and verify MACs. ``key`` None: the database has no data key."""
 
     key: Secret | None
@@ -176,12 +176,12 @@ class Seal:
     def verifies(self, record: Record, *, number: int | None = None) -> bool:
         """Tell whether the record's MAC is valid, as if the record had this ``number``."""
         try:
-            due = self.mac(record.previous, record.covered(number=number))
+            expected = self.mac(record.previous, record.covered(number=number))
         except ValueError:  # ``previous`` is no MAC at all
             return False
-        return hmac.compare_digest(due.encode(), record.mac.encode("utf-8", "replace"))
+        return hmac.compare_digest(expected.encode(), record.mac.encode("utf-8", "replace"))
 
-    def seal_record(self, record: Record) -> Record:
+    def authenticate(self, record: Record) -> Record:
         """Return the record with its MAC."""
         return replace(record, mac=self.mac(record.previous, record.covered()))
 
@@ -195,9 +195,9 @@ class AuditKeys:
     anchor: Secret | None = None
 
     @property
-    def seal(self) -> Seal:
-        """Return the seal of the chain."""
-        return Seal(self.chain)
+    def chain_mac(self) -> ChainMac:
+        """Return what makes and verifies the MACs of the chain."""
+        return ChainMac(self.chain)
 
     def digest(self, name: str, arguments: Any) -> str:
         """Return a keyed digest of a call: the same call has the same digest, in this database only.
@@ -223,12 +223,12 @@ class AuditKeys:
         return f"id:{self.digest('note', note_id)[:16] or 'withheld'}"
 
 
-def append_to_chain(entry: Entry, head: Head, seal: Seal) -> tuple[Record, Head]:
+def append_to_chain(entry: Entry, head: Head, chain_mac: ChainMac) -> tuple[Record, Head]:
     """Make the entry the chain's next record; return the record and the new head."""
-    record = seal.seal_record(make_record(entry, number=head.count + 1, previous=head.mac))
+    record = chain_mac.authenticate(make_record(entry, number=head.count + 1, previous=head.mac))
     return record, Head(record.number, record.mac)
 
 
-def reseal(record: Record, previous: str, seal: Seal) -> Record:
+def rechain(record: Record, previous: str, chain_mac: ChainMac) -> Record:
     """Return the record after another previous MAC, under another key."""
-    return seal.seal_record(replace(record, previous=previous))
+    return chain_mac.authenticate(replace(record, previous=previous))

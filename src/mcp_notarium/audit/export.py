@@ -11,11 +11,12 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from mcp_notarium.audit.chain import Head, Record
-from mcp_notarium.audit.verification import Fault, Kind
+from mcp_notarium.audit.verification import Fault, FaultKind
 from mcp_notarium.crypto import canonical_json
 
 _FORM: Final = "mcp-notarium-audit-export"
@@ -24,26 +25,12 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def as_json(record: Record) -> dict[str, Any]:
-    """Return a record as plain JSON values, even if somebody has changed it."""
-    return {
-        "number": record.number,
-        "at": utc_text(record.at_ms),
-        "at_ms": record.at_ms,
-        "client": record.client,
-        "act": record.act,
-        "digest": record.digest,
-        "notes": _as_it_stands(record.notes),
-        "decision": record.decision,
-        "outcome": record.outcome,
-        "bytes_out": record.bytes_out,
-        "refers": record.refers,
-        "facts": _as_it_stands(record.facts),
-        "previous": record.previous,
-        "mac": record.mac,
-    }
+    """Return a record as plain JSON values, also if somebody has changed it."""
+    derived = {"notes": _parse_or_keep(record.notes), "facts": _parse_or_keep(record.facts)}
+    return {"number": record.number, "at": utc_text(record.at_ms)} | asdict(record) | derived
 
 
-def _as_it_stands(text: str) -> Any:
+def _parse_or_keep(text: str) -> Any:
     """Return the JSON value, or the text if it is none: ``verify`` reports what is wrong with it."""
     try:
         return json.loads(text)
@@ -90,38 +77,36 @@ def find_export_faults(exported: Iterable[bytes]) -> tuple[Head, list[Fault]]:
     closing: dict[str, Any] | None = None
     for place, line in enumerate(exported, 1):
         if closing is not None:
-            faults.append(Fault(Kind.INSERTED, place, "stands behind the last line"))
+            faults.append(Fault(FaultKind.INSERTED, place, "stands behind the last line"))
             break
         try:
-            said = json.loads(line)
-            if said.get("format") == _FORM:
-                closing = said
+            fields = json.loads(line)
+            if fields.get("format") == _FORM:
+                closing = fields
                 continue
-            now = Head(int(said["number"]), str(said["mac"]))
-            follows = Head(now.count - 1, str(said["previous"]))
+            now = Head(int(fields["number"]), str(fields["mac"]))
+            follows = Head(now.count - 1, str(fields["previous"]))
         except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError):
-            faults.append(Fault(Kind.EDITED, place, "is not a line of an export"))
+            faults.append(Fault(FaultKind.EDITED, place, "is not a line of an export"))
             continue
         digest.update(line)
         if count and follows != before:
-            faults.append(Fault(Kind.DELETED, now.count, "does not follow the line before it"))
+            faults.append(Fault(FaultKind.DELETED, now.count, "does not follow the line before it"))
         before, count = now, count + 1
-    if closing is not None and not count:
-        before = _end(closing)
-    return before, faults + _of_closing(closing, before, count, digest.hexdigest())
+    if closing is not None and not count and (end := _HEAD.fullmatch(str(closing.get("head")))):
+        before = Head(int(end[1]), end[2])
+    return before, faults + _closing_faults(closing, before, count, digest.hexdigest())
 
 
-def _end(closing: dict[str, Any]) -> Head:
-    """Return the head that the last line names."""
-    named = _HEAD.fullmatch(str(closing.get("head")))
-    return Head() if named is None else Head(int(named[1]), named[2])
-
-
-def _of_closing(closing: dict[str, Any] | None, head: Head, count: int, digest: str) -> list[Fault]:
+def _closing_faults(
+    closing: dict[str, Any] | None, head: Head, count: int, digest: str
+) -> list[Fault]:
     if closing is None:
-        return [Fault(Kind.TAIL_CUT, head.count + 1, "the last line is missing: the file is cut")]
+        return [
+            Fault(FaultKind.TAIL_CUT, head.count + 1, "the last line is missing: the file is cut")
+        ]
     if closing.get("head") != str(head) or closing.get("records") != count:
-        return [Fault(Kind.TAIL_CUT, head.count + 1, "lines are missing before the last one")]
+        return [Fault(FaultKind.TAIL_CUT, head.count + 1, "lines are missing before the last one")]
     if closing.get("sha256") != digest:
-        return [Fault(Kind.EDITED, head.count, "a line was changed after the export")]
+        return [Fault(FaultKind.EDITED, head.count, "a line was changed after the export")]
     return []

@@ -33,7 +33,7 @@ from mcp_notarium.account.audit_anchor import Anchor, AnchorUnusable, audit_keys
 from mcp_notarium.account.key_changes import CLIENT
 from mcp_notarium.audit import export
 from mcp_notarium.audit.chain import Entry, Head, Record
-from mcp_notarium.audit.verification import Fault, Kind, Verification
+from mcp_notarium.audit.verification import Fault, FaultKind, Verification
 from mcp_notarium.cli import command_setup
 from mcp_notarium.cli.terminal import ask_yes, print_data, talk
 from mcp_notarium.config import Config
@@ -44,7 +44,7 @@ from mcp_notarium.logs.redaction_rules import one_line
 from mcp_notarium.storage.audit_log import AuditLog
 
 BROKEN_EXIT = 3
-_ANCHORS = {Kind.ANCHOR, Kind.TAIL_CUT, Kind.FOREIGN}
+_ANCHORS = {FaultKind.ANCHOR, FaultKind.TAIL_CUT, FaultKind.FOREIGN}
 _ACCEPTED = "cli.audit.accept"
 _SHOWN_DIGITS = 16
 """Digits of a head in a question; redaction would take more of them for a key."""
@@ -102,7 +102,7 @@ class OpenChain:
         try:
             anchored = self.anchor.read(self.database)
         except AnchorUnusable as error:
-            faults = (Fault(Kind.ANCHOR, 0, f"{error.message}. {error.resolution_hint}"),)
+            faults = (Fault(FaultKind.ANCHOR, 0, f"{error.message}. {error.resolution_hint}"),)
         found = self.audit_log.table.verify(anchored=anchored, expected=expected)
         return replace(found, faults=(*found.faults, *faults))
 
@@ -169,7 +169,7 @@ def _facts(found: Verification) -> dict[str, Any]:
         "first": found.first,
         "head": str(found.head),
         "faults": [asdict(fault) for fault in found.faults],
-        "notes": list(found.noted),
+        "notes": list(found.notes),
     }
 
 
@@ -177,7 +177,7 @@ def _text(found: Verification) -> str:
     lines = [
         f"{fault.kind.value} at record {fault.number}: {fault.words}" for fault in found.faults
     ]
-    lines += [f"note: {note}" for note in found.noted]
+    lines += [f"note: {note}" for note in found.notes]
     if found.head.count == 0:
         lines.append("There is no record.")
     else:

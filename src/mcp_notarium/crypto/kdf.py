@@ -20,8 +20,6 @@ KEY_SIZE = 32
 SALT_SIZE = 16
 _SLOT_LABEL = b"mcp-notarium/v1/slot"
 
-RandomBytes = Callable[[int], bytes]
-"""The source of random bytes; a test may give its own."""
 Measure = Callable[["Argon2id"], float]
 """Seconds that one derivation takes."""
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from mcp_notarium.crypto import kdf, user_key
 from mcp_notarium.crypto.data_key import NONCE_SIZE, DataKey, unwrap_key, wrap_key
 from mcp_notarium.crypto.errors import KeyFileDamaged, SlotsRefused, WrongKey
-from mcp_notarium.crypto.kdf import RandomBytes
 from mcp_notarium.crypto.key_file_codec import (
     MOST_SLOTS,
     KeyFile,
@@ -49,16 +48,15 @@ def build(
     username: str,
     now: int,
     bounds: kdf.Bounds = kdf.PRODUCTION,
-    random_bytes: RandomBytes = secrets.token_bytes,
 ) -> KeyFile:
     """Make a new key file with one slot, sequence 1, new random identifiers and its MAC.
 
     ``parameters`` are for a passphrase; a raw key always gets a raw slot. Raises ``MalformedKey``.
     """
     empty = KeyFile(
-        vault_id=random_bytes(16).hex(),
-        generation=random_bytes(8).hex(),
-        database_salt=random_bytes(kdf.SALT_SIZE),
+        vault_id=secrets.token_bytes(16).hex(),
+        generation=secrets.token_bytes(8).hex(),
+        database_salt=secrets.token_bytes(kdf.SALT_SIZE),
         owner_tag=_owner_tag(data_key, username),
         sequence=1,
         created=now,
@@ -72,7 +70,6 @@ def build(
         parameters=parameters,
         label="",
         bounds=bounds,
-        random_bytes=random_bytes,
     )
     return _with_mac(replace(empty, slots=(slot,)), data_key)
 
@@ -110,31 +107,6 @@ def has_valid_mac(keyfile: KeyFile, data_key: DataKey) -> bool:
 def belongs_to(keyfile: KeyFile, data_key: DataKey, username: str) -> bool:
     """Check whether the key file was made for this user name."""
     return hmac.compare_digest(keyfile.owner_tag, _owner_tag(data_key, username))
-
-
-def add_slot(
-    keyfile: KeyFile,
-    data_key: DataKey,
-    passphrase: Secret,
-    *,
-    parameters: kdf.Parameters,
-    type_: SlotType | None = None,
-    label: str = "",
-    bounds: kdf.Bounds = kdf.PRODUCTION,
-    random_bytes: RandomBytes = secrets.token_bytes,
-) -> KeyFile:
-    """Add a slot, as :func:`new_slot` makes it; next sequence, new MAC."""
-    slot = new_slot(
-        keyfile,
-        data_key,
-        passphrase,
-        parameters=parameters,
-        type_=type_,
-        label=label,
-        bounds=bounds,
-        random_bytes=random_bytes,
-    )
-    return replace_slots(keyfile, data_key, slots=(*keyfile.slots, slot), bounds=bounds)
 
 
 def replace_slots(
@@ -191,7 +163,6 @@ def new_slot(
     type_: SlotType | None = None,
     label: str = "",
     bounds: kdf.Bounds = kdf.PRODUCTION,
-    random_bytes: RandomBytes = secrets.token_bytes,
 ) -> Slot:
     """Make a slot for this key file that opens with ``passphrase`` (of any kind), with the next id.
 
@@ -208,8 +179,8 @@ def new_slot(
         state=SlotState.ACTIVE,
         label=label,
         kdf=parameters if chosen is SlotType.PASSPHRASE else kdf.HkdfSha256(),
-        salt=random_bytes(kdf.SALT_SIZE),
-        nonce=random_bytes(NONCE_SIZE),
+        salt=secrets.token_bytes(kdf.SALT_SIZE),
+        nonce=secrets.token_bytes(NONCE_SIZE),
         wrapped=b"",
     )
     return _wrap(keyfile, data_key, slot, key.material, bounds)

@@ -7,7 +7,6 @@ database stay as they are. ``account/key_changes`` runs the steps.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
@@ -15,7 +14,7 @@ from enum import StrEnum
 from mcp_notarium.crypto import kdf, key_slots
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.errors import SlotsRefused
-from mcp_notarium.crypto.kdf import KdfPolicy, RandomBytes
+from mcp_notarium.crypto.kdf import KdfPolicy
 from mcp_notarium.crypto.key_file_codec import KeyFile, Slot, SlotState, SlotType
 from mcp_notarium.secret import Secret
 
@@ -149,7 +148,6 @@ def rewrap(
     slot_ids: Sequence[int] | None = None,
     keychain: str = "",
     bounds: kdf.Bounds = kdf.PRODUCTION,
-    random_bytes: RandomBytes = secrets.token_bytes,
 ) -> KeyFile:
     """Return the key file with a slot for ``new`` in place of :func:`slots_to_replace`.
 
@@ -169,7 +167,6 @@ def rewrap(
         type_=SlotType.KEYRING if keychain else None,
         label=keychain or (gone[0].label if gone else ""),
         bounds=bounds,
-        random_bytes=random_bytes,
     )
     slots = (*(one for one in keyfile.slots if one not in gone), slot)
     rotated = None if new == old else now  # the same key with other KDF parameters is no new key

@@ -49,7 +49,7 @@ class AuditLog:
         self._lost = 0
         self._stopwatch = stopwatch
         self._tidied_at: float | None = None
-        self.table = AuditTable(database, keys.seal)
+        self.table = AuditTable(database, keys.chain_mac)
 
     @property
     def waiting(self) -> int:

@@ -11,7 +11,16 @@ from contextlib import nullcontext
 from operator import attrgetter
 from typing import Any
 
-from mcp_notarium.audit.chain import Act, Entry, Facts, Head, Record, Seal, append_to_chain, reseal
+from mcp_notarium.audit.chain import (
+    Act,
+    ChainMac,
+    Entry,
+    Facts,
+    Head,
+    Record,
+    append_to_chain,
+    rechain,
+)
 from mcp_notarium.audit.verification import ChainVerifier, Verification
 from mcp_notarium.errors import CacheError
 from mcp_notarium.storage.database import Database, Row
@@ -27,9 +36,9 @@ _SLICE = 500
 class AuditTable:
     """Hold the chain of one database under one key."""
 
-    def __init__(self, database: Database, seal: Seal) -> None:
+    def __init__(self, database: Database, chain_mac: ChainMac) -> None:
         self._db = database
-        self.seal = seal
+        self.chain_mac = chain_mac
 
     def head(self) -> Head:
         """Return the end of the chain; the beginning of all chains if it is empty."""
@@ -45,7 +54,7 @@ class AuditTable:
             head = self.head()
             records = []
             for entry in entries:
-                record, head = append_to_chain(entry, head, self.seal)
+                record, head = append_to_chain(entry, head, self.chain_mac)
                 records.append(record)
             self._insert(records)
         return head
@@ -77,7 +86,7 @@ class AuditTable:
 
     def verify(self, *, anchored: Head | None, expected: Head | None = None) -> Verification:
         """Verify the whole chain, as it is at one moment. Servers may keep running meanwhile."""
-        check = ChainVerifier(self.seal, anchored, expected)
+        check = ChainVerifier(self.chain_mac, anchored, expected)
         with nullcontext() if self._db.in_transaction else self._db.snapshot():
             for record in self.records(first=_BELOW_ALL_NUMBERS + 1):
                 check.feed(record)
@@ -98,7 +107,7 @@ class AuditTable:
             self.append([Entry(at=at, act=Act.PRUNED, facts=facts)], durable=True)
             return self._db.run("DELETE FROM audit WHERE number <= ?", (end[0],))
 
-    def insert_resealed(self, records: Iterable[Record]) -> None:
+    def insert_chained(self, records: Iterable[Record]) -> None:
         """Store records that have their MAC already, after the last one."""
         with self._db.joined(durable=True):
             self._insert(records)
@@ -120,10 +129,10 @@ def carry_over(
     ``wrong``, go into that record: a new MAC must not hide them. ``target`` is empty and new.
     ``rescuing``: the source is damaged; what can be read of it is copied.
     """
-    check, faults = ChainVerifier(source.seal, anchored), [*wrong]
+    check, faults = ChainVerifier(source.chain_mac, anchored), [*wrong]
     records = _readable(source, faults) if rescuing else source.records()
-    for batch in _resealed(records, check, target.seal):
-        target.insert_resealed(batch)
+    for batch in _rechain_in_batches(records, check, target.chain_mac):
+        target.insert_chained(batch)
     found = check.result()
     faults += [f"{fault.kind.value} at {fault.number}" for fault in found.faults[:10]]
     if found.head.count == 0 and not faults:
@@ -133,7 +142,7 @@ def carry_over(
         "why": why,
         "old_count": found.head.count,
         "old_head": found.head.mac,
-        "old_keyed": source.seal.keyed,
+        "old_keyed": source.chain_mac.keyed,
         "faults": faults,
     }
     target.append([Entry(at=at, act=Act.CARRIED, facts=facts)], durable=True)
@@ -147,8 +156,8 @@ def _readable(source: AuditTable, faults: list[str]) -> Iterator[Record]:
         faults.append("not all of it could be read")
 
 
-def _resealed(
-    records: Iterable[Record], check: ChainVerifier, seal: Seal
+def _rechain_in_batches(
+    records: Iterable[Record], check: ChainVerifier, chain_mac: ChainMac
 ) -> Iterator[list[Record]]:
     """Yield the records under another key, some hundred at a time; ``check`` sees the old ones."""
     batch: list[Record] = []
@@ -156,7 +165,7 @@ def _resealed(
     for record in records:
         check.feed(record)
         # After a pruning the first record follows a removed one.
-        batch.append(reseal(record, record.previous if previous is None else previous, seal))
+        batch.append(rechain(record, record.previous if previous is None else previous, chain_mac))
         previous = batch[-1].mac
         if len(batch) == _SLICE:
             yield batch

@@ -19,7 +19,7 @@ from mcp_notarium.account import key_changes as recording
 from mcp_notarium.account.audit_anchor import AnchorUnusable, audit_keys
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.audit.chain import Act, Entry
-from mcp_notarium.audit.verification import Kind
+from mcp_notarium.audit.verification import FaultKind
 from mcp_notarium.cli import audit as audit_cli
 from mcp_notarium.crypto import kdf, slot_changes
 from mcp_notarium.errors import CacheFull
@@ -135,7 +135,7 @@ def test_start_says_that_the_end_is_missing(config):
 def test_anchor_finds_a_cut_tail(config):
     worked(config)
     cut(config, 1)
-    assert [(f.kind, f.number) for f in verdict(config).faults] == [(Kind.TAIL_CUT, 2)]
+    assert [(f.kind, f.number) for f in verdict(config).faults] == [(FaultKind.TAIL_CUT, 2)]
 
 
 def test_anchor_that_does_not_fit_is_never_overwritten(config):
@@ -149,7 +149,7 @@ def test_anchor_that_does_not_fit_is_never_overwritten(config):
             made.audit_log.open(Entry(at=1, act="x"))
         assert not made.anchor.write(made.audit_log.table, made.database)
     assert folder_of(config).audit_anchor.read_bytes() == before
-    assert [fault.kind for fault in verdict(config).faults] == [Kind.FOREIGN]
+    assert [fault.kind for fault in verdict(config).faults] == [FaultKind.FOREIGN]
 
 
 def test_anchor_that_was_taken_away_is_missed(config):
@@ -157,7 +157,7 @@ def test_anchor_that_was_taken_away_is_missed(config):
     cut(config, 1)
     folder_of(config).audit_anchor.unlink()
     (fault,) = verdict(config).faults
-    assert fault.kind is Kind.ANCHOR
+    assert fault.kind is FaultKind.ANCHOR
     assert "missing" in fault.words
 
 
@@ -170,9 +170,9 @@ def test_anchor_that_was_changed_is_not_believed(tmp_path):
         changed = bytearray(whole)
         changed[place] ^= 1
         file.write_bytes(bytes(changed))
-        assert [fault.kind for fault in verdict(config).faults] == [Kind.ANCHOR], place
+        assert [fault.kind for fault in verdict(config).faults] == [FaultKind.ANCHOR], place
     file.write_bytes(b"x" * 5000)
-    assert [fault.kind for fault in verdict(config).faults] == [Kind.ANCHOR]
+    assert [fault.kind for fault in verdict(config).faults] == [FaultKind.ANCHOR]
 
 
 def test_anchor_through_a_link_is_not_followed(config, tmp_path):
@@ -225,12 +225,12 @@ def test_new_data_key_has_an_anchor_at_once_that_misses_what_is_cut(tmp_path):
     said = json.loads(folder.audit_anchor.read_bytes())
     found = verdict(config)
     assert (said["generation"], f"{said['count']}:{said['head']}") == (generation, str(found.head))
-    assert (found.faults, found.noted) == ((), ())
+    assert (found.faults, found.notes) == ((), ())
     assert not left.exists()
     cut(config, 3)
-    assert [fault.kind for fault in verdict(config).faults] == [Kind.TAIL_CUT]
+    assert [fault.kind for fault in verdict(config).faults] == [FaultKind.TAIL_CUT]
     folder.audit_anchor.unlink()
-    assert [fault.kind for fault in verdict(config).faults] == [Kind.ANCHOR]
+    assert [fault.kind for fault in verdict(config).faults] == [FaultKind.ANCHOR]
 
 
 @pytest.mark.parametrize("step", ["switch", "remove"])
@@ -249,7 +249,7 @@ def test_new_data_key_counts_without_its_anchor_until_one_is_written(tmp_path, s
     assert verdict(config).whole
     worked(config)
     found = verdict(config)
-    assert (found.faults, found.noted) == ((), ())
+    assert (found.faults, found.notes) == ((), ())
 
 
 def test_anchor_that_the_disk_does_not_take_undoes_no_new_data_key(tmp_path, monkeypatch):
@@ -264,7 +264,7 @@ def test_anchor_that_the_disk_does_not_take_undoes_no_new_data_key(tmp_path, mon
         reencryption.reencrypt(config, parameters=kdf.CHEAPEST, options=GIVEN)
     found = verdict(config)
     assert found.whole
-    assert "no anchor yet" in found.noted[0]
+    assert "no anchor yet" in found.notes[0]
 
 
 def test_new_data_key_does_not_make_a_cut_chain_good(tmp_path):
@@ -273,7 +273,7 @@ def test_new_data_key_does_not_make_a_cut_chain_good(tmp_path):
     cut(config, 1)
     reencryption.reencrypt(config, parameters=kdf.CHEAPEST, options=GIVEN)
     (fault,) = verdict(config).faults
-    assert fault.kind is Kind.CARRIED
+    assert fault.kind is FaultKind.CARRIED
     assert "tail_cut" in fault.words
 
 
@@ -283,7 +283,7 @@ def test_new_data_key_does_not_make_up_for_a_missing_anchor(tmp_path):
     folder_of(config).audit_anchor.unlink()
     reencryption.reencrypt(config, parameters=kdf.CHEAPEST, options=GIVEN)
     (fault,) = verdict(config).faults
-    assert (fault.kind, "missing" in fault.words) == (Kind.CARRIED, True)
+    assert (fault.kind, "missing" in fault.words) == (FaultKind.CARRIED, True)
 
 
 def test_plain_chain_is_carried_into_the_encrypted_cache(tmp_path):
@@ -295,7 +295,7 @@ def test_plain_chain_is_carried_into_the_encrypted_cache(tmp_path):
     config = account(tmp_path)
     found = verdict(config, expected=head)
     assert found.whole
-    assert not any("not encrypted" in note for note in found.noted)
+    assert not any("not encrypted" in note for note in found.notes)
     assert acts(config)[-1] == Act.CARRIED
 
 
@@ -312,7 +312,10 @@ def test_repair_carries_over_what_can_be_read(tmp_path):
     path.write_bytes(bytes(damaged))
     repair.repair(config, options=GIVEN)
     found = verdict(config, expected=head)
-    assert found.whole or {fault.kind for fault in found.faults} <= {Kind.CARRIED, Kind.UNEXPECTED}
+    assert found.whole or {fault.kind for fault in found.faults} <= {
+        FaultKind.CARRIED,
+        FaultKind.UNEXPECTED,
+    }
     assert acts(config)[-1] == Act.CARRIED
 
 

@@ -12,9 +12,9 @@ from mcp_notarium.audit.chain import (
     GENESIS,
     MOST_NOTES,
     AuditKeys,
+    ChainMac,
     Entry,
     Head,
-    Seal,
     append_to_chain,
     clean_client_name,
     make_record,
@@ -37,23 +37,23 @@ GOLDEN = Entry(
 
 
 def test_bytes_of_a_record_must_not_change_silently():
-    record, head = append_to_chain(GOLDEN, Head(), Seal(KEY))
+    record, head = append_to_chain(GOLDEN, Head(), ChainMac(KEY))
     assert record.covered() == (
         b'[1,1750000000123,"Client 1","tool.save","ab","[\\"n1\\",\\"\\\\u00e9\\"]","allowed","ok",7,'
         b'0,"{\\"a\\":\\"x\\",\\"b\\":1}"]'
     )
     assert record.previous == GENESIS
     assert head == Head(1, "4adf8bde6ef6f3cfb28035e1322ac5acd7fd4d7cdd91abf0b89da22fe301120e")
-    assert append_to_chain(GOLDEN, Head(), Seal(None))[1].mac == (
+    assert append_to_chain(GOLDEN, Head(), ChainMac(None))[1].mac == (
         "7450c4f962aaed81063d900db92ff0772ce89bd7d76caaa9800a581aef19b5e6"
     )
-    assert Seal(KEY).verifies(record)
-    assert not Seal(Secret(b"x" * 32)).verifies(record)
-    assert not Seal(None).verifies(record)
+    assert ChainMac(KEY).verifies(record)
+    assert not ChainMac(Secret(b"x" * 32)).verifies(record)
+    assert not ChainMac(None).verifies(record)
 
 
 def test_the_page_of_the_format_shows_that_record_and_its_mac():
-    record, head = append_to_chain(GOLDEN, Head(), Seal(KEY))
+    record, head = append_to_chain(GOLDEN, Head(), ChainMac(KEY))
     page = PAGE.read_text(encoding="utf-8")
     assert f"\n{record.covered().decode()}\n" in page
     assert f"`{head.mac}`" in page
@@ -83,7 +83,7 @@ def test_every_mac_of_an_export_can_be_recomputed_from_the_page_alone(key):
     )
     records, head = [], Head()
     for entry in (GOLDEN, odd, Entry(at=0.0, act="tool.get", notes=("x" * 12,))):
-        record, head = append_to_chain(entry, head, Seal(key))
+        record, head = append_to_chain(entry, head, ChainMac(key))
         records.append(record)
     *lines, _end = export.export_lines(records, now_ms=0, end=head)
     assert len(lines) == 3

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from mcp_notarium.audit import export
-from mcp_notarium.audit.chain import Act, Entry, Head, Seal, append_to_chain
-from mcp_notarium.audit.verification import ChainVerifier, Kind
+from mcp_notarium.audit.chain import Act, ChainMac, Entry, Head, append_to_chain
+from mcp_notarium.audit.verification import ChainVerifier, FaultKind
 from mcp_notarium.cli import audit
 from mcp_notarium.secret import Secret
 
@@ -17,7 +17,7 @@ def records():
     made, head = [], Head()
     for number in range(5):
         record, head = append_to_chain(
-            Entry(at=number, act=f"act{number}"), head, Seal(Secret(b"c" * 32))
+            Entry(at=number, act=f"act{number}"), head, ChainMac(Secret(b"c" * 32))
         )
         made.append(record)
     return made
@@ -36,10 +36,10 @@ def test_whole_export_has_no_faults_and_names_its_head(records):
 
 def test_missing_line_is_found_even_if_the_last_line_was_recomputed(records):
     assert kinds(export.export_lines([*records[:2], *records[3:]], now_ms=0, end=Head())) == [
-        (Kind.DELETED, 4)
+        (FaultKind.DELETED, 4)
     ]
     swapped = [records[0], records[2], records[1], *records[3:]]
-    assert kinds(export.export_lines(swapped, now_ms=0, end=Head()))[0] == (Kind.DELETED, 3)
+    assert kinds(export.export_lines(swapped, now_ms=0, end=Head()))[0] == (FaultKind.DELETED, 3)
 
 
 def test_export_of_the_newest_days_may_begin_anywhere(records):
@@ -51,13 +51,13 @@ def test_export_of_no_record_names_the_end_of_the_chain(records):
     (line,) = export.export_lines([], now_ms=0, end=end)
     assert export.find_export_faults([line]) == (end, [])
     for wrong in (b"5:", b"x", b"5:" + b"A" * 64):
-        assert kinds([line.replace(str(end).encode(), wrong)]) == [(Kind.TAIL_CUT, 1)]
+        assert kinds([line.replace(str(end).encode(), wrong)]) == [(FaultKind.TAIL_CUT, 1)]
 
 
 @pytest.mark.parametrize("line", [b"[]\n", b"null\n", b"{}\n", b'{"number":"x"}\n', b"[" * 100_000])
 def test_nonsense_is_a_fault_and_no_crash(records, line):
     lines = [*export.export_lines(records, now_ms=0, end=Head())]
-    assert (Kind.EDITED, 2) in kinds([lines[0], line, *lines[1:]])
+    assert (FaultKind.EDITED, 2) in kinds([lines[0], line, *lines[1:]])
 
 
 def test_time_that_no_calendar_has_stays_a_number():
@@ -67,15 +67,15 @@ def test_time_that_no_calendar_has_stays_a_number():
 @pytest.mark.parametrize("number", ["Infinity", "1e999", "NaN", "[]", '"x"'])
 def test_line_with_a_number_that_is_none_is_a_fault_of_the_file(number):
     line = f'{{"number":{number},"mac":"","previous":""}}\n'.encode()
-    assert kinds([line])[0] == (Kind.EDITED, 1)
+    assert kinds([line])[0] == (FaultKind.EDITED, 1)
 
 
 def test_record_that_says_what_cannot_be_counted_is_a_fault_of_the_chain():
-    seal = Seal(None)
-    record, _ = append_to_chain(Entry(at=0, act=Act.PRUNED), Head(), seal)
-    check = ChainVerifier(seal)
-    check.feed(seal.seal_record(replace(record, facts='{"upto":1e999,"head":""}')))
-    assert [fault.kind for fault in check.result().faults] == [Kind.EDITED]
+    chain_mac = ChainMac(None)
+    record, _ = append_to_chain(Entry(at=0, act=Act.PRUNED), Head(), chain_mac)
+    check = ChainVerifier(chain_mac)
+    check.feed(chain_mac.authenticate(replace(record, facts='{"upto":1e999,"head":""}')))
+    assert [fault.kind for fault in check.result().faults] == [FaultKind.EDITED]
 
 
 @pytest.mark.parametrize("text", ["no JSON", "7", '"x"', "[1, {}]", "[" * 100_000])

@@ -8,7 +8,7 @@ from mcp_notarium.crypto.key_file_codec import SlotState, SlotType
 from mcp_notarium.errors import Verdict
 from mcp_notarium.secret import Secret
 from support.account import PASSPHRASE, USERNAME
-from support.keyfiles import DATA_KEY, RAW_KEY, cheap, counting, forged
+from support.keyfiles import DATA_KEY, RAW_KEY, add_slot, cheap, forged
 
 WORDS = Secret(PASSPHRASE)
 OTHER = Secret("nine hungry lamps by the river")
@@ -19,9 +19,7 @@ def unlock(keyfile, passphrase=WORDS):
 
 
 def add(keyfile, passphrase):
-    return key_slots.add_slot(
-        keyfile, DATA_KEY, passphrase, parameters=kdf.CHEAPEST, bounds=kdf.TEST_BOUNDS
-    )
+    return add_slot(keyfile, DATA_KEY, passphrase, parameters=kdf.CHEAPEST, bounds=kdf.TEST_BOUNDS)
 
 
 def reread(keyfile):
@@ -196,7 +194,6 @@ def test_a_slot_of_another_vault_does_not_open_here():
         username=USERNAME,
         now=1,
         bounds=kdf.TEST_BOUNDS,
-        random_bytes=counting("theirs"),
     )
     with pytest.raises(WrongKey):
         unlock(replace(mine, slots=theirs.slots))

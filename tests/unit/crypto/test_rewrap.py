@@ -4,7 +4,7 @@ from mcp_notarium.crypto import kdf, key_slots, slot_changes
 from mcp_notarium.crypto.errors import WrongKey
 from mcp_notarium.secret import Secret
 from support.account import OTHER, PASSPHRASE
-from support.keyfiles import DATA_KEY, NOW, RAW_KEY, cheap
+from support.keyfiles import DATA_KEY, NOW, RAW_KEY, add_slot, cheap
 
 
 def rewrap(keyfile, *, old=PASSPHRASE, new=OTHER):
@@ -41,9 +41,7 @@ def test_a_rewrap_changes_slot_sequence_and_time_and_nothing_else():
 
 
 def test_other_slots_stay_as_they_are():
-    both = key_slots.add_slot(
-        cheap(), DATA_KEY, RAW_KEY, parameters=kdf.CHEAPEST, bounds=kdf.TEST_BOUNDS
-    )
+    both = add_slot(cheap(), DATA_KEY, RAW_KEY, parameters=kdf.CHEAPEST, bounds=kdf.TEST_BOUNDS)
     after = rewrap(both)
     assert both.slots[1] in after.slots
     assert opens(after, RAW_KEY)
@@ -52,7 +50,7 @@ def test_other_slots_stay_as_they_are():
 def test_a_full_key_file_can_be_rewrapped():
     full = cheap()
     for number in range(7):
-        full = key_slots.add_slot(
+        full = add_slot(
             full,
             DATA_KEY,
             Secret(f"passphrase number {number}"),

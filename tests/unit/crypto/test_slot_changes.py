@@ -16,6 +16,7 @@ from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.errors import SlotsRefused, WrongKey
 from mcp_notarium.crypto.key_file_codec import SlotState, SlotType
 from mcp_notarium.secret import Secret
+from support.keyfiles import add_slot
 
 PASSPHRASE = Secret("violet kettle under seven maps")
 RAW = user_key.generate()
@@ -34,7 +35,7 @@ def made():
         bounds=BOUNDS,
     )
     for key, type_ in ((RAW, SlotType.KEYRING), (PAPER, None)):
-        keyfile = key_slots.add_slot(
+        keyfile = add_slot(
             keyfile, DATA_KEY, key, parameters=kdf.CHEAPEST, type_=type_, bounds=BOUNDS
         )
     return keyfile

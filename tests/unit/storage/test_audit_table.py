@@ -4,8 +4,8 @@ from contextlib import suppress
 
 import pytest
 
-from mcp_notarium.audit.chain import Act, AuditKeys, Entry, Head, Seal
-from mcp_notarium.audit.verification import Kind
+from mcp_notarium.audit.chain import Act, AuditKeys, ChainMac, Entry, Head
+from mcp_notarium.audit.verification import FaultKind
 from mcp_notarium.errors import CacheDamaged, CacheError, CacheFull, NotRecorded
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import audit_table
@@ -27,7 +27,7 @@ def cache(tmp_path):
 
 @pytest.fixture
 def table(cache):
-    return AuditTable(cache.database, KEYS.seal)
+    return AuditTable(cache.database, KEYS.chain_mac)
 
 
 def entries(count, *, at=1000.0):
@@ -93,14 +93,14 @@ def test_database_refuses_to_change_what_is_recorded(cache, table, sql, says):
 @pytest.mark.parametrize(
     ("sql", "kind", "number"),
     [
-        ("UPDATE audit SET notes = '[]' WHERE number = 2", Kind.EDITED, 2),
-        ("DELETE FROM audit WHERE number = 2", Kind.DELETED, 2),
-        ("DELETE FROM audit WHERE number = 1", Kind.DELETED, 1),
-        ("DELETE FROM audit WHERE number = 4", Kind.TAIL_CUT, 4),
-        ("DELETE FROM audit", Kind.TAIL_CUT, 1),
-        (SWAP, Kind.REORDERED, 3),
-        ("UPDATE audit SET client = CAST(x'ff41' AS TEXT) WHERE number = 2", Kind.EDITED, 2),
-        (f"UPDATE audit SET number = {(1 << 63) - 1} WHERE number = 4", Kind.DELETED, 4),
+        ("UPDATE audit SET notes = '[]' WHERE number = 2", FaultKind.EDITED, 2),
+        ("DELETE FROM audit WHERE number = 2", FaultKind.DELETED, 2),
+        ("DELETE FROM audit WHERE number = 1", FaultKind.DELETED, 1),
+        ("DELETE FROM audit WHERE number = 4", FaultKind.TAIL_CUT, 4),
+        ("DELETE FROM audit", FaultKind.TAIL_CUT, 1),
+        (SWAP, FaultKind.REORDERED, 3),
+        ("UPDATE audit SET client = CAST(x'ff41' AS TEXT) WHERE number = 2", FaultKind.EDITED, 2),
+        (f"UPDATE audit SET number = {(1 << 63) - 1} WHERE number = 4", FaultKind.DELETED, 4),
     ],
 )
 def test_changes_in_the_file_are_found(cache, table, sql, kind, number):
@@ -122,7 +122,7 @@ def test_what_is_put_in_before_the_first_record_is_found(cache, table):
         ):
             cache.database.run(statement)
     found = table.verify(anchored=head)
-    assert (Kind.EDITED, 0) in {(fault.kind, fault.number) for fault in found.faults}
+    assert (FaultKind.EDITED, 0) in {(fault.kind, fault.number) for fault in found.faults}
 
 
 def test_a_record_that_is_no_text_is_shown_by_its_bytes(cache, table):
@@ -133,8 +133,8 @@ def test_a_record_that_is_no_text_is_shown_by_its_bytes(cache, table):
 
 def test_chain_of_another_cache_is_foreign(cache, table):
     table.append(entries(3), durable=True)
-    found = AuditTable(cache.database, OTHER.seal).verify(anchored=None)
-    assert [fault.kind for fault in found.faults] == [Kind.FOREIGN]
+    found = AuditTable(cache.database, OTHER.chain_mac).verify(anchored=None)
+    assert [fault.kind for fault in found.faults] == [FaultKind.FOREIGN]
 
 
 def test_failed_append_leaves_the_chain_as_it_was(cache, table):
@@ -153,7 +153,7 @@ def test_pruning_takes_the_oldest_and_says_so(cache, table):
     assert [record.act for record in table.records()][-1] == Act.PRUNED
     found = table.verify(anchored=table.head())
     assert found.whole
-    assert "3" in found.noted[0]
+    assert "3" in found.notes[0]
     assert table.prune(3, at=60 * DAY) == 0
     tamper(cache, "DELETE FROM audit WHERE number = 4")
     assert not table.verify(anchored=None).whole
@@ -244,7 +244,7 @@ def test_another_process_that_is_writing_is_not_waited_for(cache, table):
 def test_chain_is_carried_over_under_another_key_with_a_link(tmp_path, table):
     old = table.append(entries(1200), durable=True)
     other = cache_room.make(tmp_path, name="other.db")
-    target = AuditTable(other.database, OTHER.seal)
+    target = AuditTable(other.database, OTHER.chain_mac)
     carry_over(table, target, at=5.0, why="reencrypt", anchored=old)
     found = target.verify(anchored=None, expected=old)
     assert found.whole
@@ -267,10 +267,10 @@ def test_carrying_over_does_not_make_a_broken_chain_good(tmp_path, cache, table,
     old = table.append(entries(4), durable=True)
     tamper(cache, damage)
     other = cache_room.make(tmp_path, name="other.db")
-    target = AuditTable(other.database, OTHER.seal)
+    target = AuditTable(other.database, OTHER.chain_mac)
     carry_over(table, target, at=5.0, why="reencrypt", anchored=old)
     found = target.verify(anchored=None)
-    assert [fault.kind for fault in found.faults] == [Kind.CARRIED]
+    assert [fault.kind for fault in found.faults] == [FaultKind.CARRIED]
     other.close()
 
 
@@ -279,7 +279,7 @@ def test_pruned_chain_is_carried_over_whole(tmp_path, table):
     table.append(entries(600, at=50 * DAY), durable=True)
     table.prune(700, at=60 * DAY)
     other = cache_room.make(tmp_path, name="other.db")
-    target = AuditTable(other.database, Seal(None))
+    target = AuditTable(other.database, ChainMac(None))
     carry_over(table, target, at=5.0, why="x", anchored=table.head())
     assert target.verify(anchored=target.head()).whole
     other.close()
@@ -287,7 +287,7 @@ def test_pruned_chain_is_carried_over_whole(tmp_path, table):
 
 def test_empty_chain_carried_over_begins_a_new_one(tmp_path, table):
     other = cache_room.make(tmp_path, name="other.db")
-    target = AuditTable(other.database, OTHER.seal)
+    target = AuditTable(other.database, OTHER.chain_mac)
     carry_over(table, target, at=5.0, why="x", anchored=None)
     assert [record.act for record in target.records()] == [Act.BEGUN]
     other.close()
