@@ -1,38 +1,16 @@
 """Kill a change of passphrase at any step: exactly one passphrase opens, and a retry works."""
 
-from dataclasses import replace
-
 import pytest
 
 from mcp_notarium.account import slot_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import kdf, key_file_codec
-from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.secret import Secret
 from support import account_child
-from support.account import (
-    BOUNDS,
-    OTHER,
-    PASSPHRASE,
-    account,
-    fingerprint,
-    folder_of,
-    made,
-    open_cheaply,
-)
+from support.account import BOUNDS, OTHER, PASSPHRASE, account, fingerprint, folder_of, made, opens
 from support.keyfiles import REWRAP
 
 THIRD = "two slow trains cross the valley"
-
-
-def opens(config, passphrase):
-    try:
-        open_cheaply(replace(config, db_key=Secret(passphrase))).close()
-    except LockedError as error:
-        if error.verdict is not Verdict.WRONG_KEY:
-            raise
-        return False
-    return True
 
 
 def temporary_files(config):
@@ -54,8 +32,8 @@ def test_killed_after_any_step_exactly_the_passphrase_of_the_table_opens(tmp_pat
     if row.opens == "old":
         after = fingerprint(config.account_dir)
         assert {name: after.get(name) for name in before} == before
-    assert opens(config, PASSPHRASE) is (row.opens == "old")
-    assert opens(config, OTHER) is (row.opens == "new")
+    assert opens(config, Secret(PASSPHRASE)) is (row.opens == "old")
+    assert opens(config, Secret(OTHER)) is (row.opens == "new")
     assert temporary_files(config) == []
     folder = folder_of(config)
     assert folder.key_copy.read_bytes() == folder.key_file.read_bytes()
@@ -68,7 +46,11 @@ def test_killed_after_any_step_the_next_rotation_works_and_tidies_up(tmp_path, r
     done = rotate_to_third(config, PASSPHRASE if row.opens == "old" else OTHER)
     assert done.proven
     assert temporary_files(config) == []
-    assert [opens(config, one) for one in (PASSPHRASE, OTHER, THIRD)] == [False, False, True]
+    assert [opens(config, Secret(one)) for one in (PASSPHRASE, OTHER, THIRD)] == [
+        False,
+        False,
+        True,
+    ]
     for path in (folder_of(config).key_file, folder_of(config).key_copy):
         keyfile = key_file_codec.parse(path.read_bytes(), bounds=BOUNDS)
         assert len(keyfile.slots) == 1
@@ -78,5 +60,5 @@ def test_killed_after_any_step_the_next_rotation_works_and_tidies_up(tmp_path, r
 def test_a_rotation_that_is_not_killed_ends_well(tmp_path):
     config = made(tmp_path)
     assert account_child.run(tmp_path, "rotate") == 0
-    assert opens(account(tmp_path), OTHER)
-    assert not opens(config, PASSPHRASE)
+    assert opens(account(tmp_path), Secret(OTHER))
+    assert not opens(config, Secret(PASSPHRASE))

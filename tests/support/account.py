@@ -7,7 +7,9 @@ from pathlib import Path
 from mcp_notarium.account import opener
 from mcp_notarium.account.startup_actions import OpenedCache
 from mcp_notarium.config import Config
-from mcp_notarium.crypto import kdf
+from mcp_notarium.crypto import kdf, key_file_codec
+from mcp_notarium.crypto.key_file_codec import KeyFile
+from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.secret import Secret
 
@@ -53,3 +55,25 @@ def fingerprint(path: Path) -> dict[str, str]:
         for file in sorted(path.rglob("*"))
         if file.is_file() and not file.name.endswith(".lock")
     }
+
+
+def opens(config: Config, key: Secret) -> bool:
+    """Return whether the key opens the account's cache."""
+    try:
+        open_cheaply(replace(config, db_key=key)).close()
+    except LockedError as error:
+        if error.verdict is not Verdict.WRONG_KEY:
+            raise
+        return False
+    return True
+
+
+def keyfile_of(config: Config) -> KeyFile:
+    """Read the account's key file."""
+    return key_file_codec.parse(folder_of(config).key_file.read_bytes(), bounds=BOUNDS)
+
+
+def database_of(config: Config) -> Path:
+    """Return the path of the account's only database."""
+    (generation,) = folder_of(config).generations()
+    return folder_of(config).database(generation)

@@ -17,6 +17,7 @@ from support.account import (
     BOUNDS,
     OTHER,
     account,
+    database_of,
     fingerprint,
     folder_of,
     made,
@@ -35,11 +36,6 @@ def refused(config, **options):
     after = fingerprint(config.data_dir) if config.data_dir.exists() else {}
     assert after == before
     return error.value
-
-
-def database_of(config):
-    (generation,) = folder_of(config).generations()
-    return folder_of(config).database(generation)
 
 
 def put(opened, key, value):

@@ -13,14 +13,7 @@ from mcp_notarium.secret import Secret
 from mcp_notarium.storage.database_files import companions
 from mcp_notarium.storage.journal_table import PendingWrites
 from support import account_child
-from support.account import (
-    OTHER,
-    account,
-    fingerprint,
-    folder_of,
-    made,
-    open_cheaply,
-)
+from support.account import OTHER, account, database_of, fingerprint, folder_of, made, open_cheaply
 
 NOW = 1_763_683_200.0
 LATER = NOW + 10 * 86_400
@@ -35,11 +28,6 @@ def old_cache(tmp_path, **changes):
     config = account(tmp_path, **changes)
     open_cheaply(config, **at(NOW)).close()
     return replace(config, on_unreadable="rebuild")
-
-
-def database_of(config):
-    (generation,) = folder_of(config).generations()
-    return folder_of(config).database(generation)
 
 
 def spoil_key_files(config):

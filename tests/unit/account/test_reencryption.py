@@ -18,7 +18,6 @@ from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.cli import doctor_checks
 from mcp_notarium.crypto import (
     kdf,
-    key_file_codec,
     key_slots,
     recovery_keys,
     slot_changes,
@@ -42,6 +41,7 @@ from support.account import (
     account,
     fingerprint,
     folder_of,
+    keyfile_of,
     made,
     open_cheaply,
 )
@@ -123,10 +123,6 @@ def test_the_data_key_of_an_old_copy_fits_no_page_of_the_new_database(tmp_path):
         for salt in (before.database_salt, after.database_salt):
             found = sample(database, key.page_mac_key(), salt, every=True)
             assert found.bad_pages == bad
-
-
-def keyfile_of(config):
-    return key_file_codec.parse(folder_of(config).key_file.read_bytes(), bounds=BOUNDS)
 
 
 def test_no_file_of_the_old_generation_is_in_the_folder(tmp_path):

@@ -19,7 +19,16 @@ from mcp_notarium.secret import Secret
 from mcp_notarium.storage import integrity, table_copy
 from mcp_notarium.storage.note_table import NoteTable
 from mcp_notarium.storage.sync_state import SyncState
-from support.account import BOUNDS, OTHER, account, fingerprint, folder_of, made, open_cheaply
+from support.account import (
+    BOUNDS,
+    OTHER,
+    account,
+    database_of,
+    fingerprint,
+    folder_of,
+    made,
+    open_cheaply,
+)
 
 GIVEN = ChangeOptions(bounds=BOUNDS)
 NOTES = 400
@@ -70,11 +79,6 @@ def _copy(config, tmp_path):
     copy = replace(config, data_dir=tmp_path / "notarium")
     shutil.copytree(config.data_dir, copy.data_dir)
     return copy
-
-
-def database_of(config):
-    (generation,) = folder_of(config).generations()
-    return folder_of(config).database(generation)
 
 
 def damage(config, pages):

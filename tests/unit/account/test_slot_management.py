@@ -21,6 +21,7 @@ from support.account import (
     folder_of,
     made,
     open_cheaply,
+    opens,
 )
 from support.keyfiles import REWRAP
 
@@ -35,16 +36,6 @@ def add(config, key=NEW, **options):
     return slot_management.add(
         config, key, **({"parameters": kdf.CHEAPEST, "options": GIVEN} | options)
     )
-
-
-def opens(config, key):
-    try:
-        open_cheaply(replace(config, db_key=key)).close()
-    except LockedError as error:
-        if error.verdict is not Verdict.WRONG_KEY:
-            raise
-        return False
-    return True
 
 
 def test_room_is_demanded_before_anybody_types(tmp_path):

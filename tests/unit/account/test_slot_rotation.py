@@ -21,8 +21,10 @@ from support.account import (
     account,
     fingerprint,
     folder_of,
+    keyfile_of,
     made,
     open_cheaply,
+    opens,
 )
 from support.keyfiles import RAW_KEY, REWRAP
 
@@ -39,20 +41,6 @@ def change(config, **options):
     }
     options = ChangeOptions(**({"bounds": BOUNDS, "clock": lambda: float(NOW)} | options))
     return slot_rotation.rotate_passphrase(config, **asked, options=options)
-
-
-def opens(config, key):
-    try:
-        open_cheaply(replace(config, db_key=key)).close()
-    except LockedError as error:
-        if error.verdict is not Verdict.WRONG_KEY:
-            raise
-        return False
-    return True
-
-
-def keyfile_of(config):
-    return key_file_codec.parse(folder_of(config).key_file.read_bytes(), bounds=BOUNDS)
 
 
 def unchanged(config, error, **options):
